@@ -1,0 +1,108 @@
+"""Every exception of the package, and the one formatter that shows the user's file, line, text and a caret."""
+
+from __future__ import annotations
+
+import linecache
+from dataclasses import dataclass
+
+__all__ = [
+    "ArgumentError",
+    "BackendError",
+    "CompileError",
+    "DTypeError",
+    "DualbcastError",
+    "Location",
+    "MissingDependencyError",
+    "ShapeError",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A range of the user's source: file, 1-based lines, 0-based columns (the meaning `ast` gives them)."""
+
+    filename: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+    def __str__(self) -> str:
+        return f"{self.filename}:{self.line}:{self.column + 1}"
+
+    def excerpt(self) -> str:
+        """The user's line with its number, and carets under the range; empty where the text is not to be had."""
+        # Read afresh: an edited file or a re-run notebook cell must not show its old text.
+        linecache.checkcache(self.filename)
+        text = linecache.getline(self.filename, self.line).rstrip("\n")
+        if not text:
+            return ""
+        # `ast` counts columns in UTF-8 bytes, a terminal in characters.
+        start = len(text.encode()[: self.column].decode(errors="ignore"))
+        stop = len(text)
+        if self.end_line == self.line:
+            stop = len(text.encode()[: self.end_column].decode(errors="ignore"))
+        margin = f"{self.line:>6} | "
+        padding = "".join("\t" if character == "\t" else " " for character in text[:start])
+        return f"{margin}{text}\n{' ' * (len(margin) - 2)}| {padding}{'^' * max(1, stop - start)}"
+
+
+class DualbcastError(Exception):
+    """The base of every error this package raises on purpose."""
+
+
+class CompileError(DualbcastError):
+    """A scalar function uses something that cannot be compiled.
+
+    Parameters
+    ----------
+    message : str
+        What is wrong.
+    location : Location
+        Where, in the user's source.
+    hint : str
+        What to write instead.
+    calls : sequence of (str, Location)
+        The calls that led there, outermost first: the name of the callee and where it was called.
+
+    Attributes
+    ----------
+    filename, lineno, offset
+        Where the error is, with the names and meaning that `SyntaxError` gives them (`offset` is 1-based).
+    """
+
+    def __init__(
+        self, message: str, location: Location, hint: str = "", calls: tuple[tuple[str, Location], ...] = ()
+    ) -> None:
+        self.message, self.location, self.hint, self.calls = message, location, hint, calls
+        self.filename, self.lineno, self.offset = location.filename, location.line, location.column + 1
+        parts = [f"{location}: {message}", location.excerpt()]
+        if hint:
+            parts.append(f"Write instead: {hint}")
+        for name, where in reversed(calls):
+            parts.append(f"in {name}(), called at {where}")
+            parts.append(where.excerpt())
+        super().__init__("\n".join(part for part in parts if part))
+
+
+class ArgumentError(DualbcastError, TypeError):
+    """A call has the wrong arguments: their number, their names, or what kind of object they are."""
+
+
+class ShapeError(DualbcastError, ValueError):
+    """The shapes of the arguments do not broadcast together, or `out=` has the wrong shape."""
+
+
+class DTypeError(DualbcastError, TypeError):
+    """An argument or `out=` has a dtype that cannot be used there."""
+
+
+class BackendError(DualbcastError, RuntimeError):
+    """A backend cannot do what was asked: no device, no driver, an unknown name."""
+
+
+class MissingDependencyError(DualbcastError, ImportError):
+    """An optional package is needed and is not installed; the message says which pip line installs it."""
+
+    def __init__(self, package: str, purpose: str, install: str) -> None:
+        super().__init__(f"{purpose} needs {package}, which is not installed.\nInstall it with: pip install {install}")
