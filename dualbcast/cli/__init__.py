@@ -1,0 +1,13 @@
+"""The `dualbcast` command: `sweep`, `hmlstm`, `info`."""
+
+from __future__ import annotations
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line."""
+    # Imported here, so that importing a module beside it does not import click and rich.
+    from dualbcast.cli.app import group
+
+    group(prog_name="dualbcast")

@@ -1,0 +1,55 @@
+"""`dualbcast info`: versions, processor, GPUs, and the kernel cache."""
+
+from __future__ import annotations
+
+import platform
+
+import click
+from rich import box
+from rich.table import Table
+
+from dualbcast.cli import machine, report
+
+__all__ = ["info"]
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}"
+        count /= 1024
+    return f"{count:.1f} GiB"
+
+
+@click.command(short_help="Show versions, devices and the kernel cache.")
+@click.option("--clear-cache", is_flag=True, help="Delete all cached kernels first.")
+def info(clear_cache: bool) -> None:
+    """Show versions, processor, GPUs, and where the cache of compiled kernels is."""
+    from dualbcast.runtime import cache
+
+    if clear_cache:
+        cache.clear()
+    table = Table(box=box.SIMPLE, show_header=False, padding=(0, 1, 0, 0))
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(overflow="fold")
+    for name, version in machine.versions().items():
+        table.add_row(name, version)
+    table.add_section()
+    table.add_row("system", f"{platform.system()} {platform.machine()}, {' '.join(platform.libc_ver())}".rstrip(", "))
+    table.add_row("processor", machine.cpu_model())
+    table.add_row("threads", str(machine.threads()))
+    table.add_row("largest cache", _size(machine.cache_bytes()) if machine.cache_bytes() else "unknown")
+    table.add_row("libmvec", "yes" if machine.has_libmvec() else "no: exp, tanh and the like run one element at a time")
+    table.add_section()
+    for number, gpu in enumerate(machine.gpus()):
+        text = f"{gpu.name}, compute capability {gpu.cc}, {gpu.multiprocessors} multiprocessors, {_size(gpu.memory)}"
+        table.add_row(f"GPU {number}", text)
+    if not machine.gpus():
+        table.add_row("GPU", "none found (kernels can still be compiled and inspected for one)")
+    else:
+        table.add_row("CUDA driver", f"supports CUDA {machine.driver_version()}")
+    table.add_section()
+    held = cache.info()
+    table.add_row("kernel cache", str(cache.directory()))
+    table.add_row("", f"{held.entries} entries, {_size(held.bytes)}" + (", just cleared" if clear_cache else ""))
+    report.show(table)

@@ -1,0 +1,151 @@
+"""What a figure was measured on: CPU, caches, CUDA devices as the driver reports them, and the versions of what ran."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Gpu", "cache_bytes", "cpu_model", "driver_version", "gpus", "has_libmvec", "threads", "versions"]
+
+_PACKAGES = (
+    "dualbcast",
+    "numpy",
+    "ml_dtypes",
+    "llvmlite",
+    "numba",
+    "numba-cuda",
+    "cuda-core",
+    "cupy-cuda12x",
+    "cupy-cuda13x",
+    "cupy",
+    "matplotlib",
+)
+
+# CUdevice_attribute, from the CUDA driver API's reference.
+_MULTIPROCESSORS, _L2_BYTES, _MAJOR, _MINOR = 16, 38, 75, 76
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A CUDA device.
+
+    Attributes
+    ----------
+    name : str
+        The driver's name for it.
+    cc : str
+        Compute capability, such as "9.0".
+    multiprocessors, memory, l2 : int
+        Streaming multiprocessors; bytes of device memory and of L2 cache.
+    """
+
+    name: str
+    cc: str
+    multiprocessors: int
+    memory: int
+    l2: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields by name, for a JSON record."""
+        return asdict(self)
+
+
+def cpu_model() -> str:
+    """The processor's name, as the system gives it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    if sys.platform == "darwin":
+        command = ["sysctl", "-n", "machdep.cpu.brand_string"]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
+    return platform.processor() or platform.machine() or "unknown"
+
+
+def threads() -> int:
+    """How many threads the cpu backend uses."""
+    from dualbcast.runtime.cpu import default_threads
+
+    return default_threads()
+
+
+def cache_bytes() -> int:
+    """The size in bytes of the first core's largest cache; 0 where the system does not say (only Linux does)."""
+    largest = 0
+    for size in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        text = size.read_text().strip()
+        unit = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:], 0)
+        largest = max(largest, int(text[:-1]) * unit if unit else int(text))
+    return largest
+
+
+def has_libmvec() -> bool:
+    """Whether glibc's vector mathematics can be loaded."""
+    try:
+        ctypes.CDLL("libmvec.so.1")
+    except OSError:
+        return False
+    return True
+
+
+@cache
+def _driver() -> ctypes.CDLL | None:
+    """The CUDA driver, initialised; None where there is none or it has no device."""
+    library = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+    try:
+        driver = ctypes.CDLL(library)
+    except OSError:
+        return None
+    return driver if driver.cuInit(0) == 0 else None
+
+
+def driver_version() -> str:
+    """The newest CUDA version that the driver supports, such as "13.0"; empty without a driver."""
+    driver, version = _driver(), ctypes.c_int()
+    if driver is None or driver.cuDriverGetVersion(ctypes.byref(version)) != 0:
+        return ""
+    return f"{version.value // 1000}.{version.value % 1000 // 10}"
+
+
+@cache
+def gpus() -> tuple[Gpu, ...]:
+    """The CUDA devices of this machine, asked of the driver itself, so that no CUDA package is needed."""
+    driver, count = _driver(), ctypes.c_int()
+    if driver is None or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
+        return ()
+    return tuple(_gpu(driver, ordinal) for ordinal in range(count.value))
+
+
+def _gpu(driver: ctypes.CDLL, ordinal: int) -> Gpu:
+    device, name, memory = ctypes.c_int(), ctypes.create_string_buffer(256), ctypes.c_size_t()
+    driver.cuDeviceGet(ctypes.byref(device), ordinal)
+    driver.cuDeviceGetName(name, len(name), device)
+    driver.cuDeviceTotalMem_v2(ctypes.byref(memory), device)
+
+    def attribute(which: int) -> int:
+        value = ctypes.c_int()
+        driver.cuDeviceGetAttribute(ctypes.byref(value), which, device)
+        return value.value
+
+    cc = f"{attribute(_MAJOR)}.{attribute(_MINOR)}"
+    return Gpu(name.value.decode(), cc, attribute(_MULTIPROCESSORS), memory.value, attribute(_L2_BYTES))
+
+
+def versions() -> dict[str, str]:
+    """Python's version and those of the packages that matter here; a package that is not installed is left out."""
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found

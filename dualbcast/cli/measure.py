@@ -1,0 +1,207 @@
+"""Timing on the host and on a CUDA device: repeated calls, and the bandwidth of a large copy to hold them against."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import math
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualbcast.cli import machine
+from dualbcast.errors import BackendError
+
+__all__ = ["CudaDevice", "Device", "HostDevice", "Timing", "choose_device"]
+
+_COPY_BYTES = 256 << 20  # the least each side of the copy holds: far beyond the caches of most processors
+_SHORTEST_SAMPLE = 100e-6  # seconds; shorter calls are timed several at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds per call over many samples.
+
+    Attributes
+    ----------
+    median, best, lower, upper : float
+        The median, the least, and the first and third quartile, in seconds.
+    samples, calls : int
+        How many samples were taken, and how many calls each one timed.
+    """
+
+    median: float
+    best: float
+    lower: float
+    upper: float
+    samples: int
+    calls: int
+
+
+class Device(Protocol):
+    """Where arrays live and calls are timed."""
+
+    backend: str
+    name: str
+    threads: int
+    xp: Any
+    cache_bytes: int
+
+    def array(self, host: NDArray[Any]) -> Any:
+        """A copy of `host` on the device."""
+        ...
+
+    def host(self, array: Any) -> NDArray[Any]:
+        """`array` as a NumPy array."""
+        ...
+
+    def time(self, call: Callable[[], object], repeat: int, min_time: float) -> Timing:
+        """Time `call`: at least `repeat` samples, and at least `min_time` seconds of them."""
+        ...
+
+    def copy_bandwidth(self, min_time: float) -> float:
+        """Bytes read plus bytes written per second by a large copy: the best of many, as STREAM counts."""
+        ...
+
+
+def _collect(sample: Callable[[int], float], repeat: int, min_time: float, most_calls: int) -> Timing:
+    """Call `sample(calls)`, which gives the seconds that many calls take, until there are enough samples."""
+    sample(1)  # caches, page faults, clocks, the thread pool
+    once = max(sample(1), 1e-9)
+    calls = min(most_calls, max(1, math.ceil(_SHORTEST_SAMPLE / once)))
+    times: list[float] = []
+    spent = 0.0
+    while len(times) < repeat or spent < min_time:
+        elapsed = sample(calls)
+        spent += max(elapsed, 1e-9)
+        times.append(elapsed / calls)
+    lower, median, upper = np.quantile(times, (0.25, 0.5, 0.75)).tolist()
+    return Timing(median, min(times), lower, upper, len(times), calls)
+
+
+class HostDevice:
+    """The processor: NumPy arrays, wall-clock time.
+
+    Parameters
+    ----------
+    backend : {"cpu", "python"}
+        Which backend runs the kernels; `python` uses one thread.
+    """
+
+    def __init__(self, backend: str = "cpu") -> None:
+        self.backend = backend
+        self.name = machine.cpu_model()
+        self.threads = machine.threads() if backend == "cpu" else 1
+        self.xp: Any = np
+        self.cache_bytes = machine.cache_bytes()
+
+    def array(self, host: NDArray[Any]) -> NDArray[Any]:
+        """A C-contiguous copy of `host`."""
+        return np.array(host, order="C")
+
+    def host(self, array: Any) -> NDArray[Any]:
+        """The array itself."""
+        return np.asarray(array)
+
+    def time(self, call: Callable[[], object], repeat: int, min_time: float) -> Timing:
+        """Wall-clock seconds per call."""
+
+        def sample(calls: int) -> float:
+            start = time.perf_counter()
+            for _ in range(calls):
+                call()
+            return time.perf_counter() - start
+
+        return _collect(sample, repeat, min_time, most_calls=1 << 20)
+
+    def copy_bandwidth(self, min_time: float) -> float:
+        """Bytes per second of `numpy.copyto`, the array cut into one contiguous part a thread."""
+        size = max(_COPY_BYTES, 4 * self.cache_bytes)
+        source, target = np.ones(size, np.uint8), np.zeros(size, np.uint8)
+        bounds = np.linspace(0, size, self.threads + 1).astype(np.int64).tolist()
+        parts = [slice(start, stop) for start, stop in itertools.pairwise(bounds)]
+        with ThreadPoolExecutor(self.threads) as pool:
+
+            def copy() -> None:
+                list(pool.map(lambda part: np.copyto(target[part], source[part]), parts))
+
+            return 2 * size / self.time(copy, 10, min_time).best
+
+
+class CudaDevice:
+    """The current CUDA device: CuPy arrays, time between two events on the current stream."""
+
+    def __init__(self) -> None:
+        from dualbcast.runtime import cuda
+
+        if reason := cuda.why_not():
+            raise BackendError(f"The cuda backend cannot run here. {reason}")
+        self.xp: Any = importlib.import_module("cupy")
+        current = machine.gpus()[self.xp.cuda.Device().id]
+        self.backend = "cuda"
+        self.name = current.name
+        self.threads = 0
+        self.cache_bytes = current.l2
+        size = max(_COPY_BYTES, 4 * self.cache_bytes)
+        self._source = self.xp.ones(size, self.xp.uint8)
+        self._target = self.xp.zeros(size, self.xp.uint8)
+
+    def array(self, host: NDArray[Any]) -> Any:
+        """A copy of `host` in device memory."""
+        return self.xp.array(host, order="C")
+
+    def host(self, array: Any) -> NDArray[Any]:
+        """A copy of `array` in host memory."""
+        return np.asarray(self.xp.asnumpy(array))
+
+    def _copy(self) -> None:
+        self._target.data.copy_from_device_async(self._source.data, self._source.nbytes)
+
+    def time(self, call: Callable[[], object], repeat: int, min_time: float) -> Timing:
+        """Device seconds per call: what the host spends on launching is not in it, as long as it keeps ahead."""
+        begin, end = self.xp.cuda.Event(), self.xp.cuda.Event()
+
+        def sample(calls: int) -> float:
+            # While the device copies, the host queues the calls; they then run back to back.
+            for _ in range(4):
+                self._copy()
+            begin.record()
+            for _ in range(calls):
+                call()
+            end.record()
+            end.synchronize()
+            return float(self.xp.cuda.get_elapsed_time(begin, end)) * 1e-3
+
+        return _collect(sample, repeat, min_time, most_calls=8)
+
+    def copy_bandwidth(self, min_time: float) -> float:
+        """Bytes per second of a device-to-device copy."""
+        return 2 * int(self._source.nbytes) / self.time(self._copy, 10, min_time).best
+
+
+def choose_device(backend: str) -> Device:
+    """The device for a backend; `auto` is the GPU where there is one with CuPy to reach it, else the processor.
+
+    Parameters
+    ----------
+    backend : {"auto", "cpu", "cuda", "python"}
+        What was asked for.
+
+    Raises
+    ------
+    BackendError
+        If `cuda` is asked for and there is no GPU, or no CuPy to reach it.
+    """
+    if backend == "cuda":
+        return CudaDevice()
+    if backend == "auto":
+        from dualbcast.runtime import cuda
+
+        if cuda.available():
+            return CudaDevice()
+    return HostDevice("cpu" if backend == "auto" else backend)

@@ -1,0 +1,234 @@
+"""What a command shows and leaves behind: the table, the live progress, the JSON and CSV files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from dualbcast.cli import machine
+from dualbcast.cli.measure import Device, Timing
+
+__all__ = [
+    "TIMING_COLUMNS",
+    "Column",
+    "Row",
+    "Run",
+    "build_table",
+    "machine_notes",
+    "record",
+    "show",
+    "timing_fields",
+    "width",
+    "write_csv",
+    "write_json",
+    "written",
+]
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table: the key in a row, the heading, and how a number is shown; a missing one is a dash."""
+
+    key: str
+    heading: str
+    format: str = "{}"
+    scale: float = 1.0
+
+    def text(self, row: Row) -> str:
+        """The cell's text."""
+        value = row.get(self.key)
+        if value is None:
+            return "-"
+        return self.format.format(value if self.scale == 1 else value * self.scale)
+
+
+def build_table(columns: Sequence[Column], rows: Sequence[Row], title: str, notes: Sequence[str] = ()) -> Group:
+    """A table of the rows, right-aligned, between a title and notes."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for column in columns:
+        table.add_column(column.heading, justify="right", no_wrap=True, vertical="bottom")
+    for row in rows:
+        table.add_row(*(column.text(row) for column in columns))
+    return Group(Text(title, style="bold"), table, *(Text(note, style="dim") for note in notes))
+
+
+def width() -> int:
+    """How many characters a line of standard output has: 120 where that is not a terminal."""
+    console = Console()
+    return console.width if console.is_terminal else 120
+
+
+def show(table: RenderableType) -> None:
+    """Print to standard output."""
+    Console(width=width()).print(table)
+
+
+def timing_fields(timing: Timing, elements: int, moved: int, bandwidth: float) -> dict[str, Any]:
+    """What a row says of a timing: seconds, and the bytes moved held against the bandwidth of a copy."""
+    return {
+        "seconds": timing.median,
+        "seconds_best": timing.best,
+        "seconds_lower_quartile": timing.lower,
+        "seconds_upper_quartile": timing.upper,
+        "samples": timing.samples,
+        "ns_per_element": timing.median / elements * 1e9,
+        "bytes": moved,
+        "bytes_per_second": moved / timing.median,
+        "copy_share": moved / timing.median / bandwidth,
+    }
+
+
+TIMING_COLUMNS = (
+    Column("seconds", "time\nms", "{:.3f}", 1e3),
+    Column("ns_per_element", "ns per\nelement", "{:.3f}"),
+    Column("bytes", "moved\nMB", "{:.1f}", 1e-6),
+    Column("bytes_per_second", "GB/s", "{:.1f}", 1e-9),
+    Column("copy_share", "of\ncopy", "{:.0%}"),
+)
+
+
+def machine_notes(device: Device, bandwidth: float, rows: Sequence[Row]) -> list[str]:
+    """The lines under a table that say what it was measured on and held against."""
+    threads = f" ({device.threads} threads)" if device.threads else ""
+    notes = [f"{device.name}, {device.backend} backend{threads}; a large copy moves {bandwidth / 1e9:.1f} GB/s."]
+    if any(row["bytes"] < device.cache_bytes for row in rows):
+        size = device.cache_bytes / 2**20
+        notes.append(f"What fits in the cache ({size:.0f} MiB) can be moved faster than a large copy.")
+    return notes
+
+
+class Run:
+    """Progress while a command works: a live table and bar on a terminal, a plain line a step elsewhere (on stderr).
+
+    Parameters
+    ----------
+    total : int
+        How many rows there will be.
+    table : callable
+        Makes the table of the rows so far.
+    """
+
+    def __init__(self, total: int, table: Callable[[Sequence[Row]], RenderableType]) -> None:
+        self.rows: list[Row] = []
+        self._table = table
+        self._console = Console(stderr=True)
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=self._console,
+            auto_refresh=False,
+        )
+        self._task = self._bar.add_task("starting", total=total)
+        # Redrawn at each step and not by a thread of its own: that would take time from what is measured.
+        self._live = Live(console=self._console, auto_refresh=False, transient=True, get_renderable=self._renderable)
+
+    def _renderable(self) -> Group | Progress:
+        if not self.rows:
+            return self._bar
+        room = max(1, self._console.height - 12)
+        return Group(self._table(self.rows[-room:]), self._bar)
+
+    def __enter__(self) -> Run:
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._console.is_terminal:
+            self._live.stop()
+
+    def doing(self, what: str) -> None:
+        """Say what happens now."""
+        self._bar.update(self._task, description=what)
+        if self._console.is_terminal:
+            self._live.refresh()
+
+    def done(self, row: Row, summary: str) -> None:
+        """Add a finished row; `summary` is the line shown where there is no terminal."""
+        self.rows.append(row)
+        self._bar.advance(self._task)
+        if self._console.is_terminal:
+            self._live.refresh()
+        else:
+            print(summary, file=sys.stderr, flush=True)
+
+
+def record(
+    command: str, device: Device, parameters: Mapping[str, Any], rows: Sequence[Row], **more: Any
+) -> dict[str, Any]:
+    """Everything worth keeping of a run: what ran, when, on what, with which versions, and the rows."""
+    return {
+        "command": command,
+        "arguments": sys.argv[1:],
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": {
+            "cpu": machine.cpu_model(),
+            "threads": machine.threads(),
+            "cache_bytes": machine.cache_bytes(),
+            "gpus": [gpu.as_dict() for gpu in machine.gpus()],
+        },
+        "backend": device.backend,
+        "device": device.name,
+        "versions": machine.versions(),
+        "parameters": dict(parameters),
+        **more,
+        "rows": [dict(row) for row in rows],
+    }
+
+
+def write_json(path: Path, contents: Mapping[str, Any]) -> None:
+    """Write a JSON file, all of it or nothing."""
+    text = json.dumps(contents, indent=2, ensure_ascii=False, allow_nan=False)
+    written(path, lambda target: target.write_text(text + "\n", encoding="utf-8"))
+
+
+def write_csv(path: Path, rows: Sequence[Row]) -> None:
+    """Write the rows as CSV under a heading line, all of it or nothing."""
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, keys, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    written(path, lambda target: target.write_text(text.getvalue(), encoding="utf-8"))
+
+
+def written(path: Path, write: Callable[[Path], object]) -> None:
+    """Let `write` fill a temporary file beside `path`, then rename it: a reader never sees half a file."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        write(temporary)
+        # mkstemp makes files private; an ordinary one has the mode that the umask leaves.
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)
+        temporary.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise

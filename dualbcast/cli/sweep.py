@@ -1,0 +1,247 @@
+"""`dualbcast sweep`: a variadic function's value and Jacobian, checked and timed arity by arity."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+import ml_dtypes
+import numpy as np
+from rich.console import RenderableType
+
+from dualbcast.cli import models, plots, report
+from dualbcast.cli.checking import check_by_differences, check_product
+from dualbcast.cli.measure import Device, choose_device
+from dualbcast.cli.options import capability, function_name, measuring_options, numbers
+from dualbcast.cli.report import Column, Row
+from dualbcast.errors import MissingDependencyError
+
+__all__ = ["sweep"]
+
+_DTYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32, "float64": np.float64}
+_ARITY = Column("arity", "arity")
+_OPERATIONS = (Column("arithmetic", "+ - * /"), Column("transcendental", "tran-\nscend."))
+
+
+@dataclass
+class _Sweep:
+    """What every row of one sweep has in common."""
+
+    device: Device
+    function: Any
+    exact: Any  # the same function in Python, for the check by differences; None for the product, which has a reference
+    name: str
+    n: int
+    dtype: str
+    repeat: int
+    min_time: float
+    capabilities: Sequence[tuple[int, int]]
+    bandwidth: float = 0.0
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def title(self) -> str:
+        return f"{self.name}: value and all partials, {self.n} by {self.n} {self.dtype}"
+
+    def table(self, rows: Sequence[Row]) -> RenderableType:
+        """The measured columns, and those of one or two compute capabilities."""
+        check = Column("error_ulp", "error\nulp", "{:.2f}")
+        if self.exact is not None:
+            check = Column("error_relative", "error\nrel.", "{:.0e}")
+        columns = [_ARITY, *report.TIMING_COLUMNS, *_OPERATIONS, check]
+        if self.resources_inline:
+            columns += self._resource_columns()
+        notes = report.machine_notes(self.device, self.bandwidth, rows)
+        return report.build_table(columns, rows, self.title, [*notes, *self.notes])
+
+    @property
+    def resources_inline(self) -> bool:
+        """Whether the columns of the compute capabilities fit beside the others, or need a table of their own."""
+        return 66 + 21 * len(self.capabilities) <= report.width()
+
+    def resource_table(self, rows: Sequence[Row]) -> RenderableType:
+        """Only the columns of the compute capabilities."""
+        return report.build_table([_ARITY, *self._resource_columns()], rows, "Compiled for CUDA")
+
+    def _resource_columns(self) -> list[Column]:
+        columns = []
+        for key in map(_key, self.capabilities):
+            columns += [
+                Column(f"{key}_registers", f"{key}\nregs"),
+                Column(f"{key}_spill_bytes", "spill\nbytes"),
+                Column(f"{key}_occupancy", "occu-\npancy", "{:.0%}"),
+            ]
+        return columns
+
+    def measure(self, xs: Sequence[Any], doing: Callable[[str], None]) -> Row:
+        """Compile, check and time the function of these arguments."""
+        arity = len(xs)
+        doing(f"arity {arity}: compiling")
+        start = time.perf_counter()
+        value, jacobian = self.function.value_and_jacobian(*xs)
+        first_call = time.perf_counter() - start
+        doing(f"arity {arity}: checking")
+        row = {"arity": arity, **self._check(xs, value, jacobian)}
+        doing(f"arity {arity}: timing")
+        out = (value, jacobian)
+        timing = self.device.time(lambda: self.function.value_and_jacobian(*xs, out=out), self.repeat, self.min_time)
+        explanation = self.function.explain(*xs)
+        moved = explanation.bytes_read + explanation.bytes_written
+        row |= report.timing_fields(timing, self.n**2, moved, self.bandwidth)
+        row |= {"first_call_seconds": first_call, **_count(explanation.operations)}
+        for cc in self.capabilities:
+            doing(f"arity {arity}: compiling for {_key(cc)}")
+            row |= self._resources(xs, cc)
+        return row
+
+    def _check(self, xs: Sequence[Any], value: Any, jacobian: Any) -> dict[str, Any]:
+        if self.exact is None:
+            error, tolerance = check_product(self.device, xs, value, jacobian)
+            return {"error_ulp": error, "tolerance_ulp": tolerance}
+        found = check_by_differences(self.exact, self.device, xs, value, jacobian)
+        self._note("Checked on 16 elements against float64 values and central differences.")
+        if found.skipped:
+            self._note("Numbers near a kink, or not finite, were left out of the check.")
+        return {"error_relative": found.error, "compared": found.compared, "skipped": found.skipped}
+
+    def _resources(self, xs: Sequence[Any], cc: tuple[int, int]) -> dict[str, Any]:
+        try:
+            cuda = self.function.explain(*xs, cc=cc).cuda
+        except MissingDependencyError as error:
+            self._note(" ".join(str(error).split()))
+            return {}
+        return {
+            f"{_key(cc)}_registers": cuda.registers,
+            f"{_key(cc)}_spill_bytes": cuda.spill_stores + cuda.spill_loads,
+            f"{_key(cc)}_occupancy": cuda.occupancy,
+        }
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+
+def _key(cc: tuple[int, int]) -> str:
+    return f"sm_{cc[0]}{cc[1]}"
+
+
+def _count(operations: Mapping[str, int]) -> dict[str, int]:
+    """Operation counts summed up: arithmetic, and calls of transcendental functions."""
+    arithmetic = sum(count for name, count in operations.items() if name in {"+", "-", "*", "/"})
+    transcendental = sum(count for name, count in operations.items() if name.isidentifier())
+    return {"arithmetic": arithmetic, "transcendental": transcendental}
+
+
+@click.command(short_help="Time value and Jacobian over the number of arguments.")
+@click.option(
+    "--arity",
+    type=numbers,
+    metavar="A:B",
+    default="1:16",
+    show_default=True,
+    help="Numbers of arguments: A:B, one, or a list.",
+)
+@click.option("--n", type=click.IntRange(1), default=1024, show_default=True, help="The arrays are n by n.")
+@click.option("--dtype", type=click.Choice(list(_DTYPES)), default="float32", show_default=True, help="Of the arrays.")
+@click.option(
+    "--function",
+    "user_function",
+    type=function_name,
+    metavar="MODULE:NAME",
+    help="Sweep this function of any number of arguments (def f(*xs)); MODULE may be the path of a .py file.",
+)
+@click.option(
+    "--cc",
+    "capabilities",
+    type=capability,
+    metavar="X.Y",
+    multiple=True,
+    help="Also compile for this compute capability (no GPU needed): registers, spills, occupancy. Repeatable.",
+)
+@measuring_options
+def sweep(
+    arity: tuple[int, ...],
+    n: int,
+    dtype: str,
+    user_function: Callable[..., Any] | None,
+    capabilities: tuple[tuple[int, int], ...],
+    backend: str,
+    repeat: int,
+    min_time: float,
+    seed: int,
+    json_path: Path | None,
+    csv_path: Path | None,
+    plot_path: Path | None,
+) -> None:
+    """Time a function's value and Jacobian for one number of arguments after another.
+
+    The function is ∏ tanh(g(x)), with g(x) = x if x > ½ else -x, over random x between -2 and 2, unless --function
+    names another. One kernel computes the value and all partials. They are checked (the product against a float64
+    reference over all elements, another function against central differences on a few), then timed with their output
+    arrays reused. Exit status 1 means that a result was wrong.
+
+    \b
+    Columns:
+      time       median over the samples; ns per element is that over n²
+      moved      each array read once and each written once
+      of copy    bytes moved per second, as a share of a large copy in this
+                 run with as many threads
+      + - * /    arithmetic operations an element
+      transcend. calls of transcendental functions an element
+      error      the largest: in ulps of the value, or for a partial of the
+                 product of the other factors; relative with --function
+      regs …     for --cc: registers a thread, bytes spilled to memory,
+                 theoretical occupancy
+    """
+    if plot_path is not None:
+        plots.require()
+    device = choose_device(backend)
+    function, exact = _compiled(user_function or models.product, device.backend)
+    setup = _Sweep(
+        device=device,
+        function=function,
+        exact=None if user_function is None else exact,
+        name="∏ tanh(g(x))" if user_function is None else getattr(user_function, "__name__", "function"),
+        n=n,
+        dtype=dtype,
+        repeat=repeat,
+        min_time=min_time,
+        capabilities=tuple(dict.fromkeys(capabilities)),
+    )
+    generator = np.random.default_rng(seed)
+    xs: list[Any] = []
+    with report.Run(len(arity), setup.table) as run:
+        run.doing("copying, to know the bandwidth")
+        setup.bandwidth = device.copy_bandwidth(min_time)
+        for count in arity:
+            while len(xs) < count:
+                x = generator.uniform(-2, 2, (n, n)).astype(np.float32).astype(_DTYPES[dtype])
+                xs.append(device.array(x))
+            row = setup.measure(xs[:count], run.doing)
+            run.done(row, f"arity {count}: checked; {row['seconds'] * 1e3:.3f} ms")
+    report.show(setup.table(run.rows))
+    if not setup.resources_inline:
+        report.show(setup.resource_table(run.rows))
+    if json_path is not None:
+        parameters = {"arity": arity, "n": n, "dtype": dtype, "function": setup.name, "seed": seed}
+        parameters |= {"repeat": repeat, "min_time": min_time, "cc": [f"{cc[0]}.{cc[1]}" for cc in setup.capabilities]}
+        extra = {"copy_bytes_per_second": setup.bandwidth, "notes": setup.notes}
+        report.write_json(json_path, report.record("sweep", device, parameters, run.rows, **extra))
+    if csv_path is not None:
+        report.write_csv(csv_path, run.rows)
+    if plot_path is not None:
+        plots.plot_sweep(plot_path, run.rows, device, setup.bandwidth, setup.capabilities, setup.title)
+
+
+def _compiled(function: Callable[..., Any], backend: str) -> tuple[Any, Any]:
+    """The function on the chosen backend, and in Python for the check; a decorated one keeps its own options."""
+    from dualbcast import differentiable_broadcast
+
+    scalar = getattr(function, "__wrapped__", function)
+    decorated = function is not scalar and backend != "python"
+    chosen = function if decorated else differentiable_broadcast(backend=backend)(scalar)
+    return chosen, differentiable_broadcast(backend="python")(scalar)

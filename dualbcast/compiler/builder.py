@@ -1,0 +1,393 @@
+"""The part of the front end that knows the IR but no Python syntax: values and their environments, and how paths merge.
+
+Statements are appended to the open block; an environment says what each of the user's names stands for on this path.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn, cast
+
+from dualbcast.compiler.fold import FALSE, INTEGRAL, convert, fold, join
+from dualbcast.compiler.ir import (
+    Assign,
+    Atom,
+    Block,
+    Const,
+    Expr,
+    If,
+    Kind,
+    Names,
+    Op,
+    Stmt,
+    Var,
+    map_exprs,
+)
+from dualbcast.compiler.source import Capture, FunctionNode, Source, locate
+from dualbcast.errors import CompileError, Location
+
+__all__ = ["Builder", "Closure", "Frame", "Loop", "Range", "Static", "Unassigned", "Unrolled", "Value", "describe"]
+
+# Entries of an environment that are no user's names.
+RETURNED, RESULT, CHOICE = "<returned>", "<result>", "<choice>"
+# What the compiler's own names start with in the IR; emission gives them readable ones.
+TEMPORARY = "%"
+
+
+@dataclass(frozen=True, slots=True)
+class Static:
+    """A Python object that exists at compile time only: a function, a module, a string."""
+
+    object: Any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Closure:
+    """A function defined inside the one being compiled; it sees its frame's names as they are when it is called."""
+
+    node: FunctionNode
+    frame: Frame
+    defaults: tuple[Value, ...] = ()
+    keyword_defaults: tuple[Value | None, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return getattr(self.node, "name", "<lambda>")
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """`range(start, stop, step)`."""
+
+    start: Atom
+    stop: Atom
+    step: Atom
+
+    def known(self) -> range | None:
+        """The range itself where its bounds are numbers."""
+        if isinstance(self.start, Const) and isinstance(self.stop, Const) and isinstance(self.step, Const):
+            return range(int(self.start.value), int(self.stop.value), int(self.step.value))
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Unassigned:
+    """Stands for a name that some path has not assigned, or assigned to things that cannot merge."""
+
+    reason: str
+
+
+Value = Const | Var | Static | Closure | Range | Unassigned | tuple["Value", ...]
+Env = dict[str, Value]
+Copies = list[tuple[Var, Expr]]
+
+
+@dataclass(eq=False, slots=True)
+class Loop:
+    """A loop of the kernel, with the paths that leave it and that start its next turn."""
+
+    breaks: list[tuple[list[Stmt], Env, Location]] = field(default_factory=list)
+    continues: list[tuple[list[Stmt], Env, Location]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Unrolled:
+    """A loop that is written out; the names of the flags that say whether the rest of it is skipped."""
+
+    broke: str
+    skip: str
+
+
+@dataclass(eq=False, slots=True)
+class Frame:
+    """One activation of a function that is being inlined."""
+
+    source: Source
+    local: frozenset[str]
+    env: Env
+    parent: Frame | None = None
+    calls: tuple[tuple[str, Location], ...] = ()
+    loops: list[Loop | Unrolled] = field(default_factory=list)
+    flags: list[str] = field(default_factory=lambda: [RETURNED])
+
+
+class KindRaised(Exception):
+    """A loop-carried name must hold a wider kind: the loop is lowered again with it."""
+
+    def __init__(self, path: str, kind: Kind) -> None:
+        self.path, self.kind = path, kind
+
+
+def describe(value: Value) -> str:
+    """What a value is, in an error's words."""
+    match value:
+        case Const() | Var():
+            return "a number"
+        case tuple():
+            return f"a tuple of {len(value)}"
+        case Closure():
+            return f"the function {value.name}"
+        case Static():
+            name = getattr(value.object, "__name__", None)
+            if isinstance(name, str):
+                return f"{'the function ' if callable(value.object) else 'the module '}{name}"
+            return f"a {type(value.object).__name__}"
+        case Range():
+            return "a range"
+        case _:
+            return "unassigned"
+
+
+class Builder:
+    """The state of one lowering."""
+
+    def __init__(self, names: Names) -> None:
+        self.names = names
+        self.block: list[Stmt] = []
+        self.frame: Frame
+        self.guards: list[Capture] = []
+
+    # --- errors and places ---------------------------------------------------------------------------------------
+
+    def locate(self, node: ast.AST) -> Location:
+        return locate(node, self.frame.source.filename)
+
+    def fail(self, node: ast.AST, message: str, hint: str = "") -> NoReturn:
+        raise CompileError(message, self.locate(node), hint, self.frame.calls)
+
+    # --- statements ----------------------------------------------------------------------------------------------
+
+    def emit(self, value: Expr, location: Location, name: str = TEMPORARY) -> Atom:
+        """The value as an atom, assigned to a new name where it is not one already."""
+        if isinstance(value, Atom):
+            return value
+        if isinstance(value, Op):
+            value = replace(value, args=tuple(self.emit(arg, location) for arg in value.args), location=location)
+        target = Var(self.names.fresh(name), value.kind)
+        self.block.append(Assign(target, value, location))
+        return target
+
+    def op(self, name: str, *args: Expr, kind: Kind, location: Location) -> Atom:
+        """The result of an operation, folded where it can be."""
+        return self.emit(fold(Op(name, args, kind, location)), location)
+
+    def convert(self, value: Atom, kind: Kind, location: Location) -> Atom:
+        """The value as another kind; `float(int(x))` is the whole part of x, however large it is."""
+        definition = self._definition(value) if kind == "float" else None
+        if definition is not None and definition.name == "to_int" and definition.args[0].kind == "float":
+            (inner,) = definition.args
+            whole = self._definition(inner)
+            if whole is not None and whole.name in INTEGRAL:
+                return self.emit(inner, location)
+            return self.op("trunc", inner, kind="float", location=location)
+        return self.emit(convert(value, kind), location)
+
+    def _definition(self, value: Expr) -> Op | None:
+        """The operation behind a name, where it was assigned in this block."""
+        if isinstance(value, Var):
+            for stmt in reversed(self.block):
+                if isinstance(stmt, Assign) and stmt.target == value and isinstance(stmt.value, Op):
+                    return stmt.value
+        return None
+
+    @contextmanager
+    def into(self, block: list[Stmt]) -> Generator[None]:
+        """Append to another block for a while."""
+        self.block, outer = block, self.block
+        try:
+            yield
+        finally:
+            self.block = outer
+
+    def rename(self, value: Value, name: str) -> Value:
+        """Give a value that was just computed into a compiler's name the user's name."""
+        if isinstance(value, Var) and value.name.startswith(TEMPORARY) and self.block:
+            last = self.block[-1]
+            if isinstance(last, Assign | If) and value.name in _targets((last,)):
+                new = Var(self.names.fresh(name), value.kind)
+                self.block[-1] = _retarget(last, value, new)
+                return new
+        return value
+
+    # --- merging paths -------------------------------------------------------------------------------------------
+
+    def branch(self, test: Atom, location: Location, then: Callable[[], bool], orelse: Callable[[], bool]) -> bool:
+        """Lower both sides of a branch and merge their environments; False where neither reaches the end."""
+        frame, before = self.frame, self.frame.env
+        ends: list[tuple[list[Stmt], Env, bool]] = []
+        for side in (then, orelse):
+            frame.env = dict(before)
+            block: list[Stmt] = []
+            with self.into(block):
+                falls = side()
+            ends.append((block, frame.env, falls))
+        return self.close_branch(test, location, ends)
+
+    def close_branch(self, test: Atom, location: Location, ends: list[tuple[list[Stmt], Env, bool]]) -> bool:
+        """Merge two lowered sides, each given as (block, environment, whether its end is reached)."""
+        (then, then_env, then_falls), (orelse, else_env, else_falls) = ends
+        if then_falls and else_falls:
+            self.frame.env = self._merge([(then, then_env), (orelse, else_env)], location)
+        else:
+            self.frame.env = then_env if then_falls else else_env
+        # Even where both sides are empty: a jump may be added to one when its loop is closed.
+        self.block.append(If(test, open_block(then), open_block(orelse), location))
+        return then_falls or else_falls
+
+    def _merge(self, edges: list[tuple[list[Stmt], Env]], location: Location) -> Env:
+        copies: list[Copies] = [[] for _ in edges]
+        merged: Env = {}
+        for name in dict.fromkeys(name for _, env in edges for name in env):
+            values = [
+                env.get(name, Unassigned(f"{name} is not assigned on every path that leads here")) for _, env in edges
+            ]
+            merged[name] = self.unify(name, values, copies)
+        for (block, _), moves in zip(edges, copies, strict=True):
+            self.copy_parallel(block, moves, location)
+        return merged
+
+    def unify(self, name: str, values: list[Value], copies: list[Copies]) -> Value:
+        """One value that stands for `values[i]` after edge i has done `copies[i]`, to which assignments are added."""
+        first = values[0]
+        if all(_same(value, first) for value in values):
+            return first
+        if name == RESULT and any(isinstance(value, Unassigned) for value in values):
+            # Only read on the paths that have returned; on the others any number will do.
+            values = [
+                _zeros_like(next(v for v in values if not isinstance(v, Unassigned)))
+                if isinstance(value, Unassigned)
+                else value
+                for value in values
+            ]
+            return self.unify(name, values, copies)
+        for value in values:
+            if isinstance(value, Unassigned):
+                return value
+        if all(isinstance(value, Const | Var) for value in values):
+            kinds: list[Kind] = [value.kind for value in values if isinstance(value, Const | Var)]
+            kind = kinds[0]
+            for other in kinds[1:]:
+                kind = join(kind, other)
+            target = Var(self.names.fresh(_base(name)), kind)
+            for moves, value in zip(copies, values, strict=True):
+                assert isinstance(value, Const | Var)
+                moves.append((target, convert(value, kind)))
+            return target
+        if all(isinstance(value, tuple) for value in values):
+            columns = [value for value in values if isinstance(value, tuple)]
+            if len({len(column) for column in columns}) == 1:
+                return tuple(
+                    self.unify(f"{_base(name)}_{position}", list(items), copies)
+                    for position, items in enumerate(zip(*columns, strict=True))
+                )
+        kinds_text = " and ".join(dict.fromkeys(describe(value) for value in values))
+        what = "the returned value" if name == RESULT else name
+        return Unassigned(f"{what} is {kinds_text}, depending on the path that leads here")
+
+    def conform(self, path: str, target: Value, value: Value, moves: Copies, node: ast.AST) -> None:
+        """Add to `moves` what makes the loop-carried `target` hold `value`; KindRaised where its kind is too narrow."""
+        if _same(target, value):
+            return
+        if isinstance(target, Var) and isinstance(value, Const | Var):
+            kind = join(target.kind, value.kind)
+            if kind != target.kind:
+                raise KindRaised(path, kind)
+            moves.append((target, convert(value, kind)))
+        elif isinstance(target, tuple) and isinstance(value, tuple) and len(target) == len(value):
+            for position, (inner, item) in enumerate(zip(target, value, strict=True)):
+                self.conform(f"{path}_{position}", inner, item, moves, node)
+        elif isinstance(value, Unassigned):
+            self.fail(node, f"{value.reason}, and the loop's next turn needs it")
+        else:
+            self.fail(
+                node,
+                f"{path} is {describe(target)} before this loop and {describe(value)} after a turn of it",
+                "one kind of thing under one name, or two names",
+            )
+
+    def header(self, path: str, value: Value, raised: dict[str, Kind], moves: Copies) -> Value:
+        """What stands for a name that a loop assigns, at the start of each turn; `moves` initialise it."""
+        if isinstance(value, Const | Var):
+            kind = join(value.kind, raised.get(path, value.kind))
+            target = Var(self.names.fresh(_base(path)), kind)
+            moves.append((target, convert(value, kind)))
+            return target
+        if isinstance(value, tuple):
+            return tuple(self.header(f"{path}_{position}", item, raised, moves) for position, item in enumerate(value))
+        return value
+
+    def copy_parallel(self, block: list[Stmt], moves: Copies, location: Location) -> None:
+        """Append assignments that all read the values from before them, whatever their order."""
+        pending = [(target, value) for target, value in moves if target != value]
+        while pending:
+            for position, (target, value) in enumerate(pending):
+                others = pending[:position] + pending[position + 1 :]
+                if not any(target.name in _reads(other) for _, other in others):
+                    block.append(Assign(target, value, location))
+                    pending = others
+                    break
+            else:  # a cycle, such as a swap: save one value first
+                target, _ = pending[0]
+                saved = Var(self.names.fresh(TEMPORARY), target.kind)
+                block.append(Assign(saved, target, location))
+                pending = [(to, _substitute(value, target, saved)) for to, value in pending]
+
+
+def _base(name: str) -> str:
+    return TEMPORARY if name in (RESULT, CHOICE) else "done" if name.startswith("<") else name
+
+
+def _same(a: Value, b: Value) -> bool:
+    if isinstance(a, Static) and isinstance(b, Static):
+        return a.object is b.object
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(_same, a, b))
+    return a == b
+
+
+def _zeros_like(value: Value) -> Value:
+    if isinstance(value, tuple):
+        return tuple(map(_zeros_like, value))
+    if isinstance(value, Const | Var):
+        return {"bool": FALSE, "int": Const(0, "int"), "float": Const(0.0, "float")}[value.kind]
+    return value
+
+
+def _reads(value: Expr) -> set[str]:
+    return {arg.name for arg in (value.args if isinstance(value, Op) else (value,)) if isinstance(arg, Var)}
+
+
+def _substitute(value: Expr, old: Var, new: Var) -> Expr:
+    if isinstance(value, Op):
+        return replace(value, args=tuple(new if arg == old else arg for arg in value.args))
+    return new if value == old else value
+
+
+def _targets(block: Iterable[Stmt]) -> set[str]:
+    """The names whose last assignment is at the end of a block or of the sides of its last branch."""
+    found: set[str] = set()
+    for stmt in block:
+        if isinstance(stmt, Assign):
+            found.add(stmt.target.name)
+        elif isinstance(stmt, If):
+            found |= _targets(stmt.then) & _targets(stmt.orelse)
+    return found
+
+
+def _retarget(stmt: Stmt, old: Var, new: Var) -> Stmt:
+    if isinstance(stmt, Assign):
+        return replace(stmt, target=new) if stmt.target == old else stmt
+    return map_exprs(stmt, lambda expr: expr, lambda block: open_block([_retarget(part, old, new) for part in block]))
+
+
+def open_block(block: list[Stmt]) -> Block:
+    """A block that is still a list inside its statement: jumps in it are completed when their loop is. See `freeze`."""
+    return cast(Block, block)
+
+
+def freeze(block: Iterable[Stmt]) -> Block:
+    """The block with every list in it made a tuple."""
+    return tuple(map_exprs(stmt, lambda expr: expr, freeze) for stmt in block)

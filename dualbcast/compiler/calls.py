@@ -1,0 +1,452 @@
+"""The front end's calls: Python's builtins on numbers and tuples, functions of the rule table, and inlining of the rest."""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from dualbcast.compiler import rows  # noqa: F401 (fills the rule table)
+from dualbcast.compiler.builder import (
+    RESULT,
+    RETURNED,
+    Closure,
+    Frame,
+    Range,
+    Static,
+    Unassigned,
+    Value,
+    describe,
+)
+from dualbcast.compiler.expressions import Expressions, known, wrap
+from dualbcast.compiler.fold import FALSE, TRUE, number
+from dualbcast.compiler.ir import Atom, Const
+from dualbcast.compiler.rules import Rule, by_spelling, lookup
+from dualbcast.compiler.source import FunctionNode, find_source
+from dualbcast.errors import CompileError
+
+__all__ = ["Calls", "local_names"]
+
+DEEPEST = 64
+
+_PRINTING = ("print", "input", "open", "exec", "eval")
+
+
+class Calls(Expressions):
+    """Lowers calls; `statements` is supplied by the layer above."""
+
+    def statements(self, body: list[ast.stmt]) -> bool:
+        raise NotImplementedError
+
+    def call(self, node: ast.Call) -> Value:
+        callee = self.expression(node.func)
+        args = self.items(node.args)
+        keywords: dict[str, Value] = {}
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                self.fail(keyword.value, "`**` arguments cannot be compiled", "the keywords written out")
+            keywords[keyword.arg] = self.expression(keyword.value)
+        if isinstance(callee, Closure):
+            return self._inline_closure(callee, args, keywords, node)
+        if not isinstance(callee, Static) or not callable(callee.object):
+            self.fail(node.func, f"{describe(callee)} cannot be called")
+        return self._call_object(callee.object, args, keywords, node)
+
+    def _call_object(self, function: Any, args: tuple[Value, ...], keywords: dict[str, Value], node: ast.Call) -> Value:
+        name = getattr(function, "__name__", type(function).__name__)
+        builtin = _BUILTINS.get(function) if _hashable(function) else None
+        if builtin is not None:
+            if keywords:
+                self.fail(node, f"{name}() takes no keyword arguments in a kernel")
+            try:
+                return builtin(self, node, *args)
+            except TypeError as error:
+                if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+                    self.fail(node, f"{name}() does not take {len(args)} arguments")
+                raise
+        # A decorated scalar function is used through the Python function it wraps.
+        for attribute in ("__wrapped__", "py_func"):
+            inner = getattr(function, attribute, None)
+            if isinstance(inner, FunctionType):
+                function = inner
+        meaning = lookup(function)
+        if isinstance(meaning, Rule):
+            if keywords or len(args) != meaning.arity:
+                given = f"{len(args)} positional and {len(keywords)} keyword" if keywords else f"{len(args)}"
+                self.fail(node, f"{name}() takes {meaning.arity} positional arguments here, not {given}")
+            folded = _fold(function, args)
+            if folded is not None:
+                return folded
+            numbers = tuple(self.as_scalar(arg, at) for arg, at in zip(args, node.args, strict=False))
+            return self.apply(meaning, numbers, node)
+        if meaning is not None:
+            return self._inline(meaning, args, keywords, node)
+        if isinstance(function, FunctionType):
+            return self._inline(function, args, keywords, node)
+        if name in _PRINTING:
+            self.fail(node, f"{name}() is a side effect, which a kernel cannot have", "the value as another output")
+        module = getattr(function, "__module__", None)
+        self.fail(
+            node,
+            f"there is no derivative rule for {f'{module}.' if module else ''}{name}",
+            "a function from math or numpy that has one, or a Python function that computes it",
+        )
+
+    # --- the rule table ------------------------------------------------------------------------------------------
+
+    def apply(self, meaning: Rule | Callable[..., Any], args: tuple[Atom, ...], node: ast.AST) -> Atom:
+        if not isinstance(meaning, Rule):
+            return self.as_scalar(self._inline(meaning, args, {}, node), node)
+        where = self.locate(node)
+        if meaning.name == "pow" and isinstance(args[1], Const) and _is_small(args[1].value):
+            return self.power(*args, node)
+        numbers: list[Atom] = []
+        for position, arg in enumerate(args):
+            if position in meaning.integer:
+                if arg.kind == "float":
+                    self.fail(node, f"argument {position + 1} of {meaning.name}() must be an integer", "int(x)")
+                numbers.append(self.convert(arg, "int", where))
+            else:
+                numbers.append(self.convert(arg, "float", where))
+        return self.op(meaning.name, *numbers, kind="float", location=where)
+
+    # --- inlining ------------------------------------------------------------------------------------------------
+
+    def _inline(
+        self, function: Callable[..., Any], args: tuple[Value, ...], keywords: dict[str, Value], node: ast.AST
+    ) -> Value:
+        try:
+            source = find_source(function)
+        except CompileError as error:
+            self.fail(node, error.message, error.hint)
+        assert isinstance(function, FunctionType)
+        defaults = self._wrapped_defaults(function.__defaults__ or (), function, node)
+        wanted = function.__kwdefaults__ or {}
+        keyword_defaults = tuple(
+            self._wrapped_defaults((wanted[arg.arg],), function, node)[0] if arg.arg in wanted else None
+            for arg in source.node.args.kwonlyargs
+        )
+        env = self._bind(source.node, function.__name__, args, keywords, defaults, keyword_defaults, node)
+        frame = Frame(source, local_names(source.node), env, None, self._deeper(function.__name__, node))
+        return self.run(frame, source.node, node)
+
+    def _inline_closure(
+        self, callee: Closure, args: tuple[Value, ...], keywords: dict[str, Value], node: ast.AST
+    ) -> Value:
+        env = self._bind(callee.node, callee.name, args, keywords, callee.defaults, callee.keyword_defaults, node)
+        calls = self._deeper(callee.name, node)
+        frame = Frame(callee.frame.source, local_names(callee.node), env, callee.frame, calls)
+        return self.run(frame, callee.node, node)
+
+    def _wrapped_defaults(self, defaults: tuple[Any, ...], function: FunctionType, node: ast.AST) -> tuple[Value, ...]:
+        found: list[Value] = []
+        for default in defaults:
+            value = wrap(default)
+            if value is None:
+                kind = type(default).__name__
+                self.fail(node, f"a default of {function.__name__}() is of type {kind}, which a kernel cannot use")
+            found.append(value)
+        return tuple(found)
+
+    def _deeper(self, name: str, node: ast.AST) -> tuple[tuple[str, Any], ...]:
+        if len(self.frame.calls) >= DEEPEST:
+            self.fail(
+                node,
+                f"{name}() is called within itself more than {DEEPEST} deep; calls are inlined, so recursion must end "
+                "when the kernel is compiled",
+                "a while loop",
+            )
+        return (*self.frame.calls, (name, self.locate(node)))
+
+    def _bind(
+        self,
+        node: FunctionNode,
+        name: str,
+        args: tuple[Value, ...],
+        keywords: dict[str, Value],
+        defaults: tuple[Value, ...],
+        keyword_defaults: tuple[Value | None, ...],
+        at: ast.AST,
+    ) -> dict[str, Value]:
+        """Python's binding of arguments to parameters."""
+        spec = node.args
+        positional = [*spec.posonlyargs, *spec.args]
+        env: dict[str, Value] = {parameter.arg: arg for parameter, arg in zip(positional, args, strict=False)}
+        extra = args[len(positional) :]
+        if spec.vararg is not None:
+            env[spec.vararg.arg] = extra
+        elif extra:
+            self.fail(at, f"{name}() takes {len(positional)} positional arguments, and {len(args)} are given")
+        if spec.kwarg is not None:
+            self.fail(at, f"{name}() takes `**{spec.kwarg.arg}`, which cannot be compiled", "named parameters")
+        by_name = {parameter.arg for parameter in (*spec.args, *spec.kwonlyargs)}
+        for key, value in keywords.items():
+            if key not in by_name:
+                self.fail(at, f"{name}() has no parameter {key}")
+            if key in env:
+                self.fail(at, f"{name}() gets two values for {key}")
+            env[key] = value
+        if defaults:
+            for parameter, default in zip(positional[-len(defaults) :], defaults, strict=True):
+                env.setdefault(parameter.arg, default)
+        for parameter, keyword_default in zip(spec.kwonlyargs, keyword_defaults, strict=True):
+            if keyword_default is not None:
+                env.setdefault(parameter.arg, keyword_default)
+        missing = [parameter.arg for parameter in (*positional, *spec.kwonlyargs) if parameter.arg not in env]
+        if missing:
+            self.fail(at, f"{name}() lacks a value for {', '.join(missing)}")
+        return env
+
+    def run(self, frame: Frame, node: FunctionNode, at: ast.AST) -> Value:
+        """Inline a function whose parameters are bound in `frame.env`."""
+        self.frame, caller = frame, getattr(self, "frame", None)
+        try:
+            if isinstance(node, ast.Lambda):
+                return self.expression(node.body)
+            frame.env[RETURNED] = FALSE
+            falls = self.statements(node.body)
+            returned = frame.env.get(RETURNED, FALSE)
+            result = frame.env.get(RESULT)
+            if falls and (returned != TRUE or result is None):
+                message = "this function can end without `return`" if result else "this function returns nothing"
+                self.fail(node, message, "a return with a value on every path")
+            if not falls or result is None:
+                self.fail(node, "this function never returns: its loop has no way out", "a break or a return")
+            if isinstance(result, Unassigned):
+                self.fail(node, result.reason, "the same number of values in every return")
+            return result
+        finally:
+            if caller is not None:
+                self.frame = caller
+
+
+def local_names(function: FunctionNode) -> frozenset[str]:
+    """The names that are local to a function: its parameters and what its own statements assign."""
+    spec = function.args
+    parameters = [*spec.posonlyargs, *spec.args, *spec.kwonlyargs, spec.vararg, spec.kwarg]
+    names = {parameter.arg for parameter in parameters if parameter is not None}
+    if isinstance(function, ast.FunctionDef):
+        names |= assigned_names(function.body)
+    return frozenset(names)
+
+
+def assigned_names(nodes: list[ast.stmt]) -> set[str]:
+    """The names that statements assign, those of functions defined inside them left out."""
+    found: set[str] = set()
+    pending: list[ast.AST] = list(nodes)
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.FunctionDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif not isinstance(node, ast.Lambda):
+            pending.extend(ast.iter_child_nodes(node))
+    return found
+
+
+def _hashable(function: Any) -> bool:
+    try:
+        hash(function)
+    except TypeError:
+        return False
+    return True
+
+
+def _is_small(exponent: float) -> bool:
+    return exponent == int(exponent if abs(exponent) < 99 else 0) and abs(exponent) <= 8
+
+
+def _fold(function: Any, args: tuple[Value, ...]) -> Const | None:
+    """The result of a known function of known numbers, where Python can compute it."""
+    if not all(isinstance(arg, Const) for arg in args):
+        return None
+    try:
+        with np.errstate(all="raise"):
+            result = function(*map(known, args))
+        return number(result.item() if isinstance(result, np.generic) else result)
+    except (ArithmeticError, ValueError, TypeError):
+        return None
+
+
+# --- Python's builtins ----------------------------------------------------------------------------------------------
+
+Builtin = Callable[..., Value]
+_BUILTINS: dict[Any, Builtin] = {}
+
+
+def _builtin(*functions: Any) -> Callable[[Builtin], Builtin]:
+    def register(lowering: Builtin) -> Builtin:
+        _BUILTINS.update(dict.fromkeys(functions, lowering))
+        return lowering
+
+    return register
+
+
+@_builtin(abs)
+def _abs(self: Calls, node: ast.Call, value: Value) -> Value:
+    x = self.as_scalar(value, node)
+    if x.kind == "float":
+        return self.apply(by_spelling("math.fabs"), (x,), node)
+    where = self.locate(node)
+    x = self.convert(x, "int", where)
+    negative = self.comparison("lt", x, Const(0, "int"), where)
+    return self.select(negative, self.op("neg", x, kind="int", location=where), x, where)
+
+
+def _extremum(name: str) -> Builtin:
+    def lowering(self: Calls, node: ast.Call, *args: Value) -> Value:
+        items = self.sequence(args[0], node) if len(args) == 1 else args
+        if not items:
+            self.fail(node, "the smallest or largest of nothing")
+        where = self.locate(node)
+        best = self.as_scalar(items[0], node)
+        for item in items[1:]:
+            # As Python does it: the first of equal values stays, and a comparison with NaN is false.
+            other = self.as_scalar(item, node)
+            best = self.select(self.comparison(name, other, best, where), other, best, where)
+        return best
+
+    return lowering
+
+
+_BUILTINS[min] = _extremum("lt")
+_BUILTINS[max] = _extremum("gt")
+
+
+def _reduction(operation: type[ast.operator], empty: int) -> Builtin:
+    def lowering(self: Calls, node: ast.Call, items: Value, start: Value = Const(empty, "int")) -> Value:
+        values = list(self.sequence(items, node))
+        if start != Const(empty, "int") or not values:
+            values.insert(0, start)
+        total = self.as_scalar(values[0], node)
+        for value in values[1:]:
+            total = self.binary(operation(), total, self.as_scalar(value, node), node)
+        return total
+
+    return lowering
+
+
+_BUILTINS[sum] = _reduction(ast.Add, 0)
+_BUILTINS[math.prod] = _reduction(ast.Mult, 1)
+
+
+def _quantifier(name: str, empty: Const) -> Builtin:
+    def lowering(self: Calls, node: ast.Call, items: Value) -> Value:
+        result: Atom = empty
+        for item in self.sequence(items, node):
+            result = self.op(name, result, self.truth(item, node), kind="bool", location=self.locate(node))
+        return result
+
+    return lowering
+
+
+_BUILTINS[all] = _quantifier("and", TRUE)
+_BUILTINS[any] = _quantifier("or", FALSE)
+
+
+@_builtin(pow, math.pow, operator.pow)
+def _pow(self: Calls, node: ast.Call, base: Value, exponent: Value) -> Value:
+    return self.power(self.as_scalar(base, node), self.as_scalar(exponent, node), node)
+
+
+@_builtin(divmod)
+def _divmod(self: Calls, node: ast.Call, left: Value, right: Value) -> Value:
+    a, b = self.as_scalar(left, node), self.as_scalar(right, node)
+    return (self.binary(ast.FloorDiv(), a, b, node), self.binary(ast.Mod(), a, b, node))
+
+
+def _integral(spelling: str) -> Builtin:
+    def lowering(self: Calls, node: ast.Call, value: Value) -> Value:
+        x = self.as_scalar(value, node)
+        if x.kind == "float":
+            x = self.apply(by_spelling(spelling), (x,), node)
+        return self.convert(x, "int", self.locate(node))
+
+    return lowering
+
+
+_BUILTINS[math.floor] = _integral("numpy.floor")
+_BUILTINS[math.ceil] = _integral("numpy.ceil")
+_BUILTINS[math.trunc] = _integral("numpy.trunc")
+
+
+@_builtin(round)
+def _round(self: Calls, node: ast.Call, value: Value, digits: Value | None = None) -> Value:
+    if digits is None:
+        return _integral("numpy.rint")(self, node, value)
+    if not isinstance(digits, Const):
+        self.fail(node, "the number of digits must be known when the kernel is compiled")
+    x, scale = self.as_scalar(value, node), number(10.0 ** float(digits.value))
+    scaled = self.apply(by_spelling("numpy.rint"), (self.binary(ast.Mult(), x, scale, node),), node)
+    return self.binary(ast.Div(), scaled, scale, node)
+
+
+@_builtin(int)
+def _int(self: Calls, node: ast.Call, value: Value) -> Value:
+    return self.convert(self.as_scalar(value, node), "int", self.locate(node))
+
+
+@_builtin(float)
+def _float(self: Calls, node: ast.Call, value: Value) -> Value:
+    if isinstance(value, Static) and isinstance(value.object, str):
+        try:
+            return Const(float(value.object), "float")
+        except ValueError:
+            self.fail(node, f"{value.object!r} is not a number")
+    return self.convert(self.as_scalar(value, node), "float", self.locate(node))
+
+
+@_builtin(bool)
+def _bool(self: Calls, node: ast.Call, value: Value) -> Value:
+    return self.truth(value, node)
+
+
+@_builtin(len)
+def _len(self: Calls, node: ast.Call, value: Value) -> Value:
+    return number(len(self.sequence(value, node)))
+
+
+@_builtin(tuple)
+def _tuple(self: Calls, node: ast.Call, value: Value = ()) -> Value:
+    return self.sequence(value, node)
+
+
+@_builtin(reversed)
+def _reversed(self: Calls, node: ast.Call, value: Value) -> Value:
+    return self.sequence(value, node)[::-1]
+
+
+@_builtin(enumerate)
+def _enumerate(self: Calls, node: ast.Call, value: Value, start: Value = Const(0, "int")) -> Value:
+    if not isinstance(start, Const):
+        self.fail(node, "the start of enumerate() must be known when the kernel is compiled")
+    items = self.sequence(value, node)
+    return tuple((number(position), item) for position, item in enumerate(items, int(start.value)))
+
+
+@_builtin(zip)
+def _zip(self: Calls, node: ast.Call, *values: Value) -> Value:
+    return tuple(zip(*(self.sequence(value, node) for value in values), strict=False))
+
+
+@_builtin(range)
+def _range(self: Calls, node: ast.Call, *bounds: Value) -> Value:
+    if not 1 <= len(bounds) <= 3:
+        self.fail(node, f"range() takes 1 to 3 arguments, not {len(bounds)}")
+    numbers = [self.as_scalar(bound, node) for bound in bounds]
+    if any(bound.kind == "float" for bound in numbers):
+        self.fail(node, "range() needs integers", "int(x) around the numbers, or a while loop")
+    numbers = [self.convert(bound, "int", self.locate(node)) for bound in numbers]
+    start = numbers[0] if len(numbers) > 1 else Const(0, "int")
+    step = numbers[2] if len(numbers) > 2 else Const(1, "int")
+    if not isinstance(step, Const):
+        self.fail(node, "the step of range() must be known when the kernel is compiled", "a while loop")
+    if step.value == 0:
+        self.fail(node, "the step of range() must not be zero")
+    return Range(start, numbers[0] if len(numbers) == 1 else numbers[1], step)

@@ -1,0 +1,433 @@
+"""The front end's expressions: from Python syntax to values, with Python's evaluation order and short circuits."""
+
+from __future__ import annotations
+
+import ast
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dualbcast.compiler.builder import CHOICE, Builder, Closure, Frame, Range, Static, Unassigned, Value, describe
+from dualbcast.compiler.fold import FALSE, TRUE, convert, join, number
+from dualbcast.compiler.ir import ARITHMETIC, COMPARISONS, LOGIC, Assign, Atom, Const, Kind, Op, Stmt, Var
+from dualbcast.compiler.rules import by_spelling
+from dualbcast.errors import Location
+
+__all__ = ["Expressions", "wrap"]
+
+_ARITHMETIC = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul"}
+_BITWISE = {
+    ast.BitAnd: "bitand",
+    ast.BitOr: "bitor",
+    ast.BitXor: "bitxor",
+    ast.LShift: "shl",
+    ast.RShift: "shr",
+}
+_COMPARISONS = {
+    ast.Lt: "lt",
+    ast.LtE: "le",
+    ast.Gt: "gt",
+    ast.GtE: "ge",
+    ast.Eq: "eq",
+    ast.NotEq: "ne",
+}
+# Operations so cheap and total that running them early costs less than a branch.
+_CHEAP = COMPARISONS | LOGIC | (ARITHMETIC - {"floordiv", "mod"}) | {"to_float", "select"}
+
+# What to write instead of an expression that cannot be compiled.
+_UNSUPPORTED = {
+    ast.List: ("a list", "a tuple: (a, b)"),
+    ast.Dict: ("a dictionary", "separate variables"),
+    ast.Set: ("a set", "a tuple"),
+    ast.ListComp: ("a list comprehension", "a for loop over a tuple"),
+    ast.SetComp: ("a set comprehension", "a for loop over a tuple"),
+    ast.DictComp: ("a dictionary comprehension", "a for loop over a tuple"),
+    ast.GeneratorExp: ("a generator expression", "a for loop over a tuple"),
+    ast.Await: ("await", "plain code: a scalar function runs to its end"),
+    ast.Yield: ("yield", "return: a scalar function gives one value for each element"),
+    ast.YieldFrom: ("yield from", "return: a scalar function gives one value for each element"),
+    ast.JoinedStr: ("an f-string", "numbers only: text cannot be made in a kernel"),
+    ast.NamedExpr: ("the walrus operator", "an assignment on a line of its own"),
+}
+
+
+def wrap(value: Any) -> Value | None:
+    """A Python object that is known at compile time as a value; None where a kernel cannot use it."""
+    if isinstance(value, bool | int | float):
+        return number(value)
+    if isinstance(value, np.bool_ | np.integer | np.floating):
+        return number(value.item()) if not isinstance(value, np.longdouble) else number(float(value))
+    if isinstance(value, tuple) and type(value) is tuple:
+        items = [wrap(item) for item in value]
+        known = tuple(item for item in items if item is not None)
+        return known if len(known) == len(items) else None
+    if callable(value) or isinstance(value, types.ModuleType | str) or value is None:
+        return Static(value)
+    return None
+
+
+class Expressions(Builder):
+    """Lowers expressions; `call` is supplied by the layer above."""
+
+    def call(self, node: ast.Call) -> Value:
+        raise NotImplementedError
+
+    # --- entry points --------------------------------------------------------------------------------------------
+
+    def expression(self, node: ast.expr) -> Value:
+        """The value of an expression; what it needs is appended to the open block."""
+        match node:
+            case ast.Constant():
+                return self._constant(node)
+            case ast.Name():
+                return self._name(node)
+            case ast.Tuple():
+                return self.items(node.elts)
+            case ast.BinOp():
+                return self._binary(node)
+            case ast.UnaryOp():
+                return self._unary(node)
+            case ast.BoolOp():
+                return self._boolean(node, node.values)
+            case ast.Compare():
+                return self._compare(node)
+            case ast.IfExp():
+                return self._conditional(node)
+            case ast.Call():
+                return self.call(node)
+            case ast.Attribute():
+                return self._attribute(node)
+            case ast.Subscript():
+                return self._subscript(node)
+            case ast.Lambda():
+                return self.closure(node)
+        what, instead = _UNSUPPORTED.get(type(node), (f"this expression ({type(node).__name__})", ""))
+        self.fail(node, f"{what} cannot be compiled", instead)
+
+    def scalar(self, node: ast.expr) -> Atom:
+        """The value of an expression that must be a number."""
+        return self.as_scalar(self.expression(node), node)
+
+    def as_scalar(self, value: Value, node: ast.AST) -> Atom:
+        if isinstance(value, Const | Var):
+            return value
+        self.fail(node, f"a number is needed here, and this is {describe(value)}")
+
+    def condition(self, node: ast.expr) -> Atom:
+        """The truth of an expression."""
+        return self.truth(self.expression(node), node)
+
+    def truth(self, value: Value, node: ast.AST) -> Atom:
+        if isinstance(value, tuple):
+            return TRUE if value else FALSE
+        if isinstance(value, Static) and value.object is None:
+            return FALSE
+        return self.emit(convert(self.as_scalar(value, node), "bool"), self.locate(node))
+
+    def items(self, nodes: list[ast.expr]) -> tuple[Value, ...]:
+        """The values of a list of expressions, starred ones spread."""
+        found: list[Value] = []
+        for node in nodes:
+            if isinstance(node, ast.Starred):
+                found.extend(self.sequence(self.expression(node.value), node.value))
+            else:
+                found.append(self.expression(node))
+        return tuple(found)
+
+    def sequence(self, value: Value, node: ast.AST) -> tuple[Value, ...]:
+        """The items of a tuple or of a range with known bounds."""
+        if isinstance(value, tuple):
+            return value
+        if isinstance(value, Range):
+            known = value.known()
+            if known is not None:
+                return tuple(number(item) for item in known)
+            self.fail(node, "the length of this range is not known when the kernel is compiled", "a for loop over it")
+        self.fail(node, f"a tuple is needed here, and this is {describe(value)}")
+
+    def closure(self, node: ast.FunctionDef | ast.Lambda) -> Closure:
+        defaults = tuple(self.expression(default) for default in node.args.defaults)
+        keywords = tuple(None if default is None else self.expression(default) for default in node.args.kw_defaults)
+        return Closure(node, self.frame, defaults, keywords)
+
+    # --- leaves --------------------------------------------------------------------------------------------------
+
+    def _constant(self, node: ast.Constant) -> Value:
+        value = wrap(node.value)
+        if value is None:
+            self.fail(node, f"a constant of type {type(node.value).__name__} cannot be compiled", "real numbers")
+        return value
+
+    def _name(self, node: ast.Name) -> Value:
+        frame: Frame | None = self.frame
+        while frame is not None:
+            if node.id in frame.local:
+                value = frame.env.get(node.id)
+                if value is None:
+                    self.fail(node, f"{node.id} is read before it is assigned")
+                if isinstance(value, Unassigned):
+                    self.fail(node, value.reason, f"an assignment to {node.id} that every path passes")
+                return value
+            outermost, frame = frame, frame.parent
+        capture = outermost.source.capture(node.id)
+        if capture is None:
+            self.fail(node, f"the name {node.id} is not defined")
+        value = wrap(capture.value)
+        if value is None:
+            kind = type(capture.value).__name__
+            self.fail(
+                node,
+                f"{node.id} is captured from outside the function and is of type {kind}, which a kernel cannot use",
+                f"a parameter for {node.id}, and pass it with the call",
+            )
+        if not isinstance(capture.value, types.ModuleType):
+            self.guards.append(capture)
+        return value
+
+    def _attribute(self, node: ast.Attribute) -> Value:
+        base = self.expression(node.value)
+        if isinstance(base, Static) and isinstance(base.object, types.ModuleType):
+            name = base.object.__name__
+            if not hasattr(base.object, node.attr):
+                self.fail(node, f"the module {name} has no {node.attr}")
+            value = wrap(getattr(base.object, node.attr))
+            if value is None:
+                self.fail(node, f"{name}.{node.attr} cannot be used in a kernel")
+            return value
+        self.fail(node, f"attributes of {describe(base)} cannot be read in a kernel", "plain numbers and functions")
+
+    def _subscript(self, node: ast.Subscript) -> Value:
+        base = self.expression(node.value)
+        if isinstance(base, Const | Var):
+            self.fail(
+                node,
+                "a parameter is one element of its array here, so it cannot be indexed",
+                "the shifted or sliced array as another argument of the call",
+            )
+        items = self.sequence(base, node.value)
+        if isinstance(node.slice, ast.Slice):
+            parts = (node.slice.lower, node.slice.upper, node.slice.step)
+            return items[slice(*(None if part is None else self._static_int(part) for part in parts))]
+        index = self._static_int(node.slice)
+        if not -len(items) <= index < len(items):
+            self.fail(node, f"index {index} is outside this tuple of {len(items)}")
+        return items[index]
+
+    def _static_int(self, node: ast.expr) -> int:
+        value = self.expression(node)
+        if isinstance(value, Const) and value.kind != "float":
+            return int(value.value)
+        self.fail(
+            node,
+            "a tuple can only be indexed by an integer known when the kernel is compiled",
+            "a for loop over the tuple, or if/elif on the index",
+        )
+
+    # --- operators -----------------------------------------------------------------------------------------------
+
+    def _binary(self, node: ast.BinOp) -> Value:
+        left, right = self.expression(node.left), self.expression(node.right)
+        if isinstance(left, tuple) and isinstance(right, tuple) and isinstance(node.op, ast.Add):
+            return left + right
+        if isinstance(node.op, ast.Mult):
+            for items, count in ((left, right), (right, left)):
+                if isinstance(items, tuple) and isinstance(count, Const) and count.kind == "int":
+                    return items * int(count.value)
+        return self.binary(node.op, self.as_scalar(left, node.left), self.as_scalar(right, node.right), node)
+
+    def binary(self, operator: ast.operator, left: Atom, right: Atom, node: ast.AST) -> Atom:
+        """Python's arithmetic on two numbers."""
+        kind = join(left.kind, right.kind)
+        if type(operator) in _BITWISE:
+            return self._bitwise(operator, left, right, kind, node)
+        if kind == "bool":
+            kind = "int"
+        where = self.locate(node)
+        match operator:
+            case ast.Add() | ast.Sub() | ast.Mult():
+                return self._same_kind(_ARITHMETIC[type(operator)], left, right, kind, where)
+            case ast.Div():
+                return self._same_kind("div", left, right, "float", where)
+            case ast.FloorDiv() if kind == "int":
+                return self._same_kind("floordiv", left, right, kind, where)
+            case ast.Mod() if kind == "int":
+                return self._same_kind("mod", left, right, kind, where)
+            case ast.FloorDiv():
+                return self.apply(by_spelling("numpy.floor_divide"), (left, right), node)
+            case ast.Mod():
+                return self.apply(by_spelling("numpy.remainder"), (left, right), node)
+            case ast.Pow():
+                return self.power(left, right, node)
+        self.fail(node, f"the operator {type(operator).__name__} cannot be compiled", "arithmetic on numbers")
+
+    def apply(self, meaning: Any, args: tuple[Atom, ...], node: ast.AST) -> Atom:
+        """A function of the rule table on numbers; supplied by the layer above."""
+        raise NotImplementedError
+
+    def _same_kind(self, name: str, left: Atom, right: Atom, kind: Kind, where: Location) -> Atom:
+        return self.op(
+            name, self.convert(left, kind, where), self.convert(right, kind, where), kind=kind, location=where
+        )
+
+    def _bitwise(self, operator: ast.operator, left: Atom, right: Atom, kind: Kind, node: ast.AST) -> Atom:
+        name, where = _BITWISE[type(operator)], self.locate(node)
+        if kind == "float":
+            self.fail(node, "a bit operation needs integers", "int(x) around the numbers")
+        if kind == "bool" and name in ("bitand", "bitor", "bitxor"):
+            name = {"bitand": "and", "bitor": "or", "bitxor": "ne"}[name]
+            return self.op(name, left, right, kind="bool", location=where)
+        return self._same_kind(name, left, right, "int", where)
+
+    def power(self, base: Atom, exponent: Atom, node: ast.AST) -> Atom:
+        """`base ** exponent`: a product for small whole exponents, else the rule for pow."""
+        where = self.locate(node)
+        if isinstance(exponent, Const) and isinstance(base, Const):
+            try:
+                result = base.value**exponent.value
+                if not isinstance(result, complex):
+                    return number(result)
+            except ArithmeticError:
+                pass
+        if isinstance(exponent, Const) and exponent.value == int(exponent.value if abs(exponent.value) < 99 else 0):
+            count = int(exponent.value)
+            kind: Kind = "float" if base.kind == "float" or exponent.kind == "float" or count < 0 else "int"
+            if 1 <= abs(count) <= 8:
+                result = self._product(self.convert(base, kind, where), abs(count), kind, where)
+                if count < 0:
+                    return self.op("div", Const(1.0, "float"), result, kind="float", location=where)
+                return result
+            if count == 0:
+                return Const(1.0, "float") if kind == "float" else Const(1, "int")
+        return self.apply(by_spelling("numpy.power"), (base, exponent), node)
+
+    def _product(self, base: Atom, count: int, kind: Kind, where: Location) -> Atom:
+        if count == 1:
+            return base
+        half = self._product(base, count // 2, kind, where)
+        square = self.op("mul", half, half, kind=kind, location=where)
+        return self.op("mul", square, base, kind=kind, location=where) if count % 2 else square
+
+    def _unary(self, node: ast.UnaryOp) -> Atom:
+        where = self.locate(node)
+        if isinstance(node.op, ast.Not):
+            return self.op("not", self.condition(node.operand), kind="bool", location=where)
+        value = self.scalar(node.operand)
+        if isinstance(node.op, ast.Invert):
+            if value.kind == "float":
+                self.fail(node, "a bit operation needs integers", "int(x) around the number")
+            return self.op("invert", self.convert(value, "int", where), kind="int", location=where)
+        kind: Kind = "int" if value.kind == "bool" else value.kind
+        value = self.convert(value, kind, where)
+        return value if isinstance(node.op, ast.UAdd) else self.op("neg", value, kind=kind, location=where)
+
+    def comparison(self, name: str, left: Atom, right: Atom, where: Location) -> Atom:
+        kind = join(left.kind, right.kind)
+        left, right = self.convert(left, kind, where), self.convert(right, kind, where)
+        return self.op(name, left, right, kind="bool", location=where)
+
+    def _compare(self, node: ast.Compare) -> Atom:
+        left = self.expression(node.left)
+
+        def link(position: int, left: Value) -> Atom:
+            operator, right_node = node.ops[position], node.comparators[position]
+            right = self.expression(right_node)
+            test = self._compare_two(operator, left, right, node)
+            if position + 1 == len(node.ops):
+                return test
+            return self._short_circuit(test, "and", lambda: link(position + 1, right), node)
+
+        return link(0, left)
+
+    def _compare_two(self, operator: ast.cmpop, left: Value, right: Value, node: ast.Compare) -> Atom:
+        if isinstance(operator, ast.Is | ast.IsNot):
+            if isinstance(left, Static) and isinstance(right, Static):
+                same = left.object is right.object
+            elif Static(None) in (left, right):
+                same = False
+            else:
+                self.fail(node, "numbers have no identity in a kernel", "== instead of `is`")
+            return TRUE if same == isinstance(operator, ast.Is) else FALSE
+        if type(operator) not in _COMPARISONS:
+            self.fail(node, "`in` cannot be compiled", "comparisons joined by `or`")
+        if isinstance(left, Static) and isinstance(right, Static) and isinstance(operator, ast.Eq | ast.NotEq):
+            return TRUE if (left.object == right.object) == isinstance(operator, ast.Eq) else FALSE
+        return self.comparison(
+            _COMPARISONS[type(operator)], self.as_scalar(left, node), self.as_scalar(right, node), self.locate(node)
+        )
+
+    # --- what may not run ----------------------------------------------------------------------------------------
+
+    def _boolean(self, node: ast.BoolOp, values: list[ast.expr]) -> Value:
+        name = "and" if isinstance(node.op, ast.And) else "or"
+        first = self.expression(values[0])
+        if len(values) == 1:
+            return first
+        test = self.truth(first, values[0])
+        if isinstance(first, Const | Var) and first.kind == "bool":
+            return self._short_circuit(test, name, lambda: self._boolean(node, values[1:]), node)
+        if isinstance(test, Const):
+            return self._boolean(node, values[1:]) if bool(test.value) == (name == "and") else first
+        rest = lambda: self._boolean(node, values[1:])  # noqa: E731
+        return self.choose(
+            test, rest if name == "and" else lambda: first, rest if name == "or" else lambda: first, node
+        )
+
+    def _short_circuit(self, test: Atom, name: str, rest: Callable[[], Value], node: ast.AST) -> Atom:
+        """`test and rest` or `test or rest`, where the rest is evaluated only if it decides."""
+        decided = name == "or"
+        if isinstance(test, Const):
+            return test if bool(test.value) == decided else self.truth(rest(), node)
+        block: list[Stmt] = []
+        with self.into(block):
+            other = self.truth(rest(), node)
+        where, env = self.locate(node), self.frame.env
+        if all(isinstance(stmt, Assign) and isinstance(stmt.value, Op) and stmt.value.name in _CHEAP for stmt in block):
+            self.block.extend(block)
+            return self.op(name, test, other, kind="bool", location=where)
+        ends = [(block, {**env, CHOICE: other}, True), ([], {**env, CHOICE: Const(decided, "bool")}, True)]
+        self.close_branch(test, where, ends if name == "and" else ends[::-1])
+        return self.as_scalar(self.frame.env.pop(CHOICE), node)
+
+    def _conditional(self, node: ast.IfExp) -> Value:
+        test = self.condition(node.test)
+        if isinstance(test, Const):
+            return self.expression(node.body if test.value else node.orelse)
+        return self.choose(test, lambda: self.expression(node.body), lambda: self.expression(node.orelse), node)
+
+    def choose(self, test: Atom, then: Callable[[], Value], orelse: Callable[[], Value], node: ast.AST) -> Value:
+        """One of two values; only the chosen one is evaluated."""
+
+        def side(make: Callable[[], Value]) -> Callable[[], bool]:
+            def run() -> bool:
+                self.frame.env[CHOICE] = make()
+                return True
+
+            return run
+
+        self.branch(test, self.locate(node), side(then), side(orelse))
+        value = self.frame.env.pop(CHOICE)
+        if isinstance(value, Unassigned):
+            self.fail(
+                node, "the two sides of this expression are not of one kind", "two numbers, or tuples of one length"
+            )
+        return value
+
+    def select(self, test: Atom, then: Atom, orelse: Atom, where: Location) -> Atom:
+        """One of two numbers that are both at hand."""
+        kind = join(then.kind, orelse.kind)
+        then, orelse = self.convert(then, kind, where), self.convert(orelse, kind, where)
+        return self.op("select", test, then, orelse, kind=kind, location=where)
+
+
+def known(value: Value) -> Any:
+    """The Python object behind a value that is known at compile time; raises `LookupError` for others."""
+    match value:
+        case Const():
+            return value.value
+        case Static():
+            return value.object
+        case tuple():
+            return tuple(map(known, value))
+    raise LookupError

@@ -1,0 +1,425 @@
+"""The intermediate representation: a structured scalar program whose every node knows its place in the user's source.
+
+Names are assigned once, except those that merge two paths (both sides of an `if`, the turns of a loop). In comes nothing;
+out go the node types, the printer behind `inspect_ir`, and the checker that tests run after every pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from dualbcast.errors import Location
+
+__all__ = [
+    "Assign",
+    "Atom",
+    "Block",
+    "Break",
+    "Const",
+    "Continue",
+    "Expr",
+    "For",
+    "Function",
+    "If",
+    "Kind",
+    "Load",
+    "Names",
+    "Op",
+    "Output",
+    "Stmt",
+    "Var",
+    "While",
+    "assigned",
+    "atoms",
+    "check",
+    "dump",
+    "format_expr",
+    "map_expr",
+    "map_exprs",
+    "statements",
+    "uses",
+]
+
+Kind = Literal["bool", "int", "float"]
+NOWHERE = Location("<dualbcast>", 1, 0, 1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A number known at compile time; floats are weak, they take the compute dtype when emitted."""
+
+    value: bool | int | float
+    kind: Kind
+
+    def __eq__(self, other: object) -> bool:
+        # repr tells 0.0 from -0.0, and says that nan is nan.
+        return isinstance(other, Const) and (self.kind, repr(self.value)) == (other.kind, repr(other.value))
+
+    def __hash__(self) -> int:
+        return hash((self.kind, repr(self.value)))
+
+
+@dataclass(frozen=True, slots=True)
+class Var:
+    """A local variable or a parameter."""
+
+    name: str
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """The element of an input array: what a parameter is once `simplify` has placed its load."""
+
+    name: str
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """A pure operation: an operator by its name (`add`, `lt`, `select`, `to_float`, …) or a rule's function."""
+
+    name: str
+    args: tuple[Expr, ...]
+    kind: Kind
+    location: Location = field(default=NOWHERE, compare=False)
+
+
+Atom = Const | Var
+Expr = Const | Var | Load | Op
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """`target = value`."""
+
+    target: Var
+    value: Expr
+    location: Location = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """Only the taken side runs."""
+
+    test: Expr
+    then: Block
+    orelse: Block
+    location: Location = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class While:
+    """Before each turn `pre` runs and then `test` decides; `Continue` goes back to `pre`."""
+
+    pre: Block
+    test: Expr
+    body: Block
+    location: Location = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    """A loop over `range(start, stop, step)`; `target` is assigned by nothing else."""
+
+    target: Var
+    start: Expr
+    stop: Expr
+    step: Expr
+    body: Block
+    location: Location = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """Leave the innermost loop."""
+
+    location: Location = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """Start the innermost loop's next turn."""
+
+    location: Location = NOWHERE
+
+
+Stmt = Assign | If | While | For | Break | Continue
+Block = tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A result of a function under the name it is stored by."""
+
+    name: str
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A scalar function: parameters, body, and the outputs read when the body has ended.
+
+    `packed` says whether the user's function returns a tuple (then a call gives a tuple, of length 1 too).
+    """
+
+    name: str
+    params: tuple[Var, ...]
+    body: Block
+    outputs: tuple[Output, ...]
+    location: Location = NOWHERE
+    packed: bool = False
+
+
+class Names:
+    """Hands out names that are still free; a taken `x` becomes `x_1`, `x_2`, …"""
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = set(taken)
+
+    def fresh(self, base: str) -> str:
+        name, count = base, 0
+        while name in self._taken:
+            count += 1
+            name = f"{base}_{count}"
+        self._taken.add(name)
+        return name
+
+    def mark(self) -> frozenset[str]:
+        """The names taken so far, for `reset`."""
+        return frozenset(self._taken)
+
+    def reset(self, mark: frozenset[str]) -> None:
+        """Give back what was taken since `mark`: the work it was taken for is thrown away."""
+        self._taken = set(mark)
+
+
+# --- walking -----------------------------------------------------------------------------------------------------
+
+
+def blocks(stmt: Stmt) -> tuple[Block, ...]:
+    """The blocks inside a statement, in the order they are written."""
+    match stmt:
+        case If():
+            return (stmt.then, stmt.orelse)
+        case While():
+            return (stmt.pre, stmt.body)
+        case For():
+            return (stmt.body,)
+        case _:
+            return ()
+
+
+def statements(block: Block) -> Iterator[Stmt]:
+    """Every statement of a block, outer ones before those inside them."""
+    for stmt in block:
+        yield stmt
+        for inner in blocks(stmt):
+            yield from statements(inner)
+
+
+def expressions(stmt: Stmt) -> tuple[Expr, ...]:
+    """The expressions a statement evaluates itself, not those of its blocks."""
+    match stmt:
+        case Assign():
+            return (stmt.value,)
+        case If() | While():
+            return (stmt.test,)
+        case For():
+            return (stmt.start, stmt.stop, stmt.step)
+        case _:
+            return ()
+
+
+def atoms(expr: Expr) -> Iterator[Expr]:
+    """The leaves of an expression."""
+    if isinstance(expr, Op):
+        for arg in expr.args:
+            yield from atoms(arg)
+    else:
+        yield expr
+
+
+def uses(block: Block) -> Iterator[str]:
+    """The names a block reads, with repetitions."""
+    for stmt in statements(block):
+        for expr in expressions(stmt):
+            yield from (leaf.name for leaf in atoms(expr) if isinstance(leaf, Var))
+
+
+def assigned(block: Block) -> Iterator[str]:
+    """The names a block assigns, with repetitions."""
+    for stmt in statements(block):
+        if isinstance(stmt, Assign | For):
+            yield stmt.target.name
+
+
+def map_expr(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    """The expression with `change` applied to each leaf."""
+    if isinstance(expr, Op):
+        return replace(expr, args=tuple(map_expr(arg, change) for arg in expr.args))
+    return change(expr)
+
+
+def map_exprs(stmt: Stmt, change: Callable[[Expr], Expr], inner: Callable[[Block], Block]) -> Stmt:
+    """The statement with `change` applied to its own expressions and `inner` to its blocks."""
+    match stmt:
+        case Assign():
+            return replace(stmt, value=change(stmt.value))
+        case If():
+            return replace(stmt, test=change(stmt.test), then=inner(stmt.then), orelse=inner(stmt.orelse))
+        case While():
+            return replace(stmt, pre=inner(stmt.pre), test=change(stmt.test), body=inner(stmt.body))
+        case For():
+            bounds = {key: change(getattr(stmt, key)) for key in ("start", "stop", "step")}
+            return replace(stmt, **bounds, body=inner(stmt.body))
+        case _:
+            return stmt
+
+
+# --- printing ----------------------------------------------------------------------------------------------------
+
+
+def format_expr(expr: Expr) -> str:
+    """An expression in prefix form, as `inspect_ir` shows it."""
+    match expr:
+        case Const():
+            return repr(expr.value)
+        case Var():
+            return expr.name
+        case Load():
+            return f"load({expr.name})"
+        case Op():
+            return f"{expr.name}({', '.join(map(format_expr, expr.args))})"
+
+
+def dump(function: Function) -> str:
+    """The function as text, each statement with the line of the user's source it comes from."""
+    lines: list[tuple[str, Location | None]] = []
+
+    def emit(block: Block, depth: int) -> None:
+        for stmt in block:
+            pad = "    " * depth
+            match stmt:
+                case Assign():
+                    text = f"{stmt.target.name}: {stmt.target.kind} = {format_expr(stmt.value)}"
+                    lines.append((pad + text, stmt.location))
+                case If():
+                    lines.append((f"{pad}if {format_expr(stmt.test)}:", stmt.location))
+                    emit(stmt.then, depth + 1)
+                    if stmt.orelse:
+                        lines.append((f"{pad}else:", None))
+                        emit(stmt.orelse, depth + 1)
+                case While():
+                    lines.append((f"{pad}while:", stmt.location))
+                    emit(stmt.pre, depth + 1)
+                    lines.append((f"{pad}test {format_expr(stmt.test)}:", stmt.location))
+                    emit(stmt.body, depth + 1)
+                case For():
+                    bounds = ", ".join(map(format_expr, (stmt.start, stmt.stop, stmt.step)))
+                    lines.append((f"{pad}for {stmt.target.name} in range({bounds}):", stmt.location))
+                    emit(stmt.body, depth + 1)
+                case Break():
+                    lines.append((f"{pad}break", stmt.location))
+                case Continue():
+                    lines.append((f"{pad}continue", stmt.location))
+
+    emit(function.body, 1)
+    width = min(72, max((len(text) for text, _ in lines), default=0))
+    params = ", ".join(f"{param.name}: {param.kind}" for param in function.params)
+    rows = [f"function {function.name}({params})"]
+    rows += [f"{text:<{width}}  # line {where.line}" if where else text for text, where in lines]
+    rows += [f"    output {output.name} = {format_expr(output.value)}" for output in function.outputs]
+    return "\n".join(rows) + "\n"
+
+
+# --- checking ----------------------------------------------------------------------------------------------------
+
+COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
+ARITHMETIC = frozenset({"add", "sub", "mul", "div", "floordiv", "mod", "neg"})
+LOGIC = frozenset({"and", "or", "not"})
+BITWISE = frozenset({"bitand", "bitor", "bitxor", "shl", "shr", "invert"})
+
+
+def check(function: Function) -> Function:
+    """Assert what every pass may rely on: kinds agree, names are assigned before they are read, jumps are in loops.
+
+    Returns the function, so that a pass can end with it.
+    """
+    kinds = {param.name: param.kind for param in function.params}
+
+    def expression(expr: Expr, known: set[str]) -> None:
+        if isinstance(expr, Var):
+            assert expr.name in known, f"{expr.name} is read before it is assigned"
+            assert kinds[expr.name] == expr.kind, f"{expr.name} is {kinds[expr.name]}, read as {expr.kind}"
+        elif isinstance(expr, Op):
+            for arg in expr.args:
+                expression(arg, known)
+            inner = [arg.kind for arg in expr.args]
+            if expr.name in COMPARISONS:
+                assert expr.kind == "bool" and len(set(inner)) == 1, format_expr(expr)
+            elif expr.name in LOGIC:
+                assert expr.kind == "bool" and set(inner) == {"bool"}, format_expr(expr)
+            elif expr.name in ARITHMETIC | BITWISE:
+                assert set(inner) == {expr.kind}, format_expr(expr)
+            elif expr.name == "select":
+                assert inner == ["bool", expr.kind, expr.kind], format_expr(expr)
+
+    def target(var: Var) -> None:
+        assert kinds.setdefault(var.name, var.kind) == var.kind, f"{var.name} changes its kind"
+
+    def block(body: Block, known: set[str], loops: int) -> set[str] | None:
+        """The names known after the block, or None where no path reaches its end."""
+        for position, stmt in enumerate(body):
+            if not isinstance(stmt, While):
+                for expr in expressions(stmt):
+                    expression(expr, known)
+            after: set[str] | None = known
+            match stmt:
+                case Assign():
+                    target(stmt.target)
+                    assert stmt.value.kind == stmt.target.kind, f"{stmt.target.name} = {format_expr(stmt.value)}"
+                    after = known | {stmt.target.name}
+                case If():
+                    assert stmt.test.kind == "bool"
+                    sides = [block(stmt.then, known, loops), block(stmt.orelse, known, loops)]
+                    ends = [side for side in sides if side is not None]
+                    after = set.intersection(*ends) if ends else None
+                case While():
+                    assert stmt.test.kind == "bool"
+                    inside = block(stmt.pre, known, loops + 1)
+                    assert inside is not None
+                    expression(stmt.test, inside)
+                    block(stmt.body, inside, loops + 1)
+                    after = known | {name for name in inside if stmt.test != Const(True, "bool")}
+                    after |= _assigned_at_breaks(stmt.body, inside)
+                case For():
+                    target(stmt.target)
+                    block(stmt.body, known | {stmt.target.name}, loops + 1)
+                    after = known | set(assigned(stmt.body))
+                case Break() | Continue():
+                    assert loops, "a jump outside a loop"
+                    after = None
+            if after is None:
+                assert position == len(body) - 1, "statements after a jump"
+                return None
+            known = after
+        return known
+
+    end = block(function.body, set(kinds), 0)
+    assert end is not None
+    for output in function.outputs:
+        expression(output.value, end)
+    return function
+
+
+def _assigned_at_breaks(body: Block, known: set[str]) -> set[str]:
+    """Names assigned on every way out of a loop by `break` (generous: those assigned beside some break)."""
+    found: set[str] = set()
+    for stmt in statements(body):
+        for inner in (*blocks(stmt), body):
+            if inner and isinstance(inner[-1], Break):
+                found |= {part.target.name for part in inner if isinstance(part, Assign)}
+    return found | {name for name in assigned(body) if name in known}

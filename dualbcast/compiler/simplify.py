@@ -1,0 +1,301 @@
+"""IR to smaller IR with the same values: folding, common subexpressions, copies followed to their source, dead code.
+
+Values are numbered: two names with one number hold the same value here, on every path. Only identities that hold for
+NaN, infinities and signed zeros are used.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from dualbcast.compiler.fold import FALSE, TRUE, fold
+from dualbcast.compiler.ir import (
+    Assign,
+    Atom,
+    Block,
+    Break,
+    Const,
+    Continue,
+    Expr,
+    For,
+    Function,
+    If,
+    Op,
+    Stmt,
+    Var,
+    While,
+    assigned,
+    atoms,
+    blocks,
+    expressions,
+    map_exprs,
+    statements,
+)
+
+__all__ = ["falls_through", "remove_dead", "simplify"]
+
+_COMMUTATIVE = frozenset({"add", "mul", "eq", "ne", "and", "or"})
+
+
+def simplify(function: Function) -> Function:
+    """The function with less to do; its outputs are the same values."""
+    return remove_dead(_Numbering(function).run())
+
+
+def falls_through(block: Block) -> bool:
+    """Whether a block's end can be reached."""
+    if not block:
+        return True
+    match block[-1]:
+        case Break() | Continue():
+            return False
+        case If(then=then, orelse=orelse):
+            return falls_through(then) or falls_through(orelse)
+        case While(test=test, body=body):
+            return test != TRUE or _breaks(body)
+        case _:
+            return True
+
+
+def _breaks(body: Block) -> bool:
+    return any(
+        isinstance(stmt, Break) or (isinstance(stmt, If) and (_breaks(stmt.then) or _breaks(stmt.orelse)))
+        for stmt in body
+    )
+
+
+# --- value numbering -------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _State:
+    """What is known at one point: each name's value number, and the numbers of expressions computed so far."""
+
+    numbers: dict[str, int]
+    computed: dict[tuple[object, ...], int]
+
+    def copy(self) -> _State:
+        return _State(dict(self.numbers), dict(self.computed))
+
+
+class _Numbering:
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        self.holders: dict[int, Atom] = {}
+        self.definitions: dict[int, Op] = {}
+        self.constants: dict[Const, int] = {}
+        self.state = _State({}, {})
+
+    def run(self) -> Function:
+        for param in self.function.params:
+            self.define(param, self.new(param))
+        body = self.block(self.function.body)
+        outputs = tuple(replace(output, value=self.atom(output.value)) for output in self.function.outputs)
+        return replace(self.function, body=body, outputs=outputs)
+
+    def new(self, holder: Atom) -> int:
+        number = len(self.holders)
+        self.holders[number] = holder
+        return number
+
+    def define(self, target: Var, number: int) -> None:
+        self.state.numbers[target.name] = number
+
+    def number(self, atom: Expr) -> int:
+        if isinstance(atom, Const):
+            if atom not in self.constants:
+                self.constants[atom] = self.new(atom)
+            return self.constants[atom]
+        assert isinstance(atom, Var)
+        return self.state.numbers[atom.name]
+
+    def atom(self, expr: Expr) -> Atom:
+        """The oldest name, or the constant, that holds the same value and still does."""
+        assert isinstance(expr, Atom)
+        if isinstance(expr, Const):
+            return expr
+        number = self.number(expr)
+        holder = self.holders[number]
+        if isinstance(holder, Const) or self.state.numbers.get(holder.name) == number:
+            return holder
+        return expr
+
+    def block(self, block: Block) -> Block:
+        found: list[Stmt] = []
+        for stmt in block:
+            match stmt:
+                case Assign():
+                    self.assign(stmt, found)
+                case If():
+                    self.branch(stmt, found)
+                case While() | For():
+                    self.loop(stmt, found)
+                case _:
+                    found.append(stmt)
+            if not falls_through(tuple(found[-1:])):
+                break
+        return tuple(found)
+
+    def assign(self, stmt: Assign, found: list[Stmt]) -> None:
+        value = stmt.value
+        if isinstance(value, Op):
+            value = self._rewrite(fold(replace(value, args=tuple(map(self.atom, value.args)))))
+        if isinstance(value, Op):
+            arguments = [self.number(arg) for arg in value.args]
+            if value.name in _COMMUTATIVE:
+                arguments.sort()
+            key = (value.name, value.kind, *arguments)
+            number = self.state.computed.get(key)
+            if number is None or self._lost(number):
+                number = self.new(stmt.target)
+                self.state.computed[key] = number
+                self.definitions[number] = value
+            else:
+                value = self.holders[number]
+        else:
+            value = self.atom(value)
+            number = self.number(value)
+        self.define(stmt.target, number)
+        found.append(replace(stmt, value=value))
+
+    def _lost(self, number: int) -> bool:
+        """Whether the name that held a value has been given another."""
+        holder = self.holders[number]
+        return isinstance(holder, Var) and self.state.numbers.get(holder.name) != number
+
+    def _rewrite(self, value: Expr) -> Expr:
+        """Identities that need to see what an argument is."""
+        if isinstance(value, Op) and value.name in ("add", "sub", "mul", "div") and value.kind == "float":
+            left, right = value.args
+            negated = self._negated(right)
+            if negated is not None and value.name in ("add", "sub"):
+                return replace(value, name="sub" if value.name == "add" else "add", args=(left, negated))
+            other = self._negated(left)
+            if negated is not None and other is not None and value.name in ("mul", "div"):
+                return replace(value, args=(other, negated))
+        return value
+
+    def _negated(self, atom: Expr) -> Atom | None:
+        """What an atom is the negative of."""
+        if isinstance(atom, Const) and isinstance(atom.value, float) and repr(atom.value).startswith("-"):
+            return Const(-atom.value, atom.kind)
+        definition = self.definitions.get(self.number(atom))
+        if definition is not None and definition.name == "neg":
+            (inner,) = definition.args
+            assert isinstance(inner, Atom)
+            if isinstance(inner, Var) and self.holders[self.number(inner)] == inner:
+                return inner
+        return None
+
+    def branch(self, stmt: If, found: list[Stmt]) -> None:
+        test = self.atom(stmt.test)
+        if isinstance(test, Const):
+            found.extend(self.block(stmt.then if test.value else stmt.orelse))
+            return
+        before = self.state
+        sides: list[Block] = []
+        ends: list[_State] = []
+        for side, value in ((stmt.then, TRUE), (stmt.orelse, FALSE)):
+            self.state = before.copy()
+            self.state.numbers[test.name] = self.number(value)
+            sides.append(self.block(side))
+            self.state.numbers[test.name] = before.numbers[test.name]
+            if falls_through(sides[-1]):
+                ends.append(self.state)
+        if len(ends) == 1:
+            self.state = ends[0]
+        else:
+            self.state = before
+            for name in sorted({*assigned(sides[0]), *assigned(sides[1])}):
+                numbers = {end.numbers.get(name) for end in ends}
+                number = numbers.pop() if len(numbers) == 1 else None
+                self.define(Var(name, "float"), self._fresh(name, sides) if number is None else number)
+        found.append(replace(stmt, test=test, then=sides[0], orelse=sides[1]))
+
+    def _fresh(self, name: str, within: list[Block]) -> int:
+        parts = (part for side in within for part in statements(side) if isinstance(part, Assign | For))
+        return self.new(next(part.target for part in parts if part.target.name == name))
+
+    def loop(self, stmt: While | For, found: list[Stmt]) -> None:
+        bounds = [self.atom(expr) for expr in expressions(stmt)] if isinstance(stmt, For) else []
+        changed = sorted(set(assigned((stmt,))))
+        for name in changed:
+            self.define(Var(name, "float"), self._fresh(name, [(stmt,)]))
+        before = self.state.copy()
+        if isinstance(stmt, For):
+            start, stop, step = bounds
+            found.append(replace(stmt, start=start, stop=stop, step=step, body=self.block(stmt.body)))
+        else:
+            pre = self.block(stmt.pre)
+            test = self.atom(stmt.test)
+            found.append(replace(stmt, pre=pre, test=test, body=self.block(stmt.body)))
+        self.state = before
+        for name in changed:
+            self.define(Var(name, "float"), self._fresh(name, [(stmt,)]))
+
+
+# --- dead code -------------------------------------------------------------------------------------------------------
+
+
+def remove_dead(function: Function) -> Function:
+    """The function without what its outputs do not need; loops are taken to end."""
+    live = {leaf.name for output in function.outputs for leaf in atoms(output.value) if isinstance(leaf, Var)}
+    size = -1
+    while size != len(live):
+        size = len(live)
+        _mark(function.body, live, in_live_loop=False)
+    return replace(function, body=_sweep(function.body, live))
+
+
+def _needed(stmt: Stmt, live: set[str], in_live_loop: bool) -> bool:
+    match stmt:
+        case Assign():
+            return stmt.target.name in live
+        case Break() | Continue():
+            return in_live_loop
+        case If():
+            return any(_needed(part, live, in_live_loop) for side in blocks(stmt) for part in side)
+        case _:
+            return any(isinstance(part, Assign) and part.target.name in live for part in statements((stmt,)))
+
+
+def _mark(block: Block, live: set[str], in_live_loop: bool) -> None:
+    for stmt in reversed(block):
+        if not _needed(stmt, live, in_live_loop):
+            continue
+        for expr in expressions(stmt):
+            live.update(leaf.name for leaf in atoms(expr) if isinstance(leaf, Var))
+        for inner in reversed(blocks(stmt)):
+            _mark(inner, live, in_live_loop or isinstance(stmt, While | For))
+
+
+def _sweep(block: Block, live: set[str], in_live_loop: bool = False) -> Block:
+    kept: list[Stmt] = []
+    for stmt in block:
+        if not _needed(stmt, live, in_live_loop):
+            continue
+        inside = in_live_loop or isinstance(stmt, While | For)
+        stmt = map_exprs(stmt, lambda expr: expr, lambda inner, inside=inside: _sweep(inner, live, inside))  # type: ignore[misc]
+        if isinstance(stmt, If) and not stmt.then:
+            # A branch with nothing to do first reads better the other way round.
+            test = fold(Op("not", (stmt.test,), "bool", stmt.location))
+            stmt = If(test, stmt.orelse, (), stmt.location)
+        if isinstance(stmt, Assign) and stmt.value == stmt.target:
+            continue
+        kept.append(stmt)
+        if isinstance(stmt, If) and stmt.orelse and not falls_through(stmt.then):
+            kept[-1] = replace(stmt, orelse=())
+            kept.extend(stmt.orelse)
+    return tuple(kept)
+
+
+def use_counts(function: Function) -> Counter[str]:
+    """How often each name is read."""
+    counts: Counter[str] = Counter()
+    for stmt in statements(function.body):
+        for expr in expressions(stmt):
+            counts.update(leaf.name for leaf in atoms(expr) if isinstance(leaf, Var))
+    for output in function.outputs:
+        counts.update(leaf.name for leaf in atoms(output.value) if isinstance(leaf, Var))
+    return counts

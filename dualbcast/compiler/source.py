@@ -1,0 +1,123 @@
+"""From a Python function object to its syntax tree, with line and column numbers that are those of the user's file."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import linecache
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from types import CellType, CodeType, FunctionType
+from typing import Any
+
+from dualbcast.errors import CompileError, Location
+
+__all__ = ["Capture", "FunctionNode", "Source", "find_source", "locate"]
+
+FunctionNode = ast.FunctionDef | ast.Lambda
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """A name that a function takes from its surroundings, and how to read it again later (for guards)."""
+
+    place: dict[str, Any] | CellType
+    name: str
+    value: Any
+
+    def current(self) -> Any:
+        """What the name stands for now; raises `LookupError` or `ValueError` where it is gone."""
+        return self.place.cell_contents if isinstance(self.place, CellType) else self.place[self.name]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A function's syntax tree and file, and its surroundings."""
+
+    function: FunctionType
+    node: FunctionNode
+    filename: str
+
+    def capture(self, name: str) -> Capture | None:
+        """Look a free name up where Python would: closure cells, then globals, then builtins."""
+        code = self.function.__code__
+        if name in code.co_freevars:
+            cell = (self.function.__closure__ or ())[code.co_freevars.index(name)]
+            try:
+                return Capture(cell, name, cell.cell_contents)
+            except ValueError:
+                return None
+        for place in (self.function.__globals__, vars(builtins)):
+            if name in place:
+                return Capture(place, name, place[name])
+        return None
+
+
+def locate(node: ast.AST, filename: str) -> Location:
+    """The place of a syntax node."""
+    line = getattr(node, "lineno", 1)
+    column = getattr(node, "col_offset", 0)
+    end_line = getattr(node, "end_lineno", None) or line
+    return Location(filename, line, column, end_line, getattr(node, "end_col_offset", None) or column + 1)
+
+
+def find_source(function: Callable[..., Any]) -> Source:
+    """The syntax tree of a Python function or lambda.
+
+    Raises
+    ------
+    CompileError
+        If it is no Python function, or its text cannot be had (made by `exec` without a file, or compiled code).
+    """
+    if not isinstance(function, FunctionType):
+        name = getattr(function, "__qualname__", repr(function))
+        raise CompileError(
+            f"{name} is a {type(function).__name__}, not a Python function, so it has no source to compile",
+            Location("<unknown>", 1, 0, 1, 0),
+            "a function made with `def` or `lambda`",
+        )
+    code = function.__code__
+    linecache.checkcache(code.co_filename)
+    lines = linecache.getlines(code.co_filename, function.__globals__)
+    node = _find("".join(lines), code) if lines else None
+    if node is None:
+        raise CompileError(
+            f"the source of {function.__qualname__} cannot be had: its text is not in {code.co_filename}",
+            Location(code.co_filename, code.co_firstlineno, 0, code.co_firstlineno, 1),
+            "the function in a file, a notebook cell or the REPL; text run by exec() must be put into linecache",
+        )
+    return Source(function, node, code.co_filename)
+
+
+@lru_cache(maxsize=64)
+def _parse(text: str) -> ast.Module | None:
+    try:
+        return ast.parse(text)
+    except SyntaxError:  # the file was edited since; or a REPL that keeps other text under this name
+        return None
+
+
+def _find(text: str, code: CodeType) -> FunctionNode | None:
+    tree = _parse(text)
+    if tree is None:
+        return None
+    is_lambda = code.co_name == "<lambda>"
+    found: list[FunctionNode] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and not is_lambda and node.name == code.co_name:
+            # The first line of a decorated function is its first decorator's.
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            if first == code.co_firstlineno:
+                found.append(node)
+        elif isinstance(node, ast.Lambda) and is_lambda and node.lineno == code.co_firstlineno:
+            found.append(node)
+    if len(found) > 1:  # several lambdas on one line: the code object knows the columns of its body
+        positions = set(code.co_positions())
+        found = [
+            node
+            for node in found
+            if isinstance(node, ast.Lambda)
+            and (node.body.lineno, node.body.end_lineno, node.body.col_offset, node.body.end_col_offset) in positions
+        ]
+    return found[0] if found else None

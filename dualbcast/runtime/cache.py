@@ -1,0 +1,173 @@
+"""The kernel cache on disk: checksummed entries, written whole or not at all, and the kernels' text as real files."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import linecache
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["CacheInfo", "clear", "directory", "fetch", "info", "key", "write_text"]
+
+_ENTRIES = "kernels"
+_TEXTS = "source"
+# An entry is the magic, the SHA-256 of its key and payload, and the payload. A new format gets a new magic.
+_MAGIC = b"dualbcast kernel 1\n"
+_DIGEST_SIZE = hashlib.sha256().digest_size
+
+
+@dataclass(frozen=True, slots=True)
+class CacheInfo:
+    """What the cache holds.
+
+    Attributes
+    ----------
+    directory : Path
+        Where it is; it may not exist yet.
+    entries : int
+        Compiled kernels.
+    bytes : int
+        Size of everything the cache has written: kernels and their text.
+    """
+
+    directory: Path
+    entries: int
+    bytes: int
+
+
+def directory() -> Path:
+    """The directory of the cache: `DUALBCAST_CACHE_DIR`, or the user's cache directory of this platform."""
+    chosen = os.environ.get("DUALBCAST_CACHE_DIR")
+    if chosen:
+        return Path(chosen).expanduser()
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("dualbcast", appauthor=False))
+
+
+def key(*parts: str) -> str:
+    """The SHA-256 of `parts` in hexadecimal; the boundaries between the parts count.
+
+    Examples
+    --------
+    >>> key("ab", "c") == key("ab", "c")
+    True
+    >>> key("ab", "c") == key("a", "bc")
+    False
+    """
+    digest = hashlib.sha256()
+    for part in parts:
+        encoded = part.encode()
+        digest.update(b"%d:" % len(encoded))
+        digest.update(encoded)
+    return digest.hexdigest()
+
+
+def fetch(key: str, make: Callable[[], bytes]) -> bytes:
+    """The payload stored under `key`, or what `make` returns, which is then stored.
+
+    An entry that is damaged, that was stored under another key, or that another user wrote is made anew. Where nothing
+    can be read or written the payload is simply made: the cache is never the reason for an error.
+
+    Parameters
+    ----------
+    key : str
+        From `key()`. It must cover everything that the payload depends on.
+    make : callable
+        Makes the payload; its exceptions pass through, and nothing is stored then.
+    """
+    path = directory() / _ENTRIES / f"{key}.bin"
+    payload = _read(path, key)
+    if payload is None:
+        payload = make()
+        _write(path, _MAGIC + _checksum(key, payload) + payload)
+    return payload
+
+
+def write_text(name: str, text: str) -> Path:
+    """Store the text of a kernel as a file called `name`, and return its path, for tracebacks and debuggers to show.
+
+    Where the file cannot be written the path does not exist; `linecache`, which tracebacks read, still has the text.
+    """
+    path = directory() / _TEXTS / name
+    content = text.encode()
+    if not (_is_file_with(path, content) or _write(path, content)):
+        linecache.cache[str(path)] = (len(text), None, text.splitlines(keepends=True), str(path))
+    return path
+
+
+def info() -> CacheInfo:
+    """Count the entries of the cache and their bytes."""
+    entries = size = 0
+    for path in _files():
+        with contextlib.suppress(OSError):
+            size += path.stat().st_size
+            entries += path.suffix == ".bin"
+    return CacheInfo(directory(), entries, size)
+
+
+def clear() -> None:
+    """Delete what the cache has written; kernels already loaded stay usable."""
+    for path in _files():
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def _files() -> Iterator[Path]:
+    # Only our own folders: DUALBCAST_CACHE_DIR may name a directory that holds other things too.
+    for folder in (_ENTRIES, _TEXTS):
+        try:
+            with os.scandir(directory() / folder) as found:
+                paths = [Path(item.path) for item in found if item.is_file(follow_symlinks=False)]
+        except OSError:
+            continue
+        yield from paths
+
+
+def _checksum(key: str, payload: bytes) -> bytes:
+    return hashlib.sha256(key.encode() + payload).digest()
+
+
+def _read(path: Path, key: str) -> bytes | None:
+    """The payload of an entry, or None unless it is whole, is this key's, and this user's (or root's)."""
+    try:
+        with path.open("rb") as file:
+            if hasattr(os, "getuid") and os.fstat(file.fileno()).st_uid not in (os.getuid(), 0):
+                return None
+            data = file.read()
+    except OSError:
+        return None
+    head = len(_MAGIC) + _DIGEST_SIZE
+    payload = data[head:]
+    return payload if data[:head] == _MAGIC + _checksum(key, payload) else None
+
+
+def _write(path: Path, data: bytes) -> bool:
+    """Write under a temporary name and rename, so that no reader ever sees a part; False where it cannot be done."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError:
+        return False
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        if not isinstance(error, OSError):
+            raise
+        return False
+    return True
+
+
+def _is_file_with(path: Path, content: bytes) -> bool:
+    try:
+        return path.read_bytes() == content
+    except OSError:
+        return False

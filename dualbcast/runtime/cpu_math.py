@@ -1,0 +1,235 @@
+"""The free names of a kernel's text as Numba intrinsics: mathematics that LLVM can vectorise, and 16-bit storage."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+__all__ = ["namespace"]
+
+# Operations and their arity: of LLVM, which has vector instructions for them; of the C library; and those of the C
+# library of which glibc's libmvec has vector versions. These keep IEEE's special values and signs of zero, are wrong by
+# at most 4 units in the last place, and differ by as much from the scalar ones, which serve the last few elements of a
+# row. (|cos| can be one unit above 1 in float64.)
+_LLVM = {"sqrt": 1, "fabs": 1, "floor": 1, "ceil": 1, "trunc": 1, "rint": 1, "copysign": 2}
+_SCALAR = {"lgamma": 1, "tgamma": 1}
+_VECTOR = {
+    "acos": 1, "acosh": 1, "asin": 1, "asinh": 1, "atan": 1, "atan2": 2, "atanh": 1, "cbrt": 1, "cos": 1, "cosh": 1,
+    "erf": 1, "erfc": 1, "exp": 1, "exp2": 1, "expm1": 1, "hypot": 2, "log": 1, "log10": 1, "log1p": 1, "log2": 1,
+    "pow": 2, "sin": 1, "sinh": 1, "tan": 1, "tanh": 1,
+}  # fmt: skip
+
+Emit = Callable[[ir.IRBuilder, Sequence[ir.Value]], ir.Value]
+
+
+@functools.cache
+def namespace(vector: bool) -> dict[str, Any]:
+    """The free names of a kernel's text.
+
+    Parameters
+    ----------
+    vector : bool
+        Whether calls may become calls of libmvec, which must then be loaded in the process that runs the kernel.
+    """
+    names: dict[str, Any] = {"float32": np.float32, "float64": np.float64, "int64": np.int64, "uint8": np.uint8}
+    for name, arity in _LLVM.items():
+        names[name] = _operation(arity, _llvm_intrinsic(name))
+    for name, arity in (_SCALAR | _VECTOR).items():
+        names[name] = _operation(arity, _library_call(name, vector and name in _VECTOR))
+    names["fmod"] = _operation(2, lambda builder, arguments: builder.frem(*arguments))
+    names["nextafter"] = _operation(2, _nextafter)
+    names["load_float16"], names["store_float16"] = _storage(_from_float16, _to_float16)
+    names["load_bfloat16"], names["store_bfloat16"] = _storage(_from_bfloat16, _to_bfloat16)
+    return names
+
+
+def _operation(arity: int, emit: Emit) -> Any:
+    """An intrinsic on `arity` equal floats that returns the same type."""
+
+    def generate(_context: Any, builder: ir.IRBuilder, _signature: Any, arguments: Sequence[ir.Value]) -> ir.Value:
+        return emit(builder, arguments)
+
+    def unary(_typing: Any, x: Any) -> Any:
+        return (x(x), generate) if isinstance(x, types.Float) else None
+
+    def binary(_typing: Any, x: Any, y: Any) -> Any:
+        return (x(x, y), generate) if isinstance(x, types.Float) and x == y else None
+
+    return intrinsic(unary if arity == 1 else binary)
+
+
+def _llvm_intrinsic(name: str) -> Emit:
+    def emit(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
+        kind = arguments[0].type
+        function_type = ir.FunctionType(kind, [kind] * len(arguments))
+        return builder.call(builder.module.declare_intrinsic(f"llvm.{name}", [kind], function_type), arguments)
+
+    return emit
+
+
+def _library_call(name: str, vector: bool) -> Emit:
+    def emit(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
+        kind = arguments[0].type
+        symbol = name + ("f" if isinstance(kind, ir.FloatType) else "")
+        function = builder.module.globals.get(symbol)
+        if function is None:
+            function = _declare(builder.module, symbol, kind, len(arguments))
+            if vector:
+                _offer_vector_versions(function)
+        return builder.call(function, arguments)
+
+    return emit
+
+
+def _declare(module: ir.Module, symbol: str, kind: ir.Type, arity: int) -> ir.Function:
+    function = ir.Function(module, ir.FunctionType(kind, [kind] * arity), symbol)
+    for attribute in ("memory(none)", "nounwind", "willreturn"):
+        # llvmlite checks attributes against a list that is older than these.
+        set.add(function.attributes, attribute)
+    return function
+
+
+def _offer_vector_versions(function: ir.Function) -> None:
+    """Tell LLVM's vectoriser which functions of libmvec compute `function` on 128, 256 and 512 bits."""
+    kind, arity = function.return_value.type, len(function.args)
+    features = llvm.get_host_cpu_features()
+    # The vector function ABI for x86-64: b is SSE, d AVX2 (glibc's also uses FMA), e AVX-512.
+    sets = {"b": 128}
+    if features.get("avx2") and features.get("fma"):
+        sets["d"] = 256
+    if features.get("avx512f") and features.get("avx512dq"):
+        sets["e"] = 512
+    mappings, versions = [], []
+    for letter, bits in sets.items():
+        lanes = bits // (32 if isinstance(kind, ir.FloatType) else 64)
+        mangled = f"N{lanes}{'v' * arity}_{function.name}"
+        symbol = f"_ZGV{letter}{mangled}"
+        mappings.append(f"_ZGV_LLVM_{mangled}({symbol})")
+        versions.append(_declare(function.module, symbol, ir.VectorType(kind, lanes), arity))
+    set.add(function.attributes, f'"vector-function-abi-variant"="{",".join(mappings)}"')
+    _keep(function.module, versions)
+
+
+def _keep(module: ir.Module, functions: list[ir.Function]) -> None:
+    """Keep declarations that nothing refers to yet: LLVM drops them unless `llvm.compiler.used` lists them."""
+    pointer = ir.IntType(8).as_pointer()
+    kept = module.globals.get("llvm.compiler.used")
+    entries = [function.bitcast(pointer) for function in functions]
+    if kept is not None:  # A module has one such array: make it longer.
+        entries = [*kept.initializer.constant, *entries]
+    array = ir.ArrayType(pointer, len(entries))
+    if kept is None:
+        kept = ir.GlobalVariable(module, array, "llvm.compiler.used")
+        kept.linkage, kept.section = "appending", "llvm.metadata"
+    kept.value_type, kept.type = array, array.as_pointer()
+    kept.initializer = ir.Constant(array, entries)
+
+
+def _nextafter(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
+    """The neighbour of x towards y: one more or one less in the bits, which order floats of one sign."""
+    x, y = arguments
+    kind = x.type
+    width = 32 if isinstance(kind, ir.FloatType) else 64
+    integer = ir.IntType(width)
+    zero, one = ir.Constant(kind, 0.0), ir.Constant(integer, 1)
+    bits = builder.bitcast(x, integer)
+    away = builder.icmp_unsigned("==", builder.fcmp_ordered("<", x, y), builder.fcmp_ordered(">", x, zero))
+    stepped = builder.select(away, builder.add(bits, one), builder.sub(bits, one))
+    sign = builder.and_(builder.bitcast(y, integer), ir.Constant(integer, 1 << (width - 1)))
+    smallest = builder.or_(sign, one)
+    moved = builder.select(builder.fcmp_ordered("==", x, zero), smallest, stepped)
+    result = builder.select(builder.fcmp_ordered("==", x, y), y, builder.bitcast(moved, kind))
+    return builder.select(builder.fcmp_unordered("uno", x, y), builder.fadd(x, y), result)
+
+
+def _storage(decode: Emit, encode: Emit) -> tuple[Any, Any]:
+    """Intrinsics that load and store a float32 kept in 16 bits: `load(p, k)` and `store(p, k, v)`."""
+    pointer = types.CPointer(types.uint16)
+
+    def load(_typing: Any, _p: Any, _k: Any) -> Any:
+        def generate(_context: Any, builder: ir.IRBuilder, _signature: Any, arguments: Sequence[ir.Value]) -> ir.Value:
+            address = builder.gep(arguments[0], [arguments[1]])
+            return decode(builder, [builder.load(address)])
+
+        return types.float32(pointer, types.int64), generate
+
+    def store(_typing: Any, _p: Any, _k: Any, _v: Any) -> Any:
+        def generate(context: Any, builder: ir.IRBuilder, _signature: Any, arguments: Sequence[ir.Value]) -> ir.Value:
+            address = builder.gep(arguments[0], [arguments[1]])
+            builder.store(encode(builder, [arguments[2]]), address)
+            return context.get_dummy_value()
+
+        return types.void(pointer, types.int64, types.float32), generate
+
+    return intrinsic(load), intrinsic(store)
+
+
+def _converts_half() -> bool:
+    """Whether the host converts between float16 and float32 in hardware; LLVM would call functions it may not find."""
+    return "aarch64" in llvm.get_process_triple() or bool(llvm.get_host_cpu_features().get("f16c"))
+
+
+def _word(value: int) -> ir.Constant:
+    return ir.Constant(ir.IntType(32), value)
+
+
+def _from_float16(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
+    if _converts_half():
+        return builder.fpext(builder.bitcast(arguments[0], ir.HalfType()), ir.FloatType())
+    bits = builder.zext(arguments[0], ir.IntType(32))
+    sign = builder.shl(builder.and_(bits, _word(0x8000)), _word(16))
+    # Exponent and fraction where float32 has them: a float32 too small by 2**112, the difference of the biases. The
+    # multiplication is exact, and normalises what was subnormal.
+    small = builder.shl(builder.and_(bits, _word(0x7FFF)), _word(13))
+    scaled = builder.fmul(builder.bitcast(small, ir.FloatType()), ir.Constant(ir.FloatType(), 2.0**112))
+    special = builder.or_(small, _word(0x7F800000))
+    is_special = builder.icmp_unsigned(">=", small, _word(0x7C00 << 13))
+    magnitude = builder.select(is_special, special, builder.bitcast(scaled, ir.IntType(32)))
+    return builder.bitcast(builder.or_(sign, magnitude), ir.FloatType())
+
+
+def _to_float16(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
+    if _converts_half():
+        return builder.bitcast(builder.fptrunc(arguments[0], ir.HalfType()), ir.IntType(16))
+    bits = builder.bitcast(arguments[0], ir.IntType(32))
+    sign = builder.and_(builder.lshr(bits, _word(16)), _word(0x8000))
+    magnitude = builder.and_(bits, _word(0x7FFFFFFF))
+    normal = builder.sub(_round_to_even(builder, magnitude, 13), _word(112 << 10))
+    # Below 2**-14 the last place is 2**-24, as it is for float32 between 1/2 and 1: the addition rounds.
+    half = ir.Constant(ir.FloatType(), 0.5)
+    shifted = builder.fadd(builder.bitcast(magnitude, ir.FloatType()), half)
+    subnormal = builder.sub(builder.bitcast(shifted, ir.IntType(32)), builder.bitcast(half, ir.IntType(32)))
+    result = builder.select(builder.icmp_unsigned("<", magnitude, _word(113 << 23)), subnormal, normal)
+    # Rounding up the largest float16 carries into infinity by itself; beyond 2**16 the exponent does not fit.
+    result = builder.select(builder.icmp_unsigned(">=", magnitude, _word(143 << 23)), _word(0x7C00), result)
+    quiet = builder.or_(_word(0x7E00), builder.and_(builder.lshr(magnitude, _word(13)), _word(0x3FF)))
+    result = builder.select(builder.icmp_unsigned(">", magnitude, _word(0x7F800000)), quiet, result)
+    return builder.trunc(builder.or_(sign, result), ir.IntType(16))
+
+
+def _from_bfloat16(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
+    bits = builder.shl(builder.zext(arguments[0], ir.IntType(32)), _word(16))
+    return builder.bitcast(bits, ir.FloatType())
+
+
+def _to_bfloat16(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
+    # By integers: the instructions for it (AVX512-BF16) flush subnormals to zero.
+    bits = builder.bitcast(arguments[0], ir.IntType(32))
+    rounded = _round_to_even(builder, bits, 16)
+    quiet = builder.or_(builder.lshr(bits, _word(16)), _word(0x40))
+    nan = builder.fcmp_unordered("uno", arguments[0], arguments[0])
+    return builder.trunc(builder.select(nan, quiet, rounded), ir.IntType(16))
+
+
+def _round_to_even(builder: ir.IRBuilder, bits: ir.Value, places: int) -> ir.Value:
+    """Shift right by `places`, rounding: add just under half of the last place kept, and one more if that is odd."""
+    odd = builder.and_(builder.lshr(bits, _word(places)), _word(1))
+    addend = builder.add(_word((1 << (places - 1)) - 1), odd)
+    return builder.lshr(builder.add(bits, addend), _word(places))

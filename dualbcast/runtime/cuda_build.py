@@ -1,0 +1,222 @@
+"""Makes a CUDA kernel's machine code: Numba-CUDA the element function, NVRTC the C++ shell around it, nvJitLink one
+optimised cubin of both. No GPU and no driver is needed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import threading
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dualbcast.abi import KernelSource
+from dualbcast.errors import BackendError, MissingDependencyError
+from dualbcast.runtime import cache
+
+__all__ = ["build", "optional", "toolchain"]
+
+# The functions that the emitted text may call beside its own. libdevice has each twice, as `tanhf` and `tanh`.
+_UNARY = "sqrt cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh"
+_SPECIAL_AND_ROUNDING = "erf erfc lgamma tgamma floor ceil trunc rint fabs"
+_BINARY = "atan2 hypot pow fmod copysign nextafter"
+_NATIVE = tuple(" ".join((_UNARY, _SPECIAL_AND_ROUNDING, _BINARY)).split())
+
+# What `fastmath` replaces in float32, as nvcc's --use_fast_math does; but for two functions that would lose more than
+# digits: its pow is NaN for every negative base, and its tan is the quotient of two approximations.
+_FAST = {name: f"fast_{name}f" for name in ("exp", "log", "log2", "log10", "sin", "cos")}
+# libdevice has no approximate version of these, but the hardware has. NVRTC would drop an inline function that its own
+# text does not call; the linker inlines these all the same, and drops those that nothing calls.
+_FAST_HARDWARE = ("sqrt", "tanh")
+_FAST_SHELL = "".join(
+    f"""
+extern "C" __device__ float dualbcast_fast_{name}(float x)
+{{
+    float y;
+    asm("{name}.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}}
+"""
+    for name in _FAST_HARDWARE
+)
+# For the linker, which makes the code. Numba's own fastmath would also assume that there is no NaN and no infinity.
+_FAST_LINK = ("-ftz=1", "-prec-div=0", "-prec-sqrt=0")
+
+_COMPILERS = ("numba-cuda", "cuda-core", "cuda-bindings")
+_LIBRARIES = ("nvidia-nvjitlink", "nvidia-cuda-nvrtc", "nvidia-nvvm", "nvidia-cuda-nvcc")
+_PACKAGES = (*_COMPILERS, *_LIBRARIES, *(f"{library}-cu12" for library in _LIBRARIES))
+
+_lock = threading.RLock()
+
+
+def optional(module: str, package: str, purpose: str, install: str = '"dualbcast[cuda13]"') -> Any:
+    """Import a module of an optional package.
+
+    Raises
+    ------
+    MissingDependencyError
+        If the package is not installed: `purpose` needs it, `pip install {install}` brings it.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise  # the package is there, but something that it needs itself is not
+        raise MissingDependencyError(package, purpose, install) from None
+
+
+@lru_cache(maxsize=1)
+def toolchain() -> str:
+    """What machine code depends on beside its source: the compilers' versions, and this file."""
+    versions = []
+    for package in _PACKAGES:
+        try:
+            versions.append(f"{package}=={importlib.metadata.version(package)}")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return "\n".join([*versions, Path(__file__).read_text(encoding="utf-8")])
+
+
+def build(source: KernelSource, cc: tuple[int, int], fastmath: bool, *, ptx: bool = False) -> tuple[bytes, str]:
+    """Compile a kernel; safe to call from several threads.
+
+    Returns
+    -------
+    bytes
+        The cubin, or the PTX of the linked and optimised kernel.
+    str
+        The log of the link, with the assembler's account of registers and memory.
+
+    Raises
+    ------
+    MissingDependencyError
+        If a compiler is not installed.
+    BackendError
+        If the compilers do not know the compute capability or cannot link the kernel, or if Numba is set to simulate.
+    """
+    fast = fastmath and source.dtype == "float32"
+    shell = source.shell + _FAST_SHELL if fast else source.shell
+    with _lock:  # Numba's compiler is not reentrant
+        _compiler("numba_cuda")  # and not the remains of it inside Numba
+        if _compiler("numba.core.config").ENABLE_CUDASIM:
+            raise BackendError("Numba's CUDA simulator cannot compile. Unset NUMBA_ENABLE_CUDASIM and restart Python.")
+        architecture = _architecture(cc)
+        parts = [
+            (_compile_shell(shell, architecture), source.entry),
+            (_compile_element(source, cc, fast), source.element),
+        ]
+        return _link(parts, architecture, _FAST_LINK if fast else (), ptx)
+
+
+def _compiler(module: str) -> Any:
+    """Import a module of the compilers."""
+    package = {"numba": "numba-cuda", "numba_cuda": "numba-cuda"}.get(module.partition(".")[0], "cuda-core")
+    return optional(module, package, "Compiling a CUDA kernel")
+
+
+def _architecture(cc: tuple[int, int]) -> str:
+    """The architecture's name for NVRTC and nvJitLink, if they know it."""
+    nvrtc = _compiler("cuda.bindings.nvrtc")
+    status, known = nvrtc.nvrtcGetSupportedArchs()
+    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+        raise BackendError(f"NVRTC does not say which architectures it compiles for: {status}")
+    major, minor = cc
+    if 10 * major + minor not in known:
+        names = ", ".join(f"{number // 10}.{number % 10}" for number in known)
+        raise BackendError(
+            f"The installed CUDA compiler does not know compute capability {major}.{minor}. It knows {names}.\n"
+            "Choose one of these, or install the CUDA packages of another version."
+        )
+    return f"sm_{major}{minor}"
+
+
+def _compile_shell(code: str, architecture: str) -> bytes:
+    """The C++ text as LTO-IR."""
+    core = _compiler("cuda.core")
+    options = core.ProgramOptions(arch=architecture, relocatable_device_code=True, link_time_optimization=True)
+    return bytes(core.Program(code, "c++", options).compile("ltoir").code)
+
+
+def _compile_element(source: KernelSource, cc: tuple[int, int], fast: bool) -> bytes:
+    """The element function as LTO-IR, under the C name that the shell calls it by."""
+    cuda = _compiler("numba.cuda")
+    namespace = _namespace(source, fast)
+    path = cache.write_text(f"{source.entry}_{cache.key(source.text)[:16]}.py", source.text)
+    exec(compile(source.text, str(path), "exec"), namespace)
+    for name in source.functions[:-1]:
+        # Inlined in Numba's own representation: to compile a function for a call to it, Numba would ask for a GPU.
+        namespace[name] = cuda.jit(namespace[name], device=True, inline="always")
+    code, _ = cuda.compile(
+        namespace[source.element],
+        _signature(source),
+        device=True,
+        cc=cc,
+        abi="c",
+        abi_info={"abi_name": f"{source.entry}_element"},
+        output="ltoir",
+        forceinline=True,
+    )
+    return bytes(code)
+
+
+def _signature(source: KernelSource) -> Any:
+    """The Numba signature of the element function: an index for each address class that has one, then the pointers."""
+    types = _compiler("numba.types")
+    index = types.int64 if source.layout.wide else types.int32
+    indices = [index for pattern in source.layout.classes if pattern.strip("0")]
+    stored = {"bool": "uint8", "float16": "uint16", "bfloat16": "uint16"}
+    dtypes = [stored.get(dtype, dtype) for dtype in (*source.inputs, *source.outputs)]
+    return types.void(*indices, *(types.CPointer(getattr(types, dtype)) for dtype in dtypes))
+
+
+def _namespace(source: KernelSource, fast: bool) -> dict[str, Any]:
+    """The free names of the emitted text, for Numba-CUDA."""
+    types = _compiler("numba.types")
+    cuda = _compiler("numba.cuda")
+    libdevice = _compiler("numba.cuda.libdevice")
+    suffix = "f" if source.dtype == "float32" else ""
+    namespace: dict[str, Any] = {name: getattr(libdevice, name + suffix) for name in _NATIVE}
+    namespace |= {"float32": np.float32, "float64": np.float64, "int64": np.int64, "uint8": np.uint8}
+    if fast:
+        namespace |= {name: getattr(libdevice, replacement) for name, replacement in _FAST.items()}
+        scalar = types.float32(types.float32)
+        namespace |= {name: cuda.declare_device(f"dualbcast_fast_{name}", scalar, abi="c") for name in _FAST_HARDWARE}
+    pointer = types.CPointer(types.uint16)
+    for half in ("float16", "bfloat16"):
+        load, store = f"load_{half}", f"store_{half}"
+        namespace[load] = cuda.declare_device(load, types.float32(pointer, types.int64), abi="c")
+        namespace[store] = cuda.declare_device(store, types.void(pointer, types.int64, types.float32), abi="c")
+    return namespace
+
+
+def _link(parts: Iterable[tuple[bytes, str]], architecture: str, flags: Iterable[str], ptx: bool) -> tuple[bytes, str]:
+    """Optimise LTO-IR modules as one, and make a cubin (or PTX) of them."""
+    nvjitlink = _compiler("cuda.bindings.nvjitlink")
+    # The library itself and not cuda.core's Linker, which writes -ftz and its like as libNVVM does not take them.
+    options = [f"-arch={architecture}", "-lto", "-Xptxas=-v", *flags, *(["-ptx"] if ptx else [])]
+    handle = nvjitlink.create(len(options), options)
+    try:
+        try:
+            for code, name in parts:
+                nvjitlink.add_data(handle, nvjitlink.InputType.LTOIR, code, len(code), name)
+            nvjitlink.complete(handle)
+        except nvjitlink.nvJitLinkError as error:
+            log = _text(nvjitlink.get_error_log_size, nvjitlink.get_error_log, handle)
+            raise BackendError(f"The CUDA kernel does not link: {error}\n{log}") from error
+        size = nvjitlink.get_linked_ptx_size(handle) if ptx else nvjitlink.get_linked_cubin_size(handle)
+        image = bytearray(size)
+        (nvjitlink.get_linked_ptx if ptx else nvjitlink.get_linked_cubin)(handle, image)
+        return bytes(image), _text(nvjitlink.get_info_log_size, nvjitlink.get_info_log, handle)
+    finally:
+        nvjitlink.destroy(handle)
+
+
+def _text(size: Callable[[int], int], fill: Callable[[int, bytearray], None], handle: int) -> str:
+    """One of nvJitLink's logs."""
+    buffer = bytearray(size(handle))
+    fill(handle, buffer)
+    return buffer.decode(errors="replace").rstrip("\0")

@@ -1,0 +1,256 @@
+"""The GPU side of CUDA kernels: which device there is, how a kernel's threads are laid out on it, and the launch, all
+through CuPy; and the theoretical occupancy, which needs no device.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dualbcast.errors import BackendError, MissingDependencyError
+from dualbcast.runtime.cuda_build import optional
+
+if TYPE_CHECKING:
+    from dualbcast.runtime.cuda import CudaKernel
+
+__all__ = ["THREADS_PER_BLOCK", "available", "current_cc", "launch", "launch_shape", "occupancy", "why_not"]
+
+# The launch bound that the generated kernels are compiled with (compiler/shell.py; a test compares the two).
+THREADS_PER_BLOCK = 256
+_WARP = 32
+_MAX_GRID_X, _MAX_GRID_YZ = 2**31 - 1, 65535
+
+# Per compute capability: resident warps, resident blocks and bytes of shared memory of a multiprocessor; from the CUDA
+# C++ Programming Guide, "Technical Specifications per Compute Capability". All have 64 K registers in four partitions.
+_LIMITS = {
+    (7, 5): (32, 16, 65536),
+    (8, 0): (64, 32, 167936),
+    (8, 6): (48, 16, 102400),
+    (8, 7): (48, 16, 167936),
+    (8, 9): (48, 24, 102400),
+    (9, 0): (64, 32, 233472),
+    (10, 0): (64, 32, 233472),
+    (10, 3): (64, 32, 233472),
+    (11, 0): (48, 24, 233472),
+    (12, 0): (48, 24, 102400),
+    (12, 1): (48, 24, 102400),
+}
+
+
+def occupancy(cc: tuple[int, int], registers: int, block_size: int, shared: int = 0) -> float:
+    """The theoretical occupancy: the share of a multiprocessor's warp slots that resident blocks can fill.
+
+    The rules are those of the CUDA toolkit's occupancy calculator (`cuda_occupancy.h`): a warp's registers are allotted
+    in units of 256 from one of four equal partitions; a block's shared memory in units of 128 bytes (256 before 8.0),
+    and from 8.0 on the driver takes 1 KiB more of it.
+
+    Parameters
+    ----------
+    cc : tuple of int
+        The compute capability.
+    registers : int
+        Registers a thread.
+    block_size : int
+        Threads a block.
+    shared : int
+        Bytes of shared memory a block.
+
+    Returns
+    -------
+    float
+        Between 0 (such a block does not fit) and 1.
+
+    Raises
+    ------
+    BackendError
+        If the limits of the compute capability are not known.
+
+    Examples
+    --------
+    With 40 registers a warp takes 1280 of a partition's 16384: 12 warps in each of four, so 6 blocks of 8 warps.
+
+    >>> occupancy((9, 0), registers=40, block_size=256)
+    0.75
+    """
+    if cc not in _LIMITS:
+        known = ", ".join(f"{major}.{minor}" for major, minor in _LIMITS)
+        raise BackendError(f"No occupancy is known for compute capability {cc[0]}.{cc[1]}, only for {known}.")
+    if registers < 0 or block_size < 1 or shared < 0:
+        raise ValueError("registers, block_size and shared cannot be negative, nor a block empty")
+    max_warps, max_blocks, shared_memory = _LIMITS[cc]
+    warps = -(-block_size // _WARP)
+    if block_size > 1024 or registers > 255:
+        return 0.0
+    blocks = min(max_blocks, max_warps // warps)
+    if registers:
+        allotted = _round_up(registers * _WARP, 256)
+        if allotted * _round_up(warps, 4) > 65536:
+            return 0.0
+        blocks = min(blocks, 4 * (16384 // allotted) // warps)
+    modern = cc >= (8, 0)
+    if taken := _round_up(shared + 1024, 128) if modern else _round_up(shared, 256):
+        blocks = min(blocks, shared_memory // taken)
+    return blocks * warps / max_warps
+
+
+def _round_up(value: int, unit: int) -> int:
+    return -(-value // unit) * unit
+
+
+def why_not() -> str:
+    """Why kernels cannot be launched here, and what to do about it; empty if they can."""
+    try:
+        cupy = _cupy()
+    except MissingDependencyError as error:
+        return str(error)
+    try:
+        if cupy.cuda.runtime.getDeviceCount():
+            return ""
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        return f"The NVIDIA driver does not answer ({error}). Install one that is as new as the CUDA packages."
+    return "The NVIDIA driver finds no GPU. Check that one is attached and that CUDA_VISIBLE_DEVICES does not hide it."
+
+
+def available() -> bool:
+    """Whether kernels can be launched here: CuPy is installed, and a driver and a GPU answer."""
+    return not why_not()
+
+
+def current_cc() -> tuple[int, int]:
+    """The compute capability, (major, minor), of CuPy's current device.
+
+    Raises
+    ------
+    MissingDependencyError
+        If CuPy is not installed.
+    BackendError
+        If there is no driver or no device.
+    """
+    cupy = _cupy()
+    return _device_cc(cupy, _device(cupy))
+
+
+def _cupy() -> Any:
+    return optional("cupy", "CuPy", "Running a kernel on a GPU")
+
+
+def _device(cupy: Any) -> int:
+    try:
+        return int(cupy.cuda.runtime.getDevice())
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise BackendError(f"No kernel can run on a GPU here. {why_not() or error}") from error
+
+
+@lru_cache
+def _device_cc(cupy: Any, device: int) -> tuple[int, int]:
+    digits = cupy.cuda.Device(device).compute_capability  # "90", "120"
+    return int(digits[:-1]), int(digits[-1])
+
+
+def launch(
+    kernel: CudaKernel,
+    total: int,
+    sizes: Sequence[int],
+    strides: Sequence[int],
+    pointers: Sequence[int],
+    stream: Any = None,
+) -> None:
+    """Start a kernel on CuPy's current device, and return without waiting for it.
+
+    Parameters
+    ----------
+    kernel : CudaKernel
+        Compiled for this device's compute capability or an earlier minor revision of it.
+    total : int
+        How many elements there are, the product of `sizes`. If there are none nothing is launched.
+    sizes : sequence of int
+        The coalesced dimensions, outermost first.
+    strides : sequence of int
+        The run-time strides in elements, class by class, outermost first.
+    pointers : sequence of int
+        Device addresses of the inputs and then the outputs.
+    stream : cupy.cuda.Stream, optional
+        Where to launch it; by default CuPy's current stream.
+
+    Raises
+    ------
+    MissingDependencyError
+        If CuPy is not installed.
+    BackendError
+        If there is no driver or no device, if the kernel is for another device or for smaller arrays, or if the driver
+        refuses it.
+    """
+    layout = kernel.source.layout
+    if total == 0:
+        return
+    if total > 2**31 - 1 and not layout.wide:
+        raise BackendError(f"{total} elements are too many for a kernel with 32-bit indices.")
+    size_type, index_type = (np.int64, np.int64) if layout.wide else (np.uint32, np.int32)
+    arguments = (
+        *(size_type(size) for size in sizes),
+        *(index_type(stride) for stride in strides),
+        *(np.uint64(pointer) for pointer in pointers),
+    )
+    grid, block = launch_shape(tuple(sizes))
+    _loaded(kernel)(grid, block, arguments, stream=stream)
+
+
+def _loaded(kernel: CudaKernel) -> Any:
+    """The kernel as a function on the current device; it keeps its module loaded."""
+    cupy = _cupy()
+    device = _device(cupy)
+    function = kernel.functions.get(device)
+    if function is None:
+        have, need = _device_cc(cupy, device), kernel.cc
+        if have[0] != need[0] or have[1] < need[1]:
+            raise BackendError(
+                f"The kernel is compiled for compute capability {need[0]}.{need[1]}, this GPU has {have[0]}.{have[1]}."
+            )
+        try:
+            module = cupy.cuda.function.Module()
+            module.load(kernel.image)
+            function = module.get_function(kernel.entry)
+        except cupy.cuda.driver.CUDADriverError as error:
+            driver = cupy.cuda.runtime.driverGetVersion()
+            raise BackendError(
+                f"The NVIDIA driver (for CUDA {driver // 1000}.{driver % 1000 // 10}) refuses the kernel: {error}.\n"
+                'Update the driver, or install packages that suit it: pip install "dualbcast[cuda12]"'
+            ) from error
+        kernel.functions[device] = function
+    return function
+
+
+@lru_cache(maxsize=4096)
+def launch_shape(sizes: tuple[int, ...]) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    """The grid and the block over `sizes`: the innermost dimension along x, all others together along y and z.
+
+    The block is the largest of those that leave, to a tenth, the fewest lanes of their warps without an element along
+    x; where the innermost dimension is short, several rows share a block and its warps.
+
+    Examples
+    --------
+    >>> launch_shape((1_000_000,))
+    ((3907, 1, 1), (256, 1, 1))
+    >>> launch_shape((1000, 3))  # 85 rows of 3 in a block
+    ((1, 12, 1), (3, 85, 1))
+    >>> launch_shape((512, 64, 320))
+    ((5, 8192, 1), (64, 4, 1))
+    """
+    inner, outer = sizes[-1], math.prod(sizes[:-1])
+    candidates = [(x, min(THREADS_PER_BLOCK // x, outer)) for x in (256, 128, 64, 32, inner) if x <= THREADS_PER_BLOCK]
+    x, y = max(candidates, key=lambda block: (round(_used(inner, *block), 1), block[0] * block[1], block[0]))
+    columns, rows = -(-inner // x), -(-outer // y)
+    depth = -(-rows // _MAX_GRID_YZ)
+    grid = (columns, -(-rows // depth), depth)
+    if columns > _MAX_GRID_X or depth > _MAX_GRID_YZ:
+        raise BackendError(f"An iteration space of {' x '.join(map(str, sizes))} is too large for one launch.")
+    return grid, (x, y, 1)
+
+
+def _used(inner: int, x: int, y: int) -> float:
+    """The share of the lanes of a row of blocks that have an element along x."""
+    return inner * y / (-(-inner // x) * _round_up(x * y, _WARP))

@@ -1,0 +1,321 @@
+"""Validates the arguments of a call and settles its dtypes: what is stored, what is computed in, what comes out.
+
+This is where every argument is looked at first, so that nothing has run when one of them is refused.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from numbers import Number
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy import ndarray
+
+from dualbcast.errors import ArgumentError, DTypeError, ShapeError
+
+__all__ = ["Array", "DType", "Operands", "check_out", "classify", "storage_name"]
+
+Array: TypeAlias = Any  # numpy.ndarray or cupy.ndarray: CuPy is optional and has no types
+DType: TypeAlias = "np.dtype[Any]"
+# What promotion looks at: the dtype of an array or a NumPy scalar, or the type of a (weak) Python scalar.
+_Token: TypeAlias = "DType | type[float] | type[int] | type[bool]"
+
+_STORAGES = {
+    **{("f", size): f"float{8 * size}" for size in (2, 4, 8)},
+    **{("i", size): f"int{8 * size}" for size in (1, 2, 4, 8)},
+    **{("u", size): f"uint{8 * size}" for size in (1, 2, 4, 8)},
+    ("b", 1): "bool",
+}
+_WEAK = (bool, int, float)  # bool first: it is a subclass of int
+_HOST = (ndarray, np.memmap)
+
+
+@dataclass(frozen=True, slots=True)
+class _Signature:
+    """What follows from the dtypes alone; made once for each combination."""
+
+    kinds: tuple[str, ...]
+    storages: tuple[str, ...]
+    result_dtype: DType
+    compute: str
+    native: bool
+
+
+class Operands(NamedTuple):
+    """The validated arguments of a call.
+
+    Attributes
+    ----------
+    arrays : tuple of numpy.ndarray or cupy.ndarray
+        One for each argument, all of one kind. An argument that is an array is itself here, unless it is misaligned or
+        not in native byte order: then it is a copy. A scalar is a 0-d array.
+    names : tuple of str
+        The parameters, for error messages.
+    signature
+        What follows from the dtypes alone; read it through the properties below.
+    module : str
+        "numpy" or "cupy".
+    """
+
+    # A NamedTuple and not a frozen dataclass: making one costs a third, and one is made at every call.
+    arrays: tuple[Array, ...]
+    names: tuple[str, ...]
+    signature: _Signature
+    module: str
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """For each argument "float", "int" or "bool": what a scalar function sees. uint64 is "float", as in NumPy,
+        where it meets int64 in float64."""
+        return self.signature.kinds
+
+    @property
+    def storages(self) -> tuple[str, ...]:
+        """For each argument the name of the dtype that it is stored as."""
+        return self.signature.storages
+
+    @property
+    def result_dtype(self) -> DType:
+        """The dtype of float outputs: NumPy's promotion of the arrays and NumPy scalars; float64 if none is float."""
+        return self.signature.result_dtype
+
+    @property
+    def compute(self) -> str:
+        """The dtype of the arithmetic: "float64" if `result_dtype` is, else "float32"."""
+        return self.signature.compute
+
+
+def classify(arguments: Sequence[object], names: tuple[str, ...]) -> Operands:
+    """Validate the arguments of a call and settle its dtypes.
+
+    Parameters
+    ----------
+    arguments : sequence
+        NumPy arrays (also 0-d, read-only, `numpy.memmap`), CuPy arrays, NumPy scalars, Python floats, ints and bools.
+        The dtypes are float16, bfloat16, float32, float64, bool, and the signed and unsigned integers to 64 bits.
+    names : tuple of str
+        One for each argument.
+
+    Returns
+    -------
+    Operands
+        Promotion is `numpy.result_type`, with Python scalars weak: they never widen the result. Where no argument is a
+        float array or a NumPy float, the result is float64 for every integer width and for bool.
+
+    Raises
+    ------
+    ArgumentError
+        An argument is something else, NumPy and CuPy arrays are mixed, CuPy arrays are not on the current device, or a
+        Python int does not fit int64.
+    DTypeError
+        A dtype is not one of the above, or NumPy has no common dtype for them (bfloat16 with float16, say).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x, n = np.ones(3, np.float16), np.arange(3, dtype=np.int8)
+    >>> call = classify((x, n, 0.5), ("x", "n", "scale"))
+    >>> call.kinds, call.storages
+    (('float', 'int', 'float'), ('float16', 'int8', 'float32'))
+    >>> call.result_dtype, call.compute
+    (dtype('float16'), 'float32')
+    """
+    tokens = [
+        value.dtype if type(value) is ndarray else _token(value, name)
+        for value, name in zip(arguments, names, strict=True)
+    ]
+    signature = _signature(tuple(tokens), names)
+    module = "numpy"
+    if "cupy" in sys.modules:
+        module = _module(arguments, names)
+    convert = _on_device if module == "cupy" else _on_host
+    arrays = list(arguments)
+    for position, value in enumerate(arguments):
+        if not (type(value) is ndarray and value.flags.aligned and signature.native):
+            arrays[position] = convert(value, tokens[position], signature, names[position])
+    return Operands(tuple(arrays), names, signature, module)
+
+
+def check_out(
+    out: Array | Sequence[Array | None], dtypes: Sequence[DType], shape: tuple[int, ...], module: str
+) -> tuple[Array | None, ...]:
+    """`out=` as a tuple with one entry for each output, every array in it valid by itself (see `broadcast.plan`)."""
+    slots = tuple(out) if isinstance(out, tuple | list) else (out,)
+    if len(slots) != len(dtypes):
+        raise ArgumentError(f"out= has {len(slots)} arrays; one is needed for each of {len(dtypes)} outputs.")
+    for position, (y, dtype) in enumerate(zip(slots, dtypes, strict=True)):
+        if y is None:
+            continue
+        name = f"out[{position}]" if len(slots) > 1 else "out"
+        if not _is_array(y, module):
+            library = "NumPy" if module == "numpy" else "CuPy"
+            raise ArgumentError(f"{name} is {type(y)}; it must be a {library} array, as the inputs of this call are.")
+        if y.shape != shape:
+            raise ShapeError(f"{name} has shape {y.shape}; it must have the shape of the result, {shape}.")
+        if y.dtype != dtype:
+            raise DTypeError(f"{name} has dtype {y.dtype}; it must be exactly that of the output, {dtype}.")
+        if module == "numpy" and not y.flags.writeable:
+            raise ArgumentError(f"{name} is read-only. Pass an array that can be written to.")
+    return slots
+
+
+def _is_array(value: object, module: str) -> bool:
+    """Whether `value` is an array of `module`, "numpy" or "cupy". Subclasses that add meaning to the data are not."""
+    if module == "numpy":
+        return type(value) in _HOST
+    # CuPy is never imported to test for it: where it is not loaded, nothing can be one of its arrays.
+    cupy = sys.modules.get("cupy")
+    return cupy is not None and isinstance(value, cupy.ndarray)
+
+
+@lru_cache(maxsize=256)
+def storage_name(dtype: DType) -> str:
+    """The name of a supported dtype in either byte order, and "" for any other.
+
+    Examples
+    --------
+    >>> storage_name(np.dtype(">f4")), storage_name(np.dtype("complex64"))
+    ('float32', '')
+    """
+    # ml_dtypes need not be imported to know its bfloat16 by name.
+    if dtype.name == "bfloat16":
+        return "bfloat16"
+    return _STORAGES.get((dtype.kind, dtype.itemsize), "")
+
+
+@lru_cache(maxsize=1024)
+def _signature(tokens: tuple[_Token, ...], names: tuple[str, ...]) -> _Signature:
+    """Kinds, storages and promotion. The names are for the errors alone (which the cache does not keep)."""
+    strong: list[tuple[str, DType]] = []
+    for token, name in zip(tokens, names, strict=True):
+        if not isinstance(token, type):
+            if not storage_name(token):
+                raise DTypeError(f"{name} has dtype {token}, which is not supported. {_dtype_hint(token, name)}")
+            strong.append((name, token))
+    result = _promote(strong)
+    compute = "float64" if storage_name(result) == "float64" else "float32"
+    weak = {float: compute, int: "int64", bool: "bool"}
+    storages = tuple(weak[token] if isinstance(token, type) else storage_name(token) for token in tokens)
+    native = all(isinstance(token, type) or token.isnative for token in tokens)
+    return _Signature(tuple(map(_kind, storages)), storages, result, compute, native)
+
+
+def _promote(strong: list[tuple[str, DType]]) -> DType:
+    """The dtype of float outputs, from the names and dtypes of all but the Python scalars."""
+    if not strong:
+        return np.dtype(np.float64)
+    try:
+        result = np.result_type(*(dtype for _, dtype in strong))
+    except np.exceptions.DTypePromotionError:
+        listing = ", ".join(f"{name} is {dtype}" for name, dtype in strong)
+        raise DTypeError(
+            f"NumPy has no common dtype for these arguments: {listing}. "
+            "Convert some of them first, for example with .astype('float32')."
+        ) from None
+    # Integers and bools are computed in float64 at any width; NumPy would take float16 for int8, which helps nobody.
+    return np.dtype(np.float64) if result.kind in "biu" else result
+
+
+def _kind(storage: str) -> str:
+    if storage == "bool":
+        return "bool"
+    return "float" if "float" in storage or storage == "uint64" else "int"
+
+
+def _token(value: object, name: str) -> _Token:
+    """What promotion looks at in one argument, which is refused here if it is neither an array nor a number."""
+    if isinstance(value, np.generic) or _is_array(value, "numpy") or _is_array(value, "cupy"):
+        dtype: DType = value.dtype  # type: ignore[attr-defined]
+        return dtype
+    for weak in _WEAK:
+        if isinstance(value, weak):
+            return weak
+    if isinstance(value, complex):
+        raise DTypeError(f"{name} is a complex number, which is not supported. {_dtype_hint(np.dtype(complex), name)}")
+    kind = type(value)
+    label = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    raise ArgumentError(
+        f"{name} is {'None' if value is None else f'a {label}'}, not an array or a number. {_kind_hint(value, name)}"
+    )
+
+
+def _kind_hint(value: object, name: str) -> str:
+    """What to write instead of an object that is no array."""
+    origin = type(value).__module__.partition(".")[0]
+    if isinstance(value, ndarray):
+        return f"What the subclass adds (a mask, a unit) would be lost; if that is right, pass np.asarray({name})."
+    if origin == "torch":
+        return f"Pass {name}.detach().numpy(), or cupy.from_dlpack({name}.detach()) if it is on a GPU."
+    if isinstance(value, Number):
+        return f"Pass float({name})."
+    if value is None or isinstance(value, str | bytes | dict | set):
+        return "Pass a NumPy array, a CuPy array, a float, an int or a bool."
+    return f"Pass np.asarray({name})."
+
+
+def _dtype_hint(dtype: DType, name: str) -> str:
+    """What to write instead of an array of a dtype that is not supported."""
+    if dtype.names is not None:
+        return f"Pass its fields one by one, for example {name}[{dtype.names[0]!r}]."
+    if dtype.kind == "c":
+        return f"Pass {name}.real and {name}.imag as two arguments."
+    if dtype.kind in "mM":
+        return f"Divide a difference of times by a unit: {name} / np.timedelta64(1, 's')."
+    return f"Pass {name}.astype('float64'), or another of the float, integer and bool dtypes."
+
+
+def _module(arguments: Sequence[object], names: tuple[str, ...]) -> str:
+    """Which library's arrays the call works on. NumPy and Python scalars go with either."""
+    host = [name for value, name in zip(arguments, names, strict=True) if _is_array(value, "numpy")]
+    device = [name for value, name in zip(arguments, names, strict=True) if _is_array(value, "cupy")]
+    if not device:
+        return "numpy"
+    if host:
+        raise ArgumentError(
+            f"{host[0]} is a NumPy array and {device[0]} is a CuPy array: a call works on one kind. "
+            f"Pass cupy.asarray({host[0]}) or cupy.asnumpy({device[0]})."
+        )
+    current = sys.modules["cupy"].cuda.runtime.getDevice()
+    for value, name in zip(arguments, names, strict=True):
+        if _is_array(value, "cupy"):
+            where: int = value.data.device_id  # type: ignore[attr-defined]
+            if where != current:
+                raise ArgumentError(
+                    f"{name} is on GPU {where} and the current device is GPU {current}. "
+                    f"Call under `with cupy.cuda.Device({where}):`, with all arrays there."
+                )
+    return "cupy"
+
+
+def _on_host(value: Any, token: _Token, signature: _Signature, name: str) -> Array:
+    """A NumPy array that a kernel can read: the argument itself where possible."""
+    if isinstance(token, type):
+        return _weak_array(value, token, signature, name)
+    array = np.asanyarray(value)  # not asarray: it would put a view in the place of a memmap
+    if array.flags.aligned and array.dtype.isnative:
+        return array
+    # Supported dtypes are aligned to their size, so this also gives strides that are whole numbers of elements.
+    return array.astype(array.dtype.newbyteorder("="), order="K", copy=True)
+
+
+def _on_device(value: Any, token: _Token, signature: _Signature, name: str) -> Array:
+    """A CuPy array that a kernel can read: the argument itself where possible."""
+    if not _is_array(value, "cupy"):
+        return sys.modules["cupy"].asarray(_on_host(value, token, signature, name))
+    steps = [step for step, length in zip(value.strides, value.shape, strict=True) if length > 1]
+    aligned = all(number % value.itemsize == 0 for number in (value.data.ptr, *steps))
+    return value if aligned else value.copy(order="K")
+
+
+def _weak_array(value: Any, token: type, signature: _Signature, name: str) -> Array:
+    """A Python scalar as a 0-d array. A float has the compute dtype: beside float16 it is not rounded to float16."""
+    if token is float:
+        return np.array(value, signature.compute)
+    try:
+        return np.array(value, np.bool_ if token is bool else np.int64)
+    except OverflowError:
+        raise ArgumentError(f"{name} is {value}, which int64 cannot hold. Pass float({name}).") from None

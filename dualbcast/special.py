@@ -1,0 +1,535 @@
+"""Special functions, written in the scalar language that kernels are written in.
+
+Each takes and returns single numbers. Called as plain Python it works on floats, and raises where `math` raises; in a
+kernel it computes in the compute dtype and follows IEEE 754: infinities and NaNs, no exceptions.
+"""
+
+from __future__ import annotations
+
+import math
+
+__all__ = [
+    "clip",
+    "degrees",
+    "digamma",
+    "erfinv",
+    "exp10",
+    "floor_divide",
+    "fmax",
+    "fmin",
+    "heaviside",
+    "ieee_remainder",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "ldexp",
+    "log_sigmoid",
+    "logaddexp",
+    "logaddexp2",
+    "logit",
+    "maximum",
+    "minimum",
+    "modulo",
+    "polygamma",
+    "radians",
+    "reciprocal",
+    "sigmoid",
+    "sign",
+    "signbit",
+    "sinc",
+    "softplus",
+    "square",
+    "where",
+    "xlog1py",
+    "xlogy",
+]
+
+LN2 = math.log(2.0)
+SQRT2 = math.sqrt(2.0)
+DEGREE = math.pi / 180.0
+
+
+# --- exponentials --------------------------------------------------------------------------------------------------
+
+
+def sigmoid(x: float) -> float:
+    """The logistic function 1 / (1 + exp(-x)), in a form that never overflows.
+
+    Examples
+    --------
+    >>> sigmoid(0.0), sigmoid(-1000.0), sigmoid(1000.0)
+    (0.5, 0.0, 1.0)
+    """
+    decay = math.exp(-abs(x))
+    return (decay if x < 0 else 1.0) / (1.0 + decay)
+
+
+def softplus(x: float) -> float:
+    """log(1 + exp(x)), the integral of `sigmoid`; as max(x, 0) + log1p(exp(-abs(x))), which cancels nowhere.
+
+    Examples
+    --------
+    >>> softplus(-1000.0), softplus(1000.0)
+    (0.0, 1000.0)
+    """
+    return (0.0 if x < 0 else x) + math.log1p(math.exp(-abs(x)))
+
+
+def log_sigmoid(x: float) -> float:
+    """log(sigmoid(x)) = -softplus(-x).
+
+    Examples
+    --------
+    >>> log_sigmoid(-1000.0)
+    -1000.0
+    """
+    return (0.0 if x > 0 else x) - math.log1p(math.exp(-abs(x)))
+
+
+def logit(x: float) -> float:
+    """log(x / (1 - x)) for x in [0, 1], the inverse of `sigmoid`.
+
+    Examples
+    --------
+    >>> logit(0.5)
+    0.0
+    """
+    return math.log(x / (1.0 - x))
+
+
+def logaddexp(x: float, y: float) -> float:
+    """log(exp(x) + exp(y)), with the larger exponential factored out.
+
+    Examples
+    --------
+    >>> logaddexp(1000.0, -math.inf)
+    1000.0
+    """
+    return maximum(x, y) + math.log1p(math.exp(-abs(gap(x, y))))
+
+
+def logaddexp2(x: float, y: float) -> float:
+    """log2(2**x + 2**y), with the larger power factored out."""
+    return maximum(x, y) + math.log1p(math.exp2(-abs(gap(x, y)))) / LN2
+
+
+def gap(x: float, y: float) -> float:
+    """x - y, and 0 between equal infinities: a sum over masked terms meets log(0) twice."""
+    return 0.0 if x == y and isinf(x) else x - y
+
+
+def exp10(x: float) -> float:
+    """10**x."""
+    return math.pow(10.0, x)
+
+
+def xlogy(x: float, y: float) -> float:
+    """x * log(y), and 0 where x is 0 (unless y is NaN).
+
+    Examples
+    --------
+    >>> xlogy(0.0, 0.0), xlogy(2.0, 1.0)
+    (0.0, 0.0)
+    """
+    return 0.0 if x == 0 and not isnan(y) else x * math.log(y)
+
+
+def xlog1py(x: float, y: float) -> float:
+    """x * log1p(y), and 0 where x is 0 (unless y is NaN)."""
+    return 0.0 if x == 0 and not isnan(y) else x * math.log1p(y)
+
+
+# --- the gamma and error functions ---------------------------------------------------------------------------------
+
+
+def digamma(x: float) -> float:
+    """The logarithmic derivative of the gamma function.
+
+    Parameters
+    ----------
+    x : float
+        Any number. At 0 the result is an infinity of the other sign, at the negative integers and -inf it is NaN.
+
+    Returns
+    -------
+    float
+        psi(x), to a few units in the last place of max(abs(psi(x)), 1).
+
+    Notes
+    -----
+    Abramowitz and Stegun, *Handbook of Mathematical Functions*: the asymptotic series 6.3.18 from 10 on, reached by
+    the recurrence 6.3.5; the reflection formula 6.3.7 for negative x.
+
+    Examples
+    --------
+    >>> round(digamma(1.0), 12)  # minus Euler's constant
+    -0.577215664902
+    """
+    if x == 0:
+        return math.copysign(math.inf, -x)
+    total = 0.0
+    if x < 0:
+        if isinf(x):
+            return math.nan
+        offset = x - math.floor(x + 0.5)
+        if offset == 0:
+            return math.nan
+        total = -math.pi / math.tan(math.pi * offset)
+        x = 1.0 - x
+    while x < 10:
+        total = total - 1.0 / x
+        x = x + 1.0
+    u = 1.0 / x
+    w = u * u
+    series = 1 / 12 - w * (1 / 120 - w * (1 / 252 - w * (1 / 240 - w * (1 / 132 - w * (691 / 32760 - w / 12)))))
+    return total + (math.log(x) - 0.5 * u - w * series)
+
+
+def polygamma(n: int, x: float) -> float:
+    """The n-th derivative of `digamma`.
+
+    Parameters
+    ----------
+    n : int
+        The order, not negative. Orders up to about 20 fit into float32.
+    x : float
+        Any number. At 0 and the negative integers the result for n > 0 is an infinity.
+
+    Returns
+    -------
+    float
+        (-1)**(n + 1) * n! * zeta(n + 1, x) with Hurwitz' zeta function (Abramowitz and Stegun 6.4.10).
+
+    Examples
+    --------
+    >>> round(polygamma(1, 1.0) - math.pi**2 / 6, 12)
+    0.0
+    """
+    if n == 0:
+        return digamma(x)
+    factor = -1.0 if n % 2 == 0 else 1.0
+    for k in range(2, n + 1):
+        factor = factor * k
+    return factor * hurwitz_zeta(n + 1, x)
+
+
+def hurwitz_zeta(s: int, x: float) -> float:
+    """The sum of (x + k)**-s over k = 0, 1, …, for whole numbers s > 1 and any x."""
+    if x > 0 or isnan(x):
+        return zeta_of_positive(s, x)
+    if isinf(x):
+        return math.nan
+    offset = x - math.floor(x + 0.5)
+    if offset == 0:
+        return math.inf
+    # The sum over all integers k depends on x only through `offset`, its distance from the nearest integer. That
+    # takes two sums of positive terms; what it has too much are the terms of k < 0, a third such sum from 1 - x on.
+    total = inverse_power(offset, s)
+    parity = 1.0 if s % 2 == 0 else -1.0
+    for turn in range(3):
+        start, weight = 1.0 + offset, 1.0
+        if turn == 1:
+            start, weight = 1.0 - offset, parity
+        elif turn == 2:
+            start, weight = 1.0 - x, -parity
+        total = total + weight * zeta_of_positive(s, start)
+    return total
+
+
+def zeta_of_positive(s: int, x: float) -> float:
+    """`hurwitz_zeta` for x > 0 by Euler-Maclaurin summation (Abramowitz and Stegun 23.1.30)."""
+    if x == math.inf:
+        return 0.0
+    total = 0.0
+    # From 10 + 2 s on eight terms give 1e-16: the j-th is about 2 (s)_(2j-1) / (2 pi)**(2j) / x**(2j-1) of the first.
+    while x < 10 + 2 * s:
+        total = total + inverse_power(x, s)
+        x = x + 1.0
+    power = inverse_power(x, s)
+    total = total + power * (x / (s - 1) + 0.5)
+    # The terms B_2j / (2j)! * s * (s + 1) … (s + 2j - 2) * x**(1 - s - 2j).
+    w = 1.0 / (x * x)
+    term = power * s / x
+    total = total + term / 12
+    term = term * w * ((s + 1) * (s + 2))
+    total = total - term / 720
+    term = term * w * ((s + 3) * (s + 4))
+    total = total + term / 30240
+    term = term * w * ((s + 5) * (s + 6))
+    total = total - term / 1209600
+    term = term * w * ((s + 7) * (s + 8))
+    total = total + term / 47900160
+    term = term * w * ((s + 9) * (s + 10))
+    total = total - term * (691 / 1307674368000)
+    term = term * w * ((s + 11) * (s + 12))
+    total = total + term / 74724249600
+    term = term * w * ((s + 13) * (s + 14))
+    return total - term * (3617 / 10670622842880000)
+
+
+def inverse_power(x: float, s: int) -> float:
+    """x**-s for s >= 1 by multiplication: faster than `pow` for the few s that occur, and it overflows to inf."""
+    inverse = 1.0 / x
+    power = inverse
+    for _ in range(s - 1):
+        power = power * inverse
+    return power
+
+
+def erfinv(x: float) -> float:
+    """The inverse of the error function.
+
+    Parameters
+    ----------
+    x : float
+        In [-1, 1]; the ends give infinities, all outside gives NaN.
+
+    Returns
+    -------
+    float
+        y with erf(y) = x, to a few units in the last place.
+
+    Notes
+    -----
+    The normal quantile of M. J. Wichura, "Algorithm AS 241: The percentage points of the normal distribution",
+    *Applied Statistics* 37 (1988) 477-484, routine PPND16, taken at (1 + x) / 2 and divided by the square root of 2.
+    Its third region, for tails below 1e-11, serves float64 only.
+
+    Examples
+    --------
+    >>> erfinv(0.0), erfinv(1.0)
+    (0.0, inf)
+    >>> round(math.erf(erfinv(0.3)), 15)
+    0.3
+    """
+    q = 0.5 * x
+    if abs(q) <= 0.425:
+        r = 0.180625 - q * q
+        top = 33430.575583588128105 + r * 2509.0809287301226727
+        top = 45921.953931549871457 + r * (67265.770927008700853 + r * top)
+        top = 1971.5909503065514427 + r * (13731.693765509461125 + r * top)
+        top = 3.3871328727963666080 + r * (133.14166789178437745 + r * top)
+        bottom = 28729.085735721942674 + r * 5226.4952788528545610
+        bottom = 21213.794301586595867 + r * (39307.895800092710610 + r * bottom)
+        bottom = 687.18700749205790830 + r * (5394.1960214247511077 + r * bottom)
+        bottom = 1.0 + r * (42.313330701600911252 + r * bottom)
+        return q * top / bottom / SQRT2
+    tail = 0.5 - abs(q)
+    if tail == 0:
+        return math.copysign(math.inf, x)
+    if not tail > 0:
+        return math.nan
+    r = math.sqrt(-math.log(tail))
+    if r <= 5:
+        r = r - 1.6
+        top = 2.27238449892691845833e-2 + r * 7.74545014278341407640e-4
+        top = 1.27045825245236838258 + r * (2.41780725177450611770e-1 + r * top)
+        top = 5.76949722146069140550 + r * (3.64784832476320460504 + r * top)
+        top = 1.42343711074968357734 + r * (4.63033784615654529590 + r * top)
+        bottom = 5.47593808499534494600e-4 + r * 1.05075007164441684324e-9
+        bottom = 1.48103976427480074590e-1 + r * (1.51986665636164571966e-2 + r * bottom)
+        bottom = 1.67638483018380384940 + r * (6.89767334985100004550e-1 + r * bottom)
+        bottom = 1.0 + r * (2.05319162663775882187 + r * bottom)
+    else:
+        r = r - 5.0
+        top = 2.71155556874348757815e-5 + r * 2.01033439929228813265e-7
+        top = 2.65321895265761230930e-2 + r * (1.24266094738807843860e-3 + r * top)
+        top = 1.78482653991729133580 + r * (2.96560571828504891230e-1 + r * top)
+        top = 6.65790464350110377720 + r * (5.46378491116411436990 + r * top)
+        bottom = 1.42151175831644588870e-7 + r * 2.04426310338993978564e-15
+        bottom = 7.86869131145613259100e-4 + r * (1.84631831751005468180e-5 + r * bottom)
+        bottom = 1.36929880922735805310e-1 + r * (1.48753612908506148525e-2 + r * bottom)
+        bottom = 1.0 + r * (5.99832206555887937690e-1 + r * bottom)
+    return math.copysign(top / bottom / SQRT2, x)
+
+
+# --- division and floating-point numbers ---------------------------------------------------------------------------
+
+
+def modulo(x: float, y: float) -> float:
+    """The remainder of x by y with the sign of y: Python's `%`, `numpy.mod`.
+
+    Examples
+    --------
+    >>> modulo(-1.0, 3.0), modulo(1.0, -3.0)
+    (2.0, -2.0)
+    """
+    rest = math.fmod(x, y)
+    if rest == 0:
+        return math.copysign(rest, y)
+    return rest + y if (rest < 0 and y > 0) or (rest > 0 and y < 0) else rest
+
+
+def floor_divide(x: float, y: float) -> float:
+    """The largest whole number that is not above x / y: Python's `//`, `numpy.floor_divide`.
+
+    Examples
+    --------
+    >>> floor_divide(-1.0, 3.0), floor_divide(7.5, 2.0)
+    (-1.0, 3.0)
+    """
+    if y == 0:
+        return x / y
+    rest = math.fmod(x, y)
+    # Without the remainder the quotient is a whole number but for its rounding.
+    quotient = (x - rest) / y
+    if (rest < 0 and y > 0) or (rest > 0 and y < 0):
+        quotient = quotient - 1.0
+    if quotient == 0:
+        return math.copysign(0.0, x / y)
+    below = float(math.floor(quotient))
+    return below + 1.0 if quotient - below > 0.5 else below
+
+
+def ieee_remainder(x: float, y: float) -> float:
+    """x - n * y for the whole number n nearest to x / y (the even one of two), exact: `math.remainder`.
+
+    Examples
+    --------
+    >>> ieee_remainder(5.0, 3.0), ieee_remainder(5.0, 2.0)
+    (-1.0, 1.0)
+    """
+    size = abs(y)
+    rest = math.fmod(abs(x), size)
+    nearest = rest if rest < size - rest else rest - size
+    if rest == size - rest:
+        # Halfway. abs(x) - rest is n * size; if n is odd, half of that leaves `rest` over once more.
+        nearest = rest - 2.0 * math.fmod(0.5 * (abs(x) - rest), size)
+    return math.copysign(1.0, x) * nearest
+
+
+def ldexp(x: float, n: int) -> float:
+    """x * 2**n, with the power in two halves so that neither overflows before the product does.
+
+    Examples
+    --------
+    >>> ldexp(0.75, 4)
+    12.0
+    """
+    half = n // 2
+    return x * math.exp2(half) * math.exp2(n - half)
+
+
+def sign(x: float) -> float:
+    """-1, 0 or 1 by the sign of x; NaN stays NaN."""
+    if x > 0:
+        return 1.0
+    if x < 0:
+        return -1.0
+    return 0.0 if x == 0 else x
+
+
+def heaviside(x: float, middle: float) -> float:
+    """0 for negative x, 1 for positive x, `middle` at 0; NaN stays NaN."""
+    if x > 0:
+        return 1.0
+    if x < 0:
+        return 0.0
+    return middle if x == 0 else x
+
+
+def isnan(x: float) -> bool:
+    """Whether x is NaN."""
+    return x != x
+
+
+def isinf(x: float) -> bool:
+    """Whether x is an infinity of either sign."""
+    return abs(x) == math.inf
+
+
+def isfinite(x: float) -> bool:
+    """Whether x is neither NaN nor an infinity."""
+    return x - x == 0
+
+
+def signbit(x: float) -> bool:
+    """Whether x is negative, -0.0 included."""
+    return math.copysign(1.0, x) < 0
+
+
+# --- choices: the derivative is that of the argument taken, the first of equal ones --------------------------------
+
+
+def maximum(x: float, y: float) -> float:
+    """The larger of two numbers; NaN if either is.
+
+    Examples
+    --------
+    >>> maximum(1.0, 2.0), maximum(math.nan, 2.0)
+    (2.0, nan)
+    """
+    return x if x >= y or isnan(x) else y
+
+
+def minimum(x: float, y: float) -> float:
+    """The smaller of two numbers; NaN if either is."""
+    return x if x <= y or isnan(x) else y
+
+
+def fmax(x: float, y: float) -> float:
+    """The larger of two numbers, and the other one if one is NaN.
+
+    Examples
+    --------
+    >>> fmax(math.nan, 2.0)
+    2.0
+    """
+    return x if x >= y or isnan(y) else y
+
+
+def fmin(x: float, y: float) -> float:
+    """The smaller of two numbers, and the other one if one is NaN."""
+    return x if x <= y or isnan(y) else y
+
+
+def clip(x: float, low: float, high: float) -> float:
+    """x moved into [low, high]; at the ends the derivative is still that of x."""
+    return minimum(maximum(x, low), high)
+
+
+def where(condition: bool, x: float, y: float) -> float:
+    """x if the condition holds, else y."""
+    return x if condition else y
+
+
+# --- powers and angles ---------------------------------------------------------------------------------------------
+
+
+def square(x: float) -> float:
+    """x * x."""
+    return x * x
+
+
+def reciprocal(x: float) -> float:
+    """1 / x."""
+    return 1.0 / x
+
+
+def radians(x: float) -> float:
+    """Degrees to radians."""
+    return x * DEGREE
+
+
+def degrees(x: float) -> float:
+    """Radians to degrees."""
+    return x / DEGREE
+
+
+def sinc(x: float) -> float:
+    """The normalised cardinal sine sin(pi * x) / (pi * x), 1 at 0: `numpy.sinc`."""
+    return 1.0 if x == 0 else math.sin(math.pi * x) / (math.pi * x)
+
+
+def sinc_slope(x: float, value: float) -> float:
+    """The derivative of `sinc` at x, where it has this value: by its power series where the closed form cancels."""
+    t = math.pi * x
+    if abs(t) > 1:
+        return (math.cos(t) - value) / x
+    # The derivative of sin(t) / t is the sum of (-1)**k * 2k / (2k + 1)! * t**(2k - 1) over k = 1, 2, …
+    term = -t / 3.0
+    total = term
+    for k in range(1, 9):
+        term = -term * t * t / (2 * k * (2 * k + 3))
+        total = total + term
+    return math.pi * total
