@@ -1,1 +1,15 @@
-"""dualbcast."""
+"""Broadcast scalar Python functions over arrays, with exact derivatives from one fused kernel on CPU or GPU."""
+
+from dualbcast.api import BroadcastFunction as BroadcastFunction
+from dualbcast.api import differentiable_broadcast as differentiable_broadcast
+from dualbcast.errors import ArgumentError as ArgumentError
+from dualbcast.errors import BackendError as BackendError
+from dualbcast.errors import CompileError as CompileError
+from dualbcast.errors import DTypeError as DTypeError
+from dualbcast.errors import DualbcastError as DualbcastError
+from dualbcast.errors import MissingDependencyError as MissingDependencyError
+from dualbcast.errors import ShapeError as ShapeError
+from dualbcast.explain import Explanation as Explanation
+from dualbcast.jacobian import Jacobian as Jacobian
+
+__version__ = "0.1.0"

@@ -71,6 +71,11 @@ class KernelSource:
     shell: str = ""
 
     @property
+    def code(self) -> str:
+        """`text` without its comments, which quote the user's file: what a cache key should rest on."""
+        return "\n".join(line.partition("  # ")[0].rstrip() for line in self.text.splitlines())
+
+    @property
     def element(self) -> str:
         """The name of the element function."""
         return self.functions[-1]

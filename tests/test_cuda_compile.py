@@ -399,6 +399,8 @@ def test_ranks_and_widths(rank, classes, wide):
     sizes = re.findall(r"\.param \.[us](\d+) ", code.replace("b", "u"))
     assert sizes.count("64" if wide else "32") >= rank + layout.stride_count
     assert ("div" in code) == (rank >= 3)  # rows need no division
+    # The 32-bit index is extended to an address; a 64-bit one never was narrower.
+    assert bool(re.search(r"mul\.wide\.s32|cvt\.s64\.s32", code)) == (not wide)
 
 
 @pytest.mark.usefixtures("compilers")

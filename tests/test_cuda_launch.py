@@ -121,6 +121,7 @@ def test_the_launch_fits_the_launch_bound():
         ((8, 9), 16, 1024, 0, 2 / 3),  # one block of 32 warps of 48
         ((10, 0), 48, 256, 0, 0.625),  # 1536 a warp: 10 in each = 40 of 64
         ((12, 0), 56, 256, 0, 2 / 3),  # 1792 a warp: 9 in each = 36 warps = 4 blocks = 32 of 48
+        ((12, 0), 16, 32, 0, 0.5),  # 24 of 48
         ((9, 0), 16, 100, 0, 1.0),  # 4 warps a block
         ((9, 0), 16, 2048, 0, 0.0),
     ],

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import RenderableType
 
+from dualbcast.api import Backend, differentiable_broadcast
 from dualbcast.cli import models, plots, report
 from dualbcast.cli.checking import check_cell_update
 from dualbcast.cli.measure import Device, choose_device
@@ -144,7 +145,7 @@ def hmlstm(
     sizes: tuple[int, ...],
     control: str,
     pattern: str,
-    backend: str,
+    backend: Backend,
     repeat: int,
     min_time: float,
     seed: int,
@@ -170,8 +171,6 @@ def hmlstm(
     """
     if plot_path is not None:
         plots.require()
-    from dualbcast import differentiable_broadcast
-
     device = choose_device(backend)
     function: Any = differentiable_broadcast(backend=device.backend)(models.cell_update)
     cell = _Cell(device, function, control, pattern, repeat, min_time, seed)

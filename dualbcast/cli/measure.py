@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dualbcast.api import Backend
 from dualbcast.cli import machine
 from dualbcast.errors import BackendError
 
@@ -46,7 +47,7 @@ class Timing:
 class Device(Protocol):
     """Where arrays live and calls are timed."""
 
-    backend: str
+    backend: Backend
     name: str
     threads: int
     xp: Any
@@ -93,8 +94,8 @@ class HostDevice:
         Which backend runs the kernels; `python` uses one thread.
     """
 
-    def __init__(self, backend: str = "cpu") -> None:
-        self.backend = backend
+    def __init__(self, backend: Backend = "cpu") -> None:
+        self.backend: Backend = backend
         self.name = machine.cpu_model()
         self.threads = machine.threads() if backend == "cpu" else 1
         self.xp: Any = np
@@ -143,7 +144,7 @@ class CudaDevice:
             raise BackendError(f"The cuda backend cannot run here. {reason}")
         self.xp: Any = importlib.import_module("cupy")
         current = machine.gpus()[self.xp.cuda.Device().id]
-        self.backend = "cuda"
+        self.backend: Backend = "cuda"
         self.name = current.name
         self.threads = 0
         self.cache_bytes = current.l2
@@ -184,7 +185,7 @@ class CudaDevice:
         return 2 * int(self._source.nbytes) / self.time(self._copy, 10, min_time).best
 
 
-def choose_device(backend: str) -> Device:
+def choose_device(backend: Backend) -> Device:
     """The device for a backend; `auto` is the GPU where there is one with CuPy to reach it, else the processor.
 
     Parameters

@@ -13,16 +13,22 @@ import ml_dtypes
 import numpy as np
 from rich.console import RenderableType
 
+from dualbcast.api import Backend, differentiable_broadcast
 from dualbcast.cli import models, plots, report
 from dualbcast.cli.checking import check_by_differences, check_product
 from dualbcast.cli.measure import Device, choose_device
 from dualbcast.cli.options import capability, function_name, measuring_options, numbers
 from dualbcast.cli.report import Column, Row
+from dualbcast.compiler.ir import ARITHMETIC, BITWISE, COMPARISONS, LOGIC
 from dualbcast.errors import MissingDependencyError
+from dualbcast.runtime.cuda_device import THREADS_PER_BLOCK
 
 __all__ = ["sweep"]
 
 _DTYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32, "float64": np.float64}
+# What takes an instruction or two, and is neither counted as arithmetic nor as a transcendental function.
+_SIMPLE = COMPARISONS | LOGIC | BITWISE | {"neg", "select", "to_float", "to_int", "sqrt", "fabs", "copysign", "fmod"}
+_SIMPLE |= {"floor", "ceil", "trunc", "rint", "nextafter"}
 _ARITY = Column("arity", "arity")
 _OPERATIONS = (Column("arithmetic", "+ - * /"), Column("transcendental", "tran-\nscend."))
 
@@ -117,7 +123,7 @@ class _Sweep:
         return {
             f"{_key(cc)}_registers": cuda.registers,
             f"{_key(cc)}_spill_bytes": cuda.spill_stores + cuda.spill_loads,
-            f"{_key(cc)}_occupancy": cuda.occupancy,
+            f"{_key(cc)}_occupancy": cuda.occupancy(THREADS_PER_BLOCK),
         }
 
     def _note(self, text: str) -> None:
@@ -131,9 +137,9 @@ def _key(cc: tuple[int, int]) -> str:
 
 def _count(operations: Mapping[str, int]) -> dict[str, int]:
     """Operation counts summed up: arithmetic, and calls of transcendental functions."""
-    arithmetic = sum(count for name, count in operations.items() if name in {"+", "-", "*", "/"})
-    transcendental = sum(count for name, count in operations.items() if name.isidentifier())
-    return {"arithmetic": arithmetic, "transcendental": transcendental}
+    arithmetic = sum(count for name, count in operations.items() if name in ARITHMETIC - _SIMPLE)
+    calls = sum(count for name, count in operations.items() if name not in ARITHMETIC | _SIMPLE)
+    return {"arithmetic": arithmetic, "transcendental": calls}
 
 
 @click.command(short_help="Time value and Jacobian over the number of arguments.")
@@ -169,7 +175,7 @@ def sweep(
     dtype: str,
     user_function: Callable[..., Any] | None,
     capabilities: tuple[tuple[int, int], ...],
-    backend: str,
+    backend: Backend,
     repeat: int,
     min_time: float,
     seed: int,
@@ -237,10 +243,8 @@ def sweep(
         plots.plot_sweep(plot_path, run.rows, device, setup.bandwidth, setup.capabilities, setup.title)
 
 
-def _compiled(function: Callable[..., Any], backend: str) -> tuple[Any, Any]:
+def _compiled(function: Callable[..., Any], backend: Backend) -> tuple[Any, Any]:
     """The function on the chosen backend, and in Python for the check; a decorated one keeps its own options."""
-    from dualbcast import differentiable_broadcast
-
     scalar = getattr(function, "__wrapped__", function)
     decorated = function is not scalar and backend != "python"
     chosen = function if decorated else differentiable_broadcast(backend=backend)(scalar)

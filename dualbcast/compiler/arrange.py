@@ -321,5 +321,3 @@ def _rename(function: Function, names: Names, *, loads: bool) -> Function:
     outputs = tuple(Output(output.name, change(output.value)) for output in function.outputs)
     params = tuple(replace(param, name=mapping.get(param.name, param.name)) for param in function.params)
     return replace(function, params=function.params if loads else params, body=walk(function.body), outputs=outputs)
-
-

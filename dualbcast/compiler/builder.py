@@ -230,14 +230,14 @@ class Builder:
         """Merge two lowered sides, each given as (block, environment, whether its end is reached)."""
         (then, then_env, then_falls), (orelse, else_env, else_falls) = ends
         if then_falls and else_falls:
-            self.frame.env = self._merge([(then, then_env), (orelse, else_env)], location)
+            self.frame.env = self._merge([(then, then_env), (orelse, else_env)])
         else:
             self.frame.env = then_env if then_falls else else_env
         # Even where both sides are empty: a jump may be added to one when its loop is closed.
         self.block.append(If(test, open_block(then), open_block(orelse), location))
         return then_falls or else_falls
 
-    def _merge(self, edges: list[tuple[list[Stmt], Env]], location: Location) -> Env:
+    def _merge(self, edges: list[tuple[list[Stmt], Env]]) -> Env:
         copies: list[Copies] = [[] for _ in edges]
         merged: Env = {}
         for name in dict.fromkeys(name for _, env in edges for name in env):
@@ -246,7 +246,7 @@ class Builder:
             ]
             merged[name] = self.unify(name, values, copies)
         for (block, _), moves in zip(edges, copies, strict=True):
-            self.copy_parallel(block, moves, location)
+            self.copy_parallel(block, moves)
         return merged
 
     def unify(self, name: str, values: list[Value], copies: list[Copies]) -> Value:
@@ -319,20 +319,20 @@ class Builder:
             return tuple(self.header(f"{path}_{position}", item, raised, moves) for position, item in enumerate(value))
         return value
 
-    def copy_parallel(self, block: list[Stmt], moves: Copies, location: Location) -> None:
+    def copy_parallel(self, block: list[Stmt], moves: Copies) -> None:
         """Append assignments that all read the values from before them, whatever their order."""
         pending = [(target, value) for target, value in moves if target != value]
         while pending:
             for position, (target, value) in enumerate(pending):
                 others = pending[:position] + pending[position + 1 :]
                 if not any(target.name in _reads(other) for _, other in others):
-                    block.append(Assign(target, value, location))
+                    block.append(Assign(target, value))
                     pending = others
                     break
             else:  # a cycle, such as a swap: save one value first
                 target, _ = pending[0]
                 saved = Var(self.names.fresh(TEMPORARY), target.kind)
-                block.append(Assign(saved, target, location))
+                block.append(Assign(saved, target))
                 pending = [(to, _substitute(value, target, saved)) for to, value in pending]
 
 

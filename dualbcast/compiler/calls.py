@@ -63,6 +63,9 @@ class Calls(Expressions):
         if builtin is not None:
             if keywords:
                 self.fail(node, f"{name}() takes no keyword arguments in a kernel")
+            folded = _fold(function, args) if args else None
+            if folded is not None:
+                return folded
             try:
                 return builtin(self, node, *args)
             except TypeError as error:
@@ -297,6 +300,76 @@ def _abs(self: Calls, node: ast.Call, value: Value) -> Value:
     x = self.convert(x, "int", where)
     negative = self.comparison("lt", x, Const(0, "int"), where)
     return self.select(negative, self.op("neg", x, kind="int", location=where), x, where)
+
+
+def _ufunc(operation: type[ast.operator]) -> Builtin:
+    def lowering(self: Calls, node: ast.Call, left: Value, right: Value) -> Value:
+        return self.binary(operation(), self.as_scalar(left, node), self.as_scalar(right, node), node)
+
+    return lowering
+
+
+def _comparison(name: str) -> Builtin:
+    def lowering(self: Calls, node: ast.Call, left: Value, right: Value) -> Value:
+        return self.comparison(name, self.as_scalar(left, node), self.as_scalar(right, node), self.locate(node))
+
+    return lowering
+
+
+def _logical(name: str) -> Builtin:
+    def lowering(self: Calls, node: ast.Call, left: Value, right: Value) -> Value:
+        a, b = self.truth(left, node), self.truth(right, node)
+        return self.op(name, a, b, kind="bool", location=self.locate(node))
+
+    return lowering
+
+
+def _unary_operator(operation: type[ast.unaryop]) -> Builtin:
+    def lowering(self: Calls, node: ast.Call, value: Value) -> Value:
+        return self.unary(operation(), value, node)
+
+    return lowering
+
+
+# The operators under NumPy's names and those of the module `operator`.
+for _names, _operation in (
+    (("add",), ast.Add),
+    (("subtract", "sub"), ast.Sub),
+    (("multiply", "mul"), ast.Mult),
+    (("divide", "true_divide", "truediv"), ast.Div),
+    (("mod",), ast.Mod),
+    (("floordiv",), ast.FloorDiv),
+    (("bitwise_and", "and_"), ast.BitAnd),
+    (("bitwise_or", "or_"), ast.BitOr),
+    (("bitwise_xor", "xor"), ast.BitXor),
+    (("left_shift", "lshift"), ast.LShift),
+    (("right_shift", "rshift"), ast.RShift),
+):
+    for _module in (np, operator):
+        _BUILTINS.update({getattr(_module, name): _ufunc(_operation) for name in _names if hasattr(_module, name)})
+for _names, _relation in (
+    (("less", "lt"), "lt"),
+    (("less_equal", "le"), "le"),
+    (("greater", "gt"), "gt"),
+    (("greater_equal", "ge"), "ge"),
+    (("equal", "eq"), "eq"),
+    (("not_equal", "ne"), "ne"),
+):
+    for _module in (np, operator):
+        _BUILTINS.update({getattr(_module, name): _comparison(_relation) for name in _names if hasattr(_module, name)})
+_BUILTINS.update({np.logical_and: _logical("and"), np.logical_or: _logical("or"), np.logical_xor: _logical("ne")})
+_BUILTINS.update(dict.fromkeys((np.logical_not, operator.not_), _unary_operator(ast.Not)))
+_BUILTINS.update(dict.fromkeys((np.negative, operator.neg), _unary_operator(ast.USub)))
+_BUILTINS.update(dict.fromkeys((np.positive, operator.pos), _unary_operator(ast.UAdd)))
+_BUILTINS.update(dict.fromkeys((np.invert, operator.invert), _unary_operator(ast.Invert)))
+
+
+@_builtin(math.log)
+def _log(self: Calls, node: ast.Call, value: Value, base: Value | None = None) -> Value:
+    x = self.apply(by_spelling("numpy.log"), (self.as_scalar(value, node),), node)
+    if base is None:
+        return x
+    return self.binary(ast.Div(), x, self.apply(by_spelling("numpy.log"), (self.as_scalar(base, node),), node), node)
 
 
 def _extremum(name: str) -> Builtin:

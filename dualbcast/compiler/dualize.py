@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache
 
 from dualbcast.compiler.builder import TEMPORARY
 from dualbcast.compiler.fold import fold
@@ -201,7 +201,11 @@ class _Dualizer:
         combined: dict[Expr, Expr] = {}
         for arg, partial in zip(value.args, partials, strict=True):
             # A partial that is zero everywhere is absent, never multiplied.
-            if partial.kind != "float" or (isinstance(partial, Const) and partial.value == 0) or not self.directions(arg):
+            if (
+                partial.kind != "float"
+                or (isinstance(partial, Const) and partial.value == 0)
+                or not self.directions(arg)
+            ):
                 continue
             combined[arg] = self.op("add", combined[arg], partial, where=where) if arg in combined else partial
         found: dict[int, list[Expr]] = {}
@@ -272,7 +276,7 @@ def _partials(value: Op) -> tuple[Function, list[Expr]]:
     return _partials_of(value.name, tuple(kinds))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _partials_of(name: str, arguments: tuple[Kind | Const, ...]) -> tuple[Function, list[Expr]]:
     source = _OPERATORS[name] if name in _OPERATORS else RULES[name].partials
     template = lower(source, [*arguments, "float"]).function

@@ -88,7 +88,7 @@ class Expressions(Builder):
             case ast.BinOp():
                 return self._binary(node)
             case ast.UnaryOp():
-                return self._unary(node)
+                return self.unary(node.op, self.expression(node.operand), node)
             case ast.BoolOp():
                 return self._boolean(node, node.values)
             case ast.Compare():
@@ -309,18 +309,19 @@ class Expressions(Builder):
         square = self.op("mul", half, half, kind=kind, location=where)
         return self.op("mul", square, base, kind=kind, location=where) if count % 2 else square
 
-    def _unary(self, node: ast.UnaryOp) -> Atom:
+    def unary(self, operator: ast.unaryop, value: Value, node: ast.AST) -> Atom:
+        """Python's `-`, `+`, `~` and `not`."""
         where = self.locate(node)
-        if isinstance(node.op, ast.Not):
-            return self.op("not", self.condition(node.operand), kind="bool", location=where)
-        value = self.scalar(node.operand)
-        if isinstance(node.op, ast.Invert):
-            if value.kind == "float":
+        if isinstance(operator, ast.Not):
+            return self.op("not", self.truth(value, node), kind="bool", location=where)
+        x = self.as_scalar(value, node)
+        if isinstance(operator, ast.Invert):
+            if x.kind == "float":
                 self.fail(node, "a bit operation needs integers", "int(x) around the number")
-            return self.op("invert", self.convert(value, "int", where), kind="int", location=where)
-        kind: Kind = "int" if value.kind == "bool" else value.kind
-        value = self.convert(value, kind, where)
-        return value if isinstance(node.op, ast.UAdd) else self.op("neg", value, kind=kind, location=where)
+            return self.op("invert", self.convert(x, "int", where), kind="int", location=where)
+        kind: Kind = "int" if x.kind == "bool" else x.kind
+        x = self.convert(x, kind, where)
+        return x if isinstance(operator, ast.UAdd) else self.op("neg", x, kind=kind, location=where)
 
     def comparison(self, name: str, left: Atom, right: Atom, where: Location) -> Atom:
         kind = join(left.kind, right.kind)

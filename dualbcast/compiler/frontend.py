@@ -448,9 +448,9 @@ class Frontend(Calls):
 
         certain = over is not None and bool(over.known())
         moves = self._close_edges(stmt, loop, start, header, before, exhausted=not endless, certain=certain)
-        self.copy_parallel(outer, before, where)
-        for (block, _, at), copies in zip(loop.breaks + loop.continues, moves, strict=True):
-            self.copy_parallel(block, copies, at)
+        self.copy_parallel(outer, before)
+        for (block, _, _), copies in zip(loop.breaks + loop.continues, moves, strict=True):
+            self.copy_parallel(block, copies)
         for block, _, at in loop.breaks:
             block.append(Break(at))
         for block, _, at in loop.continues:

@@ -330,7 +330,7 @@ def dump(function: Function) -> str:
     width = min(72, max((len(text) for text, _ in lines), default=0))
     params = ", ".join(f"{param.name}: {param.kind}" for param in function.params)
     rows = [f"function {function.name}({params})"]
-    rows += [f"{text:<{width}}  # line {where.line}" if where else text for text, where in lines]
+    rows += [f"{text:<{width}}  # line {at.line}" if at not in (None, NOWHERE) else text for text, at in lines]
     rows += [f"    output {output.name} = {format_expr(output.value)}" for output in function.outputs]
     return "\n".join(rows) + "\n"
 

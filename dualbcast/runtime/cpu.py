@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import importlib.metadata
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from dualbcast.abi import KernelSource
 from dualbcast.errors import BackendError
-from dualbcast.runtime import cache
+from dualbcast.runtime import cache, libm
 
 if TYPE_CHECKING:
     from dualbcast.runtime.cpu_numba import Built
@@ -183,13 +184,15 @@ def _aligned(index: int, row: int) -> int:
 
 def _submit(work: Callable[[], None], count: int) -> list[Future[None]]:
     global _pool
+    helpers: list[Future[None]] = []
     with _pool_lock:
         if _pool is None:
-            _pool = ThreadPoolExecutor(max(_allowed_cpus(), default_threads()), thread_name_prefix="dualbcast")
-        try:
-            return [_pool.submit(work) for _ in range(count)]
-        except RuntimeError:  # The interpreter is shutting down: the caller does it all.
-            return []
+            _pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="dualbcast")
+        # RuntimeError: the interpreter is shutting down, and the caller does it all.
+        with contextlib.suppress(RuntimeError):
+            for _ in range(count):
+                helpers.append(_pool.submit(work))
+    return helpers
 
 
 def _settle(helpers: list[Future[None]]) -> list[BaseException]:
@@ -209,8 +212,9 @@ def _settle(helpers: list[Future[None]]) -> list[BaseException]:
 def _build(source: KernelSource, fastmath: bool) -> Built:
     from dualbcast.runtime import cpu_numba
 
+    libm.register()
     path = cache.write_text(f"{source.element}_{cache.key(source.text)[:16]}.py", source.text)
-    return cpu_numba.build(source, fastmath, str(path), _has_libmvec())
+    return cpu_numba.build(source, fastmath, str(path), libm.has_libmvec())
 
 
 def _key(source: KernelSource, fastmath: bool) -> str:
@@ -223,27 +227,14 @@ def _environment() -> str:
     import llvmlite.binding as llvm
 
     folder = Path(__file__).parent
-    own = [(folder / name).read_text() for name in ("cpu_numba.py", "cpu_math.py")]
+    own = [(folder / name).read_text() for name in ("cpu_numba.py", "cpu_math.py", "libm.py")]
     versions = [importlib.metadata.version(name) for name in ("numba", "llvmlite", "numpy")]
     features = llvm.get_host_cpu_features().flatten()
     settings = sorted(item for item in os.environ.items() if item[0].startswith("NUMBA_"))
-    libraries = [_has_libmvec(), platform.libc_ver()]
+    libraries = [libm.has_libmvec(), platform.libc_ver()]
     return repr(
         [own, versions, sys.version, llvm.get_process_triple(), llvm.get_host_cpu_name(), features, settings, libraries]
     )
-
-
-@functools.cache
-def _has_libmvec() -> bool:
-    """Load glibc's vector mathematics into the process, where kernels find its symbols; whether it is there."""
-    import llvmlite.binding as llvm
-
-    try:
-        llvm.load_library_permanently("libmvec.so.1")
-    except RuntimeError:
-        return False
-    # Functions that 2.22 to 2.34 lack came all at once with 2.35.
-    return hasattr(ctypes.CDLL("libmvec.so.1"), "_ZGVbN4v_tanhf")
 
 
 def _load(symbol: str, code: bytes) -> tuple[Any, int]:
@@ -264,7 +255,7 @@ def _start_llvm() -> None:
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    _has_libmvec()
+    libm.register()
 
 
 def _renew_after_fork() -> None:

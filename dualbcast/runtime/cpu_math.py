@@ -12,19 +12,12 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from dualbcast.runtime import libm
+
 __all__ = ["namespace"]
 
-# Operations and their arity: of LLVM, which has vector instructions for them; of the C library; and those of the C
-# library of which glibc's libmvec has vector versions. These keep IEEE's special values and signs of zero, are wrong by
-# at most 4 units in the last place, and differ by as much from the scalar ones, which serve the last few elements of a
-# row. (|cos| can be one unit above 1 in float64.)
+# What LLVM has an operation for, and so has the host; with their arity.
 _LLVM = {"sqrt": 1, "fabs": 1, "floor": 1, "ceil": 1, "trunc": 1, "rint": 1, "copysign": 2}
-_SCALAR = {"lgamma": 1, "tgamma": 1}
-_VECTOR = {
-    "acos": 1, "acosh": 1, "asin": 1, "asinh": 1, "atan": 1, "atan2": 2, "atanh": 1, "cbrt": 1, "cos": 1, "cosh": 1,
-    "erf": 1, "erfc": 1, "exp": 1, "exp2": 1, "expm1": 1, "hypot": 2, "log": 1, "log10": 1, "log1p": 1, "log2": 1,
-    "pow": 2, "sin": 1, "sinh": 1, "tan": 1, "tanh": 1,
-}  # fmt: skip
 
 Emit = Callable[[ir.IRBuilder, Sequence[ir.Value]], ir.Value]
 
@@ -41,8 +34,8 @@ def namespace(vector: bool) -> dict[str, Any]:
     names: dict[str, Any] = {"float32": np.float32, "float64": np.float64, "int64": np.int64, "uint8": np.uint8}
     for name, arity in _LLVM.items():
         names[name] = _operation(arity, _llvm_intrinsic(name))
-    for name, arity in (_SCALAR | _VECTOR).items():
-        names[name] = _operation(arity, _library_call(name, vector and name in _VECTOR))
+    for name, arity in libm.FUNCTIONS.items():
+        names[name] = _operation(arity, _library_call(name, vector and name in libm.VECTORISED))
     names["fmod"] = _operation(2, lambda builder, arguments: builder.frem(*arguments))
     names["nextafter"] = _operation(2, _nextafter)
     names["load_float16"], names["store_float16"] = _storage(_from_float16, _to_float16)
@@ -77,12 +70,12 @@ def _llvm_intrinsic(name: str) -> Emit:
 def _library_call(name: str, vector: bool) -> Emit:
     def emit(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
         kind = arguments[0].type
-        symbol = name + ("f" if isinstance(kind, ir.FloatType) else "")
-        function = builder.module.globals.get(symbol)
+        precise = name + ("f" if isinstance(kind, ir.FloatType) else "")
+        function = builder.module.globals.get(libm.symbol(precise))
         if function is None:
-            function = _declare(builder.module, symbol, kind, len(arguments))
+            function = _declare(builder.module, libm.symbol(precise), kind, len(arguments))
             if vector:
-                _offer_vector_versions(function)
+                _offer_vector_versions(function, precise)
         return builder.call(function, arguments)
 
     return emit
@@ -96,8 +89,8 @@ def _declare(module: ir.Module, symbol: str, kind: ir.Type, arity: int) -> ir.Fu
     return function
 
 
-def _offer_vector_versions(function: ir.Function) -> None:
-    """Tell LLVM's vectoriser which functions of libmvec compute `function` on 128, 256 and 512 bits."""
+def _offer_vector_versions(function: ir.Function, name: str) -> None:
+    """Tell LLVM's vectoriser which functions of libmvec compute `function`, C's `name`, on 128, 256 and 512 bits."""
     kind, arity = function.return_value.type, len(function.args)
     features = llvm.get_host_cpu_features()
     # The vector function ABI for x86-64: b is SSE, d AVX2 (glibc's also uses FMA), e AVX-512.
@@ -109,9 +102,9 @@ def _offer_vector_versions(function: ir.Function) -> None:
     mappings, versions = [], []
     for letter, bits in sets.items():
         lanes = bits // (32 if isinstance(kind, ir.FloatType) else 64)
-        mangled = f"N{lanes}{'v' * arity}_{function.name}"
-        symbol = f"_ZGV{letter}{mangled}"
-        mappings.append(f"_ZGV_LLVM_{mangled}({symbol})")
+        shape = f"N{lanes}{'v' * arity}"
+        symbol = f"_ZGV{letter}{shape}_{name}"
+        mappings.append(f"_ZGV_LLVM_{shape}_{function.name}({symbol})")
         versions.append(_declare(function.module, symbol, ir.VectorType(kind, lanes), arity))
     set.add(function.attributes, f'"vector-function-abi-variant"="{",".join(mappings)}"')
     _keep(function.module, versions)

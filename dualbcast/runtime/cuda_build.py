@@ -145,7 +145,7 @@ def _compile_element(source: KernelSource, cc: tuple[int, int], fast: bool) -> b
     """The element function as LTO-IR, under the C name that the shell calls it by."""
     cuda = _compiler("numba.cuda")
     namespace = _namespace(source, fast)
-    path = cache.write_text(f"{source.entry}_{cache.key(source.text)[:16]}.py", source.text)
+    path = cache.write_text(f"{source.element}_{cache.key(source.text)[:16]}.py", source.text)
     exec(compile(source.text, str(path), "exec"), namespace)
     for name in source.functions[:-1]:
         # Inlined in Numba's own representation: to compile a function for a call to it, Numba would ask for a GPU.

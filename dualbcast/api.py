@@ -1,0 +1,401 @@
+"""The public face: the decorator, and the object it makes, which compiles products on demand and launches them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, overload
+
+import numpy as np
+
+from dualbcast.abi import KernelSource, Layout
+from dualbcast.compiler.emit import emit
+from dualbcast.compiler.frontend import parameter_names
+from dualbcast.compiler.ir import dump
+from dualbcast.errors import ArgumentError, BackendError, CompileError
+from dualbcast.explain import Explanation, explain_kernel
+from dualbcast.jacobian import Jacobian
+from dualbcast.products import Product, Which, make_product
+from dualbcast.runtime import cpu, cuda, python
+from dualbcast.runtime.broadcast import Plan, plan
+from dualbcast.runtime.operands import Operands, classify
+
+__all__ = ["BroadcastFunction", "differentiable_broadcast"]
+
+Backend = Literal["auto", "python", "cpu", "cuda"]
+Wrt = str | int | Sequence[str | int] | None
+
+
+@dataclass(slots=True)
+class _Specialised:
+    """A product for given dtypes, with the kernels made of it so far, by backend and layout."""
+
+    product: Product
+    wrt: tuple[int, ...]
+    dtypes: tuple[np.dtype[Any], ...]
+    result: np.dtype[Any]
+    compute: str
+    inputs: tuple[str, ...]
+    kernels: dict[tuple[str, Layout], Any] = field(default_factory=dict)
+
+    def source(self, layout: Layout, target: str) -> KernelSource:
+        outputs = [dtype.name for dtype in self.dtypes]
+        return emit(self.product.function, layout, self.compute, self.inputs, outputs, target)
+
+
+class BroadcastFunction:
+    """A scalar Python function that broadcasts over arrays and knows its exact derivatives.
+
+    Made by `differentiable_broadcast`. Called on arrays it gives the value; `value_and_jacobian` gives the value and
+    the partial derivatives of every element from one kernel launch. Kernels are compiled at the first call for each
+    combination of dtypes and memory layouts, and kept on disk.
+
+    The arguments of every method are arrays (NumPy or CuPy, any strides), NumPy scalars or Python numbers; they
+    broadcast as in NumPy. Arithmetic is in the promoted dtype of the arrays; float16 and bfloat16 are computed in
+    float32.
+    """
+
+    def __init__(self, function: Callable[..., Any], *, wrt: Wrt, fastmath: bool, backend: Backend) -> None:
+        if backend not in ("auto", "python", "cpu", "cuda"):
+            raise BackendError(f"there is no backend {backend!r}; choose auto, python, cpu or cuda")
+        functools.update_wrapper(self, function)
+        self._function, self._wrt, self._fastmath, self._backend = function, wrt, fastmath, backend
+        self._names, self._vararg = parameter_names(function)
+        self._specialised: dict[tuple[Any, ...], _Specialised] = {}
+
+    def __repr__(self) -> str:
+        return f"<BroadcastFunction {self._function.__qualname__}>"
+
+    # --- products ------------------------------------------------------------------------------------------------
+
+    def __call__(self, *arrays: Any, out: Any = None) -> Any:
+        """The value.
+
+        Parameters
+        ----------
+        *arrays
+            The arguments.
+        out : array or tuple of arrays, optional
+            Where to put the result: exactly of its shape and dtype. It may overlap the arguments.
+
+        Returns
+        -------
+        array or tuple of arrays
+            One for each output of the scalar function. Scalars where all arguments are scalars.
+
+        Raises
+        ------
+        CompileError
+            The scalar function cannot be compiled.
+        ArgumentError, ShapeError, DTypeError
+            The arguments do not fit; nothing has run and `out` is untouched.
+        """
+        call = self._prepare("value", arrays, None, out)
+        self._launch(call)
+        results = call.plan.finish()
+        return results if call.spec.product.packed else results[0]
+
+    def value_and_jacobian(self, *arrays: Any, wrt: Wrt = None, out: Any = None) -> tuple[Any, Jacobian]:
+        """The value and its partial derivatives, from one launch.
+
+        Parameters
+        ----------
+        *arrays
+            The arguments.
+        wrt : str, int, or sequence of them, optional
+            The arguments to differentiate in, by name or position; by default all that are of a float dtype.
+        out : (value, Jacobian), optional
+            What an earlier call with the same shapes, dtypes and `wrt` returned, to be overwritten.
+
+        Returns
+        -------
+        value : array or tuple of arrays
+        jacobian : Jacobian
+            Its blocks have the value's shape.
+
+        Examples
+        --------
+        >>> import math
+        >>> import numpy as np
+        >>> from dualbcast import differentiable_broadcast
+        >>> @differentiable_broadcast
+        ... def f(x, y):
+        ...     return x * math.exp(y) if x > 0 else y
+        >>> value, J = f.value_and_jacobian(np.array([[2.0], [-1.0]]), np.array([0.0, 1.0]))
+        >>> J["x"].round(3)
+        array([[1.   , 2.718],
+               [0.   , 0.   ]])
+        """
+        given = None if out is None else _flatten(out)
+        call = self._prepare("value_and_jacobian", arrays, wrt, given)
+        self._launch(call)
+        results = call.plan.finish()
+        values = results[: call.spec.product.values]
+        jacobian = call.jacobian()
+        return (values if call.spec.product.packed else values[0]), jacobian
+
+    def jacobian(self, *arrays: Any, wrt: Wrt = None) -> Jacobian:
+        """The partial derivatives alone; see `value_and_jacobian`."""
+        call = self._prepare("jacobian", arrays, wrt, None)
+        self._launch(call)
+        call.plan.finish()
+        return call.jacobian()
+
+    # --- looking inside ------------------------------------------------------------------------------------------
+
+    def explain(
+        self, *arrays: Any, wrt: Wrt = None, jacobian: bool = True, cc: tuple[int, int] | None = None
+    ) -> Explanation:
+        """What a call will run: its dtypes, layout, operations and bytes.
+
+        Parameters
+        ----------
+        *arrays
+            Arguments as for a call, or dtypes that stand for contiguous arrays.
+        wrt
+            As for `value_and_jacobian`.
+        jacobian : bool
+            Whether the call is `value_and_jacobian` or that of the value alone.
+        cc : (int, int), optional
+            A compute capability to compile for, which needs no GPU; adds registers, spills and occupancy.
+        """
+        call = self._inspected(arrays, wrt, jacobian)
+        kernel = None if cc is None else self._cuda_kernel(call, cc)
+        return explain_kernel(call.spec.product.function, call.plan, call.spec.dtypes, call.spec.compute, kernel)
+
+    def inspect_ir(self, *arrays: Any, wrt: Wrt = None, jacobian: bool = True) -> str:
+        """The intermediate representation of a product."""
+        return dump(self._inspected(arrays, wrt, jacobian).spec.product.function)
+
+    def inspect_source(self, *arrays: Any, wrt: Wrt = None, jacobian: bool = True) -> str:
+        """The Python text of a product, which Numba compiles: the element function and the loops around it."""
+        call = self._inspected(arrays, wrt, jacobian)
+        return call.spec.source(call.plan.layout, "cpu").text
+
+    def inspect_llvm(self, *arrays: Any, wrt: Wrt = None, jacobian: bool = True) -> str:
+        """The optimised LLVM IR of the CPU kernel."""
+        return self._cpu_kernel(self._inspected(arrays, wrt, jacobian)).llvm()
+
+    def inspect_asm(self, *arrays: Any, wrt: Wrt = None, jacobian: bool = True) -> str:
+        """The assembly of the CPU kernel."""
+        return self._cpu_kernel(self._inspected(arrays, wrt, jacobian)).asm()
+
+    def inspect_ptx(
+        self, *arrays: Any, wrt: Wrt = None, jacobian: bool = True, cc: tuple[int, int] | None = None
+    ) -> str:
+        """The PTX of the CUDA kernel; needs no GPU where `cc` is given."""
+        return self.cuda_resources(*arrays, wrt=wrt, jacobian=jacobian, cc=cc).ptx()
+
+    def inspect_sass(
+        self, *arrays: Any, wrt: Wrt = None, jacobian: bool = True, cc: tuple[int, int] | None = None
+    ) -> str:
+        """The machine code of the CUDA kernel, disassembled; needs no GPU where `cc` is given."""
+        return self.cuda_resources(*arrays, wrt=wrt, jacobian=jacobian, cc=cc).sass()
+
+    def cuda_resources(
+        self, *arrays: Any, wrt: Wrt = None, jacobian: bool = True, cc: tuple[int, int] | None = None
+    ) -> cuda.CudaKernel:
+        """The compiled CUDA kernel, with its registers and spills; needs no GPU where `cc` is given."""
+        return self._cuda_kernel(self._inspected(arrays, wrt, jacobian), cc)
+
+    # --- the way of a call ---------------------------------------------------------------------------------------
+
+    def _prepare(self, which: Which, arrays: tuple[Any, ...], wrt: Wrt, out: Any) -> _Call:
+        names = self._argument_names(len(arrays))
+        operands = classify(arrays, names)
+        spec = self._specialise(which, operands, self._wrt if wrt is None else wrt)
+        return _Call(spec, operands, plan(operands, spec.dtypes, out))
+
+    def _launch(self, call: _Call) -> None:
+        backend = self._backend
+        module = call.operands.module
+        if backend == "auto":
+            backend = "cuda" if module == "cupy" else "cpu"
+        if (backend == "cuda") != (module == "cupy"):
+            kind = "CuPy" if module == "cupy" else "NumPy"
+            raise BackendError(
+                f"the {backend} backend cannot use {kind} arrays; convert them, or choose backend='auto'"
+            )
+        planned = call.plan
+        if planned.total == 0 or not planned.targets:
+            return
+        if backend == "cpu":
+            cpu.launch(self._cpu_kernel(call), planned.total, planned.ints, planned.pointers)
+        elif backend == "cuda":
+            kernel = self._cuda_kernel(call, None)
+            cuda.launch(kernel, planned.total, planned.sizes, planned.strides, planned.pointers)
+        else:
+            key = ("python", planned.layout)
+            if key not in call.spec.kernels:
+                call.spec.kernels[key] = python.compile_kernel(call.spec.source(planned.layout, "python"))
+            arrays = (*call.operands.arrays, *planned.targets)
+            python.launch(call.spec.kernels[key], planned.total, planned.ints, arrays)
+
+    def _cpu_kernel(self, call: _Call) -> cpu.CpuKernel:
+        key = ("cpu", call.plan.layout)
+        kernel = call.spec.kernels.get(key)
+        if kernel is None:
+            kernel = cpu.compile_kernel(call.spec.source(call.plan.layout, "cpu"), self._fastmath)
+            call.spec.kernels[key] = kernel
+        return kernel  # type: ignore[no-any-return]
+
+    def _cuda_kernel(self, call: _Call, cc: tuple[int, int] | None) -> cuda.CudaKernel:
+        if cc is None:
+            cc = cuda.current_cc()
+        key = (f"cuda {cc}", call.plan.layout)
+        kernel = call.spec.kernels.get(key)
+        if kernel is None:
+            kernel = cuda.compile_kernel(call.spec.source(call.plan.layout, "cuda"), cc, self._fastmath)
+            call.spec.kernels[key] = kernel
+        return kernel  # type: ignore[no-any-return]
+
+    def _inspected(self, arrays: tuple[Any, ...], wrt: Wrt, jacobian: bool) -> _Call:
+        stand_ins = tuple(np.empty(2, array) if isinstance(array, str | type | np.dtype) else array for array in arrays)
+        return self._prepare("value_and_jacobian" if jacobian else "value", stand_ins, wrt if jacobian else None, None)
+
+    def _argument_names(self, count: int) -> tuple[str, ...]:
+        fixed = len(self._names)
+        if count < fixed or (count > fixed and self._vararg is None) or count == 0:
+            wanted = f"at least {max(fixed, 1)}" if self._vararg else str(fixed)
+            parameters = ", ".join([*self._names, *([f"*{self._vararg}"] if self._vararg else [])])
+            name = self._function.__name__
+            raise ArgumentError(f"{name}({parameters}) takes {wanted} arrays, and {count} are given")
+        if self._vararg is None:
+            return self._names
+        return (*self._names, *(f"{self._vararg}_{position}" for position in range(count - fixed)))
+
+    def _specialise(self, which: Which, operands: Operands, wrt: Wrt) -> _Specialised:
+        wanted = wrt if wrt is None or isinstance(wrt, str | int) else tuple(wrt)
+        key = (which, operands.signature, len(operands.arrays), wanted)
+        spec = self._specialised.get(key)
+        if spec is not None and _unchanged(spec.product):
+            return spec
+        positions = () if which == "value" else self._positions(wanted, operands)
+        try:
+            product = make_product(self._function, which, operands.kinds, positions)  # type: ignore[arg-type]
+        except CompileError as error:
+            # The user's own lines are in the message; the compiler's frames would only hide them.
+            raise error.with_traceback(None) from None
+        by_kind = {"float": operands.result_dtype, "int": np.dtype(np.int64), "bool": np.dtype(np.bool_)}
+        dtypes = tuple(by_kind[kind] for kind in product.kinds)
+        spec = _Specialised(product, positions, dtypes, operands.result_dtype, operands.compute, operands.storages)
+        self._specialised[key] = spec
+        return spec
+
+    def _positions(self, wrt: Any, operands: Operands) -> tuple[int, ...]:
+        """The positions of the arguments to differentiate in."""
+        names, kinds = operands.names, operands.kinds
+        if wrt is None:
+            return tuple(position for position, kind in enumerate(kinds) if kind == "float")
+        found: list[int] = []
+        for item in (wrt,) if isinstance(wrt, str | int) else wrt:
+            if isinstance(item, str) and item == self._vararg:
+                found.extend(range(len(self._names), len(names)))
+            elif isinstance(item, str) and item in names:
+                found.append(names.index(item))
+            elif isinstance(item, int) and not isinstance(item, bool) and -len(names) <= item < len(names):
+                found.append(item % len(names))
+            else:
+                raise ArgumentError(f"wrt={item!r} is no argument of this call; they are {', '.join(names)}")
+        for position in found:
+            if kinds[position] != "float":
+                raise ArgumentError(
+                    f"{names[position]} is of dtype {operands.storages[position]}, which carries no derivative; "
+                    "convert it to a float dtype, or leave it out of wrt"
+                )
+        return tuple(dict.fromkeys(found))
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call that is ready to run."""
+
+    spec: _Specialised
+    operands: Operands
+    plan: Plan
+
+    def jacobian(self) -> Jacobian:
+        """The Jacobian object over the arrays that the kernel has written."""
+        product, names = self.spec.product, self.operands.names
+        library = np if self.operands.module == "numpy" else __import__("cupy")
+        shape = self.plan.geometry.shape
+        blocks: dict[tuple[int, str], Any] = {}
+        for (output, position), block in product.blocks.items():
+            if block.stored is None:
+                number = library.asarray(block.constant, self.spec.result)
+                blocks[output, names[position]] = library.broadcast_to(number, shape)
+            else:
+                blocks[output, names[position]] = self.plan.outputs[block.stored]
+        wrt = tuple(names[position] for position in self.spec.wrt)
+        shapes = {names[position]: self.operands.arrays[position].shape for position in self.spec.wrt}
+        stored = self.plan.outputs[product.values :]
+        return Jacobian(blocks, wrt, product.count, product.packed, shapes, stored)
+
+
+def _flatten(out: Any) -> tuple[Any, ...]:
+    """The arrays of `out=(value, Jacobian)`, in the order in which the kernel stores them."""
+    if not (isinstance(out, tuple) and len(out) == 2 and isinstance(out[1], Jacobian)):
+        raise ArgumentError("out= must be the pair (value, Jacobian) that an earlier call returned")
+    value, jacobian = out
+    return (*(value if isinstance(value, tuple) else (value,)), *jacobian._stored)
+
+
+def _unchanged(product: Product) -> bool:
+    """Whether every captured name still stands for what was compiled in."""
+    for guard in product.guards:
+        try:
+            current = guard.current()
+        except (LookupError, ValueError):
+            return False
+        if current is not guard.value and (type(current) is not type(guard.value) or current != guard.value):
+            return False
+    return True
+
+
+@overload
+def differentiable_broadcast(function: Callable[..., Any], /) -> BroadcastFunction: ...
+@overload
+def differentiable_broadcast(
+    *, wrt: Wrt = None, fastmath: bool = False, backend: Backend = "auto"
+) -> Callable[[Callable[..., Any]], BroadcastFunction]: ...
+def differentiable_broadcast(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    wrt: Wrt = None,
+    fastmath: bool = False,
+    backend: Backend = "auto",
+) -> BroadcastFunction | Callable[[Callable[..., Any]], BroadcastFunction]:
+    """Make a scalar Python function broadcast over arrays, with exact derivatives.
+
+    Parameters
+    ----------
+    function : function
+        From numbers to a number or a tuple of numbers, with ordinary ifs, loops and calls. Nothing is compiled yet.
+    wrt : str, int, or sequence of them, optional
+        The arguments that Jacobians are taken in unless a call says otherwise; by default all of a float dtype.
+    fastmath : bool
+        Allow faster arithmetic that may differ in the last digits; NaN and infinities keep their meaning.
+    backend : {"auto", "python", "cpu", "cuda"}
+        "auto" follows the arrays: NumPy's run on the CPU, CuPy's on their GPU. "python" interprets, slowly.
+
+    Examples
+    --------
+    >>> import math
+    >>> import numpy as np
+    >>> from dualbcast import differentiable_broadcast
+    >>> @differentiable_broadcast
+    ... def softsign_or_tanh(x):
+    ...     if x > 0:
+    ...         return x / (1 + x)
+    ...     return math.tanh(x)
+    >>> y, J = softsign_or_tanh.value_and_jacobian(np.array([-1.0, 1.0]))
+    >>> y.round(4), J["x"].round(4)
+    (array([-0.7616,  0.5   ]), array([0.42, 0.25]))
+    """
+    if function is None:
+        return lambda inner: BroadcastFunction(inner, wrt=wrt, fastmath=fastmath, backend=backend)
+    if not callable(function):
+        raise ArgumentError("differentiable_broadcast decorates a function; give its options by keyword")
+    return BroadcastFunction(function, wrt=wrt, fastmath=fastmath, backend=backend)

@@ -1,0 +1,345 @@
+"""IR to text: the element function of a product as a Python program a person can read, and the functions it calls.
+
+The same text serves every target; what its free names mean (`tanh`, `float32`, `load_float16`, …) is the target's
+business. `skeleton.py` and `shell.py` write the loops around it.
+"""
+
+from __future__ import annotations
+
+import linecache
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+
+from dualbcast.abi import KernelSource, Layout
+from dualbcast.compiler.arrange import arrange
+from dualbcast.compiler.frontend import RESERVED, lower
+from dualbcast.compiler.ir import (
+    Assign,
+    Block,
+    Break,
+    Const,
+    Continue,
+    Expr,
+    For,
+    Function,
+    If,
+    Kind,
+    Load,
+    Names,
+    Op,
+    Var,
+    While,
+    expressions,
+    statements,
+)
+from dualbcast.compiler.rules import RULES
+from dualbcast.compiler.shell import cuda_shell
+from dualbcast.compiler.simplify import simplify
+from dualbcast.compiler.skeleton import index_names, loops
+from dualbcast.errors import Location
+
+__all__ = ["emit", "operations"]
+
+# Operators by Python's precedence; a higher number binds tighter.
+_INFIX = {
+    "or": ("or", 1),
+    "and": ("and", 2),
+    **{
+        name: (sign, 4)
+        for name, sign in zip(("lt", "le", "gt", "ge", "eq", "ne"), ["<", "<=", ">", ">=", "==", "!="], strict=True)
+    },
+    "bitor": ("|", 5),
+    "bitxor": ("^", 6),
+    "bitand": ("&", 7),
+    "shl": ("<<", 8),
+    "shr": (">>", 8),
+    "add": ("+", 9),
+    "sub": ("-", 9),
+    "mul": ("*", 10),
+    "div": ("/", 10),
+    "floordiv": ("//", 10),
+    "mod": ("%", 10),
+}
+_PREFIX = {"not": ("not ", 3), "neg": ("-", 11), "invert": ("~", 11)}
+_CONDITIONAL, _ATOM = 0, 12
+_HALVES = ("float16", "bfloat16")
+_WIDEST = 96
+_COMMENT_COLUMN = 56
+
+
+def emit(
+    function: Function, layout: Layout, dtype: str, inputs: Sequence[str], outputs: Sequence[str], target: str
+) -> KernelSource:
+    """The text of a product for one target.
+
+    Parameters
+    ----------
+    function : Function
+        Simplified; one output for each stored result.
+    layout : Layout
+        How the arguments are addressed.
+    dtype : str
+        The compute dtype.
+    inputs, outputs : sequence of str
+        The dtype that each parameter and each output is stored as.
+    target : str
+        "python", "cpu" or "cuda".
+    """
+    module = _Module(dtype)
+    helpers = module.helpers(function)
+    names = Names(RESERVED | RULES.keys())
+    element = names.fresh(function.name if function.name.isidentifier() else "element")
+    for name in (*(param.name for param in function.params), *(output.name for output in function.outputs)):
+        names.fresh(name)
+    params = [param.name for param in function.params]
+    indices = index_names(layout, params, names)
+    stored = [output.name for output in function.outputs]
+    function = arrange(function, names, loads=True)
+
+    storage = dict(zip((*params, *stored), (*inputs, *outputs), strict=True))
+    address = dict(zip((*params, *stored), (indices[position] for position in layout.which), strict=True))
+    writer = _Writer(module, storage, address)
+    writer.block(function.body, 1)
+    for output, kind in zip(function.outputs, outputs, strict=True):
+        writer.line(1, writer.store(output.name, output.value, kind))
+    used = [index for index in indices if index != "0"]
+    head = f"def {element}({', '.join([*used, *params, *stored])}):"
+    text = "\n".join([head, *writer.text()])
+    sections = [*helpers, text]
+    functions = (*module.compiled, element)
+    shell = ""
+    if target == "cuda":
+        entry = f"{element}_kernel" if element.isascii() else "element_kernel"
+        shell = cuda_shell(layout, entry, inputs, outputs)
+    else:
+        entry = names.fresh("kernel")
+        sections.append(loops(layout, element, entry, [*params, *stored], indices, names))
+    prelude = "\n".join(module.prelude())
+    return KernelSource(
+        "\n\n\n".join([prelude, *sections] if prelude else sections) + "\n",
+        functions,
+        entry,
+        dtype,
+        tuple(inputs),
+        tuple(outputs),
+        layout,
+        shell,
+    )
+
+
+def operations(function: Function) -> dict[str, int]:
+    """How many operations of each name the text of a function has; both sides of a branch, one turn of a loop."""
+    counts: dict[str, int] = {}
+
+    def count(expr: Expr) -> None:
+        if isinstance(expr, Op):
+            counts[expr.name] = counts.get(expr.name, 0) + 1
+            for arg in expr.args:
+                count(arg)
+
+    for stmt in statements(function.body):
+        for expr in expressions(stmt):
+            count(expr)
+    for output in function.outputs:
+        count(output.value)
+    return counts
+
+
+class _Module:
+    """What the functions of one text share: constants, and the helper functions they call."""
+
+    def __init__(self, dtype: str) -> None:
+        self.dtype = dtype
+        self.short = {"float32": "f32", "float64": "f64"}[dtype]
+        self.constants: dict[str, str] = {}
+        self.compiled: dict[str, str] = {}
+
+    def constant(self, value: float) -> str:
+        """The name of a constant of the compute dtype."""
+        text = repr(value)
+        if text not in self.constants:
+            readable = text.removesuffix(".0").replace("-", "m").replace(".", "p").replace("+", "")
+            plain = len(readable) <= 8 and re.fullmatch(r"\w+", readable)
+            count = sum(name.startswith(f"{self.short}_c") for name in self.constants.values())
+            self.constants[text] = f"{self.short}_{readable}" if plain else f"{self.short}_c{count + 1}"
+        return self.constants[text]
+
+    def prelude(self) -> list[str]:
+        def literal(text: str) -> str:
+            return text if text[-1].isdigit() else f'"{text}"'
+
+        return [f"{name} = {self.dtype}({literal(text)})" for text, name in self.constants.items()]
+
+    def helpers(self, function: Function) -> list[str]:
+        """The texts of the functions that a function needs, those they need first."""
+        texts: list[str] = []
+        for stmt in statements(function.body):
+            for expr in expressions(stmt):
+                self._collect(expr, texts)
+        for output in function.outputs:
+            self._collect(output.value, texts)
+        return texts
+
+    def _collect(self, expr: Expr, texts: list[str]) -> None:
+        if not isinstance(expr, Op):
+            return
+        for arg in expr.args:
+            self._collect(arg, texts)
+        row = RULES.get(expr.name)
+        if row is None or row.function is None or expr.name in self.compiled:
+            return
+        self.compiled[expr.name] = ""
+        kinds: list[Kind | Const] = ["int" if at in row.integer else "float" for at in range(row.arity)]
+        helper = simplify(lower(row.function, kinds).function)
+        texts.extend(self.helpers(helper))
+        # Dictionaries keep order: a callee comes before its caller.
+        del self.compiled[expr.name]
+        self.compiled[expr.name] = expr.name
+        names = Names(RESERVED | RULES.keys())
+        helper = arrange(helper, names, loads=False)
+        writer = _Writer(self, {}, {})
+        writer.block(helper.body, 1)
+        (output,) = helper.outputs
+        value = output.value
+        writer.line(1, f"return {writer.expression(value)}")
+        head = f"def {expr.name}({', '.join(param.name for param in helper.params)}):"
+        texts.append("\n".join([head, *writer.text()]))
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Writes the statements of one function."""
+
+    module: _Module
+    storage: dict[str, str]
+    address: dict[str, str]
+    lines: list[tuple[str, Location | None]] = field(default_factory=list)
+    last: tuple[str, int] = ("", 0)
+
+    def line(self, depth: int, text: str, where: Location | None = None) -> None:
+        self.lines.append(("    " * depth + text, where))
+
+    def text(self) -> list[str]:
+        """The lines, the first of each user's line with that line as its comment."""
+        found: list[str] = []
+        shown: tuple[str, int] | None = None
+        for code, where in self.lines:
+            comment = ""
+            if where is not None and (where.filename, where.line) != shown:
+                comment = _quote(where)
+                shown = (where.filename, where.line)
+            found.append(f"{code:<{_COMMENT_COLUMN}}  # {comment}" if comment else code)
+        return found
+
+    # --- statements ----------------------------------------------------------------------------------------------
+
+    def block(self, block: Block, depth: int) -> None:
+        if not block:
+            self.line(depth, "pass")
+        for stmt in block:
+            match stmt:
+                case Assign():
+                    self.line(depth, f"{stmt.target.name} = {self.expression(stmt.value)}", stmt.location)
+                case If():
+                    self._if(stmt, depth)
+                case While():
+                    self._while(stmt, depth)
+                case For():
+                    bounds = [self.expression(expr) for expr in (stmt.start, stmt.stop, stmt.step)]
+                    if bounds[2] == "1":
+                        bounds = bounds[1:2] if bounds[0] == "0" else bounds[:2]
+                    self.line(depth, f"for {stmt.target.name} in range({', '.join(bounds)}):", stmt.location)
+                    self.block(stmt.body, depth + 1)
+                case Break():
+                    self.line(depth, "break")
+                case Continue():
+                    self.line(depth, "continue")
+
+    def _if(self, stmt: If, depth: int, word: str = "if") -> None:
+        test = self.expression(stmt.test)
+        match stmt.then, stmt.orelse:
+            case (Assign() as then,), (Assign() as orelse,) if then.target == orelse.target and word == "if":
+                first, second = self.expression(then.value, 1), self.expression(orelse.value)
+                line = f"{then.target.name} = {first} if {self.expression(stmt.test, 1)} else {second}"
+                if len(line) <= _WIDEST:
+                    self.line(depth, line, stmt.location)
+                    return
+        self.line(depth, f"{word} {test}:", stmt.location)
+        self.block(stmt.then, depth + 1)
+        if len(stmt.orelse) == 1 and isinstance(stmt.orelse[0], If):
+            self._if(stmt.orelse[0], depth, "elif")
+        elif stmt.orelse:
+            self.line(depth, "else:")
+            self.block(stmt.orelse, depth + 1)
+
+    def _while(self, stmt: While, depth: int) -> None:
+        test = self.expression(stmt.test)
+        self.line(depth, f"while {'True' if stmt.pre else test}:", stmt.location)
+        if stmt.pre:
+            self.block(stmt.pre, depth + 1)
+            self.line(depth + 1, f"if {self.expression(Op('not', (stmt.test,), 'bool'))}:")
+            self.line(depth + 2, "break")
+        if stmt.body or not stmt.pre:
+            self.block(stmt.body, depth + 1)
+
+    def store(self, name: str, value: Expr, storage: str) -> str:
+        """The statement that stores an output."""
+        text = self.expression(value)
+        if storage in _HALVES:
+            text = f"float32({text})" if self.module.dtype != "float32" else text
+            return f"store_{storage}({name}, {self.address[name]}, {text})"
+        if storage == "bool":
+            text = f"uint8({text})"
+        return f"{name}[{self.address[name]}] = {text}"
+
+    # --- expressions ---------------------------------------------------------------------------------------------
+
+    def expression(self, expr: Expr, binding: int = _CONDITIONAL) -> str:
+        """An expression, in parentheses where it binds less tightly than what is around it."""
+        text, strength = self._parts(expr)
+        return f"({text})" if strength < binding else text
+
+    def _parts(self, expr: Expr) -> tuple[str, int]:
+        match expr:
+            case Var():
+                return expr.name, _ATOM
+            case Load():
+                return self._load(expr)
+            case Const(value=value, kind="float"):
+                return self.module.constant(float(value)), _ATOM
+            case Const(value=value):
+                return repr(value), _ATOM if value >= 0 else 11
+            case Op(name=name, args=args) if name in _INFIX:
+                sign, strength = _INFIX[name]
+                left = self.expression(args[0], strength + (strength == 4))
+                # Operators are left-associative, and a + (b + c) is not (a + b) + c.
+                return f"{left} {sign} {self.expression(args[1], strength + 1)}", strength
+            case Op(name=name, args=(arg,)) if name in _PREFIX:
+                sign, strength = _PREFIX[name]
+                return sign + self.expression(arg, strength), strength
+            case Op(name="select", args=(test, then, orelse)):
+                text = f"{self.expression(then, 1)} if {self.expression(test, 1)} else {self.expression(orelse)}"
+                return text, _CONDITIONAL
+            case Op(name=name, args=args):
+                function = {"to_float": self.module.dtype, "to_int": "int64"}.get(name, name)
+                return f"{function}({', '.join(map(self.expression, args))})", _ATOM
+        raise AssertionError(expr)
+
+    def _load(self, load: Load) -> tuple[str, int]:
+        storage, index = self.storage[load.name], self.address[load.name]
+        if storage in _HALVES:
+            text = f"load_{storage}({load.name}, {index})"
+            return (text if self.module.dtype == "float32" else f"float64({text})"), _ATOM
+        text = f"{load.name}[{index}]"
+        if load.kind == "bool":
+            return f"{text} != 0", 4
+        wanted = "int64" if load.kind == "int" else self.module.dtype
+        return (text if storage == wanted else f"{wanted}({text})"), _ATOM
+
+
+def _quote(where: Location) -> str:
+    """A line of the user's source as a comment."""
+    text = linecache.getline(where.filename, where.line).strip()
+    return f"{PurePath(where.filename).name}:{where.line}   {text}" if text else ""

@@ -1,0 +1,91 @@
+"""The loops around an element function for the `python` and `cpu` targets, specialised on a layout.
+
+The entry handles the linear indices in [start, stop) of the coalesced space, so that any split over threads is right;
+its innermost loop walks one row, which is what a compiler can vectorise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dualbcast.abi import Layout
+from dualbcast.compiler.ir import Names
+
+__all__ = ["index_names", "loops"]
+
+
+def index_names(layout: Layout, params: Sequence[str], names: Names) -> list[str]:
+    """A name for the index of each address class: `k` for the outputs', `k_x` where only `x` and its like have it.
+
+    A class that spans no dimension has the index `0`.
+    """
+    main = layout.which[-1]
+    found: list[str] = []
+    for position, pattern in enumerate(layout.classes):
+        if set(pattern) == {"0"}:
+            found.append("0")
+        elif position == main:
+            found.append(names.fresh("k"))
+        else:
+            owners = [name for name, which in zip(params, layout.which, strict=False) if which == position]
+            found.append(names.fresh(f"k_{owners[0]}" if owners else f"k_{position}"))
+    return found
+
+
+def loops(
+    layout: Layout, element: str, entry: str, pointers: Sequence[str], indices: Sequence[str], names: Names
+) -> str:
+    """The text of the entry: a function of start, stop, sizes, strides and pointers that calls the element function."""
+    sizes = [names.fresh(f"n{dimension}") for dimension in range(layout.rank)]
+    strides = [
+        {dimension: names.fresh(f"{index}_s{dimension}") for dimension, kind in enumerate(pattern) if kind == "s"}
+        for pattern, index in zip(layout.classes, indices, strict=True)
+    ]
+    flat = [stride for by_dimension in strides for stride in by_dimension.values()]
+    start, stop, inner = names.fresh("start"), names.fresh("stop"), names.fresh("j")
+    head = f"def {entry}({', '.join([start, stop, *sizes, *flat, *pointers])}):"
+    if layout.rank == 1:
+        arguments = [_step(pattern, by.get(0), inner, "") for pattern, by in zip(layout.classes, strides, strict=True)]
+        call = f"{element}({', '.join([*(text for text in arguments if text), *pointers])})"
+        return "\n".join([head, f"    for {inner} in range({start}, {stop}):", f"        {call}"])
+
+    last = layout.rank - 1
+    at, row, first, end = (names.fresh(name) for name in ("at", "row", "first", "end"))
+    lines = [
+        head,
+        f"    {at} = {start}",
+        f"    while {at} < {stop}:",
+        f"        {row} = {at} // {sizes[last]}",
+        f"        {first} = {at} - {row} * {sizes[last]}",
+        f"        {end} = min({sizes[last]}, {first} + {stop} - {at})",
+    ]
+    # The row's place in the outer dimensions, and from it where each class starts.
+    places: dict[int, str] = {0: row}
+    remaining = row
+    for dimension in range(last - 1, 0, -1):
+        quotient = names.fresh("row")
+        place = names.fresh(f"i{dimension}")
+        lines.append(f"        {quotient} = {remaining} // {sizes[dimension]}")
+        lines.append(f"        {place} = {remaining} - {quotient} * {sizes[dimension]}")
+        places[dimension], remaining = place, quotient
+    places[0] = remaining
+    arguments = []
+    for pattern, by, index in zip(layout.classes, strides, indices, strict=True):
+        if index == "0":
+            continue
+        terms = [f"{places[dimension]} * {stride}" for dimension, stride in by.items() if dimension != last]
+        base = ""
+        if terms:
+            base = names.fresh(f"{index}_row")
+            lines.append(f"        {base} = {' + '.join(terms)}")
+        arguments.append(_step(pattern[last], by.get(last), inner, base))
+    lines.append(f"        for {inner} in range({first}, {end}):")
+    lines.append(f"            {element}({', '.join([*arguments, *pointers])})")
+    lines.append(f"        {at} += {end} - {first}")
+    return "\n".join(lines)
+
+
+def _step(kind: str, stride: str | None, inner: str, base: str) -> str:
+    """The index of a class in the innermost loop; empty for a class that spans nothing."""
+    step = {"1": inner, "s": f"{inner} * {stride}", "0": ""}[kind]
+    return " + ".join(part for part in (base, step) if part)

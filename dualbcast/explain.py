@@ -1,0 +1,102 @@
+"""What a call will run, in numbers: dtypes, layout, operations, bytes, and a GPU kernel's registers and occupancy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dualbcast.compiler.arrange import place_loads
+from dualbcast.compiler.emit import operations
+from dualbcast.compiler.ir import Assign, Function, Load, statements
+from dualbcast.runtime.broadcast import Plan
+from dualbcast.runtime.cuda import CudaKernel
+
+__all__ = ["Explanation", "explain_kernel"]
+
+_BLOCK = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What a call will run. Print it.
+
+    Attributes
+    ----------
+    name : str
+        The function's.
+    dtype : str
+        Of the arithmetic.
+    shape : tuple of int
+        Of the result.
+    outputs : tuple of str
+        What the kernel stores.
+    operations : dict
+        For each operation how often the kernel's text has it: both sides of branches, one turn of loops.
+    bytes_read, bytes_written : int
+        With every element of an argument read once; an argument that the kernel never reads counts nothing.
+    layout : str
+        The coalesced dimensions that each argument spans: 1 contiguous, s strided, 0 broadcast.
+    cuda : CudaKernel or None
+        Where a compute capability was given.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    outputs: tuple[str, ...]
+    operations: dict[str, int]
+    bytes_read: int
+    bytes_written: int
+    layout: str
+    cuda: CudaKernel | None = None
+
+    @property
+    def bytes(self) -> int:
+        """Read and written."""
+        return self.bytes_read + self.bytes_written
+
+    def __str__(self) -> str:
+        counted = ", ".join(f"{count} {name}" for name, count in sorted(self.operations.items(), key=lambda at: -at[1]))
+        lines = [
+            f"{self.name}: {len(self.outputs)} outputs ({', '.join(self.outputs)}) of shape {self.shape}, {self.dtype}",
+            f"  layout      {self.layout}",
+            f"  operations  {counted}",
+            f"  memory      {self.bytes_read:,} bytes read, {self.bytes_written:,} written",
+        ]
+        if self.cuda is not None:
+            major, minor = self.cuda.cc
+            spills = self.cuda.spill_loads + self.cuda.spill_stores
+            lines.append(
+                f"  sm_{major}{minor}       {self.cuda.registers} registers, {spills} bytes spilled, "
+                f"occupancy {self.cuda.occupancy(_BLOCK):.0%} in blocks of {_BLOCK}"
+            )
+        return "\n".join(lines)
+
+
+def explain_kernel(
+    function: Function, plan: Plan, dtypes: Sequence[np.dtype[Any]], compute: str, kernel: CudaKernel | None
+) -> Explanation:
+    """The explanation of a planned call."""
+    read = {
+        stmt.value.name
+        for stmt in statements(place_loads(function).body)
+        if isinstance(stmt, Assign) and isinstance(stmt.value, Load)
+    }
+    arrays = plan.operands.arrays
+    layout = plan.layout
+    names = [param.name for param in function.params]
+    patterns = [f"{name} {layout.classes[which]}" for name, which in zip([*names, "out"], layout.which, strict=False)]
+    return Explanation(
+        function.name,
+        compute,
+        plan.geometry.shape,
+        tuple(output.name for output in function.outputs),
+        operations(function),
+        sum(array.nbytes for array, name in zip(arrays, names, strict=True) if name in read),
+        sum(dtype.itemsize for dtype in dtypes) * plan.total,
+        ", ".join(patterns),
+        kernel,
+    )

@@ -1,0 +1,167 @@
+"""The Jacobian of a broadcast: one diagonal block, kept as an array, for each output and each argument."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from dualbcast.errors import ArgumentError, ShapeError
+
+__all__ = ["Jacobian"]
+
+
+class Jacobian:
+    """∂output/∂argument of an element-wise function, element by element.
+
+    Element k of output i depends on each argument only through the element that broadcasting puts at k, so the block
+    for output i and argument x is an array of the output's shape. Index by argument name or position, with the output
+    first where there are several: `J["x"]`, `J[0]`, `J[i, "x"]`, `J[i, j]`. Without an output, a function that returns
+    a tuple gives a tuple of blocks.
+
+    Attributes
+    ----------
+    wrt : tuple of str
+        The arguments that were differentiated in.
+    outputs : int
+        How many outputs the function has.
+    shape : tuple of int
+        Of every block: the result's shape.
+
+    Notes
+    -----
+    A block that is the same number everywhere (such as a structural zero) is a read-only view of that one number.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualbcast import differentiable_broadcast
+    >>> @differentiable_broadcast
+    ... def scaled(x, y):
+    ...     return 3 * x * y
+    >>> _, J = scaled.value_and_jacobian(np.array([1.0, 2.0]), np.array([10.0, 20.0]))
+    >>> J["x"]
+    array([30., 60.])
+    >>> J.pushforward(np.array([1.0, 1.0]), np.array([0.0, 0.0]))
+    array([30., 60.])
+    """
+
+    def __init__(
+        self,
+        blocks: dict[tuple[int, str], Any],
+        wrt: tuple[str, ...],
+        outputs: int,
+        packed: bool,
+        shapes: dict[str, tuple[int, ...]],
+        stored: tuple[Any, ...],
+    ) -> None:
+        self._blocks, self.wrt, self.outputs, self._packed, self._shapes = blocks, wrt, outputs, packed, shapes
+        # The arrays that a kernel wrote, in its order: what `out=` hands back to it.
+        self._stored = stored
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of every block."""
+        return tuple(next(iter(self._blocks.values())).shape)
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, tuple):
+            if len(key) != 2:
+                raise ArgumentError(f"a Jacobian is indexed by [output, argument], not by {key!r}")
+            return self._blocks[self._output(key[0]), self._argument(key[1])]
+        name = self._argument(key)
+        if not self._packed:
+            return self._blocks[0, name]
+        return tuple(self._blocks[output, name] for output in range(self.outputs))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.wrt)
+
+    def __len__(self) -> int:
+        return len(self.wrt)
+
+    def __repr__(self) -> str:
+        blocks = ", ".join(self.wrt)
+        return f"<Jacobian of {self.outputs} output{'s' * (self.outputs != 1)} in ({blocks}), shape {self.shape}>"
+
+    def _output(self, key: Any) -> int:
+        if not isinstance(key, int | np.integer) or not -self.outputs <= key < self.outputs:
+            raise ArgumentError(f"there is no output {key!r}; the function has {self.outputs}")
+        return int(key) % self.outputs
+
+    def _argument(self, key: Any) -> str:
+        if isinstance(key, int | np.integer) and -len(self.wrt) <= key < len(self.wrt):
+            return self.wrt[key]
+        if key in self.wrt:
+            return str(key)
+        raise ArgumentError(f"this Jacobian is in ({', '.join(self.wrt)}), not in {key!r}")
+
+    def pushforward(self, *tangents: Any) -> Any:
+        """The tangents of the outputs for tangents of the arguments.
+
+        Parameters
+        ----------
+        *tangents : array
+            One for each argument in `wrt`, each of a shape that broadcasts to `shape`.
+
+        Returns
+        -------
+        array or tuple of array
+            One for each output, of shape `shape`.
+        """
+        if len(tangents) != len(self.wrt):
+            raise ArgumentError(f"{len(self.wrt)} tangents are needed, for {', '.join(self.wrt)}; got {len(tangents)}")
+        results = tuple(
+            sum(self._blocks[output, name] * tangent for name, tangent in zip(self.wrt, tangents, strict=True))
+            for output in range(self.outputs)
+        )
+        return results if self._packed else results[0]
+
+    def pullback(self, *cotangents: Any) -> tuple[Any, ...]:
+        """The cotangents of the arguments for cotangents of the outputs.
+
+        Parameters
+        ----------
+        *cotangents : array
+            One for each output, of shape `shape`.
+
+        Returns
+        -------
+        tuple of array
+            One for each argument in `wrt`, of that argument's shape: summed where it was broadcast.
+        """
+        if len(cotangents) != self.outputs:
+            raise ArgumentError(f"{self.outputs} cotangents are needed, one for each output; got {len(cotangents)}")
+        for cotangent in cotangents:
+            if getattr(cotangent, "shape", ()) != self.shape:
+                raise ShapeError(f"a cotangent must have the output's shape {self.shape}, not {np.shape(cotangent)}")
+        found = []
+        for name in self.wrt:
+            total = sum(self._blocks[output, name] * cotangents[output] for output in range(self.outputs))
+            found.append(_sum_to(total, self._shapes[name]))
+        return tuple(found)
+
+    def dense(self, output: int, argument: int | str) -> Any:
+        """The block as a matrix of shape (elements of the output, elements of the argument). For small arrays."""
+        name = self._argument(argument)
+        block = self._blocks[self._output(output), name]
+        shape = self._shapes[name]
+        size = int(np.prod(shape, dtype=np.int64))
+        columns = np.broadcast_to(np.arange(size).reshape(shape), self.shape).ravel()
+        library = _library(block)
+        matrix = library.zeros((block.size, size), block.dtype)
+        matrix[library.arange(block.size), library.asarray(columns)] = block.ravel()
+        return matrix
+
+
+def _library(array: Any) -> Any:
+    return np if isinstance(array, np.ndarray | np.generic) else sys.modules["cupy"]
+
+
+def _sum_to(array: Any, shape: tuple[int, ...]) -> Any:
+    """Sum over the axes along which an argument of `shape` was broadcast."""
+    extra = array.ndim - len(shape)
+    axes = (*range(extra), *(extra + axis for axis, size in enumerate(shape) if size == 1 != array.shape[extra + axis]))
+    return array.sum(axis=axes).reshape(shape) if axes else array.reshape(shape)

@@ -1,0 +1,135 @@
+"""The `python` backend: runs a product's text as ordinary Python on NumPy scalars, one element after another.
+
+Slow and easy to step through: the executable meaning of the text that the other backends compile, and their oracle.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dualbcast.abi import KernelSource
+from dualbcast.runtime import cache
+
+__all__ = ["PythonKernel", "compile_kernel", "launch"]
+
+_NUMPY = {
+    "acos": np.arccos,
+    "acosh": np.arccosh,
+    "asin": np.arcsin,
+    "asinh": np.arcsinh,
+    "atan": np.arctan,
+    "atan2": np.arctan2,
+    "atanh": np.arctanh,
+    "fabs": np.fabs,
+    "pow": np.power,
+    **{
+        name: getattr(np, name)
+        for name in (
+            *("cbrt", "ceil", "copysign", "cos", "cosh", "exp", "exp2", "expm1", "floor", "fmod", "hypot", "log"),
+            *("log10", "log1p", "log2", "nextafter", "rint", "sin", "sinh", "sqrt", "tan", "tanh", "trunc"),
+        )
+    },
+}
+
+
+def _tgamma(x: float) -> float:
+    if x == 0:
+        return math.copysign(math.inf, x)
+    try:
+        return math.gamma(x)
+    except OverflowError:
+        return math.inf
+    except ValueError:  # at the poles, and at -inf
+        return math.nan
+
+
+def _lgamma(x: float) -> float:
+    try:
+        return math.lgamma(x)
+    except (OverflowError, ValueError):
+        return math.inf
+
+
+_MATH: dict[str, Callable[[float], float]] = {
+    "erf": math.erf,
+    "erfc": math.erfc,
+    "lgamma": _lgamma,
+    "tgamma": _tgamma,
+}
+
+
+def _namespace(dtype: str) -> dict[str, Any]:
+    """The meaning of a text's free names for a compute dtype."""
+    scalar = {"float32": np.float32, "float64": np.float64}[dtype]
+
+    def rounded(function: Callable[[float], float]) -> Callable[[Any], Any]:
+        return lambda x: scalar(function(float(x)))
+
+    def load(p: _Pointer, k: int) -> Any:
+        return np.float32(p[k])
+
+    def store(p: _Pointer, k: int, value: Any) -> None:
+        p[k] = value
+
+    return {
+        "float32": np.float32,
+        "float64": np.float64,
+        # Unlike np.int64(x), astype gives an integer for infinities and NaN as a machine conversion does.
+        "int64": lambda x: np.asarray(x).astype(np.int64)[()],
+        "uint8": np.uint8,
+        **{f"load_{half}": load for half in ("float16", "bfloat16")},
+        **{f"store_{half}": store for half in ("float16", "bfloat16")},
+        **_NUMPY,
+        **{name: rounded(function) for name, function in _MATH.items()},
+    }
+
+
+class _Pointer:
+    """Memory around an array's first element, addressed in elements as a C pointer would be."""
+
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        low = sum(min(0, step) * (size - 1) for step, size in zip(array.strides, array.shape, strict=True))
+        high = sum(max(0, step) * (size - 1) for step, size in zip(array.strides, array.shape, strict=True))
+        lowest = array[(*(slice(None, None, -1 if step < 0 else 1) for step in array.strides), ...)]
+        self._origin = -low // array.itemsize
+        self._memory = np.lib.stride_tricks.as_strided(
+            lowest, ((high - low) // array.itemsize + 1,), (array.itemsize,), writeable=array.flags.writeable
+        )
+
+    def __getitem__(self, k: int) -> Any:
+        return self._memory[self._origin + k]
+
+    def __setitem__(self, k: int, value: Any) -> None:
+        self._memory[self._origin + k] = value
+
+
+class PythonKernel:
+    """A product's text, executed."""
+
+    def __init__(self, source: KernelSource) -> None:
+        self.source = source
+        # A real file, so that tracebacks, debuggers and profilers show the text.
+        filename = str(cache.write_text(source.element, source.text))
+        namespace = _namespace(source.dtype)
+        exec(compile(source.text, filename, "exec"), namespace)
+        self._entry: Callable[..., None] = namespace[source.entry]
+
+    def __call__(self, start: int, stop: int, ints: Sequence[int], arrays: Sequence[np.ndarray[Any, Any]]) -> None:
+        """Run the elements from `start` to `stop`."""
+        with np.errstate(all="ignore"):
+            self._entry(start, stop, *ints, *map(_Pointer, arrays))
+
+
+def compile_kernel(source: KernelSource) -> PythonKernel:
+    """The kernel of `source`."""
+    return PythonKernel(source)
+
+
+def launch(kernel: PythonKernel, total: int, ints: Sequence[int], arrays: Sequence[np.ndarray[Any, Any]]) -> None:
+    """Run all elements; `arrays` are the inputs and then the outputs."""
+    if total:
+        kernel(0, total, ints, arrays)

@@ -1,0 +1,149 @@
+"""Kernels for the CPU tests, written by hand as the compiler would emit them, and how to run them."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+import textwrap
+
+import numpy as np
+
+from dualbcast.abi import KernelSource, Layout
+from dualbcast.runtime import cpu
+
+
+def source_of(
+    body: str, dtype: str, inputs: dict[str, str], outputs: dict[str, str], prelude: str = ""
+) -> KernelSource:
+    """A rank-1 kernel: `body` is the element function's, `inputs` and `outputs` name the pointers and their dtypes."""
+    pointers = ", ".join([*inputs, *outputs])
+    text = f"{prelude}\ndef element(k, {pointers}):\n{textwrap.indent(textwrap.dedent(body).strip(), '    ')}\n\n"
+    text += (
+        f"def kernel(start, stop, n0, {pointers}):\n    for e in range(start, stop):\n        element(e, {pointers})\n"
+    )
+    helpers = tuple(re.findall(r"^def (\w+)", prelude, re.MULTILINE))
+    layout = Layout(1, ("1",), (0,) * (len(inputs) + len(outputs)))
+    storage = tuple(inputs.values()), tuple(outputs.values())
+    return KernelSource(text, (*helpers, "element"), "kernel", dtype, *storage, layout)
+
+
+def run(source: KernelSource, *inputs: np.ndarray, fastmath: bool = False, threads: int = 1) -> list[np.ndarray]:
+    kernel = cpu.compile_kernel(source, fastmath)
+    storage = {"bool": np.uint8, "float16": np.uint16, "bfloat16": np.uint16}
+    outputs = [np.full(inputs[0].shape, 7, storage.get(name, name)) for name in source.outputs]
+    for array, name in zip(inputs, source.inputs, strict=True):
+        assert array.flags.c_contiguous
+        assert array.dtype.itemsize == np.dtype(storage.get(name, name)).itemsize
+    pointers = [array.ctypes.data for array in (*inputs, *outputs)]
+    cpu.launch(kernel, inputs[0].size, (inputs[0].size,), pointers, threads)
+    return outputs
+
+
+def vector_calls(llvm: str) -> set[str]:
+    return set(re.findall(r"call [^\n]*@(_ZGV\w+)\(", llvm))
+
+
+PRELUDE = """
+f32_0 = float32(0.0)
+f32_1 = float32(1.0)
+
+def sigmoid(x):
+    return f32_1 / (f32_1 + exp(-x))
+"""
+# The HM-LSTM update with control per row, its value and four partials, over rank 2: rows of n1, one z and zb for each.
+CELL_UPDATE = (
+    PRELUDE
+    + """
+def element(k, k_z, c, f, i, g, z, zb, out, out_c, out_f, out_i, out_g):
+    if z[k_z] == f32_1:
+        s = sigmoid(i[k])
+        t = tanh(g[k])
+        y = s * t
+        y_c = f32_0
+        y_f = f32_0
+        y_i = s * (f32_1 - s) * t
+        y_g = s * (f32_1 - t * t)
+    elif zb[k_z] == f32_0:
+        y = c[k]
+        y_c = f32_1
+        y_f = f32_0
+        y_i = f32_0
+        y_g = f32_0
+    else:
+        s = sigmoid(f[k])
+        q = sigmoid(i[k])
+        t = tanh(g[k])
+        y = s * c[k] + q * t
+        y_c = s
+        y_f = s * (f32_1 - s) * c[k]
+        y_i = q * (f32_1 - q) * t
+        y_g = q * (f32_1 - t * t)
+    out[k] = y
+    out_c[k] = y_c
+    out_f[k] = y_f
+    out_i[k] = y_i
+    out_g[k] = y_g
+
+def kernel(start, stop, n0, n1, s0_z, c, f, i, g, z, zb, out, out_c, out_f, out_i, out_g):
+    e = start
+    while e < stop:
+        r1 = e // n1
+        first = e - r1 * n1
+        last = min(n1, first + stop - e)
+        b = r1 * n1
+        b_z = r1 * s0_z
+        for j in range(first, last):
+            element(b + j, b_z, c, f, i, g, z, zb, out, out_c, out_f, out_i, out_g)
+        e += last - first
+"""
+)
+CELL = KernelSource(
+    CELL_UPDATE,
+    ("sigmoid", "element"),
+    "kernel",
+    "float32",
+    ("float32",) * 6,
+    ("float32",) * 5,
+    Layout(2, ("11", "s0"), (0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0)),
+)
+
+
+def cell_arguments(rows: int, columns: int) -> list[np.ndarray]:
+    random = np.random.default_rng(4)
+    gates = [random.standard_normal((rows, columns), dtype=np.float32) for _ in range(4)]
+    # Every other one belongs to the control: a stride of two.
+    return [*gates, *(random.integers(0, 2, 2 * rows).astype(np.float32) for _ in range(2))]
+
+
+def cell_run(arguments: list[np.ndarray], threads: int = 1, pieces: list[int] | None = None) -> np.ndarray:
+    rows, columns = arguments[0].shape
+    out = np.full((5, rows, columns), np.nan, np.float32)
+    pointers = [array.ctypes.data for array in (*arguments, *out)]
+    kernel = cpu.compile_kernel(CELL, False)
+    if pieces is None:
+        cpu.launch(kernel, rows * columns, (rows, columns, 2), pointers, threads)
+    else:
+        for start, stop in itertools.pairwise(pieces):
+            kernel(start, stop, (rows, columns, 2), pointers)
+    return out
+
+
+def cell_expected(arguments: list[np.ndarray]) -> np.ndarray:
+    """The update and its partials by hand, in float64."""
+    c, f, i, g = (array.astype(np.float64) for array in arguments[:4])
+    z, zb = (array[::2, None] for array in arguments[4:])
+    s, q, t = 1 / (1 + np.exp(-f)), 1 / (1 + np.exp(-i)), np.tanh(g)
+    zero, one = np.zeros_like(c), np.ones_like(c)
+    flush = [q * t, zero, zero, q * (1 - q) * t, q * (1 - t**2)]
+    copy = [c, one, zero, zero, zero]
+    update = [s * c + q * t, s, s * (1 - s) * c, q * (1 - q) * t, q * (1 - t**2)]
+    return np.array([np.where(z == 1, a, np.where(zb == 0, b, u)) for a, b, u in zip(flush, copy, update, strict=True)])
+
+
+DOUBLE = source_of("out[k] = x[k] + tanh(x[k])", "float64", {"x": "float64"}, {"out": "float64"})
+
+
+def renamed(source: KernelSource, comment: str) -> KernelSource:
+    """The same kernel with other text, that no cache has seen."""
+    return dataclasses.replace(source, text=f"# {comment}\n{source.text}")

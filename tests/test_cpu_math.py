@@ -1,0 +1,252 @@
+"""Every operation of the CPU backend against mpmath and against IEEE's special values."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import mpmath
+import numpy as np
+import pytest
+from cpu_kernels import run, source_of, vector_calls
+
+from dualbcast.abi import KernelSource
+from dualbcast.runtime import cpu, libm
+
+UNARY = [
+    *("sqrt", "cbrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos"),
+    *("atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma", "tgamma", "floor", "ceil"),
+    *("trunc", "rint", "fabs"),
+]
+BINARY = ["atan2", "hypot", "pow", "fmod", "copysign", "nextafter"]
+# Without a vector version, in glibc's libmvec or in LLVM.
+SCALAR = {"lgamma", "tgamma", "fmod"}
+EXACT = {"sqrt", "floor", "ceil", "trunc", "rint", "fabs", "fmod", "copysign", "nextafter"}
+DTYPES = ("float32", "float64")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _own_cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DUALBCAST_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def operation(name: str, dtype: str) -> KernelSource:
+    names = ("x", "y")[: 2 if name in BINARY else 1]
+    loads = ", ".join(f"{x}[k]" for x in names)
+    return source_of(f"out[k] = {name}({loads})", dtype, dict.fromkeys(names, dtype), {"out": dtype})
+
+
+ROUND = {"floor": mpmath.floor, "ceil": mpmath.ceil, "rint": mpmath.nint, "fabs": mpmath.fabs}
+
+
+def exactly(name: str, *arguments: float) -> mpmath.mpf:
+    """The value of an operation at finite arguments, to some 100 digits."""
+    x, *rest = (mpmath.mpf(argument) for argument in arguments)
+    match name:
+        case "cbrt":
+            return mpmath.sign(x) * mpmath.cbrt(abs(x))
+        case "exp2":
+            return mpmath.mpf(2) ** x
+        case "log2":
+            return mpmath.log(x) / mpmath.log(2)
+        case "log10":
+            return mpmath.log(x) / mpmath.log(10)
+        case "trunc":
+            return mpmath.sign(x) * mpmath.floor(abs(x))
+        case "erfc" if abs(x) > 40:  # below any float64; mpmath overflows
+            return mpmath.mpf(1 - mpmath.sign(x))
+        case "lgamma":
+            return mpmath.log(abs(mpmath.gamma(x))) if x < 0 else mpmath.loggamma(x)
+        case "tgamma":
+            return mpmath.gamma(x)
+        case "fmod":
+            # Long division keeps every bit; mpmath's own would round the quotient.
+            numerator, denominator = (int(abs(value) * mpmath.mpf(2) ** 1100) for value in (x, *rest))
+            return mpmath.sign(x) * mpmath.mpf(numerator % denominator) / mpmath.mpf(2) ** 1100
+        case "pow":
+            return mpmath.power(x, rest[0])
+    named = ROUND.get(name) or getattr(mpmath, name)
+    return named(x, *rest)
+
+
+def units_off(got: np.floating, exact: mpmath.mpf) -> float:
+    """The error of `got` in units of the last place of `exact`; what overflows counts as the power of two beyond."""
+    info = np.finfo(got.dtype)
+    last = mpmath.mpf(float(info.smallest_subnormal))
+    if exact != 0:
+        exponent = int(mpmath.floor(mpmath.log(abs(exact), 2)))
+        exponent = min(exponent, int(info.maxexp) - 1)
+        last = max(last, mpmath.mpf(2) ** (exponent - int(info.nmant)))
+    beyond = mpmath.mpf(2) ** int(info.maxexp)
+    value = mpmath.sign(float(got)) * beyond if np.isinf(got) else mpmath.mpf(float(got))
+    exact = max(min(exact, beyond), -beyond)
+    return float(abs(value - exact) / last)
+
+
+DOMAINS = {
+    "sqrt": (0, 1e30), "log": (0, 1e30), "log2": (0, 1e30), "log10": (0, 1e30), "log1p": (-1, 1e30),
+    "asin": (-1, 1), "acos": (-1, 1), "atanh": (-1, 1), "acosh": (1, 1e30), "lgamma": (-20, 200), "tgamma": (-20, 36),
+}  # fmt: skip
+
+
+def samples(name: str, dtype: str, seed: int) -> np.ndarray:
+    """Ordinary numbers, and all magnitudes from subnormal to the largest, within the domain of `name`."""
+    random = np.random.default_rng(seed)
+    info = np.finfo(dtype)
+    exponents = random.uniform(np.log2(float(info.tiny)) - 10, float(info.maxexp) - 0.01, 150)
+    magnitudes = np.exp2(exponents) * random.choice([-1, 1], 150)
+    near_one = 1 + random.choice([-1, 1], 40) * 2.0 ** -random.uniform(1, info.nmant, 40)
+    ordinary = np.concatenate([random.normal(0, scale, 100) for scale in (0.1, 1, 10, 100)])
+    thresholds = np.array(
+        [88.7, 88.8, -87.4, -103.9, 709.7, 709.8, -708.5, -745.1, 128, -149, 1024, -1074, 26.5, 10.05]
+    )
+    values = np.concatenate([magnitudes, near_one, ordinary, thresholds]).astype(dtype)
+    low, high = DOMAINS.get(name, (-np.inf, np.inf))
+    values = values[(values > low) & (values < high)]
+    if name in ("lgamma", "tgamma"):  # Away from the poles, and from where lgamma crosses zero left of them.
+        values = values[(values > 0) | (np.abs(values - np.rint(values)) > 0.1) & (np.abs(values) > 1e-30)]
+    return values
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", UNARY + BINARY)
+def test_an_operation_is_accurate(name, dtype):
+    x = samples(name, dtype, 1)
+    arguments = [x]
+    if name in BINARY:
+        y = np.random.default_rng(2).permutation(samples(name, dtype, 3))[: x.size]
+        if name == "pow":
+            x = arguments[0] = np.where(y == np.rint(y), x, np.abs(x))
+            y = np.where(np.abs(y) < 1e6, y, np.asarray(3, dtype))  # mpmath writes out the digits of the power
+        if name == "fmod":
+            y = np.where(np.abs(y) < np.asarray(1e-30, dtype), np.asarray(0.7, dtype), y)
+        arguments.append(y)
+    (out,) = run(operation(name, dtype), *arguments)
+    assert out.dtype == dtype
+    if name == "nextafter":
+        np.testing.assert_array_equal(out, np.nextafter(*arguments))
+        return
+    if name == "copysign":
+        np.testing.assert_array_equal(out, np.where(np.signbit(y), -np.abs(x), np.abs(x)))
+        return
+    # glibc's manual gives up to 5 for lgamma and 9 for tgamma, libmvec's documents 4; half is the rounding.
+    limit = 0.5 if name in EXACT else {"lgamma": 8, "tgamma": 10}.get(name, 4)
+    with mpmath.workprec(400):
+        errors = [
+            units_off(got, exactly(name, *map(float, values))) for got, *values in zip(out, *arguments, strict=True)
+        ]
+    worst = int(np.argmax(errors))
+    assert errors[worst] <= limit, (
+        f"{name}({[float(a[worst]) for a in arguments]}) = {out[worst]!r}, {errors[worst]} off"
+    )
+
+
+INF, NAN = np.inf, np.nan
+# C's Annex F, for what NumPy has no ufunc for. lgamma and tgamma at the negative integers: poles.
+ANNEX_F = {
+    "erf": [(0.0, 0.0), (-0.0, -0.0), (INF, 1.0), (-INF, -1.0), (NAN, NAN)],
+    "erfc": [(0.0, 1.0), (-0.0, 1.0), (INF, 0.0), (-INF, 2.0), (NAN, NAN)],
+    "lgamma": [(0.0, INF), (-0.0, INF), (1.0, 0.0), (2.0, 0.0), (-1.0, INF), (INF, INF), (-INF, INF), (NAN, NAN)],
+    "tgamma": [(0.0, INF), (-0.0, -INF), (1.0, 1.0), (3.0, 2.0), (-1.0, NAN), (INF, INF), (-INF, NAN), (NAN, NAN)],
+}
+NUMPY_NAMES = {
+    "asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh",
+    "atan2": "arctan2", "pow": "power",
+}  # fmt: skip
+
+
+def assert_same_special_values(name: str, got: np.ndarray, expected: np.ndarray, *arguments: np.ndarray) -> None:
+    """NaN, infinities, zeros and all signs are the same; other values are within four units in the last place."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        expected = expected.astype(got.dtype)
+        ordinary = np.isfinite(expected) & (expected != 0)
+        units = 0 if name in EXACT else 4
+        close = (got == expected) | ordinary & (np.abs(got - expected) <= units * np.spacing(np.abs(expected)))
+    same = np.isnan(got) & np.isnan(expected) | close & (np.signbit(got) == np.signbit(expected))
+    wrong = np.flatnonzero(~same)
+    assert not wrong.size, [(*(float(a[i]) for a in arguments), float(got[i]), float(expected[i])) for i in wrong[:5]]
+
+
+def edges(dtype: str) -> np.ndarray:
+    info = np.finfo(dtype)
+    positive = [0, INF, NAN, info.smallest_subnormal, info.tiny, info.max, info.eps, 0.5, 1, 1 + info.eps, 1.5, 2, 3]
+    return np.array([*positive, *(-value for value in positive)], dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", UNARY)
+def test_special_values_are_those_of_ieee_754(name, dtype):
+    if name in ANNEX_F:
+        points, expected = np.array(ANNEX_F[name], dtype).T
+    else:
+        points = edges(dtype)
+        if dtype == "float64" and name in ("sin", "cos", "tan"):
+            points = points[~(np.abs(points) == np.finfo(dtype).max)]  # tested against mpmath above
+        with np.errstate(all="ignore"):
+            expected = getattr(np, NUMPY_NAMES.get(name, name))(points.astype(np.float64))
+            if name == "exp2":
+                expected = np.exp2(points)
+    # One vector of each, then all mixed, then the scalar end of the loop.
+    order = np.concatenate([np.repeat(np.arange(points.size), 64), np.tile(np.arange(points.size), 9), [0, 1, 2]])
+    (got,) = run(operation(name, dtype), points[order])
+    assert_same_special_values(name, got, expected[order], points[order])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", BINARY)
+def test_special_values_of_two_arguments_are_those_of_ieee_754(name, dtype):
+    pairs = np.array(list(itertools.product(edges(dtype), repeat=2)), dtype)
+    x, y = (np.concatenate([np.repeat(column, 64), column]) for column in pairs.T)
+    with np.errstate(all="ignore"):
+        wide = np.longdouble if name in ("hypot", "pow") else dtype
+        expected = getattr(np, NUMPY_NAMES.get(name, name))(x.astype(wide), y.astype(wide))
+    (got,) = run(operation(name, dtype), np.ascontiguousarray(x), np.ascontiguousarray(y))
+    assert_same_special_values(name, got, expected, x, y)
+
+
+@pytest.mark.parametrize("name", UNARY + BINARY)
+def test_loops_call_vector_mathematics_where_the_library_has_it(name):
+    llvm = cpu.compile_kernel(operation(name, "float32"), False).llvm()
+    assert bool(re.search(r"<\d+ x float>", llvm)) == (name not in SCALAR or name == "fmod")
+    library = name not in SCALAR | EXACT and libm.has_libmvec()
+    assert bool(vector_calls(llvm)) == library
+
+
+def test_without_libmvec_the_calls_are_scalar():
+    from dualbcast.runtime import cpu_numba
+
+    built = cpu_numba.build(operation("tanh", "float32"), False, "kernel.py", vector=False)
+    assert "@dualbcast_tanhf(float" in built.llvm
+    assert "_ZGV" not in built.llvm
+
+
+def test_arithmetic_is_not_contracted_unless_asked():
+    source = source_of("out[k] = x[k] * x[k] - y[k]", "float32", {"x": "float32", "y": "float32"}, {"out": "float32"})
+    x = np.random.default_rng(0).standard_normal(1000, dtype=np.float32)
+    assert not run(source, x, x * x)[0].any()
+    # A fused multiply-add leaves the rounding error of the product: the flags reach LLVM.
+    assert "contract" in cpu.compile_kernel(source, True).llvm()
+
+
+def test_the_sign_of_zero_is_kept():
+    prelude = "zero = float32(0.0)"
+    source = source_of("out[k] = x[k] + zero", "float32", {"x": "float32"}, {"out": "float32"}, prelude)
+    assert not np.signbit(run(source, np.array([-0.0] * 40, np.float32))[0]).any()
+
+
+def test_fastmath_keeps_nan_and_infinity():
+    body = """
+        v = x[k]
+        if v != v:
+            y = float32(1.0)
+        elif v - v != v - v:
+            y = float32(2.0)
+        else:
+            y = v / float32(3.0)
+        out[k] = y
+    """
+    x = np.tile(np.array([np.nan, np.inf, -np.inf, 6.0], np.float32), 20)
+    (out,) = run(source_of(body, "float32", {"x": "float32"}, {"out": "float32"}), x, fastmath=True)
+    np.testing.assert_allclose(out, np.tile(np.array([1, 2, 2, 2], np.float32), 20), rtol=1e-6)

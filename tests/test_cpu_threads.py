@@ -1,0 +1,169 @@
+"""Launches on the CPU: ranges over threads cover all, give the same bits, and survive errors and forks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from cpu_kernels import DOUBLE, cell_arguments, cell_run, source_of
+
+from dualbcast.errors import BackendError
+from dualbcast.runtime import cpu
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _own_cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DUALBCAST_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+class Recorder:
+    """Stands for a kernel: takes its time, and notes which thread ran which range."""
+
+    def __init__(self, rank: int = 1, seconds: float = 2e-3, fail_at: int | None = None) -> None:
+        self.source = SimpleNamespace(layout=SimpleNamespace(rank=rank))
+        self.seconds, self.fail_at = seconds, fail_at
+        self.calls: list[tuple[int, int, int]] = []
+
+    def __call__(self, start, stop, _ints, _pointers):
+        self.calls.append((start, stop, threading.get_ident()))
+        if self.seconds:
+            time.sleep(self.seconds)
+        if self.fail_at is not None and start <= self.fail_at < stop:
+            raise BackendError("failed in a range")
+
+    def covered(self) -> list[int]:
+        return [index for start, stop, _ in sorted(self.calls) for index in range(start, stop)]
+
+
+POINTERS = [0] * 1000  # So many that a launch thinks of threads from 512 elements on.
+
+
+def test_ranges_cover_all_and_threads_share_them():
+    for ints in ((10_000,), (100, 100), (10, 1000)):
+        recorder = Recorder(len(ints))
+        cpu.launch(recorder, 10_000, ints, POINTERS, threads=4)
+        assert recorder.covered() == list(range(10_000))
+        assert len({thread for *_, thread in recorder.calls}) >= 2
+        assert all(start % ints[-1] % 256 == 0 for start, *_ in recorder.calls)
+
+
+@pytest.mark.parametrize("total", [0, 1, 511, 512, 513, 769, 1023])
+def test_every_total_is_covered(total):
+    recorder = Recorder(seconds=1e-4)
+    cpu.launch(recorder, total, (total,), POINTERS, threads=3)
+    assert recorder.covered() == list(range(total))
+
+
+def test_little_work_stays_on_this_thread():
+    recorder = Recorder(seconds=0)
+    cpu.launch(recorder, 2000, (2000,), POINTERS, threads=8)
+    assert {thread for *_, thread in recorder.calls} == {threading.get_ident()}
+    one = Recorder()
+    cpu.launch(one, 2000, (2000,), POINTERS, threads=1)
+    assert one.calls == [(0, 2000, threading.get_ident())]
+
+
+@pytest.mark.parametrize("fail_at", [0, 700, 5000, 9999])
+def test_an_error_in_any_range_is_raised_after_the_others_end(fail_at):
+    recorder = Recorder(fail_at=fail_at)
+    with pytest.raises(BackendError, match="failed in a range"):
+        cpu.launch(recorder, 10_000, (10_000,), POINTERS, threads=3)
+    calls = len(recorder.calls)
+    time.sleep(0.01)
+    assert len(recorder.calls) == calls
+    # The pool still works.
+    recorder = Recorder()
+    cpu.launch(recorder, 10_000, (10_000,), POINTERS, threads=3)
+    assert recorder.covered() == list(range(10_000))
+
+
+def test_concurrent_callers():
+    recorders = [Recorder() for _ in range(8)]
+    callers = [
+        threading.Thread(target=cpu.launch, args=(recorder, 5000, (5000,), POINTERS, 3)) for recorder in recorders
+    ]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join(30)
+    assert all(recorder.covered() == list(range(5000)) for recorder in recorders)
+
+
+@pytest.mark.parametrize("shape", [(700, 1000), (3, 200_001), (100_000, 7)])
+def test_the_number_of_threads_does_not_change_a_bit(monkeypatch, shape):
+    monkeypatch.setattr(cpu, "_WORTH_A_THREAD", 0)
+    monkeypatch.setattr(cpu, "_WORTH_A_RANGE", 1)
+    arguments = cell_arguments(*shape)
+    alone = cell_run(arguments)
+    for threads in (2, 3, 7):
+        np.testing.assert_array_equal(cell_run(arguments, threads).view(np.uint32), alone.view(np.uint32))
+
+
+def test_the_environment_sets_the_number_of_threads(monkeypatch):
+    monkeypatch.setenv("DUALBCAST_NUM_THREADS", "3")
+    assert cpu.default_threads() == 3
+    for wrong in ("0", "-1", "many", "1.5", ""):
+        monkeypatch.setenv("DUALBCAST_NUM_THREADS", wrong)
+        with pytest.raises(BackendError, match="DUALBCAST_NUM_THREADS"):
+            cpu.default_threads()
+    monkeypatch.delenv("DUALBCAST_NUM_THREADS")
+    assert 1 <= cpu.default_threads() <= (os.cpu_count() or 1)
+
+
+def test_the_lock_of_the_interpreter_is_released():
+    source = source_of("out[k] = lgamma(x[k])", "float64", {"x": "float64"}, {"out": "float64"})
+    kernel = cpu.compile_kernel(source, False)
+    x = np.random.default_rng(0).uniform(1, 50, 3_000_000)
+    out, began, ticks = np.empty_like(x), threading.Event(), []
+
+    def tick() -> None:
+        while not began.is_set():
+            ticks.append(time.perf_counter())
+            time.sleep(1e-3)
+
+    ticker = threading.Thread(target=tick)
+    ticker.start()
+    start = time.perf_counter()
+    kernel(0, x.size, (x.size,), (x.ctypes.data, out.ctypes.data))
+    stop = time.perf_counter()
+    began.set()
+    ticker.join()
+    assert sum(start < moment < stop for moment in ticks) >= 3
+
+
+FORK = """
+import os, sys
+import numpy as np
+from dualbcast.abi import KernelSource, Layout
+from dualbcast.runtime import cpu
+cpu._WORTH_A_THREAD = 0
+kernel = cpu.compile_kernel(eval(sys.argv[1]), False)
+x = np.linspace(-2, 2, 1_000_000)
+def check():
+    out = np.zeros_like(x)
+    cpu.launch(kernel, x.size, (x.size,), (x.ctypes.data, out.ctypes.data), 2)
+    np.testing.assert_allclose(out, x + np.tanh(x), rtol=1e-15)
+    assert cpu._pool is not None
+check()
+child = os.fork()
+if child == 0:
+    assert cpu._pool is None
+    check()
+    os._exit(0)
+check()
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_launches_work_after_a_fork():
+    command = [sys.executable, "-W", "ignore", "-c", FORK, repr(DOUBLE)]
+    subprocess.run(command, check=True, timeout=60)
