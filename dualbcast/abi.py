@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 __all__ = ["KernelSource", "Layout"]
 
@@ -71,9 +71,10 @@ class KernelSource:
     shell: str = ""
 
     @property
-    def code(self) -> str:
-        """`text` without its comments, which quote the user's file: what a cache key should rest on."""
-        return "\n".join(line.partition("  # ")[0].rstrip() for line in self.text.splitlines())
+    def identity(self) -> str:
+        """All of it that compiled code can depend on: everything but the comments, which quote the user's file."""
+        code = "\n".join(line.partition("  # ")[0].rstrip() for line in self.text.splitlines())
+        return repr(replace(self, text=code))
 
     @property
     def element(self) -> str:

@@ -238,7 +238,7 @@ class BroadcastFunction:
         if kernel is None:
             kernel = cpu.compile_kernel(call.spec.source(call.plan.layout, "cpu"), self._fastmath)
             call.spec.kernels[key] = kernel
-        return kernel  # type: ignore[no-any-return]
+        return kernel
 
     def _cuda_kernel(self, call: _Call, cc: tuple[int, int] | None) -> cuda.CudaKernel:
         if cc is None:
@@ -248,7 +248,7 @@ class BroadcastFunction:
         if kernel is None:
             kernel = cuda.compile_kernel(call.spec.source(call.plan.layout, "cuda"), cc, self._fastmath)
             call.spec.kernels[key] = kernel
-        return kernel  # type: ignore[no-any-return]
+        return kernel
 
     def _inspected(self, arrays: tuple[Any, ...], wrt: Wrt, jacobian: bool) -> _Call:
         stand_ins = tuple(np.empty(2, array) if isinstance(array, str | type | np.dtype) else array for array in arrays)

@@ -1,4 +1,4 @@
-"""The front end's calls: Python's builtins on numbers and tuples, functions of the rule table, and inlining of the rest."""
+"""The front end's calls: functions of the rule table become operations, all others are inlined."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Calls(Expressions):
             return self.as_scalar(self._inline(meaning, args, {}, node), node)
         where = self.locate(node)
         if meaning.name == "pow" and isinstance(args[1], Const) and _is_small(args[1].value):
-            return self.power(*args, node)
+            return self.power(args[0], args[1], node)
         numbers: list[Atom] = []
         for position, arg in enumerate(args):
             if position in meaning.integer:
@@ -136,7 +136,7 @@ class Calls(Expressions):
         )
         env = self._bind(source.node, function.__name__, args, keywords, defaults, keyword_defaults, node)
         frame = Frame(source, local_names(source.node), env, None, self._deeper(function.__name__, node))
-        return self.run(frame, source.node, node)
+        return self.run(frame, source.node)
 
     def _inline_closure(
         self, callee: Closure, args: tuple[Value, ...], keywords: dict[str, Value], node: ast.AST
@@ -144,7 +144,7 @@ class Calls(Expressions):
         env = self._bind(callee.node, callee.name, args, keywords, callee.defaults, callee.keyword_defaults, node)
         calls = self._deeper(callee.name, node)
         frame = Frame(callee.frame.source, local_names(callee.node), env, callee.frame, calls)
-        return self.run(frame, callee.node, node)
+        return self.run(frame, callee.node)
 
     def _wrapped_defaults(self, defaults: tuple[Any, ...], function: FunctionType, node: ast.AST) -> tuple[Value, ...]:
         found: list[Value] = []
@@ -205,7 +205,7 @@ class Calls(Expressions):
             self.fail(at, f"{name}() lacks a value for {', '.join(missing)}")
         return env
 
-    def run(self, frame: Frame, node: FunctionNode, at: ast.AST) -> Value:
+    def run(self, frame: Frame, node: FunctionNode) -> Value:
         """Inline a function whose parameters are bound in `frame.env`."""
         self.frame, caller = frame, getattr(self, "frame", None)
         try:

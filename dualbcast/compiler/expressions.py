@@ -278,6 +278,8 @@ class Expressions(Builder):
         if kind == "bool" and name in ("bitand", "bitor", "bitxor"):
             name = {"bitand": "and", "bitor": "or", "bitxor": "ne"}[name]
             return self.op(name, left, right, kind="bool", location=where)
+        if name in ("shl", "shr") and isinstance(right, Const) and not 0 <= right.value < 64:
+            self.fail(node, f"a shift by {right.value} is outside the 64 bits of an integer")
         return self._same_kind(name, left, right, "int", where)
 
     def power(self, base: Atom, exponent: Atom, node: ast.AST) -> Atom:

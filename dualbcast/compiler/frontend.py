@@ -128,7 +128,7 @@ def lower(function: Callable[..., Any], arguments: Sequence[Kind | Const]) -> Lo
     frame = Frame(source, local_names(source.node), env)
     frontend.frame = frame
     frontend.check_signature(source.node)
-    value = frontend.run(frame, source.node, source.node)
+    value = frontend.run(frame, source.node)
     frontend.frame = frame
     results = value if isinstance(value, tuple) else (value,)
     outputs: list[Output] = []

@@ -1,7 +1,7 @@
 """The intermediate representation: a structured scalar program whose every node knows its place in the user's source.
 
-Names are assigned once, except those that merge two paths (both sides of an `if`, the turns of a loop). In comes nothing;
-out go the node types, the printer behind `inspect_ir`, and the checker that tests run after every pass.
+Names are assigned once, except those that merge two paths (both sides of an `if`, the turns of a loop). Here are the
+node types, the printer behind `inspect_ir`, and the checker that tests run after every pass.
 """
 
 from __future__ import annotations
@@ -273,8 +273,8 @@ def map_exprs(stmt: Stmt, change: Callable[[Expr], Expr], inner: Callable[[Block
         case While():
             return replace(stmt, pre=inner(stmt.pre), test=change(stmt.test), body=inner(stmt.body))
         case For():
-            bounds = {key: change(getattr(stmt, key)) for key in ("start", "stop", "step")}
-            return replace(stmt, **bounds, body=inner(stmt.body))
+            start, stop, step = change(stmt.start), change(stmt.stop), change(stmt.step)
+            return replace(stmt, start=start, stop=stop, step=step, body=inner(stmt.body))
         case _:
             return stmt
 

@@ -218,7 +218,7 @@ def _build(source: KernelSource, fastmath: bool) -> Built:
 
 
 def _key(source: KernelSource, fastmath: bool) -> str:
-    return cache.key("cpu", repr(source), repr(fastmath), _environment())
+    return cache.key("cpu", source.identity, repr(fastmath), _environment())
 
 
 @functools.cache

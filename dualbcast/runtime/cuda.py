@@ -112,7 +112,7 @@ def compile_kernel(source: KernelSource, cc: tuple[int, int], fastmath: bool = F
         If the installed CUDA compiler does not know the compute capability, or refuses the kernel.
     """
     flags = (f"{cc[0]}.{cc[1]}", repr(bool(fastmath)))
-    key = cache.key("cuda", repr(source), *flags, cuda_build.toolchain())
+    key = cache.key("cuda", source.identity, *flags, cuda_build.toolchain())
 
     def make() -> bytes:
         image, log = cuda_build.build(source, cc, fastmath)

@@ -94,7 +94,8 @@ class _Pointer:
     def __init__(self, array: np.ndarray[Any, Any]) -> None:
         low = sum(min(0, step) * (size - 1) for step, size in zip(array.strides, array.shape, strict=True))
         high = sum(max(0, step) * (size - 1) for step, size in zip(array.strides, array.shape, strict=True))
-        lowest = array[(*(slice(None, None, -1 if step < 0 else 1) for step in array.strides), ...)]
+        forward: tuple[Any, ...] = tuple(slice(None, None, -1 if step < 0 else 1) for step in array.strides)
+        lowest = array[(*forward, ...)]
         self._origin = -low // array.itemsize
         self._memory = np.lib.stride_tricks.as_strided(
             lowest, ((high - low) // array.itemsize + 1,), (array.itemsize,), writeable=array.flags.writeable
@@ -113,7 +114,7 @@ class PythonKernel:
     def __init__(self, source: KernelSource) -> None:
         self.source = source
         # A real file, so that tracebacks, debuggers and profilers show the text.
-        filename = str(cache.write_text(source.element, source.text))
+        filename = str(cache.write_text(f"{source.element}_{cache.key(source.text)[:16]}.py", source.text))
         namespace = _namespace(source.dtype)
         exec(compile(source.text, filename, "exec"), namespace)
         self._entry: Callable[..., None] = namespace[source.entry]
