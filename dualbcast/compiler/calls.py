@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import math
-import operator
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
@@ -17,16 +15,16 @@ from dualbcast.compiler.builder import (
     RETURNED,
     Closure,
     Frame,
-    Range,
     Static,
     Unassigned,
     Value,
     describe,
 )
+from dualbcast.compiler.builtin import BUILTINS
 from dualbcast.compiler.expressions import Expressions, known, wrap
 from dualbcast.compiler.fold import FALSE, TRUE, number
 from dualbcast.compiler.ir import Atom, Const
-from dualbcast.compiler.rules import Rule, by_spelling, lookup
+from dualbcast.compiler.rules import Rule, lookup
 from dualbcast.compiler.source import FunctionNode, find_source
 from dualbcast.errors import CompileError
 
@@ -59,7 +57,7 @@ class Calls(Expressions):
 
     def _call_object(self, function: Any, args: tuple[Value, ...], keywords: dict[str, Value], node: ast.Call) -> Value:
         name = getattr(function, "__name__", type(function).__name__)
-        builtin = _BUILTINS.get(function) if _hashable(function) else None
+        builtin = BUILTINS.get(function) if _hashable(function) else None
         if builtin is not None:
             if keywords:
                 self.fail(node, f"{name}() takes no keyword arguments in a kernel")
@@ -275,251 +273,3 @@ def _fold(function: Any, args: tuple[Value, ...]) -> Const | None:
         return number(result.item() if isinstance(result, np.generic) else result)
     except (ArithmeticError, ValueError, TypeError):
         return None
-
-
-# --- Python's builtins ----------------------------------------------------------------------------------------------
-
-Builtin = Callable[..., Value]
-_BUILTINS: dict[Any, Builtin] = {}
-
-
-def _builtin(*functions: Any) -> Callable[[Builtin], Builtin]:
-    def register(lowering: Builtin) -> Builtin:
-        _BUILTINS.update(dict.fromkeys(functions, lowering))
-        return lowering
-
-    return register
-
-
-@_builtin(abs)
-def _abs(self: Calls, node: ast.Call, value: Value) -> Value:
-    x = self.as_scalar(value, node)
-    if x.kind == "float":
-        return self.apply(by_spelling("math.fabs"), (x,), node)
-    where = self.locate(node)
-    x = self.convert(x, "int", where)
-    negative = self.comparison("lt", x, Const(0, "int"), where)
-    return self.select(negative, self.op("neg", x, kind="int", location=where), x, where)
-
-
-def _ufunc(operation: type[ast.operator]) -> Builtin:
-    def lowering(self: Calls, node: ast.Call, left: Value, right: Value) -> Value:
-        return self.binary(operation(), self.as_scalar(left, node), self.as_scalar(right, node), node)
-
-    return lowering
-
-
-def _comparison(name: str) -> Builtin:
-    def lowering(self: Calls, node: ast.Call, left: Value, right: Value) -> Value:
-        return self.comparison(name, self.as_scalar(left, node), self.as_scalar(right, node), self.locate(node))
-
-    return lowering
-
-
-def _logical(name: str) -> Builtin:
-    def lowering(self: Calls, node: ast.Call, left: Value, right: Value) -> Value:
-        a, b = self.truth(left, node), self.truth(right, node)
-        return self.op(name, a, b, kind="bool", location=self.locate(node))
-
-    return lowering
-
-
-def _unary_operator(operation: type[ast.unaryop]) -> Builtin:
-    def lowering(self: Calls, node: ast.Call, value: Value) -> Value:
-        return self.unary(operation(), value, node)
-
-    return lowering
-
-
-# The operators under NumPy's names and those of the module `operator`.
-for _names, _operation in (
-    (("add",), ast.Add),
-    (("subtract", "sub"), ast.Sub),
-    (("multiply", "mul"), ast.Mult),
-    (("divide", "true_divide", "truediv"), ast.Div),
-    (("mod",), ast.Mod),
-    (("floordiv",), ast.FloorDiv),
-    (("bitwise_and", "and_"), ast.BitAnd),
-    (("bitwise_or", "or_"), ast.BitOr),
-    (("bitwise_xor", "xor"), ast.BitXor),
-    (("left_shift", "lshift"), ast.LShift),
-    (("right_shift", "rshift"), ast.RShift),
-):
-    for _module in (np, operator):
-        _BUILTINS.update({getattr(_module, name): _ufunc(_operation) for name in _names if hasattr(_module, name)})
-for _names, _relation in (
-    (("less", "lt"), "lt"),
-    (("less_equal", "le"), "le"),
-    (("greater", "gt"), "gt"),
-    (("greater_equal", "ge"), "ge"),
-    (("equal", "eq"), "eq"),
-    (("not_equal", "ne"), "ne"),
-):
-    for _module in (np, operator):
-        _BUILTINS.update({getattr(_module, name): _comparison(_relation) for name in _names if hasattr(_module, name)})
-_BUILTINS.update({np.logical_and: _logical("and"), np.logical_or: _logical("or"), np.logical_xor: _logical("ne")})
-_BUILTINS.update(dict.fromkeys((np.logical_not, operator.not_), _unary_operator(ast.Not)))
-_BUILTINS.update(dict.fromkeys((np.negative, operator.neg), _unary_operator(ast.USub)))
-_BUILTINS.update(dict.fromkeys((np.positive, operator.pos), _unary_operator(ast.UAdd)))
-_BUILTINS.update(dict.fromkeys((np.invert, operator.invert), _unary_operator(ast.Invert)))
-
-
-@_builtin(math.log)
-def _log(self: Calls, node: ast.Call, value: Value, base: Value | None = None) -> Value:
-    x = self.apply(by_spelling("numpy.log"), (self.as_scalar(value, node),), node)
-    if base is None:
-        return x
-    return self.binary(ast.Div(), x, self.apply(by_spelling("numpy.log"), (self.as_scalar(base, node),), node), node)
-
-
-def _extremum(name: str) -> Builtin:
-    def lowering(self: Calls, node: ast.Call, *args: Value) -> Value:
-        items = self.sequence(args[0], node) if len(args) == 1 else args
-        if not items:
-            self.fail(node, "the smallest or largest of nothing")
-        where = self.locate(node)
-        best = self.as_scalar(items[0], node)
-        for item in items[1:]:
-            # As Python does it: the first of equal values stays, and a comparison with NaN is false.
-            other = self.as_scalar(item, node)
-            best = self.select(self.comparison(name, other, best, where), other, best, where)
-        return best
-
-    return lowering
-
-
-_BUILTINS[min] = _extremum("lt")
-_BUILTINS[max] = _extremum("gt")
-
-
-def _reduction(operation: type[ast.operator], empty: int) -> Builtin:
-    def lowering(self: Calls, node: ast.Call, items: Value, start: Value = Const(empty, "int")) -> Value:
-        values = list(self.sequence(items, node))
-        if start != Const(empty, "int") or not values:
-            values.insert(0, start)
-        total = self.as_scalar(values[0], node)
-        for value in values[1:]:
-            total = self.binary(operation(), total, self.as_scalar(value, node), node)
-        return total
-
-    return lowering
-
-
-_BUILTINS[sum] = _reduction(ast.Add, 0)
-_BUILTINS[math.prod] = _reduction(ast.Mult, 1)
-
-
-def _quantifier(name: str, empty: Const) -> Builtin:
-    def lowering(self: Calls, node: ast.Call, items: Value) -> Value:
-        result: Atom = empty
-        for item in self.sequence(items, node):
-            result = self.op(name, result, self.truth(item, node), kind="bool", location=self.locate(node))
-        return result
-
-    return lowering
-
-
-_BUILTINS[all] = _quantifier("and", TRUE)
-_BUILTINS[any] = _quantifier("or", FALSE)
-
-
-@_builtin(pow, math.pow, operator.pow)
-def _pow(self: Calls, node: ast.Call, base: Value, exponent: Value) -> Value:
-    return self.power(self.as_scalar(base, node), self.as_scalar(exponent, node), node)
-
-
-@_builtin(divmod)
-def _divmod(self: Calls, node: ast.Call, left: Value, right: Value) -> Value:
-    a, b = self.as_scalar(left, node), self.as_scalar(right, node)
-    return (self.binary(ast.FloorDiv(), a, b, node), self.binary(ast.Mod(), a, b, node))
-
-
-def _integral(spelling: str) -> Builtin:
-    def lowering(self: Calls, node: ast.Call, value: Value) -> Value:
-        x = self.as_scalar(value, node)
-        if x.kind == "float":
-            x = self.apply(by_spelling(spelling), (x,), node)
-        return self.convert(x, "int", self.locate(node))
-
-    return lowering
-
-
-_BUILTINS[math.floor] = _integral("numpy.floor")
-_BUILTINS[math.ceil] = _integral("numpy.ceil")
-_BUILTINS[math.trunc] = _integral("numpy.trunc")
-
-
-@_builtin(round)
-def _round(self: Calls, node: ast.Call, value: Value, digits: Value | None = None) -> Value:
-    if digits is None:
-        return _integral("numpy.rint")(self, node, value)
-    if not isinstance(digits, Const):
-        self.fail(node, "the number of digits must be known when the kernel is compiled")
-    x, scale = self.as_scalar(value, node), number(10.0 ** float(digits.value))
-    scaled = self.apply(by_spelling("numpy.rint"), (self.binary(ast.Mult(), x, scale, node),), node)
-    return self.binary(ast.Div(), scaled, scale, node)
-
-
-@_builtin(int)
-def _int(self: Calls, node: ast.Call, value: Value) -> Value:
-    return self.convert(self.as_scalar(value, node), "int", self.locate(node))
-
-
-@_builtin(float)
-def _float(self: Calls, node: ast.Call, value: Value) -> Value:
-    if isinstance(value, Static) and isinstance(value.object, str):
-        try:
-            return Const(float(value.object), "float")
-        except ValueError:
-            self.fail(node, f"{value.object!r} is not a number")
-    return self.convert(self.as_scalar(value, node), "float", self.locate(node))
-
-
-@_builtin(bool)
-def _bool(self: Calls, node: ast.Call, value: Value) -> Value:
-    return self.truth(value, node)
-
-
-@_builtin(len)
-def _len(self: Calls, node: ast.Call, value: Value) -> Value:
-    return number(len(self.sequence(value, node)))
-
-
-@_builtin(tuple)
-def _tuple(self: Calls, node: ast.Call, value: Value = ()) -> Value:
-    return self.sequence(value, node)
-
-
-@_builtin(reversed)
-def _reversed(self: Calls, node: ast.Call, value: Value) -> Value:
-    return self.sequence(value, node)[::-1]
-
-
-@_builtin(enumerate)
-def _enumerate(self: Calls, node: ast.Call, value: Value, start: Value = Const(0, "int")) -> Value:
-    if not isinstance(start, Const):
-        self.fail(node, "the start of enumerate() must be known when the kernel is compiled")
-    items = self.sequence(value, node)
-    return tuple((number(position), item) for position, item in enumerate(items, int(start.value)))
-
-
-@_builtin(zip)
-def _zip(self: Calls, node: ast.Call, *values: Value) -> Value:
-    return tuple(zip(*(self.sequence(value, node) for value in values), strict=False))
-
-
-@_builtin(range)
-def _range(self: Calls, node: ast.Call, *bounds: Value) -> Value:
-    if not 1 <= len(bounds) <= 3:
-        self.fail(node, f"range() takes 1 to 3 arguments, not {len(bounds)}")
-    numbers = [self.as_scalar(bound, node) for bound in bounds]
-    if any(bound.kind == "float" for bound in numbers):
-        self.fail(node, "range() needs integers", "int(x) around the numbers, or a while loop")
-    numbers = [self.convert(bound, "int", self.locate(node)) for bound in numbers]
-    start = numbers[0] if len(numbers) > 1 else Const(0, "int")
-    step = numbers[2] if len(numbers) > 2 else Const(1, "int")
-    if not isinstance(step, Const):
-        self.fail(node, "the step of range() must be known when the kernel is compiled", "a while loop")
-    if step.value == 0:
-        self.fail(node, "the step of range() must not be zero")
-    return Range(start, numbers[0] if len(numbers) == 1 else numbers[1], step)
