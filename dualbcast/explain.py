@@ -10,13 +10,16 @@ import numpy as np
 
 from dualbcast.compiler.arrange import place_loads
 from dualbcast.compiler.emit import operations
-from dualbcast.compiler.ir import Assign, Function, Load, statements
+from dualbcast.compiler.ir import ARITHMETIC, Assign, Function, Load, statements
+from dualbcast.compiler.rules import RULES
 from dualbcast.runtime.broadcast import Plan
 from dualbcast.runtime.cuda import CudaKernel
 
 __all__ = ["Explanation", "explain_kernel"]
 
 _BLOCK = 256
+# Rows of the table that processors have an instruction for, or little more.
+_INSTRUCTIONS = frozenset({"ceil", "copysign", "fabs", "floor", "rint", "sqrt", "trunc"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,16 @@ class Explanation:
     bytes_written: int
     layout: str
     cuda: CudaKernel | None = None
+
+    @property
+    def arithmetic(self) -> int:
+        """Additions, subtractions, multiplications and divisions."""
+        return sum(count for name, count in self.operations.items() if name in ARITHMETIC - {"neg"})
+
+    @property
+    def calls(self) -> int:
+        """Functions of the rule table that are more than an instruction."""
+        return sum(count for name, count in self.operations.items() if name in RULES.keys() - _INSTRUCTIONS)
 
     @property
     def bytes(self) -> int:

@@ -245,11 +245,12 @@ def zeta_of_positive(s: int, x: float) -> float:
     while x < 10 + 2 * s:
         total = total + inverse_power(x, s)
         x = x + 1.0
-    power = inverse_power(x, s)
-    total = total + power * (x / (s - 1) + 0.5)
+    head = inverse_power(x, s - 1)  # x**-s underflows long before the sum does
+    u = 1.0 / x
+    total = total + head * (1.0 / (s - 1) + 0.5 * u)
     # The terms B_2j / (2j)! * s * (s + 1) … (s + 2j - 2) * x**(1 - s - 2j).
-    w = 1.0 / (x * x)
-    term = power * s / x
+    w = u * u
+    term = head * w * s
     total = total + term / 12
     term = term * w * ((s + 1) * (s + 2))
     total = total - term / 720

@@ -108,17 +108,14 @@ def _share_panel(ax: Axes, rows: Sequence[Row], arity: list[int], device: Device
         "a large copy", (0.99, 100), xycoords=("axes fraction", "data"), ha="right", va="bottom", color=_REFERENCE
     )
     inside = [count for count, row in zip(arity, rows, strict=True) if row["bytes"] < device.cache_bytes]
+    title = "Bandwidth"
     if inside:
-        boundary = max(inside) + 0.5
-        ax.axvspan(min(arity) - 0.6, boundary, color="#F2F2F2", zorder=0)
-        text = f"fits in {device.cache_bytes / 2**20:.0f} MiB of cache"
-        place = (boundary, 0.02)
-        style: dict[str, Any] = {"rotation": 90, "ha": "right", "va": "bottom", "fontsize": 8.5, "color": _REFERENCE}
-        ax.annotate(text, place, xycoords=("data", "axes fraction"), **style)
+        ax.axvspan(min(arity) - 0.6, max(inside) + 0.5, color="#EEEEEE", zorder=0)
+        title += f" (shaded: fits in {device.cache_bytes / 2**20:.0f} MiB of cache)"
     ax.plot(arity, share, "o-", color=_MEASURED)
     ax.set_ylim(0, max(110.0, *share) * 1.05)
     ax.set_ylabel("share of copy bandwidth [%]")
-    ax.set_title("Bandwidth", loc="left", fontsize=11)
+    ax.set_title(title, loc="left", fontsize=11)
 
 
 def _style(number: int, key: str) -> dict[str, Any]:
@@ -175,9 +172,9 @@ def plot_hmlstm(path: Path, rows: Sequence[Row], device: Device, bandwidth: floa
         time_ax.bar_label(bars, [f"{height:.2f}" for height in heights], padding=2, fontsize=9)
     time_ax.set_xticks(list(place), names)
     time_ax.set_ylabel("time per element [ns]")
-    time_ax.set_title("Time of value and four partials", loc="left", fontsize=11)
+    time_ax.set_title("Time", loc="left", fontsize=11)
     time_ax.margins(y=0.12)
-    time_ax.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(0, 1.0))
+    time_ax.legend(frameon=False, fontsize=9, loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0.2, ncols=2)
     share = [row["copy_share"] * 100 for row in rows]
     bars = share_ax.bar(list(place), share, 0.5, color=_MEASURED)
     share_ax.bar_label(bars, [f"{value:.0f} %" for value in share], padding=2, fontsize=9)

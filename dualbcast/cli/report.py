@@ -114,6 +114,8 @@ def machine_notes(device: Device, bandwidth: float, rows: Sequence[Row]) -> list
     if any(row["bytes"] < device.cache_bytes for row in rows):
         size = device.cache_bytes / 2**20
         notes.append(f"What fits in the cache ({size:.0f} MiB) can be moved faster than a large copy.")
+    if any(row["seconds"] > 1.5 * row["seconds_best"] for row in rows):
+        notes.append("In some rows the median is over 1.5 times the best: the machine was busy with other work too.")
     return notes
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast.compiler import rows  # noqa: F401 (fills the rule table)
+from dualbcast.compiler import rows
 from dualbcast.compiler.builder import (
     RESULT,
     RETURNED,
@@ -91,10 +91,12 @@ class Calls(Expressions):
             return self._inline(function, args, keywords, node)
         if name in _PRINTING:
             self.fail(node, f"{name}() is a side effect, which a kernel cannot have", "the value as another output")
-        module = getattr(function, "__module__", None)
+        module = getattr(function, "__module__", None) or ("numpy" if isinstance(function, np.ufunc) else "")
+        spelling = f"{module}.{name}" if module else name
+        reason = rows.EXCLUDED.get(spelling)
         self.fail(
             node,
-            f"there is no derivative rule for {f'{module}.' if module else ''}{name}",
+            f"there is no derivative rule for {spelling}" + (f": it {reason}" if reason else ""),
             "a function from math or numpy that has one, or a Python function that computes it",
         )
 

@@ -16,6 +16,7 @@ from dualbcast.abi import KernelSource, Layout
 from dualbcast.compiler.arrange import arrange
 from dualbcast.compiler.frontend import RESERVED, lower
 from dualbcast.compiler.ir import (
+    NOWHERE,
     Assign,
     Block,
     Break,
@@ -31,6 +32,7 @@ from dualbcast.compiler.ir import (
     Op,
     Var,
     While,
+    assigned,
     expressions,
     statements,
 )
@@ -87,7 +89,7 @@ def emit(
     target : str
         "python", "cpu" or "cuda".
     """
-    module = _Module(dtype)
+    module = _Module(dtype, avoid={*assigned(function.body), *(param.name for param in function.params)})
     helpers = module.helpers(function)
     names = Names(RESERVED | RULES.keys())
     element = names.fresh(function.name if function.name.isidentifier() else "element")
@@ -150,11 +152,12 @@ def operations(function: Function) -> dict[str, int]:
 class _Module:
     """What the functions of one text share: constants, and the helper functions they call."""
 
-    def __init__(self, dtype: str) -> None:
-        self.dtype = dtype
+    def __init__(self, dtype: str, avoid: set[str]) -> None:
+        self.dtype, self.avoid = dtype, avoid
         self.short = {"float32": "f32", "float64": "f64"}[dtype]
         self.constants: dict[str, str] = {}
-        self.compiled: dict[str, str] = {}
+        self.begun: set[str] = set()
+        self.compiled: list[str] = []
 
     def constant(self, value: float) -> str:
         """The name of a constant of the compute dtype."""
@@ -163,7 +166,9 @@ class _Module:
             readable = text.removesuffix(".0").replace("-", "m").replace(".", "p").replace("+", "")
             plain = len(readable) <= 8 and re.fullmatch(r"\w+", readable)
             count = sum(name.startswith(f"{self.short}_c") for name in self.constants.values())
-            self.constants[text] = f"{self.short}_{readable}" if plain else f"{self.short}_c{count + 1}"
+            name = f"{self.short}_{readable}" if plain else f"{self.short}_c{count + 1}"
+            # A local variable of that name would hide the constant.
+            self.constants[text] = f"{name}_" if name in self.avoid else name
         return self.constants[text]
 
     def prelude(self) -> list[str]:
@@ -188,15 +193,13 @@ class _Module:
         for arg in expr.args:
             self._collect(arg, texts)
         row = RULES.get(expr.name)
-        if row is None or row.function is None or expr.name in self.compiled:
+        if row is None or row.function is None or expr.name in self.begun:
             return
-        self.compiled[expr.name] = ""
+        self.begun.add(expr.name)
         kinds: list[Kind | Const] = ["int" if at in row.integer else "float" for at in range(row.arity)]
         helper = simplify(lower(row.function, kinds).function)
         texts.extend(self.helpers(helper))
-        # Dictionaries keep order: a callee comes before its caller.
-        del self.compiled[expr.name]
-        self.compiled[expr.name] = expr.name
+        self.compiled.append(expr.name)
         names = Names(RESERVED | RULES.keys())
         helper = arrange(helper, names, loads=False)
         writer = _Writer(self, {}, {})
@@ -216,7 +219,6 @@ class _Writer:
     storage: dict[str, str]
     address: dict[str, str]
     lines: list[tuple[str, Location | None]] = field(default_factory=list)
-    last: tuple[str, int] = ("", 0)
 
     def line(self, depth: int, text: str, where: Location | None = None) -> None:
         self.lines.append(("    " * depth + text, where))
@@ -227,7 +229,7 @@ class _Writer:
         shown: tuple[str, int] | None = None
         for code, where in self.lines:
             comment = ""
-            if where is not None and (where.filename, where.line) != shown:
+            if where not in (None, NOWHERE) and (where.filename, where.line) != shown:
                 comment = _quote(where)
                 shown = (where.filename, where.line)
             found.append(f"{code:<{_COMMENT_COLUMN}}  # {comment}" if comment else code)

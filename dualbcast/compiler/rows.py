@@ -280,14 +280,14 @@ alias(special.signbit, "numpy.signbit")
 
 # --- what the table leaves out -------------------------------------------------------------------------------------
 
-_COMPLEX = "about complex numbers; arrays are real here"
+_COMPLEX = "is about complex numbers; arrays are real here"
 _SEQUENCE = "takes a sequence; write the sum or product out, or loop over a tuple"
 _TWO_RESULTS = "has two results; write the two expressions"
 _MATRIX = "multiplies along an axis, which is not an element-wise operation"
 _COUNTING = "counts with whole numbers of any size; loop over int64 values instead"
 _SPACING = "measures the floating-point format, not a number"
 
-# Functions of `math` and ufuncs of NumPy that have no meaning in a kernel, each with the reason.
+# Functions of `math` and ufuncs of NumPy that have no meaning in a kernel, each with the reason (said after "it").
 EXCLUDED: dict[str, str] = {
     "math.comb": _COUNTING,
     "math.dist": _SEQUENCE,
@@ -308,7 +308,7 @@ EXCLUDED: dict[str, str] = {
     "numpy.divmod": _TWO_RESULTS + " x // y and x % y",
     "numpy.frexp": _TWO_RESULTS,
     "numpy.gcd": _COUNTING,
-    "numpy.isnat": "about dates",
+    "numpy.isnat": "is about dates; arrays hold numbers here",
     "numpy.lcm": _COUNTING,
     "numpy.matmul": _MATRIX,
     "numpy.matvec": _MATRIX,

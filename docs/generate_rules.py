@@ -1,0 +1,69 @@
+"""Writes docs/rules.md from the rule table, so that the page cannot disagree with the code: python docs/generate_rules.py"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from pathlib import Path
+
+from dualbcast.compiler import rows
+from dualbcast.compiler.rules import ALIASES, RULES, Rule
+from dualbcast.compiler.source import find_source
+
+PAGE = Path(__file__).with_name("rules.md")
+
+HEAD = """\
+# Functions and their derivatives
+
+Every function that a scalar function may call and that is not itself Python source, with the partial derivatives used,
+in terms of the arguments and the result `y`. A partial of `0` ends differentiation: nothing is computed or stored for it.
+The table is generated from `dualbcast/compiler/rows.py`, the one place that forward mode and the tests read.
+
+Arithmetic (`+ - * /`, unary minus) and conditional expressions have the textbook rules. `abs`, `min`, `max` and
+comparisons look at values only; on a tie `min` and `max` take the first argument's derivative.
+
+| function | Python spellings | partial derivatives | kinks: the value chosen there |
+| --- | --- | --- | --- |
+"""
+
+
+def partials(row: Rule) -> tuple[list[str], list[str]]:
+    """The parameter names of a row and its partials as text."""
+    node = find_source(row.partials).node
+    assert isinstance(node, ast.Lambda)
+    names = [parameter.arg for parameter in node.args.args]
+    body = node.body.elts if isinstance(node.body, ast.Tuple) else [node.body]
+    return names, [ast.unparse(part) for part in body]
+
+
+def table_row(row: Rule) -> str:
+    names, texts = partials(row)
+    spellings = list(row.spellings)
+    if row.function is not None:
+        spellings.insert(0, f"dualbcast.special.{row.function.__name__}")
+    shown = "<br>".join(f"∂/∂{name}: `{text}`" for name, text in zip(names, texts, strict=False))
+    kinks = "<br>".join(
+        f"at {', '.join(f'{x:g}' for x in point)}: {', '.join(f'{p:g}' for p in chosen)}" for point, chosen in row.kinks
+    )
+    call = f"{row.name}({', '.join(names[:-1])})"
+    return f"| `{call}` | {', '.join(f'`{name}`' for name in spellings)} | {shown} | {kinks} |".replace("  ", " ")
+
+
+def page() -> str:
+    """The text of docs/rules.md."""
+    lines = [HEAD + "\n".join(table_row(RULES[name]) for name in sorted(RULES))]
+    lines.append("\n## Functions made of these\n")
+    lines.append("They are inlined and differentiated as your own code is.\n")
+    lines.append("| Python spelling | meaning |\n| --- | --- |")
+    for spelling in sorted(ALIASES):
+        summary = (inspect.getdoc(ALIASES[spelling]) or "").partition("\n")[0]
+        lines.append(f"| `{spelling}` | {summary} |")
+    lines.append("\n## Left out\n")
+    lines.append("Functions of `math` and element-wise functions of NumPy that cannot be used in a scalar function.\n")
+    lines.append("| function | why |\n| --- | --- |")
+    lines.extend(f"| `{name}` | {reason} |" for name, reason in sorted(rows.EXCLUDED.items()))
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
