@@ -237,6 +237,28 @@ def test_edges(name: str, dtype: str, backend: str, results: Callable[..., Any])
 
 
 @pytest.mark.parametrize("name", RULES)
+def test_partials_can_be_differentiated(name: str, load: Callable[[str, str], ModuleType]) -> None:
+    """A row's partials, composed with the function, have the function's second derivatives as their Jacobian."""
+    case, twice = CASES[name], f"twice_{name}"
+    arguments = ", ".join(case.parameters)
+    body = f"    return partials({arguments}, {case.spelling}({arguments}))\n"
+    module = load(twice, f"{IMPORTS}\n\ndef {twice}({arguments}):\n{body}")
+    vars(module)["partials"] = RULES[name].partials
+    points = case.points()
+    arrays = [np.array([point[position] for point in points]) for position in range(len(case.domain))]
+    for position in case.integer:
+        arrays[position] = arrays[position].astype("int64")
+    jacobian = differentiable_broadcast(backend="python")(getattr(module, twice)).jacobian(*arrays)
+    for first in case.differentiable:
+        for second in case.differentiable:
+            orders = tuple((position == first) + (position == second) for position in range(len(case.domain)))
+            for row, point in enumerate(points):
+                expected = oracles.derivative(name, point, orders)
+                error = abs(float(jacobian[first, case.parameters[second]][row]) - expected)
+                assert error <= 8 * allowance(case, point, orders, "float64"), (point, orders, float(expected))
+
+
+@pytest.mark.parametrize("name", RULES)
 def test_the_convention_at_a_kink_is_tested(name: str) -> None:
     """What a row says about its kinks is what the table of edges expects of the compiled function."""
     edges = {repr(point): slopes for point, _, slopes in oracles.EDGES[name]}

@@ -100,6 +100,9 @@ class HostDevice:
         self.threads = machine.threads() if backend == "cpu" else 1
         self.xp: Any = np
         self.cache_bytes = machine.cache_bytes()
+        # glibc learns from the freeing of a large block (up to 32 MiB) to keep such blocks. Without it, what NumPy's
+        # temporaries cost depends on what this process happened to free before; this is NumPy at its best.
+        np.empty(31 << 20, np.uint8)
 
     def array(self, host: NDArray[Any]) -> NDArray[Any]:
         """A C-contiguous copy of `host`."""

@@ -259,7 +259,9 @@ class _Nesting:
                         found.append(stmt)
                 case If():
                     test = self.expression(stmt.test)
-                    found += self.flush(self.touched(stmt))
+                    # What is pending here and not read in a branch must not be written out inside it, by a loop there.
+                    has_loop = any(isinstance(part, While | For) for part in statements((stmt,)))
+                    found += self.flush(set(self.pending) if has_loop else self.touched(stmt))
                     then, orelse = self.block(stmt.then), self.block(stmt.orelse)
                     found.append(replace(stmt, test=test, then=tuple(then), orelse=tuple(orelse)))
                 case While():

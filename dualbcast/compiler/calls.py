@@ -70,12 +70,13 @@ class Calls(Expressions):
                 if error.__traceback__ is not None and error.__traceback__.tb_next is None:
                     self.fail(node, f"{name}() does not take {len(args)} arguments")
                 raise
-        # A decorated scalar function is used through the Python function it wraps.
-        for attribute in ("__wrapped__", "py_func"):
-            inner = getattr(function, attribute, None)
-            if isinstance(inner, FunctionType):
-                function = inner
         meaning = lookup(function)
+        if meaning is None:
+            # A decorated scalar function is used through the Python function it wraps.
+            for attribute in ("__wrapped__", "py_func"):
+                inner = getattr(function, attribute, None)
+                function = inner if isinstance(inner, FunctionType) else function
+            meaning = lookup(function)
         if isinstance(meaning, Rule):
             if keywords or len(args) != meaning.arity:
                 given = f"{len(args)} positional and {len(keywords)} keyword" if keywords else f"{len(args)}"
