@@ -13,7 +13,7 @@ from dualbcast.abi import KernelSource, Layout
 from dualbcast.compiler.emit import emit
 from dualbcast.compiler.frontend import parameter_names
 from dualbcast.compiler.ir import dump
-from dualbcast.errors import ArgumentError, BackendError, CompileError
+from dualbcast.errors import ArgumentError, BackendError, CompileError, DTypeError
 from dualbcast.explain import Explanation, explain_kernel
 from dualbcast.jacobian import Jacobian
 from dualbcast.products import Product, Which, make_product
@@ -59,9 +59,13 @@ class BroadcastFunction:
     def __init__(self, function: Callable[..., Any], *, wrt: Wrt, fastmath: bool, backend: Backend) -> None:
         if backend not in ("auto", "python", "cpu", "cuda"):
             raise BackendError(f"there is no backend {backend!r}; choose auto, python, cpu or cuda")
+        function = getattr(function, "__wrapped__", function) if isinstance(function, BroadcastFunction) else function
         functools.update_wrapper(self, function)
         self._function, self._wrt, self._fastmath, self._backend = function, wrt, fastmath, backend
-        self._names, self._vararg = parameter_names(function)
+        try:
+            self._names, self._vararg = parameter_names(function)
+        except CompileError as error:
+            raise error.with_traceback(None) from None
         self._specialised: dict[tuple[Any, ...], _Specialised] = {}
 
     def __repr__(self) -> str:
@@ -69,13 +73,13 @@ class BroadcastFunction:
 
     # --- products ------------------------------------------------------------------------------------------------
 
-    def __call__(self, *arrays: Any, out: Any = None) -> Any:
+    def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
         """The value.
 
         Parameters
         ----------
-        *arrays
-            The arguments.
+        *arrays, **named
+            The arguments, by position or by name.
         out : array or tuple of arrays, optional
             Where to put the result: exactly of its shape and dtype. It may overlap the arguments.
 
@@ -91,18 +95,18 @@ class BroadcastFunction:
         ArgumentError, ShapeError, DTypeError
             The arguments do not fit; nothing has run and `out` is untouched.
         """
-        call = self._prepare("value", arrays, None, out)
+        call = self._prepare("value", self._positional(arrays, named), None, out)
         self._launch(call)
         results = call.plan.finish()
         return results if call.spec.product.packed else results[0]
 
-    def value_and_jacobian(self, *arrays: Any, wrt: Wrt = None, out: Any = None) -> tuple[Any, Jacobian]:
+    def value_and_jacobian(self, *arrays: Any, wrt: Wrt = None, out: Any = None, **named: Any) -> tuple[Any, Jacobian]:
         """The value and its partial derivatives, from one launch.
 
         Parameters
         ----------
-        *arrays
-            The arguments.
+        *arrays, **named
+            The arguments, by position or by name.
         wrt : str, int, or sequence of them, optional
             The arguments to differentiate in, by name or position; by default all that are of a float dtype.
         out : (value, Jacobian), optional
@@ -128,16 +132,16 @@ class BroadcastFunction:
                [0.   , 0.   ]])
         """
         given = None if out is None else _flatten(out)
-        call = self._prepare("value_and_jacobian", arrays, wrt, given)
+        call = self._prepare("value_and_jacobian", self._positional(arrays, named), wrt, given)
         self._launch(call)
         results = call.plan.finish()
         values = results[: call.spec.product.values]
         jacobian = call.jacobian()
         return (values if call.spec.product.packed else values[0]), jacobian
 
-    def jacobian(self, *arrays: Any, wrt: Wrt = None) -> Jacobian:
+    def jacobian(self, *arrays: Any, wrt: Wrt = None, **named: Any) -> Jacobian:
         """The partial derivatives alone; see `value_and_jacobian`."""
-        call = self._prepare("jacobian", arrays, wrt, None)
+        call = self._prepare("jacobian", self._positional(arrays, named), wrt, None)
         self._launch(call)
         call.plan.finish()
         return call.jacobian()
@@ -243,6 +247,8 @@ class BroadcastFunction:
     def _cuda_kernel(self, call: _Call, cc: tuple[int, int] | None) -> cuda.CudaKernel:
         if cc is None:
             cc = cuda.current_cc()
+        if not (isinstance(cc, tuple) and len(cc) == 2 and all(isinstance(part, int) for part in cc)):
+            raise ArgumentError(f"cc={cc!r} is no compute capability; give it as (major, minor): cc=(9, 0)")
         key = (f"cuda {cc}", call.plan.layout)
         kernel = call.spec.kernels.get(key)
         if kernel is None:
@@ -251,8 +257,23 @@ class BroadcastFunction:
         return kernel
 
     def _inspected(self, arrays: tuple[Any, ...], wrt: Wrt, jacobian: bool) -> _Call:
-        stand_ins = tuple(np.empty(2, array) if isinstance(array, str | type | np.dtype) else array for array in arrays)
+        stand_ins = tuple(_stand_in(array) for array in arrays)
         return self._prepare("value_and_jacobian" if jacobian else "value", stand_ins, wrt if jacobian else None, None)
+
+    def _positional(self, arrays: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+        """All arguments in the order of the parameters."""
+        if not named:
+            return arrays
+        name = self._function.__name__
+        for key in named:
+            if key not in self._names:
+                raise ArgumentError(f"{name}() has no parameter {key!r}; it has {', '.join(self._names)}")
+            if self._names.index(key) < len(arrays):
+                raise ArgumentError(f"{name}() gets two values for {key!r}")
+        missing = [key for key in self._names[len(arrays) :] if key not in named]
+        if missing:
+            raise ArgumentError(f"{name}() lacks a value for {', '.join(missing)}")
+        return (*arrays, *(named[key] for key in self._names[len(arrays) :]))
 
     def _argument_names(self, count: int) -> tuple[str, ...]:
         fixed = len(self._names)
@@ -266,7 +287,7 @@ class BroadcastFunction:
         return (*self._names, *(f"{self._vararg}_{position}" for position in range(count - fixed)))
 
     def _specialise(self, which: Which, operands: Operands, wrt: Wrt) -> _Specialised:
-        wanted = wrt if wrt is None or isinstance(wrt, str | int) else tuple(wrt)
+        wanted = _hashable_wrt(wrt)
         key = (which, operands.signature, len(operands.arrays), wanted)
         spec = self._specialised.get(key)
         if spec is not None and _unchanged(spec.product):
@@ -289,7 +310,7 @@ class BroadcastFunction:
         if wrt is None:
             return tuple(position for position, kind in enumerate(kinds) if kind == "float")
         found: list[int] = []
-        for item in (wrt,) if isinstance(wrt, str | int) else wrt:
+        for item in wrt if isinstance(wrt, tuple) else (wrt,):
             if isinstance(item, str) and item == self._vararg:
                 found.extend(range(len(self._names), len(names)))
             elif isinstance(item, str) and item in names:
@@ -330,7 +351,7 @@ class _Call:
         wrt = tuple(names[position] for position in self.spec.wrt)
         shapes = {names[position]: self.operands.arrays[position].shape for position in self.spec.wrt}
         stored = self.plan.outputs[product.values :]
-        return Jacobian(blocks, wrt, product.count, product.packed, shapes, stored)
+        return Jacobian(blocks, wrt, product.count, product.packed, shape, shapes, stored)
 
 
 def _flatten(out: Any) -> tuple[Any, ...]:
@@ -339,6 +360,34 @@ def _flatten(out: Any) -> tuple[Any, ...]:
         raise ArgumentError("out= must be the pair (value, Jacobian) that an earlier call returned")
     value, jacobian = out
     return (*(value if isinstance(value, tuple) else (value,)), *jacobian._stored)
+
+
+def _stand_in(array: Any) -> Any:
+    """A contiguous array for a dtype that is given in its place."""
+    if not isinstance(array, str | type | np.dtype):
+        return array
+    try:
+        if array == "bfloat16":
+            import ml_dtypes  # registers the name with NumPy
+
+            array = ml_dtypes.bfloat16
+        return np.empty(2, array)
+    except TypeError:
+        raise DTypeError(f"{array!r} is no dtype; give arrays, or dtypes such as 'float32'") from None
+
+
+def _hashable_wrt(wrt: Any) -> str | int | tuple[Any, ...] | None:
+    """`wrt=` as part of a key; whether it names arguments is found out later."""
+    if isinstance(wrt, np.integer):
+        return int(wrt)
+    if wrt is None or isinstance(wrt, str | int):
+        return wrt
+    try:
+        items = tuple(int(item) if isinstance(item, np.integer) else item for item in wrt)
+        hash(items)
+    except TypeError:
+        raise ArgumentError(f"wrt={wrt!r} does not name arguments; give names or positions: wrt=('x', 1)") from None
+    return items
 
 
 def _unchanged(product: Product) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 from dataclasses import dataclass
+from itertools import groupby
 
 __all__ = [
     "ArgumentError",
@@ -76,12 +77,16 @@ class CompileError(DualbcastError):
     ) -> None:
         self.message, self.location, self.hint, self.calls = message, location, hint, calls
         self.filename, self.lineno, self.offset = location.filename, location.line, location.column + 1
-        parts = [f"{location}: {message}", location.excerpt()]
+        place = "" if location.filename == "<unknown>" else f"{location}: "
+        parts = [place + message, location.excerpt()]
         if hint:
             parts.append(f"Write instead: {hint}")
-        for name, where in reversed(calls):
+        for (name, where), group in groupby(reversed(calls)):
             parts.append(f"in {name}(), called at {where}")
             parts.append(where.excerpt())
+            again = len(list(group)) - 1
+            if again:
+                parts.append(f"… and {again} more times")
         super().__init__("\n".join(part for part in parts if part))
 
 

@@ -54,17 +54,14 @@ class Jacobian:
         wrt: tuple[str, ...],
         outputs: int,
         packed: bool,
+        shape: tuple[int, ...],
         shapes: dict[str, tuple[int, ...]],
         stored: tuple[Any, ...],
     ) -> None:
-        self._blocks, self.wrt, self.outputs, self._packed, self._shapes = blocks, wrt, outputs, packed, shapes
+        self._blocks, self.wrt, self.outputs, self._packed = blocks, wrt, outputs, packed
+        self.shape, self._shapes = shape, shapes
         # The arrays that a kernel wrote, in its order: what `out=` hands back to it.
         self._stored = stored
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of every block."""
-        return tuple(next(iter(self._blocks.values())).shape)
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, tuple):
@@ -87,15 +84,15 @@ class Jacobian:
         return f"<Jacobian of {self.outputs} output{'s' * (self.outputs != 1)} in ({blocks}), shape {self.shape}>"
 
     def _output(self, key: Any) -> int:
-        if not isinstance(key, int | np.integer) or not -self.outputs <= key < self.outputs:
+        if not _is_index(key) or not -self.outputs <= key < self.outputs:
             raise ArgumentError(f"there is no output {key!r}; the function has {self.outputs}")
         return int(key) % self.outputs
 
     def _argument(self, key: Any) -> str:
-        if isinstance(key, int | np.integer) and -len(self.wrt) <= key < len(self.wrt):
+        if _is_index(key) and -len(self.wrt) <= key < len(self.wrt):
             return self.wrt[key]
-        if key in self.wrt:
-            return str(key)
+        if isinstance(key, str) and key in self.wrt:
+            return key
         raise ArgumentError(f"this Jacobian is in ({', '.join(self.wrt)}), not in {key!r}")
 
     def pushforward(self, *tangents: Any) -> Any:
@@ -113,6 +110,11 @@ class Jacobian:
         """
         if len(tangents) != len(self.wrt):
             raise ArgumentError(f"{len(self.wrt)} tangents are needed, for {', '.join(self.wrt)}; got {len(tangents)}")
+        for name, tangent in zip(self.wrt, tangents, strict=True):
+            shape = np.shape(tangent)
+            extra = len(self.shape) - len(shape)
+            if extra < 0 or any(size not in (1, whole) for size, whole in zip(shape, self.shape[extra:], strict=True)):
+                raise ShapeError(f"the tangent of {name} has shape {shape}, which does not broadcast to {self.shape}")
         results = tuple(
             sum(self._blocks[output, name] * tangent for name, tangent in zip(self.wrt, tangents, strict=True))
             for output in range(self.outputs)
@@ -154,6 +156,10 @@ class Jacobian:
         matrix = library.zeros((block.size, size), block.dtype)
         matrix[library.arange(block.size), library.asarray(columns)] = block.ravel()
         return matrix
+
+
+def _is_index(key: Any) -> bool:
+    return isinstance(key, int | np.integer) and not isinstance(key, bool)
 
 
 def _library(array: Any) -> Any:

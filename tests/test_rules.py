@@ -178,7 +178,7 @@ def allowance(case: Case, point: tuple[float, ...], orders: tuple[int, ...], dty
     for position in case.differentiable:
         raised = tuple(order + (position == other) for other, order in enumerate(orders))
         size += abs(point[position] * oracles.derivative(case.name, point, raised))
-    granted = oracles.GRANTED.get(case.name, (0.0, 0.0))[any(orders)]
+    granted = oracles.GRANTED.get(case.name, (0.0, 0.0, 0.0))[sum(orders)]
     roundings = oracles.ROUNDINGS.get(case.name, oracles.DEFAULT_ROUNDINGS)
     return float(info.eps) * (roundings * float(size) + granted) + float(info.tiny)
 
@@ -255,7 +255,9 @@ def test_partials_can_be_differentiated(name: str, load: Callable[[str, str], Mo
             for row, point in enumerate(points):
                 expected = oracles.derivative(name, point, orders)
                 error = abs(float(jacobian[first, case.parameters[second]][row]) - expected)
-                assert error <= 8 * allowance(case, point, orders, "float64"), (point, orders, float(expected))
+                # A chain of two rows takes more roundings; mpmath's own second difference is good to about 1e-60.
+                allowed = 8 * allowance(case, point, orders, "float64") + 1e-50
+                assert error <= allowed, (point, orders, float(expected))
 
 
 @pytest.mark.parametrize("name", RULES)

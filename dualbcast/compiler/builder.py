@@ -24,6 +24,7 @@ from dualbcast.compiler.ir import (
     Op,
     Stmt,
     Var,
+    map_expr,
     map_exprs,
 )
 from dualbcast.compiler.source import Capture, FunctionNode, Source, locate
@@ -112,6 +113,7 @@ class Frame:
     calls: tuple[tuple[str, Location], ...] = ()
     loops: list[Loop | Unrolled] = field(default_factory=list)
     flags: list[str] = field(default_factory=lambda: [RETURNED])
+    returned_at: ast.AST | None = None
 
 
 class KindRaised(Exception):
@@ -131,10 +133,12 @@ def describe(value: Value) -> str:
         case Closure():
             return f"the function {value.name}"
         case Static():
+            if value.object is None or isinstance(value.object, str):
+                return "None" if value.object is None else "text"
             name = getattr(value.object, "__name__", None)
             if isinstance(name, str):
                 return f"{'the function ' if callable(value.object) else 'the module '}{name}"
-            return f"a {type(value.object).__name__}"
+            return f"an object of type {type(value.object).__name__}"
         case Range():
             return "a range"
         case _:
@@ -149,6 +153,8 @@ class Builder:
         self.block: list[Stmt] = []
         self.frame: Frame
         self.guards: list[Capture] = []
+        # What a temporary that has been given a user's name is called now; other values may still hold the old name.
+        self.renamed: dict[str, Var] = {}
 
     # --- errors and places ---------------------------------------------------------------------------------------
 
@@ -209,8 +215,19 @@ class Builder:
             if isinstance(last, Assign | If) and value.name in _targets((last,)):
                 new = Var(self.names.fresh(name), value.kind)
                 self.block[-1] = _retarget(last, value, new)
+                self.renamed[value.name] = new
                 return new
         return value
+
+    def current(self, expr: Expr) -> Expr:
+        """The expression with every temporary under its present name."""
+
+        def leaf(at: Expr) -> Expr:
+            while isinstance(at, Var) and at.name in self.renamed:
+                at = self.renamed[at.name]
+            return at
+
+        return map_expr(expr, leaf)
 
     # --- merging paths -------------------------------------------------------------------------------------------
 
@@ -283,8 +300,10 @@ class Builder:
                     self.unify(f"{_base(name)}_{position}", list(items), copies)
                     for position, items in enumerate(zip(*columns, strict=True))
                 )
-        kinds_text = " and ".join(dict.fromkeys(describe(value) for value in values))
         what = "the returned value" if name == RESULT else name
+        kinds_text = " and ".join(dict.fromkeys(describe(value) for value in values))
+        if all(isinstance(value, Static | Closure) for value in values):
+            return Unassigned(f"{what} is {kinds_text}, depending on the data: numbers may, functions may not")
         return Unassigned(f"{what} is {kinds_text}, depending on the path that leads here")
 
     def conform(self, path: str, target: Value, value: Value, moves: Copies, node: ast.AST) -> None:
@@ -388,6 +407,6 @@ def open_block(block: list[Stmt]) -> Block:
     return cast(Block, block)
 
 
-def freeze(block: Iterable[Stmt]) -> Block:
-    """The block with every list in it made a tuple."""
-    return tuple(map_exprs(stmt, lambda expr: expr, freeze) for stmt in block)
+def freeze(block: Iterable[Stmt], rename: Callable[[Expr], Expr]) -> Block:
+    """The block with every list in it made a tuple, and `rename` applied to its expressions."""
+    return tuple(map_exprs(stmt, rename, lambda inner: freeze(inner, rename)) for stmt in block)

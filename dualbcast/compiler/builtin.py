@@ -35,7 +35,7 @@ def _builtin(*functions: Any) -> Callable[[Builtin], Builtin]:
     return register
 
 
-@_builtin(abs)
+@_builtin(abs, np.absolute)
 def _abs(self: Expressions, node: ast.Call, value: Value) -> Value:
     x = self.as_scalar(value, node)
     if x.kind == "float":
@@ -142,6 +142,8 @@ def _reduction(operation: type[ast.operator], empty: int) -> Builtin:
         if start is not None or not values:
             values.insert(0, Const(empty, "int") if start is None else start)
         total = self.as_scalar(values[0], node)
+        if total.kind == "bool":
+            total = self.convert(total, "int", self.locate(node))
         for value in values[1:]:
             total = self.binary(operation(), total, self.as_scalar(value, node), node)
         return total

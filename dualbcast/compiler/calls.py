@@ -32,7 +32,8 @@ __all__ = ["Calls", "local_names"]
 
 DEEPEST = 64
 
-_PRINTING = ("print", "input", "open", "exec", "eval")
+_LIBRARIES = ("cupy", "numpy", "scipy", "jax", "torch")
+_PRINTING = ("print", "input", "open")
 
 
 class Calls(Expressions):
@@ -80,19 +81,21 @@ class Calls(Expressions):
         if isinstance(meaning, Rule):
             if keywords or len(args) != meaning.arity:
                 given = f"{len(args)} positional and {len(keywords)} keyword" if keywords else f"{len(args)}"
-                self.fail(node, f"{name}() takes {meaning.arity} positional arguments here, not {given}")
+                self.fail(node, f"{name}() takes {_count(meaning.arity, 'positional argument')} here, not {given}")
             folded = _fold(function, args)
             if folded is not None:
                 return folded
-            numbers = tuple(self.as_scalar(arg, at) for arg, at in zip(args, node.args, strict=False))
+            places = node.args if len(node.args) == len(args) else [node] * len(args)  # a starred one is several
+            numbers = tuple(self.as_scalar(arg, at) for arg, at in zip(args, places, strict=True))
             return self.apply(meaning, numbers, node)
         if meaning is not None:
             return self._inline(meaning, args, keywords, node)
-        if isinstance(function, FunctionType):
+        module = getattr(function, "__module__", None) or ("numpy" if isinstance(function, np.ufunc) else "")
+        # A library's functions work on arrays; an error inside one would show lines that are not the user's.
+        if isinstance(function, FunctionType) and module.partition(".")[0] not in _LIBRARIES:
             return self._inline(function, args, keywords, node)
         if name in _PRINTING:
             self.fail(node, f"{name}() is a side effect, which a kernel cannot have", "the value as another output")
-        module = getattr(function, "__module__", None) or ("numpy" if isinstance(function, np.ufunc) else "")
         spelling = f"{module}.{name}" if module else name
         reason = rows.EXCLUDED.get(spelling)
         self.fail(
@@ -185,7 +188,12 @@ class Calls(Expressions):
         if spec.vararg is not None:
             env[spec.vararg.arg] = extra
         elif extra:
-            self.fail(at, f"{name}() takes {len(positional)} positional arguments, and {len(args)} are given")
+            wanted = _count(len(positional), "positional argument")
+            self.fail(
+                at,
+                f"{name}() takes {wanted}, and {len(args)} are given",
+                f"{name}({', '.join(a.arg for a in positional)})",
+            )
         if spec.kwarg is not None:
             self.fail(at, f"{name}() takes `**{spec.kwarg.arg}`, which cannot be compiled", "named parameters")
         by_name = {parameter.arg for parameter in (*spec.args, *spec.kwonlyargs)}
@@ -222,7 +230,7 @@ class Calls(Expressions):
             if not falls or result is None:
                 self.fail(node, "this function never returns: its loop has no way out", "a break or a return")
             if isinstance(result, Unassigned):
-                self.fail(node, result.reason, "the same number of values in every return")
+                self.fail(frame.returned_at or node, result.reason, "the same number of values in every return")
             return result
         finally:
             if caller is not None:
@@ -252,6 +260,10 @@ def assigned_names(nodes: list[ast.stmt]) -> set[str]:
         elif not isinstance(node, ast.Lambda):
             pending.extend(ast.iter_child_nodes(node))
     return found
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _hashable(function: Any) -> bool:

@@ -32,7 +32,7 @@ from dualbcast.compiler.ir import (
     map_exprs,
     statements,
 )
-from dualbcast.compiler.rules import RULES
+from dualbcast.compiler.rules import RULES, Rule
 from dualbcast.errors import Location
 
 __all__ = ["Dual", "activity", "dualize"]
@@ -188,7 +188,7 @@ class _Dualizer:
         """For each direction, the products of partial and tangent whose sum is the tangent of `value`."""
         if isinstance(value, Var):
             return {seed: [tangent] for seed, tangent in self._tangents(value)}
-        if not isinstance(value, Op):
+        if not isinstance(value, Op) or not any(map(self.directions, value.args)):
             return {}
         if value.name == "select":
             test, then, orelse = value.args
@@ -273,12 +273,12 @@ _OPERATORS: dict[str, Callable[..., object]] = {
 def _partials(value: Op) -> tuple[Function, list[Expr]]:
     """The partials of an operation as a scalar function of its arguments and its result."""
     kinds: list[Kind | Const] = [arg if isinstance(arg, Const) else arg.kind for arg in value.args]
-    return _partials_of(value.name, tuple(kinds))
+    return _partials_of(value.name, RULES.get(value.name), tuple(kinds))
 
 
 @cache
-def _partials_of(name: str, arguments: tuple[Kind | Const, ...]) -> tuple[Function, list[Expr]]:
-    source = _OPERATORS[name] if name in _OPERATORS else RULES[name].partials
+def _partials_of(name: str, row: Rule | None, arguments: tuple[Kind | Const, ...]) -> tuple[Function, list[Expr]]:
+    source = _OPERATORS[name] if row is None else row.partials
     template = lower(source, [*arguments, "float"]).function
     partials: list[Expr] = [
         Const(float(output.value.value), "float") if isinstance(output.value, Const) else output.value

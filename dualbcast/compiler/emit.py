@@ -156,6 +156,7 @@ class _Module:
         self.dtype, self.avoid = dtype, avoid
         self.short = {"float32": "f32", "float64": "f64"}[dtype]
         self.constants: dict[str, str] = {}
+        self.integers: dict[int, str] = {}
         self.begun: set[str] = set()
         self.compiled: list[str] = []
 
@@ -171,11 +172,17 @@ class _Module:
             self.constants[text] = f"{name}_" if name in self.avoid else name
         return self.constants[text]
 
+    def integer(self, value: int) -> str:
+        """The name of an integer constant."""
+        self.integers[value] = f"i64_{value}".replace("-", "m")
+        return self.integers[value]
+
     def prelude(self) -> list[str]:
         def literal(text: str) -> str:
             return text if text[-1].isdigit() else f'"{text}"'
 
-        return [f"{name} = {self.dtype}({literal(text)})" for text, name in self.constants.items()]
+        floats = [f"{name} = {self.dtype}({literal(text)})" for text, name in self.constants.items()]
+        return floats + [f"{name} = int64({value})" for value, name in self.integers.items()]
 
     def helpers(self, function: Function) -> list[str]:
         """The texts of the functions that a function needs, those they need first."""
@@ -243,7 +250,7 @@ class _Writer:
         for stmt in block:
             match stmt:
                 case Assign():
-                    self.line(depth, f"{stmt.target.name} = {self.expression(stmt.value)}", stmt.location)
+                    self.line(depth, f"{stmt.target.name} = {self.assigned(stmt.value)}", stmt.location)
                 case If():
                     self._if(stmt, depth)
                 case While():
@@ -263,7 +270,7 @@ class _Writer:
         test = self.expression(stmt.test)
         match stmt.then, stmt.orelse:
             case (Assign() as then,), (Assign() as orelse,) if then.target == orelse.target and word == "if":
-                first, second = self.expression(then.value, 1), self.expression(orelse.value)
+                first, second = self.assigned(then.value, 1), self.assigned(orelse.value)
                 line = f"{then.target.name} = {first} if {self.expression(stmt.test, 1)} else {second}"
                 if len(line) <= _WIDEST:
                     self.line(depth, line, stmt.location)
@@ -295,6 +302,12 @@ class _Writer:
         if storage == "bool":
             text = f"uint8({text})"
         return f"{name}[{self.address[name]}] = {text}"
+
+    def assigned(self, value: Expr, binding: int = _CONDITIONAL) -> str:
+        """A value as it is put into a variable: a bare integer would not be 64 bits wide on every target."""
+        if isinstance(value, Const) and value.kind == "int":
+            return self.module.integer(int(value.value))
+        return self.expression(value, binding)
 
     # --- expressions ---------------------------------------------------------------------------------------------
 

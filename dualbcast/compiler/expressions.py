@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import types
 from collections.abc import Callable
 from typing import Any
@@ -35,6 +36,9 @@ _COMPARISONS = {
 }
 # Operations so cheap and total that running them early costs less than a branch.
 _CHEAP = COMPARISONS | LOGIC | (ARITHMETIC - {"floordiv", "mod"}) | {"to_float", "select"}
+
+# Tuples exist at compile time only, and what loops over one is written out.
+LONGEST_TUPLE = 1024
 
 # What to write instead of an expression that cannot be compiled.
 _UNSUPPORTED = {
@@ -88,9 +92,10 @@ class Expressions(Builder):
             case ast.BinOp():
                 return self._binary(node)
             case ast.UnaryOp():
-                return self.unary(node.op, self.expression(node.operand), node)
+                operand = self.condition if isinstance(node.op, ast.Not) else self.expression
+                return self.unary(node.op, operand(node.operand), node)
             case ast.BoolOp():
-                return self._boolean(node, node.values)
+                return self._boolean(node, node.values, self.expression)
             case ast.Compare():
                 return self._compare(node)
             case ast.IfExp():
@@ -113,10 +118,13 @@ class Expressions(Builder):
     def as_scalar(self, value: Value, node: ast.AST) -> Atom:
         if isinstance(value, Const | Var):
             return value
-        self.fail(node, f"a number is needed here, and this is {describe(value)}")
+        self.fail(node, f"a number is needed here, and this is {describe(value)}", "a number, or one item of a tuple")
 
     def condition(self, node: ast.expr) -> Atom:
         """The truth of an expression."""
+        if isinstance(node, ast.BoolOp):
+            # Each part's truth decides; as values, `a and b` would be one of a and b.
+            return self.truth(self._boolean(node, node.values, self.condition), node)
         return self.truth(self.expression(node), node)
 
     def truth(self, value: Value, node: ast.AST) -> Atom:
@@ -143,9 +151,17 @@ class Expressions(Builder):
         if isinstance(value, Range):
             known = value.known()
             if known is not None:
+                self.limit(len(known), node)
                 return tuple(number(item) for item in known)
             self.fail(node, "the length of this range is not known when the kernel is compiled", "a for loop over it")
-        self.fail(node, f"a tuple is needed here, and this is {describe(value)}")
+        self.fail(node, f"a tuple is needed here, and this is {describe(value)}", "a tuple: (a, b)")
+
+    def limit(self, length: int, node: ast.AST) -> None:
+        """Refuse to write out what would be too long to compile."""
+        if length > LONGEST_TUPLE:
+            self.fail(
+                node, f"this would be written out {length:,} times; {LONGEST_TUPLE} is the most", "a loop over range"
+            )
 
     def closure(self, node: ast.FunctionDef | ast.Lambda) -> Closure:
         defaults = tuple(self.expression(default) for default in node.args.defaults)
@@ -166,14 +182,16 @@ class Expressions(Builder):
             if node.id in frame.local:
                 value = frame.env.get(node.id)
                 if value is None:
-                    self.fail(node, f"{node.id} is read before it is assigned")
+                    self.fail(
+                        node, f"{node.id} is read before it is assigned", f"an assignment to {node.id} above this line"
+                    )
                 if isinstance(value, Unassigned):
                     self.fail(node, value.reason, f"an assignment to {node.id} that every path passes")
                 return value
             outermost, frame = frame, frame.parent
         capture = outermost.source.capture(node.id)
         if capture is None:
-            self.fail(node, f"the name {node.id} is not defined")
+            self.fail(node, f"the name {node.id} is not defined", self._nearest(node.id, outermost))
         value = wrap(capture.value)
         if value is None:
             kind = type(capture.value).__name__
@@ -186,6 +204,11 @@ class Expressions(Builder):
             self.guards.append(capture)
         return value
 
+    def _nearest(self, name: str, frame: Frame) -> str:
+        """A defined name that the user may have meant."""
+        names = [*self.frame.env, *frame.source.function.__globals__]
+        return "".join(difflib.get_close_matches(name, [other for other in names if not other.startswith("<")], 1))
+
     def _attribute(self, node: ast.Attribute) -> Value:
         base = self.expression(node.value)
         if isinstance(base, Static) and isinstance(base.object, types.ModuleType):
@@ -196,6 +219,10 @@ class Expressions(Builder):
             if value is None:
                 self.fail(node, f"{name}.{node.attr} cannot be used in a kernel")
             return value
+        if isinstance(base, Const | Var):
+            self.fail(
+                node, f"a number has no {node.attr} here: a parameter is one element of its array", "the name alone"
+            )
         self.fail(node, f"attributes of {describe(base)} cannot be read in a kernel", "plain numbers and functions")
 
     def _subscript(self, node: ast.Subscript) -> Value:
@@ -209,10 +236,13 @@ class Expressions(Builder):
         items = self.sequence(base, node.value)
         if isinstance(node.slice, ast.Slice):
             parts = (node.slice.lower, node.slice.upper, node.slice.step)
-            return items[slice(*(None if part is None else self._static_int(part) for part in parts))]
+            bounds = [None if part is None else self._static_int(part) for part in parts]
+            if bounds[2] == 0:
+                self.fail(node.slice, "the step of a slice must not be zero")
+            return items[slice(*bounds)]
         index = self._static_int(node.slice)
         if not -len(items) <= index < len(items):
-            self.fail(node, f"index {index} is outside this tuple of {len(items)}")
+            self.fail(node, f"index {index} is outside this tuple of {len(items)}", f"an index below {len(items)}")
         return items[index]
 
     def _static_int(self, node: ast.expr) -> int:
@@ -234,6 +264,7 @@ class Expressions(Builder):
         if isinstance(node.op, ast.Mult):
             for items, count in ((left, right), (right, left)):
                 if isinstance(items, tuple) and isinstance(count, Const) and count.kind == "int":
+                    self.limit(len(items) * int(count.value), node)
                     return items * int(count.value)
         return self.binary(node.op, self.as_scalar(left, node.left), self.as_scalar(right, node.right), node)
 
@@ -245,6 +276,8 @@ class Expressions(Builder):
         if kind == "bool":
             kind = "int"
         where = self.locate(node)
+        if isinstance(operator, ast.FloorDiv | ast.Mod) and kind == "int" and right == Const(0, "int"):
+            self.fail(node, "an integer division by zero")
         match operator:
             case ast.Add() | ast.Sub() | ast.Mult():
                 return self._same_kind(_ARITHMETIC[type(operator)], left, right, kind, where)
@@ -295,7 +328,7 @@ class Expressions(Builder):
         if isinstance(exponent, Const) and exponent.value == int(exponent.value if abs(exponent.value) < 99 else 0):
             count = int(exponent.value)
             kind: Kind = "float" if base.kind == "float" or exponent.kind == "float" or count < 0 else "int"
-            if 1 <= abs(count) <= 8:
+            if 1 <= abs(count) <= (8 if kind == "float" else 64):
                 result = self._product(self.convert(base, kind, where), abs(count), kind, where)
                 if count < 0:
                     return self.op("div", Const(1.0, "float"), result, kind="float", location=where)
@@ -330,16 +363,16 @@ class Expressions(Builder):
         left, right = self.convert(left, kind, where), self.convert(right, kind, where)
         return self.op(name, left, right, kind="bool", location=where)
 
-    def _compare(self, node: ast.Compare) -> Atom:
+    def _compare(self, node: ast.Compare) -> Value:
         left = self.expression(node.left)
 
-        def link(position: int, left: Value) -> Atom:
+        def link(position: int, left: Value) -> Value:
             operator, right_node = node.ops[position], node.comparators[position]
             right = self.expression(right_node)
             test = self._compare_two(operator, left, right, node)
             if position + 1 == len(node.ops):
                 return test
-            return self._short_circuit(test, "and", lambda: link(position + 1, right), node)
+            return self._short_circuit("and", test, lambda: link(position + 1, right), node)
 
         return link(0, left)
 
@@ -362,36 +395,38 @@ class Expressions(Builder):
 
     # --- what may not run ----------------------------------------------------------------------------------------
 
-    def _boolean(self, node: ast.BoolOp, values: list[ast.expr]) -> Value:
-        name = "and" if isinstance(node.op, ast.And) else "or"
-        first = self.expression(values[0])
+    def _boolean(self, node: ast.BoolOp, values: list[ast.expr], part: Callable[[ast.expr], Value]) -> Value:
+        first = part(values[0])
         if len(values) == 1:
             return first
-        test = self.truth(first, values[0])
-        if isinstance(first, Const | Var) and first.kind == "bool":
-            return self._short_circuit(test, name, lambda: self._boolean(node, values[1:]), node)
-        if isinstance(test, Const):
-            return self._boolean(node, values[1:]) if bool(test.value) == (name == "and") else first
-        rest = lambda: self._boolean(node, values[1:])  # noqa: E731
-        return self.choose(
-            test, rest if name == "and" else lambda: first, rest if name == "or" else lambda: first, node
-        )
+        name = "and" if isinstance(node.op, ast.And) else "or"
+        return self._short_circuit(name, first, lambda: self._boolean(node, values[1:], part), node)
 
-    def _short_circuit(self, test: Atom, name: str, rest: Callable[[], Value], node: ast.AST) -> Atom:
-        """`test and rest` or `test or rest`, where the rest is evaluated only if it decides."""
-        decided = name == "or"
+    def _short_circuit(self, name: str, first: Value, rest: Callable[[], Value], node: ast.AST) -> Value:
+        """`first and rest` or `first or rest`: one of the two, and the rest is evaluated only if it decides."""
+        test = self.truth(first, node)
         if isinstance(test, Const):
-            return test if bool(test.value) == decided else self.truth(rest(), node)
+            return rest() if bool(test.value) == (name == "and") else first
         block: list[Stmt] = []
         with self.into(block):
-            other = self.truth(rest(), node)
+            other = rest()
         where, env = self.locate(node), self.frame.env
-        if all(isinstance(stmt, Assign) and isinstance(stmt.value, Op) and stmt.value.name in _CHEAP for stmt in block):
+        both_tests = isinstance(other, Const | Var) and other.kind == "bool" and test == first
+        if both_tests and all(_is_cheap(stmt) for stmt in block):
+            assert isinstance(other, Const | Var)
             self.block.extend(block)
             return self.op(name, test, other, kind="bool", location=where)
-        ends = [(block, {**env, CHOICE: other}, True), ([], {**env, CHOICE: Const(decided, "bool")}, True)]
+        ends = [(block, {**env, CHOICE: other}, True), ([], {**env, CHOICE: first}, True)]
         self.close_branch(test, where, ends if name == "and" else ends[::-1])
-        return self.as_scalar(self.frame.env.pop(CHOICE), node)
+        return self._chosen(node)
+
+    def _chosen(self, node: ast.AST) -> Value:
+        value = self.frame.env.pop(CHOICE)
+        if isinstance(value, Unassigned):
+            self.fail(
+                node, "the two sides of this expression are not of one kind", "two numbers, or tuples of one length"
+            )
+        return value
 
     def _conditional(self, node: ast.IfExp) -> Value:
         test = self.condition(node.test)
@@ -410,18 +445,17 @@ class Expressions(Builder):
             return run
 
         self.branch(test, self.locate(node), side(then), side(orelse))
-        value = self.frame.env.pop(CHOICE)
-        if isinstance(value, Unassigned):
-            self.fail(
-                node, "the two sides of this expression are not of one kind", "two numbers, or tuples of one length"
-            )
-        return value
+        return self._chosen(node)
 
     def select(self, test: Atom, then: Atom, orelse: Atom, where: Location) -> Atom:
         """One of two numbers that are both at hand."""
         kind = join(then.kind, orelse.kind)
         then, orelse = self.convert(then, kind, where), self.convert(orelse, kind, where)
         return self.op("select", test, then, orelse, kind=kind, location=where)
+
+
+def _is_cheap(stmt: Stmt) -> bool:
+    return isinstance(stmt, Assign) and isinstance(stmt.value, Op) and stmt.value.name in _CHEAP
 
 
 def known(value: Value) -> Any:

@@ -16,6 +16,7 @@ from typing import Any
 from dualbcast.compiler.builder import (
     Env,
     Frame,
+    Unassigned,
     Value,
     describe,
     freeze,
@@ -97,16 +98,22 @@ def lower(function: Callable[..., Any], arguments: Sequence[Kind | Const]) -> Lo
     outputs: list[Output] = []
     for position, item in enumerate(results):
         if not isinstance(item, Const | Var):
-            frontend.fail(
-                source.node, f"an output is {describe(item)}", "a return of numbers, or of a tuple of numbers"
-            )
+            reason = item.reason if isinstance(item, Unassigned) else f"an output is {describe(item)}"
+            frontend.fail(frame.returned_at or source.node, reason, "a return of numbers, or of a tuple of numbers")
         name = f"out{position}" if isinstance(value, tuple) else "out"
-        outputs.append(Output(names.fresh(name), item))
+        outputs.append(Output(names.fresh(name), frontend.current(item)))
     if not outputs:
-        frontend.fail(source.node, "this function returns an empty tuple", "a return of at least one number")
+        frontend.fail(
+            frame.returned_at or source.node, "this function returns an empty tuple", "a return of at least one number"
+        )
     where = frontend.locate(source.node)
     lowered = Function(
-        function.__name__, tuple(params), freeze(frontend.block), tuple(outputs), where, isinstance(value, tuple)
+        function.__name__,
+        tuple(params),
+        freeze(frontend.block, frontend.current),
+        tuple(outputs),
+        where,
+        isinstance(value, tuple),
     )
     return Lowered(lowered, tuple({(id(g.place), g.name): g for g in frontend.guards}.values()))
 

@@ -257,7 +257,7 @@ def _needed(stmt: Stmt, live: set[str], in_live_loop: bool) -> bool:
         case If():
             return any(_needed(part, live, in_live_loop) for side in blocks(stmt) for part in side)
         case _:
-            return any(isinstance(part, Assign) and part.target.name in live for part in statements((stmt,)))
+            return any(isinstance(part, Assign | For) and part.target.name in live for part in statements((stmt,)))
 
 
 def _mark(block: Block, live: set[str], in_live_loop: bool) -> None:

@@ -80,12 +80,20 @@ def find_source(function: Callable[..., Any]) -> Source:
     code = function.__code__
     linecache.checkcache(code.co_filename)
     lines = linecache.getlines(code.co_filename, function.__globals__)
-    node = _find("".join(lines), code) if lines else None
+    text = "".join(lines)
+    node = _find(text, code) if lines else None
+    where = Location(code.co_filename, code.co_firstlineno, 0, code.co_firstlineno, 1)
     if node is None:
         raise CompileError(
             f"the source of {function.__qualname__} cannot be had: its text is not in {code.co_filename}",
-            Location(code.co_filename, code.co_firstlineno, 0, code.co_firstlineno, 1),
+            where,
             "the function in a file, a notebook cell or the REPL; text run by exec() must be put into linecache",
+        )
+    if not _is_current(text, code):
+        raise CompileError(
+            f"the text of {function.__qualname__} has changed since it was defined, so it is not what would run",
+            where,
+            "nothing new: reload the module, or run the cell again",
         )
     return Source(function, node, code.co_filename)
 
@@ -96,6 +104,28 @@ def _parse(text: str) -> ast.Module | None:
         return ast.parse(text)
     except SyntaxError:  # the file was edited since; or a REPL that keeps other text under this name
         return None
+
+
+@lru_cache(maxsize=64)
+def _code_objects(text: str) -> tuple[CodeType, ...]:
+    """Every function of a text, compiled."""
+    pending = [compile(text, "<source>", "exec", dont_inherit=True)]
+    found: list[CodeType] = []
+    while pending:
+        code = pending.pop()
+        found.append(code)
+        pending.extend(constant for constant in code.co_consts if isinstance(constant, CodeType))
+    return tuple(found)
+
+
+def _is_current(text: str, code: CodeType) -> bool:
+    """Whether a function's code is what its text, as it is now, compiles to."""
+
+    def content(of: CodeType) -> tuple[object, ...]:
+        constants = [repr(constant) for constant in of.co_consts if not isinstance(constant, CodeType)]
+        return of.co_name, of.co_firstlineno, of.co_code, of.co_names, of.co_varnames, of.co_freevars, constants
+
+    return any(content(candidate) == content(code) for candidate in _code_objects(text))
 
 
 def _find(text: str, code: CodeType) -> FunctionNode | None:

@@ -23,7 +23,7 @@ from dualbcast.compiler.builder import (
     open_block,
 )
 from dualbcast.compiler.calls import Calls, assigned_names
-from dualbcast.compiler.fold import FALSE, TRUE, number
+from dualbcast.compiler.fold import FALSE, TRUE
 from dualbcast.compiler.ir import (
     Atom,
     Break,
@@ -37,8 +37,6 @@ from dualbcast.compiler.ir import (
 )
 
 __all__ = ["Statements"]
-
-LONGEST_UNROLL = 4096
 
 # What to write instead of a statement that cannot be compiled.
 _UNSUPPORTED = {
@@ -216,6 +214,7 @@ class Statements(Calls):
         if stmt.value is None or (isinstance(stmt.value, ast.Constant) and stmt.value.value is None):
             self.fail(stmt, "a return without a value", "the value: `return x`")
         self.frame.env[RESULT] = self.expression(stmt.value)
+        self.frame.returned_at = stmt
         self.frame.env[RETURNED] = TRUE
         loop = self._innermost_loop()
         return True if loop is None else self._leave(loop, stmt)
@@ -252,10 +251,7 @@ class Statements(Calls):
             turns = iterable.known()
             if turns is None or not _indexes(stmt):
                 return self._loop(stmt, lambda: TRUE, iterable)
-            iterable = tuple(number(item) for item in turns)
         items = self.sequence(iterable, stmt.iter)
-        if len(items) > LONGEST_UNROLL:
-            self.fail(stmt, f"this loop would be written out {len(items)} times", "a loop that does not index tuples")
         return self._unroll(stmt, list(items))
 
     def _unroll(self, stmt: ast.For, items: list[Value]) -> bool:
@@ -294,11 +290,12 @@ class Statements(Calls):
         raised: dict[str, Kind] = {}
         while True:
             mark, env, guards = self.names.mark(), dict(self.frame.env), len(self.guards)
-            loops, length = len(self.frame.loops), len(self.block)
+            loops, length, renamed = len(self.frame.loops), len(self.block), dict(self.renamed)
             try:
                 return self._loop_once(stmt, test, over, raised)
             except KindRaised as wider:
                 self.names.reset(mark)
+                self.renamed = renamed
                 self.frame.env = env
                 del self.guards[guards:], self.frame.loops[loops:], self.block[length:]
                 raised[wider.path] = wider.kind

@@ -81,6 +81,8 @@ def _namespace(dtype: str) -> dict[str, Any]:
         # Unlike np.int64(x), astype gives an integer for infinities and NaN as a machine conversion does.
         "int64": lambda x: np.asarray(x).astype(np.int64)[()],
         "uint8": np.uint8,
+        # Loop counters wrap around and divide as the machine's integers do.
+        "range": lambda *bounds: map(np.int64, range(*map(int, bounds))),
         **{f"load_{half}": load for half in ("float16", "bfloat16")},
         **{f"store_{half}": store for half in ("float16", "bfloat16")},
         **_NUMPY,

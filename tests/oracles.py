@@ -1,0 +1,352 @@
+"""Derivatives of a Python function from the function itself: dual numbers by operator overloading, finite differences.
+
+Nothing here comes from the package. The user's function is rebuilt with a `math`, a `np` and a `float` that accept these
+numbers, and is then executed by Python, so its control flow is Python's own. Values are floats, or mpmath numbers.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+from collections.abc import Callable, Sequence
+from types import CellType, FunctionType, ModuleType
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+
+__all__ = ["Dual", "Result", "differentiate", "finite_differences", "rebuild"]
+
+Result = tuple[tuple[Any, ...], tuple[dict[int, float], ...]]
+
+
+class Dual:
+    """A number with its derivatives in the directions it depends on; a direction that is not there is an exact zero."""
+
+    __slots__ = ("d", "v")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, v: Any, d: dict[int, Any] | None = None) -> None:
+        self.v, self.d = v, d or {}
+
+    def chain(self, v: Any, slope: Any) -> Dual:
+        """A function of this number alone, by its value and its slope here."""
+        return Dual(v, {at: slope * t for at, t in self.d.items()})
+
+    def __repr__(self) -> str:
+        return f"Dual({self.v!r}, {self.d!r})"
+
+    # Losing a derivative on the way through C would be silent, so what would do so is not there.
+    def __float__(self) -> float:
+        raise TypeError("a dual number was about to lose its derivative")
+
+    def __int__(self) -> int:
+        return int(self.v)
+
+    def __bool__(self) -> bool:
+        return bool(self.v != 0)
+
+    def __floor__(self) -> int:
+        return int(mp.floor(self.v))
+
+    def __ceil__(self) -> int:
+        return int(mp.ceil(self.v))
+
+    def __trunc__(self) -> int:
+        return int(self.v)
+
+    def __round__(self, digits: int | None = None) -> Any:
+        if digits is None:
+            return int(mp.nint(self.v))
+        return Dual(round(float(self.v), digits))
+
+    def __lt__(self, other: Any) -> bool:
+        return bool(self.v < value(other))
+
+    def __le__(self, other: Any) -> bool:
+        return bool(self.v <= value(other))
+
+    def __gt__(self, other: Any) -> bool:
+        return bool(self.v > value(other))
+
+    def __ge__(self, other: Any) -> bool:
+        return bool(self.v >= value(other))
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.v == value(other))
+
+    def __ne__(self, other: object) -> bool:
+        return bool(self.v != value(other))
+
+    def __pos__(self) -> Dual:
+        return self
+
+    def __neg__(self) -> Dual:
+        return self.chain(-self.v, -1)
+
+    def __abs__(self) -> Dual:
+        return self.chain(abs(self.v), (self.v > 0) - (self.v < 0))
+
+    def __add__(self, other: Any) -> Dual:
+        return combine(self, other, self.v + value(other), 1, 1)
+
+    def __sub__(self, other: Any) -> Dual:
+        return combine(self, other, self.v - value(other), 1, -1)
+
+    def __mul__(self, other: Any) -> Dual:
+        return combine(self, other, self.v * value(other), value(other), self.v)
+
+    def __truediv__(self, other: Any) -> Dual:
+        b = value(other)
+        return combine(self, other, self.v / b, 1 / b, -(self.v / b) / b)
+
+    def __floordiv__(self, other: Any) -> Dual:
+        return Dual(quotient(self.v, value(other)))
+
+    def __mod__(self, other: Any) -> Dual:
+        b = value(other)
+        return combine(self, other, self.v % b, 1, -quotient(self.v, b))
+
+    def __divmod__(self, other: Any) -> tuple[Dual, Dual]:
+        return self // other, self % other
+
+    def __pow__(self, other: Any) -> Dual:
+        a, p = self.v, value(other)
+        slope = p * a ** (p - 1) if p != 0 else 0
+        towards = a**p * log(a) if isinstance(other, Dual) and other.d and a != 0 else 0
+        return combine(self, other, a**p, slope, towards)
+
+    def __radd__(self, other: Any) -> Dual:
+        return Dual(other) + self
+
+    def __rsub__(self, other: Any) -> Dual:
+        return Dual(other) - self
+
+    def __rmul__(self, other: Any) -> Dual:
+        return Dual(other) * self
+
+    def __rtruediv__(self, other: Any) -> Dual:
+        return Dual(other) / self
+
+    def __rfloordiv__(self, other: Any) -> Dual:
+        return Dual(other) // self
+
+    def __rmod__(self, other: Any) -> Dual:
+        return Dual(other) % self
+
+    def __rdivmod__(self, other: Any) -> tuple[Dual, Dual]:
+        return divmod(Dual(other), self)
+
+    def __rpow__(self, other: Any) -> Dual:
+        return Dual(other) ** self
+
+
+def value(x: Any) -> Any:
+    """The number without its derivatives."""
+    return x.v if isinstance(x, Dual) else x
+
+
+def combine(a: Any, b: Any, v: Any, slope_a: Any, slope_b: Any) -> Dual:
+    """A function of two numbers by its value and its slopes; a slope is used only where there is a derivative."""
+    d: dict[int, Any] = {}
+    for x, slope in ((a, slope_a), (b, slope_b)):
+        for at, t in x.d.items() if isinstance(x, Dual) else ():
+            d[at] = d[at] + slope * t if at in d else slope * t
+    return Dual(v, d)
+
+
+def quotient(a: Any, b: Any) -> Any:
+    return mp.floor(a / b) if isinstance(a, mp.mpf) or isinstance(b, mp.mpf) else a // b
+
+
+def log(x: Any) -> Any:
+    return mp.log(x) if isinstance(x, mp.mpf) else math.log(x)
+
+
+# --- what stands for math and numpy ----------------------------------------------------------------------------------
+
+# The name in `math`, the value in mpmath, and the slope in mpmath: its 15 digits at least are right for floats too.
+_UNARY: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "sqrt": (mp.sqrt, lambda x: 1 / (2 * mp.sqrt(x))),
+    "cbrt": (lambda x: mp.sign(x) * mp.cbrt(abs(x)), lambda x: 1 / (3 * mp.cbrt(abs(x)) ** 2)),
+    "exp": (mp.exp, mp.exp),
+    "exp2": (lambda x: mp.mpf(2) ** x, lambda x: mp.mpf(2) ** x * mp.log(2)),
+    "expm1": (mp.expm1, mp.exp),
+    "log": (mp.log, lambda x: 1 / x),
+    "log2": (lambda x: mp.log(x, 2), lambda x: 1 / (x * mp.log(2))),
+    "log10": (mp.log10, lambda x: 1 / (x * mp.log(10))),
+    "log1p": (mp.log1p, lambda x: 1 / (1 + x)),
+    "sin": (mp.sin, mp.cos),
+    "cos": (mp.cos, lambda x: -mp.sin(x)),
+    "tan": (mp.tan, lambda x: mp.sec(x) ** 2),
+    "asin": (mp.asin, lambda x: 1 / mp.sqrt(1 - x * x)),
+    "acos": (mp.acos, lambda x: -1 / mp.sqrt(1 - x * x)),
+    "atan": (mp.atan, lambda x: 1 / (1 + x * x)),
+    "sinh": (mp.sinh, mp.cosh),
+    "cosh": (mp.cosh, mp.sinh),
+    "tanh": (mp.tanh, lambda x: mp.sech(x) ** 2),
+    "erf": (mp.erf, lambda x: 2 / mp.sqrt(mp.pi) * mp.exp(-x * x)),
+}
+_RENAMED = {"asin": "arcsin", "acos": "arccos", "atan": "arctan"}
+
+
+def _unary(name: str) -> Callable[[Any], Any]:
+    plain, (exact, slope) = getattr(math, name), _UNARY[name]
+
+    def function(x: Any) -> Any:
+        if not isinstance(x, Dual):
+            return plain(x)
+        if isinstance(x.v, mp.mpf):
+            return x.chain(exact(x.v), slope(x.v) if x.d else 0)
+        return x.chain(plain(x.v), float(slope(mp.mpf(x.v))) if x.d else 0)
+
+    return function
+
+
+def _atan2(a: Any, b: Any) -> Any:
+    x, y = value(a), value(b)
+    exact = mp.atan2 if isinstance(x, mp.mpf) or isinstance(y, mp.mpf) else math.atan2
+    return combine(a, b, exact(x, y), y / (x * x + y * y), -x / (x * x + y * y))
+
+
+def _hypot(a: Any, b: Any) -> Any:
+    x, y = value(a), value(b)
+    r = mp.hypot(x, y) if isinstance(x, mp.mpf) or isinstance(y, mp.mpf) else math.hypot(x, y)
+    return combine(a, b, r, x / r, y / r)
+
+
+def _copysign(a: Any, b: Any) -> Any:
+    # Not for zeros: their sign is not looked at.
+    return abs(a) if value(b) > 0 else -abs(a)
+
+
+def _ends(rounded: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda x: Dual(rounded(x.v) + 0 * x.v) if isinstance(x, Dual) else float(rounded(x))
+
+
+_BOTH: dict[str, Callable[..., Any]] = {
+    **{name: _unary(name) for name in _UNARY},
+    "hypot": _hypot,
+    "copysign": _copysign,
+    "isnan": lambda x: bool(value(x) != value(x)),
+}
+_MATH: dict[str, Callable[..., Any]] = {
+    **_BOTH,
+    "atan2": _atan2,
+    "fabs": lambda x: abs(x) * 1.0,
+    "pow": lambda x, p: (x * 1.0) ** p,
+    "log": lambda x, base=None: _BOTH["log"](x) if base is None else _BOTH["log"](x) / _BOTH["log"](base),
+    # Python's own, which go through the methods above.
+    **{name: getattr(math, name) for name in ("floor", "ceil", "trunc", "prod")},
+}
+_NUMPY: dict[str, Callable[..., Any]] = {
+    **{_RENAMED.get(name, name): function for name, function in _BOTH.items()},
+    "arctan2": _atan2,
+    "abs": abs,
+    "absolute": abs,
+    "power": lambda x, p: x**p,
+    "maximum": lambda a, b: a if value(a) >= value(b) else b,
+    "minimum": lambda a, b: a if value(a) <= value(b) else b,
+    "clip": lambda x, low, high: low if value(x) < value(low) else high if value(x) > value(high) else x,
+    "where": lambda test, a, b: a if value(test) else b,
+    "sign": lambda x: Dual(float((value(x) > 0) - (value(x) < 0))),
+    "floor": _ends(math.floor),
+    "ceil": _ends(math.ceil),
+    "square": lambda x: x * x,
+    "logical_and": lambda a, b: bool(a) and bool(b),
+    "logical_not": lambda a: not a,
+}
+
+
+class _Module:
+    """Stands for a module: its functions from a table, its numbers from the module itself, an error for the rest."""
+
+    def __init__(self, module: ModuleType, functions: dict[str, Callable[..., Any]]) -> None:
+        self._module, self._functions = module, functions
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._functions:
+            return self._functions[name]
+        found = getattr(self._module, name)
+        if isinstance(found, float | int):
+            return found
+        raise NotImplementedError(f"the oracle has no {self._module.__name__}.{name}")
+
+
+_MODULES: dict[Any, Any] = {math: _Module(math, _MATH), np: _Module(np, _NUMPY)}
+_FUNCTIONS = {getattr(math, name): function for name, function in _MATH.items()}
+_BUILTINS = {**vars(builtins), "float": lambda x: x if isinstance(x, Dual) else float(x)}
+
+
+def rebuild(function: Callable[..., Any], memo: dict[int, Any] | None = None) -> Callable[..., Any]:
+    """The function with all that it can reach outside itself rebuilt for `Dual` numbers."""
+    memo = {} if memo is None else memo
+
+    def change(found: Any) -> Any:
+        if isinstance(found, FunctionType):
+            return rebuild(found, memo)
+        if isinstance(found, tuple):
+            return tuple(map(change, found))
+        try:
+            return _MODULES.get(found) or _FUNCTIONS.get(found, found)
+        except TypeError:  # not hashable, so neither a module nor a function
+            return found
+
+    if not isinstance(function, FunctionType):
+        return function
+    if id(function) in memo:
+        return memo[id(function)]  # type: ignore[no-any-return]
+    scope: dict[str, Any] = {"__builtins__": _BUILTINS}
+    cells = tuple(CellType() for _ in function.__closure__ or ())
+    made = FunctionType(function.__code__, scope, function.__name__, None, cells)
+    memo[id(function)] = made
+    for cell, original in zip(cells, function.__closure__ or (), strict=True):
+        cell.cell_contents = change(original.cell_contents)
+    made.__defaults__ = change(function.__defaults__)
+    made.__kwdefaults__ = {key: change(item) for key, item in (function.__kwdefaults__ or {}).items()} or None
+    for name in _global_names(function.__code__):
+        if name in function.__globals__:
+            scope[name] = change(function.__globals__[name])
+    return made
+
+
+def _global_names(code: Any) -> set[str]:
+    nested = (item for item in code.co_consts if hasattr(item, "co_names"))
+    return set(code.co_names).union(*map(_global_names, nested))
+
+
+def differentiate(function: Callable[..., Any], args: Sequence[Any], wrt: Sequence[int]) -> Result:
+    """The outputs at `args` in double precision, and for each its derivatives by the position of the argument."""
+    seeded = [Dual(float(arg), {at: 1.0}) if at in wrt else arg for at, arg in enumerate(args)]
+    results = _outputs(rebuild(function)(*seeded))
+    slopes = tuple({at: result.d.get(at, 0.0) if isinstance(result, Dual) else 0.0 for at in wrt} for result in results)
+    return tuple(map(value, results)), slopes
+
+
+def finite_differences(
+    function: Callable[..., Any], args: Sequence[Any], wrt: Sequence[int], digits: int = 40
+) -> tuple[dict[int, float], ...]:
+    """The derivatives by central differences, to about half of `digits`; meaningless where there is a kink."""
+    rebuilt = rebuild(function)
+    with mp.workdps(digits):
+        step = mp.mpf(10) ** (-digits // 3)
+
+        def at(moved: int, by: Any) -> tuple[Any, ...]:
+            exact = [
+                Dual(mp.mpf(arg) + (by if position == moved else 0)) if isinstance(arg, float) else arg
+                for position, arg in enumerate(args)
+            ]
+            return tuple(map(value, _outputs(rebuilt(*exact))))
+
+        columns = {
+            seed: [_slope(b, a, step) for b, a in zip(at(seed, step), at(seed, -step), strict=True)] for seed in wrt
+        }
+    return tuple({seed: columns[seed][output] for seed in wrt} for output in range(len(_outputs(function(*args)))))
+
+
+def _slope(after: Any, before: Any, step: Any) -> float:
+    return float((after - before) / (2 * step)) if isinstance(after, mp.mpf | float) else 0.0
+
+
+def _outputs(results: Any) -> tuple[Any, ...]:
+    return results if isinstance(results, tuple) else (results,)

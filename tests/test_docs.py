@@ -1,0 +1,43 @@
+"""The documentation tells the truth: every Python block runs, its shown results are those it gives, pages are current."""
+
+from __future__ import annotations
+
+import doctest
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), ROOT / "bench" / "README.md"])
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_python_blocks_run(page: Path) -> None:
+    """The blocks of a page share their names, as a reader who follows it would have it."""
+    text = page.read_text(encoding="utf-8")
+    source = "\n".join(BLOCK.findall(text))
+    if not source:
+        pytest.skip("no Python on this page")
+    name = page.relative_to(ROOT).as_posix()
+    test = doctest.DocTestParser().get_doctest(source, {"__name__": "__main__"}, name, str(page), 0)
+    assert test.examples, "blocks are shown as sessions, so that their results are checked"
+    output: list[str] = []
+    results = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=output.append)
+    assert results.failed == 0, "".join(output)
+
+
+def test_the_rules_page_is_that_of_the_table(request: pytest.FixtureRequest) -> None:
+    generate = runpy.run_path(str(ROOT / "docs" / "generate_rules.py"))
+    page, path = generate["page"](), generate["PAGE"]
+    if request.config.getoption("--update-golden"):
+        path.write_text(page, encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == page, "run: python docs/generate_rules.py"
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
