@@ -90,7 +90,7 @@ class Jacobian:
 
     def _argument(self, key: Any) -> str:
         if _is_index(key) and -len(self.wrt) <= key < len(self.wrt):
-            return self.wrt[key]
+            return self.wrt[int(key)]
         if isinstance(key, str) and key in self.wrt:
             return key
         raise ArgumentError(f"this Jacobian is in ({', '.join(self.wrt)}), not in {key!r}")

@@ -42,7 +42,7 @@ __all__ = [
     "written",
 ]
 
-Row = Mapping[str, Any]
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +162,11 @@ class Run:
     ) -> None:
         if self._console.is_terminal:
             self._live.stop()
+
+    def hold_against(self, bandwidth: float) -> None:
+        """State every row's share of a copy's bandwidth again."""
+        for row in self.rows:
+            row["copy_share"] = row["bytes_per_second"] / bandwidth
 
     def doing(self, what: str) -> None:
         """Say what happens now."""
