@@ -1,0 +1,51 @@
+"""What the whole test run shares: a kernel cache of its own, the options, and which tests are left out and why."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+
+import pytest
+
+CACHE = pytest.StashKey[str]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="rewrite the files in tests/golden")
+    parser.addoption("--slow", action="store_true", help="also run the tests marked slow")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Not a fixture: the doctests of the package, which lie outside this folder, must not fill the user's cache either.
+    # Workers of pytest-xdist inherit the environment, so that a kernel is compiled once for all of them.
+    if not hasattr(config, "workerinput"):
+        config.stash[CACHE] = tempfile.mkdtemp(prefix="dualbcast-tests-")
+        os.environ["DUALBCAST_CACHE_DIR"] = config.stash[CACHE]
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if CACHE in config.stash:
+        shutil.rmtree(config.stash[CACHE], ignore_errors=True)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--slow") and "slow" not in config.option.markexpr:
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        if slow:
+            config.hook.pytest_deselected(items=slow)
+            items[:] = [item for item in items if not item.get_closest_marker("slow")]
+    gpu = [item for item in items if item.get_closest_marker("gpu")]
+    if gpu:
+        from dualbcast.runtime import cuda
+
+        if not cuda.available():
+            skip = pytest.mark.skip(reason=f"no GPU: {cuda.why_not()}")
+            for item in gpu:
+                item.add_marker(skip)
+
+
+@pytest.fixture
+def update_golden(request: pytest.FixtureRequest) -> bool:
+    """Whether golden files are to be rewritten instead of compared."""
+    return bool(request.config.getoption("--update-golden"))
