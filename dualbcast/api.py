@@ -290,7 +290,7 @@ class BroadcastFunction:
         wanted = _hashable_wrt(wrt)
         key = (which, operands.signature, len(operands.arrays), wanted)
         spec = self._specialised.get(key)
-        if spec is not None and _unchanged(spec.product):
+        if spec is not None and all(guard.holds() for guard in spec.product.guards):
             return spec
         positions = () if which == "value" else self._positions(wanted, operands)
         try:
@@ -388,18 +388,6 @@ def _hashable_wrt(wrt: Any) -> str | int | tuple[Any, ...] | None:
     except TypeError:
         raise ArgumentError(f"wrt={wrt!r} does not name arguments; give names or positions: wrt=('x', 1)") from None
     return items
-
-
-def _unchanged(product: Product) -> bool:
-    """Whether every captured name still stands for what was compiled in."""
-    for guard in product.guards:
-        try:
-            current = guard.current()
-        except (LookupError, ValueError):
-            return False
-        if current is not guard.value and (type(current) is not type(guard.value) or current != guard.value):
-            return False
-    return True
 
 
 @overload

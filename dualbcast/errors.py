@@ -20,7 +20,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A range of the user's source: file, 1-based lines, 0-based columns (the meaning `ast` gives them)."""
+    """A range of the user's source: 1-based lines, 0-based columns in UTF-8 bytes (the meaning `ast` gives them)."""
 
     filename: str
     line: int
@@ -29,23 +29,32 @@ class Location:
     end_column: int
 
     def __str__(self) -> str:
-        return f"{self.filename}:{self.line}:{self.column + 1}"
+        return f"{self.filename}:{self.line}:{self.offset}"
+
+    @property
+    def offset(self) -> int:
+        """The column as editors and `SyntaxError` count it: 1-based, in characters."""
+        return self._characters(self.column) + 1
 
     def excerpt(self) -> str:
         """The user's line with its number, and carets under the range; empty where the text is not to be had."""
-        # Read afresh: an edited file or a re-run notebook cell must not show its old text.
-        linecache.checkcache(self.filename)
-        text = linecache.getline(self.filename, self.line).rstrip("\n")
+        text = self._text()
         if not text:
             return ""
-        # `ast` counts columns in UTF-8 bytes, a terminal in characters.
-        start = len(text.encode()[: self.column].decode(errors="ignore"))
-        stop = len(text)
-        if self.end_line == self.line:
-            stop = len(text.encode()[: self.end_column].decode(errors="ignore"))
+        start = self._characters(self.column)
+        stop = self._characters(self.end_column) if self.end_line == self.line else len(text)
         margin = f"{self.line:>6} | "
         padding = "".join("\t" if character == "\t" else " " for character in text[:start])
         return f"{margin}{text}\n{' ' * (len(margin) - 2)}| {padding}{'^' * max(1, stop - start)}"
+
+    def _text(self) -> str:
+        # Read afresh: an edited file or a re-run notebook cell must not show its old text.
+        linecache.checkcache(self.filename)
+        return linecache.getline(self.filename, self.line).rstrip("\n")
+
+    def _characters(self, column: int) -> int:
+        text = self._text()
+        return len(text.encode()[:column].decode(errors="ignore")) if text else column
 
 
 class DualbcastError(Exception):
@@ -76,7 +85,7 @@ class CompileError(DualbcastError):
         self, message: str, location: Location, hint: str = "", calls: tuple[tuple[str, Location], ...] = ()
     ) -> None:
         self.message, self.location, self.hint, self.calls = message, location, hint, calls
-        self.filename, self.lineno, self.offset = location.filename, location.line, location.column + 1
+        self.filename, self.lineno, self.offset = location.filename, location.line, location.offset
         place = "" if location.filename == "<unknown>" else f"{location}: "
         parts = [place + message, location.excerpt()]
         if hint:

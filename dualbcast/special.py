@@ -8,45 +8,26 @@ from __future__ import annotations
 
 import math
 
+from dualbcast.arithmetic import isinf, isnan, maximum
+
 __all__ = [
-    "clip",
-    "degrees",
     "digamma",
     "erfinv",
     "exp10",
-    "floor_divide",
-    "fmax",
-    "fmin",
-    "heaviside",
-    "ieee_remainder",
-    "isfinite",
-    "isinf",
-    "isnan",
-    "ldexp",
     "log_sigmoid",
     "logaddexp",
     "logaddexp2",
     "logit",
-    "maximum",
-    "minimum",
-    "modulo",
     "polygamma",
-    "radians",
-    "reciprocal",
     "sigmoid",
-    "sign",
-    "signbit",
     "sinc",
     "softplus",
-    "square",
-    "where",
     "xlog1py",
     "xlogy",
 ]
 
 LN2 = math.log(2.0)
 SQRT2 = math.sqrt(2.0)
-DEGREE = math.pi / 180.0
 
 
 # --- exponentials --------------------------------------------------------------------------------------------------
@@ -344,177 +325,7 @@ def erfinv(x: float) -> float:
     return math.copysign(top / bottom / SQRT2, x)
 
 
-# --- division and floating-point numbers ---------------------------------------------------------------------------
-
-
-def modulo(x: float, y: float) -> float:
-    """The remainder of x by y with the sign of y: Python's `%`, `numpy.mod`.
-
-    Examples
-    --------
-    >>> modulo(-1.0, 3.0), modulo(1.0, -3.0)
-    (2.0, -2.0)
-    """
-    rest = math.fmod(x, y)
-    if rest == 0:
-        return math.copysign(rest, y)
-    return rest + y if (rest < 0 and y > 0) or (rest > 0 and y < 0) else rest
-
-
-def floor_divide(x: float, y: float) -> float:
-    """The largest whole number that is not above x / y: Python's `//`, `numpy.floor_divide`.
-
-    Examples
-    --------
-    >>> floor_divide(-1.0, 3.0), floor_divide(7.5, 2.0)
-    (-1.0, 3.0)
-    """
-    if y == 0:
-        return x / y
-    rest = math.fmod(x, y)
-    # Without the remainder the quotient is a whole number but for its rounding.
-    quotient = (x - rest) / y
-    if (rest < 0 and y > 0) or (rest > 0 and y < 0):
-        quotient = quotient - 1.0
-    if quotient == 0:
-        return math.copysign(0.0, x / y)
-    below = float(math.floor(quotient))
-    return below + 1.0 if quotient - below > 0.5 else below
-
-
-def ieee_remainder(x: float, y: float) -> float:
-    """x - n * y for the whole number n nearest to x / y (the even one of two), exact: `math.remainder`.
-
-    Examples
-    --------
-    >>> ieee_remainder(5.0, 3.0), ieee_remainder(5.0, 2.0)
-    (-1.0, 1.0)
-    """
-    size = abs(y)
-    rest = math.fmod(abs(x), size)
-    nearest = rest if rest < size - rest else rest - size
-    if rest == size - rest:
-        # Halfway. abs(x) - rest is n * size; if n is odd, half of that leaves `rest` over once more.
-        nearest = rest - 2.0 * math.fmod(0.5 * (abs(x) - rest), size)
-    return math.copysign(1.0, x) * nearest
-
-
-def ldexp(x: float, n: int) -> float:
-    """x * 2**n, with the power in two halves so that neither overflows before the product does.
-
-    Examples
-    --------
-    >>> ldexp(0.75, 4)
-    12.0
-    """
-    half = n // 2
-    return x * math.exp2(half) * math.exp2(n - half)
-
-
-def sign(x: float) -> float:
-    """-1, 0 or 1 by the sign of x; NaN stays NaN."""
-    if x > 0:
-        return 1.0
-    if x < 0:
-        return -1.0
-    return 0.0 if x == 0 else x
-
-
-def heaviside(x: float, middle: float) -> float:
-    """0 for negative x, 1 for positive x, `middle` at 0; NaN stays NaN."""
-    if x > 0:
-        return 1.0
-    if x < 0:
-        return 0.0
-    return middle if x == 0 else x
-
-
-def isnan(x: float) -> bool:
-    """Whether x is NaN."""
-    return x != x
-
-
-def isinf(x: float) -> bool:
-    """Whether x is an infinity of either sign."""
-    return abs(x) == math.inf
-
-
-def isfinite(x: float) -> bool:
-    """Whether x is neither NaN nor an infinity."""
-    return x - x == 0
-
-
-def signbit(x: float) -> bool:
-    """Whether x is negative, -0.0 included."""
-    return math.copysign(1.0, x) < 0
-
-
-# --- choices: the derivative is that of the argument taken, the first of equal ones --------------------------------
-
-
-def maximum(x: float, y: float) -> float:
-    """The larger of two numbers; NaN if either is.
-
-    Examples
-    --------
-    >>> maximum(1.0, 2.0), maximum(math.nan, 2.0)
-    (2.0, nan)
-    """
-    return x if x >= y or isnan(x) else y
-
-
-def minimum(x: float, y: float) -> float:
-    """The smaller of two numbers; NaN if either is."""
-    return x if x <= y or isnan(x) else y
-
-
-def fmax(x: float, y: float) -> float:
-    """The larger of two numbers, and the other one if one is NaN.
-
-    Examples
-    --------
-    >>> fmax(math.nan, 2.0)
-    2.0
-    """
-    return x if x >= y or isnan(y) else y
-
-
-def fmin(x: float, y: float) -> float:
-    """The smaller of two numbers, and the other one if one is NaN."""
-    return x if x <= y or isnan(y) else y
-
-
-def clip(x: float, low: float, high: float) -> float:
-    """x moved into [low, high]; at the ends the derivative is still that of x."""
-    return minimum(maximum(x, low), high)
-
-
-def where(condition: bool, x: float, y: float) -> float:
-    """x if the condition holds, else y."""
-    return x if condition else y
-
-
-# --- powers and angles ---------------------------------------------------------------------------------------------
-
-
-def square(x: float) -> float:
-    """x * x."""
-    return x * x
-
-
-def reciprocal(x: float) -> float:
-    """1 / x."""
-    return 1.0 / x
-
-
-def radians(x: float) -> float:
-    """Degrees to radians."""
-    return x * DEGREE
-
-
-def degrees(x: float) -> float:
-    """Radians to degrees."""
-    return x / DEGREE
+# --- the cardinal sine ---------------------------------------------------------------------------------------------
 
 
 def sinc(x: float) -> float:

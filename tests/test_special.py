@@ -1,9 +1,10 @@
-"""The special functions as plain Python on floats: against mpmath at ordinary points, else against SciPy and NumPy."""
+"""The functions of `special` and `arithmetic` as plain Python on floats: against mpmath at ordinary points, else against SciPy and NumPy."""
 
 from __future__ import annotations
 
 import math
 import random
+from types import ModuleType
 
 import mpmath as mp
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 import rule_oracles as oracles
 import scipy.special
 
-from dualbcast import special
+from dualbcast import arithmetic, special
 
 EPS = 2.0**-52
 inf, nan = math.inf, math.nan
@@ -121,20 +122,26 @@ def bits(x: float) -> tuple[bool, float]:
     return (math.copysign(1.0, x) < 0 and x == x, x if x == x else 12345.0)
 
 
-@pytest.mark.parametrize("name", ["logaddexp", "logaddexp2", "maximum", "minimum", "fmax", "fmin", "heaviside"])
-def test_extremes_of_two_arguments(name: str) -> None:
+@pytest.mark.parametrize(
+    "ours",
+    [
+        *(special.logaddexp, special.logaddexp2, arithmetic.heaviside),
+        *(arithmetic.maximum, arithmetic.minimum, arithmetic.fmax, arithmetic.fmin),
+    ],
+)
+def test_extremes_of_two_arguments(ours) -> None:  # type: ignore[no-untyped-def]
     with np.errstate(all="ignore"):
         for x in EXTREMES:
             for y in EXTREMES:
-                expected = float(getattr(np, name)(x, y))
-                np.testing.assert_allclose(getattr(special, name)(x, y), expected, rtol=2 * EPS, err_msg=f"{x}, {y}")
+                expected = float(getattr(np, ours.__name__)(x, y))
+                np.testing.assert_allclose(ours(x, y), expected, rtol=2 * EPS, err_msg=f"{x}, {y}")
 
 
 @pytest.mark.parametrize("name", ["sign", "isnan", "isinf", "isfinite", "signbit"])
 def test_extremes_of_one_argument(name: str) -> None:
     for x in EXTREMES:
         if not (name == "signbit" and x != x):  # the sign of a NaN says nothing
-            assert bits(getattr(special, name)(x)) == bits(getattr(np, name)(x)), x
+            assert bits(getattr(arithmetic, name)(x)) == bits(getattr(np, name)(x)), x
 
 
 @pytest.mark.parametrize("name", ["xlogy", "xlog1py"])
@@ -155,14 +162,14 @@ DIVISIONS += [(1e300, 3.0), (-1e300, 7.0), (2.0**53 + 2, 1.0), (2.0**60, 3.0), (
 @pytest.mark.parametrize(
     ("ours", "reference"),
     [
-        (special.modulo, np.mod),
-        (special.floor_divide, np.floor_divide),
-        (special.ieee_remainder, math.remainder),
+        (arithmetic.modulo, np.mod),
+        (arithmetic.floor_divide, np.floor_divide),
+        (arithmetic.ieee_remainder, math.remainder),
     ],
 )
 def test_divisions_are_exact(ours, reference) -> None:  # type: ignore[no-untyped-def]
     for a, b in DIVISIONS:
-        if not (a != a or b != b) or ours is special.modulo:
+        if not (a != a or b != b) or ours is arithmetic.modulo:
             assert bits(ours(a, b)) == bits(float(reference(a, b))), (a, b)
 
 
@@ -170,18 +177,19 @@ def test_ldexp_is_exact() -> None:
     for x in (1.0, -0.75, 1e-300, 1e300, 0.0, -0.0, inf):
         for n in (0, 1, -1, 7, 60, -60, 1000, -1000):
             if math.isinf(x) or x == 0 or abs(math.log2(abs(x)) + n) < 1020:
-                assert bits(special.ldexp(x, n)) == bits(math.ldexp(x, n)), (x, n)
+                assert bits(arithmetic.ldexp(x, n)) == bits(math.ldexp(x, n)), (x, n)
 
 
 def test_clip_where_and_the_small_ones() -> None:
-    assert [special.clip(x, -1.0, 2.0) for x in (-3.0, 0.5, 7.0)] == [-1.0, 0.5, 2.0]
-    assert special.where(False, 1.0, 2.0) == 2.0
-    assert special.square(-3.0) == 9.0
-    assert special.reciprocal(4.0) == 0.25
-    assert special.radians(90.0) == math.radians(90.0)
-    assert special.degrees(1.5) == pytest.approx(math.degrees(1.5), rel=2 * EPS)
+    assert [arithmetic.clip(x, -1.0, 2.0) for x in (-3.0, 0.5, 7.0)] == [-1.0, 0.5, 2.0]
+    assert arithmetic.where(False, 1.0, 2.0) == 2.0
+    assert arithmetic.square(-3.0) == 9.0
+    assert arithmetic.reciprocal(4.0) == 0.25
+    assert arithmetic.radians(90.0) == math.radians(90.0)
+    assert arithmetic.degrees(1.5) == pytest.approx(math.degrees(1.5), rel=2 * EPS)
 
 
-def test_every_public_name_has_a_docstring() -> None:
-    for name in special.__all__:
-        assert getattr(special, name).__doc__, name
+@pytest.mark.parametrize("module", [arithmetic, special])
+def test_every_public_name_has_a_docstring(module: ModuleType) -> None:
+    for name in module.__all__:
+        assert getattr(module, name).__doc__, name

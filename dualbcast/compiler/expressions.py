@@ -14,6 +14,7 @@ from dualbcast.compiler.builder import CHOICE, Builder, Closure, Frame, Range, S
 from dualbcast.compiler.fold import FALSE, TRUE, convert, join, number
 from dualbcast.compiler.ir import ARITHMETIC, COMPARISONS, LOGIC, Assign, Atom, Const, Kind, Op, Stmt, Var
 from dualbcast.compiler.rules import by_spelling
+from dualbcast.compiler.source import Capture
 from dualbcast.errors import Location
 
 __all__ = ["Expressions", "wrap"]
@@ -218,6 +219,9 @@ class Expressions(Builder):
             value = wrap(getattr(base.object, node.attr))
             if value is None:
                 self.fail(node, f"{name}.{node.attr} cannot be used in a kernel")
+            found = vars(base.object).get(node.attr)
+            if isinstance(found, bool | int | float | tuple | np.number | types.FunctionType):
+                self.guards.append(Capture(vars(base.object), node.attr, found))
             return value
         if isinstance(base, Const | Var):
             self.fail(

@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from dualbcast import special
+from dualbcast import arithmetic, special
 from dualbcast.compiler.rules import alias, rule
 
 __all__ = ["EXCLUDED"]
@@ -101,8 +101,8 @@ rule(
     domain=(NEAR, ABOVE_MINUS_ONE),
     kinks=(((0.0, -1.0), (-math.inf, 0.0)),),
 )
-alias(special.square, "numpy.square")
-alias(special.reciprocal, "numpy.reciprocal")
+alias(arithmetic.square, "numpy.square")
+alias(arithmetic.reciprocal, "numpy.reciprocal")
 alias(special.exp10, "scipy.special.exp10")
 
 # --- the logistic function and its kin -----------------------------------------------------------------------------
@@ -165,8 +165,8 @@ rule(
     domain=(NEAR,),
     kinks=(((0.0,), (0.0,)),),
 )
-alias(special.radians, "math.radians", "numpy.radians", "numpy.deg2rad")
-alias(special.degrees, "math.degrees", "numpy.degrees", "numpy.rad2deg")
+alias(arithmetic.radians, "math.radians", "numpy.radians", "numpy.deg2rad")
+alias(arithmetic.degrees, "math.degrees", "numpy.degrees", "numpy.rad2deg")
 
 # --- the error and gamma functions ---------------------------------------------------------------------------------
 
@@ -202,7 +202,7 @@ rule(
 
 rule(
     "fabs",
-    lambda x, y: (special.sign(x),),
+    lambda x, y: (arithmetic.sign(x),),
     "math.fabs",
     "numpy.fabs",
     "numpy.absolute",
@@ -211,7 +211,7 @@ rule(
 )
 rule(
     "copysign",
-    lambda a, b, y: (special.sign(a) * math.copysign(1.0, b), 0),
+    lambda a, b, y: (arithmetic.sign(a) * math.copysign(1.0, b), 0),
     "math.copysign",
     "numpy.copysign",
     domain=(REAL, REAL),
@@ -219,7 +219,7 @@ rule(
 )
 # The next number is the same number, to within the rounding of everything else.
 rule("nextafter", lambda a, b, y: (1.0, 0), "math.nextafter", "numpy.nextafter", domain=(REAL, REAL))
-rule("sign", lambda x, y: (0,), "numpy.sign", function=special.sign, domain=(REAL,), kinks=(((0.0,), (0.0,)),))
+rule("sign", lambda x, y: (0,), "numpy.sign", function=arithmetic.sign, domain=(REAL,), kinks=(((0.0,), (0.0,)),))
 # math.floor, math.ceil, math.trunc and round give integers, as in Python; the front end makes them of these.
 rule("floor", lambda x, y: (0,), "numpy.floor", domain=(REAL,), kinks=(((1.0,), (0.0,)),))
 rule("ceil", lambda x, y: (0,), "numpy.ceil", domain=(REAL,), kinks=(((1.0,), (0.0,)),))
@@ -229,16 +229,16 @@ rule(
     "heaviside",
     lambda x, middle, y: (0, 1.0 if x == 0 else 0.0),
     "numpy.heaviside",
-    function=special.heaviside,
+    function=arithmetic.heaviside,
     domain=(REAL, NEAR),
     kinks=(((0.0, 0.5), (0.0, 1.0)),),
 )
 rule(
     "ldexp",
-    lambda x, n, y: (special.ldexp(1.0, n), 0),
+    lambda x, n, y: (arithmetic.ldexp(1.0, n), 0),
     "math.ldexp",
     "numpy.ldexp",
-    function=special.ldexp,
+    function=arithmetic.ldexp,
     domain=(REAL, (-20.0, 20.0)),
     integer=(1,),
 )
@@ -251,32 +251,36 @@ rule(
     lambda a, b, y: (1.0, -np.rint((a - y) / b)),
     "numpy.remainder",
     "numpy.mod",
-    function=special.modulo,
+    function=arithmetic.modulo,
     domain=(REAL, DIVISOR),
 )
 rule(
     "ieee_remainder",
     lambda a, b, y: (1.0, -np.rint((a - y) / b)),
     "math.remainder",
-    function=special.ieee_remainder,
+    function=arithmetic.ieee_remainder,
     domain=(REAL, DIVISOR),
 )
 rule(
-    "floor_divide", lambda a, b, y: (0, 0), "numpy.floor_divide", function=special.floor_divide, domain=(REAL, DIVISOR)
+    "floor_divide",
+    lambda a, b, y: (0, 0),
+    "numpy.floor_divide",
+    function=arithmetic.floor_divide,
+    domain=(REAL, DIVISOR),
 )
 
 # --- choices and questions: nothing but control flow ---------------------------------------------------------------
 
-alias(special.maximum, "numpy.maximum")
-alias(special.minimum, "numpy.minimum")
-alias(special.fmax, "numpy.fmax")
-alias(special.fmin, "numpy.fmin")
-alias(special.clip, "numpy.clip")
-alias(special.where, "numpy.where")
-alias(special.isnan, "math.isnan", "numpy.isnan")
-alias(special.isinf, "math.isinf", "numpy.isinf")
-alias(special.isfinite, "math.isfinite", "numpy.isfinite")
-alias(special.signbit, "numpy.signbit")
+alias(arithmetic.maximum, "numpy.maximum")
+alias(arithmetic.minimum, "numpy.minimum")
+alias(arithmetic.fmax, "numpy.fmax")
+alias(arithmetic.fmin, "numpy.fmin")
+alias(arithmetic.clip, "numpy.clip")
+alias(arithmetic.where, "numpy.where")
+alias(arithmetic.isnan, "math.isnan", "numpy.isnan")
+alias(arithmetic.isinf, "math.isinf", "numpy.isinf")
+alias(arithmetic.isfinite, "math.isfinite", "numpy.isfinite")
+alias(arithmetic.signbit, "numpy.signbit")
 
 # --- what the table leaves out -------------------------------------------------------------------------------------
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 import builtins
+import inspect
 import linecache
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CellType, CodeType, FunctionType
 from typing import Any
+
+import numpy as np
 
 from dualbcast.errors import CompileError, Location
 
@@ -26,9 +29,17 @@ class Capture:
     name: str
     value: Any
 
-    def current(self) -> Any:
-        """What the name stands for now; raises `LookupError` or `ValueError` where it is gone."""
-        return self.place.cell_contents if isinstance(self.place, CellType) else self.place[self.name]
+    def holds(self) -> bool:
+        """Whether the name still stands for what it stood for."""
+        try:
+            current = self.place.cell_contents if isinstance(self.place, CellType) else self.place[self.name]
+        except (LookupError, ValueError):
+            return False
+        if current is self.value:
+            return True
+        # 1, 1.0 and True are equal, and so are 0.0 and -0.0, but they do not make the same kernel.
+        numbers = (bool, int, float, tuple, np.number)
+        return type(current) is type(self.value) and isinstance(current, numbers) and repr(current) == repr(self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +88,10 @@ def find_source(function: Callable[..., Any]) -> Source:
             Location("<unknown>", 1, 0, 1, 0),
             "a function made with `def` or `lambda`",
         )
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        first = function.__code__.co_firstlineno
+        where = Location(function.__code__.co_filename, first, 0, first, 1)
+        raise CompileError(f"{function.__qualname__} is async, and a kernel cannot wait", where, "a plain function")
     code = function.__code__
     linecache.checkcache(code.co_filename)
     lines = linecache.getlines(code.co_filename, function.__globals__)
