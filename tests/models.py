@@ -1,4 +1,4 @@
-"""Scalar functions that several tests compile, each with its value and partials written by hand in NumPy, in float64."""
+"""Scalar functions that several tests compile, each with its value and partials by hand, in NumPy and float64."""
 
 from __future__ import annotations
 

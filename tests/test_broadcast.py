@@ -18,6 +18,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from dualbcast.errors import ArgumentError, DTypeError, ShapeError
 from dualbcast.runtime.broadcast import Plan, plan
+from dualbcast.runtime.geometry import extent, form_of, is_nested
 from dualbcast.runtime.operands import Operands, classify
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -41,10 +42,12 @@ def walk(call: Plan, itemsizes: Sequence[int]) -> list[tuple[int, ...]]:
     points = []
     for index in itertools.product(*map(range, call.sizes)):
         offsets = [sum(i * step for i, step in zip(index, row, strict=True)) for row in steps]
-        points.append(tuple(
-            pointer + offsets[which] * itemsize
-            for pointer, which, itemsize in zip(call.pointers, layout.which, itemsizes, strict=True)
-        ))
+        points.append(
+            tuple(
+                pointer + offsets[which] * itemsize
+                for pointer, which, itemsize in zip(call.pointers, layout.which, itemsizes, strict=True)
+            )
+        )
     return points
 
 
@@ -146,6 +149,25 @@ def test_fresh_outputs_have_numpys_memory_order(data: st.DataObject) -> None:
     if result.size > 1:
         long = [axis for axis, length in enumerate(result.shape) if length > 1]
         assert [result.strides[axis] for axis in long] == [expected.strides[axis] for axis in long]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_facts_about_one_array(data: st.DataObject) -> None:
+    array = data.draw(memories(data.draw(shapes()), F8))
+    steps = [np.arange(length) * step for length, step in zip(array.shape, array.strides, strict=True)]
+    starts = [sum(offsets) for offsets in itertools.product(*steps)]
+    taken = [start + byte for start in starts for byte in range(8)]
+    assert extent(form_of(array)) == ((min(taken), max(taken) + 1) if taken else (0, 0))
+    # Every one of these has steps of whole elements; those that repeat none of them are slices, whose dimensions nest.
+    assert is_nested(form_of(array)) is (len(set(taken)) == len(taken))
+
+
+def test_steps_of_part_of_an_element_do_not_nest() -> None:
+    assert not is_nested(((2,), (12,), F8))
+    assert is_nested(((1,), (12,), F8))
+    windows = np.lib.stride_tricks.sliding_window_view(np.arange(6.0), 3)
+    assert not is_nested(form_of(windows))
 
 
 def test_equal_strides_keep_c_order() -> None:
@@ -289,6 +311,7 @@ def test_out_that_overlaps_an_input_is_written_after_the_kernel(window: slice) -
     before = memory.copy()
     expected = x.copy()
     call = plan(named(x), [F8], out)
+    assert (call.layout.classes, call.layout.which) == (("1",), (0, 0))  # that of the array written, not of `out`
     copy_inputs(call, [8])
     np.testing.assert_array_equal(memory, before)  # a kernel that fails leaves `out=` as it was
     (result,) = call.finish()
@@ -304,6 +327,33 @@ def test_out_that_interleaves_with_an_input_is_written_directly() -> None:
     copy_inputs(call, [8])
     call.finish()
     np.testing.assert_array_equal(memory, np.repeat(np.arange(0.0, 10, 2), 2))
+
+
+BUFFER = np.arange(16.0)  # one for all examples, so that the same forms meet at other addresses, and again at the same
+
+
+@st.composite
+def windows(draw: st.DrawFn) -> np.ndarray:
+    """Three elements of `BUFFER`, one, two or three apart, in either direction."""
+    step = draw(st.sampled_from([1, 1, 2, 3]))
+    start = draw(st.integers(0, BUFFER.size - 2 * step - 1))
+    return BUFFER[start : start + 2 * step + 1 : step][:: draw(st.sampled_from([1, -1]))]
+
+
+@settings(max_examples=1000, deadline=None)
+@given(st.lists(windows(), min_size=1, max_size=3), st.lists(st.none() | windows(), min_size=1, max_size=3))
+def test_sharing_of_memory_is_found_exactly(inputs: list[np.ndarray], outs: list[np.ndarray | None]) -> None:
+    given = [y for y in outs if y is not None]
+    if any(np.shares_memory(y, z) for y, z in itertools.combinations(given, 2)):
+        with pytest.raises(ArgumentError, match="share memory"):
+            plan(named(*inputs), [F8] * len(outs), outs)
+        return
+    call = plan(named(*inputs), [F8] * len(outs), outs)
+    for y, output, target in zip(outs, call.outputs, call.targets, strict=True):
+        shared = y is not None and any(np.shares_memory(y, x) for x in inputs)
+        assert (target is output) is not shared
+        assert y is None or output is y
+    assert call.pointers == tuple(x.ctypes.data for x in (*inputs, *call.targets))
 
 
 def test_interleaved_outs_are_accepted() -> None:

@@ -1,4 +1,4 @@
-"""The functions of `special` and `arithmetic` as plain Python on floats: against mpmath at ordinary points, else against SciPy and NumPy."""
+"""`special` and `arithmetic` as plain Python: against mpmath at ordinary points, else against SciPy and NumPy."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from pathlib import PurePath
 
 from dualbcast.abi import KernelSource, Layout
 from dualbcast.compiler.arrange import arrange
+from dualbcast.compiler.fold import fold
 from dualbcast.compiler.frontend import RESERVED, lower
 from dualbcast.compiler.ir import (
     NOWHERE,
@@ -92,9 +93,9 @@ def emit(
     module = _Module(dtype, avoid={*assigned(function.body), *(param.name for param in function.params)})
     helpers = module.helpers(function)
     names = Names(RESERVED | RULES.keys())
-    element = names.fresh(function.name if function.name.isidentifier() else "element")
     for name in (*(param.name for param in function.params), *(output.name for output in function.outputs)):
         names.fresh(name)
+    element = names.fresh(function.name if function.name.isidentifier() else "element")
     params = [param.name for param in function.params]
     indices = index_names(layout, params, names)
     stored = [output.name for output in function.outputs]
@@ -267,6 +268,8 @@ class _Writer:
                     self.line(depth, "continue")
 
     def _if(self, stmt: If, depth: int, word: str = "if") -> None:
+        if not stmt.then:
+            stmt = If(fold(Op("not", (stmt.test,), "bool")), stmt.orelse, (), stmt.location)
         test = self.expression(stmt.test)
         match stmt.then, stmt.orelse:
             case (Assign() as then,), (Assign() as orelse,) if then.target == orelse.target and word == "if":

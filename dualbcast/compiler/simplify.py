@@ -277,10 +277,6 @@ def _sweep(block: Block, live: set[str], in_live_loop: bool = False) -> Block:
             continue
         inside = in_live_loop or isinstance(stmt, While | For)
         stmt = map_exprs(stmt, lambda expr: expr, lambda inner, inside=inside: _sweep(inner, live, inside))  # type: ignore[misc]
-        if isinstance(stmt, If) and not stmt.then:
-            # A branch with nothing to do first reads better the other way round.
-            test = fold(Op("not", (stmt.test,), "bool", stmt.location))
-            stmt = If(test, stmt.orelse, (), stmt.location)
         if isinstance(stmt, Assign) and stmt.value == stmt.target:
             continue
         kept.append(stmt)

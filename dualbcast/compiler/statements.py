@@ -68,12 +68,14 @@ class Statements(Calls):
             pending = next((flag for flag in self.frame.flags if self.frame.env.get(flag, FALSE) != FALSE), None)
             if pending is not None:
                 flag = self.frame.env[pending]
-                if not isinstance(flag, Var):
-                    return True
-                loop = self._innermost_loop()
-                if pending != RETURNED or loop is None:
+                loop = self._innermost_loop() if pending == RETURNED else None
+                if loop is not None:
+                    if not self._settle(loop, stmt):
+                        return False
+                elif isinstance(flag, Var):
                     return self._unless(pending, flag, stmt, partial(self.statements, rest))
-                self._settle(loop, stmt)
+                else:
+                    return True
             if isinstance(stmt, ast.If):
                 falls, consumed = self._if(stmt, rest[1:])
                 if consumed:
@@ -97,6 +99,8 @@ class Statements(Calls):
     def _settle(self, loop: Loop, node: ast.AST) -> bool:
         """Inside a loop of the kernel: leave it too where a loop inside it has returned."""
         flag = self.frame.env.get(RETURNED, FALSE)
+        if flag == TRUE:
+            return self._leave(loop, node)
         if not isinstance(flag, Var):
             return True
 

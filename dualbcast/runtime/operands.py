@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from numbers import Number
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy import ndarray
 
 from dualbcast.errors import ArgumentError, DTypeError, ShapeError
 
-__all__ = ["Array", "DType", "Operands", "check_out", "classify", "storage_name"]
+__all__ = ["Array", "DType", "Operands", "check_forms", "check_out", "classify", "storage_name"]
 
 Array: TypeAlias = Any  # numpy.ndarray or cupy.ndarray: CuPy is optional and has no types
 DType: TypeAlias = "np.dtype[Any]"
@@ -32,6 +33,7 @@ _STORAGES = {
 }
 _WEAK = (bool, int, float)  # bool first: it is a subclass of int
 _HOST = (ndarray, np.memmap)
+_is_writeable = attrgetter("flags.writeable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,27 +142,69 @@ def classify(arguments: Sequence[object], names: tuple[str, ...]) -> Operands:
     return Operands(tuple(arrays), names, signature, module)
 
 
-def check_out(
-    out: Array | Sequence[Array | None], dtypes: Sequence[DType], shape: tuple[int, ...], module: str
-) -> tuple[Array | None, ...]:
-    """`out=` as a tuple with one entry for each output, every array in it valid by itself (see `broadcast.plan`)."""
+def check_out(out: Array | Sequence[Array | None], count: int, module: str) -> tuple[Array | None, ...]:
+    """`out=` as a tuple, each array in it of the right kind and open for writing.
+
+    Parameters
+    ----------
+    out : array or sequence of (array or None)
+        As the user gave it.
+    count : int
+        How many outputs there are.
+    module : str
+        "numpy" or "cupy": the kind of arrays that the call works on.
+
+    Raises
+    ------
+    ArgumentError
+        There are more or fewer than `count`, or one is not an array of `module` or is read-only.
+    """
     slots = tuple(out) if isinstance(out, tuple | list) else (out,)
-    if len(slots) != len(dtypes):
-        raise ArgumentError(f"out= has {len(slots)} arrays; one is needed for each of {len(dtypes)} outputs.")
-    for position, (y, dtype) in enumerate(zip(slots, dtypes, strict=True)):
+    if len(slots) != count:
+        raise ArgumentError(f"out= has {len(slots)} arrays; one is needed for each of {count} outputs.")
+    if [*map(type, slots)].count(ndarray) == count and module == "numpy" and all(map(_is_writeable, slots)):
+        return slots  # by far the most calls, and this runs at every one
+    for position, y in enumerate(slots):
         if y is None:
             continue
-        name = f"out[{position}]" if len(slots) > 1 else "out"
+        name = _out_name(position, count)
         if not _is_array(y, module):
             library = "NumPy" if module == "numpy" else "CuPy"
             raise ArgumentError(f"{name} is {type(y)}; it must be a {library} array, as the inputs of this call are.")
-        if y.shape != shape:
-            raise ShapeError(f"{name} has shape {y.shape}; it must have the shape of the result, {shape}.")
-        if y.dtype != dtype:
-            raise DTypeError(f"{name} has dtype {y.dtype}; it must be exactly that of the output, {dtype}.")
         if module == "numpy" and not y.flags.writeable:
             raise ArgumentError(f"{name} is read-only. Pass an array that can be written to.")
     return slots
+
+
+def check_forms(
+    forms: Sequence[tuple[tuple[int, ...], Any, DType] | None], dtypes: Sequence[DType], shape: tuple[int, ...]
+) -> None:
+    """Check how the arrays of `out=` lie in memory: the part of their validity that can be remembered.
+
+    Parameters
+    ----------
+    forms : sequence of ((shape, strides, dtype) or None)
+        One for each output.
+    dtypes : sequence of numpy.dtype
+        What each must have, exactly.
+    shape : tuple of int
+        What all must have, exactly.
+
+    Raises
+    ------
+    ShapeError, DTypeError
+    """
+    for position, (form, dtype) in enumerate(zip(forms, dtypes, strict=True)):
+        if form is not None:
+            name = _out_name(position, len(forms))
+            if form[0] != shape:
+                raise ShapeError(f"{name} has shape {form[0]}; it must have the shape of the result, {shape}.")
+            if form[2] != dtype:
+                raise DTypeError(f"{name} has dtype {form[2]}; it must be exactly that of the output, {dtype}.")
+
+
+def _out_name(position: int, count: int) -> str:
+    return f"out[{position}]" if count > 1 else "out"
 
 
 def _is_array(value: object, module: str) -> bool:

@@ -1,0 +1,255 @@
+"""Works out from shapes and strides alone how a kernel walks arrays: axis order, coalesced sizes, layout and strides.
+
+Memory itself is never looked at, so every result is remembered, and a repeated call costs a look-up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from operator import attrgetter
+from typing import Any, TypeAlias
+
+from dualbcast.abi import Layout
+from dualbcast.errors import ShapeError
+from dualbcast.runtime.operands import Array, DType
+
+__all__ = ["Form", "Geometry", "extent", "form_of", "is_nested", "lay_out", "result_shape"]
+
+# How an array lies in memory: its shape, its strides in bytes, its dtype.
+Form: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...], DType]"
+form_of = attrgetter("shape", "strides", "dtype")
+
+_INT32_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """What follows from the shapes and strides of a call's arguments alone.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        The shape of the result.
+    total : int
+        Its number of elements.
+    order : tuple of int or None
+        The axes of the result from the outermost in memory to the innermost; None where that is C order.
+    layout : Layout
+        What a kernel is specialised on.
+    sizes, strides : tuple of int
+        Of the coalesced dimensions, outermost first; strides in elements, class by class, one for each `s`.
+    ints : tuple of int
+        `sizes` and `strides`.
+    """
+
+    shape: tuple[int, ...]
+    total: int
+    order: tuple[int, ...] | None
+    layout: Layout
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    ints: tuple[int, ...]
+
+    def allocate(self, dtype: DType, xp: Any) -> Array:
+        """An uninitialised array of the result's shape, contiguous in the order in which the kernel walks it."""
+        if self.order is None:
+            return xp.empty(self.shape, dtype)
+        inverse = sorted(range(len(self.order)), key=self.order.__getitem__)
+        return xp.empty([self.shape[axis] for axis in self.order], dtype).transpose(inverse)
+
+
+@lru_cache(maxsize=1024)
+def lay_out(inputs: tuple[Form, ...], outs: tuple[Form | None, ...], names: tuple[str, ...]) -> Geometry:
+    """Broadcast, order the axes by memory, and coalesce them.
+
+    Parameters
+    ----------
+    inputs : tuple of Form
+        How each input lies in memory; the strides are whole numbers of elements.
+    outs : tuple of (Form or None)
+        The same for each output; None is one to be allocated with `Geometry.allocate`.
+    names : tuple of str
+        The parameters, for the error.
+
+    Returns
+    -------
+    Geometry
+        Remembered: the same arguments give the same object.
+
+    Raises
+    ------
+    ShapeError
+        The shapes do not broadcast together.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> found = lay_out((form_of(np.ones((2, 3, 4))), form_of(np.ones(4))), (None,), ("x", "y"))
+    >>> found.layout.classes, found.sizes, found.strides
+    (('s1', '01'), (6, 4), (4,))
+    """
+    shape = result_shape(inputs, names)
+    given = [form for form in outs if form is not None]
+    total, rank = 1, len(shape)
+    for length in shape:
+        total *= length
+    if total <= 1:
+        # Nothing to walk. A function tried on single numbers then needs no other kernel than one for contiguous arrays.
+        layout = Layout(1, ("1",), (0,) * (len(inputs) + len(outs)))
+        return Geometry(shape, total, None, layout, (total,), (), (total,))
+    steps = [_steps(form, shape) for form in (*inputs, *given)]
+    order = _memory_order(steps, rank)
+    fresh = [0] * rank
+    step = 1
+    for axis in reversed(order):
+        fresh[axis] = step if shape[axis] > 1 else 0
+        step *= shape[axis]
+    rows = steps[: len(inputs)]
+    others = iter(steps[len(inputs) :])
+    rows += [tuple(fresh) if form is None else next(others) for form in outs]
+    sizes, rows = _coalesced(shape, rows, order)
+    wide = total > _INT32_MAX or any(
+        sum(abs(step) * (size - 1) for step, size in zip(row, sizes, strict=True)) > _INT32_MAX for row in rows
+    )
+    distinct = list(dict.fromkeys(rows))
+    layout = Layout(len(sizes), tuple(map(_pattern, distinct)), tuple(map(distinct.index, rows)), wide)
+    strides = tuple(
+        step
+        for row, pattern in zip(distinct, layout.classes, strict=True)
+        for step, mark in zip(row, pattern, strict=True)
+        if mark == "s"
+    )
+    return Geometry(
+        shape, total, None if order == tuple(range(rank)) else order, layout, sizes, strides, sizes + strides
+    )
+
+
+@lru_cache(maxsize=1024)
+def result_shape(inputs: tuple[Form, ...], names: tuple[str, ...]) -> tuple[int, ...]:
+    """The shape that the inputs broadcast to, by NumPy's rules.
+
+    Parameters
+    ----------
+    inputs : tuple of Form
+        How each input lies in memory.
+    names : tuple of str
+        The parameters, for the error.
+
+    Raises
+    ------
+    ShapeError
+        The shapes do not broadcast together.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> result_shape((form_of(np.ones((3, 1))), form_of(np.ones(4))), ("x", "y"))
+    (3, 4)
+    """
+    rank = max((len(shape) for shape, _, _ in inputs), default=0)
+    lengths = []
+    for axis in range(-rank, 0):
+        spanning = {shape[axis] for shape, _, _ in inputs if len(shape) >= -axis} - {1}
+        if len(spanning) > 1:
+            listing = ", ".join(f"{name} {shape}" for name, (shape, _, _) in zip(names, inputs, strict=True))
+            found = " and ".join(map(str, sorted(spanning)))
+            raise ShapeError(
+                f"The shapes do not broadcast together: {listing}. "
+                f"Axis {axis} has lengths {found}; lengths along an axis must be equal, or 1."
+            )
+        lengths.append(spanning.pop() if spanning else 1)
+    return tuple(lengths)
+
+
+def _steps(form: Form, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """An array's strides in elements along each axis of the result, 0 where it does not span it."""
+    own, strides, dtype = form
+    steps = [stride // dtype.itemsize if length > 1 else 0 for length, stride in zip(own, strides, strict=True)]
+    return (0,) * (len(shape) - len(own)) + tuple(steps)
+
+
+def _memory_order(steps: Sequence[tuple[int, ...]], rank: int) -> tuple[int, ...]:
+    """The axes from the outermost in memory to the innermost, as NumPy's order "K" has them.
+
+    An axis goes outside another where every array that spans both has the larger stride there; C order decides where no
+    array spans both and where arrays disagree. That relation need not be transitive, so, as in NumPy, it is an
+    insertion sort that defines the order: each axis moves past those it belongs inside of.
+    """
+    order: list[int] = []
+    for axis in reversed(range(rank)):
+        place = 0  # in `order`, which is outermost first, all of its axes being later ones than `axis`
+        for position, other in enumerate(order):
+            pairs = [(abs(row[axis]), abs(row[other])) for row in steps if row[axis] and row[other]]
+            if not pairs:
+                continue
+            if any(mine >= its for mine, its in pairs):
+                break
+            place = position + 1
+        order.insert(place, axis)
+    return tuple(order)
+
+
+def _coalesced(
+    shape: tuple[int, ...], rows: Sequence[tuple[int, ...]], order: tuple[int, ...]
+) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
+    """Sizes, and strides for each array, with axes of length 1 dropped and neighbours merged where all arrays allow."""
+    axes = [axis for axis in order if shape[axis] > 1]
+    sizes, columns = [shape[axes[0]]], [[row[axes[0]] for row in rows]]
+    for axis in axes[1:]:
+        size, inner = shape[axis], [row[axis] for row in rows]
+        if all(outer == step * size for outer, step in zip(columns[-1], inner, strict=True)):
+            sizes[-1], columns[-1] = sizes[-1] * size, inner
+        else:
+            sizes.append(size)
+            columns.append(inner)
+    return tuple(sizes), list(zip(*columns, strict=True))
+
+
+def _pattern(row: tuple[int, ...]) -> str:
+    """The address class of coalesced strides, as `Layout` describes it."""
+    marks = ["s" if step else "0" for step in row]
+    if row[-1] == 1:
+        marks[-1] = "1"
+    return "".join(marks)
+
+
+# ---- facts about one array -------------------------------------------------------------------------------------------
+
+
+def extent(form: Form) -> tuple[int, int]:
+    """The bytes that an array spans, relative to its element 0: the first, and one past the last.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> extent(form_of(np.ones((2, 3))[:, ::-1]))
+    (-16, 32)
+    """
+    shape, strides, dtype = form
+    if 0 in shape:
+        return 0, 0
+    offsets = [stride * (length - 1) for length, stride in zip(shape, strides, strict=True)]
+    return sum(min(offset, 0) for offset in offsets), sum(max(offset, 0) for offset in offsets) + dtype.itemsize
+
+
+def is_nested(form: Form) -> bool:
+    """Whether an array's dimensions nest in steps of whole elements, so that no two elements share a byte.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> is_nested(form_of(np.ones((2, 3)).T)), is_nested(form_of(np.broadcast_to(1.0, 3)))
+    (True, False)
+    """
+    shape, strides, dtype = form
+    if 0 in shape:
+        return True
+    reach = dtype.itemsize
+    for step, length in sorted((abs(stride), length) for length, stride in zip(shape, strides, strict=True)):
+        if length > 1:
+            if step < reach or step % dtype.itemsize:
+                return False
+            reach = step * length
+    return True

@@ -1,0 +1,240 @@
+"""The Jacobian object: indexing, products and dense blocks, against sums and differences written out in NumPy."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dualbcast import differentiable_broadcast
+from dualbcast.errors import ArgumentError, ShapeError
+
+rng = np.random.default_rng(7)
+SHAPES = [
+    ((3, 4), (3, 4)),
+    ((3, 4), (4,)),
+    ((3, 1), (1, 4)),
+    ((), (3, 4)),
+    ((3, 1), ()),
+    ((2, 3, 4), (3, 1)),
+    ((1, 1), (5,)),
+    ((1,), (1, 1)),
+    ((), ()),
+    ((0, 4), (4,)),
+]
+
+
+@differentiable_broadcast
+def product(x, y):
+    return x * math.sin(y)
+
+
+@differentiable_broadcast
+def several(x, y, n):
+    """Two float outputs, one structurally independent of y, and one output that is an integer."""
+    return x * y, math.exp(x), int(x) + n
+
+
+@differentiable_broadcast
+def packed(x):
+    return (2 * x * x,)
+
+
+def pair(shapes: tuple[tuple[int, ...], ...]) -> tuple[np.ndarray, ...]:
+    return tuple(np.asarray(rng.uniform(0.5, 1.5, shape)) for shape in shapes)
+
+
+def differences(function: Any, arrays: tuple[np.ndarray, ...], position: int) -> np.ndarray:
+    """∂ of the flattened result in every element of one argument, by central differences: (result, argument)."""
+    columns = []
+    for place in range(arrays[position].size):
+        step = np.zeros(arrays[position].size)
+        step[place] = 1e-6
+        step = step.reshape(arrays[position].shape)
+        up, down = ([a + sign * step if i == position else a for i, a in enumerate(arrays)] for sign in (1, -1))
+        columns.append((np.asarray(function(*up)) - np.asarray(function(*down))).ravel() / 2e-6)
+    result = np.asarray(function(*arrays))
+    return np.stack(columns, axis=1) if columns else np.zeros((result.size, 0))
+
+
+@pytest.mark.parametrize("shapes", SHAPES, ids=str)
+def test_dense_pullback_and_pushforward_against_finite_differences(shapes: tuple[tuple[int, ...], ...]) -> None:
+    arrays = pair(shapes)
+    value, jacobian = product.value_and_jacobian(*arrays)
+    shape = np.broadcast_shapes(*shapes)
+    assert np.shape(value) == jacobian.shape == shape
+    cotangent = rng.normal(size=shape)
+    tangents = tuple(rng.normal(size=array.shape) for array in arrays)
+    pulled, pushed = jacobian.pullback(cotangent), jacobian.pushforward(*tangents)
+    total = np.zeros(shape)
+    for position, name in enumerate("xy"):
+        dense = jacobian.dense(0, name)
+        assert dense.shape == (math.prod(shape), arrays[position].size)
+        np.testing.assert_allclose(dense, differences(product, arrays, position), atol=1e-8)
+        wanted = np.einsum("kj,k->j", dense, cotangent.ravel()).reshape(arrays[position].shape)
+        assert pulled[position].shape == arrays[position].shape
+        np.testing.assert_allclose(pulled[position], wanted, atol=1e-12)
+        total = total + np.einsum("kj,j->k", dense, tangents[position].ravel()).reshape(shape)
+    assert np.shape(pushed) == shape
+    np.testing.assert_allclose(pushed, total, atol=1e-12)
+    # The two are adjoint to each other.
+    inner = sum(np.vdot(p, t) for p, t in zip(pulled, tangents, strict=True))
+    np.testing.assert_allclose(np.vdot(cotangent, pushed), inner, atol=1e-10)
+
+
+def test_indexing_one_output() -> None:
+    x, y = pair(((3, 4), (4,)))
+    _, jacobian = product.value_and_jacobian(x, y)
+    for key in ("x", 0, -2, np.int64(0), (0, "x"), (0, 0), (-1, -2)):
+        np.testing.assert_allclose(jacobian[key], np.broadcast_to(np.sin(y), (3, 4)))
+    for key in ("y", 1, -1, (0, "y"), (0, 1)):
+        np.testing.assert_allclose(jacobian[key], x * np.cos(y))
+    assert jacobian["x"] is jacobian[0]
+    assert list(jacobian) == ["x", "y"] == list(jacobian.wrt)
+    assert len(jacobian) == 2
+    assert jacobian.outputs == 1
+
+
+def test_indexing_several_outputs() -> None:
+    x, y = pair(((3, 1), (4,)))
+    _, jacobian = several.value_and_jacobian(x, y, 2)
+    assert jacobian.wrt == ("x", "y")
+    assert jacobian.outputs == 3
+    blocks = jacobian["x"]
+    assert isinstance(blocks, tuple)
+    assert len(blocks) == 3
+    full = np.zeros((3, 4))
+    wanted = {
+        (0, "x"): full + y,
+        (0, "y"): full + x,
+        (1, "x"): full + np.exp(x),
+        (1, "y"): full,
+        (2, "x"): full,
+        (2, "y"): full,
+    }
+    for (output, name), block in wanted.items():
+        np.testing.assert_allclose(jacobian[output, name], block)
+        np.testing.assert_allclose(jacobian[output - 3, name], block)
+        np.testing.assert_allclose(jacobian[output, "xy".index(name)], block)
+        assert jacobian[name][output] is jacobian[output, name]
+        assert jacobian[output, name].dtype == np.float64
+
+
+def test_products_over_several_outputs() -> None:
+    x, y = pair(((3, 1), (4,)))
+    _, jacobian = several.value_and_jacobian(x, y, 2)
+    cotangents = tuple(rng.normal(size=(3, 4)) for _ in range(3))
+    dx, dy = jacobian.pullback(*cotangents)
+    np.testing.assert_allclose(dx, (cotangents[0] * y + cotangents[1] * np.exp(x)).sum(1, keepdims=True))
+    np.testing.assert_allclose(dy, (cotangents[0] * x).sum(0))
+    tx, ty = rng.normal(size=(3, 1)), rng.normal(size=4)
+    first, second, third = jacobian.pushforward(tx, ty)
+    np.testing.assert_allclose(first, y * tx + x * ty)
+    np.testing.assert_allclose(second, np.broadcast_to(np.exp(x) * tx, (3, 4)))
+    np.testing.assert_allclose(third, np.zeros((3, 4)))
+    np.testing.assert_allclose(jacobian.dense(1, "y"), np.zeros((12, 4)))
+
+
+def test_a_tuple_of_one_stays_a_tuple() -> None:
+    (value,), jacobian = packed.value_and_jacobian(np.array([1.0, 2.0]))
+    assert value.tolist() == [2.0, 8.0]
+    (block,) = jacobian["x"]
+    assert block.tolist() == jacobian[0, "x"].tolist() == [4.0, 8.0]
+    (pushed,) = jacobian.pushforward(np.array([1.0, 10.0]))
+    assert pushed.tolist() == [4.0, 80.0]
+
+
+def test_the_text_of_a_jacobian() -> None:
+    x = np.ones((2, 3))
+    assert repr(product.jacobian(x, x)) == "<Jacobian of 1 output in (x, y), shape (2, 3)>"
+    assert repr(several.jacobian(x, x, 1, wrt="y")) == "<Jacobian of 3 outputs in (y), shape (2, 3)>"
+    assert repr(product.jacobian(1.0, 2.0)) == "<Jacobian of 1 output in (x, y), shape ()>"
+    assert repr(product.jacobian(x, x, wrt=())) == "<Jacobian of 1 output in (), shape (2, 3)>"
+
+
+def test_a_jacobian_in_nothing() -> None:
+    jacobian = product.jacobian(np.ones(3), np.ones(3), wrt=())
+    assert jacobian.wrt == ()
+    assert len(jacobian) == 0
+    assert jacobian.shape == (3,)
+    assert jacobian.pullback(np.ones(3)) == ()
+    np.testing.assert_array_equal(jacobian.pushforward(), np.zeros(3))
+
+
+def test_only_integers_are_nothing_to_differentiate_in() -> None:
+    value, jacobian = product.value_and_jacobian(np.arange(3), np.arange(3))
+    assert jacobian.wrt == ()
+    np.testing.assert_allclose(value, np.arange(3) * np.sin(np.arange(3)))
+
+
+BAD_KEYS: list[tuple[Any, str]] = [
+    ("z", r"\(x, y\), not in 'z'"),
+    (2, "not in 2"),
+    (-3, "not in -3"),
+    (None, "not in None"),
+    (1.0, "not in 1.0"),
+    (True, "not in True"),
+    (["x"], r"not in \['x'\]"),
+    (np.array([0, 1]), "not in array"),
+    (slice(None), "not in slice"),
+    ((1, "x"), "no output 1; the function has 1"),
+    ((-2, "x"), "no output -2"),
+    (("x", 0), "no output 'x'"),
+    ((0, "z"), "not in 'z'"),
+    ((0, 0, 0), r"\[output, argument\]"),
+    ((), r"\[output, argument\]"),
+]
+
+
+@pytest.mark.parametrize(("key", "words"), BAD_KEYS, ids=str)
+def test_a_bad_index_says_what_there_is(key: Any, words: str) -> None:
+    jacobian = product.jacobian(np.ones(3), np.ones(3))
+    with pytest.raises(ArgumentError, match=words):
+        jacobian[key]
+
+
+def test_bad_products() -> None:
+    jacobian = product.jacobian(np.ones((3, 4)), np.ones(4))
+    ones = np.ones((3, 4))
+    with pytest.raises(ArgumentError, match="2 tangents are needed, for x, y; got 1"):
+        jacobian.pushforward(ones)
+    with pytest.raises(ArgumentError, match=r"1 cotangent.* got 2"):
+        jacobian.pullback(ones, ones)
+    with pytest.raises(ShapeError, match=r"\(3, 4\), not \(4,\)"):
+        jacobian.pullback(np.ones(4))
+    with pytest.raises(ShapeError):
+        jacobian.pushforward(np.ones(5), ones)
+    with pytest.raises(ShapeError):
+        jacobian.pushforward(np.ones((2, 3, 4)), ones)
+    with pytest.raises(ArgumentError, match="not in 'z'"):
+        jacobian.dense(0, "z")
+    with pytest.raises(ArgumentError, match="no output 3"):
+        jacobian.dense(3, "x")
+
+
+def test_scalars_pull_back_to_scalars() -> None:
+    value, jacobian = product.value_and_jacobian(2.0, 0.5)
+    dx, dy = jacobian.pullback(1.0)
+    np.testing.assert_allclose([value, dx, dy], [2 * math.sin(0.5), math.sin(0.5), 2 * math.cos(0.5)])
+    assert jacobian.dense(0, "x").shape == (1, 1)
+
+
+def test_float32_products_stay_float32() -> None:
+    x, y = (array.astype(np.float32) for array in pair(((3, 4), (4,))))
+    jacobian = product.jacobian(x, y)
+    assert jacobian["x"].dtype == np.float32
+    assert {array.dtype for array in jacobian.pullback(np.ones((3, 4), np.float32))} == {np.dtype(np.float32)}
+    assert jacobian.pushforward(x, y).dtype == np.float32
+    assert jacobian.dense(0, "y").dtype == np.float32
+
+
+@pytest.mark.parametrize("transport", [copy.copy, copy.deepcopy, lambda j: pickle.loads(pickle.dumps(j))])
+def test_a_jacobian_can_be_copied_and_pickled(transport: Any) -> None:
+    jacobian = several.jacobian(np.ones((3, 1)), np.ones(4), 2)
+    twin = transport(jacobian)
+    assert repr(twin) == repr(jacobian)
+    np.testing.assert_array_equal(twin[1, "x"], jacobian[1, "x"])
