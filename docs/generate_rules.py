@@ -1,4 +1,4 @@
-"""Writes docs/rules.md from the rule table, so that the page cannot disagree with the code: python docs/generate_rules.py"""
+"""Writes docs/rules.md from the rule table, so that the page agrees with the code: python docs/generate_rules.py"""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ HEAD = """\
 # Functions and their derivatives
 
 Every function that a scalar function may call and that is not itself Python source, with the partial derivatives used,
-in terms of the arguments and the result `y`. A partial of `0` ends differentiation: nothing is computed or stored for it.
-The table is generated from `dualbcast/compiler/rows.py`, the one place that forward mode and the tests read.
+in terms of the arguments and the result `y`. A partial of `0` ends differentiation: nothing is computed or stored for
+it. The table is generated from `dualbcast/compiler/rows.py`, the one place that forward mode and the tests read.
 
 Arithmetic (`+ - * /`, unary minus) and conditional expressions have the textbook rules. `abs`, `min`, `max` and
 comparisons look at values only; on a tie `min` and `max` take the first argument's derivative.

@@ -73,7 +73,8 @@ class KernelSource:
     @property
     def identity(self) -> str:
         """All of it that compiled code can depend on: everything but the comments, which quote the user's file."""
-        code = "\n".join(line.partition("  # ")[0].rstrip() for line in self.text.splitlines())
+        lines = (line.partition("  # ")[0].rstrip() for line in self.text.splitlines() if line[:1] != "#")
+        code = "\n".join(lines)
         return repr(replace(self, text=code))
 
     @property

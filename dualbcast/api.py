@@ -37,11 +37,12 @@ class _Specialised:
     result: np.dtype[Any]
     compute: str
     inputs: tuple[str, ...]
+    title: str
     kernels: dict[tuple[str, Layout], Any] = field(default_factory=dict)
 
     def source(self, layout: Layout, target: str) -> KernelSource:
         outputs = [dtype.name for dtype in self.dtypes]
-        return emit(self.product.function, layout, self.compute, self.inputs, outputs, target)
+        return emit(self.product.function, layout, self.compute, self.inputs, outputs, target, self.title)
 
 
 class BroadcastFunction:
@@ -300,7 +301,10 @@ class BroadcastFunction:
             raise error.with_traceback(None) from None
         by_kind = {"float": operands.result_dtype, "int": np.dtype(np.int64), "bool": np.dtype(np.bool_)}
         dtypes = tuple(by_kind[kind] for kind in product.kinds)
-        spec = _Specialised(product, positions, dtypes, operands.result_dtype, operands.compute, operands.storages)
+        within = f" in {', '.join(operands.names[at] for at in positions)}" if positions else ""
+        title = f"{self._function.__name__}: {which.replace('_', ' ')}{within}; {operands.compute}"
+        result = operands.result_dtype
+        spec = _Specialised(product, positions, dtypes, result, operands.compute, operands.storages, title)
         self._specialised[key] = spec
         return spec
 

@@ -1,4 +1,4 @@
-"""The documentation tells the truth: every Python block runs, its shown results are those it gives, pages are current."""
+"""The documentation tells the truth: every Python block runs and gives what is shown, and pages are current."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 import rule_oracles as oracles
 
-from dualbcast import differentiable_broadcast, special
+from dualbcast import differentiable_broadcast
 from dualbcast.compiler import rows
 from dualbcast.compiler.rules import ALIASES, RULES, Rule, lookup, rule
 
@@ -30,7 +30,7 @@ DTYPES = ("float32", "float64")
 BACKENDS = ("python", "cpu")
 POINTS = 12
 GROUP = 9
-IMPORTS = "import math\nimport dualbcast.special\nimport numpy\nimport scipy.special\n"
+IMPORTS = "import math\nimport dualbcast.arithmetic\nimport dualbcast.special\nimport numpy\nimport scipy.special\n"
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def find(spelling: str) -> Any:
 
 def spelling_of(row: Rule) -> str:
     """A user's name for a row's function that this Python, NumPy and SciPy have."""
-    return next((name for name in row.spellings if find(name) is not None), f"dualbcast.special.{row.name}")
+    return next((name for name in row.spellings if find(name) is not None), f"{row.function.__module__}.{row.name}")
 
 
 CASES = {row.name: Case(row.name, spelling_of(row), row.domain, row.integer) for row in RULES.values()}
@@ -409,11 +409,11 @@ def test_every_spelling_resolves(spelling: str) -> None:
     assert meaning is (row if row is not None else ALIASES[spelling])
 
 
-def test_functions_of_special_are_their_own_spelling() -> None:
+def test_functions_of_the_scalar_language_are_their_own_spelling() -> None:
     for row in RULES.values():
         if row.function is not None:
             assert lookup(row.function) is row
-            assert getattr(special, row.name) is row.function
+            assert getattr(importlib.import_module(row.function.__module__), row.name) is row.function
 
 
 def test_native_functions_need_no_code_and_the_others_have_it() -> None:

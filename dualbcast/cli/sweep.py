@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,16 +19,12 @@ from dualbcast.cli.checking import check_by_differences, check_product
 from dualbcast.cli.measure import Device, choose_device
 from dualbcast.cli.options import capability, function_name, measuring_options, numbers
 from dualbcast.cli.report import Column, Row
-from dualbcast.compiler.ir import ARITHMETIC, BITWISE, COMPARISONS, LOGIC
 from dualbcast.errors import MissingDependencyError
 from dualbcast.runtime.cuda_device import THREADS_PER_BLOCK
 
 __all__ = ["sweep"]
 
 _DTYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32, "float64": np.float64}
-# What takes an instruction or two, and is neither counted as arithmetic nor as a transcendental function.
-_SIMPLE = COMPARISONS | LOGIC | BITWISE | {"neg", "select", "to_float", "to_int", "sqrt", "fabs", "copysign", "fmod"}
-_SIMPLE |= {"floor", "ceil", "trunc", "rint", "nextafter"}
 _ARITY = Column("arity", "arity")
 _OPERATIONS = (Column("arithmetic", "+ - * /"), Column("transcendental", "tran-\nscend."))
 
@@ -101,7 +97,8 @@ class _Sweep:
         explanation = self.function.explain(*xs, wrt=every)
         moved = explanation.bytes_read + explanation.bytes_written
         row |= report.timing_fields(timing, self.n**2, moved, self.bandwidth)
-        row |= {"first_call_seconds": first_call, **_count(explanation.operations)}
+        row |= {"first_call_seconds": first_call}
+        row |= {"arithmetic": explanation.arithmetic, "transcendental": explanation.calls}
         for cc in self.capabilities:
             doing(f"arity {arity}: compiling for {_key(cc)}")
             row |= self._resources(xs, cc)
@@ -136,13 +133,6 @@ class _Sweep:
 
 def _key(cc: tuple[int, int]) -> str:
     return f"sm_{cc[0]}{cc[1]}"
-
-
-def _count(operations: Mapping[str, int]) -> dict[str, int]:
-    """Operation counts summed up: arithmetic, and calls of transcendental functions."""
-    arithmetic = sum(count for name, count in operations.items() if name in ARITHMETIC - _SIMPLE)
-    calls = sum(count for name, count in operations.items() if name not in ARITHMETIC | _SIMPLE)
-    return {"arithmetic": arithmetic, "transcendental": calls}
 
 
 @click.command(short_help="Time value and Jacobian over the number of arguments.")

@@ -107,8 +107,7 @@ def _place(block: Block, param: Var, needed_after: bool, places: Iterator[int]) 
     def walk(inner: Block) -> Block:
         return tuple(map_exprs(part, lambda expr: _substitute(expr, param, loaded), walk) for part in inner)
 
-    load = Assign(loaded, Load(param.name, param.kind), stmt.location if stmt is not None else NOWHERE)
-    return (*block[:first], load, *walk(block[first:]))
+    return (*block[:first], Assign(loaded, Load(param.name, param.kind)), *walk(block[first:]))
 
 
 # --- copies at the ends of branches ----------------------------------------------------------------------------------
@@ -141,6 +140,8 @@ def _merge_copy(block: Block, copy: Assign, value: Var, reads: Counter[str], wri
     # Everything that happens to `value` happens here, and begins with its only definition, before the copy.
     if leaves.count(value) != reads[value.name] or len(defining) != 1 or defining[0] >= block.index(copy):
         return block
+    if target.name.startswith(TEMPORARY) and leaves.count(value) != sum(_is_copy(at, target, value) for at in block):
+        return block  # other expressions read it under its own name, which says more than that of an output
     first = defining[0]
     start = block[first]
     if not isinstance(start, Assign | If) or Counter(assigned((start,)))[value.name] != writes[value.name]:
@@ -169,7 +170,8 @@ def _merge_copy(block: Block, copy: Assign, value: Var, reads: Counter[str], wri
                 writes[target.name] -= 1
                 continue
             if isinstance(stmt, Assign | For) and stmt.target == value:
-                stmt = replace(stmt, target=target)
+                where = copy.location if stmt.location == NOWHERE else stmt.location
+                stmt = replace(stmt, target=target, location=where)
             found.append(map_exprs(stmt, rename, walk))
         return tuple(found)
 
@@ -302,7 +304,8 @@ def _rename(function: Function, names: Names, *, loads: bool) -> Function:
         elif name in stored:
             mapping[name] = names.fresh(f"{stored[name]}_k")
         elif name.startswith(TEMPORARY):
-            mapping[name] = names.fresh("t")
+            hint = name.removeprefix(TEMPORARY)
+            mapping[name] = names.fresh("t" if not hint or hint[0] == "_" else hint)
         else:
             mapping[name] = names.fresh(name)
 

@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, cast
 
-from dualbcast.compiler.fold import FALSE, INTEGRAL, convert, fold, join
+from dualbcast.compiler.fold import FALSE, INTEGRAL, TRUE, convert, fold, join
 from dualbcast.compiler.ir import (
+    NOWHERE,
     Assign,
     Atom,
     Block,
@@ -27,15 +28,17 @@ from dualbcast.compiler.ir import (
     map_expr,
     map_exprs,
 )
+from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.source import Capture, FunctionNode, Source, locate
 from dualbcast.errors import CompileError, Location
 
 __all__ = ["Builder", "Closure", "Frame", "Loop", "Range", "Static", "Unassigned", "Unrolled", "Value", "describe"]
 
 # Entries of an environment that are no user's names.
-RETURNED, RESULT, CHOICE = "<returned>", "<result>", "<choice>"
+RETURNED, RESULT, RETURNED_AT, CHOICE = "<returned>", "<result>", "<returned at>", "<choice>"
 # What the compiler's own names start with in the IR; emission gives them readable ones.
 TEMPORARY = "%"
+LONGEST = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +156,7 @@ class Builder:
         self.block: list[Stmt] = []
         self.frame: Frame
         self.guards: list[Capture] = []
+        self.definitions: dict[str, Op] = {}
         # What a temporary that has been given a user's name is called now; other values may still hold the old name.
         self.renamed: dict[str, Var] = {}
 
@@ -172,7 +176,14 @@ class Builder:
             return value
         if isinstance(value, Op):
             value = replace(value, args=tuple(self.emit(arg, location) for arg in value.args), location=location)
+            if name == TEMPORARY and value.name in RULES:
+                name += "_".join([value.name, *filter(None, [_given_name(value.args[0])])])
         target = Var(self.names.fresh(name), value.kind)
+        if isinstance(value, Op):
+            self.definitions[target.name] = value
+        if len(self.definitions) > LONGEST:
+            message = f"this function has more than {LONGEST:,} operations when its calls and loops are written out"
+            raise CompileError(message, location, "a loop over range, or fewer calls within calls", self.frame.calls)
         self.block.append(Assign(target, value, location))
         return target
 
@@ -192,12 +203,8 @@ class Builder:
         return self.emit(convert(value, kind), location)
 
     def _definition(self, value: Expr) -> Op | None:
-        """The operation behind a name, where it was assigned in this block."""
-        if isinstance(value, Var):
-            for stmt in reversed(self.block):
-                if isinstance(stmt, Assign) and stmt.target == value and isinstance(stmt.value, Op):
-                    return stmt.value
-        return None
+        """The operation behind a name."""
+        return self.definitions.get(value.name) if isinstance(value, Var) else None
 
     @contextmanager
     def into(self, block: list[Stmt]) -> Generator[None]:
@@ -258,12 +265,11 @@ class Builder:
         copies: list[Copies] = [[] for _ in edges]
         merged: Env = {}
         for name in dict.fromkeys(name for _, env in edges for name in env):
-            values = [
-                env.get(name, Unassigned(f"{name} is not assigned on every path that leads here")) for _, env in edges
-            ]
-            merged[name] = self.unify(name, values, copies)
-        for (block, _), moves in zip(edges, copies, strict=True):
-            self.copy_parallel(block, moves)
+            missing = Unassigned(f"{name} is not assigned on every path that leads here")
+            values = [env.get(name, missing) for _, env in edges]
+            merged[name] = self.unify(name, any_on_returned(name, values, [env for _, env in edges]), copies)
+        for (block, env), moves in zip(edges, copies, strict=True):
+            self.copy_parallel(block, moves, end_of(env))
         return merged
 
     def unify(self, name: str, values: list[Value], copies: list[Copies]) -> Value:
@@ -274,7 +280,7 @@ class Builder:
         if name == RESULT and any(isinstance(value, Unassigned) for value in values):
             # Only read on the paths that have returned; on the others any number will do.
             values = [
-                _zeros_like(next(v for v in values if not isinstance(v, Unassigned)))
+                zeros_like(next(v for v in values if not isinstance(v, Unassigned)))
                 if isinstance(value, Unassigned)
                 else value
                 for value in values
@@ -338,21 +344,51 @@ class Builder:
             return tuple(self.header(f"{path}_{position}", item, raised, moves) for position, item in enumerate(value))
         return value
 
-    def copy_parallel(self, block: list[Stmt], moves: Copies) -> None:
+    def copy_parallel(self, block: list[Stmt], moves: Copies, location: Location = NOWHERE) -> None:
         """Append assignments that all read the values from before them, whatever their order."""
         pending = [(target, value) for target, value in moves if target != value]
         while pending:
             for position, (target, value) in enumerate(pending):
                 others = pending[:position] + pending[position + 1 :]
                 if not any(target.name in _reads(other) for _, other in others):
-                    block.append(Assign(target, value))
+                    block.append(Assign(target, value, location))
                     pending = others
                     break
             else:  # a cycle, such as a swap: save one value first
                 target, _ = pending[0]
                 saved = Var(self.names.fresh(TEMPORARY), target.kind)
-                block.append(Assign(saved, target))
+                block.append(Assign(saved, target, location))
                 pending = [(to, _substitute(value, target, saved)) for to, value in pending]
+
+
+def end_of(env: Env) -> Location:
+    """Where a path returned; what its end assigns belongs to that line."""
+    at = env.get(RETURNED_AT)
+    return at.object if isinstance(at, Static) and env.get(RETURNED) == TRUE else NOWHERE
+
+
+def _given_name(value: Expr) -> str:
+    """The name that the user gave a value, if any."""
+    return value.name if isinstance(value, Var) and not value.name.startswith(TEMPORARY) else ""
+
+
+def any_on_returned(name: str, values: list[Value], envs: list[Env]) -> list[Value]:
+    """The values of a name on several paths; where a path has returned nothing reads it, so any number will do."""
+    returned = [env.get(RETURNED) == TRUE for env in envs]
+    live = [value for value, done in zip(values, returned, strict=True) if not done]
+    if name in (RETURNED, RESULT, RETURNED_AT) or not live:
+        return values
+    return [
+        zeros_like(live[0]) if done and not _is_like(value, live[0]) else value
+        for value, done in zip(values, returned, strict=True)
+    ]
+
+
+def _is_like(value: Value, model: Value) -> bool:
+    """Whether two values can merge."""
+    if isinstance(value, tuple) and isinstance(model, tuple):
+        return len(value) == len(model) and all(map(_is_like, value, model))
+    return isinstance(value, Const | Var) and isinstance(model, Const | Var)
 
 
 def _base(name: str) -> str:
@@ -367,9 +403,9 @@ def _same(a: Value, b: Value) -> bool:
     return a == b
 
 
-def _zeros_like(value: Value) -> Value:
+def zeros_like(value: Value) -> Value:
     if isinstance(value, tuple):
-        return tuple(map(_zeros_like, value))
+        return tuple(map(zeros_like, value))
     if isinstance(value, Const | Var):
         return {"bool": FALSE, "int": Const(0, "int"), "float": Const(0.0, "float")}[value.kind]
     return value

@@ -13,6 +13,7 @@ from dualbcast.compiler import rows
 from dualbcast.compiler.builder import (
     RESULT,
     RETURNED,
+    TEMPORARY,
     Closure,
     Frame,
     Static,
@@ -30,7 +31,7 @@ from dualbcast.errors import CompileError
 
 __all__ = ["Calls", "local_names"]
 
-DEEPEST = 64
+DEEPEST = 32
 
 _LIBRARIES = ("cupy", "numpy", "scipy", "jax", "torch")
 _PRINTING = ("print", "input", "open")
@@ -219,7 +220,7 @@ class Calls(Expressions):
         self.frame, caller = frame, getattr(self, "frame", None)
         try:
             if isinstance(node, ast.Lambda):
-                return self.expression(node.body)
+                return self.rename(self.expression(node.body), TEMPORARY + "value")
             frame.env[RETURNED] = FALSE
             falls = self.statements(node.body)
             returned = frame.env.get(RETURNED, FALSE)
@@ -231,7 +232,7 @@ class Calls(Expressions):
                 self.fail(node, "this function never returns: its loop has no way out", "a break or a return")
             if isinstance(result, Unassigned):
                 self.fail(frame.returned_at or node, result.reason, "the same number of values in every return")
-            return result
+            return self.rename(result, TEMPORARY + node.name)
         finally:
             if caller is not None:
                 self.frame = caller

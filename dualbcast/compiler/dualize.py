@@ -6,6 +6,7 @@ has no partial in a direction it never depends on, and an output that never does
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -37,6 +38,7 @@ from dualbcast.errors import Location
 
 __all__ = ["Dual", "activity", "dualize"]
 
+UNNAMED = re.compile(rf"{TEMPORARY}(_\d+)*")
 ZERO, ONE, MINUS_ONE = Const(0.0, "float"), Const(1.0, "float"), Const(-1.0, "float")
 
 
@@ -140,7 +142,7 @@ class _Dualizer:
             return ONE
         key = (value.name, seed)
         if key not in self.tangents:
-            base = TEMPORARY if value.name.startswith(TEMPORARY) else f"{value.name}_d{self.label[seed]}"
+            base = TEMPORARY if UNNAMED.fullmatch(value.name) else f"{value.name}_d{self.label[seed]}"
             self.tangents[key] = Var(self.names.fresh(base), "float")
         return self.tangents[key]
 
@@ -265,7 +267,7 @@ _OPERATORS: dict[str, Callable[..., object]] = {
     "add": lambda a, b, y: (1.0, 1.0),  # noqa: ARG005
     "sub": lambda a, b, y: (1.0, -1.0),  # noqa: ARG005
     "mul": lambda a, b, y: (b, a),  # noqa: ARG005
-    "div": lambda a, b, y: (1.0 / b, -y / b),  # noqa: ARG005
+    "div": lambda a, b, y: (1.0 / b, -(y / b)),  # noqa: ARG005
     "neg": lambda a, y: (-1.0,),  # noqa: ARG005
 }
 

@@ -69,11 +69,17 @@ _PREFIX = {"not": ("not ", 3), "neg": ("-", 11), "invert": ("~", 11)}
 _CONDITIONAL, _ATOM = 0, 12
 _HALVES = ("float16", "bfloat16")
 _WIDEST = 96
-_COMMENT_COLUMN = 56
+_COMMENT_COLUMN, _PAGE = 56, 118
 
 
 def emit(
-    function: Function, layout: Layout, dtype: str, inputs: Sequence[str], outputs: Sequence[str], target: str
+    function: Function,
+    layout: Layout,
+    dtype: str,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    target: str,
+    title: str = "",
 ) -> KernelSource:
     """The text of a product for one target.
 
@@ -89,6 +95,8 @@ def emit(
         The dtype that each parameter and each output is stored as.
     target : str
         "python", "cpu" or "cuda".
+    title : str
+        What the product is, for the reader.
     """
     module = _Module(dtype, avoid={*assigned(function.body), *(param.name for param in function.params)})
     helpers = module.helpers(function)
@@ -119,7 +127,7 @@ def emit(
     else:
         entry = names.fresh("kernel")
         sections.append(loops(layout, element, entry, [*params, *stored], indices, names))
-    prelude = "\n".join(module.prelude())
+    prelude = "\n".join([*([f"# {title}"] if title else []), *module.prelude()])
     return KernelSource(
         "\n\n\n".join([prelude, *sections] if prelude else sections) + "\n",
         functions,
@@ -182,8 +190,9 @@ class _Module:
         def literal(text: str) -> str:
             return text if text[-1].isdigit() else f'"{text}"'
 
-        floats = [f"{name} = {self.dtype}({literal(text)})" for text, name in self.constants.items()]
-        return floats + [f"{name} = int64({value})" for value, name in self.integers.items()]
+        in_order = sorted(self.constants.items(), key=lambda item: float(item[0]))
+        floats = [f"{name} = {self.dtype}({literal(text)})" for text, name in in_order]
+        return floats + [f"{name} = int64({value})" for value, name in sorted(self.integers.items())]
 
     def helpers(self, function: Function) -> list[str]:
         """The texts of the functions that a function needs, those they need first."""
@@ -240,7 +249,8 @@ class _Writer:
             if where not in (None, NOWHERE) and (where.filename, where.line) != shown:
                 comment = _quote(where)
                 shown = (where.filename, where.line)
-            found.append(f"{code:<{_COMMENT_COLUMN}}  # {comment}" if comment else code)
+            line = f"{code:<{_COMMENT_COLUMN}}  # {comment}" if comment else code
+            found.append(line if len(line) <= _PAGE else line[: _PAGE - 1] + "…")
         return found
 
     # --- statements ----------------------------------------------------------------------------------------------

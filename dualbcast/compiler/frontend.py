@@ -92,7 +92,10 @@ def lower(function: Callable[..., Any], arguments: Sequence[Kind | Const]) -> Lo
     frame = Frame(source, local_names(source.node), env)
     frontend.frame = frame
     _check_signature(frontend, source.node)
-    value = frontend.run(frame, source.node)
+    try:
+        value = frontend.run(frame, source.node)
+    except RecursionError:
+        frontend.fail(source.node, "calls or expressions in this function are nested too deeply", "a loop")
     frontend.frame = frame
     results = value if isinstance(value, tuple) else (value,)
     outputs: list[Output] = []

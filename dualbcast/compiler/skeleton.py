@@ -47,11 +47,13 @@ def loops(
     if layout.rank == 1:
         arguments = [_step(pattern, by.get(0), inner, "") for pattern, by in zip(layout.classes, strides, strict=True)]
         call = f"{element}({', '.join([*(text for text in arguments if text), *pointers])})"
-        return "\n".join([head, f"    for {inner} in range({start}, {stop}):", f"        {call}"])
+        title = f"# Elements [{start}, {stop})."
+        return "\n".join([title, head, f"    for {inner} in range({start}, {stop}):", f"        {call}"])
 
     last = layout.rank - 1
     at, row, first, end = (names.fresh(name) for name in ("at", "row", "first", "end"))
     lines = [
+        f"# Elements [{start}, {stop}) of {' by '.join(sizes)}, row by row.",
         head,
         f"    {at} = {start}",
         f"    while {at} < {stop}:",

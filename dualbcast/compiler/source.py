@@ -6,6 +6,7 @@ import ast
 import builtins
 import inspect
 import linecache
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -116,7 +117,8 @@ def find_source(function: Callable[..., Any]) -> Source:
 @lru_cache(maxsize=64)
 def _parse(text: str) -> ast.Module | None:
     try:
-        return ast.parse(text)
+        with warnings.catch_warnings(action="ignore"):
+            return ast.parse(text)
     except SyntaxError:  # the file was edited since; or a REPL that keeps other text under this name
         return None
 
@@ -124,7 +126,8 @@ def _parse(text: str) -> ast.Module | None:
 @lru_cache(maxsize=64)
 def _code_objects(text: str) -> tuple[CodeType, ...]:
     """Every function of a text, compiled."""
-    pending = [compile(text, "<source>", "exec", dont_inherit=True)]
+    with warnings.catch_warnings(action="ignore"):  # Python has given them when the text was run
+        pending = [compile(text, "<source>", "exec", dont_inherit=True)]
     found: list[CodeType] = []
     while pending:
         code = pending.pop()

@@ -12,14 +12,18 @@ from functools import partial
 from dualbcast.compiler.builder import (
     RESULT,
     RETURNED,
+    RETURNED_AT,
     Copies,
     Env,
     KindRaised,
     Loop,
     Range,
+    Static,
     Unassigned,
     Unrolled,
     Value,
+    any_on_returned,
+    end_of,
     open_block,
 )
 from dualbcast.compiler.calls import Calls, assigned_names
@@ -219,6 +223,7 @@ class Statements(Calls):
             self.fail(stmt, "a return without a value", "the value: `return x`")
         self.frame.env[RESULT] = self.expression(stmt.value)
         self.frame.returned_at = stmt
+        self.frame.env[RETURNED_AT] = Static(self.locate(stmt))
         self.frame.env[RETURNED] = TRUE
         loop = self._innermost_loop()
         return True if loop is None else self._leave(loop, stmt)
@@ -345,8 +350,8 @@ class Statements(Calls):
         certain = over is not None and bool(over.known())
         moves = self._close_edges(stmt, loop, start, header, before, exhausted=not endless, certain=certain)
         self.copy_parallel(outer, before)
-        for (block, _, _), copies in zip(loop.breaks + loop.continues, moves, strict=True):
-            self.copy_parallel(block, copies)
+        for (block, env, _), copies in zip(loop.breaks + loop.continues, moves, strict=True):
+            self.copy_parallel(block, copies, end_of(env))
         for block, _, at in loop.breaks:
             block.append(Break(at))
         for block, _, at in loop.continues:
@@ -376,6 +381,8 @@ class Statements(Calls):
         edges = loop.breaks + loop.continues
         moves: list[Copies] = [[] for _ in edges]
         for copies, (_, env, _) in zip(moves, edges, strict=True):
+            if env.get(RETURNED) == TRUE:
+                continue  # nothing reads them any more
             for name, carried in header.items():
                 self.conform(name, carried, env[name], copies, stmt)
         leaving = list(range(len(edges) if exhausted and certain else len(loop.breaks)))
@@ -385,11 +392,12 @@ class Statements(Calls):
             if (
                 start.get(name) is not None
                 and not isinstance(start[name], Unassigned)
-                and name not in (RESULT, RETURNED)
+                and name not in (RESULT, RETURNED, RETURNED_AT)
             ):
                 continue  # the loop does not assign it
             missing = start.get(name, Unassigned(f"{name} is assigned inside this loop only, which may have no turn"))
-            values = [edges[position][1].get(name, missing) for position in leaving]
+            envs = [edges[position][1] for position in leaving]
+            values = any_on_returned(name, [env.get(name, missing) for env in envs], envs)
             targets = [moves[position] for position in leaving]
             if exhausted and not certain:
                 values.append(missing)

@@ -1,0 +1,143 @@
+"""The oracles against derivatives found by hand, and against each other."""
+
+from __future__ import annotations
+
+import math
+
+import mpmath as mp
+import numpy as np
+import pytest
+from oracles import Dual, differentiate, finite_differences, rebuild
+
+RATE = 3.0
+
+
+def _sigmoid(v):
+    return 1 / (1 + math.exp(-v))
+
+
+def _arithmetic(x, y):
+    return x * y - x / y + 2 * x - y**3 + 7
+
+
+def _circular(x, y):
+    return math.sin(x * y) + np.cos(x) / np.sqrt(y)
+
+
+def _branch(x, y):
+    return x * x if x > y else math.log(y)
+
+
+def _loop(x, y):
+    total = 1
+    for _ in range(int(y)):
+        total = total * x
+    return total
+
+
+def _helper(x, y):
+    return RATE * _sigmoid(x) + (lambda v, w=y: v * w)(x)
+
+
+def _closure(x, y):
+    def inner(v):
+        return v * y
+
+    return inner(x) + float(x) % y + abs(-x)
+
+
+def _exponent(x, y):
+    return x**y + 2**y
+
+
+POINT = (1.5, 2.25)
+S = 1 / (1 + math.exp(-1.5))
+HAND = [
+    (_arithmetic, 1.5 * 2.25 - 1.5 / 2.25 + 3 - 2.25**3 + 7, 2.25 - 1 / 2.25 + 2, 1.5 + 1.5 / 2.25**2 - 3 * 2.25**2),
+    (
+        _circular,
+        math.sin(3.375) + math.cos(1.5) / 1.5,
+        2.25 * math.cos(3.375) - math.sin(1.5) / 1.5,
+        1.5 * math.cos(3.375) - 0.5 * math.cos(1.5) / 1.5**3,
+    ),
+    (_branch, math.log(2.25), 0.0, 1 / 2.25),
+    (_loop, 2.25, 3.0, 0.0),
+    (_helper, 3 * S + 3.375, 3 * S * (1 - S) + 2.25, 1.5),
+    (_closure, 3.375 + 1.5 + 1.5, 2.25 + 1 + 1, 1.5),
+    (
+        _exponent,
+        1.5**2.25 + 2**2.25,
+        2.25 * 1.5**1.25,
+        1.5**2.25 * math.log(1.5) + 2**2.25 * math.log(2),
+    ),
+]
+
+
+@pytest.mark.parametrize(("function", "value", "by_x", "by_y"), HAND, ids=[row[0].__name__ for row in HAND])
+def test_both_oracles_agree_with_hand(function, value, by_x, by_y):
+    (found,), (slopes,) = differentiate(function, POINT, (0, 1))
+    assert found == pytest.approx(value, rel=1e-14)
+    assert [slopes[0], slopes[1]] == pytest.approx([by_x, by_y], rel=1e-14)
+    (differences,) = finite_differences(function, POINT, (0, 1))
+    assert [differences[0], differences[1]] == pytest.approx([by_x, by_y], rel=1e-14)
+
+
+def test_the_untaken_side_is_not_evaluated():
+    (value,), (slopes,) = differentiate(lambda x: math.sqrt(x) if x > 0 else 2 * x, (-1.0,), (0,))
+    assert (value, slopes[0]) == (-2.0, 2.0)
+
+
+def test_what_ends_differentiation():
+    def function(x):
+        return x // 2, int(x), round(x), x > 1, math.floor(x), np.sign(x), 3
+
+    values, slopes = differentiate(function, (2.75,), (0,))
+    assert values == (1.0, 2, 3, True, 2, 1.0, 3)
+    assert [slope[0] for slope in slopes] == [0.0] * 7
+
+
+def test_remainder():
+    _, (slopes,) = differentiate(lambda x, y: x % y, (-7.5, 2.0), (0, 1))
+    assert (slopes[0], slopes[1]) == (1.0, 4.0)
+
+
+def test_conventions_at_kinks():
+    assert differentiate(abs_of, (0.0,), (0,))[1][0][0] == 0.0
+    assert differentiate(lambda x, y: max(x, y), (1.0, 1.0), (0, 1))[1][0] == {0: 1.0, 1: 0.0}
+    assert differentiate(lambda x, y: min(x, y), (1.0, 1.0), (0, 1))[1][0] == {0: 1.0, 1: 0.0}
+
+
+def abs_of(x):
+    return abs(x)
+
+
+def test_only_what_is_asked_is_differentiated():
+    _, (slopes,) = differentiate(lambda x, y: x * y, (2.0, 3.0), (1,))
+    assert slopes == {1: 2.0}
+
+
+def test_a_derivative_cannot_be_lost_silently():
+    with pytest.raises(TypeError, match="lose its derivative"):
+        math.gamma(Dual(2.0, {0: 1.0}))
+    with pytest.raises(NotImplementedError, match=r"math\.gamma"):
+        differentiate(lambda x: math.gamma(x), (2.0,), (0,))
+
+
+def test_recursion_and_mutual_globals_are_rebuilt():
+    def power(x, n):
+        return 1.0 if n == 0 else math.exp(0.0) * x * power(x, n - 1)
+
+    assert differentiate(power, (2.0, 3), (0,))[1][0][0] == 12.0
+    assert rebuild(power) is not power
+
+
+def test_elementary_slopes_against_mpmath():
+    unary = ("sqrt", "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "erf", "log1p")
+    for name in (*unary, "expm1", "exp2", "cbrt", "log2", "log10"):
+        function = eval(f"lambda x: math.{name}(x)", {"math": math})
+        _, (slopes,) = differentiate(function, (0.625,), (0,))
+        exact = {
+            "exp2": lambda x: mp.mpf(2) ** x,
+            "log2": lambda x: mp.log(x) / mp.log(2),
+        }.get(name) or getattr(mp, name)
+        assert slopes[0] == pytest.approx(float(mp.diff(exact, 0.625)), rel=1e-13), name
