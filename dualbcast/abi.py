@@ -73,7 +73,7 @@ class KernelSource:
     @property
     def identity(self) -> str:
         """All of it that compiled code can depend on: everything but the comments, which quote the user's file."""
-        lines = (line.partition("  # ")[0].rstrip() for line in self.text.splitlines() if line[:1] != "#")
+        lines = (line.partition("  # ")[0].rstrip() for line in self.text.splitlines() if line.lstrip()[:1] != "#")
         code = "\n".join(lines)
         return repr(replace(self, text=code))
 

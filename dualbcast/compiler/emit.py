@@ -249,8 +249,13 @@ class _Writer:
             if where not in (None, NOWHERE) and (where.filename, where.line) != shown:
                 comment = _quote(where)
                 shown = (where.filename, where.line)
-            line = f"{code:<{_COMMENT_COLUMN}}  # {comment}" if comment else code
-            found.append(line if len(line) <= _PAGE else line[: _PAGE - 1] + "…")
+            if not comment:
+                found.append(code)
+            elif len(code) <= _COMMENT_COLUMN:
+                found.append(_cut(f"{code:<{_COMMENT_COLUMN}}  # {comment}"))
+            else:
+                indent = code[: len(code) - len(code.lstrip())]
+                found += [_cut(f"{indent}# {comment}"), code]
         return found
 
     # --- statements ----------------------------------------------------------------------------------------------
@@ -365,6 +370,10 @@ class _Writer:
             return f"{text} != 0", 4
         wanted = "int64" if load.kind == "int" else self.module.dtype
         return (text if storage == wanted else f"{wanted}({text})"), _ATOM
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _PAGE else line[: _PAGE - 1] + "…"
 
 
 def _quote(where: Location) -> str:

@@ -178,13 +178,15 @@ class Names:
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = set(taken)
+        self._counts: dict[str, int] = {}
 
     def fresh(self, base: str) -> str:
-        name, count = base, 0
+        name, count = base, self._counts.get(base, 0)
         while name in self._taken:
             count += 1
             name = f"{base}_{count}"
         self._taken.add(name)
+        self._counts[base] = count
         return name
 
     def mark(self) -> frozenset[str]:
@@ -194,6 +196,7 @@ class Names:
     def reset(self, mark: frozenset[str]) -> None:
         """Give back what was taken since `mark`: the work it was taken for is thrown away."""
         self._taken = set(mark)
+        self._counts.clear()
 
 
 # --- walking -----------------------------------------------------------------------------------------------------

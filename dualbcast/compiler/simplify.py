@@ -25,7 +25,6 @@ from dualbcast.compiler.ir import (
     Stmt,
     Var,
     While,
-    assigned,
     atoms,
     blocks,
     expressions,
@@ -207,21 +206,17 @@ class _Numbering:
             self.state = ends[0]
         else:
             self.state = before
-            for name in sorted({*assigned(sides[0]), *assigned(sides[1])}):
+            for name, target in sorted(_assignments((*sides[0], *sides[1])).items()):
                 numbers = {end.numbers.get(name) for end in ends}
                 number = numbers.pop() if len(numbers) == 1 else None
-                self.define(Var(name, "float"), self._fresh(name, sides) if number is None else number)
+                self.define(target, self.new(target) if number is None else number)
         found.append(replace(stmt, test=test, then=sides[0], orelse=sides[1]))
-
-    def _fresh(self, name: str, within: list[Block]) -> int:
-        parts = (part for side in within for part in statements(side) if isinstance(part, Assign | For))
-        return self.new(next(part.target for part in parts if part.target.name == name))
 
     def loop(self, stmt: While | For, found: list[Stmt]) -> None:
         bounds = [self.atom(expr) for expr in expressions(stmt)] if isinstance(stmt, For) else []
-        changed = sorted(set(assigned((stmt,))))
-        for name in changed:
-            self.define(Var(name, "float"), self._fresh(name, [(stmt,)]))
+        changed = [target for _, target in sorted(_assignments((stmt,)).items())]
+        for target in changed:
+            self.define(target, self.new(target))
         before = self.state.copy()
         if isinstance(stmt, For):
             start, stop, step = bounds
@@ -231,8 +226,13 @@ class _Numbering:
             test = self.atom(stmt.test)
             found.append(replace(stmt, pre=pre, test=test, body=self.block(stmt.body)))
         self.state = before
-        for name in changed:
-            self.define(Var(name, "float"), self._fresh(name, [(stmt,)]))
+        for target in changed:
+            self.define(target, self.new(target))
+
+
+def _assignments(block: Block) -> dict[str, Var]:
+    """The variables that a block assigns, by name."""
+    return {part.target.name: part.target for part in statements(block) if isinstance(part, Assign | For)}
 
 
 # --- dead code -------------------------------------------------------------------------------------------------------
