@@ -700,9 +700,12 @@ def test_calls_that_multiply_come_to_an_end(text: str) -> None:
 )
 def test_deep_nesting_compiles_or_says_so(expression: str) -> None:
     f = differentiable_broadcast(Cell(program(f"return {expression}")).names["f"])
+    caught: list[CompileError] = []
     try:
-        assert f.inspect_ir("float64", "float64")
+        assert "output out" in f.inspect_ir("float64", "float64")
     except CompileError as error:
+        caught.append(error)
+    for error in caught:
         assert "nested too deeply" in error.message
         check_traceback(error)
 

@@ -36,6 +36,7 @@ __all__ = ["Builder", "Closure", "Frame", "Loop", "Range", "Static", "Unassigned
 
 # Entries of an environment that are no user's names.
 RETURNED, RESULT, RETURNED_AT, CHOICE = "<returned>", "<result>", "<returned at>", "<choice>"
+SKIPPING = "<skipping>"
 # What the compiler's own names start with in the IR; emission gives them readable ones.
 TEMPORARY = "%"
 LONGEST = 20_000
@@ -99,10 +100,14 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Unrolled:
-    """A loop that is written out; the names of the flags that say whether the rest of it is skipped."""
+    """A loop that is written out; the names of the flags that say whether the rest of it is skipped.
+
+    `lacking` has the names, by flag, that were not assigned where the flag was set.
+    """
 
     broke: str
     skip: str
+    lacking: dict[str, set[str]] = field(default_factory=dict)
 
 
 @dataclass(eq=False, slots=True)
@@ -265,12 +270,41 @@ class Builder:
         copies: list[Copies] = [[] for _ in edges]
         merged: Env = {}
         for name in dict.fromkeys(name for _, env in edges for name in env):
+            if name == SKIPPING:
+                merged[name] = TRUE if all(env.get(SKIPPING) == TRUE for _, env in edges) else FALSE
+                continue
             missing = Unassigned(f"{name} is not assigned on every path that leads here")
             values = [env.get(name, missing) for _, env in edges]
-            merged[name] = self.unify(name, any_on_returned(name, values, [env for _, env in edges]), copies)
+            merged[name] = self.unify(name, self.fill(name, values, [env for _, env in edges]), copies)
         for (block, env), moves in zip(edges, copies, strict=True):
             self.copy_parallel(block, moves, end_of(env))
         return merged
+
+    def fill(self, name: str, values: list[Value], envs: list[Env]) -> list[Value]:
+        """The values of a name on several paths; where a path skips what follows, any number will do for a lack."""
+        skipping = [env.get(SKIPPING) == TRUE for env in envs]
+        live = [value for value, skips in zip(values, skipping, strict=True) if not skips]
+        if name.startswith("<") or not live or isinstance(live[0], Unassigned):
+            return values
+        filled = list(values)
+        for position, (value, env) in enumerate(zip(values, envs, strict=True)):
+            if skipping[position] and not _is_like(value, live[0]):
+                filled[position] = zeros_like(live[0])
+                loop = self.frame.loops[-1] if self.frame.loops else None
+                if isinstance(loop, Unrolled) and env.get(RETURNED) != TRUE:
+                    # Where a path takes up again, the name is as good as unassigned.
+                    for flag in (loop.skip, loop.broke):
+                        if env.get(flag, FALSE) != FALSE:
+                            loop.lacking.setdefault(flag, set()).add(name)
+        return filled
+
+    def take_up(self, loop: Unrolled, flag: str) -> None:
+        """The paths that a flag made skip go on from here."""
+        env = self.frame.env
+        for name in loop.lacking.pop(flag, ()):
+            env[name] = Unassigned(f"{name} is not assigned where this loop goes on after a `break` or `continue`")
+        if env.pop(flag, FALSE) != FALSE:
+            env[SKIPPING] = TRUE if any(env.get(other) == TRUE for other in self.frame.flags) else FALSE
 
     def unify(self, name: str, values: list[Value], copies: list[Copies]) -> Value:
         """One value that stands for `values[i]` after edge i has done `copies[i]`, to which assignments are added."""
@@ -370,18 +404,6 @@ def end_of(env: Env) -> Location:
 def _given_name(value: Expr) -> str:
     """The name that the user gave a value, if any."""
     return value.name if isinstance(value, Var) and not value.name.startswith(TEMPORARY) else ""
-
-
-def any_on_returned(name: str, values: list[Value], envs: list[Env]) -> list[Value]:
-    """The values of a name on several paths; where a path has returned nothing reads it, so any number will do."""
-    returned = [env.get(RETURNED) == TRUE for env in envs]
-    live = [value for value, done in zip(values, returned, strict=True) if not done]
-    if name in (RETURNED, RESULT, RETURNED_AT) or not live:
-        return values
-    return [
-        zeros_like(live[0]) if done and not _is_like(value, live[0]) else value
-        for value, done in zip(values, returned, strict=True)
-    ]
 
 
 def _is_like(value: Value, model: Value) -> bool:

@@ -13,6 +13,7 @@ from dualbcast.compiler import rows
 from dualbcast.compiler.builder import (
     RESULT,
     RETURNED,
+    SKIPPING,
     TEMPORARY,
     Closure,
     Frame,
@@ -221,7 +222,7 @@ class Calls(Expressions):
         try:
             if isinstance(node, ast.Lambda):
                 return self.rename(self.expression(node.body), TEMPORARY + "value")
-            frame.env[RETURNED] = FALSE
+            frame.env[RETURNED] = frame.env[SKIPPING] = FALSE
             falls = self.statements(node.body)
             returned = frame.env.get(RETURNED, FALSE)
             result = frame.env.get(RESULT)

@@ -13,6 +13,7 @@ from dualbcast.compiler.builder import (
     RESULT,
     RETURNED,
     RETURNED_AT,
+    SKIPPING,
     Copies,
     Env,
     KindRaised,
@@ -22,7 +23,6 @@ from dualbcast.compiler.builder import (
     Unassigned,
     Unrolled,
     Value,
-    any_on_returned,
     end_of,
     open_block,
 )
@@ -94,7 +94,7 @@ class Statements(Calls):
         """What follows, on the path where a flag that is in doubt is not set."""
 
         def decide(value: Const, side: Callable[[], bool]) -> bool:
-            self.frame.env[flag] = value
+            self.frame.env[flag] = self.frame.env[SKIPPING] = value
             return side()
 
         where = self.locate(node)
@@ -113,11 +113,8 @@ class Statements(Calls):
             return self._leave(loop, node)
 
         falls = self.branch(flag, self.locate(node), leave, lambda: True)
-        self.frame.env[RETURNED] = FALSE
+        self.frame.env[RETURNED] = self.frame.env[SKIPPING] = FALSE
         return falls
-
-    def _skipping(self) -> bool:
-        return any(self.frame.env.get(flag, FALSE) == TRUE for flag in self.frame.flags)
 
     def _statement(self, stmt: ast.stmt) -> bool:
         match stmt:
@@ -207,7 +204,7 @@ class Statements(Calls):
             block: list[Stmt] = []
             with self.into(block):
                 falls = self.statements(body)
-            alive.append(falls and not self._skipping())
+            alive.append(falls and frame.env.get(SKIPPING) != TRUE)
             ends.append((block, frame.env, falls))
         consumed = bool(rest) and alive[0] != alive[1]
         if consumed:
@@ -224,7 +221,7 @@ class Statements(Calls):
         self.frame.env[RESULT] = self.expression(stmt.value)
         self.frame.returned_at = stmt
         self.frame.env[RETURNED_AT] = Static(self.locate(stmt))
-        self.frame.env[RETURNED] = TRUE
+        self.frame.env[RETURNED] = self.frame.env[SKIPPING] = TRUE
         loop = self._innermost_loop()
         return True if loop is None else self._leave(loop, stmt)
 
@@ -239,6 +236,7 @@ class Statements(Calls):
         loop = self.frame.loops[-1]  # Python's own parser refuses jumps outside loops
         if isinstance(loop, Unrolled):
             self.frame.env[loop.broke if isinstance(stmt, ast.Break) else loop.skip] = TRUE
+            self.frame.env[SKIPPING] = TRUE
             return True
         if isinstance(stmt, ast.Break):
             return self._leave(loop, stmt)
@@ -278,7 +276,7 @@ class Statements(Calls):
                 falls = self.statements(stmt.body)
                 if not falls:
                     return False
-                frame.env[flags.skip] = FALSE
+                self.take_up(flags, flags.skip)
                 for flag in (flags.broke, RETURNED):
                     state = frame.env.get(flag, FALSE)
                     if state == TRUE:
@@ -290,8 +288,7 @@ class Statements(Calls):
         falls = turns(0)
         frame.loops.pop()
         del frame.flags[-2:]
-        for flag in (flags.skip, flags.broke):
-            frame.env.pop(flag, None)
+        self.take_up(flags, flags.broke)
         return falls
 
     def _loop(self, stmt: ast.For | ast.While, test: Callable[[], Atom], over: Range | None) -> bool:
@@ -397,12 +394,14 @@ class Statements(Calls):
                 continue  # the loop does not assign it
             missing = start.get(name, Unassigned(f"{name} is assigned inside this loop only, which may have no turn"))
             envs = [edges[position][1] for position in leaving]
-            values = any_on_returned(name, [env.get(name, missing) for env in envs], envs)
+            values = self.fill(name, [env.get(name, missing) for env in envs], envs)
             targets = [moves[position] for position in leaving]
             if exhausted and not certain:
                 values.append(missing)
                 targets.append(before)
             after[name] = self.unify(name, values, targets)
+        if leaving and (certain or not exhausted) and all(edges[at][1].get(SKIPPING) == TRUE for at in leaving):
+            after[SKIPPING] = TRUE
         self.frame.env = after
         return moves
 
