@@ -4,6 +4,7 @@ What they compute mostly means nothing; each is a shape of control flow or data 
 """
 
 # Written as a compiler meets them, not as a linter would have them.
+# ruff: noqa: B020, RUF005, RUF007
 # ruff: noqa: B007, PLR, RET505, RET507, RUF005, SIM102, SIM103, SIM108, SIM114, SIM210, SIM211
 # ruff: noqa: B905, F841
 
@@ -497,6 +498,19 @@ def shadowed_bounds(x, y):
     return x, y, n
 
 
+@case((2.0,), (3.25,), (-1.5,))
+def whole_part_of_an_earlier_turn(x):
+    for i in range(3):
+        k = (int(x), 1)
+        x = x * 1.5
+    while True:
+        j = (int(x), k)
+        x = x * 1.25
+        if abs(x) > 9:
+            break
+    return k[0] * 1.0 + x, x * j[0], float(k[1]) * x
+
+
 # --- tuples and unrolled loops ---------------------------------------------------------------------------------------
 
 
@@ -518,7 +532,8 @@ def reductions(*xs):
         s = s + p * q
     for i, v in enumerate(xs, 2):
         s -= v / i
-    return s, sum(xs), sum(xs, 1.5), min(xs), max(xs), math.prod(xs), all(xs), any(xs), len(xs), any((xs[0] > 1.5, xs[1] > 0))
+    either = any((xs[0] > 1.5, xs[1] > 0))
+    return s, sum(xs), sum(xs, 1.5), min(xs), max(xs), math.prod(xs), all(xs), any(xs), len(xs), either
 
 
 @case((2.0, 1.0, 0.5, -1.0), (-1.5, 3.0, 0.0, 2.0))
@@ -556,6 +571,23 @@ def jumps_in_unrolled(*xs):
             n += 1
         n += 2
     return s * n, n
+
+
+@case((0.25, 0.5, 0.0), (0.25, -0.5, 0.5), (0.25, 2.5, 3.0), (-0.25, -2.5, 3.0), (3.0, -1.5, -0.5))
+def continue_under_nested_ifs(x, y, z):
+    n = 0
+    for v in (z, 2.0, z, x):
+        if y > 0:
+            pass
+        elif v > 1:
+            continue
+        elif v > x:
+            if n > 1:
+                break
+            n += 1
+        y = y * v - 1.0
+        n += 2
+    return y, n
 
 
 @case((2.0, 3, 1.0, -1.0, 3.0), (0.5, 3, 1.0, 2.0, 3.0), (0.25, 0, 1.0, 1.0, 1.0), (0.5, 2, 1.0, 1.0, -2.0))

@@ -1,7 +1,7 @@
 """Derivatives of a Python function from the function itself: dual numbers by operator overloading, finite differences.
 
-Nothing here comes from the package. The user's function is rebuilt with a `math`, a `np` and a `float` that accept these
-numbers, and is then executed by Python, so its control flow is Python's own. Values are floats, or mpmath numbers.
+Nothing here comes from the package. The user's function is rebuilt with a `math`, a `np` and a `float` that accept
+these numbers, and is then executed by Python, so its control flow is Python's own. Values are floats, or mpmath's.
 """
 
 from __future__ import annotations

@@ -86,12 +86,12 @@ def _traced(case: Case) -> set[tuple[str, int]]:
     """The instructions that Python runs for the points of a case, by function and offset."""
     ran: set[tuple[str, int]] = set()
 
-    def local(frame: Any, event: str, arg: Any) -> Any:
+    def local(frame: Any, event: str, arg: Any) -> Any:  # noqa: ARG001
         if event == "opcode":
             ran.add((frame.f_code.co_qualname, frame.f_lasti))
         return local
 
-    def start(frame: Any, event: str, arg: Any) -> Any:
+    def start(frame: Any, event: str, arg: Any) -> Any:  # noqa: ARG001
         if frame.f_code.co_filename != corpus.__file__:
             return None
         frame.f_trace_opcodes = True

@@ -400,6 +400,17 @@ RETURNED = {
         "the same number",
     ),
     "in a loop": ("for i in range(3):\n    if x > i:\n        return x\nreturn x, y", "a number and a tuple of 2", ...),
+    # A conflict that has been found is not forgotten where its path meets another one.
+    "after a conflict, loop": (
+        "if x > 1:\n    for i in range(3):\n        if y > i:\n            return x, y\nelse:\n    return y\nreturn y",
+        "a tuple of 2 and a number",
+        ...,
+    ),
+    "after a conflict, while": (
+        "if x > 1:\n    c = 3\n    while c > 0:\n        c -= 1\n        return x, y\n    return 1\nreturn y",
+        "a tuple of 2 and a number",
+        ...,
+    ),
     "function": ("return math.tanh", "the function tanh", "a return of numbers"),
     "lambda": ("return lambda a: a", "the function <lambda>", "a return of numbers"),
     "module": ("return math", "the module math", "a return of numbers"),

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from corpus import CORPUS, Case
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from oracles import Result, differentiate
 
-from corpus import CORPUS, Case
 from dualbcast import differentiable_broadcast
 from dualbcast.abi import KernelSource, Layout
 from dualbcast.compiler.dualize import dualize
@@ -27,7 +28,6 @@ from dualbcast.compiler.ir import Assign, Break, Const, For, Function, If, Op, O
 from dualbcast.compiler.simplify import simplify
 from dualbcast.errors import CompileError
 from dualbcast.runtime import python
-from oracles import differentiate
 
 EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
 KINDS = {float: "float", int: "int", bool: "bool"}
@@ -151,6 +151,31 @@ def _tainted(function: Function, position: int) -> set[str]:
     return found
 
 
+def test_a_loop_lowered_again_starts_afresh():
+    """`y` turns out to be a float only in the second branch; what the first lowering knew of its names must be gone."""
+
+    def function(x, y, z):
+        f = x
+        z = 3
+        z, y = (y, z)
+        for k in range(3):
+            if f:
+                f, z = (y + x, z)
+            elif k:
+                z, y = (z, y + f)
+            elif y - f:
+                pass
+            elif int(y % 5.0):
+                g = z
+                x *= g if z else g * x
+        return z, x, y, f
+
+    check(lower(function, ["float"] * 3).function)
+    points = [(1.5, 0.5, 1.0), (0.0, 2.0, 1.0), (-1.0, -2.0, 0.5)]
+    found = execute(simplify(lower(function, ["float"] * 3).function), list(zip(*points, strict=True)))
+    np.testing.assert_allclose(np.transpose(found), [function(*point) for point in points], rtol=1e-14)
+
+
 # --- dead code and structural zeros in small -------------------------------------------------------------------------
 
 
@@ -165,10 +190,10 @@ def test_unused_work_is_gone():
             a = a * i
             if a > 3:
                 break
-        if y > 0:
+        if y > 0:  # noqa: SIM108
             b = math.sin(x)
         else:
-            b = y
+            b = a  # noqa: F841
         return x + 1
 
     assert [type(stmt) for stmt in _simple(function, "float", "float")] == [Assign]
@@ -221,7 +246,7 @@ def test_jacobian_text_has_only_what_depends():
 
 # --- common subexpressions across reassignment -----------------------------------------------------------------------
 
-X, Y, A, N, T, U, I, P, Q = (
+X, Y, A, N, T, U, COUNT, P, Q = (
     *(Var(name, "float") for name in ("x", "y", "a", "n", "t", "u")),
     Var("i", "int"),
     *(Var(name, "bool") for name in ("p", "q")),
@@ -232,7 +257,7 @@ POSITIVE = Assign(P, Op("gt", (X, Const(0.0, "float")), "bool"))
 
 
 def _turns(*body: Any) -> For:
-    return For(I, Const(0, "int"), Const(3, "int"), Const(1, "int"), tuple(body))
+    return For(COUNT, Const(0, "int"), Const(3, "int"), Const(1, "int"), tuple(body))
 
 
 REASSIGNED = {
@@ -406,9 +431,9 @@ class Program:
     def statement(self, depth: int, *, loop: bool) -> bool:
         """Write a statement; whether it was a jump."""
         self.budget -= 1
-        jumps = [*([self.jump] * 2 if loop else []), *([self.leave] if depth > 1 else [])]
+        jumps = [*([self.jump] * 4 if loop else []), *([self.leave] if depth > 1 else [])]
         simple = [self.assign] * 6 + [self.swap, self.pack, self.nested]
-        compound = [self.branch] * 5 + [self.range_loop] * 2 + [self.while_loop, self.tuple_loop, self.tuple_loop]
+        compound = [self.branch] * 5 + [self.range_loop] * 2 + [self.while_loop] + [self.tuple_loop] * 4
         deep = depth > 4 or self.budget < 0
         return bool(self.pick(*simple, *([] if deep else compound), *jumps)(depth, loop))
 
@@ -447,8 +472,11 @@ class Program:
         self.line(depth, f"{name} = {items}[0] * {items}[1] - {items}[-1]")
         self.floats.append(name)
 
-    def nested(self, depth: int, loop: bool) -> None:  # noqa: ARG002
+    def nested(self, depth: int, loop: bool) -> None:
         """A function that reads its surroundings; it has a branch, a loop, and returns in them."""
+        if loop:  # each turn would define another function, and a name that a loop carries holds one
+            self.assign(depth, loop)
+            return
         name, before = self.fresh("g"), (list(self.floats), self.functions, self.outputs)
         self.line(depth, f"def {name}(a, b=0.5):")
         self.floats, self.functions, self.outputs = [*self.floats, "a", "b"], [], 1
@@ -509,6 +537,10 @@ class Program:
         self.floats, self.ints = names
 
 
+def _numbers(result: Result) -> list[float]:
+    return [float(item) for item in result[0]] + [slope for slopes in result[1] for slope in slopes.values()]
+
+
 def _examine(program: Program, folder: Any) -> None:
     """Compare one random program with the oracle, and check its IR after each pass."""
     path = folder / f"program_{abs(hash(program.text))}.py"
@@ -525,8 +557,9 @@ def _examine(program: Program, folder: Any) -> None:
         except (UnboundLocalError, OverflowError, ValueError):
             continue
         result = differentiate(module.f, point, (0, 1, 2))
-        numbers = [float(value) for value in result[0]] + [slope for slopes in result[1] for slope in slopes.values()]
-        if all(abs(number) < 1e6 for number in numbers):
+        nearby = differentiate(module.f, [arg * (1 + 1e-15) for arg in point[:3]] + [point[3]], (0, 1, 2))
+        # Where a rounding of the arguments already matters, the result says nothing.
+        if _numbers(nearby) == pytest.approx(_numbers(result), rel=1e-11, abs=1e-11) and max(_numbers(result)) < 1e6:
             points.append(point)
             wanted.append(result)
     try:
@@ -554,6 +587,6 @@ def test_random_programs(generator: random.Random, tmp_path_factory: pytest.Temp
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2000))
+@pytest.mark.parametrize("seed", range(300))
 def test_many_random_programs(seed: int, tmp_path: Any):
     _examine(Program(random.Random(seed)), tmp_path)

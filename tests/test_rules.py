@@ -76,7 +76,10 @@ def find(spelling: str) -> Any:
 
 def spelling_of(row: Rule) -> str:
     """A user's name for a row's function that this Python, NumPy and SciPy have."""
-    return next((name for name in row.spellings if find(name) is not None), f"{row.function.__module__}.{row.name}")
+    names = [name for name in row.spellings if find(name) is not None]
+    if row.function is not None:
+        names.append(f"{row.function.__module__}.{row.name}")
+    return names[0]
 
 
 CASES = {row.name: Case(row.name, spelling_of(row), row.domain, row.integer) for row in RULES.values()}

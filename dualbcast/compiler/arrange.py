@@ -125,7 +125,7 @@ def _coalesce(function: Function) -> Function:
                 continue
             if not isinstance(stmt, Assign):
                 break
-            if isinstance(stmt.value, Var):
+            if isinstance(stmt.value, Var) and stmt in block:  # an earlier merge may have renamed it
                 block = _merge_copy(block, stmt, stmt.value, reads, writes)
         return block
 

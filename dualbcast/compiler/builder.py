@@ -80,9 +80,10 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Unassigned:
-    """Stands for a name that some path has not assigned, or assigned to things that cannot merge."""
+    """Stands for a name that some path has not assigned, or (`conflict`) that paths assigned to what cannot merge."""
 
     reason: str
+    conflict: bool = False
 
 
 Value = Const | Var | Static | Closure | Range | Unassigned | tuple["Value", ...]
@@ -161,7 +162,8 @@ class Builder:
         self.block: list[Stmt] = []
         self.frame: Frame
         self.guards: list[Capture] = []
-        self.definitions: dict[str, Op] = {}
+        self.definitions: dict[str, tuple[Op, list[Stmt]]] = {}
+        self.length = 0
         # What a temporary that has been given a user's name is called now; other values may still hold the old name.
         self.renamed: dict[str, Var] = {}
 
@@ -185,8 +187,9 @@ class Builder:
                 name += "_".join([value.name, *filter(None, [_given_name(value.args[0])])])
         target = Var(self.names.fresh(name), value.kind)
         if isinstance(value, Op):
-            self.definitions[target.name] = value
-        if len(self.definitions) > LONGEST:
+            self.definitions[target.name] = value, self.block
+        self.length += 1
+        if self.length > LONGEST:
             message = f"this function has more than {LONGEST:,} operations when its calls and loops are written out"
             raise CompileError(message, location, "a loop over range, or fewer calls within calls", self.frame.calls)
         self.block.append(Assign(target, value, location))
@@ -208,8 +211,9 @@ class Builder:
         return self.emit(convert(value, kind), location)
 
     def _definition(self, value: Expr) -> Op | None:
-        """The operation behind a name."""
-        return self.definitions.get(value.name) if isinstance(value, Var) else None
+        """The operation behind a name, where this block has it: its operands are then what they were."""
+        definition, block = self.definitions.get(value.name, (None, None)) if isinstance(value, Var) else (None, None)
+        return definition if block is self.block else None
 
     @contextmanager
     def into(self, block: list[Stmt]) -> Generator[None]:
@@ -303,7 +307,8 @@ class Builder:
         env = self.frame.env
         for name in loop.lacking.pop(flag, ()):
             env[name] = Unassigned(f"{name} is not assigned where this loop goes on after a `break` or `continue`")
-        if env.pop(flag, FALSE) != FALSE:
+        state, env[flag] = env.get(flag, FALSE), FALSE
+        if state != FALSE:
             env[SKIPPING] = TRUE if any(env.get(other) == TRUE for other in self.frame.flags) else FALSE
 
     def unify(self, name: str, values: list[Value], copies: list[Copies]) -> Value:
@@ -311,6 +316,9 @@ class Builder:
         first = values[0]
         if all(_same(value, first) for value in values):
             return first
+        conflict = next((value for value in values if isinstance(value, Unassigned) and value.conflict), None)
+        if conflict is not None:
+            return conflict
         if name == RESULT and any(isinstance(value, Unassigned) for value in values):
             # Only read on the paths that have returned; on the others any number will do.
             values = [
@@ -343,8 +351,8 @@ class Builder:
         what = "the returned value" if name == RESULT else name
         kinds_text = " and ".join(dict.fromkeys(describe(value) for value in values))
         if all(isinstance(value, Static | Closure) for value in values):
-            return Unassigned(f"{what} is {kinds_text}, depending on the data: numbers may, functions may not")
-        return Unassigned(f"{what} is {kinds_text}, depending on the path that leads here")
+            return Unassigned(f"{what} is {kinds_text}, depending on the data: numbers may, functions may not", True)
+        return Unassigned(f"{what} is {kinds_text}, depending on the path that leads here", True)
 
     def conform(self, path: str, target: Value, value: Value, moves: Copies, node: ast.AST) -> None:
         """Add to `moves` what makes the loop-carried `target` hold `value`; KindRaised where its kind is too narrow."""
@@ -422,6 +430,9 @@ def _same(a: Value, b: Value) -> bool:
         return a.object is b.object
     if isinstance(a, tuple) and isinstance(b, tuple):
         return len(a) == len(b) and all(map(_same, a, b))
+    if isinstance(a, Closure) and isinstance(b, Closure):
+        same_place = a.node is b.node and a.frame is b.frame
+        return same_place and _same(a.defaults, b.defaults) and a.keyword_defaults == b.keyword_defaults
     return a == b
 
 

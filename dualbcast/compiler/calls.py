@@ -98,6 +98,8 @@ class Calls(Expressions):
             return self._inline(function, args, keywords, node)
         if name in _PRINTING:
             self.fail(node, f"{name}() is a side effect, which a kernel cannot have", "the value as another output")
+        if getattr(np, name, None) is function:
+            module = "numpy"  # the user's spelling, not where NumPy keeps it
         spelling = f"{module}.{name}" if module else name
         reason = rows.EXCLUDED.get(spelling)
         self.fail(

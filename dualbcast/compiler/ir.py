@@ -352,6 +352,8 @@ def check(function: Function) -> Function:
     Returns the function, so that a pass can end with it.
     """
     kinds = {param.name: param.kind for param in function.params}
+    # For each open loop, the names known at its breaks.
+    breaks: list[list[set[str]]] = []
 
     def expression(expr: Expr, known: set[str]) -> None:
         if isinstance(expr, Var):
@@ -373,7 +375,7 @@ def check(function: Function) -> Function:
     def target(var: Var) -> None:
         assert kinds.setdefault(var.name, var.kind) == var.kind, f"{var.name} changes its kind"
 
-    def block(body: Block, known: set[str], loops: int) -> set[str] | None:
+    def block(body: Block, known: set[str]) -> set[str] | None:
         """The names known after the block, or None where no path reaches its end."""
         for position, stmt in enumerate(body):
             if not isinstance(stmt, While):
@@ -387,23 +389,28 @@ def check(function: Function) -> Function:
                     after = known | {stmt.target.name}
                 case If():
                     assert stmt.test.kind == "bool"
-                    sides = [block(stmt.then, known, loops), block(stmt.orelse, known, loops)]
+                    sides = [block(stmt.then, known), block(stmt.orelse, known)]
                     ends = [side for side in sides if side is not None]
                     after = set.intersection(*ends) if ends else None
                 case While():
                     assert stmt.test.kind == "bool"
-                    inside = block(stmt.pre, known, loops + 1)
+                    breaks.append([])
+                    inside = block(stmt.pre, known)
                     assert inside is not None
                     expression(stmt.test, inside)
-                    block(stmt.body, inside, loops + 1)
-                    after = known | {name for name in inside if stmt.test != Const(True, "bool")}
-                    after |= _assigned_at_breaks(stmt.body, inside)
+                    block(stmt.body, inside)
+                    ways_out = breaks.pop() + ([inside] if stmt.test != Const(True, "bool") else [])
+                    after = set.intersection(*ways_out) if ways_out else None
                 case For():
                     target(stmt.target)
-                    block(stmt.body, known | {stmt.target.name}, loops + 1)
-                    after = known | set(assigned(stmt.body))
+                    breaks.append([])
+                    block(stmt.body, known | {stmt.target.name})
+                    breaks.pop()
+                    after = known | set(assigned((stmt,)))
                 case Break() | Continue():
-                    assert loops, "a jump outside a loop"
+                    assert breaks, "a jump outside a loop"
+                    if isinstance(stmt, Break):
+                        breaks[-1].append(known)
                     after = None
             if after is None:
                 assert position == len(body) - 1, "statements after a jump"
@@ -411,18 +418,8 @@ def check(function: Function) -> Function:
             known = after
         return known
 
-    end = block(function.body, set(kinds), 0)
+    end = block(function.body, set(kinds))
     assert end is not None
     for output in function.outputs:
         expression(output.value, end)
     return function
-
-
-def _assigned_at_breaks(body: Block, known: set[str]) -> set[str]:
-    """Names assigned on every way out of a loop by `break` (generous: those assigned beside some break)."""
-    found: set[str] = set()
-    for stmt in statements(body):
-        for inner in (*blocks(stmt), body):
-            if inner and isinstance(inner[-1], Break):
-                found |= {part.target.name for part in inner if isinstance(part, Assign)}
-    return found | {name for name in assigned(body) if name in known}

@@ -82,7 +82,7 @@ class _Numbering:
     def __init__(self, function: Function) -> None:
         self.function = function
         self.holders: dict[int, Atom] = {}
-        self.definitions: dict[int, Op] = {}
+        self.definitions: dict[int, tuple[Op, list[int]]] = {}
         self.constants: dict[Const, int] = {}
         self.state = _State({}, {})
 
@@ -142,14 +142,12 @@ class _Numbering:
             value = self._rewrite(fold(replace(value, args=tuple(map(self.atom, value.args)))))
         if isinstance(value, Op):
             arguments = [self.number(arg) for arg in value.args]
-            if value.name in _COMMUTATIVE:
-                arguments.sort()
-            key = (value.name, value.kind, *arguments)
+            key = (value.name, value.kind, *(sorted(arguments) if value.name in _COMMUTATIVE else arguments))
             number = self.state.computed.get(key)
             if number is None or self._lost(number):
                 number = self.new(stmt.target)
                 self.state.computed[key] = number
-                self.definitions[number] = value
+                self.definitions[number] = value, arguments
             else:
                 value = self.holders[number]
         else:
@@ -179,11 +177,11 @@ class _Numbering:
         """What an atom is the negative of."""
         if isinstance(atom, Const) and isinstance(atom.value, float) and repr(atom.value).startswith("-"):
             return Const(-atom.value, atom.kind)
-        definition = self.definitions.get(self.number(atom))
+        definition, numbers = self.definitions.get(self.number(atom), (None, []))
         if definition is not None and definition.name == "neg":
             (inner,) = definition.args
-            assert isinstance(inner, Atom)
-            if isinstance(inner, Var) and self.holders[self.number(inner)] == inner:
+            # The name may have been given another value since.
+            if isinstance(inner, Var) and self.state.numbers.get(inner.name) == numbers[0]:
                 return inner
         return None
 
@@ -199,7 +197,8 @@ class _Numbering:
             self.state = before.copy()
             self.state.numbers[test.name] = self.number(value)
             sides.append(self.block(side))
-            self.state.numbers[test.name] = before.numbers[test.name]
+            if self.state.numbers[test.name] == self.number(value):
+                self.state.numbers[test.name] = before.numbers[test.name]
             if falls_through(sides[-1]):
                 ends.append(self.state)
         if len(ends) == 1:

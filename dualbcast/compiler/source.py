@@ -94,10 +94,21 @@ def find_source(function: Callable[..., Any]) -> Source:
         where = Location(function.__code__.co_filename, first, 0, first, 1)
         raise CompileError(f"{function.__qualname__} is async, and a kernel cannot wait", where, "a plain function")
     code = function.__code__
+    # Found once and kept, so that a function that is defined keeps its meaning when its file is edited.
+    node = _nodes.get((code.co_filename, code))
+    if node is None:
+        node = _nodes[code.co_filename, code] = _locate(function)
+    return Source(function, node, code.co_filename)
+
+
+_nodes: dict[tuple[str, CodeType], FunctionNode] = {}
+
+
+def _locate(function: FunctionType) -> FunctionNode:
+    code = function.__code__
     linecache.checkcache(code.co_filename)
-    lines = linecache.getlines(code.co_filename, function.__globals__)
-    text = "".join(lines)
-    node = _find(text, code) if lines else None
+    text = "".join(linecache.getlines(code.co_filename, function.__globals__))
+    node = _find(text, code) if text else None
     where = Location(code.co_filename, code.co_firstlineno, 0, code.co_firstlineno, 1)
     if node is None:
         raise CompileError(
@@ -111,7 +122,7 @@ def find_source(function: Callable[..., Any]) -> Source:
             where,
             "nothing new: reload the module, or run the cell again",
         )
-    return Source(function, node, code.co_filename)
+    return node
 
 
 @lru_cache(maxsize=64)

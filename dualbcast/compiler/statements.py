@@ -79,6 +79,7 @@ class Statements(Calls):
                 elif isinstance(flag, Var):
                     return self._unless(pending, flag, stmt, partial(self.statements, rest))
                 else:
+                    assert flag == TRUE, flag
                     return True
             if isinstance(stmt, ast.If):
                 falls, consumed = self._if(stmt, rest[1:])
@@ -289,6 +290,8 @@ class Statements(Calls):
         frame.loops.pop()
         del frame.flags[-2:]
         self.take_up(flags, flags.broke)
+        for flag in (flags.skip, flags.broke):
+            del frame.env[flag]
         return falls
 
     def _loop(self, stmt: ast.For | ast.While, test: Callable[[], Atom], over: Range | None) -> bool:
@@ -296,12 +299,13 @@ class Statements(Calls):
         raised: dict[str, Kind] = {}
         while True:
             mark, env, guards = self.names.mark(), dict(self.frame.env), len(self.guards)
-            loops, length, renamed = len(self.frame.loops), len(self.block), dict(self.renamed)
+            loops, length = len(self.frame.loops), len(self.block)
+            renamed, definitions = dict(self.renamed), dict(self.definitions)
             try:
                 return self._loop_once(stmt, test, over, raised)
             except KindRaised as wider:
                 self.names.reset(mark)
-                self.renamed = renamed
+                self.renamed, self.definitions = renamed, definitions
                 self.frame.env = env
                 del self.guards[guards:], self.frame.loops[loops:], self.block[length:]
                 raised[wider.path] = wider.kind
