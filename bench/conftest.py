@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -16,6 +18,8 @@ def pytest_benchmark_update_machine_info(machine_info: dict[str, Any]) -> None:
     machine_info["threads"] = machine.threads()
     machine_info["gpus"] = [gpu.as_dict() for gpu in machine.gpus()]
     machine_info["versions"] = machine.versions()
+    if find_spec("jax"):
+        machine_info["versions"]["jax"] = version("jax")
 
 
 @pytest.fixture(scope="session")

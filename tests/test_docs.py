@@ -14,7 +14,18 @@ PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), ROOT / "benc
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+FILE = re.compile(r"^```py\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+EACH_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+
+
+@EACH_PAGE
+def test_files_shown_run(page: Path) -> None:
+    """A block that stands for a file of the reader's."""
+    for text in FILE.findall(page.read_text(encoding="utf-8")):
+        exec(compile(text, page.name, "exec"), {})
+
+
+@EACH_PAGE
 def test_python_blocks_run(page: Path) -> None:
     """The blocks of a page share their names, as a reader who follows it would have it."""
     text = page.read_text(encoding="utf-8")
