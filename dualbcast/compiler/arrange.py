@@ -6,13 +6,14 @@ In comes simplified IR on atoms; out goes the same program with `Load`s, nested 
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from dualbcast.compiler.builder import TEMPORARY
 from dualbcast.compiler.ir import (
     NOWHERE,
+    TEMPORARY,
     Assign,
     Block,
     Break,
@@ -304,8 +305,7 @@ def _rename(function: Function, names: Names, *, loads: bool) -> Function:
         elif name in stored:
             mapping[name] = names.fresh(f"{stored[name]}_k")
         elif name.startswith(TEMPORARY):
-            hint = name.removeprefix(TEMPORARY)
-            mapping[name] = names.fresh("t" if not hint or hint[0] == "_" else hint)
+            mapping[name] = names.fresh(re.sub(r"#\d+", "", name).removeprefix(TEMPORARY) or "t")
         else:
             mapping[name] = names.fresh(name)
 

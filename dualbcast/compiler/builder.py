@@ -14,6 +14,7 @@ from typing import Any, NoReturn, cast
 from dualbcast.compiler.fold import FALSE, INTEGRAL, TRUE, convert, fold, join
 from dualbcast.compiler.ir import (
     NOWHERE,
+    TEMPORARY,
     Assign,
     Atom,
     Block,
@@ -37,8 +38,6 @@ __all__ = ["Builder", "Closure", "Frame", "Loop", "Range", "Static", "Unassigned
 # Entries of an environment that are no user's names.
 RETURNED, RESULT, RETURNED_AT, CHOICE = "<returned>", "<result>", "<returned at>", "<choice>"
 SKIPPING = "<skipping>"
-# What the compiler's own names start with in the IR; emission gives them readable ones.
-TEMPORARY = "%"
 LONGEST = 20_000
 
 

@@ -14,7 +14,6 @@ from dualbcast.compiler.builder import (
     RESULT,
     RETURNED,
     SKIPPING,
-    TEMPORARY,
     Closure,
     Frame,
     Static,
@@ -25,7 +24,7 @@ from dualbcast.compiler.builder import (
 from dualbcast.compiler.builtin import BUILTINS
 from dualbcast.compiler.expressions import Expressions, known, wrap
 from dualbcast.compiler.fold import FALSE, TRUE, number
-from dualbcast.compiler.ir import Atom, Const
+from dualbcast.compiler.ir import TEMPORARY, Atom, Const
 from dualbcast.compiler.rules import Rule, lookup
 from dualbcast.compiler.source import FunctionNode, find_source
 from dualbcast.errors import CompileError

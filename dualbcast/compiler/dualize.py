@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from dualbcast.compiler.builder import TEMPORARY
 from dualbcast.compiler.fold import fold
 from dualbcast.compiler.frontend import lower
 from dualbcast.compiler.ir import (
+    TEMPORARY,
     Assign,
     Atom,
     Block,
@@ -38,7 +38,7 @@ from dualbcast.errors import Location
 
 __all__ = ["Dual", "activity", "dualize"]
 
-UNNAMED = re.compile(rf"{TEMPORARY}(_\d+)*")
+UNNAMED = re.compile(rf"{TEMPORARY}(#\d+)?")
 ZERO, ONE, MINUS_ONE = Const(0.0, "float"), Const(1.0, "float"), Const(-1.0, "float")
 
 

@@ -43,6 +43,8 @@ __all__ = [
 ]
 
 Kind = Literal["bool", "int", "float"]
+# What the compiler's own names start with; emission gives them readable ones.
+TEMPORARY = "%"
 NOWHERE = Location("<dualbcast>", 1, 0, 1, 0)
 
 
@@ -174,7 +176,7 @@ class Function:
 
 
 class Names:
-    """Hands out names that are still free; a taken `x` becomes `x_1`, `x_2`, …"""
+    """Hands out names that are still free: for `x` taken `x_1`, `x_2`, …, for a temporary `%x` `%x#1`, `%x#2`, …"""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = set(taken)
@@ -184,7 +186,7 @@ class Names:
         name, count = base, self._counts.get(base, 0)
         while name in self._taken:
             count += 1
-            name = f"{base}_{count}"
+            name = f"{base}{'#' if base[:1] == TEMPORARY else '_'}{count}"
         self._taken.add(name)
         self._counts[base] = count
         return name
