@@ -607,6 +607,25 @@ def unrolled_in_loop(x, n, *ts):
     return -s
 
 
+@case((1.0, 1.5, 0.5, 3), (1.0, 2.5, 0.5, 1), (2.0, 0.0, 100.0, 0), (2.0, 0.5, 3.0, 3), (1.5, 5.0, 1.0, 3))
+def break_or_return(x, p, q, n):
+    total = 0.0
+    k = 0
+    while k < 2:
+        k += 1
+        for y in (x, 2 * x):
+            if n > 1:
+                if p > k:
+                    break
+            else:
+                for j in range(n + 2):
+                    if j * x > q:
+                        return total + 100 * j * x
+            total += y
+        total += 0.5
+    return total
+
+
 @case((1.125, 2.0, 4), (3.0, 0.5, 4), (0.5, 0.25, 0), (6.0, 1.0, 2), (9.0, 1.0, 2))
 def loop_in_unrolled(x, y, n):
     s = x

@@ -69,18 +69,15 @@ class Statements(Calls):
         """Lower a block; False where its end is never reached. Paths that have returned skip what follows."""
         for position, stmt in enumerate(body):
             rest = body[position:]
+            if not self._settle(stmt):
+                return False
             pending = next((flag for flag in self.frame.flags if self.frame.env.get(flag, FALSE) != FALSE), None)
             if pending is not None:
                 flag = self.frame.env[pending]
-                loop = self._innermost_loop() if pending == RETURNED else None
-                if loop is not None:
-                    if not self._settle(loop, stmt):
-                        return False
-                elif isinstance(flag, Var):
+                if isinstance(flag, Var):
                     return self._unless(pending, flag, stmt, partial(self.statements, rest))
-                else:
-                    assert flag == TRUE, flag
-                    return True
+                assert flag == TRUE, flag
+                return True
             if isinstance(stmt, ast.If):
                 falls, consumed = self._if(stmt, rest[1:])
                 if consumed:
@@ -101,13 +98,13 @@ class Statements(Calls):
         where = self.locate(node)
         return self.branch(state, where, partial(decide, TRUE, lambda: True), partial(decide, FALSE, follow))
 
-    def _settle(self, loop: Loop, node: ast.AST) -> bool:
+    def _settle(self, node: ast.AST) -> bool:
         """Inside a loop of the kernel: leave it too where a loop inside it has returned."""
-        flag = self.frame.env.get(RETURNED, FALSE)
-        if flag == TRUE:
-            return self._leave(loop, node)
-        if not isinstance(flag, Var):
+        loop, flag = self._innermost_loop(), self.frame.env.get(RETURNED, FALSE)
+        if loop is None or flag == FALSE:
             return True
+        if not isinstance(flag, Var):
+            return self._leave(loop, node)
 
         def leave() -> bool:
             self.frame.env[RETURNED] = TRUE
@@ -344,7 +341,7 @@ class Statements(Calls):
                 base = stmt.target.id if isinstance(stmt.target, ast.Name) else "_"
                 target = Var(self.names.fresh(base), "int")
                 self._assign(stmt.target, target)
-            if self.statements(stmt.body) and self._settle(loop, stmt):
+            if self.statements(stmt.body) and self._settle(stmt):
                 loop.continues.append((body, frame.env, where))
         frame.loops.pop()
 
