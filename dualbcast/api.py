@@ -4,45 +4,25 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal, overload
 
 import numpy as np
 
-from dualbcast.abi import KernelSource, Layout
-from dualbcast.compiler.emit import emit
+from dualbcast.call import Call, Specialised, flatten_out, stand_in, wrt_key
 from dualbcast.compiler.frontend import parameter_names
 from dualbcast.compiler.ir import dump
-from dualbcast.errors import ArgumentError, BackendError, CompileError, DTypeError
+from dualbcast.errors import ArgumentError, BackendError, CompileError
 from dualbcast.explain import Explanation, explain_kernel
 from dualbcast.jacobian import Jacobian
-from dualbcast.products import Product, Which, make_product
+from dualbcast.products import Which, make_product
 from dualbcast.runtime import cpu, cuda, python
-from dualbcast.runtime.broadcast import Plan, plan
+from dualbcast.runtime.broadcast import plan
 from dualbcast.runtime.operands import Operands, classify
 
 __all__ = ["BroadcastFunction", "differentiable_broadcast"]
 
 Backend = Literal["auto", "python", "cpu", "cuda"]
 Wrt = str | int | Sequence[str | int] | None
-
-
-@dataclass(slots=True)
-class _Specialised:
-    """A product for given dtypes, with the kernels made of it so far, by backend and layout."""
-
-    product: Product
-    wrt: tuple[int, ...]
-    dtypes: tuple[np.dtype[Any], ...]
-    result: np.dtype[Any]
-    compute: str
-    inputs: tuple[str, ...]
-    title: str
-    kernels: dict[tuple[str, Layout], Any] = field(default_factory=dict)
-
-    def source(self, layout: Layout, target: str) -> KernelSource:
-        outputs = [dtype.name for dtype in self.dtypes]
-        return emit(self.product.function, layout, self.compute, self.inputs, outputs, target, self.title)
 
 
 class BroadcastFunction:
@@ -67,7 +47,7 @@ class BroadcastFunction:
             self._names, self._vararg = parameter_names(function)
         except CompileError as error:
             raise error.with_traceback(None) from None
-        self._specialised: dict[tuple[Any, ...], _Specialised] = {}
+        self._specialised: dict[tuple[Any, ...], Specialised] = {}
 
     def __repr__(self) -> str:
         return f"<BroadcastFunction {self._function.__qualname__}>"
@@ -132,7 +112,7 @@ class BroadcastFunction:
         array([[1.   , 2.718],
                [0.   , 0.   ]])
         """
-        given = None if out is None else _flatten(out)
+        given = None if out is None else flatten_out(out)
         call = self._prepare("value_and_jacobian", self._positional(arrays, named), wrt, given)
         self._launch(call)
         results = call.plan.finish()
@@ -206,13 +186,13 @@ class BroadcastFunction:
 
     # --- the way of a call ---------------------------------------------------------------------------------------
 
-    def _prepare(self, which: Which, arrays: tuple[Any, ...], wrt: Wrt, out: Any) -> _Call:
+    def _prepare(self, which: Which, arrays: tuple[Any, ...], wrt: Wrt, out: Any) -> Call:
         names = self._argument_names(len(arrays))
         operands = classify(arrays, names)
         spec = self._specialise(which, operands, self._wrt if wrt is None else wrt)
-        return _Call(spec, operands, plan(operands, spec.dtypes, out))
+        return Call(spec, operands, plan(operands, spec.dtypes, out))
 
-    def _launch(self, call: _Call) -> None:
+    def _launch(self, call: Call) -> None:
         backend = self._backend
         module = call.operands.module
         if backend == "auto":
@@ -237,7 +217,7 @@ class BroadcastFunction:
             arrays = (*call.operands.arrays, *planned.targets)
             python.launch(call.spec.kernels[key], planned.total, planned.ints, arrays)
 
-    def _cpu_kernel(self, call: _Call) -> cpu.CpuKernel:
+    def _cpu_kernel(self, call: Call) -> cpu.CpuKernel:
         key = ("cpu", call.plan.layout)
         kernel = call.spec.kernels.get(key)
         if kernel is None:
@@ -245,7 +225,7 @@ class BroadcastFunction:
             call.spec.kernels[key] = kernel
         return kernel
 
-    def _cuda_kernel(self, call: _Call, cc: tuple[int, int] | None) -> cuda.CudaKernel:
+    def _cuda_kernel(self, call: Call, cc: tuple[int, int] | None) -> cuda.CudaKernel:
         if cc is None:
             cc = cuda.current_cc()
         if not (isinstance(cc, tuple) and len(cc) == 2 and all(isinstance(part, int) for part in cc)):
@@ -257,8 +237,8 @@ class BroadcastFunction:
             call.spec.kernels[key] = kernel
         return kernel
 
-    def _inspected(self, arrays: tuple[Any, ...], wrt: Wrt, jacobian: bool) -> _Call:
-        stand_ins = tuple(_stand_in(array) for array in arrays)
+    def _inspected(self, arrays: tuple[Any, ...], wrt: Wrt, jacobian: bool) -> Call:
+        stand_ins = tuple(stand_in(array) for array in arrays)
         return self._prepare("value_and_jacobian" if jacobian else "value", stand_ins, wrt if jacobian else None, None)
 
     def _positional(self, arrays: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
@@ -287,8 +267,8 @@ class BroadcastFunction:
             return self._names
         return (*self._names, *(f"{self._vararg}_{position}" for position in range(count - fixed)))
 
-    def _specialise(self, which: Which, operands: Operands, wrt: Wrt) -> _Specialised:
-        wanted = _hashable_wrt(wrt)
+    def _specialise(self, which: Which, operands: Operands, wrt: Wrt) -> Specialised:
+        wanted = wrt_key(wrt)
         key = (which, operands.signature, len(operands.arrays), wanted)
         spec = self._specialised.get(key)
         if spec is not None and all(guard.holds() for guard in spec.product.guards):
@@ -304,7 +284,7 @@ class BroadcastFunction:
         within = f" in {', '.join(operands.names[at] for at in positions)}" if positions else ""
         title = f"{self._function.__name__}: {which.replace('_', ' ')}{within}; {operands.compute}"
         result = operands.result_dtype
-        spec = _Specialised(product, positions, dtypes, result, operands.compute, operands.storages, title)
+        spec = Specialised(product, positions, dtypes, result, operands.compute, operands.storages, title)
         self._specialised[key] = spec
         return spec
 
@@ -330,68 +310,6 @@ class BroadcastFunction:
                     "convert it to a float dtype, or leave it out of wrt"
                 )
         return tuple(dict.fromkeys(found))
-
-
-@dataclass(slots=True)
-class _Call:
-    """A call that is ready to run."""
-
-    spec: _Specialised
-    operands: Operands
-    plan: Plan
-
-    def jacobian(self) -> Jacobian:
-        """The Jacobian object over the arrays that the kernel has written."""
-        product, names = self.spec.product, self.operands.names
-        library = np if self.operands.module == "numpy" else __import__("cupy")
-        shape = self.plan.geometry.shape
-        blocks: dict[tuple[int, str], Any] = {}
-        for (output, position), block in product.blocks.items():
-            if block.stored is None:
-                number = library.asarray(block.constant, self.spec.result)
-                blocks[output, names[position]] = library.broadcast_to(number, shape)
-            else:
-                blocks[output, names[position]] = self.plan.outputs[block.stored]
-        wrt = tuple(names[position] for position in self.spec.wrt)
-        shapes = {names[position]: self.operands.arrays[position].shape for position in self.spec.wrt}
-        stored = self.plan.outputs[product.values :]
-        return Jacobian(blocks, wrt, product.count, product.packed, shape, shapes, stored)
-
-
-def _flatten(out: Any) -> tuple[Any, ...]:
-    """The arrays of `out=(value, Jacobian)`, in the order in which the kernel stores them."""
-    if not (isinstance(out, tuple) and len(out) == 2 and isinstance(out[1], Jacobian)):
-        raise ArgumentError("out= must be the pair (value, Jacobian) that an earlier call returned")
-    value, jacobian = out
-    return (*(value if isinstance(value, tuple) else (value,)), *jacobian._stored)
-
-
-def _stand_in(array: Any) -> Any:
-    """A contiguous array for a dtype that is given in its place."""
-    if not isinstance(array, str | type | np.dtype):
-        return array
-    try:
-        if array == "bfloat16":
-            import ml_dtypes  # registers the name with NumPy
-
-            array = ml_dtypes.bfloat16
-        return np.empty(2, array)
-    except TypeError:
-        raise DTypeError(f"{array!r} is no dtype; give arrays, or dtypes such as 'float32'") from None
-
-
-def _hashable_wrt(wrt: Any) -> str | int | tuple[Any, ...] | None:
-    """`wrt=` as part of a key; whether it names arguments is found out later."""
-    if isinstance(wrt, np.integer):
-        return int(wrt)
-    if wrt is None or isinstance(wrt, str | int):
-        return wrt
-    try:
-        items = tuple(int(item) if isinstance(item, np.integer) else item for item in wrt)
-        hash(items)
-    except TypeError:
-        raise ArgumentError(f"wrt={wrt!r} does not name arguments; give names or positions: wrt=('x', 1)") from None
-    return items
 
 
 @overload

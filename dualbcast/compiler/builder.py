@@ -1,4 +1,4 @@
-"""The part of the front end that knows the IR but no Python syntax: values and their environments, and how paths merge.
+"""The part of the front end that knows the IR but no Python syntax: how statements are appended and how paths merge.
 
 Statements are appended to the open block; an environment says what each of the user's names stands for on this path.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn, cast
+from dataclasses import replace
+from typing import NoReturn, cast
 
 from dualbcast.compiler.fold import FALSE, INTEGRAL, TRUE, convert, fold, join
 from dualbcast.compiler.ir import (
@@ -30,127 +30,32 @@ from dualbcast.compiler.ir import (
     map_exprs,
 )
 from dualbcast.compiler.rules import RULES
-from dualbcast.compiler.source import Capture, FunctionNode, Source, locate
+from dualbcast.compiler.source import Capture, locate
+from dualbcast.compiler.values import (
+    CHOICE,
+    RESULT,
+    RETURNED,
+    SKIPPING,
+    Closure,
+    Copies,
+    Env,
+    Frame,
+    KindRaised,
+    Static,
+    Unassigned,
+    Unrolled,
+    Value,
+    describe,
+    end_of,
+    is_like,
+    same,
+    zeros_like,
+)
 from dualbcast.errors import CompileError, Location
 
-__all__ = ["Builder", "Closure", "Frame", "Loop", "Range", "Static", "Unassigned", "Unrolled", "Value", "describe"]
+__all__ = ["Builder"]
 
-# Entries of an environment that are no user's names.
-RETURNED, RESULT, RETURNED_AT, CHOICE = "<returned>", "<result>", "<returned at>", "<choice>"
-SKIPPING = "<skipping>"
 LONGEST = 20_000
-
-
-@dataclass(frozen=True, slots=True)
-class Static:
-    """A Python object that exists at compile time only: a function, a module, a string."""
-
-    object: Any
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Closure:
-    """A function defined inside the one being compiled; it sees its frame's names as they are when it is called."""
-
-    node: FunctionNode
-    frame: Frame
-    defaults: tuple[Value, ...] = ()
-    keyword_defaults: tuple[Value | None, ...] = ()
-
-    @property
-    def name(self) -> str:
-        return getattr(self.node, "name", "<lambda>")
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """`range(start, stop, step)`."""
-
-    start: Atom
-    stop: Atom
-    step: Atom
-
-    def known(self) -> range | None:
-        """The range itself where its bounds are numbers."""
-        if isinstance(self.start, Const) and isinstance(self.stop, Const) and isinstance(self.step, Const):
-            return range(int(self.start.value), int(self.stop.value), int(self.step.value))
-        return None
-
-
-@dataclass(frozen=True, slots=True)
-class Unassigned:
-    """Stands for a name that some path has not assigned, or (`conflict`) that paths assigned to what cannot merge."""
-
-    reason: str
-    conflict: bool = False
-
-
-Value = Const | Var | Static | Closure | Range | Unassigned | tuple["Value", ...]
-Env = dict[str, Value]
-Copies = list[tuple[Var, Expr]]
-
-
-@dataclass(eq=False, slots=True)
-class Loop:
-    """A loop of the kernel, with the paths that leave it and that start its next turn."""
-
-    breaks: list[tuple[list[Stmt], Env, Location]] = field(default_factory=list)
-    continues: list[tuple[list[Stmt], Env, Location]] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Unrolled:
-    """A loop that is written out; the names of the flags that say whether the rest of it is skipped.
-
-    `lacking` has the names, by flag, that were not assigned where the flag was set.
-    """
-
-    broke: str
-    skip: str
-    lacking: dict[str, set[str]] = field(default_factory=dict)
-
-
-@dataclass(eq=False, slots=True)
-class Frame:
-    """One activation of a function that is being inlined."""
-
-    source: Source
-    local: frozenset[str]
-    env: Env
-    parent: Frame | None = None
-    calls: tuple[tuple[str, Location], ...] = ()
-    loops: list[Loop | Unrolled] = field(default_factory=list)
-    flags: list[str] = field(default_factory=lambda: [RETURNED])
-    returned_at: ast.AST | None = None
-
-
-class KindRaised(Exception):
-    """A loop-carried name must hold a wider kind: the loop is lowered again with it."""
-
-    def __init__(self, path: str, kind: Kind) -> None:
-        self.path, self.kind = path, kind
-
-
-def describe(value: Value) -> str:
-    """What a value is, in an error's words."""
-    match value:
-        case Const() | Var():
-            return "a number"
-        case tuple():
-            return f"a tuple of {len(value)}"
-        case Closure():
-            return f"the function {value.name}"
-        case Static():
-            if value.object is None or isinstance(value.object, str):
-                return "None" if value.object is None else "text"
-            name = getattr(value.object, "__name__", None)
-            if isinstance(name, str):
-                return f"{'the function ' if callable(value.object) else 'the module '}{name}"
-            return f"an object of type {type(value.object).__name__}"
-        case Range():
-            return "a range"
-        case _:
-            return "unassigned"
 
 
 class Builder:
@@ -291,7 +196,7 @@ class Builder:
             return values
         filled = list(values)
         for position, (value, env) in enumerate(zip(values, envs, strict=True)):
-            if skipping[position] and not _is_like(value, live[0]):
+            if skipping[position] and not is_like(value, live[0]):
                 filled[position] = zeros_like(live[0])
                 loop = self.frame.loops[-1] if self.frame.loops else None
                 if isinstance(loop, Unrolled) and env.get(RETURNED) != TRUE:
@@ -313,7 +218,7 @@ class Builder:
     def unify(self, name: str, values: list[Value], copies: list[Copies]) -> Value:
         """One value that stands for `values[i]` after edge i has done `copies[i]`, to which assignments are added."""
         first = values[0]
-        if all(_same(value, first) for value in values):
+        if all(same(value, first) for value in values):
             return first
         conflict = next((value for value in values if isinstance(value, Unassigned) and value.conflict), None)
         if conflict is not None:
@@ -355,7 +260,7 @@ class Builder:
 
     def conform(self, path: str, target: Value, value: Value, moves: Copies, node: ast.AST) -> None:
         """Add to `moves` what makes the loop-carried `target` hold `value`; KindRaised where its kind is too narrow."""
-        if _same(target, value):
+        if same(target, value):
             return
         if isinstance(target, Var) and isinstance(value, Const | Var):
             kind = join(target.kind, value.kind)
@@ -402,45 +307,13 @@ class Builder:
                 pending = [(to, _substitute(value, target, saved)) for to, value in pending]
 
 
-def end_of(env: Env) -> Location:
-    """Where a path returned; what its end assigns belongs to that line."""
-    at = env.get(RETURNED_AT)
-    return at.object if isinstance(at, Static) and env.get(RETURNED) == TRUE else NOWHERE
-
-
 def _given_name(value: Expr) -> str:
     """The name that the user gave a value, if any."""
     return value.name if isinstance(value, Var) and not value.name.startswith(TEMPORARY) else ""
 
 
-def _is_like(value: Value, model: Value) -> bool:
-    """Whether two values can merge."""
-    if isinstance(value, tuple) and isinstance(model, tuple):
-        return len(value) == len(model) and all(map(_is_like, value, model))
-    return isinstance(value, Const | Var) and isinstance(model, Const | Var)
-
-
 def _base(name: str) -> str:
     return TEMPORARY if name in (RESULT, CHOICE) else "done" if name.startswith("<") else name
-
-
-def _same(a: Value, b: Value) -> bool:
-    if isinstance(a, Static) and isinstance(b, Static):
-        return a.object is b.object
-    if isinstance(a, tuple) and isinstance(b, tuple):
-        return len(a) == len(b) and all(map(_same, a, b))
-    if isinstance(a, Closure) and isinstance(b, Closure):
-        same_place = a.node is b.node and a.frame is b.frame
-        return same_place and _same(a.defaults, b.defaults) and a.keyword_defaults == b.keyword_defaults
-    return a == b
-
-
-def zeros_like(value: Value) -> Value:
-    if isinstance(value, tuple):
-        return tuple(map(zeros_like, value))
-    if isinstance(value, Const | Var):
-        return {"bool": FALSE, "int": Const(0, "int"), "float": Const(0.0, "float")}[value.kind]
-    return value
 
 
 def _reads(value: Expr) -> set[str]:

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast.compiler.builder import Range, Static, Value
 from dualbcast.compiler.expressions import Expressions
 from dualbcast.compiler.fold import FALSE, TRUE, number
 from dualbcast.compiler.ir import Atom, Const
 from dualbcast.compiler.rules import by_spelling
+from dualbcast.compiler.values import Range, Static, Value
 
 __all__ = ["BUILTINS", "Builtin"]
 

@@ -10,23 +10,13 @@ from typing import Any
 import numpy as np
 
 from dualbcast.compiler import rows
-from dualbcast.compiler.builder import (
-    RESULT,
-    RETURNED,
-    SKIPPING,
-    Closure,
-    Frame,
-    Static,
-    Unassigned,
-    Value,
-    describe,
-)
 from dualbcast.compiler.builtin import BUILTINS
 from dualbcast.compiler.expressions import Expressions, known, wrap
 from dualbcast.compiler.fold import FALSE, TRUE, number
 from dualbcast.compiler.ir import TEMPORARY, Atom, Const
 from dualbcast.compiler.rules import Rule, lookup
 from dualbcast.compiler.source import FunctionNode, find_source
+from dualbcast.compiler.values import RESULT, RETURNED, SKIPPING, Closure, Frame, Static, Unassigned, Value, describe
 from dualbcast.errors import CompileError
 
 __all__ = ["Calls", "local_names"]

@@ -10,23 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast.compiler.builder import CHOICE, Builder, Closure, Frame, Range, Static, Unassigned, Value, describe
-from dualbcast.compiler.fold import FALSE, TRUE, convert, join, number
-from dualbcast.compiler.ir import ARITHMETIC, COMPARISONS, LOGIC, Assign, Atom, Const, Kind, Op, Stmt, Var
-from dualbcast.compiler.rules import by_spelling
+from dualbcast.compiler.fold import FALSE, TRUE, number
+from dualbcast.compiler.ir import ARITHMETIC, COMPARISONS, LOGIC, Assign, Atom, Const, Op, Stmt, Var
+from dualbcast.compiler.operators import Operators
 from dualbcast.compiler.source import Capture
-from dualbcast.errors import Location
+from dualbcast.compiler.values import CHOICE, Closure, Frame, Range, Static, Unassigned, Value, describe
 
 __all__ = ["Expressions", "wrap"]
 
-_ARITHMETIC = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul"}
-_BITWISE = {
-    ast.BitAnd: "bitand",
-    ast.BitOr: "bitor",
-    ast.BitXor: "bitxor",
-    ast.LShift: "shl",
-    ast.RShift: "shr",
-}
 _COMPARISONS = {
     ast.Lt: "lt",
     ast.LtE: "le",
@@ -73,7 +64,7 @@ def wrap(value: Any) -> Value | None:
     return None
 
 
-class Expressions(Builder):
+class Expressions(Operators):
     """Lowers expressions; `call` is supplied by the layer above."""
 
     def call(self, node: ast.Call) -> Value:
@@ -116,24 +107,12 @@ class Expressions(Builder):
         """The value of an expression that must be a number."""
         return self.as_scalar(self.expression(node), node)
 
-    def as_scalar(self, value: Value, node: ast.AST) -> Atom:
-        if isinstance(value, Const | Var):
-            return value
-        self.fail(node, f"a number is needed here, and this is {describe(value)}", "a number, or one item of a tuple")
-
     def condition(self, node: ast.expr) -> Atom:
         """The truth of an expression."""
         if isinstance(node, ast.BoolOp):
             # Each part's truth decides; as values, `a and b` would be one of a and b.
             return self.truth(self._boolean(node, node.values, self.condition), node)
         return self.truth(self.expression(node), node)
-
-    def truth(self, value: Value, node: ast.AST) -> Atom:
-        if isinstance(value, tuple):
-            return TRUE if value else FALSE
-        if isinstance(value, Static) and value.object is None:
-            return FALSE
-        return self.emit(convert(self.as_scalar(value, node), "bool"), self.locate(node))
 
     def items(self, nodes: list[ast.expr]) -> tuple[Value, ...]:
         """The values of a list of expressions, starred ones spread."""
@@ -272,101 +251,6 @@ class Expressions(Builder):
                     return items * int(count.value)
         return self.binary(node.op, self.as_scalar(left, node.left), self.as_scalar(right, node.right), node)
 
-    def binary(self, operator: ast.operator, left: Atom, right: Atom, node: ast.AST) -> Atom:
-        """Python's arithmetic on two numbers."""
-        kind = join(left.kind, right.kind)
-        if type(operator) in _BITWISE:
-            return self._bitwise(operator, left, right, kind, node)
-        if kind == "bool":
-            kind = "int"
-        where = self.locate(node)
-        if isinstance(operator, ast.FloorDiv | ast.Mod) and kind == "int" and right == Const(0, "int"):
-            self.fail(node, "an integer division by zero")
-        match operator:
-            case ast.Add() | ast.Sub() | ast.Mult():
-                return self._same_kind(_ARITHMETIC[type(operator)], left, right, kind, where)
-            case ast.Div():
-                return self._same_kind("div", left, right, "float", where)
-            case ast.FloorDiv() if kind == "int":
-                return self._same_kind("floordiv", left, right, kind, where)
-            case ast.Mod() if kind == "int":
-                return self._same_kind("mod", left, right, kind, where)
-            case ast.FloorDiv():
-                return self.apply(by_spelling("numpy.floor_divide"), (left, right), node)
-            case ast.Mod():
-                return self.apply(by_spelling("numpy.remainder"), (left, right), node)
-            case ast.Pow():
-                return self.power(left, right, node)
-        self.fail(node, f"the operator {type(operator).__name__} cannot be compiled", "arithmetic on numbers")
-
-    def apply(self, meaning: Any, args: tuple[Atom, ...], node: ast.AST) -> Atom:
-        """A function of the rule table on numbers; supplied by the layer above."""
-        raise NotImplementedError
-
-    def _same_kind(self, name: str, left: Atom, right: Atom, kind: Kind, where: Location) -> Atom:
-        return self.op(
-            name, self.convert(left, kind, where), self.convert(right, kind, where), kind=kind, location=where
-        )
-
-    def _bitwise(self, operator: ast.operator, left: Atom, right: Atom, kind: Kind, node: ast.AST) -> Atom:
-        name, where = _BITWISE[type(operator)], self.locate(node)
-        if kind == "float":
-            self.fail(node, "a bit operation needs integers", "int(x) around the numbers")
-        if kind == "bool" and name in ("bitand", "bitor", "bitxor"):
-            name = {"bitand": "and", "bitor": "or", "bitxor": "ne"}[name]
-            return self.op(name, left, right, kind="bool", location=where)
-        if name in ("shl", "shr") and isinstance(right, Const) and not 0 <= right.value < 64:
-            self.fail(node, f"a shift by {right.value} is outside the 64 bits of an integer")
-        return self._same_kind(name, left, right, "int", where)
-
-    def power(self, base: Atom, exponent: Atom, node: ast.AST) -> Atom:
-        """`base ** exponent`: a product for small whole exponents, else the rule for pow."""
-        where = self.locate(node)
-        if isinstance(exponent, Const) and isinstance(base, Const):
-            try:
-                result = base.value**exponent.value
-                if not isinstance(result, complex):
-                    return number(result)
-            except ArithmeticError:
-                pass
-        if isinstance(exponent, Const) and exponent.value == int(exponent.value if abs(exponent.value) < 99 else 0):
-            count = int(exponent.value)
-            kind: Kind = "float" if base.kind == "float" or exponent.kind == "float" or count < 0 else "int"
-            if 1 <= abs(count) <= (8 if kind == "float" else 64):
-                result = self._product(self.convert(base, kind, where), abs(count), kind, where)
-                if count < 0:
-                    return self.op("div", Const(1.0, "float"), result, kind="float", location=where)
-                return result
-            if count == 0:
-                return Const(1.0, "float") if kind == "float" else Const(1, "int")
-        return self.apply(by_spelling("numpy.power"), (base, exponent), node)
-
-    def _product(self, base: Atom, count: int, kind: Kind, where: Location) -> Atom:
-        if count == 1:
-            return base
-        half = self._product(base, count // 2, kind, where)
-        square = self.op("mul", half, half, kind=kind, location=where)
-        return self.op("mul", square, base, kind=kind, location=where) if count % 2 else square
-
-    def unary(self, operator: ast.unaryop, value: Value, node: ast.AST) -> Atom:
-        """Python's `-`, `+`, `~` and `not`."""
-        where = self.locate(node)
-        if isinstance(operator, ast.Not):
-            return self.op("not", self.truth(value, node), kind="bool", location=where)
-        x = self.as_scalar(value, node)
-        if isinstance(operator, ast.Invert):
-            if x.kind == "float":
-                self.fail(node, "a bit operation needs integers", "int(x) around the number")
-            return self.op("invert", self.convert(x, "int", where), kind="int", location=where)
-        kind: Kind = "int" if x.kind == "bool" else x.kind
-        x = self.convert(x, kind, where)
-        return x if isinstance(operator, ast.UAdd) else self.op("neg", x, kind=kind, location=where)
-
-    def comparison(self, name: str, left: Atom, right: Atom, where: Location) -> Atom:
-        kind = join(left.kind, right.kind)
-        left, right = self.convert(left, kind, where), self.convert(right, kind, where)
-        return self.op(name, left, right, kind="bool", location=where)
-
     def _compare(self, node: ast.Compare) -> Value:
         left = self.expression(node.left)
 
@@ -450,12 +334,6 @@ class Expressions(Builder):
 
         self.branch(test, self.locate(node), side(then), side(orelse))
         return self._chosen(node)
-
-    def select(self, test: Atom, then: Atom, orelse: Atom, where: Location) -> Atom:
-        """One of two numbers that are both at hand."""
-        kind = join(then.kind, orelse.kind)
-        then, orelse = self.convert(then, kind, where), self.convert(orelse, kind, where)
-        return self.op("select", test, then, orelse, kind=kind, location=where)
 
 
 def _is_cheap(stmt: Stmt) -> bool:

@@ -13,14 +13,7 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
-from dualbcast.compiler.builder import (
-    Env,
-    Frame,
-    Unassigned,
-    Value,
-    describe,
-    freeze,
-)
+from dualbcast.compiler.builder import freeze
 from dualbcast.compiler.calls import local_names
 from dualbcast.compiler.ir import (
     Const,
@@ -33,6 +26,7 @@ from dualbcast.compiler.ir import (
 from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.source import Capture, find_source
 from dualbcast.compiler.statements import Statements
+from dualbcast.compiler.values import Env, Frame, Unassigned, Value, describe
 
 __all__ = ["RESERVED", "Lowered", "lower", "parameter_names"]
 

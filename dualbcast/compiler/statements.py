@@ -9,7 +9,21 @@ import ast
 from collections.abc import Callable
 from functools import partial
 
-from dualbcast.compiler.builder import (
+from dualbcast.compiler.builder import open_block
+from dualbcast.compiler.calls import Calls, assigned_names
+from dualbcast.compiler.fold import FALSE, TRUE
+from dualbcast.compiler.ir import (
+    Atom,
+    Break,
+    Const,
+    Continue,
+    For,
+    Kind,
+    Stmt,
+    Var,
+    While,
+)
+from dualbcast.compiler.values import (
     RESULT,
     RETURNED,
     RETURNED_AT,
@@ -24,20 +38,6 @@ from dualbcast.compiler.builder import (
     Unrolled,
     Value,
     end_of,
-    open_block,
-)
-from dualbcast.compiler.calls import Calls, assigned_names
-from dualbcast.compiler.fold import FALSE, TRUE
-from dualbcast.compiler.ir import (
-    Atom,
-    Break,
-    Const,
-    Continue,
-    For,
-    Kind,
-    Stmt,
-    Var,
-    While,
 )
 
 __all__ = ["Statements"]
