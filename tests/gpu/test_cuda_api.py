@@ -1,0 +1,161 @@
+"""The public interface on CuPy arrays, held against the CPU backend on the same numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from corpus import CORPUS, Case
+from models import cell_update
+
+from dualbcast import ArgumentError, BackendError, differentiable_broadcast
+from dualbcast import api as api_module
+
+pytestmark = pytest.mark.gpu
+RNG = np.random.default_rng(7)
+
+
+@pytest.fixture
+def xp() -> Any:
+    return pytest.importorskip("cupy")
+
+
+@differentiable_broadcast
+def wavy(x: float, y: float, z: float) -> tuple[float, float]:
+    """Two outputs, one that never depends on z."""
+    if x > y:
+        return math.sin(x) * y + z, x * y
+    return math.exp(-x) * z, math.tanh(y) - x
+
+
+def host(array: Any) -> np.ndarray[Any, Any]:
+    return array.get() if hasattr(array, "get") else np.asarray(array)
+
+
+def assert_same(xp: Any, function: Any, arrays: tuple[Any, ...], allowance: float = 64.0, **options: Any) -> None:
+    """The value and every block of the Jacobian are those of the CPU backend, and are CuPy's."""
+    expected, expected_jacobian = function.value_and_jacobian(*arrays, **options)
+    device = tuple(xp.asarray(array) if isinstance(array, np.ndarray) else array for array in arrays)
+    value, jacobian = function.value_and_jacobian(*device, **options)
+    pairs = list(zip(*(r if isinstance(r, tuple) else (r,) for r in (value, expected)), strict=True))
+    pairs += [
+        (jacobian[output, name], expected_jacobian[output, name])
+        for output in range(jacobian.outputs)
+        for name in jacobian.wrt
+    ]
+    for got, want in pairs:
+        assert isinstance(got, xp.ndarray)
+        assert (got.shape, got.dtype) == (want.shape, want.dtype)
+        eps = float(np.finfo(want.dtype).eps) if want.dtype.kind == "f" else 0.0
+        np.testing.assert_allclose(host(got), want, rtol=allowance * eps, atol=allowance * eps)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
+def test_the_corpus(xp: Any, case: Case, dtype: Any) -> None:
+    kinds = {float: dtype, int: np.int16, bool: np.bool_}
+    columns = tuple(np.array(column, kinds[type(column[0])]) for column in zip(*case.points, strict=True))
+    picks = RNG.integers(0, len(case.points), 1000)
+    arrays = tuple(column[picks] for column in columns)
+    # Another last bit of a sine can take another branch only where a test is on the edge, which no point is.
+    assert_same(xp, differentiable_broadcast(case.function), arrays, allowance=16 * case.allowance)
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        ((), (), ()),
+        ((7,), (1,), ()),
+        ((5, 7), (7,), (5, 1)),
+        ((3, 1, 7), (4, 1), (1, 1, 7)),
+        ((2, 3, 4, 5), (4, 1), (3, 1, 5)),
+        ((0, 3), (3,), ()),
+        ((70000, 2), (70000, 1), (2,)),
+    ],
+)
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_broadcasting(xp: Any, shapes: tuple[tuple[int, ...], ...], dtype: Any) -> None:
+    arrays = tuple(RNG.standard_normal(shape).astype(dtype) if shape else np.asarray(0.5, dtype) for shape in shapes)
+    if not any(shapes):
+        device = tuple(xp.asarray(array) for array in arrays)
+        values = wavy(*device)
+        assert all(isinstance(value, xp.ndarray) and value.shape == () for value in values)
+        np.testing.assert_allclose([float(value) for value in values], [float(v) for v in wavy(*arrays)], rtol=1e-2)
+        return
+    assert_same(xp, wavy, arrays)
+
+
+def test_strides(xp: Any) -> None:
+    base = RNG.standard_normal((3, 40, 60)).astype(np.float32)
+    views = (lambda a: a[0].T, lambda a: a[1, ::-1, ::-1].T, lambda a: a[2, ::2].repeat(2, 0).T)
+    expected = wavy(*(view(base) for view in views))
+    got = wavy(*(view(xp.asarray(base)) for view in views))
+    for one, other in zip(got, expected, strict=True):
+        np.testing.assert_allclose(host(one), other, rtol=1e-5, atol=1e-6)
+
+
+def test_integers_bools_and_weak_scalars(xp: Any) -> None:
+    def mixed(x: float, n: int, flag: bool, scale: float) -> tuple[float, int, bool]:
+        return (x * scale if flag else x / (1 + n * n)), n // 3 - n % 4, flag and n > 2
+
+    function = differentiable_broadcast(mixed)
+    n = RNG.integers(-9, 9, 100).astype(np.int8)
+    assert_same(xp, function, (RNG.standard_normal(100).astype(np.float32), n, n % 2 == 0, 1.5))
+
+
+def test_the_cell_update_with_control_by_rows(xp: Any) -> None:
+    c, f, i, g = RNG.standard_normal((4, 64, 96)).astype(np.float32)
+    z, zb = RNG.integers(0, 2, (2, 64, 1)).astype(np.float32)
+    assert_same(xp, differentiable_broadcast(cell_update), (c, f, i, g, z, zb), wrt=("c", "f", "i", "g"))
+
+
+def test_value_and_jacobian_are_one_launch(xp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    launches: list[Any] = []
+    launch = api_module.cuda.launch
+    monkeypatch.setattr(api_module.cuda, "launch", lambda *a, **k: launches.append(a) or launch(*a, **k))
+    wavy.value_and_jacobian(xp.ones(5), xp.ones(5), 2.0)
+    assert len(launches) == 1
+
+
+def test_out_may_be_strided_or_an_argument(xp: Any) -> None:
+    x = RNG.standard_normal((30, 20)).astype(np.float32)
+    double = differentiable_broadcast(lambda a: 2 * a)
+    whole = xp.zeros((30, 40), np.float32)
+    result = double(xp.asarray(x), out=whole[:, ::2])
+    np.testing.assert_array_equal(host(result), 2 * x)
+    np.testing.assert_array_equal(host(whole[:, 1::2]), 0)
+    square = xp.asarray(x[:20])
+    double(square.T, out=square)
+    np.testing.assert_array_equal(host(square), 2 * x[:20].T)
+
+
+def test_pullback_and_pushforward(xp: Any) -> None:
+    x, y = RNG.standard_normal((4, 5)), RNG.standard_normal((4, 1))
+    _, expected = wavy.value_and_jacobian(x, y, 1.0, wrt=("x", "y"))
+    _, got = wavy.value_and_jacobian(xp.asarray(x), xp.asarray(y), 1.0, wrt=("x", "y"))
+    ones = np.ones((4, 5))
+    for one, other in zip(got.pullback(xp.asarray(ones), xp.asarray(x)), expected.pullback(ones, x), strict=True):
+        assert one.shape == other.shape
+        np.testing.assert_allclose(host(one), other, rtol=1e-12)
+
+
+def test_launches_are_on_the_current_stream(xp: Any) -> None:
+    x = xp.arange(1_000_000, dtype=np.float32)
+    double = differentiable_broadcast(lambda a: 2 * a)
+    with xp.cuda.Stream(non_blocking=True) as stream:
+        y = x
+        for _ in range(20):
+            y = double(y) / 2
+        stream.synchronize()
+    np.testing.assert_array_equal(host(y), host(x))
+
+
+def test_kinds_of_arrays_do_not_mix(xp: Any) -> None:
+    with pytest.raises(ArgumentError, match="CuPy"):
+        wavy(xp.ones(3), np.ones(3), 1.0)
+    with pytest.raises(BackendError, match="CuPy"):
+        differentiable_broadcast(backend="cpu")(wavy.__wrapped__)(xp.ones(3), 1.0, 1.0)
+    with pytest.raises(BackendError, match="NumPy"):
+        differentiable_broadcast(backend="cuda")(wavy.__wrapped__)(np.ones(3), 1.0, 1.0)
