@@ -1,8 +1,4 @@
-"""The front end: from a Python scalar function and the kinds of its arguments to IR, statements and control flow here.
-
-Loops over tuples are written out, calls are inlined, returns are gathered at the end; what cannot be compiled is one
-error at the user's line.
-"""
+"""The front end's entry: from a scalar function and the kinds of its arguments to IR, and the names it captures."""
 
 from __future__ import annotations
 

@@ -14,6 +14,30 @@ from dualbcast.compiler.ir import NOWHERE, Atom, Const, Expr, Kind, Stmt, Var
 from dualbcast.compiler.source import FunctionNode, Source
 from dualbcast.errors import Location
 
+__all__ = [
+    "CHOICE",
+    "RESULT",
+    "RETURNED",
+    "RETURNED_AT",
+    "SKIPPING",
+    "Closure",
+    "Copies",
+    "Env",
+    "Frame",
+    "KindRaised",
+    "Loop",
+    "Range",
+    "Static",
+    "Unassigned",
+    "Unrolled",
+    "Value",
+    "describe",
+    "end_of",
+    "is_like",
+    "same",
+    "zeros_like",
+]
+
 # Entries of an environment that are no user's names.
 RETURNED, RESULT, RETURNED_AT, CHOICE = "<returned>", "<result>", "<returned at>", "<choice>"
 SKIPPING = "<skipping>"
@@ -145,6 +169,7 @@ def is_like(value: Value, model: Value) -> bool:
 
 
 def same(a: Value, b: Value) -> bool:
+    """Whether two values are one, so that nothing needs to merge."""
     if isinstance(a, Static) and isinstance(b, Static):
         return a.object is b.object
     if isinstance(a, tuple) and isinstance(b, tuple):
@@ -156,6 +181,7 @@ def same(a: Value, b: Value) -> bool:
 
 
 def zeros_like(value: Value) -> Value:
+    """A value of the same shape and kinds, for a path on which nothing reads it."""
     if isinstance(value, tuple):
         return tuple(map(zeros_like, value))
     if isinstance(value, Const | Var):
