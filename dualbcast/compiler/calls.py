@@ -11,7 +11,7 @@ import numpy as np
 
 from dualbcast.compiler import rows
 from dualbcast.compiler.builtin import BUILTINS
-from dualbcast.compiler.expressions import Expressions, known, wrap
+from dualbcast.compiler.expressions import Expressions, wrap
 from dualbcast.compiler.fold import FALSE, TRUE, number
 from dualbcast.compiler.ir import TEMPORARY, Atom, Const
 from dualbcast.compiler.rules import Rule, lookup
@@ -273,11 +273,12 @@ def _is_small(exponent: float) -> bool:
 
 def _fold(function: Any, args: tuple[Value, ...]) -> Const | None:
     """The result of a known function of known numbers, where Python can compute it."""
-    if not all(isinstance(arg, Const) for arg in args):
+    numbers = [arg.value for arg in args if isinstance(arg, Const)]
+    if len(numbers) != len(args):
         return None
     try:
         with np.errstate(all="raise"):
-            result = function(*map(known, args))
+            result = function(*numbers)
         return number(result.item() if isinstance(result, np.generic) else result)
     except (ArithmeticError, ValueError, TypeError):
         return None

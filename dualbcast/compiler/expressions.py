@@ -338,15 +338,3 @@ class Expressions(Operators):
 
 def _is_cheap(stmt: Stmt) -> bool:
     return isinstance(stmt, Assign) and isinstance(stmt.value, Op) and stmt.value.name in _CHEAP
-
-
-def known(value: Value) -> Any:
-    """The Python object behind a value that is known at compile time; raises `LookupError` for others."""
-    match value:
-        case Const():
-            return value.value
-        case Static():
-            return value.object
-        case tuple():
-            return tuple(map(known, value))
-    raise LookupError

@@ -39,7 +39,6 @@ __all__ = [
     "map_expr",
     "map_exprs",
     "statements",
-    "uses",
 ]
 
 Kind = Literal["bool", "int", "float"]
@@ -245,13 +244,6 @@ def atoms(expr: Expr) -> Iterator[Expr]:
             yield from atoms(arg)
     else:
         yield expr
-
-
-def uses(block: Block) -> Iterator[str]:
-    """The names a block reads, with repetitions."""
-    for stmt in statements(block):
-        for expr in expressions(stmt):
-            yield from (leaf.name for leaf in atoms(expr) if isinstance(leaf, Var))
 
 
 def assigned(block: Block) -> Iterator[str]:
