@@ -101,7 +101,11 @@ class Builder:
 
     def op(self, name: str, *args: Expr, kind: Kind, location: Location) -> Atom:
         """The result of an operation, folded where it can be."""
-        return self.emit(fold(Op(name, args, kind, location)), location)
+        value = fold(Op(name, args, kind, location))
+        if isinstance(value, Op) and kind == "int" and all(isinstance(arg, Const) for arg in value.args):
+            message = "this integer does not fit 64 bits"
+            raise CompileError(message, location, "a float, such as 2.0**64", self.frame.calls)
+        return self.emit(value, location)
 
     def convert(self, value: Atom, kind: Kind, location: Location) -> Atom:
         """The value as another kind; `float(int(x))` is the whole part of x, however large it is."""
