@@ -173,10 +173,21 @@ def _find(text: str, code: CodeType) -> FunctionNode | None:
             found.append(node)
     if len(found) > 1:  # several lambdas on one line: the code object knows the columns of its body
         positions = set(code.co_positions())
-        found = [
-            node
-            for node in found
-            if isinstance(node, ast.Lambda)
-            and (node.body.lineno, node.body.end_lineno, node.body.col_offset, node.body.end_col_offset) in positions
-        ]
+        placed = [node for node in found if _span(node) in positions]
+        # Python 3.12 forgets them for a lambda that is only a constant: then the constants tell.
+        found = placed or [node for node in found if _constants(node) == code.co_consts]
     return found[0] if found else None
+
+
+def _span(node: FunctionNode) -> tuple[int | None, ...]:
+    """The place of a lambda's body, as code objects give it."""
+    body = node.body
+    assert isinstance(body, ast.expr)
+    return body.lineno, body.end_lineno, body.col_offset, body.end_col_offset
+
+
+def _constants(node: FunctionNode) -> tuple[object, ...]:
+    assert isinstance(node, ast.Lambda)
+    inner = compile(ast.Expression(node), "<source>", "eval").co_consts[0]
+    assert isinstance(inner, CodeType)
+    return inner.co_consts
