@@ -423,6 +423,12 @@ def test_a_missing_compiler_says_what_to_install(monkeypatch):
         cuda_build.build(elementwise("y0[k] = x0[k]", ["float32"], ["float32"]), HOPPER, False)
 
 
+def test_a_numpy_that_numba_cuda_does_not_know_is_named(monkeypatch):
+    monkeypatch.setattr(cuda_build, "_compile_element", lambda *_: np.no_longer_there)
+    with pytest.raises(BackendError, match=r"does not work with NumPy .*no_longer_there"):
+        cuda_build.build(elementwise("y0[k] = x0[k]", ["float32"], ["float32"]), HOPPER, False)
+
+
 def test_a_broken_dependency_is_not_called_missing(monkeypatch, tmp_path):
     (tmp_path / "half_installed.py").write_text("import no_such_module_at_all\n")
     monkeypatch.syspath_prepend(tmp_path)

@@ -107,9 +107,23 @@ def build(source: KernelSource, cc: tuple[int, int], fastmath: bool, *, ptx: boo
         architecture = _architecture(cc)
         parts = [
             (_compile_shell(shell, architecture), source.entry),
-            (_compile_element(source, cc, fast), source.element),
+            (_with_numpy(_compile_element, source, cc, fast), source.element),
         ]
         return _link(parts, architecture, _FAST_LINK if fast else (), ptx)
+
+
+def _with_numpy(compile_element: Callable[..., bytes], *arguments: Any) -> bytes:
+    """Run Numba-CUDA; releases of it and of NumPy that do not go together are named."""
+    try:
+        return compile_element(*arguments)
+    except AttributeError as error:
+        if not str(error).startswith("module 'numpy' has no attribute"):
+            raise
+        version = importlib.metadata.version("numba-cuda")
+        raise BackendError(
+            f"numba-cuda {version} does not work with NumPy {np.__version__} ({error}).\n"
+            'Install what goes together with: pip install "dualbcast[cuda13]"'
+        ) from error
 
 
 def _compiler(module: str) -> Any:
