@@ -211,18 +211,14 @@ class BroadcastFunction:
             kernel = self._cuda_kernel(call, None)
             cuda.launch(kernel, planned.total, planned.sizes, planned.strides, planned.pointers)
         else:
-            key = ("python", planned.layout)
-            if key not in call.spec.kernels:
-                call.spec.kernels[key] = python.compile_kernel(call.spec.source(planned.layout, "python"))
+            interpreted = call.spec.kernel("python", planned.layout, python.compile_kernel)
             arrays = (*call.operands.arrays, *planned.targets)
-            python.launch(call.spec.kernels[key], planned.total, planned.ints, arrays)
+            python.launch(interpreted, planned.total, planned.ints, arrays)
 
     def _cpu_kernel(self, call: Call) -> cpu.CpuKernel:
-        key = ("cpu", call.plan.layout)
-        kernel = call.spec.kernels.get(key)
-        if kernel is None:
-            kernel = cpu.compile_kernel(call.spec.source(call.plan.layout, "cpu"), self._fastmath)
-            call.spec.kernels[key] = kernel
+        kernel: cpu.CpuKernel = call.spec.kernel(
+            "cpu", call.plan.layout, lambda source: cpu.compile_kernel(source, self._fastmath)
+        )
         return kernel
 
     def _cuda_kernel(self, call: Call, cc: tuple[int, int] | None) -> cuda.CudaKernel:
@@ -230,11 +226,9 @@ class BroadcastFunction:
             cc = cuda.current_cc()
         if not (isinstance(cc, tuple) and len(cc) == 2 and all(isinstance(part, int) for part in cc)):
             raise ArgumentError(f"cc={cc!r} is no compute capability; give it as (major, minor): cc=(9, 0)")
-        key = (f"cuda {cc}", call.plan.layout)
-        kernel = call.spec.kernels.get(key)
-        if kernel is None:
-            kernel = cuda.compile_kernel(call.spec.source(call.plan.layout, "cuda"), cc, self._fastmath)
-            call.spec.kernels[key] = kernel
+        kernel: cuda.CudaKernel = call.spec.kernel(
+            "cuda", call.plan.layout, lambda source: cuda.compile_kernel(source, cc, self._fastmath), cc
+        )
         return kernel
 
     def _inspected(self, arrays: tuple[Any, ...], wrt: Wrt, jacobian: bool) -> Call:

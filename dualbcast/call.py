@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from dualbcast.abi import KernelSource, Layout
 from dualbcast.compiler.emit import emit
 from dualbcast.errors import ArgumentError, DTypeError
-from dualbcast.jacobian import Jacobian
+from dualbcast.jacobian import Jacobian, library_of
 from dualbcast.products import Product
 from dualbcast.runtime.broadcast import Plan
 from dualbcast.runtime.operands import Operands
@@ -20,7 +21,7 @@ __all__ = ["Call", "Specialised", "flatten_out", "stand_in", "wrt_key"]
 
 @dataclass(slots=True)
 class Specialised:
-    """A product for given dtypes, with the kernels made of it so far, by backend and layout."""
+    """A product for given dtypes, with the kernels made of it so far, by target, variant of it and layout."""
 
     product: Product
     wrt: tuple[int, ...]
@@ -29,11 +30,18 @@ class Specialised:
     compute: str
     inputs: tuple[str, ...]
     title: str
-    kernels: dict[tuple[str, Layout], Any] = field(default_factory=dict)
+    kernels: dict[tuple[str, Any, Layout], Any] = field(default_factory=dict)
 
     def source(self, layout: Layout, target: str) -> KernelSource:
         outputs = [dtype.name for dtype in self.dtypes]
         return emit(self.product.function, layout, self.compute, self.inputs, outputs, target, self.title)
+
+    def kernel(self, target: str, layout: Layout, make: Callable[[KernelSource], Any], variant: Any = None) -> Any:
+        """The kernel for a layout, compiled by `make` where this product has none yet for the target's variant."""
+        key = target, variant, layout
+        if key not in self.kernels:
+            self.kernels[key] = make(self.source(layout, target))
+        return self.kernels[key]
 
 
 @dataclass(slots=True)
@@ -47,7 +55,7 @@ class Call:
     def jacobian(self) -> Jacobian:
         """The Jacobian object over the arrays that the kernel has written."""
         product, names = self.spec.product, self.operands.names
-        library = np if self.operands.module == "numpy" else __import__("cupy")
+        library = library_of(self.operands.arrays[0])
         shape = self.plan.geometry.shape
         blocks: dict[tuple[int, str], Any] = {}
         for (output, position), block in product.blocks.items():

@@ -10,7 +10,7 @@ import numpy as np
 
 from dualbcast.errors import ArgumentError, ShapeError
 
-__all__ = ["Jacobian"]
+__all__ = ["Jacobian", "library_of"]
 
 
 class Jacobian:
@@ -152,7 +152,7 @@ class Jacobian:
         shape = self._shapes[name]
         size = int(np.prod(shape, dtype=np.int64))
         columns = np.broadcast_to(np.arange(size).reshape(shape), self.shape).ravel()
-        library = _library(block)
+        library = library_of(block)
         matrix = library.zeros((block.size, size), block.dtype)
         matrix[library.arange(block.size), library.asarray(columns)] = block.ravel()
         return matrix
@@ -162,7 +162,8 @@ def _is_index(key: Any) -> bool:
     return isinstance(key, int | np.integer) and not isinstance(key, bool)
 
 
-def _library(array: Any) -> Any:
+def library_of(array: Any) -> Any:
+    """NumPy or CuPy, whichever an array belongs to."""
     return np if isinstance(array, np.ndarray | np.generic) else sys.modules["cupy"]
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from dualbcast.compiler.dualize import dualize
 from dualbcast.compiler.frontend import lower
 from dualbcast.compiler.ir import Const, Function, Kind, Output
-from dualbcast.compiler.simplify import simplify
+from dualbcast.compiler.simplify import remove_dead, simplify
 from dualbcast.compiler.source import Capture
 
 __all__ = ["Block", "Product", "Which", "make_product"]
@@ -94,5 +94,5 @@ def make_product(function: Callable[..., Any], which: Which, kinds: Sequence[Kin
         else:
             blocks[place] = Block(stored=len(stored))
             stored.append(output)
-    final = simplify(replace(both, outputs=tuple(stored)))
+    final = remove_dead(replace(both, outputs=tuple(stored)))
     return Product(final, values, count, packed, blocks, lowered.guards)

@@ -39,7 +39,7 @@ from dualbcast.errors import Location
 __all__ = ["Dual", "activity", "dualize"]
 
 UNNAMED = re.compile(rf"{TEMPORARY}(#\d+)?")
-ZERO, ONE, MINUS_ONE = Const(0.0, "float"), Const(1.0, "float"), Const(-1.0, "float")
+ZERO, ONE = Const(0.0, "float"), Const(1.0, "float")
 
 
 @dataclass(frozen=True, slots=True)
