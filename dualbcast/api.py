@@ -8,6 +8,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
+from dualbcast.abi import KernelSource
 from dualbcast.call import Call, Specialised, flatten_out, stand_in, wrt_key
 from dualbcast.compiler.frontend import parameter_names
 from dualbcast.compiler.ir import dump
@@ -216,10 +217,11 @@ class BroadcastFunction:
             python.launch(interpreted, planned.total, planned.ints, arrays)
 
     def _cpu_kernel(self, call: Call) -> cpu.CpuKernel:
-        kernel: cpu.CpuKernel = call.spec.kernel(
-            "cpu", call.plan.layout, lambda source: cpu.compile_kernel(source, self._fastmath)
-        )
+        kernel: cpu.CpuKernel = call.spec.kernel("cpu", call.plan.layout, self._compile_cpu)
         return kernel
+
+    def _compile_cpu(self, source: KernelSource) -> cpu.CpuKernel:
+        return cpu.compile_kernel(source, self._fastmath)
 
     def _cuda_kernel(self, call: Call, cc: tuple[int, int] | None) -> cuda.CudaKernel:
         if cc is None:

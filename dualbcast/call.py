@@ -39,9 +39,10 @@ class Specialised:
     def kernel(self, target: str, layout: Layout, make: Callable[[KernelSource], Any], variant: Any = None) -> Any:
         """The kernel for a layout, compiled by `make` where this product has none yet for the target's variant."""
         key = target, variant, layout
-        if key not in self.kernels:
-            self.kernels[key] = make(self.source(layout, target))
-        return self.kernels[key]
+        kernel = self.kernels.get(key)
+        if kernel is None:
+            kernel = self.kernels[key] = make(self.source(layout, target))
+        return kernel
 
 
 @dataclass(slots=True)
