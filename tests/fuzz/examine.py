@@ -12,6 +12,10 @@ from oracles import Result, Watch, evaluate, finite_differences, rebuild
 from program import POINTS, Program
 
 from dualbcast import differentiable_broadcast
+from dualbcast.compiler.dualize import dualize
+from dualbcast.compiler.frontend import lower
+from dualbcast.compiler.ir import check
+from dualbcast.compiler.simplify import simplify
 
 __all__ = ["Expected", "Mismatch", "Tally", "examine", "expect"]
 
@@ -48,7 +52,7 @@ class Expected:
     smooth: bool
 
 
-def examine(program: Program, tally: Tally, *, cpu: bool = True, differences: bool = False) -> None:
+def examine(program: Program, tally: Tally, *, cpu: bool = True, thorough: bool = False) -> None:
     """Raise `Mismatch` where a backend gives another value or derivative than the oracle.
 
     Parameters
@@ -58,8 +62,8 @@ def examine(program: Program, tally: Tally, *, cpu: bool = True, differences: bo
         What was seen is added to it.
     cpu : bool
         Also compile for the CPU.
-    differences : bool
-        Also hold a point against finite differences.
+    thorough : bool
+        Also hold a point against finite differences, and check the IR after each pass.
     """
     expected = {at: found for at in range(POINTS) if (found := expect(program, at, tally)) is not None}
     tally.programs += 1
@@ -67,7 +71,8 @@ def examine(program: Program, tally: Tally, *, cpu: bool = True, differences: bo
     tally.slopes += sum(slope != 0 for found in expected.values() for slopes in found.slopes for slope in slopes.values())
     for backend in ("python", "cpu") if cpu else ("python",):
         _compare(program, backend, expected)
-    if differences:
+    if thorough:
+        _check_passes(program)
         smooth = next((at for at, found in expected.items() if found.smooth), None)
         if smooth is not None:
             _difference(program, smooth, expected[smooth])
@@ -127,6 +132,12 @@ def _check_oracle(program: Program, point: tuple[Any, ...], values: Any, toleran
     for found, value, by in zip(result if isinstance(result, tuple) else (result,), values, tolerances, strict=True):
         if abs(float(found) - float(value)) > by:
             raise Mismatch(f"the oracle is wrong: {value} at {point}, and Python gives {found}")
+
+
+def _check_passes(program: Program) -> None:
+    function = check(lower(program.function, program.kinds).function)
+    check(simplify(function))
+    check(simplify(simplify(check(dualize(function, program.wrt).function))))
 
 
 # --- what the kernels give -------------------------------------------------------------------------------------------

@@ -96,15 +96,15 @@ class Program:
 
 
 @st.composite
-def programs(draw: Any, *, size: int = 14) -> Program:
-    """Programs of up to about `size` statements in the main function."""
+def programs(draw: Any) -> Program:
+    """Programs of a few statements mostly, some of them longer."""
     writer = Writer(draw, 0)
     kinds = ["float"] * writer.pick(1, 2, 3, 2) + ["int"] * writer.pick(0, 1, 1, 2) + ["bool"] * writer.pick(0, 0, 1)
     spare = {"float": iter("xyz"), "int": iter("nm"), "bool": iter(("flag",))}
     names = [next(spare[kind]) for kind in kinds]
     writer.taken.update(names)
     floats = [at for at, kind in enumerate(kinds) if kind == "float"]
-    body = _main(writer, names, kinds, size)
+    body = _main(writer, names, kinds, writer.pick(5, 7, 9, 14))
     head = [f"import {module}" for module, use in (("math", "math."), ("numpy as np", "np.")) if use in body]
     text = "\n".join(head) + "\n" * (3 if head and not body.startswith("RATE") else 2 if head else 0) + body
     inactive = writer.below(4)

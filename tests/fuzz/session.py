@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -21,8 +20,8 @@ __all__ = ["Found", "fuzz", "program_of"]
 
 # More than the largest program takes.
 BYTES = 1 << 15
-# Every so many programs are held against finite differences too.
-DIFFERENCES_EVERY = 16
+# Every so many programs are held against finite differences too, and the IR is checked after each pass.
+THOROUGH_EVERY = 8
 
 
 class Found(AssertionError):  # noqa: N818
@@ -35,7 +34,7 @@ class Found(AssertionError):  # noqa: N818
     def __str__(self) -> str:
         return (
             f"seed {self.seed} (alone: pytest tests/fuzz --fuzz 1 --fuzz-seed {self.seed})\n\n{self.program}\n"
-            f"{type(self.error).__name__}: {self.error}\n\nbefore shrinking:\n\n{self.original}"
+            f"{type(self.error).__name__}: {self.error}\n\nBefore shrinking:\n\n{self.original}"
         )
 
 
@@ -50,33 +49,43 @@ def _property(run: Callable[[Program], None]) -> Any:
     return quiet(given(programs())(run))
 
 
-def _draw(wanted: Any, seed: int) -> None:
-    wanted.hypothesis.fuzz_one_input(random.Random(seed).randbytes(BYTES))
-
-
 def program_of(seed: int) -> Program:
     """The program of a seed."""
     found: list[Program] = []
-    _draw(_property(lambda program: found.append(program)), seed)
+    wanted = _property(lambda program: found.append(program))
+    wanted.hypothesis.fuzz_one_input(random.Random(seed).randbytes(BYTES))
     return found[0]
 
 
-def fuzz(seeds: Iterable[int], *, cpu: bool = True, shrink: bool = True) -> Tally:
-    """Examine the program of each seed; raises `Found` at the first that fails."""
-    tally, failed, differences = Tally(), [], False
+def fuzz(seeds: Iterable[int], tally: Tally | None = None, *, cpu: bool = True, shrink: bool = True) -> Tally:
+    """Examine the program of each seed; raises `Found` at the first that fails.
+
+    Parameters
+    ----------
+    seeds : iterable of int
+    tally : Tally, optional
+        What was seen is added to it; also returned.
+    cpu : bool
+        Also compile for the CPU, which is most of the time.
+    shrink : bool
+        Look for the smallest program that fails, for minutes perhaps.
+    """
+    tally = Tally() if tally is None else tally
+    failed: list[tuple[Program, Exception]] = []
+    thorough = False
 
     def run(program: Program) -> None:
         try:
-            examine(program, Tally() if failed else tally, cpu=cpu, differences=differences)
+            examine(program, Tally() if failed else tally, cpu=cpu, thorough=thorough)
         except Exception as error:
             failed.append((program, error))
             raise
 
     wanted = _property(run)
     for seed in seeds:
-        differences = seed % DIFFERENCES_EVERY == 0
+        thorough = seed % THOROUGH_EVERY == 0
         try:
-            _draw(wanted, seed)
+            wanted.hypothesis.fuzz_one_input(random.Random(seed).randbytes(BYTES))
         except Exception:
             if not failed:
                 raise  # the generator itself
@@ -88,16 +97,3 @@ def fuzz(seeds: Iterable[int], *, cpu: bool = True, shrink: bool = True) -> Tall
             program, error = failed[-1]
             raise Found(seed, program, error, original) from error
     return tally
-
-
-if __name__ == "__main__":
-    import sys
-
-    first, count = int(sys.argv[1]), int(sys.argv[2])
-    started = time.perf_counter()
-    for at in range(first, first + count):
-        try:
-            fuzz([at], shrink="--shrink" in sys.argv)
-        except Found as found:
-            print(found)
-    print(time.perf_counter() - started)
