@@ -10,8 +10,8 @@ import numpy as np
 
 from dualbcast.abi import KernelSource
 from dualbcast.call import Call, Specialised, flatten_out, stand_in, wrt_key
-from dualbcast.compiler.frontend import parameter_names
 from dualbcast.compiler.ir import dump
+from dualbcast.compiler.source import find_source
 from dualbcast.errors import ArgumentError, BackendError, CompileError
 from dualbcast.explain import Explanation, explain_kernel
 from dualbcast.jacobian import Jacobian
@@ -45,7 +45,9 @@ class BroadcastFunction:
         functools.update_wrapper(self, function)
         self._function, self._wrt, self._fastmath, self._backend = function, wrt, fastmath, backend
         try:
-            self._names, self._vararg = parameter_names(function)
+            spec = find_source(function).node.args
+            self._names = tuple(parameter.arg for parameter in (*spec.posonlyargs, *spec.args))
+            self._vararg = spec.vararg.arg if spec.vararg else None
         except CompileError as error:
             raise error.with_traceback(None) from None
         self._specialised: dict[tuple[Any, ...], Specialised] = {}
@@ -80,7 +82,7 @@ class BroadcastFunction:
         call = self._prepare("value", self._positional(arrays, named), None, out)
         self._launch(call)
         results = call.plan.finish()
-        return results if call.spec.product.packed else results[0]
+        return call.spec.product.structure.pack(results)
 
     def value_and_jacobian(self, *arrays: Any, wrt: Wrt = None, out: Any = None, **named: Any) -> tuple[Any, Jacobian]:
         """The value and its partial derivatives, from one launch.
@@ -119,7 +121,7 @@ class BroadcastFunction:
         results = call.plan.finish()
         values = results[: call.spec.product.values]
         jacobian = call.jacobian()
-        return (values if call.spec.product.packed else values[0]), jacobian
+        return call.spec.product.structure.pack(values), jacobian
 
     def jacobian(self, *arrays: Any, wrt: Wrt = None, **named: Any) -> Jacobian:
         """The partial derivatives alone; see `value_and_jacobian`."""

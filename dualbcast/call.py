@@ -68,7 +68,7 @@ class Call:
         wrt = tuple(names[position] for position in self.spec.wrt)
         shapes = {names[position]: self.operands.arrays[position].shape for position in self.spec.wrt}
         stored = self.plan.outputs[product.values :]
-        return Jacobian(blocks, wrt, product.count, product.packed, shape, shapes, stored)
+        return Jacobian(blocks, wrt, product.count, product.structure.type is not None, shape, shapes, stored)
 
 
 def flatten_out(out: Any) -> tuple[Any, ...]:

@@ -11,6 +11,7 @@ from dualbcast.compiler.frontend import lower
 from dualbcast.compiler.ir import Const, Function, Kind, Output
 from dualbcast.compiler.simplify import remove_dead, simplify
 from dualbcast.compiler.source import Capture
+from dualbcast.structure import Structure
 
 __all__ = ["Block", "Product", "Which", "make_product"]
 
@@ -37,8 +38,8 @@ class Product:
         How many values are stored, 0 for a Jacobian alone.
     count : int
         How many outputs the scalar function has.
-    packed : bool
-        Whether the scalar function returns a tuple.
+    structure : Structure
+        What the scalar function returns.
     blocks : dict
         For each (output, parameter) where the block comes from; a structural zero is the constant 0.
     guards : tuple of Capture
@@ -48,7 +49,7 @@ class Product:
     function: Function
     values: int
     count: int
-    packed: bool
+    structure: Structure
     blocks: dict[tuple[int, int], Block]
     guards: tuple[Capture, ...]
 
@@ -78,9 +79,9 @@ def make_product(function: Callable[..., Any], which: Which, kinds: Sequence[Kin
         At the user's line.
     """
     lowered = lower(function, kinds)
-    count, packed = len(lowered.function.outputs), lowered.function.packed
+    count, structure = len(lowered.function.outputs), lowered.function.structure
     if which == "value":
-        return Product(simplify(lowered.function), count, count, packed, {}, lowered.guards)
+        return Product(simplify(lowered.function), count, count, structure, {}, lowered.guards)
     dual = dualize(lowered.function, wrt)
     both = simplify(dual.function)
     outputs = {output.name: output for output in both.outputs}
@@ -95,4 +96,4 @@ def make_product(function: Callable[..., Any], which: Which, kinds: Sequence[Kin
             blocks[place] = Block(stored=len(stored))
             stored.append(output)
     final = remove_dead(replace(both, outputs=tuple(stored)))
-    return Product(final, values, count, packed, blocks, lowered.guards)
+    return Product(final, values, count, structure, blocks, lowered.guards)

@@ -6,10 +6,11 @@ Statements are appended to the open block; an environment says what each of the 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import NoReturn, cast
+from typing import Any, NoReturn, cast
 
 from dualbcast.compiler.fold import FALSE, INTEGRAL, TRUE, convert, fold, join
 from dualbcast.compiler.ir import (
@@ -45,9 +46,11 @@ from dualbcast.compiler.values import (
     Unassigned,
     Unrolled,
     Value,
+    are_alike,
     describe,
     end_of,
     is_like,
+    items_like,
     same,
     zeros_like,
 )
@@ -61,11 +64,14 @@ LONGEST = 20_000
 class Builder:
     """The state of one lowering."""
 
-    def __init__(self, names: Names) -> None:
-        self.names = names
+    def __init__(self, names: Names, array_kind: Callable[[Any], Kind | None]) -> None:
+        self.names, self.array_kind = names, array_kind
         self.block: list[Stmt] = []
         self.frame: Frame
         self.guards: list[Capture] = []
+        # The captured arrays by name, each with the parameter that stands for its element; and the names in use.
+        self.arrays: dict[str, tuple[Var, Capture]] = {}
+        self.taken: set[str] = set()
         self.definitions: dict[str, tuple[Op, list[Stmt]]] = {}
         self.length = 0
         # What a temporary that has been given a user's name is called now; other values may still hold the old name.
@@ -78,6 +84,19 @@ class Builder:
 
     def fail(self, node: ast.AST, message: str, hint: str = "") -> NoReturn:
         raise CompileError(message, self.locate(node), hint, self.frame.calls)
+
+    def array(self, capture: Capture, kind: Kind) -> Var:
+        """The element of a captured array: a parameter like those of the call."""
+        for param, known in self.arrays.values():
+            if known.place is capture.place and known.key == capture.key:
+                return param
+        paths = [capture.path, f"{self.frame.name}.{capture.path}"]
+        paths += [f"{paths[1]}_{count}" for count in range(2, len(self.arrays) + 3)]
+        label = next(path for path in paths if path not in self.taken)
+        self.taken.add(label)
+        param = Var(self.names.fresh(re.sub(r"\W+", "_", label).strip("_")), kind)
+        self.arrays[label] = param, capture
+        return param
 
     # --- statements ----------------------------------------------------------------------------------------------
 
@@ -251,11 +270,12 @@ class Builder:
             return target
         if all(isinstance(value, tuple) for value in values):
             columns = [value for value in values if isinstance(value, tuple)]
-            if len({len(column) for column in columns}) == 1:
-                return tuple(
+            if are_alike(columns):
+                merged = [
                     self.unify(f"{_base(name)}_{position}", list(items), copies)
                     for position, items in enumerate(zip(*columns, strict=True))
-                )
+                ]
+                return items_like(columns[0], merged)
         what = "the returned value" if name == RESULT else name
         kinds_text = " and ".join(dict.fromkeys(describe(value) for value in values))
         if all(isinstance(value, Static | Closure) for value in values):
@@ -271,7 +291,7 @@ class Builder:
             if kind != target.kind:
                 raise KindRaised(path, kind)
             moves.append((target, convert(value, kind)))
-        elif isinstance(target, tuple) and isinstance(value, tuple) and len(target) == len(value):
+        elif isinstance(target, tuple) and isinstance(value, tuple) and are_alike((target, value)):
             for position, (inner, item) in enumerate(zip(target, value, strict=True)):
                 self.conform(f"{path}_{position}", inner, item, moves, node)
         elif isinstance(value, Unassigned):
@@ -291,7 +311,8 @@ class Builder:
             moves.append((target, convert(value, kind)))
             return target
         if isinstance(value, tuple):
-            return tuple(self.header(f"{path}_{position}", item, raised, moves) for position, item in enumerate(value))
+            inner = [self.header(f"{path}_{position}", item, raised, moves) for position, item in enumerate(value)]
+            return items_like(value, inner)
         return value
 
     def copy_parallel(self, block: list[Stmt], moves: Copies, location: Location = NOWHERE) -> None:

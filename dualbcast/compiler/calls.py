@@ -11,11 +11,11 @@ import numpy as np
 
 from dualbcast.compiler import rows
 from dualbcast.compiler.builtin import BUILTINS
-from dualbcast.compiler.expressions import Expressions, wrap
+from dualbcast.compiler.expressions import Expressions
 from dualbcast.compiler.fold import FALSE, TRUE, number
 from dualbcast.compiler.ir import TEMPORARY, Atom, Const
 from dualbcast.compiler.rules import Rule, lookup
-from dualbcast.compiler.source import FunctionNode, find_source
+from dualbcast.compiler.source import Capture, FunctionNode, find_source
 from dualbcast.compiler.values import RESULT, RETURNED, SKIPPING, Closure, Frame, Static, Unassigned, Value, describe
 from dualbcast.errors import CompileError
 
@@ -80,11 +80,11 @@ class Calls(Expressions):
             numbers = tuple(self.as_scalar(arg, at) for arg, at in zip(args, places, strict=True))
             return self.apply(meaning, numbers, node)
         if meaning is not None:
-            return self._inline(meaning, args, keywords, node)
+            return self.inline(meaning, args, keywords, node)
         module = getattr(function, "__module__", None) or ("numpy" if isinstance(function, np.ufunc) else "")
         # A library's functions work on arrays; an error inside one would show lines that are not the user's.
         if isinstance(function, FunctionType) and module.partition(".")[0] not in _LIBRARIES:
-            return self._inline(function, args, keywords, node)
+            return self.inline(function, args, keywords, node)
         if name in _PRINTING:
             self.fail(node, f"{name}() is a side effect, which a kernel cannot have", "the value as another output")
         if getattr(np, name, None) is function:
@@ -101,7 +101,7 @@ class Calls(Expressions):
 
     def apply(self, meaning: Rule | Callable[..., Any], args: tuple[Atom, ...], node: ast.AST) -> Atom:
         if not isinstance(meaning, Rule):
-            return self.as_scalar(self._inline(meaning, args, {}, node), node)
+            return self.as_scalar(self.inline(meaning, args, {}, node), node)
         where = self.locate(node)
         if meaning.name == "pow" and isinstance(args[1], Const) and _is_small(args[1].value):
             return self.power(args[0], args[1], node)
@@ -117,7 +117,7 @@ class Calls(Expressions):
 
     # --- inlining ------------------------------------------------------------------------------------------------
 
-    def _inline(
+    def inline(
         self, function: Callable[..., Any], args: tuple[Value, ...], keywords: dict[str, Value], node: ast.AST
     ) -> Value:
         try:
@@ -133,6 +133,7 @@ class Calls(Expressions):
         )
         env = self._bind(source.node, function.__name__, args, keywords, defaults, keyword_defaults, node)
         frame = Frame(source, local_names(source.node), env, None, self._deeper(function.__name__, node))
+        frame.name = function.__name__
         return self.run(frame, source.node)
 
     def _inline_closure(
@@ -141,12 +142,13 @@ class Calls(Expressions):
         env = self._bind(callee.node, callee.name, args, keywords, callee.defaults, callee.keyword_defaults, node)
         calls = self._deeper(callee.name, node)
         frame = Frame(callee.frame.source, local_names(callee.node), env, callee.frame, calls)
+        frame.name = callee.name
         return self.run(frame, callee.node)
 
     def _wrapped_defaults(self, defaults: tuple[Any, ...], function: FunctionType, node: ast.AST) -> tuple[Value, ...]:
         found: list[Value] = []
-        for default in defaults:
-            value = wrap(default)
+        for position, default in enumerate(defaults):
+            value = self.known(default, Capture(defaults, position, default, f"{function.__name__} default {position}"))
             if value is None:
                 kind = type(default).__name__
                 self.fail(node, f"a default of {function.__name__}() is of type {kind}, which a kernel cannot use")

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import ast
-import difflib
-import types
 from collections.abc import Callable
-from typing import Any
-
-import numpy as np
 
 from dualbcast.compiler.fold import FALSE, TRUE, number
 from dualbcast.compiler.ir import ARITHMETIC, COMPARISONS, LOGIC, Assign, Atom, Const, Op, Stmt, Var
-from dualbcast.compiler.operators import Operators
-from dualbcast.compiler.source import Capture
-from dualbcast.compiler.values import CHOICE, Closure, Frame, Range, Static, Unassigned, Value, describe
+from dualbcast.compiler.places import Places
+from dualbcast.compiler.values import CHOICE, Closure, Range, Static, Unassigned, Value, describe
 
-__all__ = ["Expressions", "wrap"]
+__all__ = ["Expressions"]
 
 _COMPARISONS = {
     ast.Lt: "lt",
@@ -49,22 +43,7 @@ _UNSUPPORTED = {
 }
 
 
-def wrap(value: Any) -> Value | None:
-    """A Python object that is known at compile time as a value; None where a kernel cannot use it."""
-    if isinstance(value, bool | int | float):
-        return number(value)
-    if isinstance(value, np.bool_ | np.integer | np.floating):
-        return number(value.item()) if not isinstance(value, np.longdouble) else number(float(value))
-    if isinstance(value, tuple) and type(value) is tuple:
-        items = [wrap(item) for item in value]
-        known = tuple(item for item in items if item is not None)
-        return known if len(known) == len(items) else None
-    if callable(value) or isinstance(value, types.ModuleType | str) or value is None:
-        return Static(value)
-    return None
-
-
-class Expressions(Operators):
+class Expressions(Places):
     """Lowers expressions; `call` is supplied by the layer above."""
 
     def call(self, node: ast.Call) -> Value:
@@ -76,9 +55,9 @@ class Expressions(Operators):
         """The value of an expression; what it needs is appended to the open block."""
         match node:
             case ast.Constant():
-                return self._constant(node)
+                return self.constant(node)
             case ast.Name():
-                return self._name(node)
+                return self.name(node)
             case ast.Tuple():
                 return self.items(node.elts)
             case ast.BinOp():
@@ -95,9 +74,9 @@ class Expressions(Operators):
             case ast.Call():
                 return self.call(node)
             case ast.Attribute():
-                return self._attribute(node)
+                return self.attribute(node)
             case ast.Subscript():
-                return self._subscript(node)
+                return self.subscript(node)
             case ast.Lambda():
                 return self.closure(node)
         what, instead = _UNSUPPORTED.get(type(node), (f"this expression ({type(node).__name__})", ""))
@@ -147,96 +126,6 @@ class Expressions(Operators):
         defaults = tuple(self.expression(default) for default in node.args.defaults)
         keywords = tuple(None if default is None else self.expression(default) for default in node.args.kw_defaults)
         return Closure(node, self.frame, defaults, keywords)
-
-    # --- leaves --------------------------------------------------------------------------------------------------
-
-    def _constant(self, node: ast.Constant) -> Value:
-        value = wrap(node.value)
-        if value is None:
-            self.fail(node, f"a constant of type {type(node.value).__name__} cannot be compiled", "real numbers")
-        return value
-
-    def _name(self, node: ast.Name) -> Value:
-        frame: Frame | None = self.frame
-        while frame is not None:
-            if node.id in frame.local:
-                value = frame.env.get(node.id)
-                if value is None:
-                    self.fail(
-                        node, f"{node.id} is read before it is assigned", f"an assignment to {node.id} above this line"
-                    )
-                if isinstance(value, Unassigned):
-                    self.fail(node, value.reason, f"an assignment to {node.id} that every path passes")
-                return value
-            outermost, frame = frame, frame.parent
-        capture = outermost.source.capture(node.id)
-        if capture is None:
-            self.fail(node, f"the name {node.id} is not defined", self._nearest(node.id, outermost))
-        value = wrap(capture.value)
-        if value is None:
-            kind = type(capture.value).__name__
-            self.fail(
-                node,
-                f"{node.id} is captured from outside the function and is of type {kind}, which a kernel cannot use",
-                f"a parameter for {node.id}, and pass it with the call",
-            )
-        if not isinstance(capture.value, types.ModuleType):
-            self.guards.append(capture)
-        return value
-
-    def _nearest(self, name: str, frame: Frame) -> str:
-        """A defined name that the user may have meant."""
-        names = [*self.frame.env, *frame.source.function.__globals__]
-        return "".join(difflib.get_close_matches(name, [other for other in names if not other.startswith("<")], 1))
-
-    def _attribute(self, node: ast.Attribute) -> Value:
-        base = self.expression(node.value)
-        if isinstance(base, Static) and isinstance(base.object, types.ModuleType):
-            name = base.object.__name__
-            if not hasattr(base.object, node.attr):
-                self.fail(node, f"the module {name} has no {node.attr}")
-            value = wrap(getattr(base.object, node.attr))
-            if value is None:
-                self.fail(node, f"{name}.{node.attr} cannot be used in a kernel")
-            found = vars(base.object).get(node.attr)
-            if isinstance(found, bool | int | float | tuple | np.number | types.FunctionType):
-                self.guards.append(Capture(vars(base.object), node.attr, found))
-            return value
-        if isinstance(base, Const | Var):
-            self.fail(
-                node, f"a number has no {node.attr} here: a parameter is one element of its array", "the name alone"
-            )
-        self.fail(node, f"attributes of {describe(base)} cannot be read in a kernel", "plain numbers and functions")
-
-    def _subscript(self, node: ast.Subscript) -> Value:
-        base = self.expression(node.value)
-        if isinstance(base, Const | Var):
-            self.fail(
-                node,
-                "a parameter is one element of its array here, so it cannot be indexed",
-                "the shifted or sliced array as another argument of the call",
-            )
-        items = self.sequence(base, node.value)
-        if isinstance(node.slice, ast.Slice):
-            parts = (node.slice.lower, node.slice.upper, node.slice.step)
-            bounds = [None if part is None else self._static_int(part) for part in parts]
-            if bounds[2] == 0:
-                self.fail(node.slice, "the step of a slice must not be zero")
-            return items[slice(*bounds)]
-        index = self._static_int(node.slice)
-        if not -len(items) <= index < len(items):
-            self.fail(node, f"index {index} is outside this tuple of {len(items)}", f"an index below {len(items)}")
-        return items[index]
-
-    def _static_int(self, node: ast.expr) -> int:
-        value = self.expression(node)
-        if isinstance(value, Const) and value.kind != "float":
-            return int(value.value)
-        self.fail(
-            node,
-            "a tuple can only be indexed by an integer known when the kernel is compiled",
-            "a for loop over the tuple, or if/elif on the index",
-        )
 
     # --- operators -----------------------------------------------------------------------------------------------
 
