@@ -126,9 +126,8 @@ def lower(
 
     shape = structure(value, "out")
     if not outputs:
-        frontend.fail(
-            frame.returned_at or source.node, "this function returns nothing", "a return of at least one number"
-        )
+        at = frame.returned_at or source.node
+        frontend.fail(at, "this function returns an empty tuple", "a return of at least one number")
     lowered = Function(
         function.__name__,
         (*params, *(param for param, _ in frontend.arrays.values())),

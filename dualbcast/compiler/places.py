@@ -111,7 +111,8 @@ class Places(Operators):
             return self.attribute_of_object(base.object, node)
         if isinstance(base, Record):
             if node.attr in base.fields:
-                return base[base.fields.index(node.attr)]
+                item: Value = base[base.fields.index(node.attr)]
+                return item
             found = getattr(base.python_type, node.attr, None)
             if isinstance(found, types.FunctionType):
                 return Partial(Static(found), (base,), {})
