@@ -66,7 +66,8 @@ class Builder:
 
     def __init__(self, names: Names, array_kind: Callable[[Any], Kind | None]) -> None:
         self.names, self.array_kind = names, array_kind
-        self.block: list[Stmt] = []
+        self.root: list[Stmt] = []
+        self.block = self.root
         self.frame: Frame
         self.guards: list[Capture] = []
         # The captured arrays by name, each with the parameter that stands for its element; and the names in use.
@@ -141,6 +142,22 @@ class Builder:
         """The operation behind a name, where this block has it: its operands are then what they were."""
         definition, block = self.definitions.get(value.name, (None, None)) if isinstance(value, Var) else (None, None)
         return definition if block is self.block else None
+
+    def snapshot(self) -> Callable[[], None]:
+        """A function that takes back all that is lowered from here on, for another try."""
+        frame, block, length, size = self.frame, self.block, len(self.block), self.length
+        mark, env, loops, guards = self.names.mark(), dict(frame.env), len(frame.loops), len(self.guards)
+        renamed, definitions = dict(self.renamed), dict(self.definitions)
+        arrays, taken = dict(self.arrays), set(self.taken)
+
+        def restore() -> None:
+            self.names.reset(mark)
+            self.frame, self.block, self.length, frame.env = frame, block, size, dict(env)
+            self.renamed, self.definitions, self.arrays = dict(renamed), dict(definitions), dict(arrays)
+            self.taken = set(taken)
+            del self.guards[guards:], frame.loops[loops:], block[length:]
+
+        return restore
 
     @contextmanager
     def into(self, block: list[Stmt]) -> Generator[None]:
@@ -221,12 +238,14 @@ class Builder:
         for position, (value, env) in enumerate(zip(values, envs, strict=True)):
             if skipping[position] and not is_like(value, live[0]):
                 filled[position] = zeros_like(live[0])
-                loop = self.frame.loops[-1] if self.frame.loops else None
-                if isinstance(loop, Unrolled) and env.get(RETURNED) != TRUE:
-                    # Where a path takes up again, the name is as good as unassigned.
-                    for flag in (loop.skip, loop.broke):
-                        if env.get(flag, FALSE) != FALSE:
-                            loop.lacking.setdefault(flag, set()).add(name)
+                if env.get(RETURNED) == TRUE:
+                    continue
+                # Where a path takes up again, the name is as good as unassigned.
+                for loop in self.frame.loops:
+                    if isinstance(loop, Unrolled):
+                        for flag in (loop.skip, loop.broke):
+                            if env.get(flag, FALSE) != FALSE:
+                                loop.lacking.setdefault(flag, set()).add(name)
         return filled
 
     def take_up(self, loop: Unrolled, flag: str) -> None:

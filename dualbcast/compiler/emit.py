@@ -355,6 +355,10 @@ class _Writer:
             case Op(name="select", args=(test, then, orelse)):
                 text = f"{self.expression(then, 1)} if {self.expression(test, 1)} else {self.expression(orelse)}"
                 return text, _CONDITIONAL
+            case Op(name="single", args=(arg,)):  # a value rounded to float32
+                if self.module.dtype == "float32":
+                    return self._parts(arg)
+                return f"float64(float32({self.expression(arg)}))", _ATOM
             case Op(name=name, args=args):
                 function = {"to_float": self.module.dtype, "to_int": "int64"}.get(name, name)
                 return f"{function}({', '.join(map(self.expression, args))})", _ATOM

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+import enum
+from types import FunctionType
 
+from dualbcast.compiler.choices import Choices
 from dualbcast.compiler.fold import FALSE, TRUE, number
-from dualbcast.compiler.ir import ARITHMETIC, COMPARISONS, LOGIC, Assign, Atom, Const, Op, Stmt, Var
-from dualbcast.compiler.places import Places
-from dualbcast.compiler.values import CHOICE, Closure, Range, Static, Unassigned, Value, describe
+from dualbcast.compiler.ir import Atom, Const, Var
+from dualbcast.compiler.values import Closure, Keywords, Range, Record, Static, Value, describe
 
 __all__ = ["Expressions"]
 
@@ -20,33 +21,54 @@ _COMPARISONS = {
     ast.Eq: "eq",
     ast.NotEq: "ne",
 }
-# Operations so cheap and total that running them early costs less than a branch.
-_CHEAP = COMPARISONS | LOGIC | (ARITHMETIC - {"floordiv", "mod"}) | {"to_float", "select"}
+# The names of the methods that give classes operators of their own.
+_METHODS = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "truediv",
+    ast.FloorDiv: "floordiv",
+    ast.Mod: "mod",
+    ast.Pow: "pow",
+    ast.MatMult: "matmul",
+    ast.USub: "neg",
+    ast.UAdd: "pos",
+    ast.Invert: "invert",
+    ast.BitAnd: "and",
+    ast.BitOr: "or",
+    ast.BitXor: "xor",
+    ast.LShift: "lshift",
+    ast.RShift: "rshift",
+}
 
 # Tuples exist at compile time only, and what loops over one is written out.
 LONGEST_TUPLE = 1024
 
 # What to write instead of an expression that cannot be compiled.
 _UNSUPPORTED = {
-    ast.List: ("a list", "a tuple: (a, b)"),
-    ast.Dict: ("a dictionary", "separate variables"),
+    ast.Dict: ("a dictionary", "separate variables, or a named tuple"),
     ast.Set: ("a set", "a tuple"),
-    ast.ListComp: ("a list comprehension", "a for loop over a tuple"),
-    ast.SetComp: ("a set comprehension", "a for loop over a tuple"),
-    ast.DictComp: ("a dictionary comprehension", "a for loop over a tuple"),
-    ast.GeneratorExp: ("a generator expression", "a for loop over a tuple"),
+    ast.SetComp: ("a set comprehension", "tuple(… for …)"),
+    ast.DictComp: ("a dictionary comprehension", "tuple(… for …)"),
     ast.Await: ("await", "plain code: a scalar function runs to its end"),
     ast.Yield: ("yield", "return: a scalar function gives one value for each element"),
     ast.YieldFrom: ("yield from", "return: a scalar function gives one value for each element"),
-    ast.JoinedStr: ("an f-string", "numbers only: text cannot be made in a kernel"),
-    ast.NamedExpr: ("the walrus operator", "an assignment on a line of its own"),
 }
 
 
-class Expressions(Places):
-    """Lowers expressions; `call` is supplied by the layer above."""
+class Expressions(Choices):
+    """Lowers expressions; what is not defined here is supplied by the layers above."""
 
     def call(self, node: ast.Call) -> Value:
+        raise NotImplementedError
+
+    def call_value(self, callee: Value, args: tuple[Value, ...], keywords: dict[str, Value], node: ast.Call) -> Value:
+        raise NotImplementedError
+
+    def assign(self, target: ast.expr, value: Value) -> None:
+        raise NotImplementedError
+
+    def comprehension(self, node: ast.ListComp | ast.GeneratorExp) -> Value:
         raise NotImplementedError
 
     # --- entry points --------------------------------------------------------------------------------------------
@@ -59,18 +81,19 @@ class Expressions(Places):
             case ast.Name():
                 return self.name(node)
             case ast.Tuple():
-                return self.items(node.elts)
+                return self._display(node)
+            case ast.List():
+                return Record(list, self._display(node))
             case ast.BinOp():
                 return self._binary(node)
             case ast.UnaryOp():
-                operand = self.condition if isinstance(node.op, ast.Not) else self.expression
-                return self.unary(node.op, operand(node.operand), node)
+                return self._unary(node)
             case ast.BoolOp():
-                return self._boolean(node, node.values, self.expression)
+                return self.boolean(node, node.values, self.expression)
             case ast.Compare():
                 return self._compare(node)
             case ast.IfExp():
-                return self._conditional(node)
+                return self.conditional(node)
             case ast.Call():
                 return self.call(node)
             case ast.Attribute():
@@ -79,19 +102,19 @@ class Expressions(Places):
                 return self.subscript(node)
             case ast.Lambda():
                 return self.closure(node)
+            case ast.ListComp() | ast.GeneratorExp():
+                return self.comprehension(node)
+            case ast.NamedExpr():
+                self.assign(node.target, self.expression(node.value))
+                return self.frame.env[node.target.id]
+            case ast.JoinedStr():
+                return Static(self._text(node))
         what, instead = _UNSUPPORTED.get(type(node), (f"this expression ({type(node).__name__})", ""))
         self.fail(node, f"{what} cannot be compiled", instead)
 
     def scalar(self, node: ast.expr) -> Atom:
         """The value of an expression that must be a number."""
         return self.as_scalar(self.expression(node), node)
-
-    def condition(self, node: ast.expr) -> Atom:
-        """The truth of an expression."""
-        if isinstance(node, ast.BoolOp):
-            # Each part's truth decides; as values, `a and b` would be one of a and b.
-            return self.truth(self._boolean(node, node.values, self.condition), node)
-        return self.truth(self.expression(node), node)
 
     def items(self, nodes: list[ast.expr]) -> tuple[Value, ...]:
         """The values of a list of expressions, starred ones spread."""
@@ -104,15 +127,19 @@ class Expressions(Places):
         return tuple(found)
 
     def sequence(self, value: Value, node: ast.AST) -> tuple[Value, ...]:
-        """The items of a tuple or of a range with known bounds."""
-        if isinstance(value, tuple):
-            return value
+        """The items of what can be looped over, in number and order known when the kernel is compiled."""
+        if isinstance(value, tuple) and (not isinstance(value, Record) or value.is_sequence or value.is_iterator):
+            return tuple(value)
         if isinstance(value, Range):
             known = value.known()
             if known is not None:
                 self.limit(len(known), node)
                 return tuple(number(item) for item in known)
             self.fail(node, "the length of this range is not known when the kernel is compiled", "a for loop over it")
+        if isinstance(value, Static) and isinstance(value.object, str | enum.EnumMeta):
+            return tuple(Static(item) for item in value.object)
+        if isinstance(value, Keywords):
+            return tuple(Static(name) for name in value)
         self.fail(node, f"a tuple is needed here, and this is {describe(value)}", "a tuple: (a, b)")
 
     def limit(self, length: int, node: ast.AST) -> None:
@@ -122,23 +149,73 @@ class Expressions(Places):
                 node, f"this would be written out {length:,} times; {LONGEST_TUPLE} is the most", "a loop over range"
             )
 
+    def refuse_iterator(self, value: Value, node: ast.AST, what: str) -> None:
+        """An iterator gives its items once; under a name it would seem to give them again."""
+        if isinstance(value, Record) and value.is_iterator:
+            name = "generator" if value.python_type.__name__ == "generator" else f"{value.python_type.__name__}()"
+            self.fail(node, f"{what} is a {name}, which can be used once only", "tuple(…) around it")
+
     def closure(self, node: ast.FunctionDef | ast.Lambda) -> Closure:
         defaults = tuple(self.expression(default) for default in node.args.defaults)
         keywords = tuple(None if default is None else self.expression(default) for default in node.args.kw_defaults)
         return Closure(node, self.frame, defaults, keywords)
 
+    def _display(self, node: ast.Tuple | ast.List) -> tuple[Value, ...]:
+        items = self.items(node.elts)
+        for item in items:
+            self.refuse_iterator(item, node, "an item here")
+        return items
+
+    def _text(self, node: ast.JoinedStr) -> str:
+        """An f-string of what is known when the kernel is compiled."""
+        parts: list[str] = []
+        for part in node.values:
+            if isinstance(part, ast.Constant):
+                parts.append(str(part.value))
+                continue
+            assert isinstance(part, ast.FormattedValue)
+            value = self.expression(part.value)
+            if not isinstance(value, Const | Static):
+                self.fail(node, "text cannot be made in a kernel, only of what is known when it is compiled", "numbers")
+            plain = value.value if isinstance(value, Const) else value.object
+            shown = f"{plain!r}" if part.conversion in (114, 97) else plain
+            layout = self._text(part.format_spec) if isinstance(part.format_spec, ast.JoinedStr) else ""
+            parts.append(format(shown, layout))
+        return "".join(parts)
+
     # --- operators -----------------------------------------------------------------------------------------------
 
     def _binary(self, node: ast.BinOp) -> Value:
         left, right = self.expression(node.left), self.expression(node.right)
-        if isinstance(left, tuple) and isinstance(right, tuple) and isinstance(node.op, ast.Add):
-            return left + right
-        if isinstance(node.op, ast.Mult):
+        return self.binary_value(node.op, left, right, node)
+
+    def binary_value(self, operator: ast.operator, left: Value, right: Value, node: ast.BinOp) -> Value:
+        """An operator on numbers, on tuples (`+` joins, `*` repeats), or on objects that define it."""
+        for first, second, prefix in ((left, right, "__"), (right, left, "__r")):
+            method = _method(first, f"{prefix}{_METHODS[type(operator)]}__")
+            if method is not None:
+                return self.inline(method, (first, second), {}, node)
+        if isinstance(left, tuple) and isinstance(right, tuple) and isinstance(operator, ast.Add):
+            if _is_list(left) != _is_list(right):
+                self.fail(node, f"{describe(left)} and {describe(right)} cannot be joined", "two tuples, or two lists")
+            joined = (*self.sequence(left, node.left), *self.sequence(right, node.right))
+            return Record(list, joined) if _is_list(left) else joined
+        if isinstance(operator, ast.Mult):
             for items, count in ((left, right), (right, left)):
                 if isinstance(items, tuple) and isinstance(count, Const) and count.kind == "int":
                     self.limit(len(items) * int(count.value), node)
-                    return items * int(count.value)
-        return self.binary(node.op, self.as_scalar(left, node.left), self.as_scalar(right, node.right), node)
+                    repeated = self.sequence(items, node) * int(count.value)
+                    return Record(list, repeated) if _is_list(items) else repeated
+        return self.binary(operator, self.as_scalar(left, node.left), self.as_scalar(right, node.right), node)
+
+    def _unary(self, node: ast.UnaryOp) -> Value:
+        value = (self.condition if isinstance(node.op, ast.Not) else self.expression)(node.operand)
+        method = None if isinstance(node.op, ast.Not) else _method(value, f"__{_METHODS[type(node.op)]}__")
+        if method is not None:
+            return self.inline(method, (value,), {}, node)
+        return self.unary(node.op, value, node)
+
+    # --- comparisons ---------------------------------------------------------------------------------------------
 
     def _compare(self, node: ast.Compare) -> Value:
         left = self.expression(node.left)
@@ -149,81 +226,88 @@ class Expressions(Places):
             test = self._compare_two(operator, left, right, node)
             if position + 1 == len(node.ops):
                 return test
-            return self._short_circuit("and", test, lambda: link(position + 1, right), node)
+            return self.short_circuit("and", test, lambda: link(position + 1, right), node)
 
         return link(0, left)
 
     def _compare_two(self, operator: ast.cmpop, left: Value, right: Value, node: ast.Compare) -> Atom:
-        if isinstance(operator, ast.Is | ast.IsNot):
-            if isinstance(left, Static) and isinstance(right, Static):
-                same = left.object is right.object
-            elif Static(None) in (left, right):
-                same = False
-            else:
-                self.fail(node, "numbers have no identity in a kernel", "== instead of `is`")
-            return TRUE if same == isinstance(operator, ast.Is) else FALSE
-        if type(operator) not in _COMPARISONS:
-            self.fail(node, "`in` cannot be compiled", "comparisons joined by `or`")
-        if isinstance(left, Static) and isinstance(right, Static) and isinstance(operator, ast.Eq | ast.NotEq):
-            return TRUE if (left.object == right.object) == isinstance(operator, ast.Eq) else FALSE
-        return self.comparison(
-            _COMPARISONS[type(operator)], self.as_scalar(left, node), self.as_scalar(right, node), self.locate(node)
-        )
+        match operator:
+            case ast.Is() | ast.IsNot():
+                return self._positive(isinstance(operator, ast.Is), self._identical(left, right, node), node)
+            case ast.In() | ast.NotIn():
+                return self._positive(isinstance(operator, ast.In), self._contains(left, right, node), node)
+            case ast.Eq() | ast.NotEq():
+                if not (isinstance(left, Const | Var) and isinstance(right, Const | Var)):
+                    return self._positive(isinstance(operator, ast.Eq), self.equal(left, right, node), node)
+        name = _COMPARISONS[type(operator)]
+        return self.comparison(name, self.as_scalar(left, node), self.as_scalar(right, node), self.locate(node))
 
-    # --- what may not run ----------------------------------------------------------------------------------------
+    def _positive(self, positive: bool, test: Atom, node: ast.AST) -> Atom:
+        return test if positive else self.op("not", test, kind="bool", location=self.locate(node))
 
-    def _boolean(self, node: ast.BoolOp, values: list[ast.expr], part: Callable[[ast.expr], Value]) -> Value:
-        first = part(values[0])
-        if len(values) == 1:
-            return first
-        name = "and" if isinstance(node.op, ast.And) else "or"
-        return self._short_circuit(name, first, lambda: self._boolean(node, values[1:], part), node)
+    def _identical(self, left: Value, right: Value, node: ast.AST) -> Atom:
+        if isinstance(left, Static) and isinstance(right, Static):
+            return TRUE if left.object is right.object else FALSE
+        if Static(None) in (left, right):
+            return FALSE
+        self.fail(node, "numbers have no identity in a kernel", "== instead of `is`")
 
-    def _short_circuit(self, name: str, first: Value, rest: Callable[[], Value], node: ast.AST) -> Value:
-        """`first and rest` or `first or rest`: one of the two, and the rest is evaluated only if it decides."""
-        test = self.truth(first, node)
-        if isinstance(test, Const):
-            return rest() if bool(test.value) == (name == "and") else first
-        block: list[Stmt] = []
-        with self.into(block):
-            other = rest()
-        where, env = self.locate(node), self.frame.env
-        both_tests = isinstance(other, Const | Var) and other.kind == "bool" and test == first
-        if both_tests and all(_is_cheap(stmt) for stmt in block):
-            assert isinstance(other, Const | Var)
-            self.block.extend(block)
-            return self.op(name, test, other, kind="bool", location=where)
-        ends = [(block, {**env, CHOICE: other}, True), ([], {**env, CHOICE: first}, True)]
-        self.close_branch(test, where, ends if name == "and" else ends[::-1])
-        return self._chosen(node)
+    def _contains(self, item: Value, container: Value, node: ast.AST) -> Atom:
+        if isinstance(container, Static) and not isinstance(container.object, enum.EnumMeta):
+            if not isinstance(item, Static | Const):
+                self.fail(node, f"whether {describe(container)} has a number depends on the data", "a tuple of numbers")
+            plain = item.value if isinstance(item, Const) else item.object
+            try:
+                return TRUE if plain in container.object else FALSE
+            except Exception as error:
+                self.fail(node, f"this raises {type(error).__name__}: {error}")
+        if isinstance(container, Range) and isinstance(item, Const | Var) and item.kind != "float":
+            inside = container.known()
+            if inside is not None and isinstance(item, Const):
+                return TRUE if item.value in inside else FALSE
+        found: Atom = FALSE
+        for candidate in self.sequence(container, node):
+            same = self.equal(item, candidate, node)
+            found = self.op("or", found, same, kind="bool", location=self.locate(node))
+        return found
 
-    def _chosen(self, node: ast.AST) -> Value:
-        value = self.frame.env.pop(CHOICE)
-        if isinstance(value, Unassigned):
-            self.fail(
-                node, "the two sides of this expression are not of one kind", "two numbers, or tuples of one length"
-            )
-        return value
-
-    def _conditional(self, node: ast.IfExp) -> Value:
-        test = self.condition(node.test)
-        if isinstance(test, Const):
-            return self.expression(node.body if test.value else node.orelse)
-        return self.choose(test, lambda: self.expression(node.body), lambda: self.expression(node.orelse), node)
-
-    def choose(self, test: Atom, then: Callable[[], Value], orelse: Callable[[], Value], node: ast.AST) -> Value:
-        """One of two values; only the chosen one is evaluated."""
-
-        def side(make: Callable[[], Value]) -> Callable[[], bool]:
-            def run() -> bool:
-                self.frame.env[CHOICE] = make()
-                return True
-
-            return run
-
-        self.branch(test, self.locate(node), side(then), side(orelse))
-        return self._chosen(node)
+    def equal(self, left: Value, right: Value, node: ast.AST) -> Atom:
+        """`left == right`, of numbers, tuples and known objects."""
+        if isinstance(left, Const | Var) and isinstance(right, Const | Var):
+            return self.comparison("eq", left, right, self.locate(node))
+        if isinstance(left, tuple) and isinstance(right, tuple):
+            for one, two in ((left, right), (right, left)):
+                method = _method(one, "__eq__")
+                if method is not None:
+                    return self.truth(self.inline(method, (one, two), {}, node), node)
+            if _family(left) is not _family(right) or len(left) != len(right):
+                return FALSE
+            result: Atom = TRUE
+            for a, b in zip(left, right, strict=True):
+                result = self.op("and", result, self.equal(a, b, node), kind="bool", location=self.locate(node))
+            return result
+        for value, other in ((left, right), (right, left)):
+            if isinstance(value, Static) and isinstance(value.object, int | float) and isinstance(other, Const | Var):
+                return self.comparison("eq", self.as_scalar(value, node), other, self.locate(node))
+        if isinstance(left, Static) and isinstance(right, Static):
+            return TRUE if left.object == right.object else FALSE
+        if isinstance(left, Static | tuple) or isinstance(right, Static | tuple):
+            return FALSE
+        self.fail(node, f"{describe(left)} and {describe(right)} cannot be compared", "two numbers")
 
 
-def _is_cheap(stmt: Stmt) -> bool:
-    return isinstance(stmt, Assign) and isinstance(stmt.value, Op) and stmt.value.name in _CHEAP
+def _method(value: Value, name: str) -> FunctionType | None:
+    """A method that a named tuple's or dataclass's author has written."""
+    method = getattr(value.python_type, name, None) if isinstance(value, Record) else None
+    # Those that the dataclass decorator makes have no file.
+    return method if isinstance(method, FunctionType) and method.__code__.co_filename != "<string>" else None
+
+
+def _is_list(value: Value) -> bool:
+    return isinstance(value, Record) and value.python_type is list
+
+
+def _family(value: tuple[Value, ...]) -> type:
+    """What a tuple must share with another to be equal to it."""
+    kind = value.python_type if isinstance(value, Record) else tuple
+    return tuple if issubclass(kind, tuple) else kind

@@ -9,7 +9,7 @@ from types import FunctionType
 from typing import Any
 
 from dualbcast.compiler.builder import freeze
-from dualbcast.compiler.calls import local_names
+from dualbcast.compiler.inline import local_names
 from dualbcast.compiler.ir import (
     Const,
     Function,

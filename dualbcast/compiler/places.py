@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import difflib
 import enum
 import numbers
@@ -110,6 +111,8 @@ class Places(Operators):
         if isinstance(base, Static) and base.object is not None:
             return self.attribute_of_object(base.object, node)
         if isinstance(base, Record):
+            if node.attr == "_replace" and issubclass(base.python_type, tuple):
+                return Partial(Static(dataclasses.replace), (base,), {})
             if node.attr in base.fields:
                 item: Value = base[base.fields.index(node.attr)]
                 return item

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from types import FunctionType
 from typing import Any
 
 from dualbcast.compiler.fold import FALSE, TRUE
@@ -38,6 +39,7 @@ __all__ = [
     "are_alike",
     "describe",
     "end_of",
+    "is_instance",
     "is_like",
     "items_like",
     "same",
@@ -212,6 +214,23 @@ def describe(value: Value) -> str:
             return "a range"
         case _:
             return "unassigned"
+
+
+def is_instance(value: Value, kind: type | tuple[type, ...]) -> bool:
+    """Whether the Python object that a value stands for is of a class; an element of an array is a plain number."""
+    match value:
+        case Const() | Var():
+            return issubclass({"bool": bool, "int": int, "float": float}[value.kind], kind)
+        case Record():
+            return issubclass(value.python_type, kind)
+        case tuple():
+            return issubclass(tuple, kind)
+        case Static():
+            return isinstance(value.object, kind)
+        case Range():
+            return issubclass(range, kind)
+        case _:
+            return issubclass(FunctionType, kind)
 
 
 def end_of(env: Env) -> Location:

@@ -1,0 +1,183 @@
+"""The front end's inlining: arguments bound to parameters as Python binds them, and the body lowered in place."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from types import FunctionType
+from typing import Any
+
+from dualbcast.compiler.expressions import Expressions
+from dualbcast.compiler.fold import FALSE, TRUE
+from dualbcast.compiler.ir import TEMPORARY
+from dualbcast.compiler.source import Capture, FunctionNode, find_source
+from dualbcast.compiler.values import RESULT, RETURNED, SKIPPING, Closure, Frame, Keywords, Unassigned, Value
+from dualbcast.errors import CompileError
+
+__all__ = ["Inlining", "assigned_names", "count", "local_names"]
+
+DEEPEST = 64
+
+
+class Inlining(Expressions):
+    """Lowers bodies of functions; `statements` is supplied by the layer above."""
+
+    def statements(self, body: list[ast.stmt]) -> bool:
+        raise NotImplementedError
+
+    def inline(
+        self, function: FunctionType, args: tuple[Value, ...], keywords: dict[str, Value], node: ast.AST
+    ) -> Value:
+        """The result of a Python function."""
+        try:
+            source = find_source(function)
+        except CompileError as error:
+            self.fail(node, error.message, error.hint)
+        defaults = self._defaults(function.__defaults__ or (), function, node)
+        wanted = function.__kwdefaults__ or {}
+        keyword_defaults = tuple(
+            self._defaults((wanted[arg.arg],), function, node)[0] if arg.arg in wanted else None
+            for arg in source.node.args.kwonlyargs
+        )
+        env = self._bind(source.node, function.__name__, args, keywords, defaults, keyword_defaults, node)
+        calls = self._deeper(function.__name__, node)
+        return self.run(Frame(source, local_names(source.node), env, None, calls, name=function.__name__), source.node)
+
+    def inline_closure(
+        self, callee: Closure, args: tuple[Value, ...], keywords: dict[str, Value], node: ast.AST
+    ) -> Value:
+        """The result of a function that is defined inside the one being compiled."""
+        env = self._bind(callee.node, callee.name, args, keywords, callee.defaults, callee.keyword_defaults, node)
+        calls = self._deeper(callee.name, node)
+        local = local_names(callee.node)
+        return self.run(Frame(callee.frame.source, local, env, callee.frame, calls, name=callee.name), callee.node)
+
+    def _defaults(self, defaults: tuple[Any, ...], function: FunctionType, node: ast.AST) -> tuple[Value, ...]:
+        found: list[Value] = []
+        for position, default in enumerate(defaults):
+            value = self.known(default, Capture(defaults, position, default, f"default_{position}"))
+            if value is None:
+                kind = type(default).__name__
+                self.fail(node, f"a default of {function.__name__}() is of type {kind}, which a kernel cannot use")
+            found.append(value)
+        return tuple(found)
+
+    def _deeper(self, name: str, node: ast.AST) -> tuple[tuple[str, Any], ...]:
+        if len(self.frame.calls) >= DEEPEST:
+            self.fail(
+                node,
+                f"{name}() is called within itself more than {DEEPEST} deep; calls are inlined, so recursion must end "
+                "when the kernel is compiled",
+                "a while loop",
+            )
+        return (*self.frame.calls, (name, self.locate(node)))
+
+    def _bind(
+        self,
+        node: FunctionNode,
+        name: str,
+        args: tuple[Value, ...],
+        keywords: dict[str, Value],
+        defaults: tuple[Value, ...],
+        keyword_defaults: tuple[Value | None, ...],
+        at: ast.AST,
+    ) -> dict[str, Value]:
+        """Python's binding of arguments to parameters."""
+        spec = node.args
+        positional = [*spec.posonlyargs, *spec.args]
+        env: dict[str, Value] = {parameter.arg: arg for parameter, arg in zip(positional, args, strict=False)}
+        extra = args[len(positional) :]
+        if spec.vararg is not None:
+            env[spec.vararg.arg] = extra
+        elif extra:
+            wanted = count(len(positional), "positional argument")
+            self.fail(
+                at,
+                f"{name}() takes {wanted}, and {len(args)} are given",
+                f"{name}({', '.join(a.arg for a in positional)})",
+            )
+        by_name = {parameter.arg for parameter in (*spec.args, *spec.kwonlyargs)}
+        others = Keywords()
+        for key, value in keywords.items():
+            if key not in by_name and spec.kwarg is not None:
+                others[key] = value
+            elif key not in by_name:
+                self.fail(at, f"{name}() has no parameter {key}")
+            elif key in env:
+                self.fail(at, f"{name}() gets two values for {key}")
+            else:
+                env[key] = value
+        if spec.kwarg is not None:
+            env[spec.kwarg.arg] = others
+        if defaults:
+            for parameter, default in zip(positional[-len(defaults) :], defaults, strict=True):
+                env.setdefault(parameter.arg, default)
+        for parameter, keyword_default in zip(spec.kwonlyargs, keyword_defaults, strict=True):
+            if keyword_default is not None:
+                env.setdefault(parameter.arg, keyword_default)
+        missing = [parameter.arg for parameter in (*positional, *spec.kwonlyargs) if parameter.arg not in env]
+        if missing:
+            self.fail(at, f"{name}() lacks a value for {', '.join(missing)}")
+        for key, value in env.items():
+            self.refuse_iterator(value, at, f"the argument {key}")
+        return env
+
+    def run(self, frame: Frame, node: FunctionNode) -> Value:
+        """Lower the body of a function whose parameters are bound in `frame.env`."""
+        self.frame, caller = frame, getattr(self, "frame", None)
+        try:
+            if isinstance(node, ast.Lambda):
+                return self.rename(self.expression(node.body), TEMPORARY + "value")
+            frame.env[RETURNED] = frame.env[SKIPPING] = FALSE
+            falls = self.statements(node.body)
+            returned = frame.env.get(RETURNED, FALSE)
+            result = frame.env.get(RESULT)
+            if falls and (returned != TRUE or result is None):
+                message = "this function can end without `return`" if result else "this function returns nothing"
+                self.fail(node, message, "a return with a value on every path")
+            if not falls or result is None:
+                self.fail(node, "this function never returns: its loop has no way out", "a break or a return")
+            if isinstance(result, Unassigned):
+                self.fail(frame.returned_at or node, result.reason, "the same number of values in every return")
+            return self.rename(result, TEMPORARY + node.name)
+        finally:
+            if caller is not None:
+                self.frame = caller
+
+
+def local_names(function: FunctionNode) -> frozenset[str]:
+    """The names that are local to a function: its parameters and what its own statements assign."""
+    spec = function.args
+    parameters = [*spec.posonlyargs, *spec.args, *spec.kwonlyargs, spec.vararg, spec.kwarg]
+    names = {parameter.arg for parameter in parameters if parameter is not None}
+    return frozenset(
+        names | assigned_names(function.body if isinstance(function, ast.FunctionDef) else [function.body])
+    )
+
+
+def assigned_names(nodes: Sequence[ast.AST]) -> set[str]:
+    """The names that code assigns; those of functions and comprehensions inside it are their own."""
+    found: set[str] = set()
+    pending: list[ast.AST] = list(nodes)
+    while pending:
+        node = pending.pop()
+        match node:
+            case ast.FunctionDef(name=name):
+                found.add(name)
+            case ast.Name(id=name, ctx=ast.Store()):
+                found.add(name)
+            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                found.add(name)
+                pending.extend(ast.iter_child_nodes(node))
+            case ast.Lambda():
+                pass
+            case ast.comprehension():
+                pending.extend([node.iter, *node.ifs])
+            case _:
+                pending.extend(ast.iter_child_nodes(node))
+    return found
+
+
+def count(number: int, noun: str) -> str:
+    """`1 argument`, `2 arguments`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
