@@ -1,11 +1,11 @@
-"""The traps: scalar functions at points where automatic differentiation goes wrong, with what is right worked out by hand.
+"""The traps: functions and points where automatic differentiation goes wrong, with what is right worked out by hand.
 
 A row is a function, whose docstring says what goes wrong, and for each point the value and the partial derivatives in
 the float arguments. The first point is the trap; the others are ordinary and keep an answer from being right by chance.
 """
 
 # The functions are written as a compiler meets them.
-# ruff: noqa: RET505, SIM108, PLR
+# ruff: noqa: B007, SIM108
 
 from __future__ import annotations
 
@@ -247,9 +247,9 @@ def atan2_at_origin(y, x):
     return math.atan2(y, x)
 
 
-@trap(EDGES, {(0.0, 0.0): (0.0, (0.0, 0.0)), (3.0, 4.0): (5.0, (0.6, 0.8))}, conventions=((nan, nan),))
+@trap(EDGES, {(0.0, 0.0): (0.0, (0.0, 0.0)), (3.0, 4.0): (5.0, (0.6, 0.8))}, conventions=((nan, nan), (0.5, 0.5)))
 def hypot_at_origin(x, y):
-    """A kink like that of abs: NaN is honest, 0 is the subgradient that keeps an optimiser alive."""
+    """A kink like that of abs: NaN is honest; 0 and (1/2, 1/2) are subgradients."""
     return math.hypot(x, y)
 
 
@@ -347,6 +347,30 @@ def odd_powers(x):
             continue
         total = total + term
     return total
+
+
+@trap(LOOPS, {(1.0,): (2.0, (2.0,)), (-1.0,): (2.0, (-2.0,))})
+def largest_product(x):
+    """`continue` beside a maximum: the largest of -2x, -x, x, 2x. The derivative is that of the turn that won."""
+    best = -1e20
+    for i in range(5):
+        d = i - 2
+        if d == 0:
+            continue
+        v = x * d
+        if v > best:
+            best = v
+    return best
+
+
+@trap(LOOPS, {(2.0, 3): (24.0, (36.0,)), (2.0, 0): (0.0, (0.0,))})
+def used_after_loop(x, n):
+    """Made before a loop, used after it: x² · n x."""
+    y = x * x
+    total = 0.0
+    for _ in range(n):
+        total = total + x
+    return y * total
 
 
 @trap(LOOPS, {(0.5,): (1.0, (0.0,)), (2.0,): (12.0, (12.0,))})
@@ -547,7 +571,8 @@ weights = np.array([3.0, 4.0])
 
 
 def _captured_array(backend: str, dtype: str) -> Found:
-    value, jacobian = broadcast(captured_array, backend).value_and_jacobian(np.array([2.0, 5.0]), wrt=("x", "weights"))
+    x = np.array([2.0, 5.0], dtype)
+    value, jacobian = broadcast(captured_array, backend).value_and_jacobian(x, wrt=("x", "weights"))
     partials = np.stack([jacobian["x"], jacobian["weights"]], axis=1)
     return Found(value.tolist(), partials.tolist())
 
