@@ -1,4 +1,4 @@
-"""Writes docs/traps.md: our column from a run, the peers' from runs of those that are installed: python docs/generate_traps.py
+"""Writes docs/traps.md from the table of traps, and runs the peers that are installed: python docs/generate_traps.py
 
 What the peers gave is kept in docs/traps.json; a peer that is not installed keeps what is recorded there.
 """
@@ -20,6 +20,8 @@ sys.path.insert(0, str(HERE.parent / "tests" / "traps"))
 
 from cases import TRAPS, Found, Trap, ours  # noqa: E402
 from forwarddiff import FACTS, SOURCES  # noqa: E402
+
+from dualbcast.errors import DualbcastError  # noqa: E402
 
 PAGE, RECORD = HERE / "traps.md", HERE / "traps.json"
 PEERS = {"jax": "JAX", "torch": "PyTorch", "warp": "Warp"}
@@ -48,10 +50,10 @@ array([13.5,  0. ])
 
 ```
 
-The columns of {versions} are from runs on a CPU in float64, each row written as the library's users write it, several
-ways where there are several, the well-known repair among them: [JAX](../tests/traps/peers_jax.py),
-[PyTorch](../tests/traps/peers_torch.py), [Warp](../tests/traps/peers_warp.py). ForwardDiff was not run; its column says
-what its documentation and its issues say, and where.
+Run on a CPU in float64: {versions}. Each row is written as the library's users
+write it, in several ways where there are several, the well-known repair among them:
+[JAX](../tests/traps/peers_jax.py), [PyTorch](../tests/traps/peers_torch.py), [Warp](../tests/traps/warp_programs.py).
+ForwardDiff was not run: its column says what its documentation, its rules and its issues say, and where.
 
 | cell | meaning |
 | --- | --- |
@@ -61,14 +63,31 @@ what its documentation and its issues say, and where.
 | convention: `0.5` | no derivative exists there, and this choice is as good |
 | error | it refuses, with a message |
 | … (`where`) | written this way |
-| — | cannot be asked |
-"""
+| — | cannot be asked: its arrays never change |
+{waiting}"""
+
+NOTES = {
+    "Branches not taken": """\
+The repair for systems that compute both sides is a second `where` around the argument, as
+[JAX's FAQ](https://docs.jax.dev/en/latest/faq.html) says; the NaN is known since
+[JAX 1052](https://github.com/jax-ml/jax/issues/1052) and
+[PyTorch 68425](https://github.com/pytorch/pytorch/issues/68425). Since ForwardDiff 1.0 a comparison of equal values
+looks at the derivatives, too, and may go the other way than it does for numbers.
+""",
+    "Loops": """\
+Warp's adjoint of a loop whose length is known only at run time sees its variables as they are at the end, as
+[its documentation](https://nvidia.github.io/warp/user_guide/differentiability.html) says
+([Warp 729](https://github.com/NVIDIA/warp/issues/729)); a loop with `break` is never written out, so it is one of these
+([Warp 1552](https://github.com/NVIDIA/warp/issues/1552)). JAX's reverse mode refuses such loops; its forward mode, and
+loops of fixed length, are right.
+""",
+}
 
 
 def number(x: float) -> str:
-    if math.isnan(x):
-        return "NaN"
-    return f"{x + 0.0:.5g}"
+    if isinstance(x, int):
+        return str(x)
+    return "NaN" if math.isnan(x) else f"{x + 0.0:.5g}"
 
 
 def numbers(xs: Any) -> str:
@@ -108,11 +127,15 @@ def cell(trap: Trap, ways: dict[str, Any]) -> str:
     """The verdicts on all ways to write a row, the same ones together."""
     verdicts: dict[str, list[str]] = {}
     for way, result in ways.items():
-        text = "error" if "error" in result else verdict(trap, Found(decoded(result["values"]), decoded(result["partials"])))
+        text = (
+            "error"
+            if "error" in result
+            else verdict(trap, Found(decoded(result["values"]), decoded(result["partials"])))
+        )
         verdicts.setdefault(text, []).append(way)
     if not verdicts:
         return "—"
-    if len(verdicts) == 1:
+    if len(verdicts) == 1 and (len(ways) > 1 or "" in ways):
         return next(iter(verdicts))
     return "; ".join(f"{text} ({', '.join(f'`{way}`' for way in names)})" for text, names in verdicts.items())
 
@@ -120,9 +143,8 @@ def cell(trap: Trap, ways: dict[str, Any]) -> str:
 def fact(name: str) -> str:
     if name not in FACTS:
         return "not run"
-    text, _, keys = FACTS[name].partition("; ")
-    named = " ".join(f"[{key}]" for key in keys.replace("Zygote 1018", "Zygote_1018").split())
-    return f"{text.replace('right', '✓')} {named.replace('_', ' ')}"
+    text, _, keys = FACTS[name].rpartition("; ")
+    return " ".join([text.replace("right", "✓"), *(f"[{key}]" for key in keys.split())])
 
 
 # --- the record ------------------------------------------------------------------------------------------------------
@@ -186,9 +208,10 @@ def source(trap: Trap) -> str:
 
 
 def own(trap: Trap) -> str:
-    if trap.waits:
-        return f"not yet: {trap.waits}"
-    return verdict(trap, ours(trap, "cpu", trap.dtypes[0]))
+    try:
+        return verdict(trap, ours(trap, "cpu", trap.dtypes[0]))
+    except DualbcastError:
+        return "error"
 
 
 def table_row(trap: Trap, record: dict[str, Any]) -> str:
@@ -204,13 +227,16 @@ def page() -> str:
     """The text of docs/traps.md."""
     record = recorded()
     versions = [record[peer]["version"] for peer in PEERS]
-    lines = [HEAD.replace("{versions}", f"{', '.join(versions[:-1])} and {versions[-1]}")]
+    waiting = [f"`{trap.name}` is not right yet: {trap.waits}." for trap in TRAPS if trap.waits]
+    head = HEAD.replace("{versions}", f"{', '.join(versions[:-1])} and {versions[-1]}")
+    lines = [head.replace("{waiting}", "".join(f"\n{sentence}\n" for sentence in waiting))]
     for group in dict.fromkeys(trap.group for trap in TRAPS):
         rows = [trap for trap in TRAPS if trap.group == group]
-        lines += [f"## {group}\n", f"| | at | right | dualbcast | {' | '.join(PEERS.values())} | ForwardDiff |"]
+        lines += [f"## {group}\n", *([NOTES[group]] if group in NOTES else [])]
+        lines += [f"| | at | right | dualbcast | {' | '.join(PEERS.values())} | ForwardDiff |"]
         lines += ["| --- " * (5 + len(PEERS)) + "|", *(table_row(trap, record) for trap in rows)]
         lines += ["\n```py\n" + "\n\n".join(map(source, rows)) + "\n```\n"]
-    lines += [f"[{key}]: {url}" for key, (_, url) in SOURCES.items()]
+    lines += [f"[{key}]: {url}" for key, url in SOURCES.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -58,6 +58,10 @@ def programs(jax: Any) -> dict[str, dict[str, Any]]:
         r = jnp.sqrt(x * x + y * y)
         return jnp.where(r > 0, x / r, 0.0)
 
+    def unit_cond(x: Any, y: Any) -> Any:
+        r = jnp.sqrt(x * x + y * y)
+        return lax.cond(r > 0, lambda x, r: x / r, zero, x, r)
+
     def unit_twice(x: Any, y: Any) -> Any:
         square = x * x + y * y
         r = jnp.sqrt(jnp.where(square > 0, square, 1.0))
@@ -143,12 +147,12 @@ def programs(jax: Any) -> dict[str, dict[str, Any]]:
         "angle": branch(lambda x: x < 1, jnp.arccos, zero, 0.0),
         "power_guarded": branch(lambda x, _: x > 0, power, zero, 1.0, 1.0),
         "ratio": branch(lambda _, b: b != 0, lambda a, b: a / b, zero, 1.0, 1.0),
-        "direction": {"where": unit, "double where": unit_twice},
+        "direction": {"where": unit, "cond": unit_cond, "double where": unit_twice},
         "abs_at_zero": {"": jnp.abs},
         "max_tie": {"": jnp.maximum},
         "min_tie": {"": jnp.minimum},
         "max_of_itself": {"": lambda x: jnp.maximum(x, x)},
-        "relu_at_zero": {"": lambda x: jnp.maximum(x, 0.0)},
+        "relu_at_zero": {"maximum": lambda x: jnp.maximum(x, 0.0), "nn.relu": jax.nn.relu},
         "clip_at_bound": {"": lambda x: jnp.clip(x, 0.0, 1.0)},
         "sqrt_taken": {"": jnp.sqrt},
         "power_zero": {"": lambda x: x**0},
@@ -176,7 +180,10 @@ def programs(jax: Any) -> dict[str, dict[str, Any]]:
         "stop_when_large": {"": large},
         "used_after_overwriting": {"": reuse},
         "pair_in_step": {"fori_loop": pair, "fixed length": pair_bounded, "forward mode": pair},
-        "integer_product": {"": lambda x, n, m: x * (n * m)},
+        "integer_product": {
+            "int32": lambda x, n, m: x * (n * m),
+            "as int64": lambda x, n, m: x * (n.astype(jnp.int64) * m),
+        },
         "floor_division": {"": lambda x, n, m: x * (n // m) + n % m},
         "float_modulo": {"": lambda x, y: x % y},
         "negative_base": {"": power},

@@ -60,6 +60,10 @@ def programs(torch: Any) -> dict[str, dict[str, Any]]:
         r = torch.sqrt(x * x + y * y)
         return where(r > 0, x / r, 0.0)
 
+    def unit_if(x: Any, y: Any) -> Any:
+        r = torch.sqrt(x * x + y * y)
+        return x / r if r > 0 else zero(x)
+
     def unit_twice(x: Any, y: Any) -> Any:
         square = x * x + y * y
         r = torch.sqrt(where(square > 0, square, 1.0))
@@ -154,12 +158,16 @@ def programs(torch: Any) -> dict[str, dict[str, Any]]:
         "angle": branch(lambda x: x < 1, torch.acos, zero, 0.0),
         "power_guarded": branch(lambda x, _: x > 0, power, zero, 1.0, 1.0),
         "ratio": branch(lambda _, b: b != 0, lambda a, b: a / b, zero, 1.0, 1.0),
-        "direction": {"where": unit, "double where": unit_twice},
+        "direction": {"where": unit, "double where": unit_twice, "if": unit_if},
         "abs_at_zero": {"": torch.abs},
         "max_tie": {"": torch.maximum},
         "min_tie": {"": torch.minimum},
         "max_of_itself": {"": lambda x: torch.maximum(x, x)},
-        "relu_at_zero": {"": lambda x: torch.maximum(x, torch.zeros_like(x)), "clamp": lambda x: x.clamp(min=0.0)},
+        "relu_at_zero": {
+            "maximum": lambda x: torch.maximum(x, torch.zeros_like(x)),
+            "clamp": lambda x: x.clamp(min=0.0),
+            "relu": torch.relu,
+        },
         "clip_at_bound": {"": lambda x: torch.clip(x, 0.0, 1.0)},
         "sqrt_taken": {"": torch.sqrt},
         "power_zero": {"": lambda x: x**0},
@@ -184,7 +192,10 @@ def programs(torch: Any) -> dict[str, dict[str, Any]]:
         "stop_when_large": {"": large},
         "used_after_overwriting": {"": reuse},
         "pair_in_step": {"": pair},
-        "integer_product": {"": lambda x, n, m: x * (n * m)},
+        "integer_product": {
+            "int32": lambda x, n, m: x * (n * m),
+            "as int64": lambda x, n, m: x * (n.long() * m),
+        },
         "floor_division": {"": lambda x, n, m: x * (n // m) + n % m},
         "float_modulo": {"": lambda x, y: x % y},
         "negative_base": {"": power},
