@@ -30,6 +30,8 @@ class Operators(Builder):
     def as_scalar(self, value: Value, node: ast.AST) -> Atom:
         if isinstance(value, Const | Var):
             return value
+        if isinstance(value, Static) and isinstance(value.object, int | float):  # a member of an IntEnum
+            return number(int(value.object) if isinstance(value.object, int) else float(value.object))
         self.fail(node, f"a number is needed here, and this is {describe(value)}", "a number, or one item of a tuple")
 
     def truth(self, value: Value, node: ast.AST) -> Atom:
