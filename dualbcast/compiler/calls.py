@@ -13,13 +13,13 @@ from dualbcast.compiler import rows
 from dualbcast.compiler.builtin import BUILTINS
 from dualbcast.compiler.expressions import Expressions, wrap
 from dualbcast.compiler.fold import FALSE, TRUE, number
-from dualbcast.compiler.ir import TEMPORARY, Atom, Const
-from dualbcast.compiler.rules import Rule, lookup
-from dualbcast.compiler.source import FunctionNode, find_source
+from dualbcast.compiler.ir import TEMPORARY, Atom, Const, Op, Var
+from dualbcast.compiler.rules import Custom, Rule, watch
+from dualbcast.compiler.source import FunctionNode, Source, find_source
 from dualbcast.compiler.values import RESULT, RETURNED, SKIPPING, Closure, Frame, Static, Unassigned, Value, describe
 from dualbcast.errors import CompileError
 
-__all__ = ["Calls", "local_names"]
+__all__ = ["Calls", "local_names", "one_output"]
 
 DEEPEST = 32
 
@@ -62,18 +62,23 @@ class Calls(Expressions):
                 if error.__traceback__ is not None and error.__traceback__.tb_next is None:
                     self.fail(node, f"{name}() does not take {len(args)} arguments")
                 raise
-        meaning = lookup(function)
+        meaning = self._meaning(function)
         if meaning is None:
             # A decorated scalar function is used through the Python function it wraps.
             for attribute in ("__wrapped__", "py_func"):
                 inner = getattr(function, attribute, None)
                 function = inner if isinstance(inner, FunctionType) else function
-            meaning = lookup(function)
+            meaning = self._meaning(function)
+        if isinstance(meaning, Custom):
+            return self._inline(meaning.function, args, keywords, node, meaning)
         if isinstance(meaning, Rule):
+            if meaning.by_user and isinstance(function, FunctionType) and function is meaning.function:
+                args, keywords = self._in_order(function, args, keywords, node), {}
             if keywords or len(args) != meaning.arity:
                 given = f"{len(args)} positional and {len(keywords)} keyword" if keywords else f"{len(args)}"
                 self.fail(node, f"{name}() takes {_count(meaning.arity, 'positional argument')} here, not {given}")
-            folded = _fold(function, args)
+            # What a user's function captures would not be guarded.
+            folded = None if meaning.by_user else _fold(function, args)
             if folded is not None:
                 return folded
             places = node.args if len(node.args) == len(args) else [node] * len(args)  # a starred one is several
@@ -99,6 +104,13 @@ class Calls(Expressions):
 
     # --- the rule table ------------------------------------------------------------------------------------------
 
+    def _meaning(self, function: Any) -> Any:
+        """What a callable means; the kernel holds as long as it means that."""
+        found = watch(function)
+        if not isinstance(found.value, Rule) or found.value.by_user:
+            self.guards.append(found)
+        return found.value
+
     def apply(self, meaning: Rule | Callable[..., Any], args: tuple[Atom, ...], node: ast.AST) -> Atom:
         if not isinstance(meaning, Rule):
             return self.as_scalar(self._inline(meaning, args, {}, node), node)
@@ -118,8 +130,23 @@ class Calls(Expressions):
     # --- inlining ------------------------------------------------------------------------------------------------
 
     def _inline(
-        self, function: Callable[..., Any], args: tuple[Value, ...], keywords: dict[str, Value], node: ast.AST
+        self,
+        function: Callable[..., Any],
+        args: tuple[Value, ...],
+        keywords: dict[str, Value],
+        node: ast.AST,
+        custom: Custom | None = None,
     ) -> Value:
+        source, env = self._arguments(function, args, keywords, node)
+        given = () if custom is None else self._numbers(source.node, env, custom.label, node)
+        frame = Frame(source, local_names(source.node), env, None, self._deeper(source.function.__name__, node))
+        value = self.run(frame, source.node)
+        return value if custom is None else self._customised(custom, value, given, node)
+
+    def _arguments(
+        self, function: Callable[..., Any], args: tuple[Value, ...], keywords: dict[str, Value], node: ast.AST
+    ) -> tuple[Source, dict[str, Value]]:
+        """The source of a function, and its parameters bound to the arguments and its defaults."""
         try:
             source = find_source(function)
         except CompileError as error:
@@ -132,8 +159,39 @@ class Calls(Expressions):
             for arg in source.node.args.kwonlyargs
         )
         env = self._bind(source.node, function.__name__, args, keywords, defaults, keyword_defaults, node)
-        frame = Frame(source, local_names(source.node), env, None, self._deeper(function.__name__, node))
-        return self.run(frame, source.node)
+        return source, env
+
+    def _in_order(
+        self, function: Callable[..., Any], args: tuple[Value, ...], keywords: dict[str, Value], node: ast.AST
+    ) -> tuple[Value, ...]:
+        """All arguments of a call by position, keywords and defaults too."""
+        source, env = self._arguments(function, args, keywords, node)
+        return _in_order(source.node, env)
+
+    def _numbers(self, callee: FunctionNode, env: dict[str, Value], name: str, node: ast.AST) -> tuple[Atom, ...]:
+        """The arguments that a custom derivative is in."""
+        numbers: list[Atom] = []
+        for position, value in enumerate(_in_order(callee, env)):
+            if not isinstance(value, Const | Var):
+                what = f"argument {position + 1} of {name}() is {describe(value)}"
+                self.fail(node, f"{what}, and {name}() has a custom derivative, which is in numbers", "a number")
+            numbers.append(value)
+        return tuple(numbers)
+
+    def _customised(self, custom: Custom, value: Value, given: tuple[Atom, ...], node: ast.AST) -> Value:
+        """A value whose derivative in the given arguments is custom; a number that none of them decides has none."""
+        if not any(isinstance(arg, Var) and arg.kind == "float" for arg in given):
+            return value
+        if isinstance(value, tuple):
+            if custom.partials is not None:
+                self.fail(node, *one_output(custom.label, len(value)))
+            return tuple(self._customised(custom, item, given, node) for item in value)
+        number = self.as_scalar(value, node)
+        where = self.locate(node)
+        if custom.partials is not None:
+            number = self.convert(number, "float", where)
+        result = self.emit(Op(custom.name, (number, *given), number.kind, where), where)
+        return self.rename(result, TEMPORARY + custom.label)
 
     def _inline_closure(
         self, callee: Closure, args: tuple[Value, ...], keywords: dict[str, Value], node: ast.AST
@@ -253,6 +311,21 @@ def assigned_names(nodes: list[ast.stmt]) -> set[str]:
         elif not isinstance(node, ast.Lambda):
             pending.extend(ast.iter_child_nodes(node))
     return found
+
+
+def _in_order(function: FunctionNode, env: dict[str, Value]) -> tuple[Value, ...]:
+    """The values of a function's parameters in their order, those of `*args` one by one."""
+    spec = function.args
+    values = [env[parameter.arg] for parameter in (*spec.posonlyargs, *spec.args)]
+    rest = env[spec.vararg.arg] if spec.vararg is not None else ()
+    assert isinstance(rest, tuple)
+    return (*values, *rest, *(env[parameter.arg] for parameter in spec.kwonlyargs))
+
+
+def one_output(name: str, count: int) -> tuple[str, str]:
+    """What to say where a function of several outputs has custom partials, and what to write instead."""
+    what = f"{name}() returns a tuple of {count}, and custom partials are for a function of one number"
+    return what, "a function for each output"
 
 
 def _count(number: int, noun: str) -> str:
