@@ -230,7 +230,8 @@ def _slope(middle: Array, x: Array, sides: Sequence[tuple[Array, Array, Array, A
             row.append(row[-1] + (row[-1] - before[order - 1]) / (16.0**order - 1))
         for order in range(1, len(row)):
             error = np.maximum(np.abs(row[order] - row[order - 1]), np.abs(row[order] - before[order - 1])) + noise
-            better = error < least
+            # Where two steps contradict each other, the shorter is right: the longer has passed over a kink or a jump.
+            better = (error < least) | (np.abs(row[order] - best) > 10 * (error + least))
             best, least = np.where(better, row[order], best), np.where(better, error, least)
         gaps.append(np.abs((high - middle) / (above - x) - (middle - low) / (x - below)))
         before = row

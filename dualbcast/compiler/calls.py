@@ -121,7 +121,7 @@ class Calls(Expressions):
         for position, arg in enumerate(args):
             if position in meaning.integer:
                 if arg.kind == "float":
-                    self.fail(node, f"argument {position + 1} of {meaning.name}() must be an integer", "int(x)")
+                    self.fail(node, f"argument {position + 1} of {meaning.label}() must be an integer", "int(x)")
                 numbers.append(self.convert(arg, "int", where))
             else:
                 numbers.append(self.convert(arg, "float", where))
@@ -179,8 +179,8 @@ class Calls(Expressions):
         return tuple(numbers)
 
     def _customised(self, custom: Custom, value: Value, given: tuple[Atom, ...], node: ast.AST) -> Value:
-        """A value whose derivative in the given arguments is custom; a number that none of them decides has none."""
-        if not any(isinstance(arg, Var) and arg.kind == "float" for arg in given):
+        """A value whose derivative in the given arguments is custom; where all of those are known, it has none."""
+        if not any(isinstance(arg, Var) for arg in given):
             return value
         if isinstance(value, tuple):
             if custom.partials is not None:
@@ -188,7 +188,7 @@ class Calls(Expressions):
             return tuple(self._customised(custom, item, given, node) for item in value)
         number = self.as_scalar(value, node)
         where = self.locate(node)
-        if custom.partials is not None:
+        if custom.partials is not None and any(arg.kind == "float" for arg in given):
             number = self.convert(number, "float", where)
         result = self.emit(Op(custom.name, (number, *given), number.kind, where), where)
         return self.rename(result, TEMPORARY + custom.label)

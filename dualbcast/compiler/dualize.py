@@ -122,10 +122,13 @@ def _refuse(function: Function, active: dict[str, frozenset[int]]) -> None:
 
 def _carriers(value: Expr) -> list[Var]:
     """The variables that a value is computed from, other than by a step that ends differentiation on purpose."""
-    if isinstance(value, Op) and (value.name == "to_float" or value.kind == "int"):
+    if isinstance(value, Op) and value.name not in CUSTOMS and (value.name == "to_float" or value.kind == "int"):
         ends = value.name == "to_int" and value.args[0].kind == "float"
         return [] if ends else [arg for arg in value.args if isinstance(arg, Var)]
-    return _differentiable(value)
+    # Tests look at values only.
+    return (
+        [] if isinstance(value, Op) and value.kind == "bool" and value.name not in CUSTOMS else _differentiable(value)
+    )
 
 
 def dualize(function: Function, seeds: Sequence[int]) -> Dual:

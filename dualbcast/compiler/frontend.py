@@ -54,8 +54,10 @@ def parameter_names(function: Callable[..., Any], arity: int | None = None) -> t
     return tuple(names), vararg
 
 
-def lower(function: Callable[..., Any], arguments: Sequence[Kind | Const]) -> Lowered:
+def lower(function: Callable[..., Any], arguments: Sequence[Kind | Const], *, called: bool = False) -> Lowered:
     """The IR of a scalar function for arguments of these kinds, or numbers that are known.
+
+    Where it is a function that kernels call, with all of its arguments, its parameters may have defaults.
 
     Raises
     ------
@@ -81,7 +83,8 @@ def lower(function: Callable[..., Any], arguments: Sequence[Kind | Const]) -> Lo
         env = {**dict(zip(positional[:fixed], values, strict=False)), vararg: tuple(values[fixed:])}
     frame = Frame(source, local_names(source.node), env)
     frontend.frame = frame
-    _check_signature(frontend, source.node)
+    if not called:
+        _check_signature(frontend, source.node)
     try:
         value = frontend.run(frame, source.node)
     except RecursionError:

@@ -276,15 +276,16 @@ def forget(row: Rule) -> None:
 
 def _register(meaning: Rule | Callable[..., Any], callables: list[Any], spellings: tuple[str, ...]) -> None:
     """Make callables and dotted names mean something; a user's row takes the place of one of the same name."""
-    if _check is not None:
-        callables = [*callables, *(each for each in map(resolve, spellings) if each is not None)]
-    before = [(each, lookup(each)) for each in callables]
     replaced: set[Rule] = set()
-    for spelling, old in [*before, *((spelling, BY_SPELLING.get(spelling)) for spelling in spellings)]:
+    spelled = [(spelling, resolve(spelling)) for spelling in spellings] if _check is not None else []
+    present = [(spelling, BY_SPELLING.get(spelling) or lookup(each)) for spelling, each in spelled]
+    for spelling, old in [*present, *((each, lookup(each)) for each in callables)]:
         if isinstance(old, Rule) and old.by_user and isinstance(meaning, Rule) and old.label == meaning.label:
             replaced.add(old)
         elif old is not None:
             raise ArgumentError(f"{_called(spelling)} has a meaning in kernels already: {_called(old)}")
+    callables = [*callables, *(each for _, each in spelled if each is not None)]
+    before = [(each, lookup(each)) for each in callables]
     dropped = {spelling: old for spelling, old in BY_SPELLING.items() if old in replaced}
     left = [(each, old) for each, old in meant() if old in replaced and each is not old.function]
     if isinstance(meaning, Rule):

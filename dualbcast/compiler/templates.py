@@ -126,8 +126,7 @@ def _call_of(row: Rule, function: Callable[..., Any], kinds: Sequence[Kind]) -> 
 
 def _with_custom(function: Function, custom: Custom) -> Function:
     """A function that has a custom derivative, its outputs with that."""
-    if not any(param.kind == "float" for param in function.params):
-        return function
+    to_float = custom.partials is not None and any(param.kind == "float" for param in function.params)
     if custom.partials is not None and (function.packed or len(function.outputs) != 1):
         _fail(custom.function, *one_output(custom.label, len(function.outputs)))
     names = Names([*(param.name for param in function.params), *assigned(function.body)])
@@ -135,7 +134,7 @@ def _with_custom(function: Function, custom: Custom) -> Function:
     for output in function.outputs:
         assert isinstance(output.value, Atom)
         value = output.value
-        kind: Kind = "float" if custom.partials is not None else value.kind
+        kind: Kind = "float" if to_float else value.kind
         if value.kind != kind:
             number = Var(names.fresh(TEMPORARY), kind)
             body.append(Assign(number, Op("to_float", (value,), kind, function.location), function.location))
@@ -156,7 +155,7 @@ def _lowered(function: Callable[..., Any], arguments: Arguments) -> Lowered:
         names, _ = parameter_names(function, len(arguments))
         if len(names) != len(arguments):
             _fail(function, f"this function is given {len(arguments)} arguments, and takes {len(names)}")
-        found = _kept[key] = frontend.lower(function, arguments)
+        found = _kept[key] = frontend.lower(function, arguments, called=True)
     return found
 
 
