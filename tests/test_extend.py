@@ -755,11 +755,11 @@ def test_numbers_that_a_rule_of_a_rule_captures_are_guarded(backend: Any, monkey
         return through(t) + 1.0
 
     dualbcast.rule("outer", lambda t, y: (through(1.0),), function=outer)
-    f = differentiable_broadcast(backend=backend)(lambda t: outer(t) + through(3.0))
+    f = differentiable_broadcast(backend=backend)(lambda t: outer(t))
     for inner in (1.0, 4.0):
         monkeypatch.setitem(globals(), "inner_factor", inner)
         value, jacobian = f.value_and_jacobian(x)
-        close(value, inner * x + 1 + 3 * inner)
+        close(value, inner * x + 1)
         close(jacobian["t"], np.full(4, inner))
 
 
