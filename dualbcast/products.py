@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from dualbcast.compiler.dualize import dualize
-from dualbcast.compiler.frontend import lower
 from dualbcast.compiler.ir import Const, Function, Kind, Output
 from dualbcast.compiler.simplify import remove_dead, simplify
 from dualbcast.compiler.source import Capture
+from dualbcast.compiler.templates import lower
 from dualbcast.structure import Structure
 
 __all__ = ["Block", "Product", "Which", "make_product"]

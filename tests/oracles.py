@@ -383,6 +383,7 @@ _NUMPY: dict[str, Callable[..., Any]] = {
     "floor": _ends(math.floor),
     "ceil": _ends(math.ceil),
     "square": lambda x: x * x,
+    "divmod": divmod,
     "logical_and": lambda a, b: bool(a) and bool(b),
     "logical_not": lambda a: not a,
     "float64": lambda x: x if isinstance(x, Dual) else np.float64(x),

@@ -6,13 +6,12 @@ has no partial in a direction it never depends on, and an output that never does
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 
 from dualbcast.compiler.fold import fold
-from dualbcast.compiler.frontend import lower
 from dualbcast.compiler.ir import (
     TEMPORARY,
     Assign,
@@ -33,13 +32,17 @@ from dualbcast.compiler.ir import (
     map_exprs,
     statements,
 )
-from dualbcast.compiler.rules import RULES, Rule
-from dualbcast.errors import Location
+from dualbcast.compiler.rules import CUSTOMS, RULES
+from dualbcast.compiler.templates import partials_of, source_of
+from dualbcast.errors import CompileError, Location
 
 __all__ = ["Dual", "activity", "dualize"]
 
 UNNAMED = re.compile(rf"{TEMPORARY}(#\d+)?")
 ZERO, ONE = Const(0.0, "float"), Const(1.0, "float")
+# The derivative of what is not differentiable. No output depends on it: that is an error.
+UNKNOWN = Const(math.nan, "float")
+_NOTHING = Function("", (), (), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +85,50 @@ def _differentiable(value: Expr) -> list[Var]:
         return []
     if value.name == "select":
         return [arg for arg in value.args[1:] if isinstance(arg, Var)]
-    flat = [not (isinstance(part, Const) and part.value == 0) for part in _partials(value)[1]]
+    flat = [not (isinstance(part, Const) and part.value == 0) for part in _partials(value)[2]]
     return [arg for arg, smooth in zip(value.args, flat, strict=True) if smooth and isinstance(arg, Var)]
+
+
+def _refuse(function: Function, active: dict[str, frozenset[int]]) -> None:
+    """Refuse a derivative of what is marked as not differentiable, where an output depends on it."""
+    assigns = [stmt for stmt in statements(function.body) if isinstance(stmt, Assign)]
+    marked = [
+        (stmt, stmt.value)
+        for stmt in assigns
+        if isinstance(stmt.value, Op)
+        and stmt.value.name in CUSTOMS
+        and CUSTOMS[stmt.value.name].partials is None
+        and any(active.get(arg.name) for arg in stmt.value.args[1:] if isinstance(arg, Var))
+    ]
+    if not marked:
+        return
+    outputs = [output.value for output in function.outputs]
+    needed = {value.name for value in outputs if isinstance(value, Var) and value.kind == "float"}
+    size = -1
+    while size != len(needed):
+        size = len(needed)
+        for stmt in assigns:
+            if stmt.target.name in needed:
+                needed.update(arg.name for arg in _carriers(stmt.value))
+    for stmt, value in marked:
+        if stmt.target.name in needed:
+            name = CUSTOMS[value.name].label
+            raise CompileError(
+                f"{name}() is marked as not differentiable, and its derivative is needed here",
+                stmt.location,
+                f"dualbcast.stop_derivative({name}(...)) for a derivative of zero, or give {name}() custom_partials",
+            )
+
+
+def _carriers(value: Expr) -> list[Var]:
+    """The variables that a value is computed from, other than by a step that ends differentiation on purpose."""
+    if isinstance(value, Op) and value.name not in CUSTOMS and (value.name == "to_float" or value.kind == "int"):
+        ends = value.name == "to_int" and value.args[0].kind == "float"
+        return [] if ends else [arg for arg in value.args if isinstance(arg, Var)]
+    # Tests look at values only.
+    return (
+        [] if isinstance(value, Op) and value.kind == "bool" and value.name not in CUSTOMS else _differentiable(value)
+    )
 
 
 def dualize(function: Function, seeds: Sequence[int]) -> Dual:
@@ -103,6 +148,7 @@ class _Dualizer:
     def __init__(self, function: Function, seeds: Sequence[int]) -> None:
         self.function, self.seeds = function, tuple(seeds)
         self.active = activity(function, seeds)
+        _refuse(function, self.active)
         self.names = Names(
             [
                 *(param.name for param in function.params),
@@ -222,9 +268,9 @@ class _Dualizer:
 
     def _instantiate(self, value: Op, result: Var, where: Location) -> list[Expr]:
         """The partials of an operation at its arguments; what computing them takes is appended."""
-        template, partials = _partials(value)
+        template, args, partials = _partials(value)
         actual: dict[str, Expr] = {}
-        known = [*value.args, result]
+        known = [*args, result] if template.params else []
         free = [arg for arg in known if not isinstance(arg, Const)]
         actual.update(zip((param.name for param in template.params), free, strict=True))
 
@@ -273,18 +319,12 @@ _OPERATORS: dict[str, Callable[..., object]] = {
 }
 
 
-def _partials(value: Op) -> tuple[Function, list[Expr]]:
-    """The partials of an operation as a scalar function of its arguments and its result."""
-    kinds: list[Kind | Const] = [arg if isinstance(arg, Const) else arg.kind for arg in value.args]
-    return _partials_of(value.name, RULES.get(value.name), tuple(kinds))
-
-
-@cache
-def _partials_of(name: str, row: Rule | None, arguments: tuple[Kind | Const, ...]) -> tuple[Function, list[Expr]]:
-    source = _OPERATORS[name] if row is None else row.partials
-    template = lower(source, [*arguments, "float"]).function
-    partials: list[Expr] = [
-        Const(float(output.value.value), "float") if isinstance(output.value, Const) else output.value
-        for output in template.outputs
-    ]
-    return template, partials
+def _partials(value: Op) -> tuple[Function, Sequence[Expr], list[Expr]]:
+    """The partials of an operation in its arguments, as a function of some of those and of its result."""
+    custom = CUSTOMS.get(value.name)
+    if custom is not None and custom.partials is None:
+        return _NOTHING, (), [ZERO, *[UNKNOWN] * (len(value.args) - 1)]
+    source, args = source_of(value)
+    template, partials = partials_of(source or _OPERATORS[value.name], args)
+    # In the value of a custom derivative, which comes before the arguments, it is zero: that is what custom means.
+    return template, args, [ZERO] * (custom is not None) + partials

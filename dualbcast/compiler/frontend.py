@@ -9,7 +9,7 @@ from types import FunctionType
 from typing import Any
 
 from dualbcast.compiler.builder import freeze
-from dualbcast.compiler.inline import local_names
+from dualbcast.compiler.inline import in_order, local_names
 from dualbcast.compiler.ir import (
     Const,
     Function,
@@ -18,13 +18,13 @@ from dualbcast.compiler.ir import (
     Output,
     Var,
 )
-from dualbcast.compiler.rules import RULES
+from dualbcast.compiler.rules import RULES, Custom, Rule
 from dualbcast.compiler.source import Capture, find_source
 from dualbcast.compiler.statements import Statements
 from dualbcast.compiler.values import Env, Frame, Record, Static, Unassigned, Value, describe
 from dualbcast.structure import NUMBER, Structure
 
-__all__ = ["FOREVER", "RESERVED", "Lowered", "lower"]
+__all__ = ["FOREVER", "RESERVED", "ArrayKind", "Lowered", "lower", "no_arrays"]
 
 # Names that emitted text uses for itself; a user's variable of that name gets a number.
 FOREVER = "forever"
@@ -54,10 +54,19 @@ class Lowered:
     arrays: dict[str, Capture]
 
 
+ArrayKind = Callable[[Any], Kind | None]
+
+
+def no_arrays(value: object) -> None:
+    """The kind of the elements of a captured array, where none may be captured."""
+
+
 def lower(
     function: Callable[..., Any],
     arguments: Sequence[Kind | Const | Static],
-    array_kind: Callable[[Any], Kind | None] = lambda _: None,
+    array_kind: ArrayKind = no_arrays,
+    *,
+    whole: bool = False,
 ) -> Lowered:
     """The IR of a scalar function.
 
@@ -70,6 +79,8 @@ def lower(
         array's elements, a number, or a Python object that is known.
     array_kind : function
         The kind of the elements of a captured array, or None for what is no array.
+
+    Where it is a function that kernels call, with all of its arguments, its parameters may have defaults.
 
     Raises
     ------
@@ -109,11 +120,19 @@ def lower(
     for parameter in named:
         env[parameter.arg] = bind(parameter.arg, next(given))
     frontend.taken.update(labels)
+    meaning = frontend.meaning(function) if whole else None
+    values = in_order(source.node, env)
     try:
-        value = frontend.run(frame, source.node)
+        if isinstance(meaning, Rule):
+            numbers = tuple(frontend.as_scalar(value, source.node) for value in values)
+            value: Value = frontend.apply(meaning, numbers, source.node)
+        else:
+            value = frontend.run(frame, source.node)
     except RecursionError:
         frontend.fail(source.node, "calls or expressions in this function are nested too deeply", "a loop")
     frontend.frame = frame
+    if isinstance(meaning, Custom):
+        value = frontend.customised(meaning, value, values, source.node)
     outputs: list[Output] = []
 
     def structure(item: Value, name: str) -> Structure:
