@@ -12,7 +12,7 @@ import numpy as np
 from dualbcast.errors import ArgumentError
 from dualbcast.runtime.operands import array_kind
 
-__all__ = ["is_operand", "static_key"]
+__all__ = ["is_operand", "plain_number", "static_key"]
 
 
 def is_operand(value: Any) -> bool:
@@ -21,6 +21,13 @@ def is_operand(value: Any) -> bool:
         return False
     numbers = bool | int | float | np.bool_ | np.integer | np.floating
     return isinstance(value, numbers) or array_kind(value) is not None
+
+
+def plain_number(value: Any) -> Any:
+    """A NumPy scalar as the Python number it is, which a kernel is compiled with; anything else as it is."""
+    if isinstance(value, np.longdouble):
+        return float(value)
+    return value.item() if isinstance(value, np.bool_ | np.integer | np.floating) else value
 
 
 def static_key(value: Any, name: str) -> Any:

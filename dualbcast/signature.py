@@ -18,7 +18,7 @@ import numpy as np
 from dualbcast.compiler.source import find_source
 from dualbcast.compiler.values import Static
 from dualbcast.errors import ArgumentError
-from dualbcast.known import is_operand, static_key
+from dualbcast.known import is_operand, plain_number, static_key
 from dualbcast.runtime.operands import Signature, array_kind
 from dualbcast.subject import BY_POSITION, find_subject
 
@@ -98,10 +98,10 @@ class Binder:
         }
         self.signature = found.signature()
         self.static = frozenset([static] if isinstance(static, str) else static)
-        # A NumPy scalar is compiled in as the number it is; as an argument that was left out it is the same number.
-        for name, value in self._defaults.items():
-            if name not in self.static and isinstance(value, np.bool_ | np.integer | np.floating):
-                self._defaults[name] = float(value) if isinstance(value, np.longdouble) else value.item()
+        self._fixed = tuple(map(plain_number, self._fixed))
+        self._defaults = {
+            name: value if name in self.static else plain_number(value) for name, value in self._defaults.items()
+        }
         self._check_names()
         # The short way, by the number of arguments: calls that give all of them, where all of them must be arrays.
         self._plain: dict[int, Form] = {}
