@@ -6,8 +6,9 @@ An argument that is known when the kernel is compiled is part of the `Form` of a
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from inspect import Parameter
 from types import FunctionType
@@ -89,7 +90,7 @@ class Binder:
         spread = next((parameter for parameter in every.values() if parameter.kind is Parameter.VAR_POSITIONAL), None)
         self.vararg = spread.name if spread else ""
         self._prefix = self.vararg
-        while self.vararg and any(name.startswith(self._prefix + "_") for name in every if name != self.vararg):
+        while self.vararg and any(re.fullmatch(rf"{self._prefix}_\d+", name) for name in every):
             self._prefix += "_"
         self._defaults = {
             name: self._preset.get(name, parameter.default)
@@ -103,12 +104,9 @@ class Binder:
             name: value if name in self.static else plain_number(value) for name, value in self._defaults.items()
         }
         self._check_names()
-        # The short way, by the number of arguments: calls that give all of them, where all of them must be arrays.
+        # The short way, by the number of arguments: calls that give all of them by position, and all must be arrays.
         self._plain: dict[int, Form] = {}
-        ordinary = not self.static and not self._fixed and not self._named
-        self._is_plain = ordinary and all(map(is_operand, self._defaults.values()))
-        by_name = all(parameter.kind is Parameter.POSITIONAL_OR_KEYWORD for parameter in every.values())
-        self._by_name = self._is_plain and by_name
+        self._fillings: dict[tuple[Any, ...], _Filling] = {}
         self._forms: dict[tuple[Any, ...], Form] = {}
 
     def _check_names(self) -> None:
@@ -157,36 +155,69 @@ class Binder:
         ArgumentError
             They do not fit the signature.
         """
-        form = self._plain.get(len(args) + len(named))
-        if form is not None:
-            if not named:
+        if not named:
+            form = self._plain.get(len(args))
+            if form is not None:
                 return form, args
-            others = form.names[len(args) :]
-            if self._by_name and named.keys() == set(others):
-                return form, (*args, *[named[name] for name in others])
-        names, values, left_out, extra = self._assigned(args, named)
-        seen = [name for name, value, absent in zip(names, values, left_out, strict=True) if not absent]
-        parameters = names[len(self._fixed) :]
-        asked = _asked(wanted, parameters, names[extra], self.vararg) if len(seen) < len(names) else ()
-        key: list[Any] = []
-        for name, value, absent in zip(names, values, left_out, strict=True):
-            if name in self.static:
-                key.append(_OMITTED if absent else static_key(value, name))
-            elif absent:
-                is_array = is_operand(value) and (name in asked or array_kind(value) is not None)
-                key.append(None if is_array else _OMITTED)
-            else:
-                key.append(_OMITTED if self._is_default(name, value) else None)
-        found = self._forms.get(tuple(key))
+        filling = self._fillings.get((len(args), *named, wanted))
+        if filling is None:
+            filling = self._filling(len(args), tuple(named), wanted)
+        values = (*args, *named.values(), *filling.defaults)
+        marks = tuple([self._mark(filling.names[at], values[filling.order[at]]) for at in filling.open])
+        found = filling.forms.get(marks)
         if found is None:
-            slots = tuple(None if mark is None else Static(value) for mark, value in zip(key, values, strict=True))
-            arrays = tuple(name for name, mark in zip(names, key, strict=True) if mark is None)
-            spread = tuple(name for name in names[extra] if name in arrays)
-            # setdefault: of two threads that come here at once both get one object.
-            found = self._forms.setdefault(tuple(key), Form(slots, arrays, parameters, spread))
-            if self._is_plain and len(names) == len(arrays) == len(args) + len(named):
-                self._plain[len(arrays)] = found
-        return found, tuple(value for value, mark in zip(values, key, strict=True) if mark is None)
+            found = filling.forms[marks] = self._form(filling, marks, values)
+            if found[1] == tuple(range(len(args))) and not filling.open and not filling.defaults:
+                self._plain[len(args)] = found[0]
+        form, places = found
+        return form, tuple([values[place] for place in places])
+
+    def _filling(self, count: int, named: tuple[str, ...], wanted: Any) -> _Filling:
+        """Bind as many arguments and these names, whatever their values are."""
+        given = count + len(named)
+        names, values, left_out, extra = self._assigned(
+            tuple(range(count)), dict(zip(named, range(count, given), strict=True))
+        )
+        parameters = names[len(self._fixed) :]
+        asked = _asked(wanted, parameters, names[extra], self.vararg)
+        order: list[int] = []
+        marks: list[Any] = []
+        defaults: list[Any] = []
+        for name, value, absent in zip(names, values, left_out, strict=True):
+            order.append(given + len(defaults) if absent else value)
+            if absent:
+                defaults.append(value)
+                is_array = name not in self.static and is_operand(value)
+                marks.append(None if is_array and (name in asked or array_kind(value) is not None) else _OMITTED)
+            else:
+                can_be_known = name in self.static or not is_operand(self._defaults.get(name, 0))
+                marks.append(_OPEN if can_be_known else None)
+        undecided = tuple(at for at, mark in enumerate(marks) if mark is _OPEN)
+        filling = _Filling(names, parameters, names[extra], tuple(order), tuple(defaults), tuple(marks), undecided)
+        self._fillings[count, *named, wanted] = filling
+        return filling
+
+    def _mark(self, name: str, value: Any) -> Any:
+        """What stands in the key of a form for an argument that can be known; None for an array."""
+        if name in self.static:
+            return static_key(value, name)
+        # The default of its parameter, which is no number and no array, counts as left out.
+        default = self._defaults[name]
+        return _OMITTED if value is default or (isinstance(value, str) and value == default) else None
+
+    def _form(self, filling: _Filling, marks: tuple[Any, ...], values: tuple[Any, ...]) -> tuple[Form, tuple[int, ...]]:
+        """The form of a call, and the places of its arrays among `values`."""
+        decided = iter(marks)
+        key = tuple(next(decided) if mark is _OPEN else mark for mark in filling.marks)
+        is_array = [mark is None for mark in key]
+        places = tuple(place for place, array in zip(filling.order, is_array, strict=True) if array)
+        slots = tuple(
+            None if array else Static(values[place]) for place, array in zip(filling.order, is_array, strict=True)
+        )
+        names = tuple(name for name, array in zip(filling.names, is_array, strict=True) if array)
+        spread = tuple(name for name in filling.spread if name in names)
+        # setdefault: of two threads that come here at once both get one object.
+        return self._forms.setdefault(key, Form(slots, names, filling.parameters, spread)), places
 
     def _assigned(
         self, args: tuple[Any, ...], named: dict[str, Any]
@@ -238,16 +269,42 @@ class Binder:
             raise ArgumentError(f"{self} lacks a value for {', '.join(missing)}")
         return tuple(names), values, left_out, extra
 
-    def _is_default(self, name: str, value: Any) -> bool:
-        """Whether an argument is the default of its parameter, and no number or array."""
-        default = self._defaults.get(name, _OMITTED)
-        if value is not default and not (isinstance(value, str) and value == default):
-            return False
-        return not is_operand(value)
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Filling:
+    """How so many arguments and these names fill the parameters, all but their values.
+
+    Attributes
+    ----------
+    names : tuple of str
+        All parameters, with those of `*args` spread.
+    parameters, spread : tuple of str
+        As in `Form`; all of `*args`, though.
+    order : tuple of int
+        For each parameter its place among the arguments, those by name, and `defaults`.
+    defaults : tuple
+        What is left out.
+    marks : tuple
+        For each parameter what stands for it in the key of a form: None for an array.
+    open : tuple of int
+        The parameters whose mark depends on the value.
+    forms : dict
+        By the marks of those, the form, and the places of its arrays.
+    """
+
+    names: tuple[str, ...]
+    parameters: tuple[str, ...]
+    spread: tuple[str, ...]
+    order: tuple[int, ...]
+    defaults: tuple[Any, ...]
+    marks: tuple[Any, ...]
+    open: tuple[int, ...]
+    forms: dict[tuple[Any, ...], tuple[Form, tuple[int, ...]]] = field(default_factory=dict)
 
 
 _ELLIPSIS = type("_", (), {"__repr__": lambda _: "..."})()
-_OMITTED = object()  # in the key of a form: the parameter has its default
+# In the key of a form: the parameter has its default; its mark is still to be found.
+_OMITTED, _OPEN = object(), object()
 
 
 # --- wrt --------------------------------------------------------------------------------------------------------------
@@ -255,16 +312,22 @@ _OMITTED = object()  # in the key of a form: the parameter has its default
 
 def wrt_key(wrt: Any) -> str | int | tuple[Any, ...] | None:
     """`wrt=` as part of a key; whether it names arguments is found out later."""
-    if isinstance(wrt, np.integer):
-        return int(wrt)
-    if wrt is None or isinstance(wrt, str | int):
+    if wrt is None or isinstance(wrt, str):
         return wrt
+    if isinstance(wrt, int | np.integer):
+        return _position(wrt)
     try:
-        items = tuple(int(item) if isinstance(item, np.integer) else item for item in wrt)
+        items = tuple(_position(item) if isinstance(item, int | np.integer) else item for item in wrt)
         hash(items)
     except TypeError:
         raise ArgumentError(f"wrt={wrt!r} does not name arguments; give names or positions: wrt=('x', 1)") from None
     return items
+
+
+def _position(item: Any) -> int:
+    if isinstance(item, bool):  # True would be 1 in a key
+        raise ArgumentError(f"wrt={item!r} is no argument; give names or positions")
+    return int(item)
 
 
 def _items(wanted: Any) -> tuple[Any, ...]:
@@ -272,7 +335,7 @@ def _items(wanted: Any) -> tuple[Any, ...]:
 
 
 def _is_position(item: Any, count: int) -> bool:
-    return isinstance(item, int) and not isinstance(item, bool) and -count <= item < count
+    return isinstance(item, int) and -count <= item < count
 
 
 def _asked(wanted: Any, parameters: tuple[str, ...], spread: tuple[str, ...], vararg: str) -> set[str]:
