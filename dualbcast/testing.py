@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
@@ -9,10 +11,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from dualbcast.api import BroadcastFunction, Wrt, differentiable_broadcast
+from dualbcast.api import BroadcastFunction, differentiable_broadcast
 from dualbcast.compiler.rules import Custom, Interval, Rule, lookup
 from dualbcast.errors import ArgumentError, DerivativeError
 from dualbcast.jacobian import library_of
+from dualbcast.signature import Wrt
 
 __all__ = ["DerivativeError", "check_derivatives", "check_partials"]
 
@@ -91,14 +94,14 @@ def check_partials(function: Any, *points: Any, rtol: float | None = None) -> fl
     return table.judge()
 
 
-def check_derivatives(function: Any, *arrays: Any, wrt: Wrt = None, rtol: float | None = None) -> float:
+def check_derivatives(function: Any, *arrays: Any, wrt: Wrt = None, rtol: float | None = None, **named: Any) -> float:
     """Compare a Jacobian with finite differences of the value.
 
     Parameters
     ----------
     function : BroadcastFunction
         What to check; a plain scalar function is decorated first.
-    *arrays : array
+    *arrays, **named : array
         The arguments at which to check. Each element counts, so a few well chosen ones are better than many.
     wrt : str, int, or sequence of them, optional
         The arguments to differentiate in, as for `value_and_jacobian`.
@@ -139,20 +142,35 @@ def check_derivatives(function: Any, *arrays: Any, wrt: Wrt = None, rtol: float 
     True
     """
     f = function if isinstance(function, BroadcastFunction) else differentiable_broadcast(function)
-    values, jacobian = f.value_and_jacobian(*arrays, wrt=wrt)
-    values = values if isinstance(values, tuple) else (values,)
+    result, jacobian = f.value_and_jacobian(*arrays, wrt=wrt, **named)
+    values = jacobian.structure.flatten(result)
     library = library_of(values[0])
-    given = [np.broadcast_to(_host(array), jacobian.shape) for array in arrays]
+    bound = inspect.signature(f).bind(*arrays, **named)
+    form, operands = f.form_of(arrays, named, wrt)
+    given = [np.broadcast_to(_host(array), jacobian.shape) for array in operands]
     wide = [array if array.dtype.kind in "biu" else array.astype(np.float64) for array in given]
-    names = f._argument_names(len(arrays))
     title = str(getattr(f, "__name__", f))
 
     def outputs(position: int, moved: Array) -> list[Array]:
         """The outputs with one argument replaced."""
-        result = f(*(library.asarray(moved if other == position else array) for other, array in enumerate(wide)))
-        return [_host(each) for each in (result if isinstance(result, tuple) else (result,))]
+        arguments, spread = dict(bound.arguments), []
+        for other, (name, array) in enumerate(zip(form.names, wide, strict=True)):
+            value = library.asarray(moved if other == position else array)
+            if name in form.spread:
+                spread.append(value)
+            else:
+                arguments[name] = value
+        if spread:
+            arguments[
+                next(name for name, each in bound.signature.parameters.items() if each.kind == each.VAR_POSITIONAL)
+            ] = spread
+        again = inspect.BoundArguments(bound.signature, OrderedDict(arguments))
+        return [_host(each) for each in jacobian.structure.flatten(f(*again.args, **again.kwargs))]
 
     table = _Table(f"the Jacobian of {title} differs from finite differences", "Jacobian", "differences", given)
+    names = form.names
+    for name in set(jacobian) - set(names):
+        raise ArgumentError(f"{name} is captured, so it cannot be moved here; make it an argument to check it")
     for name in jacobian:
         slopes = _slopes(outputs, names.index(name), wide[names.index(name)])
         for output, (value, (wanted, error, usable)) in enumerate(zip(values, slopes, strict=True)):

@@ -189,9 +189,9 @@ EXPRESSIONS = {
     "missing in a module": ("«math.nothing»(x)", "the module math has no nothing", ...),
     "method of a ufunc": ("«np.add.reduce»((x, y))", "attributes of the function add", ...),
     # captures
-    "captured array": (
+    "captured array of a subclass": (
         "«array» * x",
-        "array is captured from outside the function and is of type ndarray",
+        "array is captured from outside the function and is of type MaskedArray",
         "a parameter",
     ),
     "captured list": (
@@ -206,11 +206,6 @@ EXPRESSIONS = {
     ),
     "captured set": ("x in «bag»", "bag is captured from outside the function and is of type set", "a parameter"),
     "captured complex": ("x * «imaginary»", "is of type complex", "a parameter"),
-    "captured object": (
-        "x * «record».field",
-        "record is captured from outside the function and is of type",
-        "a parameter",
-    ),
     "captured mixed tuple": (
         "x * «mixed»[0]",
         "mixed is captured from outside the function and is of type",
@@ -260,7 +255,7 @@ EXPRESSIONS = {
 }
 
 CAPTURED = {
-    "array": np.ones(3),
+    "array": np.ma.masked_array(np.ones(2)),
     "items": [1.0],
     "table": {1: 2.0},
     "bag": {1, 2},
@@ -417,7 +412,7 @@ RETURNED = {
     "module": ("return math", "the module math", "a return of numbers"),
     "text": ("return 'a'", "", "a return of numbers"),
     "range": ("return range(3)", "a range", "a return of numbers"),
-    "nested tuple": ("return x, (x, y)", "a tuple of 2", "a return of numbers"),
+    "text in a nested tuple": ("return x, (x, 'y')", "text", "a return of numbers"),
     "nested on one path": ("if x > 0:\n    return x, y\nreturn x, (y, x)", "a number and a tuple of 2", ...),
     "empty tuple": ("return ()", "an empty tuple", "at least one number"),
 }
@@ -575,10 +570,8 @@ def test_columns_count_characters(text: str) -> None:
 
 
 SIGNATURES = {
-    "keyword only": ("def f(x, y, *, «z»): return x", "keyword-only parameters", "a positional parameter"),
-    "keyword only, default": ("def f(x, y, *, «z»=1.0): return x", "keyword-only parameters", "a positional parameter"),
-    "default": ("def f(x, y=«1.0»): return x", "default values", "without a default"),
     "double star": ("def f(x, y, **«options»): return x", "`**options`", "named parameters"),
+    "default": ("def f(x, y, «z»=[1.0]): return x", "z is of type list", ...),
 }
 
 
@@ -598,7 +591,7 @@ def test_text_that_was_executed_without_a_file() -> None:
     assert "linecache" in caught.value.hint
 
 
-@pytest.mark.parametrize("thing", [math.sin, np.sin, int, "".join, type("C", (), {"__call__": lambda _, x: x})()])
+@pytest.mark.parametrize("thing", [math.sin, np.sin, int, "".join])
 def test_what_is_no_python_function(thing: Any) -> None:
     with pytest.raises(CompileError, match="not a Python function") as caught:
         differentiable_broadcast(thing)(X)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import keyword
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -79,8 +80,8 @@ def lower(
         array's elements, a number, or a Python object that is known.
     array_kind : function
         The kind of the elements of a captured array, or None for what is no array.
-
-    Where it is a function that kernels call, with all of its arguments, its parameters may have defaults.
+    whole : bool
+        Whether this is a user's whole function, which may have a rule or custom partials; not the body of one.
 
     Raises
     ------
@@ -96,30 +97,33 @@ def lower(
     env: Env = {}
     frontend.frame = frame = Frame(source, local_names(source.node), env)
 
-    def bind(name: str, argument: Kind | Const | Static) -> Value:
+    def bind(node: ast.arg, name: str, argument: Kind | Const | Static) -> Value:
         if isinstance(argument, Const):
             return argument
         if isinstance(argument, Static):
             value = frontend.known(argument.object, Capture((argument.object,), 0, argument.object, name))
             if value is None:
                 kind = type(argument.object).__name__
-                frontend.fail(source.node, f"{name} is of type {kind}, which a kernel cannot use")
+                frontend.fail(node, f"{name} is of type {kind}, which a kernel cannot use")
             return value
         params.append(Var(names.fresh(name), argument))
         labels.append(name)
         return params[-1]
 
     spec = source.node.args
+    if spec.kwarg is not None:
+        frontend.fail(spec.kwarg, f"a broadcast function cannot take `**{spec.kwarg.arg}`", "named parameters")
     positional, named = [*spec.posonlyargs, *spec.args], spec.kwonlyargs
     extra = len(arguments) - len(positional) - len(named)
     given = iter(arguments)
     for parameter in positional:
-        env[parameter.arg] = bind(parameter.arg, next(given))
+        env[parameter.arg] = bind(parameter, parameter.arg, next(given))
     if spec.vararg is not None:
-        env[spec.vararg.arg] = tuple(bind(f"{spec.vararg.arg}_{at}", next(given)) for at in range(extra))
+        rest = spec.vararg
+        env[rest.arg] = tuple(bind(rest, f"{rest.arg}_{at}", next(given)) for at in range(extra))
     for parameter in named:
-        env[parameter.arg] = bind(parameter.arg, next(given))
-    frontend.taken.update(labels)
+        env[parameter.arg] = bind(parameter, parameter.arg, next(given))
+    frontend.taken.update(labels, env)
     meaning = frontend.meaning(function) if whole else None
     values = in_order(source.node, env)
     try:
@@ -157,6 +161,6 @@ def lower(
         frontend.locate(source.node),
         shape,
     )
-    guards = {(id(guard.place), guard.key): guard for guard in frontend.guards}
+    guards = {(id(guard.place), guard.key, guard.attribute): guard for guard in frontend.guards}
     arrays = {label: capture for label, (_, capture) in frontend.arrays.items()}
     return Lowered(lowered, tuple(guards.values()), arrays)
