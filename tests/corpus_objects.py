@@ -2,7 +2,7 @@
 
 # Written as a compiler meets them, not as a linter would have them.
 # ruff: noqa: B007, B023, B905, C416, FURB, PIE, PLR, RET504, RET505, RUF005
-# ruff: noqa: SIM102, SIM103, SIM108, SIM110, SIM114, SIM222, UP
+# ruff: noqa: SIM222, UP
 
 from __future__ import annotations
 
@@ -329,8 +329,7 @@ def dataclasses_with_operators(x, y):
 
 @case((0.5, 1.0), (3.0, 2.0), (-4.0, 0.5))
 def records_come_back(x, y):
-    best = Point(x, y) if x < y else Point(y, x, z=2.0)
-    return best
+    return Point(x, y) if x < y else Point(y, x, z=2.0)
 
 
 @case((0.5, 1.0), (3.0, 2.0), (-4.0, 0.5))
