@@ -52,8 +52,7 @@ class BroadcastFunction(Inspectable):
         if backend not in ("auto", "python", "cpu", "cuda"):
             raise BackendError(f"there is no backend {backend!r}; choose auto, python, cpu or cuda")
         if isinstance(function, BroadcastFunction):
-            static = static or tuple(function._binder.static)
-            function = function.__wrapped__
+            static, function = static or tuple(function._binder.static), function.__wrapped__
         try:
             self._binder: Binder = Binder(function, static)
         except CompileError as error:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from corpus import CORPUS, Case
 
 from dualbcast import ArgumentError, CompileError, DTypeError, ShapeError, differentiable_broadcast
 
@@ -65,6 +66,21 @@ def test_it_is_the_same_as_an_argument(backend: Any) -> None:
     assert f.jacobian(X, wrt=0).wrt == ("x",)
     with pytest.raises(ArgumentError, match="wrt=1 is no argument of this call; they are x, A, B"):
         f.jacobian(X, wrt=1)
+
+
+@pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
+def test_the_corpus_with_its_last_argument_captured(case: Case) -> None:
+    function, kinds = case.function, {float: np.float64, int: np.int16, bool: np.bool_}
+    *columns, last = (np.array(column, kinds[type(column[0])]) for column in zip(*case.points, strict=True))
+    with np.errstate(all="ignore"):
+        wanted = differentiable_broadcast(backend="python")(function).value_and_jacobian(*columns, last)
+        f = differentiable_broadcast(backend="python")(lambda *rest: function(*rest, last))
+        floats = [f"rest_{place}" for place, column in enumerate(columns) if column.dtype.kind == "f"]
+        got = f.value_and_jacobian(*columns, wrt=(*floats, *(("last",) if last.dtype.kind == "f" else ())))
+    np.testing.assert_equal(got[0], wanted[0])
+    assert len(got[1].wrt) == len(wanted[1].wrt)
+    for place in range(len(got[1])):
+        np.testing.assert_equal(got[1][place], wanted[1][place])
 
 
 def test_the_decorator_can_name_it(backend: Any) -> None:
