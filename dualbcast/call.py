@@ -121,8 +121,8 @@ def flatten_out(which: Which, out: Any, structure: Structure) -> Any:
     return (*structure.flatten(out[0], "the value in out="), *out[1]._stored)
 
 
-def stand_in(value: Any, shape: tuple[int, ...]) -> Any:
-    """A contiguous array of that shape for a dtype that is given in its place."""
+def stand_in(value: Any, shape: tuple[int, ...] | None = None, module: str = "numpy") -> Any:
+    """For a dtype that is given in an array's place a contiguous array; without a shape a number, which suits any."""
     if not is_dtype(value):
         return value
     try:
@@ -130,7 +130,9 @@ def stand_in(value: Any, shape: tuple[int, ...]) -> Any:
             import ml_dtypes  # registers the name with NumPy
 
             value = ml_dtypes.bfloat16
-        return np.empty(shape, value)
+        if shape is None:
+            return np.zeros((), value)[()]
+        return sys.modules[module].empty(shape, value)
     except TypeError:
         raise DTypeError(f"{value!r} is no dtype; give arrays, or dtypes such as 'float32'") from None
 

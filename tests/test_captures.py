@@ -333,6 +333,10 @@ def test_looking_inside() -> None:
     assert "A[" in f.inspect_source("float64")
     assert "A: float" in f.inspect_ir("float64")
     assert "define" in f.inspect_llvm(X)
+    # Dtypes stand for arrays of the shape of those that are captured.
+    assert f.explain("float32", jacobian=False).shape == (2, 4)
+    assert f.explain("bfloat16", jacobian=False).bytes_read == 2 * 8 + A.nbytes + B.nbytes
+    assert f.inspect_source("float64", jacobian=False) == f.inspect_source(np.empty((2, 4)), jacobian=False)
 
 
 @pytest.mark.parametrize("_round", range(3))
