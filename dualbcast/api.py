@@ -213,17 +213,14 @@ class BroadcastFunction(Inspectable):
     def _ready(self, which: Which, form: Form, values: tuple[Any, ...], wanted: Any, out: Any) -> Call:
         signature = sign(values, form.names)
         variant = self._variants.get((form, signature.kinds))
-        if variant is None or not variant.holds():
-            variant = self._lower(form, signature.kinds)
-        names = form.names
-        if variant.captures:
-            captured = variant.captured()
-            if captured is None:
-                variant = self._lower(form, signature.kinds)
-                captured = variant.captured()
-            if captured is None:
-                raise ArgumentError(f"an array that {self._binder.name}() captures is another at every look")
-            values, names = (*values, *captured), variant.names
+        captured: tuple[Any, ...] | None = None
+        if variant is not None and variant.holds():
+            captured = variant.captured() if variant.captures else ()
+        if variant is None or captured is None:
+            variant, captured = self._lower(form, signature.kinds)
+        names = variant.names
+        if captured:
+            values = (*values, *captured)
             signature = sign(values, names)
         operands = classify(values, names, signature)
         spec = variant.products.get((which, signature, wanted))
@@ -233,7 +230,8 @@ class BroadcastFunction(Inspectable):
             out = flatten_out(which, out, spec.product.structure)
         return Call(spec, operands, plan(operands, spec.dtypes, out))
 
-    def _lower(self, form: Form, kinds: tuple[Kind, ...]) -> Variant:
+    def _lower(self, form: Form, kinds: tuple[Kind, ...]) -> tuple[Variant, tuple[Any, ...]]:
+        """The function lowered anew, and the captured arrays that were found."""
         remaining = iter(kinds)
         arguments = [next(remaining) if slot is None else slot for slot in form.slots]
         try:
@@ -242,13 +240,13 @@ class BroadcastFunction(Inspectable):
             # The user's own lines are in the message; the compiler's frames would only hide them.
             raise error.with_traceback(None) from None
         variant = self._variants[form, kinds] = Variant(lowered, form.names)
-        return variant
+        return variant, tuple(capture.value for capture in lowered.arrays.values())
 
     def _specialise(self, which: Which, variant: Variant, form: Form, operands: Operands, wanted: Any) -> Specialised:
         signature = operands.signature
         positions = () if which == "value" else directions(wanted, form, operands.names, signature, self._binder)
         try:
-            product = make_product(variant.lowered.function, which, positions)
+            product = make_product(variant.function, which, positions)
         except CompileError as error:
             raise error.with_traceback(None) from None
         by_kind = {"float": signature.result_dtype, "int": np.dtype(np.int64), "bool": np.dtype(np.bool_)}
