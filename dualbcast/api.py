@@ -35,9 +35,10 @@ class BroadcastFunction(Inspectable):
     the partial derivatives of every element from one kernel launch. Kernels are compiled at the first call for each
     combination of dtypes and memory layouts, and kept on disk.
 
-    The arguments of every method are arrays (NumPy or CuPy, any strides), NumPy scalars or Python numbers; they
-    broadcast as in NumPy. Arithmetic is in the promoted dtype of the arrays; float16 and bfloat16 are computed in
-    float32.
+    The arguments of every method are arrays (NumPy or CuPy, any strides), NumPy scalars or Python numbers, and for
+    static parameters any hashable object. They bind as Python binds them, and broadcast as in NumPy, together with the
+    arrays that the function captures. Arithmetic is in the promoted dtype of the arrays; float16 and bfloat16 are
+    computed in float32.
     """
 
     def __init__(
@@ -52,8 +53,7 @@ class BroadcastFunction(Inspectable):
         if backend not in ("auto", "python", "cpu", "cuda"):
             raise BackendError(f"there is no backend {backend!r}; choose auto, python, cpu or cuda")
         if isinstance(function, BroadcastFunction):
-            static = static or tuple(function._binder.static)
-            function = function.__wrapped__
+            static, function = static or tuple(function._binder.static), function.__wrapped__
         try:
             self._binder: Binder = Binder(function, static)
         except CompileError as error:
@@ -127,13 +127,14 @@ class BroadcastFunction(Inspectable):
         ----------
         *arrays, **named
             The arguments, by position or by name.
-        out : array or tuple of arrays, optional
-            Where to put the result: exactly of its shape and dtype. It may overlap the arguments.
+        out : array, or structure or tuple of arrays, optional
+            Where to put the result: arrays exactly of its shape and dtype, in what the function returns or in a tuple
+            with one for each output. They may overlap the arguments.
 
         Returns
         -------
-        array or tuple of arrays
-            One for each output of the scalar function. Scalars where all arguments are scalars.
+        array, or structure of arrays
+            What the function returns, with arrays for its numbers. Scalars where all arguments are scalars.
 
         Raises
         ------
@@ -154,13 +155,14 @@ class BroadcastFunction(Inspectable):
         *arrays, **named
             The arguments, by position or by name.
         wrt : str, int, or sequence of them, optional
-            The arguments to differentiate in, by name or position; by default all that are of a float dtype.
+            The arguments to differentiate in, by name or position; by default all that are of a float dtype. A captured
+            array goes by its name, and is differentiated in only where it is named.
         out : (value, Jacobian), optional
             What an earlier call with the same shapes, dtypes and `wrt` returned, to be overwritten.
 
         Returns
         -------
-        value : array or tuple of arrays
+        value : array, or structure of arrays
         jacobian : Jacobian
             Its blocks have the value's shape.
 
@@ -205,31 +207,29 @@ class BroadcastFunction(Inspectable):
         """How a call fills the parameters, and its arrays and numbers."""
         return self._binder.bind(args, named, wrt_key(wrt))
 
-    def _inspected(self, args: tuple[Any, ...], named: dict[str, Any], wrt: Wrt, jacobian: bool) -> Call:
+    def _inspected(self, args: tuple[Any, ...], wrt: Wrt, jacobian: bool, named: dict[str, Any] | None = None) -> Call:
         which: Which = "value_and_jacobian" if jacobian else "value"
         wanted = None if not jacobian else self._wrt if wrt is None else wrt_key(wrt)
-        form, values = self._binder.bind(args, named, wanted)
+        form, values = self._binder.bind(args, named or {}, wanted)
         if not any(map(is_dtype, values)):
             return self._ready(which, form, values, wanted, None)
-        # Dtypes stand for arrays of the shape that the others have, captured ones among them.
-        call = self._ready(which, form, tuple(stand_in(value, ()) for value in values), wanted, None)
+        # Dtypes stand for arrays of the kind and shape that the others have, captured ones among them.
+        call = self._ready(which, form, tuple(stand_in(value) for value in values), wanted, None)
         shape = call.plan.geometry.shape if call.plan.total != 1 else (2,)
-        return self._ready(which, form, tuple(stand_in(value, shape) for value in values), wanted, None)
+        arrays = tuple(stand_in(value, shape, call.operands.module) for value in values)
+        return self._ready(which, form, arrays, wanted, None)
 
     def _ready(self, which: Which, form: Form, values: tuple[Any, ...], wanted: Any, out: Any) -> Call:
         signature = sign(values, form.names)
         variant = self._variants.get((form, signature.kinds))
-        if variant is None or not variant.holds():
-            variant = self._lower(form, signature.kinds)
-        names = form.names
-        if variant.captures:
-            captured = variant.captured()
-            if captured is None:
-                variant = self._lower(form, signature.kinds)
-                captured = variant.captured()
-            if captured is None:
-                raise ArgumentError(f"an array that {self._binder.name}() captures is another at every look")
-            values, names = (*values, *captured), variant.names
+        captured: tuple[Any, ...] | None = None
+        if variant is not None and variant.holds():
+            captured = variant.captured() if variant.captures else ()
+        if variant is None or captured is None:
+            variant, captured = self._lower(form, signature.kinds)
+        names = variant.names
+        if captured:
+            values = (*values, *captured)
             signature = sign(values, names)
         operands = classify(values, names, signature)
         spec = variant.products.get((which, signature, wanted))
@@ -239,7 +239,8 @@ class BroadcastFunction(Inspectable):
             out = flatten_out(which, out, spec.product.structure)
         return Call(spec, operands, plan(operands, spec.dtypes, out))
 
-    def _lower(self, form: Form, kinds: tuple[Kind, ...]) -> Variant:
+    def _lower(self, form: Form, kinds: tuple[Kind, ...]) -> tuple[Variant, tuple[Any, ...]]:
+        """The function lowered anew, and the captured arrays that were found."""
         remaining = iter(kinds)
         arguments = [next(remaining) if slot is None else slot for slot in form.slots]
         try:
@@ -248,13 +249,13 @@ class BroadcastFunction(Inspectable):
             # The user's own lines are in the message; the compiler's frames would only hide them.
             raise error.with_traceback(None) from None
         variant = self._variants[form, kinds] = Variant(lowered, form.names)
-        return variant
+        return variant, tuple(capture.value for capture in lowered.arrays.values())
 
     def _specialise(self, which: Which, variant: Variant, form: Form, operands: Operands, wanted: Any) -> Specialised:
         signature = operands.signature
         positions = () if which == "value" else directions(wanted, form, operands.names, signature, self._binder)
         try:
-            product = make_product(variant.lowered.function, which, positions)
+            product = make_product(variant.function, which, positions)
         except CompileError as error:
             raise error.with_traceback(None) from None
         by_kind = {"float": signature.result_dtype, "int": np.dtype(np.int64), "bool": np.dtype(np.bool_)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -53,7 +53,8 @@ class Variant:
 
     Attributes
     ----------
-    lowered : Lowered
+    function : Function
+        Its IR.
     names : tuple of str
         The arrays of the call, and then the captured ones.
     captures : tuple of Capture
@@ -62,17 +63,19 @@ class Variant:
         The products by what is computed, dtypes and `wrt`.
     """
 
-    __slots__ = ("_kinds", "captures", "lowered", "names", "products")
+    __slots__ = ("_guards", "_kinds", "captures", "function", "names", "products")
 
     def __init__(self, lowered: Lowered, names: tuple[str, ...]) -> None:
-        self.lowered, self.captures = lowered, tuple(lowered.arrays.values())
+        self.function, self._guards = lowered.function, lowered.guards
         self.names = (*names, *lowered.arrays)
+        # The arrays found then are not kept: they may be large, and others may take their place.
+        self.captures = tuple(replace(capture, value=None) for capture in lowered.arrays.values())
         self._kinds = tuple(param.kind for param in lowered.function.params[len(names) :])
         self.products: dict[tuple[Any, ...], Specialised] = {}
 
     def holds(self) -> bool:
         """Whether what was compiled in is still so."""
-        return all(guard.holds() for guard in self.lowered.guards)
+        return all(guard.holds() for guard in self._guards)
 
     def captured(self) -> tuple[Any, ...] | None:
         """The captured arrays as they are now; None where the function must be lowered anew for them."""
@@ -121,8 +124,8 @@ def flatten_out(which: Which, out: Any, structure: Structure) -> Any:
     return (*structure.flatten(out[0], "the value in out="), *out[1]._stored)
 
 
-def stand_in(value: Any, shape: tuple[int, ...]) -> Any:
-    """A contiguous array of that shape for a dtype that is given in its place."""
+def stand_in(value: Any, shape: tuple[int, ...] | None = None, module: str = "numpy") -> Any:
+    """For a dtype that is given in an array's place a contiguous array; without a shape a number, which suits any."""
     if not is_dtype(value):
         return value
     try:
@@ -130,7 +133,9 @@ def stand_in(value: Any, shape: tuple[int, ...]) -> Any:
             import ml_dtypes  # registers the name with NumPy
 
             value = ml_dtypes.bfloat16
-        return np.empty(shape, value)
+        if shape is None:
+            return np.zeros((), value)[()]
+        return sys.modules[module].empty(shape, value)
     except TypeError:
         raise DTypeError(f"{value!r} is no dtype; give arrays, or dtypes such as 'float32'") from None
 

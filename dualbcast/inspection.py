@@ -16,7 +16,7 @@ __all__ = ["Inspectable"]
 class Inspectable:
     """The methods of a BroadcastFunction that compile and show; it supplies the three below."""
 
-    def _inspected(self, args: tuple[Any, ...], named: dict[str, Any], wrt: Wrt, jacobian: bool) -> Call:
+    def _inspected(self, args: tuple[Any, ...], wrt: Wrt, jacobian: bool, named: dict[str, Any] | None = None) -> Call:
         raise NotImplementedError
 
     def _cpu_kernel(self, call: Call) -> cpu.CpuKernel:
@@ -41,26 +41,26 @@ class Inspectable:
         cc : (int, int), optional
             A compute capability to compile for, which needs no GPU; adds registers, spills and occupancy.
         """
-        call = self._inspected(arrays, named, wrt, jacobian)
+        call = self._inspected(arrays, wrt, jacobian, named)
         kernel = None if cc is None else self._cuda_kernel(call, cc)
         return explain_kernel(call.spec.product.function, call.plan, call.spec.dtypes, call.spec.compute, kernel)
 
     def inspect_ir(self, *arrays: Any, wrt: Wrt = None, jacobian: bool = True, **named: Any) -> str:
         """The intermediate representation of a product."""
-        return dump(self._inspected(arrays, named, wrt, jacobian).spec.product.function)
+        return dump(self._inspected(arrays, wrt, jacobian, named).spec.product.function)
 
     def inspect_source(self, *arrays: Any, wrt: Wrt = None, jacobian: bool = True, **named: Any) -> str:
         """The Python text of a product, which Numba compiles: the element function and the loops around it."""
-        call = self._inspected(arrays, named, wrt, jacobian)
+        call = self._inspected(arrays, wrt, jacobian, named)
         return call.spec.source(call.plan.layout, "cpu").text
 
     def inspect_llvm(self, *arrays: Any, wrt: Wrt = None, jacobian: bool = True, **named: Any) -> str:
         """The optimised LLVM IR of the CPU kernel."""
-        return self._cpu_kernel(self._inspected(arrays, named, wrt, jacobian)).llvm()
+        return self._cpu_kernel(self._inspected(arrays, wrt, jacobian, named)).llvm()
 
     def inspect_asm(self, *arrays: Any, wrt: Wrt = None, jacobian: bool = True, **named: Any) -> str:
         """The assembly of the CPU kernel."""
-        return self._cpu_kernel(self._inspected(arrays, named, wrt, jacobian)).asm()
+        return self._cpu_kernel(self._inspected(arrays, wrt, jacobian, named)).asm()
 
     def inspect_ptx(
         self, *arrays: Any, wrt: Wrt = None, jacobian: bool = True, cc: tuple[int, int] | None = None, **named: Any
@@ -78,4 +78,4 @@ class Inspectable:
         self, *arrays: Any, wrt: Wrt = None, jacobian: bool = True, cc: tuple[int, int] | None = None, **named: Any
     ) -> cuda.CudaKernel:
         """The compiled CUDA kernel, with its registers and spills; needs no GPU where `cc` is given."""
-        return self._cuda_kernel(self._inspected(arrays, named, wrt, jacobian), cc)
+        return self._cuda_kernel(self._inspected(arrays, wrt, jacobian, named), cc)

@@ -98,7 +98,8 @@ class Binder:
             if name in self._preset or parameter.default is not Parameter.empty
         }
         self.signature = found.signature()
-        self.static = frozenset([static] if isinstance(static, str) else static)
+        wanted = frozenset([static] if isinstance(static, str) else static)
+        self.static: frozenset[str] = wanted or found.static & set(self.signature.parameters)
         self._fixed = tuple(map(plain_number, self._fixed))
         self._defaults = {
             name: value if name in self.static else plain_number(value) for name, value in self._defaults.items()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import Parameter
 from types import FunctionType, MethodType
@@ -28,11 +28,18 @@ class Subject:
         The arguments before those of a call: the object of a method, those of a `functools.partial`.
     preset : dict
         Arguments by name, which a call may replace.
+    static : frozenset of str
+        The parameters that a BroadcastFunction on the way takes as static.
     """
 
     function: FunctionType
     fixed: tuple[Any, ...] = ()
     preset: dict[str, Any] = field(default_factory=dict)
+    static: frozenset[str] = frozenset()
+
+    def given(self, args: tuple[Any, ...], named: dict[str, Any]) -> Subject:
+        """With more arguments."""
+        return replace(self, fixed=(*self.fixed, *args), preset={**self.preset, **named})
 
     def parameters(self) -> dict[str, Parameter]:
         """All parameters of the function itself: not of one that it wraps, and not those it claims to have."""
@@ -70,11 +77,9 @@ def find_subject(thing: Any) -> Subject:
     if isinstance(thing, FunctionType):
         return Subject(thing)
     if isinstance(thing, MethodType):
-        inner = find_subject(thing.__func__)
-        return Subject(inner.function, (*inner.fixed, thing.__self__), inner.preset)
+        return find_subject(thing.__func__).given((thing.__self__,), {})
     if isinstance(thing, partial):
-        inner = find_subject(thing.func)
-        return Subject(inner.function, (*inner.fixed, *thing.args), {**inner.preset, **thing.keywords})
+        return find_subject(thing.func).given(thing.args, thing.keywords)
     if isinstance(thing, staticmethod):
         return find_subject(thing.__func__)
     decorated = _of_broadcast_function(thing)
@@ -86,11 +91,11 @@ def find_subject(thing: Any) -> Subject:
     if not isinstance(thing, type):
         call = getattr(type(thing), "__call__", None)  # noqa: B004 (the function is wanted, not whether there is one)
         if isinstance(call, FunctionType) or _of_broadcast_function(call) is not None:
-            inner = find_subject(call)
-            return Subject(inner.function, (*inner.fixed, thing), inner.preset)
+            return find_subject(call).given((thing,), {})
     return Subject(thing)
 
 
 def _of_broadcast_function(thing: Any) -> Subject | None:
-    found = getattr(getattr(thing, "_binder", None), "subject", None)
-    return found if isinstance(found, Subject) else None
+    binder: Any = getattr(thing, "_binder", None)
+    found = getattr(binder, "subject", None)
+    return replace(found, static=binder.static) if isinstance(found, Subject) else None

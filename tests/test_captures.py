@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import sys
 import threading
+import time
+import weakref
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from corpus import CORPUS, Case
 
 from dualbcast import ArgumentError, CompileError, DTypeError, ShapeError, differentiable_broadcast
 
@@ -65,6 +69,21 @@ def test_it_is_the_same_as_an_argument(backend: Any) -> None:
     assert f.jacobian(X, wrt=0).wrt == ("x",)
     with pytest.raises(ArgumentError, match="wrt=1 is no argument of this call; they are x, A, B"):
         f.jacobian(X, wrt=1)
+
+
+@pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
+def test_the_corpus_with_its_last_argument_captured(case: Case) -> None:
+    function, kinds = case.function, {float: np.float64, int: np.int16, bool: np.bool_}
+    *columns, last = (np.array(column, kinds[type(column[0])]) for column in zip(*case.points, strict=True))
+    with np.errstate(all="ignore"):
+        wanted = differentiable_broadcast(backend="python")(function).value_and_jacobian(*columns, last)
+        f = differentiable_broadcast(backend="python")(lambda *rest: function(*rest, last))
+        floats = [f"rest_{place}" for place, column in enumerate(columns) if column.dtype.kind == "f"]
+        got = f.value_and_jacobian(*columns, wrt=(*floats, *(("last",) if last.dtype.kind == "f" else ())))
+    np.testing.assert_equal(got[0], wanted[0])
+    assert len(got[1].wrt) == len(wanted[1].wrt)
+    for place in range(len(got[1])):
+        np.testing.assert_equal(got[1][place], wanted[1][place])
 
 
 def test_the_decorator_can_name_it(backend: Any) -> None:
@@ -317,6 +336,54 @@ def test_looking_inside() -> None:
     assert "A[" in f.inspect_source("float64")
     assert "A: float" in f.inspect_ir("float64")
     assert "define" in f.inspect_llvm(X)
+    # Dtypes stand for arrays of the shape of those that are captured.
+    assert f.explain("float32", jacobian=False).shape == (2, 4)
+    assert f.explain("bfloat16", jacobian=False).bytes_read == 2 * 8 + A.nbytes + B.nbytes
+    assert f.inspect_source("float64", jacobian=False) == f.inspect_source(np.empty((2, 4)), jacobian=False)
+
+
+def test_a_captured_array_is_not_kept_alive(backend: Any) -> None:
+    class Holder:
+        weights: Any = np.ones(4)
+
+    holder = Holder()
+    f = differentiable_broadcast(backend=backend)(lambda x: x * holder.weights)
+    first = holder.weights = np.full(4, 2.0)
+    assert f(X).tolist() == (2 * X).tolist()
+    gone = weakref.ref(first)
+    del first
+    holder.weights = np.full(4, 3.0)
+    assert f(X).tolist() == (3 * X).tolist()
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_name_may_be_rebound_while_others_call() -> None:
+    rate: Any = 2.0
+    f = differentiable_broadcast(backend="python")(lambda x: x * rate)
+    things = [np.full(4, 2.0), np.full(4, 3), np.full((2, 4), 5.0, np.float32), 7.0, 11, np.array(13.0)]
+    results, failures, done = [], [], threading.Event()
+
+    def call() -> None:
+        while not done.is_set():
+            try:
+                value, jacobian = f.value_and_jacobian(np.ones(4))
+                results.append({*value.ravel().tolist(), *jacobian["x"].ravel().tolist()})
+            except BaseException as error:
+                failures.append(error)
+
+    threads = [threading.Thread(target=call) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for place in range(300):
+        rate = things[place % len(things)]
+        time.sleep(0.001)
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert results
+    assert all(len(result) == 1 and result < {2.0, 3.0, 5.0, 7.0, 11.0, 13.0} for result in results)
 
 
 @pytest.mark.parametrize("_round", range(3))

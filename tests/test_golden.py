@@ -25,7 +25,7 @@ rows = np.ones((4, 1), np.float32)  # control that is broadcast along rows
 
 def cuda_shell(function: Any, *arrays: Any) -> str:
     """The CUDA C++ around the element function; made without a compiler."""
-    call = differentiable_broadcast(function)._inspected(arrays, {}, None, jacobian=True)
+    call = differentiable_broadcast(function)._inspected(arrays, None, jacobian=True)
     return call.spec.source(call.plan.layout, "cuda").shell
 
 

@@ -439,6 +439,22 @@ def test_a_wrapper_is_the_function(backend: Any) -> None:
 
 def test_a_static_name_stays_with_a_function_decorated_again() -> None:
     assert differentiable_broadcast(backend="python")(moded)(2.0, "square") == 4.0
+    again = differentiable_broadcast(backend="python")(functools.partial(moded, k=3.0))
+    assert again(2.0, "square") == 12.0
+    assert again(2.0, mode="square") == 12.0
+
+
+def test_a_callable_object_whose_call_is_decorated(backend: Any) -> None:
+    class Power:
+        @differentiable_broadcast(static="n", backend=backend)
+        def __call__(self, x, n="two"):
+            return x * x if n == "two" else x * self.slope
+
+        slope = 5.0
+
+    power = Power()
+    assert power(X).tolist() == (X * X).tolist()
+    assert differentiable_broadcast(backend=backend)(power)(X, "other").tolist() == (5 * X).tolist()
 
 
 def test_numba_dispatchers(backend: Any) -> None:
