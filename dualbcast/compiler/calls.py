@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
+import os
 import types
 from collections.abc import Callable
 from types import FunctionType
@@ -22,10 +23,12 @@ from dualbcast.compiler.objects import is_record_type, make_record, replace_fiel
 from dualbcast.compiler.rules import Rule, lookup
 from dualbcast.compiler.source import Capture
 from dualbcast.compiler.values import Closure, Keywords, Partial, Static, Value, describe
+from dualbcast.errors import CompileError
 
 __all__ = ["Calls"]
 
-_LIBRARIES = ("cupy", "numpy", "scipy", "jax", "torch")
+_LIBRARIES = ("cupy", "numpy", "scipy", "jax", "torch", "random")
+_STANDARD = os.path.dirname(os.__file__)
 _PRINTING = ("print", "input", "open")
 # Their methods change nothing, so that they may run when the kernel is compiled.
 _IMMUTABLE = (str, bytes, bool, int, float, tuple, frozenset)
@@ -101,7 +104,7 @@ class Calls(Comprehensions):
         if isinstance(function, FunctionType):
             # A library's functions work on arrays; an error inside one would show lines that are not the user's.
             if module.partition(".")[0] not in _LIBRARIES:
-                return self.inline(function, args, keywords, node)
+                return self._inline_any(function, args, keywords, node)
         else:
             # What wraps a scalar function without changing it: this package's decorator, Numba's, functools.cache.
             for attribute in ("__wrapped__", "py_func"):
@@ -116,19 +119,32 @@ class Calls(Comprehensions):
         if name in _PRINTING:
             self.fail(node, f"{name}() is a side effect, which a kernel cannot have", "the value as another output")
         if isinstance(function, type):
-            self.fail(node, f"a kernel cannot make a {name}", "a named tuple, a dataclass, or numbers of their own")
+            instead = "isinstance(x, float)" if function is type else "a named tuple, a dataclass, or plain numbers"
+            self.fail(node, f"{name} objects cannot be made in a kernel", instead)
         self._no_rule(function, name, module, node)
+
+    def _inline_any(
+        self, function: FunctionType, args: tuple[Value, ...], keywords: dict[str, Value], node: ast.Call
+    ) -> Value:
+        """The result of a Python function; an error in Python's own library is one of calling it."""
+        if not _is_standard(function.__code__.co_filename) or _is_standard(self.frame.source.filename):
+            return self.inline(function, args, keywords, node)
+        try:
+            return self.inline(function, args, keywords, node)
+        except CompileError as error:
+            where = f"{function.__module__}.{function.__name__}"
+            self.fail(node, f"{where} cannot be compiled: {error.message}", "a function of your own that computes it")
 
     def _no_rule(self, function: Any, name: str, module: str, node: ast.Call) -> NoReturn:
         if getattr(np, name, None) is function:
             module = "numpy"  # the user's spelling, not where NumPy keeps it
-        spelling = f"{module}.{name}" if module else name
+        module = "" if module == "builtins" else module.removeprefix("_")
+        spelling = f"{module}.{name}" if module else ast.unparse(node.func)
         reason = rows.EXCLUDED.get(spelling)
-        self.fail(
-            node,
-            f"there is no derivative rule for {spelling}" + (f": it {reason}" if reason else ""),
-            "a function from math or numpy that has one, or a Python function that computes it",
-        )
+        instead = "a function from math or numpy that has one, or a Python function that computes it"
+        if "random" in f"{module} {type(getattr(function, '__self__', None)).__module__}":
+            reason, instead = "gives another number at every call", "an array of random numbers as another argument"
+        self.fail(node, f"there is no derivative rule for {spelling}" + (f": it {reason}" if reason else ""), instead)
 
     def _builtin(
         self,
@@ -196,6 +212,11 @@ class Calls(Comprehensions):
             else:
                 numbers.append(self.convert(arg, "float", where))
         return self.op(meaning.name, *numbers, kind="float", location=where)
+
+
+def _is_standard(file: str) -> bool:
+    """Whether a file is of Python's own library."""
+    return file.startswith(_STANDARD) and "site-packages" not in file
 
 
 def _hashable(function: Any) -> bool:

@@ -85,26 +85,23 @@ class Inlining(Expressions):
         """Python's binding of arguments to parameters."""
         spec = node.args
         positional = [*spec.posonlyargs, *spec.args]
+        signature = "" if isinstance(node, ast.Lambda) else f"{name}({ast.unparse(spec)})"
         env: dict[str, Value] = {parameter.arg: arg for parameter, arg in zip(positional, args, strict=False)}
         extra = args[len(positional) :]
         if spec.vararg is not None:
             env[spec.vararg.arg] = extra
         elif extra:
             wanted = count(len(positional), "positional argument")
-            self.fail(
-                at,
-                f"{name}() takes {wanted}, and {len(args)} are given",
-                f"{name}({', '.join(a.arg for a in positional)})",
-            )
+            self.fail(at, f"{name}() takes {wanted}, and {len(args)} are given", signature)
         by_name = {parameter.arg for parameter in (*spec.args, *spec.kwonlyargs)}
         others = Keywords()
         for key, value in keywords.items():
             if key not in by_name and spec.kwarg is not None:
                 others[key] = value
             elif key not in by_name:
-                self.fail(at, f"{name}() has no parameter {key}")
+                self.fail(at, f"{name}() has no parameter {key}", signature)
             elif key in env:
-                self.fail(at, f"{name}() gets two values for {key}")
+                self.fail(at, f"{name}() gets two values for {key}", signature)
             else:
                 env[key] = value
         if spec.kwarg is not None:
@@ -117,7 +114,7 @@ class Inlining(Expressions):
                 env.setdefault(parameter.arg, keyword_default)
         missing = [parameter.arg for parameter in (*positional, *spec.kwonlyargs) if parameter.arg not in env]
         if missing:
-            self.fail(at, f"{name}() lacks a value for {', '.join(missing)}")
+            self.fail(at, f"{name}() lacks a value for {', '.join(missing)}", signature)
         for key, value in env.items():
             self.refuse_iterator(value, at, f"the argument {key}")
         return env
