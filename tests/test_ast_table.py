@@ -1,7 +1,7 @@
 """Every class of syntax node that Python's parser makes: a program with it that is compiled, or its one error.
 
-A program is the text of a function `f` of two numbers, or only the body of one. What is compiled gives what plain Python
-gives; in what is not, « and » enclose the text that the error points at.
+A program is the text of a function `f` of two numbers, or only the body of one. What is compiled gives what plain
+Python gives; in what is not, « and » enclose the text that the error points at.
 """
 
 from __future__ import annotations

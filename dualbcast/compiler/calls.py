@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from dualbcast import errors
 from dualbcast.compiler import rows
 from dualbcast.compiler.builtin import BUILTINS, KEYWORDS
 from dualbcast.compiler.comprehensions import Comprehensions
@@ -28,7 +29,7 @@ from dualbcast.errors import CompileError
 __all__ = ["Calls"]
 
 _LIBRARIES = ("cupy", "numpy", "scipy", "jax", "torch", "random")
-_STANDARD = os.path.dirname(os.__file__)
+_STANDARD, _PACKAGE = os.path.dirname(os.__file__), os.path.dirname(errors.__file__)
 _PRINTING = ("print", "input", "open")
 # Their methods change nothing, so that they may run when the kernel is compiled.
 _IMMUTABLE = (str, bytes, bool, int, float, tuple, frozenset)
@@ -91,7 +92,7 @@ class Calls(Comprehensions):
             numbers = tuple(self.as_scalar(arg, at) for arg, at in zip(args, places, strict=True))
             return self.apply(meaning, numbers, node)
         if isinstance(meaning, FunctionType):
-            return self.inline(meaning, args, keywords, node)
+            return self._inline_any(meaning, args, keywords, node)
         if isinstance(function, functools.partial):
             bound = tuple(self._bound(function, function.args, at, node) for at in range(len(function.args)))
             named = {key: self._bound(function, function.keywords, key, node) for key in function.keywords}
@@ -126,14 +127,18 @@ class Calls(Comprehensions):
     def _inline_any(
         self, function: FunctionType, args: tuple[Value, ...], keywords: dict[str, Value], node: ast.Call
     ) -> Value:
-        """The result of a Python function; an error in Python's own library is one of calling it."""
-        if not _is_standard(function.__code__.co_filename) or _is_standard(self.frame.source.filename):
+        """The result of a Python function; an error in a library that is no user's to change is one of calling it."""
+        if not _is_fixed(function.__code__.co_filename) or _is_fixed(self.frame.source.filename):
             return self.inline(function, args, keywords, node)
         try:
             return self.inline(function, args, keywords, node)
         except CompileError as error:
-            where = f"{function.__module__}.{function.__name__}"
-            self.fail(node, f"{where} cannot be compiled: {error.message}", "a function of your own that computes it")
+            if not _is_fixed(error.filename):
+                raise
+            instead = error.hint
+            if not function.__code__.co_filename.startswith(_PACKAGE):
+                instead = "a function of your own that computes it"
+            self.fail(node, f"in {function.__name__}(): {error.message}", instead)
 
     def _no_rule(self, function: Any, name: str, module: str, node: ast.Call) -> NoReturn:
         if getattr(np, name, None) is function:
@@ -214,9 +219,9 @@ class Calls(Comprehensions):
         return self.op(meaning.name, *numbers, kind="float", location=where)
 
 
-def _is_standard(file: str) -> bool:
-    """Whether a file is of Python's own library."""
-    return file.startswith(_STANDARD) and "site-packages" not in file
+def _is_fixed(file: str) -> bool:
+    """Whether a file is of Python's own library or of this package's functions."""
+    return file.startswith(_PACKAGE) or (file.startswith(_STANDARD) and "site-packages" not in file)
 
 
 def _hashable(function: Any) -> bool:

@@ -223,9 +223,9 @@ class Expressions(Choices):
                     self.limit(len(items) * int(count.value), node)
                     repeated = self.sequence(items, node) * int(count.value)
                     return Record(list, repeated) if _is_list(items) else repeated
-        if isinstance(left, Static) and isinstance(right, Static) and isinstance(operator, ast.BitOr):
-            if isinstance(left.object, type) and isinstance(right.object, type):
-                return Static(left.object | right.object)  # for isinstance()
+        kinds = [side.object for side in (left, right) if isinstance(side, Static) and isinstance(side.object, type)]
+        if len(kinds) == 2 and isinstance(operator, ast.BitOr):
+            return Static(kinds[0] | kinds[1])  # for isinstance()
         return self.binary(operator, self.as_scalar(left, node.left), self.as_scalar(right, node.right), node)
 
     def _unary(self, node: ast.UnaryOp) -> Value:

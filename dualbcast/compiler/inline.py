@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from functools import lru_cache
 from types import FunctionType
 from typing import Any
 
@@ -123,6 +124,9 @@ class Inlining(Expressions):
         """Lower the body of a function whose parameters are bound in `frame.env`."""
         self.frame, caller = frame, getattr(self, "frame", None)
         try:
+            given = _yield_of(node)
+            if given is not None:
+                self.expression(given)
             if isinstance(node, ast.Lambda):
                 return self.rename(self.expression(node.body), TEMPORARY + "value")
             frame.env[RETURNED] = frame.env[SKIPPING] = FALSE
@@ -173,6 +177,19 @@ def assigned_names(nodes: Sequence[ast.AST]) -> set[str]:
             case _:
                 pending.extend(ast.iter_child_nodes(node))
     return found
+
+
+@lru_cache(maxsize=1024)
+def _yield_of(function: FunctionNode) -> ast.expr | None:
+    """The `yield` that makes a function a generator, even where it is never reached."""
+    pending: list[ast.AST] = list(function.body) if isinstance(function, ast.FunctionDef) else [function.body]
+    while pending:
+        node = pending.pop(0)
+        if isinstance(node, ast.Yield | ast.YieldFrom):
+            return node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            pending[:0] = ast.iter_child_nodes(node)
+    return None
 
 
 def count(number: int, noun: str) -> str:
