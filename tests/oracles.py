@@ -2,36 +2,107 @@
 
 Nothing here comes from the package. The user's function is rebuilt with a `math`, a `np` and a `float` that accept
 these numbers, and is then executed by Python, so its control flow is Python's own. Values are floats, or mpmath's.
+A `Watch` tells where a result hangs on the last bits, which another right implementation may have otherwise.
 """
 
 from __future__ import annotations
 
 import builtins
+import copy
+import dataclasses
+import functools
+import itertools
 import math
-from collections.abc import Callable, Sequence
-from types import CellType, FunctionType, ModuleType
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from enum import Enum
+from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import mpmath as mp
 import numpy as np
 
-__all__ = ["Dual", "Result", "differentiate", "finite_differences", "rebuild"]
+__all__ = ["Dual", "Result", "Watch", "differentiate", "evaluate", "finite_differences", "numbers_of", "rebuild"]
 
 Result = tuple[tuple[Any, ...], tuple[dict[int, float], ...]]
 
 
-class Dual:
-    """A number with its derivatives in the directions it depends on; a direction that is not there is an exact zero."""
+class Watch:
+    """Looks on while dual numbers are computed with: counts decisions that are close, and can disturb the last bits.
 
-    __slots__ = ("d", "v")
+    Attributes
+    ----------
+    single : bool
+        The other implementation computes in float32: not only functions but also its arithmetic has other last bits.
+    noise : float
+        Disturb values and slopes that have a rounding error by so much, relatively; 0 leaves them alone.
+    ties : int
+        Comparisons and roundings so far that a small change of their operands would turn: kinks, and near misses.
+    doubts : int
+        Those of them whose operands have a rounding error, so that another implementation may decide otherwise.
+    """
+
+    def __init__(self, *, single: bool = False, noise: float = 0.0, seed: int = 0) -> None:
+        self.single, self.noise, self.ties, self.doubts = single, noise, 0, 0
+        self.margin = 1e-4 if single else 1e-9
+        generator = random.Random(seed)
+        self._noise = itertools.cycle(
+            [noise * generator.choice((-1, 1)) * generator.uniform(0.5, 1) for _ in range(97)]
+        )
+
+    def close(self, gap: Any, size: Any, rough: bool) -> None:
+        """A decision whose operands, as large as `size`, are `gap` away from where it turns."""
+        if gap <= self.margin * (1 + size):
+            self.ties += 1
+            self.doubts += rough
+
+    def disturb(self, x: Any, size: Any = 0) -> Any:
+        """The number with other last bits; `size` is that of what it was computed from."""
+        return x + (abs(x) + size) * next(self._noise) if self.noise else x
+
+
+_watching: Watch | None = None
+
+
+@contextmanager
+def _watched(watch: Watch | None) -> Iterator[None]:
+    global _watching
+    _watching, before = watch, _watching
+    try:
+        yield
+    finally:
+        _watching = before
+
+
+class Dual:
+    """A number with its derivatives in the directions it depends on; a direction that is not there is an exact zero.
+
+    It is `rough` where another right implementation may have other last bits.
+    """
+
+    __slots__ = ("d", "rough", "v")
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, v: Any, d: dict[int, Any] | None = None) -> None:
-        self.v, self.d = v, d or {}
+    def __init__(self, v: Any, d: dict[int, Any] | None = None, rough: bool = False) -> None:
+        self.v, self.d, self.rough = v, d or {}, rough
 
-    def chain(self, v: Any, slope: Any) -> Dual:
-        """A function of this number alone, by its value and its slope here."""
-        return Dual(v, {at: slope * t for at, t in self.d.items()})
+    def chain(self, v: Any, slope: Any, rough: bool = True) -> Dual:
+        """A function of this number alone, by its value and its slope here, which are `rough` but for exact ones."""
+        if _watching is not None and rough:
+            v, slope = _watching.disturb(v), _watching.disturb(slope, 1)
+        return Dual(v, {at: slope * t for at, t in self.d.items()}, self.rough or rough)
+
+    def decide(self, gap: Any, other: Any = 0) -> None:
+        """Tell who watches how far a decision on this number and another is from turning."""
+        if _watching is not None:
+            rough = self.rough or (other.rough if isinstance(other, Dual) else _watching.single and _rounded(other))
+            _watching.close(abs(gap), abs(self.v) + abs(value(other)), rough)
+
+    def whole(self, whole: Any, middle: Any = 0.0) -> int:
+        """An integer made of this number; the rounding turns at whole numbers, or half between them."""
+        self.decide(abs((self.v - middle) - round(float(self.v - middle))))
+        return int(whole)
 
     def __repr__(self) -> str:
         return f"Dual({self.v!r}, {self.d!r})"
@@ -41,51 +112,61 @@ class Dual:
         raise TypeError("a dual number was about to lose its derivative")
 
     def __int__(self) -> int:
-        return int(self.v)
+        return self.whole(self.v)
 
     def __bool__(self) -> bool:
-        return bool(self.v != 0)
+        return self != 0
 
     def __floor__(self) -> int:
-        return int(mp.floor(self.v))
+        return self.whole(mp.floor(self.v))
 
     def __ceil__(self) -> int:
-        return int(mp.ceil(self.v))
+        return self.whole(mp.ceil(self.v))
 
     def __trunc__(self) -> int:
-        return int(self.v)
+        return self.whole(self.v)
 
     def __round__(self, digits: int | None = None) -> Any:
         if digits is None:
-            return int(mp.nint(self.v))
-        return Dual(round(float(self.v), digits))
+            return self.whole(mp.nint(self.v), 0.5)
+        # A kernel rounds the scaled number, Python the decimal one: they differ where it is halfway.
+        scaled = float(self.v) * 10.0**digits
+        Dual(scaled, None, True).whole(0, 0.5)
+        return Dual(round(float(self.v), digits), None, True)
 
     def __lt__(self, other: Any) -> bool:
+        self.decide(self.v - value(other), other)
         return bool(self.v < value(other))
 
     def __le__(self, other: Any) -> bool:
+        self.decide(self.v - value(other), other)
         return bool(self.v <= value(other))
 
     def __gt__(self, other: Any) -> bool:
+        self.decide(self.v - value(other), other)
         return bool(self.v > value(other))
 
     def __ge__(self, other: Any) -> bool:
+        self.decide(self.v - value(other), other)
         return bool(self.v >= value(other))
 
     def __eq__(self, other: object) -> bool:
+        self.decide(self.v - value(other), other)
         return bool(self.v == value(other))
 
     def __ne__(self, other: object) -> bool:
+        self.decide(self.v - value(other), other)
         return bool(self.v != value(other))
 
     def __pos__(self) -> Dual:
         return self
 
     def __neg__(self) -> Dual:
-        return self.chain(-self.v, -1)
+        return self.chain(-self.v, -1, False)
 
     def __abs__(self) -> Dual:
-        return self.chain(abs(self.v), (self.v > 0) - (self.v < 0))
+        self.decide(self.v)
+        return self.chain(abs(self.v), (self.v > 0) - (self.v < 0), False)
 
     def __add__(self, other: Any) -> Dual:
         return combine(self, other, self.v + value(other), 1, 1)
@@ -101,10 +182,12 @@ class Dual:
         return combine(self, other, self.v / b, 1 / b, -(self.v / b) / b)
 
     def __floordiv__(self, other: Any) -> Dual:
-        return Dual(quotient(self.v, value(other)))
+        (self / other).whole(0)
+        return Dual(quotient(self.v, value(other)), None, False)
 
     def __mod__(self, other: Any) -> Dual:
         b = value(other)
+        (self / other).whole(0)
         return combine(self, other, self.v % b, 1, -quotient(self.v, b))
 
     def __divmod__(self, other: Any) -> tuple[Dual, Dual]:
@@ -114,7 +197,7 @@ class Dual:
         a, p = self.v, value(other)
         slope = p * a ** (p - 1) if p != 0 else 0
         towards = a**p * log(a) if isinstance(other, Dual) and other.d and a != 0 else 0
-        return combine(self, other, a**p, slope, towards)
+        return combine(self, other, a**p, slope, towards, True)
 
     def __radd__(self, other: Any) -> Dual:
         return Dual(other) + self
@@ -146,13 +229,25 @@ def value(x: Any) -> Any:
     return x.v if isinstance(x, Dual) else x
 
 
-def combine(a: Any, b: Any, v: Any, slope_a: Any, slope_b: Any) -> Dual:
+def combine(a: Any, b: Any, v: Any, slope_a: Any, slope_b: Any, rough: bool = False) -> Dual:
     """A function of two numbers by its value and its slopes; a slope is used only where there is a derivative."""
     d: dict[int, Any] = {}
+    watch = _watching
+    rough = rough or (watch is not None and watch.single)
+    if watch is not None and rough:
+        v = watch.disturb(v)
     for x, slope in ((a, slope_a), (b, slope_b)):
-        for at, t in x.d.items() if isinstance(x, Dual) else ():
-            d[at] = d[at] + slope * t if at in d else slope * t
-    return Dual(v, d)
+        if isinstance(x, Dual) and x.d:
+            if watch is not None:
+                slope = watch.disturb(slope)
+            for at, t in x.d.items():
+                d[at] = d[at] + slope * t if at in d else slope * t
+    return Dual(v, d, rough or (isinstance(a, Dual) and a.rough) or (isinstance(b, Dual) and b.rough))
+
+
+def _rounded(x: Any) -> bool:
+    """Whether float32 cannot hold a number."""
+    return float(np.float32(x)) != x
 
 
 def quotient(a: Any, b: Any) -> Any:
@@ -185,9 +280,15 @@ _UNARY: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "sinh": (mp.sinh, mp.cosh),
     "cosh": (mp.cosh, mp.sinh),
     "tanh": (mp.tanh, lambda x: mp.sech(x) ** 2),
+    "asinh": (mp.asinh, lambda x: 1 / mp.sqrt(x * x + 1)),
+    "acosh": (mp.acosh, lambda x: 1 / mp.sqrt(x * x - 1)),
+    "atanh": (mp.atanh, lambda x: 1 / (1 - x * x)),
     "erf": (mp.erf, lambda x: 2 / mp.sqrt(mp.pi) * mp.exp(-x * x)),
+    "erfc": (mp.erfc, lambda x: -2 / mp.sqrt(mp.pi) * mp.exp(-x * x)),
+    "lgamma": (mp.loggamma, mp.digamma),
 }
-_RENAMED = {"asin": "arcsin", "acos": "arccos", "atan": "arctan"}
+_RENAMED = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh"}
+_RENAMED["atanh"] = "arctanh"
 
 
 def _unary(name: str) -> Callable[[Any], Any]:
@@ -195,7 +296,7 @@ def _unary(name: str) -> Callable[[Any], Any]:
 
     def function(x: Any) -> Any:
         if not isinstance(x, Dual):
-            return plain(x)
+            return plain(x) if _watching is None else Dual(plain(x), None, True)
         if isinstance(x.v, mp.mpf):
             return x.chain(exact(x.v), slope(x.v) if x.d else 0)
         return x.chain(plain(x.v), float(slope(mp.mpf(x.v))) if x.d else 0)
@@ -206,33 +307,62 @@ def _unary(name: str) -> Callable[[Any], Any]:
 def _atan2(a: Any, b: Any) -> Any:
     x, y = value(a), value(b)
     exact = mp.atan2 if isinstance(x, mp.mpf) or isinstance(y, mp.mpf) else math.atan2
-    return combine(a, b, exact(x, y), y / (x * x + y * y), -x / (x * x + y * y))
+    return combine(a, b, exact(x, y), y / (x * x + y * y), -x / (x * x + y * y), True)
 
 
-def _hypot(a: Any, b: Any) -> Any:
+def _hypot(*sides: Any) -> Any:
+    if len(sides) != 2:
+        return functools.reduce(_hypot, sides) if len(sides) > 2 else abs(sides[0])
+    a, b = sides
     x, y = value(a), value(b)
     r = mp.hypot(x, y) if isinstance(x, mp.mpf) or isinstance(y, mp.mpf) else math.hypot(x, y)
-    return combine(a, b, r, x / r, y / r)
+    return combine(a, b, r, x / r, y / r, True)
+
+
+def _fmod(a: Any, b: Any) -> Any:
+    a, b = (x if isinstance(x, Dual) else Dual(x) for x in (a, b))
+    times = (a / b).__trunc__()
+    return combine(a, b, a.v - times * b.v if isinstance(a.v, mp.mpf) else math.fmod(a.v, b.v), 1, -times)
+
+
+def _frexp(x: Any) -> Any:
+    exponent = math.frexp(float(value(x)))[1]
+    return x * 0.5**exponent, exponent
+
+
+def _modf(x: Any) -> Any:
+    whole = x.__trunc__() if isinstance(x, Dual) else math.trunc(x)
+    return x - whole, Dual(whole + 0 * value(x))
+
+
+def _isclose(a: Any, b: Any, *, rel_tol: float = 1e-9, abs_tol: float = 0.0) -> bool:
+    return math.isclose(value(a), value(b), rel_tol=rel_tol, abs_tol=abs_tol)
 
 
 def _copysign(a: Any, b: Any) -> Any:
     # Not for zeros: their sign is not looked at.
-    return abs(a) if value(b) > 0 else -abs(a)
+    return abs(a) if b > 0 else -abs(a)
 
 
 def _ends(rounded: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda x: Dual(rounded(x.v) + 0 * x.v) if isinstance(x, Dual) else float(rounded(x))
+    return lambda x: Dual(rounded(x) + 0 * x.v) if isinstance(x, Dual) else float(rounded(x))
 
 
 _BOTH: dict[str, Callable[..., Any]] = {
     **{name: _unary(name) for name in _UNARY},
     "hypot": _hypot,
+    "fmod": _fmod,
     "copysign": _copysign,
     "isnan": lambda x: bool(value(x) != value(x)),
 }
 _MATH: dict[str, Callable[..., Any]] = {
     **_BOTH,
     "atan2": _atan2,
+    "frexp": _frexp,
+    "modf": _modf,
+    "ldexp": lambda x, n: x * 2.0**n,
+    "dist": lambda p, q: _hypot(*(a - b for a, b in zip(p, q, strict=True))),
+    "isclose": _isclose,
     "fabs": lambda x: abs(x) * 1.0,
     "pow": lambda x, p: (x * 1.0) ** p,
     "log": lambda x, base=None: _BOTH["log"](x) if base is None else _BOTH["log"](x) / _BOTH["log"](base),
@@ -245,16 +375,18 @@ _NUMPY: dict[str, Callable[..., Any]] = {
     "abs": abs,
     "absolute": abs,
     "power": lambda x, p: x**p,
-    "maximum": lambda a, b: a if value(a) >= value(b) else b,
-    "minimum": lambda a, b: a if value(a) <= value(b) else b,
-    "clip": lambda x, low, high: low if value(x) < value(low) else high if value(x) > value(high) else x,
-    "where": lambda test, a, b: a if value(test) else b,
-    "sign": lambda x: Dual(float((value(x) > 0) - (value(x) < 0))),
+    "maximum": lambda a, b: a if a >= b else b,
+    "minimum": lambda a, b: a if a <= b else b,
+    "clip": lambda x, low, high: low if x < low else high if x > high else x,
+    "where": lambda test, a, b: a if test else b,
+    "sign": lambda x: Dual(float((x > 0) - (x < 0))),
     "floor": _ends(math.floor),
     "ceil": _ends(math.ceil),
     "square": lambda x: x * x,
     "logical_and": lambda a, b: bool(a) and bool(b),
     "logical_not": lambda a: not a,
+    "float64": lambda x: x if isinstance(x, Dual) else np.float64(x),
+    **{name: getattr(np, name) for name in ("bool_", "int8", "int16", "int32", "int64", "uint8")},
 }
 
 
@@ -275,7 +407,23 @@ class _Module:
 
 _MODULES: dict[Any, Any] = {math: _Module(math, _MATH), np: _Module(np, _NUMPY)}
 _FUNCTIONS = {getattr(math, name): function for name, function in _MATH.items()}
-_BUILTINS = {**vars(builtins), "float": lambda x: x if isinstance(x, Dual) else float(x)}
+
+
+class _RealType(type):
+    """What stands for `float`: it leaves a dual number alone, and a dual number is one of it."""
+
+    def __call__(cls, x: Any = 0.0) -> Any:
+        return x if isinstance(x, Dual) else float(x)
+
+    def __instancecheck__(cls, found: object) -> bool:
+        return isinstance(found, float | Dual)
+
+
+class _Real(float, metaclass=_RealType):
+    """As a subclass of float it takes the whole number in a pattern, as float does."""
+
+
+_BUILTINS = {**vars(builtins), "float": _Real}
 
 
 def rebuild(function: Callable[..., Any], memo: dict[int, Any] | None = None) -> Callable[..., Any]:
@@ -285,6 +433,19 @@ def rebuild(function: Callable[..., Any], memo: dict[int, Any] | None = None) ->
     def change(found: Any) -> Any:
         if isinstance(found, FunctionType):
             return rebuild(found, memo)
+        if isinstance(found, functools.partial):
+            keywords = {key: change(item) for key, item in found.keywords.items()}
+            return functools.partial(change(found.func), *map(change, found.args), **keywords)
+        if isinstance(found, MethodType):
+            return MethodType(change(found.__func__), change(found.__self__))
+        if isinstance(found, type):
+            return own_class(found) if found.__module__ == home and not issubclass(found, Enum) else found
+        if type(found) is not tuple and type(found).__module__ == home and not isinstance(found, Enum):
+            moved = copy.copy(found)
+            if isinstance(found, tuple):
+                return own_class(type(found))(*found)
+            moved.__class__ = own_class(type(found))
+            return moved
         if isinstance(found, tuple):
             return tuple(map(change, found))
         try:
@@ -292,8 +453,23 @@ def rebuild(function: Callable[..., Any], memo: dict[int, Any] | None = None) ->
         except TypeError:  # not hashable, so neither a module nor a function
             return found
 
+    def own_class(kind: type) -> Any:
+        """A subclass whose methods are rebuilt."""
+        if id(kind) in memo:
+            return memo[id(kind)]
+        made = memo[id(kind)] = type(kind.__name__, (kind,), {})
+        memo[id(made)] = made
+        for name, member in vars(kind).items():
+            wrapper = staticmethod if isinstance(member, staticmethod) else property
+            inner = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
+            if isinstance(inner, FunctionType) and inner.__code__.co_filename == function.__code__.co_filename:
+                again = rebuild(inner, memo)
+                setattr(made, name, again if member is inner else wrapper(again))
+        return made
+
     if not isinstance(function, FunctionType):
         return function
+    home = function.__module__
     if id(function) in memo:
         return memo[id(function)]  # type: ignore[no-any-return]
     scope: dict[str, Any] = {"__builtins__": _BUILTINS}
@@ -317,8 +493,19 @@ def _global_names(code: Any) -> set[str]:
 
 def differentiate(function: Callable[..., Any], args: Sequence[Any], wrt: Sequence[int]) -> Result:
     """The outputs at `args` in double precision, and for each its derivatives by the position of the argument."""
-    seeded = [Dual(float(arg), {at: 1.0}) if at in wrt else arg for at, arg in enumerate(args)]
-    results = _outputs(rebuild(function)(*seeded))
+    return evaluate(rebuild(function), args, wrt)
+
+
+def evaluate(
+    rebuilt: Callable[..., Any], args: Sequence[Any], wrt: Sequence[int], watch: Watch | None = None
+) -> Result:
+    """What `differentiate` gives, for a function that is rebuilt already."""
+    seeded = [
+        Dual(float(arg), {at: 1.0} if at in wrt else None) if at in wrt or isinstance(arg, float) else arg
+        for at, arg in enumerate(args)
+    ]
+    with _watched(watch):
+        results = numbers_of(rebuilt(*seeded))
     slopes = tuple({at: result.d.get(at, 0.0) if isinstance(result, Dual) else 0.0 for at in wrt} for result in results)
     return tuple(map(value, results)), slopes
 
@@ -336,17 +523,22 @@ def finite_differences(
                 Dual(mp.mpf(arg) + (by if position == moved else 0)) if isinstance(arg, float) else arg
                 for position, arg in enumerate(args)
             ]
-            return tuple(map(value, _outputs(rebuilt(*exact))))
+            return tuple(map(value, numbers_of(rebuilt(*exact))))
 
         columns = {
             seed: [_slope(b, a, step) for b, a in zip(at(seed, step), at(seed, -step), strict=True)] for seed in wrt
         }
-    return tuple({seed: columns[seed][output] for seed in wrt} for output in range(len(_outputs(function(*args)))))
+    return tuple({seed: columns[seed][output] for seed in wrt} for output in range(len(numbers_of(function(*args)))))
 
 
 def _slope(after: Any, before: Any, step: Any) -> float:
     return float((after - before) / (2 * step)) if isinstance(after, mp.mpf | float) else 0.0
 
 
-def _outputs(results: Any) -> tuple[Any, ...]:
-    return results if isinstance(results, tuple) else (results,)
+def numbers_of(results: Any) -> tuple[Any, ...]:
+    """The numbers of a result, from the inside of tuples, lists and dataclasses."""
+    if isinstance(results, tuple | list):
+        return tuple(number for part in results for number in numbers_of(part))
+    if dataclasses.is_dataclass(results):
+        return tuple(n for field in dataclasses.fields(results) for n in numbers_of(getattr(results, field.name)))
+    return (results,)

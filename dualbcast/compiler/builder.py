@@ -34,6 +34,7 @@ from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.source import Capture, locate
 from dualbcast.compiler.values import (
     CHOICE,
+    PARTLY,
     RESULT,
     RETURNED,
     SKIPPING,
@@ -51,6 +52,7 @@ from dualbcast.compiler.values import (
     end_of,
     is_like,
     items_like,
+    partly_assigned,
     same,
     zeros_like,
 )
@@ -216,46 +218,77 @@ class Builder:
 
     def _merge(self, edges: list[tuple[list[Stmt], Env]]) -> Env:
         copies: list[Copies] = [[] for _ in edges]
+        envs = [env for _, env in edges]
+        partly = frozenset().union(*map(partly_assigned, envs))
         merged: Env = {}
-        for name in dict.fromkeys(name for _, env in edges for name in env):
+        for name in dict.fromkeys(name for env in envs for name in env):
             if name == SKIPPING:
-                merged[name] = TRUE if all(env.get(SKIPPING) == TRUE for _, env in edges) else FALSE
-                continue
-            missing = Unassigned(f"{name} is not assigned on every path that leads here")
-            values = [env.get(name, missing) for _, env in edges]
-            merged[name] = self.unify(name, self.fill(name, values, [env for _, env in edges]), copies)
+                merged[name] = TRUE if all(env.get(SKIPPING) == TRUE for env in envs) else FALSE
+            elif name != PARTLY:
+                missing = Unassigned(f"{name} is not assigned on every path that leads here")
+                values, flags = self.fill(name, [env.get(name, missing) for env in envs], envs)
+                partly |= {(flag, name) for flag in flags}
+                merged[name] = self.unify(name, values, copies)
+        if partly:
+            merged[PARTLY] = Static(partly)
         for (block, env), moves in zip(edges, copies, strict=True):
             self.copy_parallel(block, moves, end_of(env))
         return merged
 
-    def fill(self, name: str, values: list[Value], envs: list[Env]) -> list[Value]:
-        """The values of a name on several paths; where a path skips what follows, any number will do for a lack."""
+    def fill(self, name: str, values: list[Value], envs: list[Env]) -> tuple[list[Value], set[str]]:
+        """The values of a name on several paths, with any number for those that a path lacks and does not read.
+
+        The second result has the flags of the loops that some paths skip the rest of, where only those assign the name.
+        """
         skipping = [env.get(SKIPPING) == TRUE for env in envs]
         live = [value for value, skips in zip(values, skipping, strict=True) if not skips]
-        if name.startswith("<") or not live or isinstance(live[0], Unassigned):
-            return values
+        if name.startswith("<") or not any(skipping):
+            return values, set()
+        flags = [self._flags_set(env) if skips else set() for env, skips in zip(envs, skipping, strict=True)]
+        leaving = [value for value, own in zip(values, flags, strict=True) if own]
         filled = list(values)
-        for position, (value, env) in enumerate(zip(values, envs, strict=True)):
-            if skipping[position] and not is_like(value, live[0]):
-                filled[position] = zeros_like(live[0])
-                if env.get(RETURNED) == TRUE:
-                    continue
-                # Where a path takes up again, the name is as good as unassigned.
-                for loop in self.frame.loops:
-                    if isinstance(loop, Unrolled):
-                        for flag in (loop.skip, loop.broke):
-                            if env.get(flag, FALSE) != FALSE:
+        if live and not isinstance(live[0], Unassigned):
+            for position, value in enumerate(values):
+                if skipping[position] and not is_like(value, live[0]):
+                    filled[position] = zeros_like(live[0])
+                    # Where a path takes up again, the name is as good as unassigned.
+                    for loop in self.frame.loops:
+                        if isinstance(loop, Unrolled):
+                            for flag in flags[position] & {loop.skip, loop.broke}:
                                 loop.lacking.setdefault(flag, set()).add(name)
-        return filled
+            return filled, set()
+        if not leaving or not all(is_like(value, leaving[0]) for value in leaving):
+            return values, set()
+        for position, value in enumerate(values):
+            if isinstance(value, Unassigned) and not value.conflict:
+                filled[position] = zeros_like(leaving[0])
+        return filled, set().union(*flags) if live else set()
+
+    def _flags_set(self, env: Env) -> set[str]:
+        """The flags that make a path skip the rest of loops that are written out; none where it has returned."""
+        if env.get(RETURNED) == TRUE:
+            return set()
+        loops = (loop for loop in self.frame.loops if isinstance(loop, Unrolled))
+        return {flag for loop in loops for flag in (loop.skip, loop.broke) if env.get(flag, FALSE) != FALSE}
 
     def take_up(self, loop: Unrolled, flag: str) -> None:
         """The paths that a flag made skip go on from here."""
         env = self.frame.env
         for name in loop.lacking.pop(flag, ()):
             env[name] = Unassigned(f"{name} is not assigned where this loop goes on after a `break` or `continue`")
-        state, env[flag] = env.get(flag, FALSE), FALSE
+        state = env.get(flag, FALSE)
+        self.settle_partly(flag, there=state == TRUE)
+        env[flag] = FALSE
         if state != FALSE:
             env[SKIPPING] = TRUE if any(env.get(other) == TRUE for other in self.frame.flags) else FALSE
+
+    def settle_partly(self, flag: str, *, there: bool) -> None:
+        """On this path a flag is no longer in doubt; the names that are assigned only where it is set are `there`."""
+        env = self.frame.env
+        partly = partly_assigned(env)
+        for name in {name for other, name in partly if other == flag and not there}:
+            env[name] = Unassigned(f"{name} is not assigned on every path that leads here")
+        env[PARTLY] = Static(frozenset(entry for entry in partly if entry[0] != flag))
 
     def unify(self, name: str, values: list[Value], copies: list[Copies]) -> Value:
         """One value that stands for `values[i]` after edge i has done `copies[i]`, to which assignments are added."""

@@ -99,6 +99,8 @@ class Calls(Comprehensions):
             return self.call_value(Static(function.func), (*bound, *args), {**named, **keywords}, node)
         if isinstance(function, types.MethodType):
             return self.call_value(Static(function.__func__), (Static(function.__self__), *args), keywords, node)
+        if function is functools.partial and args:
+            return Partial(args[0], args[1:], keywords)
         if is_record_type(function):
             return make_record(self, function, args, keywords, node)
         module = getattr(function, "__module__", None) or ("numpy" if isinstance(function, np.ufunc) else "")

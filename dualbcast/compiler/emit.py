@@ -15,7 +15,7 @@ from pathlib import PurePath
 from dualbcast.abi import KernelSource, Layout
 from dualbcast.compiler.arrange import arrange
 from dualbcast.compiler.fold import fold
-from dualbcast.compiler.frontend import RESERVED, lower
+from dualbcast.compiler.frontend import FOREVER, RESERVED, lower
 from dualbcast.compiler.ir import (
     NOWHERE,
     Assign,
@@ -303,7 +303,13 @@ class _Writer:
 
     def _while(self, stmt: While, depth: int) -> None:
         test = self.expression(stmt.test)
-        self.line(depth, f"while {'True' if stmt.pre else test}:", stmt.location)
+        head = "True" if stmt.pre else test
+        if head == "True" and _breaks(stmt.body):
+            # Where the one way out of a loop assigns a variable, Numba 0.68 takes what comes later in the text for what
+            # runs after it, and gives the loop's variables stale values. A second way out, never taken, avoids that.
+            head = FOREVER
+            self.line(depth, f"{FOREVER} = True")
+        self.line(depth, f"while {head}:", stmt.location)
         if stmt.pre:
             self.block(stmt.pre, depth + 1)
             self.line(depth + 1, f"if {self.expression(Op('not', (stmt.test,), 'bool'))}:")
@@ -374,6 +380,14 @@ class _Writer:
             return f"{text} != 0", 4
         wanted = "int64" if load.kind == "int" else self.module.dtype
         return (text if storage == wanted else f"{wanted}({text})"), _ATOM
+
+
+def _breaks(block: Block) -> bool:
+    """Whether a block leaves the loop around it."""
+    return any(
+        isinstance(stmt, Break) or (isinstance(stmt, If) and (_breaks(stmt.then) or _breaks(stmt.orelse)))
+        for stmt in block
+    )
 
 
 def _cut(line: str) -> str:

@@ -24,10 +24,12 @@ from dualbcast.compiler.statements import Statements
 from dualbcast.compiler.values import Env, Frame, Record, Static, Unassigned, Value, describe
 from dualbcast.structure import NUMBER, Structure
 
-__all__ = ["RESERVED", "Lowered", "lower"]
+__all__ = ["FOREVER", "RESERVED", "Lowered", "lower"]
 
 # Names that emitted text uses for itself; a user's variable of that name gets a number.
+FOREVER = "forever"
 RESERVED = frozenset(keyword.kwlist) | {
+    FOREVER,
     *("float32", "float64", "int64", "uint8", "range", "min"),
     *(f"{verb}_{half}" for verb in ("load", "store") for half in ("float16", "bfloat16")),
 }

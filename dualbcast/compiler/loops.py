@@ -15,6 +15,7 @@ from dualbcast.compiler.fold import FALSE, TRUE
 from dualbcast.compiler.inline import assigned_names
 from dualbcast.compiler.ir import Atom, Break, Const, Continue, For, Kind, Stmt, Var, While
 from dualbcast.compiler.values import (
+    PARTLY,
     RESULT,
     RETURNED,
     RETURNED_AT,
@@ -44,6 +45,7 @@ class Loops(Calls):
         """What follows, on the path where a flag that is in doubt is not set."""
 
         def decide(value: Const, side: Callable[[], bool]) -> bool:
+            self.settle_partly(flag, there=value == TRUE)
             self.frame.env[flag] = self.frame.env[SKIPPING] = value
             return side()
 
@@ -245,7 +247,7 @@ class Loops(Calls):
         `missing` says that it may also be left without any of them, `elsewhere` that other code follows other edges.
         """
         after = dict(start)
-        fresh = {name for position in leaving for name in edges[position][1]} - header.keys()
+        fresh = {name for position in leaving for name in edges[position][1]} - header.keys() - {PARTLY}
         for name in sorted(fresh):
             if (
                 start.get(name) is not None
@@ -255,7 +257,7 @@ class Loops(Calls):
                 continue  # the loop does not assign it
             lack = start.get(name, Unassigned(f"{name} is assigned inside this loop only, which may have no turn"))
             envs = [edges[position][1] for position in leaving]
-            values = self.fill(name, [env.get(name, lack) for env in envs], envs)
+            values, _ = self.fill(name, [env.get(name, lack) for env in envs], envs)
             targets = [moves[position] for position in leaving]
             if missing:
                 values.append(lack)

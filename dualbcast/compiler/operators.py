@@ -30,6 +30,8 @@ class Operators(Builder):
     def as_scalar(self, value: Value, node: ast.AST) -> Atom:
         if isinstance(value, Const | Var):
             return value
+        if isinstance(value, Static) and isinstance(value.object, int | float):  # a member of an IntEnum
+            return number(int(value.object) if isinstance(value.object, int) else float(value.object))
         instead = "a number"
         if isinstance(value, tuple):
             instead = "one item of it"

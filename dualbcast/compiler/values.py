@@ -18,6 +18,7 @@ from dualbcast.errors import Location
 
 __all__ = [
     "CHOICE",
+    "PARTLY",
     "RESULT",
     "RETURNED",
     "RETURNED_AT",
@@ -42,6 +43,7 @@ __all__ = [
     "is_instance",
     "is_like",
     "items_like",
+    "partly_assigned",
     "same",
     "zeros_like",
 ]
@@ -49,6 +51,8 @@ __all__ = [
 # Entries of an environment that are no user's names.
 RETURNED, RESULT, RETURNED_AT, CHOICE = "<returned>", "<result>", "<returned at>", "<choice>"
 SKIPPING = "<skipping>"
+# Names that are assigned only where a flag is set: pairs of the flag and the name.
+PARTLY = "<partly>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +253,12 @@ def _type(value: tuple[Value, ...]) -> type:
 def are_alike(values: Iterable[tuple[Value, ...]]) -> bool:
     """Whether tuples are of one type and length."""
     return len({(_type(value), len(value)) for value in values}) == 1
+
+
+def partly_assigned(env: Env) -> frozenset[tuple[str, str]]:
+    """The flags and names of `PARTLY` on a path."""
+    partly = env.get(PARTLY)
+    return partly.object if isinstance(partly, Static) else frozenset()
 
 
 def is_like(value: Value, model: Value) -> bool:
