@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import enum
+from collections.abc import Iterator
 from types import FunctionType
+from typing import TypeGuard
 
 from dualbcast.compiler.choices import Choices
 from dualbcast.compiler.fold import FALSE, TRUE, number
@@ -212,14 +214,14 @@ class Expressions(Choices):
             method = _method(first, f"{prefix}{_METHODS[type(operator)]}__")
             if method is not None:
                 return self.inline(method, (first, second), {}, node)
-        if isinstance(left, tuple) and isinstance(right, tuple) and isinstance(operator, ast.Add):
+        if isinstance(operator, ast.Add) and _is_sequence(left) and _is_sequence(right):
             if _is_list(left) != _is_list(right):
                 self.fail(node, f"{describe(left)} and {describe(right)} cannot be joined", "two tuples, or two lists")
             joined = (*self.sequence(left, node.left), *self.sequence(right, node.right))
             return Record(list, joined) if _is_list(left) else joined
         if isinstance(operator, ast.Mult):
             for items, count in ((left, right), (right, left)):
-                if isinstance(items, tuple) and isinstance(count, Const) and count.kind == "int":
+                if _is_sequence(items) and isinstance(count, Const) and count.kind in ("int", "bool"):
                     self.limit(len(items) * int(count.value), node)
                     repeated = self.sequence(items, node) * int(count.value)
                     return Record(list, repeated) if _is_list(items) else repeated
@@ -305,7 +307,7 @@ class Expressions(Choices):
                 method = _method(one, "__eq__")
                 if method is not None:
                     return self.truth(self.inline(method, (one, two), {}, node), node)
-            if _family(left) is not _family(right) or len(left) != len(right):
+            if _family(left) is not _family(right) or len(left) != len(right) or issubclass(_family(left), Iterator):
                 return FALSE
             result: Atom = TRUE
             for a, b in zip(left, right, strict=True):
@@ -329,6 +331,11 @@ def _method(value: Value, name: str) -> FunctionType | None:
     method = getattr(value.python_type, name, None) if isinstance(value, Record) else None
     # Those that the dataclass decorator makes have no file.
     return method if isinstance(method, FunctionType) and method.__code__.co_filename != "<string>" else None
+
+
+def _is_sequence(value: Value) -> TypeGuard[tuple[Value, ...]]:
+    """Whether a value is a tuple or a list, and no iterator or dataclass."""
+    return isinstance(value, tuple) and (not isinstance(value, Record) or value.is_sequence)
 
 
 def _is_list(value: Value) -> bool:

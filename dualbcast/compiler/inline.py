@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Sequence
 from functools import lru_cache
 from types import FunctionType
@@ -42,7 +43,12 @@ class Inlining(Expressions):
         )
         env = self._bind(source.node, function.__name__, args, keywords, defaults, keyword_defaults, node)
         calls = self._deeper(function.__name__, node)
-        return self.run(Frame(source, local_names(source.node), env, None, calls, name=function.__name__), source.node)
+        frame = Frame(source, local_names(source.node), env, None, calls, name=function.__name__)
+        try:
+            return self.run(frame, source.node)
+        except RecursionError:
+            self._too_deep(function.__name__, node)
+            raise
 
     def inline_closure(
         self, callee: Closure, args: tuple[Value, ...], keywords: dict[str, Value], node: ast.AST
@@ -51,7 +57,12 @@ class Inlining(Expressions):
         env = self._bind(callee.node, callee.name, args, keywords, callee.defaults, callee.keyword_defaults, node)
         calls = self._deeper(callee.name, node)
         local = local_names(callee.node)
-        return self.run(Frame(callee.frame.source, local, env, callee.frame, calls, name=callee.name), callee.node)
+        frame = Frame(callee.frame.source, local, env, callee.frame, calls, name=callee.name)
+        try:
+            return self.run(frame, callee.node)
+        except RecursionError:
+            self._too_deep(callee.name, node)
+            raise
 
     def _defaults(self, defaults: tuple[Any, ...], function: FunctionType, node: ast.AST) -> tuple[Value, ...]:
         found: list[Value] = []
@@ -65,13 +76,19 @@ class Inlining(Expressions):
 
     def _deeper(self, name: str, node: ast.AST) -> tuple[tuple[str, Any], ...]:
         if len(self.frame.calls) >= DEEPEST:
+            self._too_deep(name, node)
+        return (*self.frame.calls, (name, self.locate(node)))
+
+    def _too_deep(self, name: str, node: ast.AST) -> None:
+        """The error of a function that is called within itself again and again, if it is one."""
+        depth = [called for called, _ in self.frame.calls].count(name)
+        if depth > DEEPEST // 8:
             self.fail(
                 node,
-                f"{name}() is called within itself more than {DEEPEST} deep; calls are inlined, so recursion must end "
-                "when the kernel is compiled",
+                f"{name}() is called within itself more than {depth - 1} deep; calls are inlined, so recursion must "
+                "end when the kernel is compiled",
                 "a while loop",
             )
-        return (*self.frame.calls, (name, self.locate(node)))
 
     def _bind(
         self,
@@ -86,7 +103,7 @@ class Inlining(Expressions):
         """Python's binding of arguments to parameters."""
         spec = node.args
         positional = [*spec.posonlyargs, *spec.args]
-        signature = "" if isinstance(node, ast.Lambda) else f"{name}({ast.unparse(spec)})"
+        signature = "" if isinstance(node, ast.Lambda) else f"{name}({_without_types(spec)})"
         env: dict[str, Value] = {parameter.arg: arg for parameter, arg in zip(positional, args, strict=False)}
         extra = args[len(positional) :]
         if spec.vararg is not None:
@@ -177,6 +194,15 @@ def assigned_names(nodes: Sequence[ast.AST]) -> set[str]:
             case _:
                 pending.extend(ast.iter_child_nodes(node))
     return found
+
+
+def _without_types(spec: ast.arguments) -> str:
+    """Parameters as the user writes them, without annotations."""
+    plain = copy.deepcopy(spec)
+    for node in ast.walk(plain):
+        if isinstance(node, ast.arg):
+            node.annotation = None
+    return ast.unparse(plain)
 
 
 @lru_cache(maxsize=1024)
