@@ -1,4 +1,4 @@
-"""A kernel that its compiler refuses is a fault of this package's, and says so; a user's mistake never gets that far."""
+"""A kernel that its compiler refuses is a fault of this package's, and says so. A user's mistake is found before."""
 
 from __future__ import annotations
 
@@ -22,11 +22,8 @@ X = np.array([0.5, 2.0])
 KINDS = {
     # a bool where a number is needed
     "bool as an index": ("return (x, y)[«x > 1»]", "an integer known when the kernel is compiled"),
-    "bool that is called": ("return «(x > 1)»(y)", "a number cannot be called"),
-    "bool that is looked over": (
-        "return sum(«x > 1»)".replace("sum(«x > 1»)", "«sum(x > 1)»"),
-        "a tuple is needed here",
-    ),
+    "bool that is called": ("return («x > 1»)(y)", "a number cannot be called"),
+    "bool that is looked over": ("return «sum(x > 1)»", "a tuple is needed here"),
     "bool beside a float in a bit operation": ("return «(x > 1) & y»", "a bit operation needs integers"),
     "bool as an exponent of two": ("return «math.ldexp(x, y)»", "argument 2 of ldexp() must be an integer"),
     # a variable that may be unassigned

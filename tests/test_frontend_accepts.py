@@ -39,6 +39,10 @@ from cells import Cell, agree, program
         pytest.param("match x > 1:\n    case True: return x\nreturn y", id="match"),
         pytest.param("assert 'a' in 'abc'\nreturn x", id="assertion that is known"),
         pytest.param("return *(x, y), x", id="starred return"),
+        # The reduction is tried as one that is written out first, and what that tries to name must keep its name.
+        pytest.param(
+            "t = [x, y, x * y]\nreturn sum(a * b for a, b in zip(t, reversed(t)) if a > 0)", id="a try taken back"
+        ),
     ],
 )
 def test_what_looks_odd_and_is_no_error(body: str) -> None:

@@ -113,7 +113,7 @@ def build(source: KernelSource, cc: tuple[int, int], fastmath: bool, *, ptx: boo
 
 
 def _with_numpy(compile_element: Callable[..., bytes], source: KernelSource, *arguments: Any) -> bytes:
-    """Run Numba-CUDA; releases of it and of NumPy that do not go together are named, and all else is a fault of ours."""
+    """Run Numba-CUDA; releases of it and of NumPy that do not go together are named, all else is a fault of ours."""
     try:
         return compile_element(source, *arguments)
     except DualbcastError:
