@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import os
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -16,6 +17,7 @@ __all__ = [
     "Location",
     "MissingDependencyError",
     "ShapeError",
+    "kernel_fault",
 ]
 
 
@@ -118,6 +120,27 @@ class DerivativeError(DualbcastError, AssertionError):
 
 class BackendError(DualbcastError, RuntimeError):
     """A backend cannot do what was asked: no device, no driver, an unknown name."""
+
+
+def kernel_fault(function: str, compiler: str, path: str, error: Exception) -> BackendError:
+    """The error of a kernel that its compiler refuses, which no program of a user's should make.
+
+    Parameters
+    ----------
+    function : str
+        The scalar function's name.
+    compiler : str
+        What refused the kernel.
+    path : str
+        The file that has the kernel's text.
+    error : Exception
+        What the compiler raised.
+    """
+    where = f"is in {path}" if os.path.exists(path) else f"is what {function}.inspect_source(…) gives"
+    return BackendError(
+        f"{compiler} cannot compile the kernel of {function}(). This is a fault of dualbcast's, not of your function: "
+        f"please report it.\nThe kernel's text {where}\n{type(error).__name__}: {error}"
+    )
 
 
 class MissingDependencyError(DualbcastError, ImportError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from typing import Any
 
 import pytest
 
@@ -49,3 +50,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def update_golden(request: pytest.FixtureRequest) -> bool:
     """Whether golden files are to be rewritten instead of compared."""
     return bool(request.config.getoption("--update-golden"))
+
+
+@pytest.fixture
+def no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing may get as far as Numba."""
+    from dualbcast.runtime import cpu
+
+    def reached(*_: Any) -> None:
+        pytest.fail("an erroneous function reached the backend")
+
+    monkeypatch.setattr(cpu, "compile_kernel", reached)

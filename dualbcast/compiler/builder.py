@@ -151,6 +151,7 @@ class Builder:
         mark, env, loops, guards = self.names.mark(), dict(frame.env), len(frame.loops), len(self.guards)
         renamed, definitions = dict(self.renamed), dict(self.definitions)
         arrays, taken = dict(self.arrays), set(self.taken)
+        last = block[-1:]  # which may have been given a user's name since
 
         def restore() -> None:
             self.names.reset(mark)
@@ -158,6 +159,7 @@ class Builder:
             self.renamed, self.definitions, self.arrays = dict(renamed), dict(definitions), dict(arrays)
             self.taken = set(taken)
             del self.guards[guards:], frame.loops[loops:], block[length:]
+            block[length - len(last) :] = last
 
         return restore
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
+import types
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -224,6 +225,8 @@ def _round(self: Expressions, node: ast.Call, value: Value, ndigits: Value | Non
         return _integral("numpy.rint")(self, node, value)
     if not isinstance(ndigits, Const):
         self.fail(node, "the number of digits must be known when the kernel is compiled")
+    if not abs(ndigits.value) <= 300:
+        self.fail(node, f"a number of this kind has no {ndigits.value:g} digits", "fewer digits")
     x, scale = self.as_scalar(value, node), number(10.0 ** float(ndigits.value))
     scaled = self.apply(by_spelling("numpy.rint"), (self.binary(ast.Mult(), x, scale, node),), node)
     return self.binary(ast.Div(), scaled, scale, node)
@@ -287,12 +290,13 @@ def _list(self: Expressions, node: ast.Call, value: Value = ()) -> Value:
 
 @_builtin(isinstance)
 def _isinstance(self: Expressions, node: ast.Call, value: Value, kinds: Value) -> Value:
-    classes = tuple(
-        kind.object for kind in (kinds if isinstance(kinds, tuple) else (kinds,)) if isinstance(kind, Static)
-    )
-    if not classes or not all(isinstance(kind, type) for kind in classes):
+    classes: list[Any] = []
+    for kind in kinds if isinstance(kinds, tuple) else (kinds,):
+        known = kind.object if isinstance(kind, Static) else None
+        classes += known.__args__ if isinstance(known, types.UnionType) else (known,)
+    if not all(isinstance(known, type) for known in classes):
         self.fail(node, "isinstance() needs a class, or a tuple of classes")
-    return TRUE if is_instance(value, classes) else FALSE
+    return TRUE if is_instance(value, tuple(classes)) else FALSE
 
 
 @_builtin(math.hypot)
@@ -331,8 +335,8 @@ def _reversed(self: Expressions, node: ast.Call, value: Value) -> Value:
 
 @_builtin(enumerate)
 def _enumerate(self: Expressions, node: ast.Call, value: Value, start: Value = ZERO) -> Value:
-    if not isinstance(start, Const):
-        self.fail(node, "the start of enumerate() must be known when the kernel is compiled")
+    if not isinstance(start, Const) or start.kind == "float":
+        self.fail(node, "the start of enumerate() must be an integer known when the kernel is compiled")
     items = self.sequence(value, node)
     return Record(enumerate, [(number(position), item) for position, item in enumerate(items, int(start.value))])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
+import os
 import types
 from collections.abc import Callable
 from types import FunctionType
@@ -12,6 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from dualbcast import errors
 from dualbcast.compiler import rows
 from dualbcast.compiler.builtin import BUILTINS, KEYWORDS
 from dualbcast.compiler.comprehensions import Comprehensions
@@ -22,10 +24,12 @@ from dualbcast.compiler.objects import is_record_type, make_record, replace_fiel
 from dualbcast.compiler.rules import Custom, Rule
 from dualbcast.compiler.source import Capture
 from dualbcast.compiler.values import Closure, Keywords, Partial, Static, Value, describe
+from dualbcast.errors import CompileError
 
 __all__ = ["Calls"]
 
-_LIBRARIES = ("cupy", "numpy", "scipy", "jax", "torch")
+_LIBRARIES = ("cupy", "numpy", "scipy", "jax", "torch", "random")
+_STANDARD, _PACKAGE = os.path.dirname(os.__file__), os.path.dirname(errors.__file__)
 _PRINTING = ("print", "input", "open")
 # Their methods change nothing, so that they may run when the kernel is compiled.
 _IMMUTABLE = (str, bytes, bool, int, float, tuple, frozenset)
@@ -94,7 +98,7 @@ class Calls(Comprehensions):
             numbers = tuple(self.as_scalar(arg, at) for arg, at in zip(args, places, strict=True))
             return self.apply(meaning, numbers, node)
         if isinstance(meaning, FunctionType):
-            return self.inline(meaning, args, keywords, node)
+            return self._inline_any(meaning, args, keywords, node)
         if isinstance(function, functools.partial):
             bound = tuple(self._bound(function, function.args, at, node) for at in range(len(function.args)))
             named = {key: self._bound(function, function.keywords, key, node) for key in function.keywords}
@@ -109,7 +113,7 @@ class Calls(Comprehensions):
         if isinstance(function, FunctionType):
             # A library's functions work on arrays; an error inside one would show lines that are not the user's.
             if module.partition(".")[0] not in _LIBRARIES:
-                return self.inline(function, args, keywords, node)
+                return self._inline_any(function, args, keywords, node)
         else:
             # What wraps a scalar function without changing it: this package's decorator, Numba's, functools.cache.
             for attribute in ("__wrapped__", "py_func"):
@@ -124,19 +128,36 @@ class Calls(Comprehensions):
         if name in _PRINTING:
             self.fail(node, f"{name}() is a side effect, which a kernel cannot have", "the value as another output")
         if isinstance(function, type):
-            self.fail(node, f"a kernel cannot make a {name}", "a named tuple, a dataclass, or numbers of their own")
+            instead = "isinstance(x, float)" if function is type else "a named tuple, a dataclass, or plain numbers"
+            self.fail(node, f"{name} objects cannot be made in a kernel", instead)
         self._no_rule(function, name, module, node)
+
+    def _inline_any(
+        self, function: FunctionType, args: tuple[Value, ...], keywords: dict[str, Value], node: ast.Call
+    ) -> Value:
+        """The result of a Python function; an error in a library that is no user's to change is one of calling it."""
+        if not _is_fixed(function.__code__.co_filename) or _is_fixed(self.frame.source.filename):
+            return self.inline(function, args, keywords, node)
+        try:
+            return self.inline(function, args, keywords, node)
+        except CompileError as error:
+            if not _is_fixed(error.filename):
+                raise
+            instead = error.hint
+            if not function.__code__.co_filename.startswith(_PACKAGE):
+                instead = "a function of your own that computes it"
+            self.fail(node, f"in {function.__name__}(): {error.message}", instead)
 
     def _no_rule(self, function: Any, name: str, module: str, node: ast.Call) -> NoReturn:
         if getattr(np, name, None) is function:
             module = "numpy"  # the user's spelling, not where NumPy keeps it
-        spelling = f"{module}.{name}" if module else name
+        module = "" if module == "builtins" else module.removeprefix("_")
+        spelling = f"{module}.{name}" if module else ast.unparse(node.func)
         reason = rows.EXCLUDED.get(spelling)
-        self.fail(
-            node,
-            f"there is no derivative rule for {spelling}" + (f": it {reason}" if reason else ""),
-            "a function from math or numpy that has one, or a Python function that computes it",
-        )
+        instead = "a function from math or numpy that has one, or a Python function that computes it"
+        if "random" in f"{module} {type(getattr(function, '__self__', None)).__module__}":
+            reason, instead = "gives another number at every call", "an array of random numbers as another argument"
+        self.fail(node, f"there is no derivative rule for {spelling}" + (f": it {reason}" if reason else ""), instead)
 
     def _builtin(
         self,
@@ -204,6 +225,11 @@ class Calls(Comprehensions):
             else:
                 numbers.append(self.convert(arg, "float", where))
         return self.op(meaning.name, *numbers, kind="float", location=where)
+
+
+def _is_fixed(file: str) -> bool:
+    """Whether a file is of Python's own library or of this package's functions."""
+    return file.startswith(_PACKAGE) or (file.startswith(_STANDARD) and "site-packages" not in file)
 
 
 def _hashable(function: Any) -> bool:

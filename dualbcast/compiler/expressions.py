@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import enum
+from collections.abc import Iterator
 from types import FunctionType
+from typing import TypeGuard
 
 from dualbcast.compiler.choices import Choices
 from dualbcast.compiler.fold import FALSE, TRUE, number
@@ -140,7 +142,10 @@ class Expressions(Choices):
             return tuple(Static(item) for item in value.object)
         if isinstance(value, Keywords):
             return tuple(Static(name) for name in value)
-        self.fail(node, f"a tuple is needed here, and this is {describe(value)}", "a tuple: (a, b)")
+        what = describe(value)
+        if isinstance(value, Var):
+            what += ": one element of an array, not the array"
+        self.fail(node, f"a tuple is needed here, and this is {what}", "a tuple: (a, b)")
 
     def limit(self, length: int, node: ast.AST) -> None:
         """Refuse to write out what would be too long to compile."""
@@ -176,14 +181,28 @@ class Expressions(Choices):
             assert isinstance(part, ast.FormattedValue)
             value = self.expression(part.value)
             if not isinstance(value, Const | Static):
-                self.fail(node, "text cannot be made in a kernel, only of what is known when it is compiled", "numbers")
+                self.fail(
+                    part.value, "text is made when the kernel is compiled, and this is not known then", "what is known"
+                )
             plain = value.value if isinstance(value, Const) else value.object
             shown = f"{plain!r}" if part.conversion in (114, 97) else plain
             layout = self._text(part.format_spec) if isinstance(part.format_spec, ast.JoinedStr) else ""
-            parts.append(format(shown, layout))
+            try:
+                parts.append(format(shown, layout))
+            except Exception as error:
+                self.fail(part.value, f"this raises {type(error).__name__}: {error}")
         return "".join(parts)
 
     # --- operators -----------------------------------------------------------------------------------------------
+
+    def truth(self, value: Value, node: ast.AST) -> Atom:
+        for name in ("__bool__", "__len__"):
+            method = _method(value, name)
+            if method is not None:
+                return super().truth(self.inline(method, (value,), {}, node), node)
+        if isinstance(value, Record) and not value.is_sequence:
+            return TRUE
+        return super().truth(value, node)
 
     def _binary(self, node: ast.BinOp) -> Value:
         left, right = self.expression(node.left), self.expression(node.right)
@@ -195,17 +214,20 @@ class Expressions(Choices):
             method = _method(first, f"{prefix}{_METHODS[type(operator)]}__")
             if method is not None:
                 return self.inline(method, (first, second), {}, node)
-        if isinstance(left, tuple) and isinstance(right, tuple) and isinstance(operator, ast.Add):
+        if isinstance(operator, ast.Add) and _is_sequence(left) and _is_sequence(right):
             if _is_list(left) != _is_list(right):
                 self.fail(node, f"{describe(left)} and {describe(right)} cannot be joined", "two tuples, or two lists")
             joined = (*self.sequence(left, node.left), *self.sequence(right, node.right))
             return Record(list, joined) if _is_list(left) else joined
         if isinstance(operator, ast.Mult):
             for items, count in ((left, right), (right, left)):
-                if isinstance(items, tuple) and isinstance(count, Const) and count.kind == "int":
+                if _is_sequence(items) and isinstance(count, Const) and count.kind in ("int", "bool"):
                     self.limit(len(items) * int(count.value), node)
                     repeated = self.sequence(items, node) * int(count.value)
                     return Record(list, repeated) if _is_list(items) else repeated
+        kinds = [side.object for side in (left, right) if isinstance(side, Static) and isinstance(side.object, type)]
+        if len(kinds) == 2 and isinstance(operator, ast.BitOr):
+            return Static(kinds[0] | kinds[1])  # for isinstance()
         return self.binary(operator, self.as_scalar(left, node.left), self.as_scalar(right, node.right), node)
 
     def _unary(self, node: ast.UnaryOp) -> Value:
@@ -221,26 +243,31 @@ class Expressions(Choices):
         left = self.expression(node.left)
 
         def link(position: int, left: Value) -> Value:
-            operator, right_node = node.ops[position], node.comparators[position]
+            left_node = node.comparators[position - 1] if position else node.left
+            right_node = node.comparators[position]
             right = self.expression(right_node)
-            test = self._compare_two(operator, left, right, node)
+            test = self._compare_two(node.ops[position], (left, left_node), (right, right_node), node)
             if position + 1 == len(node.ops):
                 return test
             return self.short_circuit("and", test, lambda: link(position + 1, right), node)
 
         return link(0, left)
 
-    def _compare_two(self, operator: ast.cmpop, left: Value, right: Value, node: ast.Compare) -> Atom:
+    def _compare_two(
+        self, operator: ast.cmpop, one: tuple[Value, ast.expr], two: tuple[Value, ast.expr], node: ast.Compare
+    ) -> Atom:
+        (left, left_node), (right, right_node) = one, two
         match operator:
             case ast.Is() | ast.IsNot():
                 return self._positive(isinstance(operator, ast.Is), self._identical(left, right, node), node)
             case ast.In() | ast.NotIn():
-                return self._positive(isinstance(operator, ast.In), self._contains(left, right, node), node)
+                return self._positive(isinstance(operator, ast.In), self._contains(left, right, node, right_node), node)
             case ast.Eq() | ast.NotEq():
                 if not (isinstance(left, Const | Var) and isinstance(right, Const | Var)):
                     return self._positive(isinstance(operator, ast.Eq), self.equal(left, right, node), node)
         name = _COMPARISONS[type(operator)]
-        return self.comparison(name, self.as_scalar(left, node), self.as_scalar(right, node), self.locate(node))
+        numbers = self.as_scalar(left, left_node), self.as_scalar(right, right_node)
+        return self.comparison(name, *numbers, self.locate(node))
 
     def _positive(self, positive: bool, test: Atom, node: ast.AST) -> Atom:
         return test if positive else self.op("not", test, kind="bool", location=self.locate(node))
@@ -252,7 +279,7 @@ class Expressions(Choices):
             return FALSE
         self.fail(node, "numbers have no identity in a kernel", "== instead of `is`")
 
-    def _contains(self, item: Value, container: Value, node: ast.AST) -> Atom:
+    def _contains(self, item: Value, container: Value, node: ast.AST, at: ast.AST) -> Atom:
         if isinstance(container, Static) and not isinstance(container.object, enum.EnumMeta):
             if not isinstance(item, Static | Const):
                 self.fail(node, f"whether {describe(container)} has a number depends on the data", "a tuple of numbers")
@@ -266,7 +293,7 @@ class Expressions(Choices):
             if inside is not None and isinstance(item, Const):
                 return TRUE if item.value in inside else FALSE
         found: Atom = FALSE
-        for candidate in self.sequence(container, node):
+        for candidate in self.sequence(container, at):
             same = self.equal(item, candidate, node)
             found = self.op("or", found, same, kind="bool", location=self.locate(node))
         return found
@@ -280,7 +307,7 @@ class Expressions(Choices):
                 method = _method(one, "__eq__")
                 if method is not None:
                     return self.truth(self.inline(method, (one, two), {}, node), node)
-            if _family(left) is not _family(right) or len(left) != len(right):
+            if _family(left) is not _family(right) or len(left) != len(right) or issubclass(_family(left), Iterator):
                 return FALSE
             result: Atom = TRUE
             for a, b in zip(left, right, strict=True):
@@ -290,7 +317,10 @@ class Expressions(Choices):
             if isinstance(value, Static) and isinstance(value.object, int | float) and isinstance(other, Const | Var):
                 return self.comparison("eq", self.as_scalar(value, node), other, self.locate(node))
         if isinstance(left, Static) and isinstance(right, Static):
-            return TRUE if left.object == right.object else FALSE
+            try:
+                return TRUE if left.object == right.object else FALSE
+            except Exception as error:
+                self.fail(node, f"this raises {type(error).__name__}: {error}")
         if isinstance(left, Static | tuple) or isinstance(right, Static | tuple):
             return FALSE
         self.fail(node, f"{describe(left)} and {describe(right)} cannot be compared", "two numbers")
@@ -301,6 +331,11 @@ def _method(value: Value, name: str) -> FunctionType | None:
     method = getattr(value.python_type, name, None) if isinstance(value, Record) else None
     # Those that the dataclass decorator makes have no file.
     return method if isinstance(method, FunctionType) and method.__code__.co_filename != "<string>" else None
+
+
+def _is_sequence(value: Value) -> TypeGuard[tuple[Value, ...]]:
+    """Whether a value is a tuple or a list, and no iterator or dataclass."""
+    return isinstance(value, tuple) and (not isinstance(value, Record) or value.is_sequence)
 
 
 def _is_list(value: Value) -> bool:

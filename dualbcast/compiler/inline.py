@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Sequence
+from functools import lru_cache
 from types import FunctionType
 from typing import Any
 
@@ -56,7 +58,12 @@ class Inlining(Expressions):
         source, env = self.arguments(function, args, keywords, node)
         given = in_order(source.node, env)
         calls = self._deeper(function.__name__, node)
-        value = self.run(Frame(source, local_names(source.node), env, None, calls, name=function.__name__), source.node)
+        frame = Frame(source, local_names(source.node), env, None, calls, name=function.__name__)
+        try:
+            value = self.run(frame, source.node)
+        except RecursionError:
+            self._too_deep(function.__name__, node)
+            raise
         return value if custom is None else self.customised(custom, value, given, node)
 
     def customised(self, custom: Custom, value: Value, given: tuple[Value, ...], node: ast.AST) -> Value:
@@ -104,7 +111,12 @@ class Inlining(Expressions):
         env = self._bind(callee.node, callee.name, args, keywords, callee.defaults, callee.keyword_defaults, node)
         calls = self._deeper(callee.name, node)
         local = local_names(callee.node)
-        return self.run(Frame(callee.frame.source, local, env, callee.frame, calls, name=callee.name), callee.node)
+        frame = Frame(callee.frame.source, local, env, callee.frame, calls, name=callee.name)
+        try:
+            return self.run(frame, callee.node)
+        except RecursionError:
+            self._too_deep(callee.name, node)
+            raise
 
     def _defaults(self, defaults: tuple[Any, ...], function: FunctionType, node: ast.AST) -> tuple[Value, ...]:
         found: list[Value] = []
@@ -118,13 +130,19 @@ class Inlining(Expressions):
 
     def _deeper(self, name: str, node: ast.AST) -> tuple[tuple[str, Any], ...]:
         if len(self.frame.calls) >= DEEPEST:
+            self._too_deep(name, node)
+        return (*self.frame.calls, (name, self.locate(node)))
+
+    def _too_deep(self, name: str, node: ast.AST) -> None:
+        """The error of a function that is called within itself again and again, if it is one."""
+        depth = [called for called, _ in self.frame.calls].count(name)
+        if depth > DEEPEST // 8:
             self.fail(
                 node,
-                f"{name}() is called within itself more than {DEEPEST} deep; calls are inlined, so recursion must end "
-                "when the kernel is compiled",
+                f"{name}() is called within itself more than {depth - 1} deep; calls are inlined, so recursion must "
+                "end when the kernel is compiled",
                 "a while loop",
             )
-        return (*self.frame.calls, (name, self.locate(node)))
 
     def _bind(
         self,
@@ -139,26 +157,23 @@ class Inlining(Expressions):
         """Python's binding of arguments to parameters."""
         spec = node.args
         positional = [*spec.posonlyargs, *spec.args]
+        signature = "" if isinstance(node, ast.Lambda) else f"{name}({_without_types(spec)})"
         env: dict[str, Value] = {parameter.arg: arg for parameter, arg in zip(positional, args, strict=False)}
         extra = args[len(positional) :]
         if spec.vararg is not None:
             env[spec.vararg.arg] = extra
         elif extra:
             wanted = count(len(positional), "positional argument")
-            self.fail(
-                at,
-                f"{name}() takes {wanted}, and {len(args)} are given",
-                f"{name}({', '.join(a.arg for a in positional)})",
-            )
+            self.fail(at, f"{name}() takes {wanted}, and {len(args)} are given", signature)
         by_name = {parameter.arg for parameter in (*spec.args, *spec.kwonlyargs)}
         others = Keywords()
         for key, value in keywords.items():
             if key not in by_name and spec.kwarg is not None:
                 others[key] = value
             elif key not in by_name:
-                self.fail(at, f"{name}() has no parameter {key}")
+                self.fail(at, f"{name}() has no parameter {key}", signature)
             elif key in env:
-                self.fail(at, f"{name}() gets two values for {key}")
+                self.fail(at, f"{name}() gets two values for {key}", signature)
             else:
                 env[key] = value
         if spec.kwarg is not None:
@@ -171,7 +186,7 @@ class Inlining(Expressions):
                 env.setdefault(parameter.arg, keyword_default)
         missing = [parameter.arg for parameter in (*positional, *spec.kwonlyargs) if parameter.arg not in env]
         if missing:
-            self.fail(at, f"{name}() lacks a value for {', '.join(missing)}")
+            self.fail(at, f"{name}() lacks a value for {', '.join(missing)}", signature)
         for key, value in env.items():
             self.refuse_iterator(value, at, f"the argument {key}")
         return env
@@ -180,6 +195,9 @@ class Inlining(Expressions):
         """Lower the body of a function whose parameters are bound in `frame.env`."""
         self.frame, caller = frame, getattr(self, "frame", None)
         try:
+            given = _yield_of(node)
+            if given is not None:
+                self.expression(given)
             if isinstance(node, ast.Lambda):
                 return self.rename(self.expression(node.body), TEMPORARY + "value")
             frame.env[RETURNED] = frame.env[SKIPPING] = FALSE
@@ -245,6 +263,28 @@ def one_output(name: str, count: int) -> tuple[str, str]:
     """What to say where a function of several outputs has custom partials, and what to write instead."""
     what = f"{name}() returns a tuple of {count}, and custom partials are for a function of one number"
     return what, "a function for each output"
+
+
+def _without_types(spec: ast.arguments) -> str:
+    """Parameters as the user writes them, without annotations."""
+    plain = copy.deepcopy(spec)
+    for node in ast.walk(plain):
+        if isinstance(node, ast.arg):
+            node.annotation = None
+    return ast.unparse(plain)
+
+
+@lru_cache(maxsize=1024)
+def _yield_of(function: FunctionNode) -> ast.expr | None:
+    """The `yield` that makes a function a generator, even where it is never reached."""
+    pending: list[ast.AST] = list(function.body) if isinstance(function, ast.FunctionDef) else [function.body]
+    while pending:
+        node = pending.pop(0)
+        if isinstance(node, ast.Yield | ast.YieldFrom):
+            return node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            pending[:0] = ast.iter_child_nodes(node)
+    return None
 
 
 def count(number: int, noun: str) -> str:

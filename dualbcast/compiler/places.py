@@ -17,7 +17,18 @@ from dualbcast.compiler.fold import number
 from dualbcast.compiler.ir import Const, Var
 from dualbcast.compiler.operators import Operators
 from dualbcast.compiler.source import Capture
-from dualbcast.compiler.values import Frame, Partial, Range, Record, Static, Unassigned, Value, describe, items_like
+from dualbcast.compiler.values import (
+    Frame,
+    Keywords,
+    Partial,
+    Range,
+    Record,
+    Static,
+    Unassigned,
+    Value,
+    describe,
+    items_like,
+)
 
 __all__ = ["Places"]
 
@@ -67,7 +78,9 @@ class Places(Operators):
         value = self.known(capture.value, capture)
         if value is None:
             kind = type(capture.value).__name__
-            instead = "a tuple" if isinstance(capture.value, list) else f"a parameter for {capture.path}"
+            instead = f"a parameter for {capture.path}"
+            if isinstance(capture.value, list | set):
+                instead = f"a tuple, which cannot change, or {instead}"
             message = f"{capture.path} is captured from outside the function and is of type {kind}, "
             self.fail(node, message + "which a kernel cannot use", instead)
         if not isinstance(capture.value, types.ModuleType) and self.array_kind(capture.value) is None:
@@ -123,12 +136,16 @@ class Places(Operators):
                 return self.inline(found.fget, (base,), {}, node)
             if isinstance(found, staticmethod | classmethod | int | float):
                 return self.attribute_of_object(base.python_type, node)
-            self.fail(node, f"{describe(base)} has no {node.attr} in a kernel", _nearest(node.attr, base.fields))
+            instead = _nearest(node.attr, base.fields)
+            if base.python_type is list:
+                instead = "a new list, such as [*items, item]"
+            self.fail(node, f"{describe(base)} has no {node.attr} in a kernel", instead)
         if isinstance(base, Const | Var):
             self.fail(
                 node, f"a number has no {node.attr} here: a parameter is one element of its array", "the name alone"
             )
-        self.fail(node, f"attributes of {describe(base)} cannot be read in a kernel", "plain numbers and functions")
+        instead = "its items by index, or a named tuple" if isinstance(base, tuple) else "plain numbers and functions"
+        self.fail(node, f"{describe(base)} has no {node.attr} in a kernel", instead)
 
     def attribute_of_object(self, owner: Any, node: ast.Attribute) -> Value:
         """An attribute of an object that exists when the kernel is compiled, guarded as a captured name is."""
@@ -161,6 +178,8 @@ class Places(Operators):
             )
         if isinstance(base, Static) and not isinstance(base.object, str | bytes | types.NoneType):
             return self._item_of_object(base.object, node)
+        if isinstance(base, Keywords):
+            return self._keyword(base, node)
         if isinstance(base, Record) and not base.is_sequence:
             self.fail(node, f"{describe(base)} cannot be indexed", "its fields by name, or tuple(…) around an iterator")
         items = self.sequence(base, node.value)
@@ -186,6 +205,18 @@ class Places(Operators):
             "a for loop over the tuple, or if/elif on the index",
         )
 
+    def _keyword(self, keywords: Keywords, node: ast.Subscript) -> Value:
+        """An item of a `**` parameter."""
+        key = self.expression(node.slice)
+        name = key.object if isinstance(key, Static) else None
+        if not isinstance(name, str) or name not in keywords:
+            shown = ast.unparse(node.slice)
+            self.fail(
+                node, f"there is no argument {shown}", f"one of {', '.join(map(repr, keywords))}" if keywords else ""
+            )
+        found: Value = keywords[name]
+        return found
+
     def _item_of_object(self, owner: Any, node: ast.Subscript) -> Value:
         """An item of an object such as a mapping, by a key that is known."""
         key = self.expression(node.slice)
@@ -194,6 +225,8 @@ class Places(Operators):
                 node.slice, f"{describe(Static(owner))} can only be indexed by what is known", "if/elif on the index"
             )
         plain = key.value if isinstance(key, Const) else key.object
+        if not hasattr(type(owner), "__getitem__") and not hasattr(owner, "__class_getitem__"):
+            self.fail(node, f"{describe(Static(owner))} cannot be indexed")
         try:
             found = owner[plain]
         except Exception as error:

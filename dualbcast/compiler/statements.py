@@ -33,7 +33,7 @@ _UNSUPPORTED = {
     ast.Global: ("global", "another output: a kernel cannot change what is outside it"),
     ast.Nonlocal: ("nonlocal", "a returned value: a function cannot change what is outside it"),
     ast.Delete: ("del", "nothing: variables cost nothing"),
-    ast.ClassDef: ("a class definition", "functions and tuples"),
+    ast.ClassDef: ("a class definition", "the class outside the function: a named tuple or a dataclass"),
     ast.AsyncFunctionDef: ("async", "a plain function"),
     ast.AsyncFor: ("async", "a plain loop"),
     ast.AsyncWith: ("async", "plain statements"),
@@ -90,7 +90,11 @@ class Statements(Branches):
                 return self._jump(stmt)
             case ast.FunctionDef():
                 if stmt.decorator_list:
-                    self.fail(stmt.decorator_list[0], "decorators of an inner function cannot be compiled")
+                    self.fail(
+                        stmt.decorator_list[0],
+                        "decorators of an inner function cannot be compiled",
+                        "the decorated function outside this one",
+                    )
                 self.frame.env[stmt.name] = self.closure(stmt)
             case ast.Pass():
                 pass

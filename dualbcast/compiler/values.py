@@ -194,11 +194,9 @@ def describe(value: Value) -> str:
         case Const() | Var():
             return "a number"
         case Record():
-            return (
-                f"a {value.python_type.__name__} of {len(value)}"
-                if value.python_type is list
-                else f"a {value.python_type.__name__}"
-            )
+            kind = value.python_type.__name__
+            article = "an" if kind[0] in "AEIOUaeiou" else "a"
+            return f"{article} {kind}" + (f" of {len(value)}" if value.python_type is list else "")
         case tuple():
             return f"a tuple of {len(value)}"
         case Partial():
