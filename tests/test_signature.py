@@ -244,7 +244,6 @@ def test_static_arguments_are_known(backend: Any) -> None:
     assert f.inspect_ir("float64", mode="sin") == f.inspect_ir("float64", "sin")
 
 
-@pytest.mark.xfail(raises=CompileError, reason="the front end compares text with a number")
 def test_a_static_argument_may_be_text_or_a_number(backend: Any) -> None:
     f = differentiable_broadcast(static="mode", backend=backend)(lambda x, mode: x if mode == "same" else x**mode)
     assert f(X, "same").tolist() == X.tolist()
