@@ -13,14 +13,17 @@ __all__ = [
     "floor_divide",
     "fmax",
     "fmin",
+    "frexp",
     "heaviside",
     "ieee_remainder",
+    "isclose",
     "isfinite",
     "isinf",
     "isnan",
     "ldexp",
     "maximum",
     "minimum",
+    "modf",
     "modulo",
     "radians",
     "reciprocal",
@@ -100,6 +103,40 @@ def ldexp(x: float, n: int) -> float:
     return x * math.exp2(half) * math.exp2(n - half)
 
 
+def frexp(x: float) -> tuple[float, int]:
+    """x as `m * 2**n` with 0.5 <= abs(m) < 1: the pair (m, n); (x, 0) for zeros, infinities and NaN.
+
+    Examples
+    --------
+    >>> frexp(6.0), frexp(-0.25)
+    ((0.75, 3), (-0.5, -1))
+    """
+    if x == 0 or not isfinite(x):
+        return x, 0
+    n = math.floor(math.log2(abs(x))) + 1
+    m = ldexp(x, -n)
+    # Near a power of two the logarithm may have been rounded up or down to the next whole number.
+    if abs(m) >= 1:
+        return 0.5 * m, n + 1
+    if abs(m) < 0.5:
+        return 2 * m, n - 1
+    return m, n
+
+
+def modf(x: float) -> tuple[float, float]:
+    """The parts of x after and before the point, both with its sign.
+
+    Examples
+    --------
+    >>> modf(-2.5), modf(3.0)
+    ((-0.5, -2.0), (0.0, 3.0))
+    """
+    if isinf(x):
+        return math.copysign(0.0, x), x
+    whole = float(math.trunc(x)) if x == x else x
+    return math.fmod(x, 1.0), math.copysign(whole, x)
+
+
 def sign(x: float) -> float:
     """-1, 0 or 1 by the sign of x; NaN stays NaN."""
     if x > 0:
@@ -131,6 +168,22 @@ def isinf(x: float) -> bool:
 def isfinite(x: float) -> bool:
     """Whether x is neither NaN nor an infinity."""
     return x - x == 0
+
+
+def isclose(a: float, b: float, *, rel_tol: float = 1e-09, abs_tol: float = 0.0) -> bool:
+    """Whether two numbers differ by no more than `rel_tol` of the larger one, or by no more than `abs_tol`.
+
+    Examples
+    --------
+    >>> isclose(1.0, 1.0 + 1e-12), isclose(1.0, 1.01), isclose(1.0, 1.01, rel_tol=0.1)
+    (True, False, True)
+    """
+    if a == b:
+        return True
+    if isinf(a) or isinf(b):
+        return False
+    gap = abs(b - a)
+    return gap <= abs(rel_tol * b) or gap <= abs(rel_tol * a) or gap <= abs_tol
 
 
 def signbit(x: float) -> bool:

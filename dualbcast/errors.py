@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import os
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -11,10 +12,12 @@ __all__ = [
     "BackendError",
     "CompileError",
     "DTypeError",
+    "DerivativeError",
     "DualbcastError",
     "Location",
     "MissingDependencyError",
     "ShapeError",
+    "kernel_fault",
 ]
 
 
@@ -111,8 +114,33 @@ class DTypeError(DualbcastError, TypeError):
     """An argument or `out=` has a dtype that cannot be used there."""
 
 
+class DerivativeError(DualbcastError, AssertionError):
+    """A derivative is not what it is compared with; the message is a table of where and by how much."""
+
+
 class BackendError(DualbcastError, RuntimeError):
     """A backend cannot do what was asked: no device, no driver, an unknown name."""
+
+
+def kernel_fault(function: str, compiler: str, path: str, error: Exception) -> BackendError:
+    """The error of a kernel that its compiler refuses, which no program of a user's should make.
+
+    Parameters
+    ----------
+    function : str
+        The scalar function's name.
+    compiler : str
+        What refused the kernel.
+    path : str
+        The file that has the kernel's text.
+    error : Exception
+        What the compiler raised.
+    """
+    where = f"is in {path}" if os.path.exists(path) else f"is what {function}.inspect_source(…) gives"
+    return BackendError(
+        f"{compiler} cannot compile the kernel of {function}(). This is a fault of dualbcast's, not of your function: "
+        f"please report it.\nThe kernel's text {where}\n{type(error).__name__}: {error}"
+    )
 
 
 class MissingDependencyError(DualbcastError, ImportError):

@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fuzz", type=int, metavar="N", help="run N random programs; see docs/testing.md")
     parser.addoption("--fuzz-seed", type=int, default=0, metavar="SEED", help="the first program's seed")
     parser.addoption(
-        "--fuzz-with", default="", metavar="NAMES", help="features of tests/fuzz/grammar.py to add to the programs, or all"
+        "--fuzz-with",
+        default="",
+        metavar="NAMES",
+        help="features of tests/fuzz/grammar.py to add to the programs, or all",
     )
 
 
@@ -73,3 +77,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def update_golden(request: pytest.FixtureRequest) -> bool:
     """Whether golden files are to be rewritten instead of compared."""
     return bool(request.config.getoption("--update-golden"))
+
+
+@pytest.fixture
+def no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing may get as far as Numba."""
+    from dualbcast.runtime import cpu
+
+    def reached(*_: Any) -> None:
+        pytest.fail("an erroneous function reached the backend")
+
+    monkeypatch.setattr(cpu, "compile_kernel", reached)

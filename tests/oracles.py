@@ -8,19 +8,23 @@ A `Watch` tells where a result hangs on the last bits, which another right imple
 from __future__ import annotations
 
 import builtins
+import copy
+import dataclasses
+import functools
 import itertools
 import math
 import random
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from types import CellType, FunctionType, ModuleType
+from enum import Enum
+from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import mpmath as mp
 import numpy as np
 
-__all__ = ["Dual", "Result", "Watch", "differentiate", "evaluate", "finite_differences", "rebuild"]
+__all__ = ["Dual", "Result", "Watch", "differentiate", "evaluate", "finite_differences", "numbers_of", "rebuild"]
 
 Result = tuple[tuple[Any, ...], tuple[dict[int, float], ...]]
 
@@ -44,7 +48,9 @@ class Watch:
         self.single, self.noise, self.ties, self.doubts = single, noise, 0, 0
         self.margin = 1e-4 if single else 1e-9
         generator = random.Random(seed)
-        self._noise = itertools.cycle([noise * generator.choice((-1, 1)) * generator.uniform(0.5, 1) for _ in range(97)])
+        self._noise = itertools.cycle(
+            [noise * generator.choice((-1, 1)) * generator.uniform(0.5, 1) for _ in range(97)]
+        )
 
     def close(self, gap: Any, size: Any, rough: bool) -> None:
         """A decision whose operands, as large as `size`, are `gap` away from where it turns."""
@@ -314,7 +320,10 @@ def _atan2(a: Any, b: Any) -> Any:
     return combine(a, b, exact(x, y), y / (x * x + y * y), -x / (x * x + y * y), True)
 
 
-def _hypot(a: Any, b: Any) -> Any:
+def _hypot(*sides: Any) -> Any:
+    if len(sides) != 2:
+        return functools.reduce(_hypot, sides) if len(sides) > 2 else abs(sides[0])
+    a, b = sides
     x, y = value(a), value(b)
     r = mp.hypot(x, y) if isinstance(x, mp.mpf) or isinstance(y, mp.mpf) else math.hypot(x, y)
     return combine(a, b, r, x / r, y / r, True)
@@ -324,6 +333,20 @@ def _fmod(a: Any, b: Any) -> Any:
     a, b = (x if isinstance(x, Dual) else Dual(x) for x in (a, b))
     times = (a / b).__trunc__()
     return combine(a, b, a.v - times * b.v if isinstance(a.v, mp.mpf) else math.fmod(a.v, b.v), 1, -times)
+
+
+def _frexp(x: Any) -> Any:
+    exponent = math.frexp(float(value(x)))[1]
+    return x * 0.5**exponent, exponent
+
+
+def _modf(x: Any) -> Any:
+    whole = x.__trunc__() if isinstance(x, Dual) else math.trunc(x)
+    return x - whole, Dual(whole + 0 * value(x))
+
+
+def _isclose(a: Any, b: Any, *, rel_tol: float = 1e-9, abs_tol: float = 0.0) -> bool:
+    return math.isclose(value(a), value(b), rel_tol=rel_tol, abs_tol=abs_tol)
 
 
 def _copysign(a: Any, b: Any) -> Any:
@@ -345,6 +368,11 @@ _BOTH: dict[str, Callable[..., Any]] = {
 _MATH: dict[str, Callable[..., Any]] = {
     **_BOTH,
     "atan2": _atan2,
+    "frexp": _frexp,
+    "modf": _modf,
+    "ldexp": lambda x, n: x * 2.0**n,
+    "dist": lambda p, q: _hypot(*(a - b for a, b in zip(p, q, strict=True))),
+    "isclose": _isclose,
     "fabs": lambda x: abs(x) * 1.0,
     "pow": lambda x, p: (x * 1.0) ** p,
     "log": lambda x, base=None: _BOTH["log"](x) if base is None else _BOTH["log"](x) / _BOTH["log"](base),
@@ -365,9 +393,12 @@ _NUMPY: dict[str, Callable[..., Any]] = {
     "floor": _ends(math.floor),
     "ceil": _ends(math.ceil),
     "square": lambda x: x * x,
+    "divmod": divmod,
     "negative": lambda x: -x,
     "logical_and": lambda a, b: bool(a) and bool(b),
     "logical_not": lambda a: not a,
+    "float64": lambda x: x if isinstance(x, Dual) else np.float64(x),
+    **{name: getattr(np, name) for name in ("bool_", "int8", "int16", "int32", "int64", "uint8")},
 }
 
 
@@ -388,7 +419,23 @@ class _Module:
 
 _MODULES: dict[Any, Any] = {math: _Module(math, _MATH), np: _Module(np, _NUMPY)}
 _FUNCTIONS = {getattr(math, name): function for name, function in _MATH.items()}
-_BUILTINS = {**vars(builtins), "float": lambda x: x if isinstance(x, Dual) else float(x)}
+
+
+class _RealType(type):
+    """What stands for `float`: it leaves a dual number alone, and a dual number is one of it."""
+
+    def __call__(cls, x: Any = 0.0) -> Any:
+        return x if isinstance(x, Dual) else float(x)
+
+    def __instancecheck__(cls, found: object) -> bool:
+        return isinstance(found, float | Dual)
+
+
+class _Real(float, metaclass=_RealType):
+    """As a subclass of float it takes the whole number in a pattern, as float does."""
+
+
+_BUILTINS = {**vars(builtins), "float": _Real}
 
 
 def rebuild(function: Callable[..., Any], memo: dict[int, Any] | None = None) -> Callable[..., Any]:
@@ -398,6 +445,19 @@ def rebuild(function: Callable[..., Any], memo: dict[int, Any] | None = None) ->
     def change(found: Any) -> Any:
         if isinstance(found, FunctionType):
             return rebuild(found, memo)
+        if isinstance(found, functools.partial):
+            keywords = {key: change(item) for key, item in found.keywords.items()}
+            return functools.partial(change(found.func), *map(change, found.args), **keywords)
+        if isinstance(found, MethodType):
+            return MethodType(change(found.__func__), change(found.__self__))
+        if isinstance(found, type):
+            return own_class(found) if found.__module__ == home and not issubclass(found, Enum) else found
+        if type(found) is not tuple and type(found).__module__ == home and not isinstance(found, Enum):
+            moved = copy.copy(found)
+            if isinstance(found, tuple):
+                return own_class(type(found))(*found)
+            moved.__class__ = own_class(type(found))
+            return moved
         if isinstance(found, tuple):
             return tuple(map(change, found))
         try:
@@ -405,8 +465,23 @@ def rebuild(function: Callable[..., Any], memo: dict[int, Any] | None = None) ->
         except TypeError:  # not hashable, so neither a module nor a function
             return found
 
+    def own_class(kind: type) -> Any:
+        """A subclass whose methods are rebuilt."""
+        if id(kind) in memo:
+            return memo[id(kind)]
+        made = memo[id(kind)] = type(kind.__name__, (kind,), {})
+        memo[id(made)] = made
+        for name, member in vars(kind).items():
+            wrapper = staticmethod if isinstance(member, staticmethod) else property
+            inner = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
+            if isinstance(inner, FunctionType) and inner.__code__.co_filename == function.__code__.co_filename:
+                again = rebuild(inner, memo)
+                setattr(made, name, again if member is inner else wrapper(again))
+        return made
+
     if not isinstance(function, FunctionType):
         return function
+    home = function.__module__
     if id(function) in memo:
         return memo[id(function)]  # type: ignore[no-any-return]
     scope: dict[str, Any] = {"__builtins__": _BUILTINS}
@@ -442,7 +517,7 @@ def evaluate(
         for at, arg in enumerate(args)
     ]
     with _watched(watch):
-        results = _outputs(rebuilt(*seeded))
+        results = numbers_of(rebuilt(*seeded))
     slopes = tuple({at: result.d.get(at, 0.0) if isinstance(result, Dual) else 0.0 for at in wrt} for result in results)
     return tuple(map(value, results)), slopes
 
@@ -460,17 +535,22 @@ def finite_differences(
                 Dual(mp.mpf(arg) + (by if position == moved else 0)) if isinstance(arg, float) else arg
                 for position, arg in enumerate(args)
             ]
-            return tuple(map(value, _outputs(rebuilt(*exact))))
+            return tuple(map(value, numbers_of(rebuilt(*exact))))
 
         columns = {
             seed: [_slope(b, a, step) for b, a in zip(at(seed, step), at(seed, -step), strict=True)] for seed in wrt
         }
-    return tuple({seed: columns[seed][output] for seed in wrt} for output in range(len(_outputs(function(*args)))))
+    return tuple({seed: columns[seed][output] for seed in wrt} for output in range(len(numbers_of(function(*args)))))
 
 
 def _slope(after: Any, before: Any, step: Any) -> float:
     return float((after - before) / (2 * step)) if isinstance(after, mp.mpf | float) else 0.0
 
 
-def _outputs(results: Any) -> tuple[Any, ...]:
-    return results if isinstance(results, tuple) else (results,)
+def numbers_of(results: Any) -> tuple[Any, ...]:
+    """The numbers of a result, from the inside of tuples, lists and dataclasses."""
+    if isinstance(results, tuple | list):
+        return tuple(number for part in results for number in numbers_of(part))
+    if dataclasses.is_dataclass(results):
+        return tuple(n for field in dataclasses.fields(results) for n in numbers_of(getattr(results, field.name)))
+    return (results,)

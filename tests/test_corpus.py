@@ -15,10 +15,11 @@ from types import CodeType, FunctionType
 from typing import Any
 
 import corpus
+import corpus_objects
 import numpy as np
 import pytest
 from corpus import CORPUS, Case
-from oracles import Result, differentiate, finite_differences
+from oracles import Result, differentiate, finite_differences, numbers_of
 
 from dualbcast import differentiable_broadcast
 
@@ -55,15 +56,13 @@ def assert_close(found: Any, wanted: Any, case: Case, dtype: str, what: str) -> 
     assert np.all(error <= case.allowance), f"{what}: {found} is not {wanted}; off by {error} roundings"
 
 
-def tupled(results: Any) -> tuple[Any, ...]:
-    return results if isinstance(results, tuple) else (results,)
-
-
 def blocks(jacobian: Any, outputs: int) -> dict[tuple[int, str], Any]:
     return {(output, name): jacobian[output, name] for output in range(outputs) for name in jacobian.wrt}
 
 
 # --- the corpus itself -----------------------------------------------------------------------------------------------
+
+FILES = {corpus.__file__: corpus, corpus_objects.__file__: corpus_objects}
 
 # What CPython puts around a function's own instructions, and what tracing does not see.
 _UNSEEN = {"RESUME", "CACHE", "MAKE_CELL", "COPY_FREE_VARS", "NOP", "EXTENDED_ARG", "UNPACK_EX", "PRECALL"}
@@ -92,7 +91,7 @@ def _traced(case: Case) -> set[tuple[str, int]]:
         return local
 
     def start(frame: Any, event: str, arg: Any) -> Any:  # noqa: ARG001
-        if frame.f_code.co_filename != corpus.__file__:
+        if frame.f_code.co_filename not in FILES:
             return None
         frame.f_trace_opcodes = True
         return local
@@ -127,7 +126,7 @@ def test_corpus_is_large_and_named_apart():
 @EVERY
 def test_oracles_agree(case: Case):
     for at, (values, slopes) in enumerate(expected(case, "float64")):
-        plain = tupled(case.function(*case.points[at]))
+        plain = numbers_of(case.function(*case.points[at]))
         assert [float(value) for value in values] == pytest.approx([float(value) for value in plain], rel=1e-13)
         if at in case.kinks:
             continue
@@ -145,7 +144,7 @@ def test_value_and_jacobian(case: Case, backend: str, dtype: str):
     function = compiled(case, backend)
     value, jacobian = function.value_and_jacobian(*arrays(case, dtype))
     wanted = expected(case, dtype)
-    values = tupled(value)
+    values = numbers_of(value)
     assert isinstance(value, tuple) == isinstance(case.function(*case.points[0]), tuple)
     assert len(values) == len(wanted[0][0]) == jacobian.outputs
     for output, found in enumerate(values):
@@ -158,8 +157,8 @@ def test_value_and_jacobian(case: Case, backend: str, dtype: str):
 @EVERY
 def test_result_kinds(case: Case):
     """An output is bool where Python's is at every point, else an integer, else a float."""
-    values = tupled(compiled(case, "python")(*arrays(case, "float64")))
-    rows = [tupled(case.function(*point)) for point in case.points]
+    values = numbers_of(compiled(case, "python")(*arrays(case, "float64")))
+    rows = [numbers_of(case.function(*point)) for point in case.points]
     for found, column in zip(values, zip(*rows, strict=True), strict=True):
         assert found.dtype.kind == max((np.asarray(item).dtype.kind for item in column), key="bif".index)
 
@@ -168,10 +167,10 @@ def test_result_kinds(case: Case):
 def test_products_agree_bitwise(case: Case):
     function, args = compiled(case, "python"), arrays(case, "float64")
     value, jacobian = function.value_and_jacobian(*args)
-    for found, other in zip(tupled(value), tupled(function(*args)), strict=True):
+    for found, other in zip(numbers_of(value), numbers_of(function(*args)), strict=True):
         np.testing.assert_array_equal(found, other, strict=True)
     alone = function.jacobian(*args)
-    for place, block in blocks(jacobian, len(tupled(value))).items():
+    for place, block in blocks(jacobian, len(numbers_of(value))).items():
         np.testing.assert_array_equal(block, alone[place], strict=True)
 
 
@@ -193,7 +192,7 @@ def test_scattered_control_flow(case: Case):
     order = np.random.default_rng(len(case.name)).integers(0, len(case.points), 203)
     value, jacobian = function.value_and_jacobian(*arrays(case, "float64", order))
     wanted = expected(case, "float64")
-    for output, found in enumerate(tupled(value)):
+    for output, found in enumerate(numbers_of(value)):
         assert_close(found, np.array([float(row[0][output]) for row in wanted])[order], case, "float64", "value")
         for at, name in zip(case.floats, jacobian.wrt, strict=True):
             exact = np.array([row[1][output][at] for row in wanted])[order]
@@ -205,9 +204,9 @@ def test_products_on_the_cpu(case: Case):
     """The other two products of a sample, which are kernels of their own."""
     function, args = compiled(case, "cpu"), arrays(case, "float64")
     value, jacobian = function.value_and_jacobian(*args)
-    for found, other in zip(tupled(value), tupled(function(*args)), strict=True):
+    for found, other in zip(numbers_of(value), numbers_of(function(*args)), strict=True):
         np.testing.assert_allclose(other, found, rtol=1e-14, atol=1e-14)
-    for place, block in blocks(jacobian, len(tupled(value))).items():
+    for place, block in blocks(jacobian, len(numbers_of(value))).items():
         np.testing.assert_allclose(function.jacobian(*args)[place], block, rtol=1e-14, atol=1e-14)
 
 

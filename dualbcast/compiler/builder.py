@@ -6,10 +6,11 @@ Statements are appended to the open block; an environment says what each of the 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import NoReturn, cast
+from typing import Any, NoReturn, cast
 
 from dualbcast.compiler.fold import FALSE, INTEGRAL, TRUE, convert, fold, join
 from dualbcast.compiler.ir import (
@@ -33,6 +34,7 @@ from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.source import Capture, locate
 from dualbcast.compiler.values import (
     CHOICE,
+    PARTLY,
     RESULT,
     RETURNED,
     SKIPPING,
@@ -45,9 +47,12 @@ from dualbcast.compiler.values import (
     Unassigned,
     Unrolled,
     Value,
+    are_alike,
     describe,
     end_of,
     is_like,
+    items_like,
+    partly_assigned,
     same,
     zeros_like,
 )
@@ -61,11 +66,15 @@ LONGEST = 20_000
 class Builder:
     """The state of one lowering."""
 
-    def __init__(self, names: Names) -> None:
-        self.names = names
-        self.block: list[Stmt] = []
+    def __init__(self, names: Names, array_kind: Callable[[Any], Kind | None]) -> None:
+        self.names, self.array_kind = names, array_kind
+        self.root: list[Stmt] = []
+        self.block = self.root
         self.frame: Frame
         self.guards: list[Capture] = []
+        # The captured arrays by name, each with the parameter that stands for its element; and the names in use.
+        self.arrays: dict[str, tuple[Var, Capture]] = {}
+        self.taken: set[str] = set()
         self.definitions: dict[str, tuple[Op, list[Stmt]]] = {}
         self.length = 0
         # What a temporary that has been given a user's name is called now; other values may still hold the old name.
@@ -78,6 +87,19 @@ class Builder:
 
     def fail(self, node: ast.AST, message: str, hint: str = "") -> NoReturn:
         raise CompileError(message, self.locate(node), hint, self.frame.calls)
+
+    def array(self, capture: Capture, kind: Kind) -> Var:
+        """The element of a captured array: a parameter like those of the call."""
+        for param, known in self.arrays.values():
+            if known.place is capture.place and known.key == capture.key:
+                return param
+        paths = [capture.path, f"{self.frame.name}.{capture.path}"]
+        paths += [f"{paths[1]}_{count}" for count in range(2, len(self.arrays) + 3)]
+        label = next(path for path in paths if path not in self.taken)
+        self.taken.add(label)
+        param = Var(self.names.fresh(re.sub(r"\W+", "_", label).strip("_")), kind)
+        self.arrays[label] = param, capture
+        return param
 
     # --- statements ----------------------------------------------------------------------------------------------
 
@@ -122,6 +144,24 @@ class Builder:
         """The operation behind a name, where this block has it: its operands are then what they were."""
         definition, block = self.definitions.get(value.name, (None, None)) if isinstance(value, Var) else (None, None)
         return definition if block is self.block else None
+
+    def snapshot(self) -> Callable[[], None]:
+        """A function that takes back all that is lowered from here on, for another try."""
+        frame, block, length, size = self.frame, self.block, len(self.block), self.length
+        mark, env, loops, guards = self.names.mark(), dict(frame.env), len(frame.loops), len(self.guards)
+        renamed, definitions = dict(self.renamed), dict(self.definitions)
+        arrays, taken = dict(self.arrays), set(self.taken)
+        last = block[-1:]  # which may have been given a user's name since
+
+        def restore() -> None:
+            self.names.reset(mark)
+            self.frame, self.block, self.length, frame.env = frame, block, size, dict(env)
+            self.renamed, self.definitions, self.arrays = dict(renamed), dict(definitions), dict(arrays)
+            self.taken = set(taken)
+            del self.guards[guards:], frame.loops[loops:], block[length:]
+            block[length - len(last) :] = last
+
+        return restore
 
     @contextmanager
     def into(self, block: list[Stmt]) -> Generator[None]:
@@ -180,44 +220,77 @@ class Builder:
 
     def _merge(self, edges: list[tuple[list[Stmt], Env]]) -> Env:
         copies: list[Copies] = [[] for _ in edges]
+        envs = [env for _, env in edges]
+        partly = frozenset().union(*map(partly_assigned, envs))
         merged: Env = {}
-        for name in dict.fromkeys(name for _, env in edges for name in env):
+        for name in dict.fromkeys(name for env in envs for name in env):
             if name == SKIPPING:
-                merged[name] = TRUE if all(env.get(SKIPPING) == TRUE for _, env in edges) else FALSE
-                continue
-            missing = Unassigned(f"{name} is not assigned on every path that leads here")
-            values = [env.get(name, missing) for _, env in edges]
-            merged[name] = self.unify(name, self.fill(name, values, [env for _, env in edges]), copies)
+                merged[name] = TRUE if all(env.get(SKIPPING) == TRUE for env in envs) else FALSE
+            elif name != PARTLY:
+                missing = Unassigned(f"{name} is not assigned on every path that leads here")
+                values, flags = self.fill(name, [env.get(name, missing) for env in envs], envs)
+                partly |= {(flag, name) for flag in flags}
+                merged[name] = self.unify(name, values, copies)
+        if partly:
+            merged[PARTLY] = Static(partly)
         for (block, env), moves in zip(edges, copies, strict=True):
             self.copy_parallel(block, moves, end_of(env))
         return merged
 
-    def fill(self, name: str, values: list[Value], envs: list[Env]) -> list[Value]:
-        """The values of a name on several paths; where a path skips what follows, any number will do for a lack."""
+    def fill(self, name: str, values: list[Value], envs: list[Env]) -> tuple[list[Value], set[str]]:
+        """The values of a name on several paths, with any number for those that a path lacks and does not read.
+
+        The second result has the flags of the loops that some paths skip the rest of, where only those assign the name.
+        """
         skipping = [env.get(SKIPPING) == TRUE for env in envs]
         live = [value for value, skips in zip(values, skipping, strict=True) if not skips]
-        if name.startswith("<") or not live or isinstance(live[0], Unassigned):
-            return values
+        if name.startswith("<") or not any(skipping):
+            return values, set()
+        flags = [self._flags_set(env) if skips else set() for env, skips in zip(envs, skipping, strict=True)]
+        leaving = [value for value, own in zip(values, flags, strict=True) if own]
         filled = list(values)
-        for position, (value, env) in enumerate(zip(values, envs, strict=True)):
-            if skipping[position] and not is_like(value, live[0]):
-                filled[position] = zeros_like(live[0])
-                loop = self.frame.loops[-1] if self.frame.loops else None
-                if isinstance(loop, Unrolled) and env.get(RETURNED) != TRUE:
+        if live and not isinstance(live[0], Unassigned):
+            for position, value in enumerate(values):
+                if skipping[position] and not is_like(value, live[0]):
+                    filled[position] = zeros_like(live[0])
                     # Where a path takes up again, the name is as good as unassigned.
-                    for flag in (loop.skip, loop.broke):
-                        if env.get(flag, FALSE) != FALSE:
-                            loop.lacking.setdefault(flag, set()).add(name)
-        return filled
+                    for loop in self.frame.loops:
+                        if isinstance(loop, Unrolled):
+                            for flag in flags[position] & {loop.skip, loop.broke}:
+                                loop.lacking.setdefault(flag, set()).add(name)
+            return filled, set()
+        if not leaving or not all(is_like(value, leaving[0]) for value in leaving):
+            return values, set()
+        for position, value in enumerate(values):
+            if isinstance(value, Unassigned) and not value.conflict:
+                filled[position] = zeros_like(leaving[0])
+        return filled, set().union(*flags) if live else set()
+
+    def _flags_set(self, env: Env) -> set[str]:
+        """The flags that make a path skip the rest of loops that are written out; none where it has returned."""
+        if env.get(RETURNED) == TRUE:
+            return set()
+        loops = (loop for loop in self.frame.loops if isinstance(loop, Unrolled))
+        return {flag for loop in loops for flag in (loop.skip, loop.broke) if env.get(flag, FALSE) != FALSE}
 
     def take_up(self, loop: Unrolled, flag: str) -> None:
         """The paths that a flag made skip go on from here."""
         env = self.frame.env
         for name in loop.lacking.pop(flag, ()):
             env[name] = Unassigned(f"{name} is not assigned where this loop goes on after a `break` or `continue`")
-        state, env[flag] = env.get(flag, FALSE), FALSE
+        state = env.get(flag, FALSE)
+        self.settle_partly(flag, there=state == TRUE)
+        env[flag] = FALSE
         if state != FALSE:
             env[SKIPPING] = TRUE if any(env.get(other) == TRUE for other in self.frame.flags) else FALSE
+
+    def settle_partly(self, flag: str, *, there: bool) -> None:
+        """On this path a flag is no longer in doubt; the names that are assigned only where it is set are `there`."""
+        env = self.frame.env
+        partly = partly_assigned(env)
+        for name in {name for other, name in partly if other == flag and not there}:
+            env[name] = Unassigned(f"{name} is not assigned on every path that leads here")
+        env[PARTLY] = Static(frozenset(entry for entry in partly if entry[0] != flag))
 
     def unify(self, name: str, values: list[Value], copies: list[Copies]) -> Value:
         """One value that stands for `values[i]` after edge i has done `copies[i]`, to which assignments are added."""
@@ -251,11 +324,12 @@ class Builder:
             return target
         if all(isinstance(value, tuple) for value in values):
             columns = [value for value in values if isinstance(value, tuple)]
-            if len({len(column) for column in columns}) == 1:
-                return tuple(
+            if are_alike(columns):
+                merged = [
                     self.unify(f"{_base(name)}_{position}", list(items), copies)
                     for position, items in enumerate(zip(*columns, strict=True))
-                )
+                ]
+                return items_like(columns[0], merged)
         what = "the returned value" if name == RESULT else name
         kinds_text = " and ".join(dict.fromkeys(describe(value) for value in values))
         if all(isinstance(value, Static | Closure) for value in values):
@@ -271,7 +345,7 @@ class Builder:
             if kind != target.kind:
                 raise KindRaised(path, kind)
             moves.append((target, convert(value, kind)))
-        elif isinstance(target, tuple) and isinstance(value, tuple) and len(target) == len(value):
+        elif isinstance(target, tuple) and isinstance(value, tuple) and are_alike((target, value)):
             for position, (inner, item) in enumerate(zip(target, value, strict=True)):
                 self.conform(f"{path}_{position}", inner, item, moves, node)
         elif isinstance(value, Unassigned):
@@ -291,7 +365,8 @@ class Builder:
             moves.append((target, convert(value, kind)))
             return target
         if isinstance(value, tuple):
-            return tuple(self.header(f"{path}_{position}", item, raised, moves) for position, item in enumerate(value))
+            inner = [self.header(f"{path}_{position}", item, raised, moves) for position, item in enumerate(value)]
+            return items_like(value, inner)
         return value
 
     def copy_parallel(self, block: list[Stmt], moves: Copies, location: Location = NOWHERE) -> None:

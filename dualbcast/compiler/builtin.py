@@ -8,7 +8,9 @@ from __future__ import annotations
 import ast
 import math
 import operator
+import types
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,14 +19,21 @@ from dualbcast.compiler.expressions import Expressions
 from dualbcast.compiler.fold import FALSE, TRUE, number
 from dualbcast.compiler.ir import Atom, Const
 from dualbcast.compiler.rules import by_spelling
-from dualbcast.compiler.values import Range, Static, Value
+from dualbcast.compiler.values import Range, Record, Static, Value, is_instance
 
-__all__ = ["BUILTINS", "Builtin"]
+__all__ = ["BUILTINS", "KEYWORDS", "Builtin"]
 
 ZERO = Const(0, "int")
 
 Builtin = Callable[..., Value]
 BUILTINS: dict[Any, Builtin] = {}
+# The keywords that may be given; all other arguments are positional.
+KEYWORDS: dict[Any, frozenset[str]] = {
+    **{function: frozenset({"start"}) for function in (sum, math.prod, enumerate)},
+    **{function: frozenset({"default", "key"}) for function in (min, max)},
+    zip: frozenset({"strict"}),
+    round: frozenset({"ndigits"}),
+}
 
 
 def _builtin(*functions: Any) -> Callable[[Builtin], Builtin]:
@@ -117,19 +126,34 @@ def _log(self: Expressions, node: ast.Call, value: Value, base: Value | None = N
 
 
 def _extremum(name: str) -> Builtin:
-    def lowering(self: Expressions, node: ast.Call, *args: Value) -> Value:
+    def lowering(
+        self: Expressions, node: ast.Call, *args: Value, default: Value | None = None, key: Value | None = None
+    ) -> Value:
         items = self.sequence(args[0], node) if len(args) == 1 else args
         if not items:
-            self.fail(node, "the smallest or largest of nothing")
+            if default is not None:
+                return default
+            self.fail(node, "the smallest or largest of nothing", "default=… for an empty tuple")
         where = self.locate(node)
-        best = self.as_scalar(items[0], node)
+        by_key = key is not None and key != Static(None)
+
+        def measure(item: Value) -> Atom:
+            return self.as_scalar(self.call_value(key, (item,), {}, node) if by_key and key else item, node)
+
+        best, smallest = items[0], measure(items[0])
         for item in items[1:]:
             # As Python does it: the first of equal values stays, and a comparison with NaN is false.
-            other = self.as_scalar(item, node)
-            best = self.select(self.comparison(name, other, best, where), other, best, where)
+            size = measure(item)
+            test = self.comparison(name, size, smallest, where)
+            smallest = self.select(test, size, smallest, where)
+            best = self.choose(test, partial(_same, item), partial(_same, best), node) if by_key else smallest
         return best
 
     return lowering
+
+
+def _same(value: Value) -> Value:
+    return value
 
 
 BUILTINS[min] = _extremum("lt")
@@ -174,7 +198,7 @@ def _pow(self: Expressions, node: ast.Call, base: Value, exponent: Value) -> Val
     return self.power(self.as_scalar(base, node), self.as_scalar(exponent, node), node)
 
 
-@_builtin(divmod)
+@_builtin(divmod, np.divmod)
 def _divmod(self: Expressions, node: ast.Call, left: Value, right: Value) -> Value:
     a, b = self.as_scalar(left, node), self.as_scalar(right, node)
     return (self.binary(ast.FloorDiv(), a, b, node), self.binary(ast.Mod(), a, b, node))
@@ -196,22 +220,24 @@ BUILTINS[math.trunc] = _integral("numpy.trunc")
 
 
 @_builtin(round)
-def _round(self: Expressions, node: ast.Call, value: Value, digits: Value | None = None) -> Value:
-    if digits is None:
+def _round(self: Expressions, node: ast.Call, value: Value, ndigits: Value | None = None) -> Value:
+    if ndigits is None or ndigits == Static(None):
         return _integral("numpy.rint")(self, node, value)
-    if not isinstance(digits, Const):
+    if not isinstance(ndigits, Const):
         self.fail(node, "the number of digits must be known when the kernel is compiled")
-    x, scale = self.as_scalar(value, node), number(10.0 ** float(digits.value))
+    if not abs(ndigits.value) <= 300:
+        self.fail(node, f"a number of this kind has no {ndigits.value:g} digits", "fewer digits")
+    x, scale = self.as_scalar(value, node), number(10.0 ** float(ndigits.value))
     scaled = self.apply(by_spelling("numpy.rint"), (self.binary(ast.Mult(), x, scale, node),), node)
     return self.binary(ast.Div(), scaled, scale, node)
 
 
-@_builtin(int)
+@_builtin(int, np.int64)
 def _int(self: Expressions, node: ast.Call, value: Value) -> Value:
     return self.convert(self.as_scalar(value, node), "int", self.locate(node))
 
 
-@_builtin(float)
+@_builtin(float, np.float64)
 def _float(self: Expressions, node: ast.Call, value: Value) -> Value:
     if isinstance(value, Static) and isinstance(value.object, str):
         try:
@@ -221,9 +247,30 @@ def _float(self: Expressions, node: ast.Call, value: Value) -> Value:
     return self.convert(self.as_scalar(value, node), "float", self.locate(node))
 
 
-@_builtin(bool)
+@_builtin(bool, np.bool_)
 def _bool(self: Expressions, node: ast.Call, value: Value) -> Value:
     return self.truth(value, node)
+
+
+@_builtin(np.float32)
+def _float32(self: Expressions, node: ast.Call, value: Value) -> Value:
+    where = self.locate(node)
+    return self.op("single", self.convert(self.as_scalar(value, node), "float", where), kind="float", location=where)
+
+
+def _narrow(bits: int, *, signed: bool) -> Builtin:
+    def lowering(self: Expressions, node: ast.Call, value: Value) -> Value:
+        x: Atom = self.convert(self.as_scalar(value, node), "int", self.locate(node))
+        half = Const(2 ** (bits - 1) if signed else 0, "int")
+        x = self.binary(ast.BitAnd(), self.binary(ast.Add(), x, half, node), Const(2**bits - 1, "int"), node)
+        return self.binary(ast.Sub(), x, half, node)
+
+    return lowering
+
+
+for _bits in (8, 16, 32):
+    BUILTINS[getattr(np, f"int{_bits}")] = _narrow(_bits, signed=True)
+    BUILTINS[getattr(np, f"uint{_bits}")] = _narrow(_bits, signed=False)
 
 
 @_builtin(len)
@@ -236,22 +283,70 @@ def _tuple(self: Expressions, node: ast.Call, value: Value = ()) -> Value:
     return self.sequence(value, node)
 
 
+@_builtin(list)
+def _list(self: Expressions, node: ast.Call, value: Value = ()) -> Value:
+    return Record(list, self.sequence(value, node))
+
+
+@_builtin(isinstance)
+def _isinstance(self: Expressions, node: ast.Call, value: Value, kinds: Value) -> Value:
+    classes: list[Any] = []
+    for kind in kinds if isinstance(kinds, tuple) else (kinds,):
+        known = kind.object if isinstance(kind, Static) else None
+        classes += known.__args__ if isinstance(known, types.UnionType) else (known,)
+    if not all(isinstance(known, type) for known in classes):
+        self.fail(node, "isinstance() needs a class, or a tuple of classes")
+    return TRUE if is_instance(value, tuple(classes)) else FALSE
+
+
+@_builtin(math.hypot)
+def _hypot(self: Expressions, node: ast.Call, *values: Value) -> Value:
+    sides = [self.as_scalar(value, node) for value in values] or [Const(0.0, "float")]
+    if len(sides) == 1:
+        return self.apply(by_spelling("math.fabs"), (sides[0],), node)
+    length = sides[0]
+    for side in sides[1:]:
+        length = self.apply(by_spelling("numpy.hypot"), (length, side), node)
+    return length
+
+
+@_builtin(math.dist)
+def _dist(self: Expressions, node: ast.Call, p: Value, q: Value) -> Value:
+    starts, ends = self.sequence(p, node), self.sequence(q, node)
+    if len(starts) != len(ends):
+        self.fail(node, f"a point of {len(starts)} numbers and one of {len(ends)} have no distance")
+    gaps = [
+        self.binary(ast.Sub(), self.as_scalar(a, node), self.as_scalar(b, node), node)
+        for a, b in zip(starts, ends, strict=True)
+    ]
+    return _hypot(self, node, *gaps)
+
+
+@_builtin(map)
+def _map(self: Expressions, node: ast.Call, function: Value, *values: Value) -> Value:
+    rows = zip(*(self.sequence(value, node) for value in values), strict=False)
+    return Record(map, [self.call_value(function, row, {}, node) for row in rows])
+
+
 @_builtin(reversed)
 def _reversed(self: Expressions, node: ast.Call, value: Value) -> Value:
-    return self.sequence(value, node)[::-1]
+    return Record(reversed, self.sequence(value, node)[::-1])
 
 
 @_builtin(enumerate)
 def _enumerate(self: Expressions, node: ast.Call, value: Value, start: Value = ZERO) -> Value:
-    if not isinstance(start, Const):
-        self.fail(node, "the start of enumerate() must be known when the kernel is compiled")
+    if not isinstance(start, Const) or start.kind == "float":
+        self.fail(node, "the start of enumerate() must be an integer known when the kernel is compiled")
     items = self.sequence(value, node)
-    return tuple((number(position), item) for position, item in enumerate(items, int(start.value)))
+    return Record(enumerate, [(number(position), item) for position, item in enumerate(items, int(start.value))])
 
 
 @_builtin(zip)
-def _zip(self: Expressions, node: ast.Call, *values: Value) -> Value:
-    return tuple(zip(*(self.sequence(value, node) for value in values), strict=False))
+def _zip(self: Expressions, node: ast.Call, *values: Value, strict: Value = FALSE) -> Value:
+    columns = [self.sequence(value, node) for value in values]
+    if strict == TRUE and len({*map(len, columns)}) > 1:
+        self.fail(node, f"zip() of {' and '.join(str(len(column)) for column in columns)} items, with strict=True")
+    return Record(zip, zip(*columns, strict=False))
 
 
 @_builtin(range)

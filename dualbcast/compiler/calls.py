@@ -3,105 +3,216 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
+import functools
+import os
+import types
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
+from dualbcast import errors
 from dualbcast.compiler import rows
-from dualbcast.compiler.builtin import BUILTINS
-from dualbcast.compiler.expressions import Expressions, wrap
-from dualbcast.compiler.fold import FALSE, TRUE, number
-from dualbcast.compiler.ir import TEMPORARY, Atom, Const
-from dualbcast.compiler.rules import Rule, lookup
-from dualbcast.compiler.source import FunctionNode, find_source
-from dualbcast.compiler.values import RESULT, RETURNED, SKIPPING, Closure, Frame, Static, Unassigned, Value, describe
+from dualbcast.compiler.builtin import BUILTINS, KEYWORDS
+from dualbcast.compiler.comprehensions import Comprehensions
+from dualbcast.compiler.fold import number
+from dualbcast.compiler.inline import count, in_order
+from dualbcast.compiler.ir import Atom, Const
+from dualbcast.compiler.objects import is_record_type, make_record, replace_fields
+from dualbcast.compiler.rules import Custom, Rule
+from dualbcast.compiler.source import Capture
+from dualbcast.compiler.values import Closure, Keywords, Partial, Static, Value, describe
 from dualbcast.errors import CompileError
 
-__all__ = ["Calls", "local_names"]
+__all__ = ["Calls"]
 
-DEEPEST = 32
-
-_LIBRARIES = ("cupy", "numpy", "scipy", "jax", "torch")
+_LIBRARIES = ("cupy", "numpy", "scipy", "jax", "torch", "random")
+_STANDARD, _PACKAGE = os.path.dirname(os.__file__), os.path.dirname(errors.__file__)
 _PRINTING = ("print", "input", "open")
+# Their methods change nothing, so that they may run when the kernel is compiled.
+_IMMUTABLE = (str, bytes, bool, int, float, tuple, frozenset)
 
 
-class Calls(Expressions):
-    """Lowers calls; `statements` is supplied by the layer above."""
-
-    def statements(self, body: list[ast.stmt]) -> bool:
-        raise NotImplementedError
+class Calls(Comprehensions):
+    """Lowers calls."""
 
     def call(self, node: ast.Call) -> Value:
         callee = self.expression(node.func)
-        args = self.items(node.args)
+        if isinstance(callee, Static) and node.args and isinstance(node.args[0], ast.GeneratorExp):
+            reduced = self.reduction(callee.object, node.args[0], node)
+            if reduced is not None:
+                return reduced
+        return self.call_with((), callee, node)
+
+    def call_with(self, first: tuple[Value, ...], callee: Value, node: ast.Call) -> Value:
+        args = (*first, *self.items(node.args[len(first) :]))
         keywords: dict[str, Value] = {}
         for keyword in node.keywords:
-            if keyword.arg is None:
-                self.fail(keyword.value, "`**` arguments cannot be compiled", "the keywords written out")
-            keywords[keyword.arg] = self.expression(keyword.value)
+            value = self.expression(keyword.value)
+            if keyword.arg is not None:
+                keywords[keyword.arg] = value
+            elif isinstance(value, Keywords) and not value.keys() & keywords.keys():
+                keywords.update(value)
+            else:
+                self.fail(
+                    keyword.value,
+                    f"`**` spreads the `**` parameter of a function only, and this is {describe(value)}",
+                    "the keywords written out",
+                )
+        return self.call_value(callee, args, keywords, node)
+
+    def call_value(self, callee: Value, args: tuple[Value, ...], keywords: dict[str, Value], node: ast.Call) -> Value:
+        """The result of calling a value."""
         if isinstance(callee, Closure):
-            return self._inline_closure(callee, args, keywords, node)
+            return self.inline_closure(callee, args, keywords, node)
+        if isinstance(callee, Partial):
+            return self.call_value(callee.function, (*callee.args, *args), {**callee.keywords, **keywords}, node)
         if not isinstance(callee, Static) or not callable(callee.object):
             self.fail(node.func, f"{describe(callee)} cannot be called")
         return self._call_object(callee.object, args, keywords, node)
 
     def _call_object(self, function: Any, args: tuple[Value, ...], keywords: dict[str, Value], node: ast.Call) -> Value:
         name = getattr(function, "__name__", type(function).__name__)
+        if function is dataclasses.replace and args:
+            return replace_fields(self, args[0], keywords, node)
         builtin = BUILTINS.get(function) if _hashable(function) else None
         if builtin is not None:
-            if keywords:
-                self.fail(node, f"{name}() takes no keyword arguments in a kernel")
-            folded = _fold(function, args) if args else None
-            if folded is not None:
-                return folded
-            try:
-                return builtin(self, node, *args)
-            except TypeError as error:
-                if error.__traceback__ is not None and error.__traceback__.tb_next is None:
-                    self.fail(node, f"{name}() does not take {len(args)} arguments")
-                raise
-        meaning = lookup(function)
-        if meaning is None:
-            # A decorated scalar function is used through the Python function it wraps.
-            for attribute in ("__wrapped__", "py_func"):
-                inner = getattr(function, attribute, None)
-                function = inner if isinstance(inner, FunctionType) else function
-            meaning = lookup(function)
+            return self._builtin(name, builtin, function, args, keywords, node)
+        meaning = self.meaning(function)
+        if isinstance(meaning, Custom):
+            return self.inline(meaning.function, args, keywords, node, meaning)
         if isinstance(meaning, Rule):
+            if meaning.by_user and isinstance(function, FunctionType) and function is meaning.function:
+                source, env = self.arguments(function, args, keywords, node)
+                args, keywords = in_order(source.node, env), {}
             if keywords or len(args) != meaning.arity:
                 given = f"{len(args)} positional and {len(keywords)} keyword" if keywords else f"{len(args)}"
-                self.fail(node, f"{name}() takes {_count(meaning.arity, 'positional argument')} here, not {given}")
-            folded = _fold(function, args)
+                self.fail(node, f"{name}() takes {count(meaning.arity, 'positional argument')} here, not {given}")
+            # What a user's function captures would not be guarded.
+            folded = None if meaning.by_user else _fold(function, args)
             if folded is not None:
                 return folded
             places = node.args if len(node.args) == len(args) else [node] * len(args)  # a starred one is several
             numbers = tuple(self.as_scalar(arg, at) for arg, at in zip(args, places, strict=True))
             return self.apply(meaning, numbers, node)
-        if meaning is not None:
-            return self._inline(meaning, args, keywords, node)
+        if isinstance(meaning, FunctionType):
+            return self._inline_any(meaning, args, keywords, node)
+        if isinstance(function, functools.partial):
+            bound = tuple(self._bound(function, function.args, at, node) for at in range(len(function.args)))
+            named = {key: self._bound(function, function.keywords, key, node) for key in function.keywords}
+            return self.call_value(Static(function.func), (*bound, *args), {**named, **keywords}, node)
+        if isinstance(function, types.MethodType):
+            return self.call_value(Static(function.__func__), (Static(function.__self__), *args), keywords, node)
+        if function is functools.partial and args:
+            return Partial(args[0], args[1:], keywords)
+        if is_record_type(function):
+            return make_record(self, function, args, keywords, node)
         module = getattr(function, "__module__", None) or ("numpy" if isinstance(function, np.ufunc) else "")
-        # A library's functions work on arrays; an error inside one would show lines that are not the user's.
-        if isinstance(function, FunctionType) and module.partition(".")[0] not in _LIBRARIES:
-            return self._inline(function, args, keywords, node)
+        if isinstance(function, FunctionType):
+            # A library's functions work on arrays; an error inside one would show lines that are not the user's.
+            if module.partition(".")[0] not in _LIBRARIES:
+                return self._inline_any(function, args, keywords, node)
+        else:
+            # What wraps a scalar function without changing it: this package's decorator, Numba's, functools.cache.
+            for attribute in ("__wrapped__", "py_func"):
+                inner = getattr(function, attribute, None)
+                if callable(inner):
+                    return self._call_object(inner, args, keywords, node)
+            method = next((vars(base)["__call__"] for base in type(function).__mro__ if "__call__" in vars(base)), None)
+            if isinstance(method, FunctionType):
+                return self.inline(method, (Static(function), *args), keywords, node)
+            if isinstance(getattr(function, "__self__", None), _IMMUTABLE) or module in ("math", "_operator"):
+                return self._now(function, args, keywords, node)
         if name in _PRINTING:
             self.fail(node, f"{name}() is a side effect, which a kernel cannot have", "the value as another output")
+        if isinstance(function, type):
+            instead = "isinstance(x, float)" if function is type else "a named tuple, a dataclass, or plain numbers"
+            self.fail(node, f"{name} objects cannot be made in a kernel", instead)
+        self._no_rule(function, name, module, node)
+
+    def _inline_any(
+        self, function: FunctionType, args: tuple[Value, ...], keywords: dict[str, Value], node: ast.Call
+    ) -> Value:
+        """The result of a Python function; an error in a library that is no user's to change is one of calling it."""
+        if not _is_fixed(function.__code__.co_filename) or _is_fixed(self.frame.source.filename):
+            return self.inline(function, args, keywords, node)
+        try:
+            return self.inline(function, args, keywords, node)
+        except CompileError as error:
+            if not _is_fixed(error.filename):
+                raise
+            instead = error.hint
+            if not function.__code__.co_filename.startswith(_PACKAGE):
+                instead = "a function of your own that computes it"
+            self.fail(node, f"in {function.__name__}(): {error.message}", instead)
+
+    def _no_rule(self, function: Any, name: str, module: str, node: ast.Call) -> NoReturn:
         if getattr(np, name, None) is function:
             module = "numpy"  # the user's spelling, not where NumPy keeps it
-        spelling = f"{module}.{name}" if module else name
+        module = "" if module == "builtins" else module.removeprefix("_")
+        spelling = f"{module}.{name}" if module else ast.unparse(node.func)
         reason = rows.EXCLUDED.get(spelling)
-        self.fail(
-            node,
-            f"there is no derivative rule for {spelling}" + (f": it {reason}" if reason else ""),
-            "a function from math or numpy that has one, or a Python function that computes it",
-        )
+        instead = "a function from math or numpy that has one, or a Python function that computes it"
+        if "random" in f"{module} {type(getattr(function, '__self__', None)).__module__}":
+            reason, instead = "gives another number at every call", "an array of random numbers as another argument"
+        self.fail(node, f"there is no derivative rule for {spelling}" + (f": it {reason}" if reason else ""), instead)
+
+    def _builtin(
+        self,
+        name: str,
+        lowering: Callable[..., Value],
+        function: Any,
+        args: tuple[Value, ...],
+        keywords: dict[str, Value],
+        node: ast.Call,
+    ) -> Value:
+        if keywords.keys() - KEYWORDS.get(function, frozenset()):
+            allowed = KEYWORDS.get(function)
+            few = f"only the keyword {', '.join(sorted(allowed))}" if allowed else "no keyword arguments"
+            self.fail(node, f"{name}() takes {few} in a kernel")
+        folded = _fold(function, args) if args and not keywords else None
+        if folded is not None:
+            return folded
+        try:
+            return lowering(self, node, *args, **keywords)
+        except TypeError as error:
+            if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+                self.fail(node, f"{name}() does not take {len(args)} arguments")
+            raise
+
+    def _bound(self, function: Any, place: Any, key: Any, node: ast.AST) -> Value:
+        """An argument that a partial function holds."""
+        names = getattr(getattr(function.func, "__code__", None), "co_varnames", ())
+        path = key if isinstance(key, str) else names[key] if key < len(names) else f"argument_{key}"
+        return self.captured(Capture(place, key, place[key], path), node)
+
+    def _now(self, function: Any, args: tuple[Value, ...], keywords: dict[str, Value], node: ast.Call) -> Value:
+        """The result of a pure function of known objects, computed when the kernel is compiled."""
+        plain: list[Any] = []
+        for arg in (*args, *keywords.values()):
+            if not isinstance(arg, Const | Static):
+                module, name = getattr(function, "__module__", None), function.__name__
+                if module:
+                    self._no_rule(function, name, module, node)
+                self.fail(node, f"{name}() needs what is known when the kernel is compiled, not {describe(arg)}")
+            plain.append(arg.value if isinstance(arg, Const) else arg.object)
+        try:
+            result = function(*plain[: len(args)], **dict(zip(keywords, plain[len(args) :], strict=True)))
+        except Exception as error:
+            self.fail(node, f"this raises {type(error).__name__}: {error}")
+        known = self.known(result, Capture((result,), 0, result, ast.unparse(node)))
+        if known is None:
+            self.fail(node, f"this is of type {type(result).__name__}, which a kernel cannot use")
+        return known
 
     # --- the rule table ------------------------------------------------------------------------------------------
 
     def apply(self, meaning: Rule | Callable[..., Any], args: tuple[Atom, ...], node: ast.AST) -> Atom:
         if not isinstance(meaning, Rule):
-            return self.as_scalar(self._inline(meaning, args, {}, node), node)
+            assert isinstance(meaning, FunctionType)
+            return self.as_scalar(self.inline(meaning, args, {}, node), node)
         where = self.locate(node)
         if meaning.name == "pow" and isinstance(args[1], Const) and _is_small(args[1].value):
             return self.power(args[0], args[1], node)
@@ -109,154 +220,16 @@ class Calls(Expressions):
         for position, arg in enumerate(args):
             if position in meaning.integer:
                 if arg.kind == "float":
-                    self.fail(node, f"argument {position + 1} of {meaning.name}() must be an integer", "int(x)")
+                    self.fail(node, f"argument {position + 1} of {meaning.label}() must be an integer", "int(x)")
                 numbers.append(self.convert(arg, "int", where))
             else:
                 numbers.append(self.convert(arg, "float", where))
         return self.op(meaning.name, *numbers, kind="float", location=where)
 
-    # --- inlining ------------------------------------------------------------------------------------------------
 
-    def _inline(
-        self, function: Callable[..., Any], args: tuple[Value, ...], keywords: dict[str, Value], node: ast.AST
-    ) -> Value:
-        try:
-            source = find_source(function)
-        except CompileError as error:
-            self.fail(node, error.message, error.hint)
-        assert isinstance(function, FunctionType)
-        defaults = self._wrapped_defaults(function.__defaults__ or (), function, node)
-        wanted = function.__kwdefaults__ or {}
-        keyword_defaults = tuple(
-            self._wrapped_defaults((wanted[arg.arg],), function, node)[0] if arg.arg in wanted else None
-            for arg in source.node.args.kwonlyargs
-        )
-        env = self._bind(source.node, function.__name__, args, keywords, defaults, keyword_defaults, node)
-        frame = Frame(source, local_names(source.node), env, None, self._deeper(function.__name__, node))
-        return self.run(frame, source.node)
-
-    def _inline_closure(
-        self, callee: Closure, args: tuple[Value, ...], keywords: dict[str, Value], node: ast.AST
-    ) -> Value:
-        env = self._bind(callee.node, callee.name, args, keywords, callee.defaults, callee.keyword_defaults, node)
-        calls = self._deeper(callee.name, node)
-        frame = Frame(callee.frame.source, local_names(callee.node), env, callee.frame, calls)
-        return self.run(frame, callee.node)
-
-    def _wrapped_defaults(self, defaults: tuple[Any, ...], function: FunctionType, node: ast.AST) -> tuple[Value, ...]:
-        found: list[Value] = []
-        for default in defaults:
-            value = wrap(default)
-            if value is None:
-                kind = type(default).__name__
-                self.fail(node, f"a default of {function.__name__}() is of type {kind}, which a kernel cannot use")
-            found.append(value)
-        return tuple(found)
-
-    def _deeper(self, name: str, node: ast.AST) -> tuple[tuple[str, Any], ...]:
-        if len(self.frame.calls) >= DEEPEST:
-            self.fail(
-                node,
-                f"{name}() is called within itself more than {DEEPEST} deep; calls are inlined, so recursion must end "
-                "when the kernel is compiled",
-                "a while loop",
-            )
-        return (*self.frame.calls, (name, self.locate(node)))
-
-    def _bind(
-        self,
-        node: FunctionNode,
-        name: str,
-        args: tuple[Value, ...],
-        keywords: dict[str, Value],
-        defaults: tuple[Value, ...],
-        keyword_defaults: tuple[Value | None, ...],
-        at: ast.AST,
-    ) -> dict[str, Value]:
-        """Python's binding of arguments to parameters."""
-        spec = node.args
-        positional = [*spec.posonlyargs, *spec.args]
-        env: dict[str, Value] = {parameter.arg: arg for parameter, arg in zip(positional, args, strict=False)}
-        extra = args[len(positional) :]
-        if spec.vararg is not None:
-            env[spec.vararg.arg] = extra
-        elif extra:
-            wanted = _count(len(positional), "positional argument")
-            self.fail(
-                at,
-                f"{name}() takes {wanted}, and {len(args)} are given",
-                f"{name}({', '.join(a.arg for a in positional)})",
-            )
-        if spec.kwarg is not None:
-            self.fail(at, f"{name}() takes `**{spec.kwarg.arg}`, which cannot be compiled", "named parameters")
-        by_name = {parameter.arg for parameter in (*spec.args, *spec.kwonlyargs)}
-        for key, value in keywords.items():
-            if key not in by_name:
-                self.fail(at, f"{name}() has no parameter {key}")
-            if key in env:
-                self.fail(at, f"{name}() gets two values for {key}")
-            env[key] = value
-        if defaults:
-            for parameter, default in zip(positional[-len(defaults) :], defaults, strict=True):
-                env.setdefault(parameter.arg, default)
-        for parameter, keyword_default in zip(spec.kwonlyargs, keyword_defaults, strict=True):
-            if keyword_default is not None:
-                env.setdefault(parameter.arg, keyword_default)
-        missing = [parameter.arg for parameter in (*positional, *spec.kwonlyargs) if parameter.arg not in env]
-        if missing:
-            self.fail(at, f"{name}() lacks a value for {', '.join(missing)}")
-        return env
-
-    def run(self, frame: Frame, node: FunctionNode) -> Value:
-        """Inline a function whose parameters are bound in `frame.env`."""
-        self.frame, caller = frame, getattr(self, "frame", None)
-        try:
-            if isinstance(node, ast.Lambda):
-                return self.rename(self.expression(node.body), TEMPORARY + "value")
-            frame.env[RETURNED] = frame.env[SKIPPING] = FALSE
-            falls = self.statements(node.body)
-            returned = frame.env.get(RETURNED, FALSE)
-            result = frame.env.get(RESULT)
-            if falls and (returned != TRUE or result is None):
-                message = "this function can end without `return`" if result else "this function returns nothing"
-                self.fail(node, message, "a return with a value on every path")
-            if not falls or result is None:
-                self.fail(node, "this function never returns: its loop has no way out", "a break or a return")
-            if isinstance(result, Unassigned):
-                self.fail(frame.returned_at or node, result.reason, "the same number of values in every return")
-            return self.rename(result, TEMPORARY + node.name)
-        finally:
-            if caller is not None:
-                self.frame = caller
-
-
-def local_names(function: FunctionNode) -> frozenset[str]:
-    """The names that are local to a function: its parameters and what its own statements assign."""
-    spec = function.args
-    parameters = [*spec.posonlyargs, *spec.args, *spec.kwonlyargs, spec.vararg, spec.kwarg]
-    names = {parameter.arg for parameter in parameters if parameter is not None}
-    if isinstance(function, ast.FunctionDef):
-        names |= assigned_names(function.body)
-    return frozenset(names)
-
-
-def assigned_names(nodes: list[ast.stmt]) -> set[str]:
-    """The names that statements assign, those of functions defined inside them left out."""
-    found: set[str] = set()
-    pending: list[ast.AST] = list(nodes)
-    while pending:
-        node = pending.pop()
-        if isinstance(node, ast.FunctionDef):
-            found.add(node.name)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
-        elif not isinstance(node, ast.Lambda):
-            pending.extend(ast.iter_child_nodes(node))
-    return found
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def _is_fixed(file: str) -> bool:
+    """Whether a file is of Python's own library or of this package's functions."""
+    return file.startswith(_PACKAGE) or (file.startswith(_STANDARD) and "site-packages" not in file)
 
 
 def _hashable(function: Any) -> bool:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import ast
-import difflib
-import types
-from collections.abc import Callable
-from typing import Any
+import enum
+from collections.abc import Iterator
+from types import FunctionType
+from typing import TypeGuard
 
-import numpy as np
-
+from dualbcast.compiler.choices import Choices
 from dualbcast.compiler.fold import FALSE, TRUE, number
-from dualbcast.compiler.ir import ARITHMETIC, COMPARISONS, LOGIC, Assign, Atom, Const, Op, Stmt, Var
-from dualbcast.compiler.operators import Operators
-from dualbcast.compiler.source import Capture
-from dualbcast.compiler.values import CHOICE, Closure, Frame, Range, Static, Unassigned, Value, describe
+from dualbcast.compiler.ir import Atom, Const, Var
+from dualbcast.compiler.values import Closure, Keywords, Range, Record, Static, Value, describe
 
-__all__ = ["Expressions", "wrap"]
+__all__ = ["Expressions"]
 
 _COMPARISONS = {
     ast.Lt: "lt",
@@ -26,48 +23,54 @@ _COMPARISONS = {
     ast.Eq: "eq",
     ast.NotEq: "ne",
 }
-# Operations so cheap and total that running them early costs less than a branch.
-_CHEAP = COMPARISONS | LOGIC | (ARITHMETIC - {"floordiv", "mod"}) | {"to_float", "select"}
+# The names of the methods that give classes operators of their own.
+_METHODS = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "truediv",
+    ast.FloorDiv: "floordiv",
+    ast.Mod: "mod",
+    ast.Pow: "pow",
+    ast.MatMult: "matmul",
+    ast.USub: "neg",
+    ast.UAdd: "pos",
+    ast.Invert: "invert",
+    ast.BitAnd: "and",
+    ast.BitOr: "or",
+    ast.BitXor: "xor",
+    ast.LShift: "lshift",
+    ast.RShift: "rshift",
+}
 
 # Tuples exist at compile time only, and what loops over one is written out.
 LONGEST_TUPLE = 1024
 
 # What to write instead of an expression that cannot be compiled.
 _UNSUPPORTED = {
-    ast.List: ("a list", "a tuple: (a, b)"),
-    ast.Dict: ("a dictionary", "separate variables"),
+    ast.Dict: ("a dictionary", "separate variables, or a named tuple"),
     ast.Set: ("a set", "a tuple"),
-    ast.ListComp: ("a list comprehension", "a for loop over a tuple"),
-    ast.SetComp: ("a set comprehension", "a for loop over a tuple"),
-    ast.DictComp: ("a dictionary comprehension", "a for loop over a tuple"),
-    ast.GeneratorExp: ("a generator expression", "a for loop over a tuple"),
+    ast.SetComp: ("a set comprehension", "tuple(… for …)"),
+    ast.DictComp: ("a dictionary comprehension", "tuple(… for …)"),
     ast.Await: ("await", "plain code: a scalar function runs to its end"),
     ast.Yield: ("yield", "return: a scalar function gives one value for each element"),
     ast.YieldFrom: ("yield from", "return: a scalar function gives one value for each element"),
-    ast.JoinedStr: ("an f-string", "numbers only: text cannot be made in a kernel"),
-    ast.NamedExpr: ("the walrus operator", "an assignment on a line of its own"),
 }
 
 
-def wrap(value: Any) -> Value | None:
-    """A Python object that is known at compile time as a value; None where a kernel cannot use it."""
-    if isinstance(value, bool | int | float):
-        return number(value)
-    if isinstance(value, np.bool_ | np.integer | np.floating):
-        return number(value.item()) if not isinstance(value, np.longdouble) else number(float(value))
-    if isinstance(value, tuple) and type(value) is tuple:
-        items = [wrap(item) for item in value]
-        known = tuple(item for item in items if item is not None)
-        return known if len(known) == len(items) else None
-    if callable(value) or isinstance(value, types.ModuleType | str) or value is None:
-        return Static(value)
-    return None
-
-
-class Expressions(Operators):
-    """Lowers expressions; `call` is supplied by the layer above."""
+class Expressions(Choices):
+    """Lowers expressions; what is not defined here is supplied by the layers above."""
 
     def call(self, node: ast.Call) -> Value:
+        raise NotImplementedError
+
+    def call_value(self, callee: Value, args: tuple[Value, ...], keywords: dict[str, Value], node: ast.Call) -> Value:
+        raise NotImplementedError
+
+    def assign(self, target: ast.expr, value: Value) -> None:
+        raise NotImplementedError
+
+    def comprehension(self, node: ast.ListComp | ast.GeneratorExp) -> Value:
         raise NotImplementedError
 
     # --- entry points --------------------------------------------------------------------------------------------
@@ -76,43 +79,44 @@ class Expressions(Operators):
         """The value of an expression; what it needs is appended to the open block."""
         match node:
             case ast.Constant():
-                return self._constant(node)
+                return self.constant(node)
             case ast.Name():
-                return self._name(node)
+                return self.name(node)
             case ast.Tuple():
-                return self.items(node.elts)
+                return self._display(node)
+            case ast.List():
+                return Record(list, self._display(node))
             case ast.BinOp():
                 return self._binary(node)
             case ast.UnaryOp():
-                operand = self.condition if isinstance(node.op, ast.Not) else self.expression
-                return self.unary(node.op, operand(node.operand), node)
+                return self._unary(node)
             case ast.BoolOp():
-                return self._boolean(node, node.values, self.expression)
+                return self.boolean(node, node.values, self.expression)
             case ast.Compare():
                 return self._compare(node)
             case ast.IfExp():
-                return self._conditional(node)
+                return self.conditional(node)
             case ast.Call():
                 return self.call(node)
             case ast.Attribute():
-                return self._attribute(node)
+                return self.attribute(node)
             case ast.Subscript():
-                return self._subscript(node)
+                return self.subscript(node)
             case ast.Lambda():
                 return self.closure(node)
+            case ast.ListComp() | ast.GeneratorExp():
+                return self.comprehension(node)
+            case ast.NamedExpr():
+                self.assign(node.target, self.expression(node.value))
+                return self.frame.env[node.target.id]
+            case ast.JoinedStr():
+                return Static(self._text(node))
         what, instead = _UNSUPPORTED.get(type(node), (f"this expression ({type(node).__name__})", ""))
         self.fail(node, f"{what} cannot be compiled", instead)
 
     def scalar(self, node: ast.expr) -> Atom:
         """The value of an expression that must be a number."""
         return self.as_scalar(self.expression(node), node)
-
-    def condition(self, node: ast.expr) -> Atom:
-        """The truth of an expression."""
-        if isinstance(node, ast.BoolOp):
-            # Each part's truth decides; as values, `a and b` would be one of a and b.
-            return self.truth(self._boolean(node, node.values, self.condition), node)
-        return self.truth(self.expression(node), node)
 
     def items(self, nodes: list[ast.expr]) -> tuple[Value, ...]:
         """The values of a list of expressions, starred ones spread."""
@@ -125,16 +129,23 @@ class Expressions(Operators):
         return tuple(found)
 
     def sequence(self, value: Value, node: ast.AST) -> tuple[Value, ...]:
-        """The items of a tuple or of a range with known bounds."""
-        if isinstance(value, tuple):
-            return value
+        """The items of what can be looped over, in number and order known when the kernel is compiled."""
+        if isinstance(value, tuple) and (not isinstance(value, Record) or value.is_sequence or value.is_iterator):
+            return tuple(value)
         if isinstance(value, Range):
             known = value.known()
             if known is not None:
                 self.limit(len(known), node)
                 return tuple(number(item) for item in known)
             self.fail(node, "the length of this range is not known when the kernel is compiled", "a for loop over it")
-        self.fail(node, f"a tuple is needed here, and this is {describe(value)}", "a tuple: (a, b)")
+        if isinstance(value, Static) and isinstance(value.object, str | enum.EnumMeta):
+            return tuple(Static(item) for item in value.object)
+        if isinstance(value, Keywords):
+            return tuple(Static(name) for name in value)
+        what = describe(value)
+        if isinstance(value, Var):
+            what += ": one element of an array, not the array"
+        self.fail(node, f"a tuple is needed here, and this is {what}", "a tuple: (a, b)")
 
     def limit(self, length: int, node: ast.AST) -> None:
         """Refuse to write out what would be too long to compile."""
@@ -143,198 +154,195 @@ class Expressions(Operators):
                 node, f"this would be written out {length:,} times; {LONGEST_TUPLE} is the most", "a loop over range"
             )
 
+    def refuse_iterator(self, value: Value, node: ast.AST, what: str) -> None:
+        """An iterator gives its items once; under a name it would seem to give them again."""
+        if isinstance(value, Record) and value.is_iterator:
+            name = "generator" if value.python_type.__name__ == "generator" else f"{value.python_type.__name__}()"
+            self.fail(node, f"{what} is a {name}, which can be used once only", "tuple(…) around it")
+
     def closure(self, node: ast.FunctionDef | ast.Lambda) -> Closure:
         defaults = tuple(self.expression(default) for default in node.args.defaults)
         keywords = tuple(None if default is None else self.expression(default) for default in node.args.kw_defaults)
         return Closure(node, self.frame, defaults, keywords)
 
-    # --- leaves --------------------------------------------------------------------------------------------------
+    def _display(self, node: ast.Tuple | ast.List) -> tuple[Value, ...]:
+        items = self.items(node.elts)
+        for item in items:
+            self.refuse_iterator(item, node, "an item here")
+        return items
 
-    def _constant(self, node: ast.Constant) -> Value:
-        value = wrap(node.value)
-        if value is None:
-            self.fail(node, f"a constant of type {type(node.value).__name__} cannot be compiled", "real numbers")
-        return value
-
-    def _name(self, node: ast.Name) -> Value:
-        frame: Frame | None = self.frame
-        while frame is not None:
-            if node.id in frame.local:
-                value = frame.env.get(node.id)
-                if value is None:
-                    self.fail(
-                        node, f"{node.id} is read before it is assigned", f"an assignment to {node.id} above this line"
-                    )
-                if isinstance(value, Unassigned):
-                    self.fail(node, value.reason, f"an assignment to {node.id} that every path passes")
-                return value
-            outermost, frame = frame, frame.parent
-        capture = outermost.source.capture(node.id)
-        if capture is None:
-            self.fail(node, f"the name {node.id} is not defined", self._nearest(node.id, outermost))
-        value = wrap(capture.value)
-        if value is None:
-            kind = type(capture.value).__name__
-            self.fail(
-                node,
-                f"{node.id} is captured from outside the function and is of type {kind}, which a kernel cannot use",
-                f"a parameter for {node.id}, and pass it with the call",
-            )
-        if not isinstance(capture.value, types.ModuleType):
-            self.guards.append(capture)
-        return value
-
-    def _nearest(self, name: str, frame: Frame) -> str:
-        """A defined name that the user may have meant."""
-        names = [*self.frame.env, *frame.source.function.__globals__]
-        return "".join(difflib.get_close_matches(name, [other for other in names if not other.startswith("<")], 1))
-
-    def _attribute(self, node: ast.Attribute) -> Value:
-        base = self.expression(node.value)
-        if isinstance(base, Static) and isinstance(base.object, types.ModuleType):
-            name = base.object.__name__
-            if not hasattr(base.object, node.attr):
-                self.fail(node, f"the module {name} has no {node.attr}")
-            value = wrap(getattr(base.object, node.attr))
-            if value is None:
-                self.fail(node, f"{name}.{node.attr} cannot be used in a kernel")
-            found = vars(base.object).get(node.attr)
-            if isinstance(found, bool | int | float | tuple | np.number | types.FunctionType):
-                self.guards.append(Capture(vars(base.object), node.attr, found))
-            return value
-        if isinstance(base, Const | Var):
-            self.fail(
-                node, f"a number has no {node.attr} here: a parameter is one element of its array", "the name alone"
-            )
-        self.fail(node, f"attributes of {describe(base)} cannot be read in a kernel", "plain numbers and functions")
-
-    def _subscript(self, node: ast.Subscript) -> Value:
-        base = self.expression(node.value)
-        if isinstance(base, Const | Var):
-            self.fail(
-                node,
-                "a parameter is one element of its array here, so it cannot be indexed",
-                "the shifted or sliced array as another argument of the call",
-            )
-        items = self.sequence(base, node.value)
-        if isinstance(node.slice, ast.Slice):
-            parts = (node.slice.lower, node.slice.upper, node.slice.step)
-            bounds = [None if part is None else self._static_int(part) for part in parts]
-            if bounds[2] == 0:
-                self.fail(node.slice, "the step of a slice must not be zero")
-            return items[slice(*bounds)]
-        index = self._static_int(node.slice)
-        if not -len(items) <= index < len(items):
-            self.fail(node, f"index {index} is outside this tuple of {len(items)}", f"an index below {len(items)}")
-        return items[index]
-
-    def _static_int(self, node: ast.expr) -> int:
-        value = self.expression(node)
-        if isinstance(value, Const) and value.kind != "float":
-            return int(value.value)
-        self.fail(
-            node,
-            "a tuple can only be indexed by an integer known when the kernel is compiled",
-            "a for loop over the tuple, or if/elif on the index",
-        )
+    def _text(self, node: ast.JoinedStr) -> str:
+        """An f-string of what is known when the kernel is compiled."""
+        parts: list[str] = []
+        for part in node.values:
+            if isinstance(part, ast.Constant):
+                parts.append(str(part.value))
+                continue
+            assert isinstance(part, ast.FormattedValue)
+            value = self.expression(part.value)
+            if not isinstance(value, Const | Static):
+                self.fail(
+                    part.value, "text is made when the kernel is compiled, and this is not known then", "what is known"
+                )
+            plain = value.value if isinstance(value, Const) else value.object
+            shown = f"{plain!r}" if part.conversion in (114, 97) else plain
+            layout = self._text(part.format_spec) if isinstance(part.format_spec, ast.JoinedStr) else ""
+            try:
+                parts.append(format(shown, layout))
+            except Exception as error:
+                self.fail(part.value, f"this raises {type(error).__name__}: {error}")
+        return "".join(parts)
 
     # --- operators -----------------------------------------------------------------------------------------------
 
+    def truth(self, value: Value, node: ast.AST) -> Atom:
+        for name in ("__bool__", "__len__"):
+            method = _method(value, name)
+            if method is not None:
+                return super().truth(self.inline(method, (value,), {}, node), node)
+        if isinstance(value, Record) and not value.is_sequence:
+            return TRUE
+        return super().truth(value, node)
+
     def _binary(self, node: ast.BinOp) -> Value:
         left, right = self.expression(node.left), self.expression(node.right)
-        if isinstance(left, tuple) and isinstance(right, tuple) and isinstance(node.op, ast.Add):
-            return left + right
-        if isinstance(node.op, ast.Mult):
+        return self.binary_value(node.op, left, right, node)
+
+    def binary_value(self, operator: ast.operator, left: Value, right: Value, node: ast.BinOp) -> Value:
+        """An operator on numbers, on tuples (`+` joins, `*` repeats), or on objects that define it."""
+        for first, second, prefix in ((left, right, "__"), (right, left, "__r")):
+            method = _method(first, f"{prefix}{_METHODS[type(operator)]}__")
+            if method is not None:
+                return self.inline(method, (first, second), {}, node)
+        if isinstance(operator, ast.Add) and _is_sequence(left) and _is_sequence(right):
+            if _is_list(left) != _is_list(right):
+                self.fail(node, f"{describe(left)} and {describe(right)} cannot be joined", "two tuples, or two lists")
+            joined = (*self.sequence(left, node.left), *self.sequence(right, node.right))
+            return Record(list, joined) if _is_list(left) else joined
+        if isinstance(operator, ast.Mult):
             for items, count in ((left, right), (right, left)):
-                if isinstance(items, tuple) and isinstance(count, Const) and count.kind == "int":
+                if _is_sequence(items) and isinstance(count, Const) and count.kind in ("int", "bool"):
                     self.limit(len(items) * int(count.value), node)
-                    return items * int(count.value)
-        return self.binary(node.op, self.as_scalar(left, node.left), self.as_scalar(right, node.right), node)
+                    repeated = self.sequence(items, node) * int(count.value)
+                    return Record(list, repeated) if _is_list(items) else repeated
+        kinds = [side.object for side in (left, right) if isinstance(side, Static) and isinstance(side.object, type)]
+        if len(kinds) == 2 and isinstance(operator, ast.BitOr):
+            return Static(kinds[0] | kinds[1])  # for isinstance()
+        return self.binary(operator, self.as_scalar(left, node.left), self.as_scalar(right, node.right), node)
+
+    def _unary(self, node: ast.UnaryOp) -> Value:
+        value = (self.condition if isinstance(node.op, ast.Not) else self.expression)(node.operand)
+        method = None if isinstance(node.op, ast.Not) else _method(value, f"__{_METHODS[type(node.op)]}__")
+        if method is not None:
+            return self.inline(method, (value,), {}, node)
+        return self.unary(node.op, value, node)
+
+    # --- comparisons ---------------------------------------------------------------------------------------------
 
     def _compare(self, node: ast.Compare) -> Value:
         left = self.expression(node.left)
 
         def link(position: int, left: Value) -> Value:
-            operator, right_node = node.ops[position], node.comparators[position]
+            left_node = node.comparators[position - 1] if position else node.left
+            right_node = node.comparators[position]
             right = self.expression(right_node)
-            test = self._compare_two(operator, left, right, node)
+            test = self._compare_two(node.ops[position], (left, left_node), (right, right_node), node)
             if position + 1 == len(node.ops):
                 return test
-            return self._short_circuit("and", test, lambda: link(position + 1, right), node)
+            return self.short_circuit("and", test, lambda: link(position + 1, right), node)
 
         return link(0, left)
 
-    def _compare_two(self, operator: ast.cmpop, left: Value, right: Value, node: ast.Compare) -> Atom:
-        if isinstance(operator, ast.Is | ast.IsNot):
-            if isinstance(left, Static) and isinstance(right, Static):
-                same = left.object is right.object
-            elif Static(None) in (left, right):
-                same = False
-            else:
-                self.fail(node, "numbers have no identity in a kernel", "== instead of `is`")
-            return TRUE if same == isinstance(operator, ast.Is) else FALSE
-        if type(operator) not in _COMPARISONS:
-            self.fail(node, "`in` cannot be compiled", "comparisons joined by `or`")
-        if isinstance(left, Static) and isinstance(right, Static) and isinstance(operator, ast.Eq | ast.NotEq):
-            return TRUE if (left.object == right.object) == isinstance(operator, ast.Eq) else FALSE
-        return self.comparison(
-            _COMPARISONS[type(operator)], self.as_scalar(left, node), self.as_scalar(right, node), self.locate(node)
-        )
+    def _compare_two(
+        self, operator: ast.cmpop, one: tuple[Value, ast.expr], two: tuple[Value, ast.expr], node: ast.Compare
+    ) -> Atom:
+        (left, left_node), (right, right_node) = one, two
+        match operator:
+            case ast.Is() | ast.IsNot():
+                return self._positive(isinstance(operator, ast.Is), self._identical(left, right, node), node)
+            case ast.In() | ast.NotIn():
+                return self._positive(isinstance(operator, ast.In), self._contains(left, right, node, right_node), node)
+            case ast.Eq() | ast.NotEq():
+                if not (isinstance(left, Const | Var) and isinstance(right, Const | Var)):
+                    return self._positive(isinstance(operator, ast.Eq), self.equal(left, right, node), node)
+        name = _COMPARISONS[type(operator)]
+        numbers = self.as_scalar(left, left_node), self.as_scalar(right, right_node)
+        return self.comparison(name, *numbers, self.locate(node))
 
-    # --- what may not run ----------------------------------------------------------------------------------------
+    def _positive(self, positive: bool, test: Atom, node: ast.AST) -> Atom:
+        return test if positive else self.op("not", test, kind="bool", location=self.locate(node))
 
-    def _boolean(self, node: ast.BoolOp, values: list[ast.expr], part: Callable[[ast.expr], Value]) -> Value:
-        first = part(values[0])
-        if len(values) == 1:
-            return first
-        name = "and" if isinstance(node.op, ast.And) else "or"
-        return self._short_circuit(name, first, lambda: self._boolean(node, values[1:], part), node)
+    def _identical(self, left: Value, right: Value, node: ast.AST) -> Atom:
+        if isinstance(left, Static) and isinstance(right, Static):
+            return TRUE if left.object is right.object else FALSE
+        if Static(None) in (left, right):
+            return FALSE
+        self.fail(node, "numbers have no identity in a kernel", "== instead of `is`")
 
-    def _short_circuit(self, name: str, first: Value, rest: Callable[[], Value], node: ast.AST) -> Value:
-        """`first and rest` or `first or rest`: one of the two, and the rest is evaluated only if it decides."""
-        test = self.truth(first, node)
-        if isinstance(test, Const):
-            return rest() if bool(test.value) == (name == "and") else first
-        block: list[Stmt] = []
-        with self.into(block):
-            other = rest()
-        where, env = self.locate(node), self.frame.env
-        both_tests = isinstance(other, Const | Var) and other.kind == "bool" and test == first
-        if both_tests and all(_is_cheap(stmt) for stmt in block):
-            assert isinstance(other, Const | Var)
-            self.block.extend(block)
-            return self.op(name, test, other, kind="bool", location=where)
-        ends = [(block, {**env, CHOICE: other}, True), ([], {**env, CHOICE: first}, True)]
-        self.close_branch(test, where, ends if name == "and" else ends[::-1])
-        return self._chosen(node)
+    def _contains(self, item: Value, container: Value, node: ast.AST, at: ast.AST) -> Atom:
+        if isinstance(container, Static) and not isinstance(container.object, enum.EnumMeta):
+            if not isinstance(item, Static | Const):
+                self.fail(node, f"whether {describe(container)} has a number depends on the data", "a tuple of numbers")
+            plain = item.value if isinstance(item, Const) else item.object
+            try:
+                return TRUE if plain in container.object else FALSE
+            except Exception as error:
+                self.fail(node, f"this raises {type(error).__name__}: {error}")
+        if isinstance(container, Range) and isinstance(item, Const | Var) and item.kind != "float":
+            inside = container.known()
+            if inside is not None and isinstance(item, Const):
+                return TRUE if item.value in inside else FALSE
+        found: Atom = FALSE
+        for candidate in self.sequence(container, at):
+            same = self.equal(item, candidate, node)
+            found = self.op("or", found, same, kind="bool", location=self.locate(node))
+        return found
 
-    def _chosen(self, node: ast.AST) -> Value:
-        value = self.frame.env.pop(CHOICE)
-        if isinstance(value, Unassigned):
-            self.fail(
-                node, "the two sides of this expression are not of one kind", "two numbers, or tuples of one length"
-            )
-        return value
+    def equal(self, left: Value, right: Value, node: ast.AST) -> Atom:
+        """`left == right`, of numbers, tuples and known objects."""
+        if isinstance(left, Const | Var) and isinstance(right, Const | Var):
+            return self.comparison("eq", left, right, self.locate(node))
+        if isinstance(left, tuple) and isinstance(right, tuple):
+            for one, two in ((left, right), (right, left)):
+                method = _method(one, "__eq__")
+                if method is not None:
+                    return self.truth(self.inline(method, (one, two), {}, node), node)
+            if _family(left) is not _family(right) or len(left) != len(right) or issubclass(_family(left), Iterator):
+                return FALSE
+            result: Atom = TRUE
+            for a, b in zip(left, right, strict=True):
+                result = self.op("and", result, self.equal(a, b, node), kind="bool", location=self.locate(node))
+            return result
+        for value, other in ((left, right), (right, left)):
+            if isinstance(value, Static) and isinstance(value.object, int | float) and isinstance(other, Const | Var):
+                return self.comparison("eq", self.as_scalar(value, node), other, self.locate(node))
+        if isinstance(left, Static) and isinstance(right, Static):
+            try:
+                return TRUE if left.object == right.object else FALSE
+            except Exception as error:
+                self.fail(node, f"this raises {type(error).__name__}: {error}")
+        if isinstance(left, Static | tuple) or isinstance(right, Static | tuple):
+            return FALSE
+        self.fail(node, f"{describe(left)} and {describe(right)} cannot be compared", "two numbers")
 
-    def _conditional(self, node: ast.IfExp) -> Value:
-        test = self.condition(node.test)
-        if isinstance(test, Const):
-            return self.expression(node.body if test.value else node.orelse)
-        return self.choose(test, lambda: self.expression(node.body), lambda: self.expression(node.orelse), node)
 
-    def choose(self, test: Atom, then: Callable[[], Value], orelse: Callable[[], Value], node: ast.AST) -> Value:
-        """One of two values; only the chosen one is evaluated."""
-
-        def side(make: Callable[[], Value]) -> Callable[[], bool]:
-            def run() -> bool:
-                self.frame.env[CHOICE] = make()
-                return True
-
-            return run
-
-        self.branch(test, self.locate(node), side(then), side(orelse))
-        return self._chosen(node)
+def _method(value: Value, name: str) -> FunctionType | None:
+    """A method that a named tuple's or dataclass's author has written."""
+    method = getattr(value.python_type, name, None) if isinstance(value, Record) else None
+    # Those that the dataclass decorator makes have no file.
+    return method if isinstance(method, FunctionType) and method.__code__.co_filename != "<string>" else None
 
 
-def _is_cheap(stmt: Stmt) -> bool:
-    return isinstance(stmt, Assign) and isinstance(stmt.value, Op) and stmt.value.name in _CHEAP
+def _is_sequence(value: Value) -> TypeGuard[tuple[Value, ...]]:
+    """Whether a value is a tuple or a list, and no iterator or dataclass."""
+    return isinstance(value, tuple) and (not isinstance(value, Record) or value.is_sequence)
+
+
+def _is_list(value: Value) -> bool:
+    return isinstance(value, Record) and value.python_type is list
+
+
+def _family(value: tuple[Value, ...]) -> type:
+    """What a tuple must share with another to be equal to it."""
+    kind = value.python_type if isinstance(value, Record) else tuple
+    return tuple if issubclass(kind, tuple) else kind

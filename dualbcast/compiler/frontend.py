@@ -10,7 +10,7 @@ from types import FunctionType
 from typing import Any
 
 from dualbcast.compiler.builder import freeze
-from dualbcast.compiler.calls import local_names
+from dualbcast.compiler.inline import in_order, local_names
 from dualbcast.compiler.ir import (
     Const,
     Function,
@@ -19,15 +19,18 @@ from dualbcast.compiler.ir import (
     Output,
     Var,
 )
-from dualbcast.compiler.rules import RULES
+from dualbcast.compiler.rules import RULES, Custom, Rule
 from dualbcast.compiler.source import Capture, find_source
 from dualbcast.compiler.statements import Statements
-from dualbcast.compiler.values import Env, Frame, Unassigned, Value, describe
+from dualbcast.compiler.values import Env, Frame, Record, Static, Unassigned, Value, describe
+from dualbcast.structure import NUMBER, Structure
 
-__all__ = ["RESERVED", "Lowered", "lower", "parameter_names"]
+__all__ = ["FOREVER", "RESERVED", "ArrayKind", "Lowered", "lower", "no_arrays"]
 
 # Names that emitted text uses for itself; a user's variable of that name gets a number.
+FOREVER = "forever"
 RESERVED = frozenset(keyword.kwlist) | {
+    FOREVER,
     *("float32", "float64", "int64", "uint8", "range", "min"),
     *(f"{verb}_{half}" for verb in ("load", "store") for half in ("float16", "bfloat16")),
 }
@@ -35,27 +38,50 @@ RESERVED = frozenset(keyword.kwlist) | {
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """A function in IR, and the captured names its meaning rests on (they are compiled in, so calls compare them)."""
+    """A function in IR, and what it takes from its surroundings.
+
+    Attributes
+    ----------
+    function : Function
+        Its parameters are the arguments that are no constants, and then the captured arrays.
+    guards : tuple of Capture
+        What is compiled in: a call compares it with what is there then.
+    arrays : dict of str to Capture
+        The captured arrays by the names that they go by; a call reads them anew.
+    """
 
     function: Function
     guards: tuple[Capture, ...]
+    arrays: dict[str, Capture]
 
 
-def parameter_names(function: Callable[..., Any], arity: int | None = None) -> tuple[tuple[str, ...], str | None]:
-    """The names of a scalar function's arguments, and that of its `*args` parameter or None.
-
-    With an arity, `*args` is spread over as many names as the call needs: `xs_0`, `xs_1`, …
-    """
-    node = find_source(function).node
-    names = [parameter.arg for parameter in (*node.args.posonlyargs, *node.args.args)]
-    vararg = node.args.vararg.arg if node.args.vararg else None
-    if vararg is not None and arity is not None:
-        names += [f"{vararg}_{position}" for position in range(arity - len(names))]
-    return tuple(names), vararg
+ArrayKind = Callable[[Any], Kind | None]
 
 
-def lower(function: Callable[..., Any], arguments: Sequence[Kind | Const]) -> Lowered:
-    """The IR of a scalar function for arguments of these kinds, or numbers that are known.
+def no_arrays(value: object) -> None:
+    """The kind of the elements of a captured array, where none may be captured."""
+
+
+def lower(
+    function: Callable[..., Any],
+    arguments: Sequence[Kind | Const | Static],
+    array_kind: ArrayKind = no_arrays,
+    *,
+    whole: bool = False,
+) -> Lowered:
+    """The IR of a scalar function.
+
+    Parameters
+    ----------
+    function : function
+        A Python function.
+    arguments : sequence
+        For each parameter in the order of the signature, with those of `*args` spread in their place, the kind of an
+        array's elements, a number, or a Python object that is known.
+    array_kind : function
+        The kind of the elements of a captured array, or None for what is no array.
+    whole : bool
+        Whether this is a user's whole function, which may have a rule or custom partials; not the body of one.
 
     Raises
     ------
@@ -65,66 +91,76 @@ def lower(function: Callable[..., Any], arguments: Sequence[Kind | Const]) -> Lo
     source = find_source(function)
     assert isinstance(function, FunctionType)
     names = Names(RESERVED | RULES.keys())
-    frontend = Statements(names)
-    positional, vararg = parameter_names(function, len(arguments))
+    frontend = Statements(names, array_kind)
     params: list[Var] = []
-    values: list[Value] = []
-    for name, argument in zip(positional, arguments, strict=True):
+    labels: list[str] = []
+    env: Env = {}
+    frontend.frame = frame = Frame(source, local_names(source.node), env)
+
+    def bind(node: ast.arg, name: str, argument: Kind | Const | Static) -> Value:
         if isinstance(argument, Const):
-            values.append(argument)
-        else:
-            params.append(Var(names.fresh(name), argument))
-            values.append(params[-1])
-    env: Env = dict(zip(positional, values, strict=True))
-    if vararg is not None:
-        fixed = len(source.node.args.posonlyargs) + len(source.node.args.args)
-        env = {**dict(zip(positional[:fixed], values, strict=False)), vararg: tuple(values[fixed:])}
-    frame = Frame(source, local_names(source.node), env)
-    frontend.frame = frame
-    _check_signature(frontend, source.node)
+            return argument
+        if isinstance(argument, Static):
+            value = frontend.known(argument.object, Capture((argument.object,), 0, argument.object, name))
+            if value is None:
+                kind = type(argument.object).__name__
+                frontend.fail(node, f"{name} is of type {kind}, which a kernel cannot use")
+            return value
+        params.append(Var(names.fresh(name), argument))
+        labels.append(name)
+        return params[-1]
+
+    spec = source.node.args
+    if spec.kwarg is not None:
+        frontend.fail(spec.kwarg, f"a broadcast function cannot take `**{spec.kwarg.arg}`", "named parameters")
+    positional, named = [*spec.posonlyargs, *spec.args], spec.kwonlyargs
+    extra = len(arguments) - len(positional) - len(named)
+    given = iter(arguments)
+    for parameter in positional:
+        env[parameter.arg] = bind(parameter, parameter.arg, next(given))
+    if spec.vararg is not None:
+        rest = spec.vararg
+        env[rest.arg] = tuple(bind(rest, f"{rest.arg}_{at}", next(given)) for at in range(extra))
+    for parameter in named:
+        env[parameter.arg] = bind(parameter, parameter.arg, next(given))
+    frontend.taken.update(labels, env)
+    meaning = frontend.meaning(function) if whole else None
+    values = in_order(source.node, env)
     try:
-        value = frontend.run(frame, source.node)
+        if isinstance(meaning, Rule):
+            numbers = tuple(frontend.as_scalar(value, source.node) for value in values)
+            value: Value = frontend.apply(meaning, numbers, source.node)
+        else:
+            value = frontend.run(frame, source.node)
     except RecursionError:
         frontend.fail(source.node, "calls or expressions in this function are nested too deeply", "a loop")
     frontend.frame = frame
-    results = value if isinstance(value, tuple) else (value,)
+    if isinstance(meaning, Custom):
+        value = frontend.customised(meaning, value, values, source.node)
     outputs: list[Output] = []
-    for position, item in enumerate(results):
+
+    def structure(item: Value, name: str) -> Structure:
+        if isinstance(item, tuple) and not (isinstance(item, Record) and item.is_iterator):
+            kind, fields = (item.python_type, item.fields) if isinstance(item, Record) else (tuple, ())
+            return Structure(kind, tuple(structure(part, f"{name}{at}") for at, part in enumerate(item)), fields)
         if not isinstance(item, Const | Var):
             reason = item.reason if isinstance(item, Unassigned) else f"an output is {describe(item)}"
-            frontend.fail(frame.returned_at or source.node, reason, "a return of numbers, or of a tuple of numbers")
-        name = f"out{position}" if isinstance(value, tuple) else "out"
+            frontend.fail(frame.returned_at or source.node, reason, "a return of numbers, or of tuples of numbers")
         outputs.append(Output(names.fresh(name), frontend.current(item)))
+        return NUMBER
+
+    shape = structure(value, "out")
     if not outputs:
-        frontend.fail(
-            frame.returned_at or source.node, "this function returns an empty tuple", "a return of at least one number"
-        )
-    where = frontend.locate(source.node)
+        at = frame.returned_at or source.node
+        frontend.fail(at, "this function returns an empty tuple", "a return of at least one number")
     lowered = Function(
         function.__name__,
-        tuple(params),
+        (*params, *(param for param, _ in frontend.arrays.values())),
         freeze(frontend.block, frontend.current),
         tuple(outputs),
-        where,
-        isinstance(value, tuple),
+        frontend.locate(source.node),
+        shape,
     )
-    return Lowered(lowered, tuple({(id(g.place), g.name): g for g in frontend.guards}.values()))
-
-
-def _check_signature(frontend: Statements, node: ast.FunctionDef | ast.Lambda) -> None:
-    """Refuse parameters that a call on arrays cannot fill."""
-    spec = node.args
-    if spec.kwonlyargs:
-        frontend.fail(
-            spec.kwonlyargs[0],
-            "keyword-only parameters of a broadcast function are not supported",
-            "a positional parameter",
-        )
-    if spec.kwarg is not None:
-        frontend.fail(spec.kwarg, f"`**{spec.kwarg.arg}` cannot be compiled", "named parameters")
-    if spec.defaults:
-        frontend.fail(
-            spec.defaults[0],
-            "default values of a broadcast function's parameters are not supported",
-            "the parameter without a default, and pass the number with the call",
-        )
+    guards = {(id(guard.place), guard.key, guard.attribute): guard for guard in frontend.guards}
+    arrays = {label: capture for label, (_, capture) in frontend.arrays.items()}
+    return Lowered(lowered, tuple(guards.values()), arrays)

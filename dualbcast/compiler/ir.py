@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from dualbcast.errors import Location
+from dualbcast.structure import NUMBER, Structure
 
 __all__ = [
     "Assign",
@@ -163,7 +164,7 @@ class Output:
 class Function:
     """A scalar function: parameters, body, and the outputs read when the body has ended.
 
-    `packed` says whether the user's function returns a tuple (then a call gives a tuple, of length 1 too).
+    `structure` is what the user's function returns; its numbers are the outputs, in order.
     """
 
     name: str
@@ -171,7 +172,7 @@ class Function:
     body: Block
     outputs: tuple[Output, ...]
     location: Location = NOWHERE
-    packed: bool = False
+    structure: Structure = NUMBER
 
 
 class Names:

@@ -9,7 +9,7 @@ from dualbcast.compiler.builder import Builder
 from dualbcast.compiler.fold import FALSE, TRUE, convert, join, number
 from dualbcast.compiler.ir import Atom, Const, Kind, Var
 from dualbcast.compiler.rules import by_spelling
-from dualbcast.compiler.values import Static, Value, describe
+from dualbcast.compiler.values import Closure, Keywords, Partial, Static, Value, describe
 from dualbcast.errors import Location
 
 __all__ = ["Operators"]
@@ -30,13 +30,27 @@ class Operators(Builder):
     def as_scalar(self, value: Value, node: ast.AST) -> Atom:
         if isinstance(value, Const | Var):
             return value
-        self.fail(node, f"a number is needed here, and this is {describe(value)}", "a number, or one item of a tuple")
+        if isinstance(value, Static) and isinstance(value.object, int | float):  # a member of an IntEnum
+            return number(int(value.object) if isinstance(value.object, int) else float(value.object))
+        instead = "a number"
+        if isinstance(value, tuple):
+            instead = "one item of it"
+        elif isinstance(value, Closure | Partial) or (isinstance(value, Static) and callable(value.object)):
+            instead = "a call of it"
+        self.fail(node, f"a number is needed here, and this is {describe(value)}", instead)
 
     def truth(self, value: Value, node: ast.AST) -> Atom:
-        if isinstance(value, tuple):
-            return TRUE if value else FALSE
-        if isinstance(value, Static) and value.object is None:
-            return FALSE
+        """Whether Python takes a value for true."""
+        match value:
+            case tuple() | Keywords():
+                return TRUE if value else FALSE
+            case Closure() | Partial():
+                return TRUE
+            case Static(known):
+                try:
+                    return TRUE if known else FALSE
+                except Exception as error:  # a class may run anything to tell
+                    self.fail(node, f"this raises {type(error).__name__}: {error}")
         return self.emit(convert(self.as_scalar(value, node), "bool"), self.locate(node))
 
     def binary(self, operator: ast.operator, left: Atom, right: Atom, node: ast.AST) -> Atom:
@@ -64,7 +78,7 @@ class Operators(Builder):
                 return self.apply(by_spelling("numpy.remainder"), (left, right), node)
             case ast.Pow():
                 return self.power(left, right, node)
-        self.fail(node, f"the operator {type(operator).__name__} cannot be compiled", "arithmetic on numbers")
+        self.fail(node, "@ multiplies matrices, and these are numbers", "*, or a sum of products")
 
     def apply(self, meaning: Any, args: tuple[Atom, ...], node: ast.AST) -> Atom:
         """A function of the rule table on numbers; supplied by the layer above."""

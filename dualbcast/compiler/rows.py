@@ -281,12 +281,17 @@ alias(arithmetic.isnan, "math.isnan", "numpy.isnan")
 alias(arithmetic.isinf, "math.isinf", "numpy.isinf")
 alias(arithmetic.isfinite, "math.isfinite", "numpy.isfinite")
 alias(arithmetic.signbit, "numpy.signbit")
+alias(arithmetic.isclose, "math.isclose")
+
+# --- a number in two parts -----------------------------------------------------------------------------------------
+
+alias(arithmetic.frexp, "math.frexp", "numpy.frexp")
+alias(arithmetic.modf, "math.modf", "numpy.modf")
 
 # --- what the table leaves out -------------------------------------------------------------------------------------
 
 _COMPLEX = "is about complex numbers; arrays are real here"
 _SEQUENCE = "takes a sequence; write the sum or product out, or loop over a tuple"
-_TWO_RESULTS = "has two results; write the two expressions"
 _MATRIX = "multiplies along an axis, which is not an element-wise operation"
 _COUNTING = "counts with whole numbers of any size; loop over int64 values instead"
 _SPACING = "measures the floating-point format, not a number"
@@ -294,29 +299,22 @@ _SPACING = "measures the floating-point format, not a number"
 # Functions of `math` and ufuncs of NumPy that have no meaning in a kernel, each with the reason (said after "it").
 EXCLUDED: dict[str, str] = {
     "math.comb": _COUNTING,
-    "math.dist": _SEQUENCE,
     "math.factorial": _COUNTING + "; math.gamma(x + 1.0) is the differentiable factorial",
     "math.fma": "promises a single rounding, which not every target gives; write x * y + z",
-    "math.frexp": _TWO_RESULTS,
     "math.fsum": _SEQUENCE,
     "math.gcd": _COUNTING,
-    "math.isclose": "has keyword tolerances; write the comparison that is meant",
     "math.isqrt": _COUNTING,
     "math.lcm": _COUNTING,
-    "math.modf": _TWO_RESULTS,
     "math.perm": _COUNTING,
     "math.sumprod": _SEQUENCE,
     "math.ulp": _SPACING,
     "numpy.bitwise_count": _COUNTING,
     "numpy.conjugate": _COMPLEX,
-    "numpy.divmod": _TWO_RESULTS + " x // y and x % y",
-    "numpy.frexp": _TWO_RESULTS,
     "numpy.gcd": _COUNTING,
     "numpy.isnat": "is about dates; arrays hold numbers here",
     "numpy.lcm": _COUNTING,
     "numpy.matmul": _MATRIX,
     "numpy.matvec": _MATRIX,
-    "numpy.modf": _TWO_RESULTS,
     "numpy.spacing": _SPACING,
     "numpy.vecdot": _MATRIX,
     "numpy.vecmat": _MATRIX,

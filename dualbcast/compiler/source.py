@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from types import CellType, CodeType, FunctionType
+from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -24,23 +24,51 @@ FunctionNode = ast.FunctionDef | ast.Lambda
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """A name that a function takes from its surroundings, and how to read it again later (for guards)."""
+    """Something that a function takes from its surroundings, and how to read it again later (for guards).
 
-    place: dict[str, Any] | CellType
-    name: str
+    Attributes
+    ----------
+    place : dict, cell, tuple or object
+        Where it is: a scope, a closure's cell, a tuple, or (with `attribute`) an object that has it.
+    key : str or int
+        The name or position there.
+    value
+        What was found there.
+    path : str
+        How the user writes it: `slope`, `self.weights`, `np.pi`.
+    attribute : bool
+        Whether `key` is an attribute of `place`.
+    """
+
+    place: Any
+    key: Any
     value: Any
+    path: str
+    attribute: bool = False
+
+    def read(self) -> Any:
+        """What is there now; raises an `Exception` where there is nothing any more."""
+        if self.attribute:
+            return getattr(self.place, self.key)
+        return self.place.cell_contents if isinstance(self.place, CellType) else self.place[self.key]
 
     def holds(self) -> bool:
-        """Whether the name still stands for what it stood for."""
+        """Whether what is there makes the same kernel as what was found."""
         try:
-            current = self.place.cell_contents if isinstance(self.place, CellType) else self.place[self.name]
-        except (LookupError, ValueError):
+            current = self.read()
+        except Exception:  # an attribute may be a property, and run anything
             return False
-        if current is self.value:
-            return True
-        # 1, 1.0 and True are equal, and so are 0.0 and -0.0, but they do not make the same kernel.
-        numbers = (bool, int, float, tuple, np.number)
-        return type(current) is type(self.value) and isinstance(current, numbers) and repr(current) == repr(self.value)
+        return current is self.value or (type(current) is type(self.value) and _same(current, self.value))
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether two objects of one type are the same number, text or tuple of such."""
+    if isinstance(a, MethodType):  # made anew at every look
+        return a.__func__ is b.__func__ and a.__self__ is b.__self__
+    if isinstance(a, tuple):
+        return len(a) == len(b) and all(type(x) is type(y) and _same(x, y) for x, y in zip(a, b, strict=True))
+    # repr tells 0.0 from -0.0, and says that nan is nan.
+    return a is b or (isinstance(a, bool | int | float | str | np.number) and repr(a) == repr(b))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +85,12 @@ class Source:
         if name in code.co_freevars:
             cell = (self.function.__closure__ or ())[code.co_freevars.index(name)]
             try:
-                return Capture(cell, name, cell.cell_contents)
+                return Capture(cell, name, cell.cell_contents, name)
             except ValueError:
                 return None
         for place in (self.function.__globals__, vars(builtins)):
             if name in place:
-                return Capture(place, name, place[name])
+                return Capture(place, name, place[name], name)
         return None
 
 

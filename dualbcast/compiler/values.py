@@ -6,7 +6,9 @@ An environment maps names to values on one path; a frame is one activation of a 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from types import FunctionType
 from typing import Any
 
 from dualbcast.compiler.fold import FALSE, TRUE
@@ -16,6 +18,7 @@ from dualbcast.errors import Location
 
 __all__ = [
     "CHOICE",
+    "PARTLY",
     "RESULT",
     "RETURNED",
     "RETURNED_AT",
@@ -24,16 +27,23 @@ __all__ = [
     "Copies",
     "Env",
     "Frame",
+    "Keywords",
     "KindRaised",
     "Loop",
+    "Partial",
     "Range",
+    "Record",
     "Static",
     "Unassigned",
     "Unrolled",
     "Value",
+    "are_alike",
     "describe",
     "end_of",
+    "is_instance",
     "is_like",
+    "items_like",
+    "partly_assigned",
     "same",
     "zeros_like",
 ]
@@ -41,6 +51,8 @@ __all__ = [
 # Entries of an environment that are no user's names.
 RETURNED, RESULT, RETURNED_AT, CHOICE = "<returned>", "<result>", "<returned at>", "<choice>"
 SKIPPING = "<skipping>"
+# Names that are assigned only where a flag is set: pairs of the flag and the name.
+PARTLY = "<partly>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +60,47 @@ class Static:
     """A Python object that exists at compile time only: a function, a module, a string."""
 
     object: Any
+
+
+class Record(tuple[Any, ...]):
+    """Values under a Python type other than tuple: a list, a named tuple, a dataclass; or an iterator, to be used once.
+
+    `fields` has the names of the items, where the type gives them names.
+    """
+
+    python_type: type
+    fields: tuple[str, ...]
+
+    def __new__(cls, kind: type, items: Iterable[Value], fields: tuple[str, ...] = ()) -> Record:
+        self = super().__new__(cls, items)
+        self.python_type, self.fields = kind, fields
+        return self
+
+    def like(self, items: Iterable[Value]) -> Record:
+        """The same type with other items."""
+        return Record(self.python_type, items, self.fields)
+
+    @property
+    def is_iterator(self) -> bool:
+        return issubclass(self.python_type, Iterator)
+
+    @property
+    def is_sequence(self) -> bool:
+        """Whether it can be indexed, unpacked and looped over."""
+        return issubclass(self.python_type, tuple | list)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Partial:
+    """A function with some of its arguments: `functools.partial`, or a method with the object it belongs to."""
+
+    function: Value
+    args: tuple[Value, ...]
+    keywords: dict[str, Value]
+
+
+class Keywords(dict[str, Any]):
+    """What a `**` parameter holds: values by name."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,7 +140,8 @@ class Unassigned:
     conflict: bool = False
 
 
-Value = Const | Var | Static | Closure | Range | Unassigned | tuple["Value", ...]
+# A Record is a tuple, too.
+Value = Const | Var | Static | Closure | Partial | Keywords | Range | Unassigned | tuple["Value", ...]
 Env = dict[str, Value]
 Copies = list[tuple[Var, Expr]]
 
@@ -124,6 +178,7 @@ class Frame:
     loops: list[Loop | Unrolled] = field(default_factory=list)
     flags: list[str] = field(default_factory=lambda: [RETURNED])
     returned_at: ast.AST | None = None
+    name: str = ""
 
 
 class KindRaised(Exception):
@@ -138,8 +193,16 @@ def describe(value: Value) -> str:
     match value:
         case Const() | Var():
             return "a number"
+        case Record():
+            kind = value.python_type.__name__
+            article = "an" if kind[0] in "AEIOUaeiou" else "a"
+            return f"{article} {kind}" + (f" of {len(value)}" if value.python_type is list else "")
         case tuple():
             return f"a tuple of {len(value)}"
+        case Partial():
+            return describe(value.function)
+        case Keywords():
+            return "a dictionary of arguments"
         case Closure():
             return f"the function {value.name}"
         case Static():
@@ -155,16 +218,53 @@ def describe(value: Value) -> str:
             return "unassigned"
 
 
+def is_instance(value: Value, kind: type | tuple[type, ...]) -> bool:
+    """Whether the Python object that a value stands for is of a class; an element of an array is a plain number."""
+    match value:
+        case Const() | Var():
+            return issubclass({"bool": bool, "int": int, "float": float}[value.kind], kind)
+        case Record():
+            return issubclass(value.python_type, kind)
+        case tuple():
+            return issubclass(tuple, kind)
+        case Static():
+            return isinstance(value.object, kind)
+        case Range():
+            return issubclass(range, kind)
+        case _:
+            return issubclass(FunctionType, kind)
+
+
 def end_of(env: Env) -> Location:
     """Where a path returned; what its end assigns belongs to that line."""
     at = env.get(RETURNED_AT)
     return at.object if isinstance(at, Static) and env.get(RETURNED) == TRUE else NOWHERE
 
 
+def items_like(model: tuple[Value, ...], items: Iterable[Value]) -> tuple[Value, ...]:
+    """The items under the type of `model`."""
+    return model.like(items) if isinstance(model, Record) else tuple(items)
+
+
+def _type(value: tuple[Value, ...]) -> type:
+    return value.python_type if isinstance(value, Record) else tuple
+
+
+def are_alike(values: Iterable[tuple[Value, ...]]) -> bool:
+    """Whether tuples are of one type and length."""
+    return len({(_type(value), len(value)) for value in values}) == 1
+
+
+def partly_assigned(env: Env) -> frozenset[tuple[str, str]]:
+    """The flags and names of `PARTLY` on a path."""
+    partly = env.get(PARTLY)
+    return partly.object if isinstance(partly, Static) else frozenset()
+
+
 def is_like(value: Value, model: Value) -> bool:
     """Whether two values can merge."""
     if isinstance(value, tuple) and isinstance(model, tuple):
-        return len(value) == len(model) and all(map(is_like, value, model))
+        return are_alike((value, model)) and all(map(is_like, value, model))
     return isinstance(value, Const | Var) and isinstance(model, Const | Var)
 
 
@@ -173,17 +273,26 @@ def same(a: Value, b: Value) -> bool:
     if isinstance(a, Static) and isinstance(b, Static):
         return a.object is b.object
     if isinstance(a, tuple) and isinstance(b, tuple):
-        return len(a) == len(b) and all(map(same, a, b))
+        return are_alike((a, b)) and all(map(same, a, b))
+    if isinstance(a, Partial) and isinstance(b, Partial):
+        return same(a.function, b.function) and same(a.args, b.args) and same_by_name(a.keywords, b.keywords)
+    if isinstance(a, Keywords) and isinstance(b, Keywords):
+        return same_by_name(a, b)
     if isinstance(a, Closure) and isinstance(b, Closure):
         same_place = a.node is b.node and a.frame is b.frame
         return same_place and same(a.defaults, b.defaults) and a.keyword_defaults == b.keyword_defaults
     return a == b
 
 
+def same_by_name(a: dict[str, Value], b: dict[str, Value]) -> bool:
+    """Whether two sets of named values are one."""
+    return a.keys() == b.keys() and all(same(a[name], b[name]) for name in a)
+
+
 def zeros_like(value: Value) -> Value:
     """A value of the same shape and kinds, for a path on which nothing reads it."""
     if isinstance(value, tuple):
-        return tuple(map(zeros_like, value))
+        return items_like(value, map(zeros_like, value))
     if isinstance(value, Const | Var):
         return {"bool": FALSE, "int": Const(0, "int"), "float": Const(0.0, "float")}[value.kind]
     return value

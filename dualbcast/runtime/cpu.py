@@ -210,7 +210,13 @@ def _settle(helpers: list[Future[None]]) -> list[BaseException]:
 
 
 def _build(source: KernelSource, fastmath: bool) -> Built:
-    from dualbcast.runtime import cpu_numba
+    try:
+        from dualbcast.runtime import cpu_numba
+    except ImportError as error:  # of releases that do not go together
+        raise BackendError(
+            f"Numba, which compiles CPU kernels, cannot be imported: {error}\n"
+            "Install what goes together with: pip install --upgrade numba numpy"
+        ) from None
 
     libm.register()
     path = cache.write_text(f"{source.element}_{cache.key(source.text)[:16]}.py", source.text)

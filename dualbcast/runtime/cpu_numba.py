@@ -8,10 +8,9 @@ from typing import Any
 from numba import njit, types
 from numba.core import compiler, config, registry
 from numba.core.compiler_lock import global_compiler_lock
-from numba.core.errors import NumbaError
 
 from dualbcast.abi import KernelSource
-from dualbcast.errors import BackendError
+from dualbcast.errors import BackendError, kernel_fault
 from dualbcast.runtime import cpu_math
 
 __all__ = ["Built", "build"]
@@ -67,12 +66,20 @@ def build(source: KernelSource, fastmath: bool, filename: str, vector: bool) -> 
     Raises
     ------
     BackendError
-        Numba refuses the text, or is switched off.
+        Numba refuses the text, which is a fault of this package's, or is switched off.
     """
     if config.DISABLE_JIT:
         raise BackendError(
             "NUMBA_DISABLE_JIT is set, so the CPU backend cannot compile; unset it or use backend='python'"
         )
+    try:
+        with global_compiler_lock:
+            return _build(source, fastmath, filename, vector)
+    except Exception as error:
+        raise kernel_fault(source.element, "Numba", filename, error) from None
+
+
+def _build(source: KernelSource, fastmath: bool, filename: str, vector: bool) -> Built:
     namespace: dict[str, Any] = {"__name__": "dualbcast.kernel", **cpu_math.namespace(vector)}
     exec(compile(source.text, filename, "exec"), namespace)
     flags = _FASTMATH if fastmath else False
@@ -81,15 +88,11 @@ def build(source: KernelSource, fastmath: bool, filename: str, vector: bool) -> 
     integers = 2 + source.layout.rank + source.layout.stride_count
     pointers = [types.CPointer(_STORAGE[dtype]) for dtype in source.inputs + source.outputs]
     signature = (types.int64,) * integers + tuple(pointers)
-    with global_compiler_lock:
-        try:
-            result = _compile(namespace[source.entry], signature)
-        except NumbaError as error:
-            raise BackendError(f"Numba cannot compile {source.element}, see {filename}:\n{error}") from error
-        library = result.library
-        return Built(
-            result.fndesc.llvm_func_name, library._get_compiled_object(), library.get_llvm_str(), library.get_asm_str()
-        )
+    result = _compile(namespace[source.entry], signature)
+    library = result.library
+    return Built(
+        result.fndesc.llvm_func_name, library._get_compiled_object(), library.get_llvm_str(), library.get_asm_str()
+    )
 
 
 def _compile(entry: Any, signature: tuple[Any, ...]) -> Any:

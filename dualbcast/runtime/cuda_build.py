@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dualbcast.abi import KernelSource
-from dualbcast.errors import BackendError, MissingDependencyError
+from dualbcast.errors import BackendError, DualbcastError, MissingDependencyError, kernel_fault
 from dualbcast.runtime import cache
 
 __all__ = ["build", "optional", "toolchain"]
@@ -112,18 +112,25 @@ def build(source: KernelSource, cc: tuple[int, int], fastmath: bool, *, ptx: boo
         return _link(parts, architecture, _FAST_LINK if fast else (), ptx)
 
 
-def _with_numpy(compile_element: Callable[..., bytes], *arguments: Any) -> bytes:
-    """Run Numba-CUDA; releases of it and of NumPy that do not go together are named."""
+def _with_numpy(compile_element: Callable[..., bytes], source: KernelSource, *arguments: Any) -> bytes:
+    """Run Numba-CUDA; releases of it and of NumPy that do not go together are named, all else is a fault of ours."""
     try:
-        return compile_element(*arguments)
-    except AttributeError as error:
+        return compile_element(source, *arguments)
+    except DualbcastError:
+        raise
+    except Exception as error:
         if not str(error).startswith("module 'numpy' has no attribute"):
-            raise
+            raise kernel_fault(source.element, "Numba-CUDA", str(_text_of(source)), error) from None
         version = importlib.metadata.version("numba-cuda")
         raise BackendError(
             f"numba-cuda {version} does not work with NumPy {np.__version__} ({error}).\n"
             'Install what goes together with: pip install "dualbcast[cuda13]"'
         ) from error
+
+
+def _text_of(source: KernelSource) -> Path:
+    """The file that has the kernel's text."""
+    return cache.write_text(f"{source.element}_{cache.key(source.text)[:16]}.py", source.text)
 
 
 def _compiler(module: str) -> Any:
@@ -159,8 +166,7 @@ def _compile_element(source: KernelSource, cc: tuple[int, int], fast: bool) -> b
     """The element function as LTO-IR, under the C name that the shell calls it by."""
     cuda = _compiler("numba.cuda")
     namespace = _namespace(source, fast)
-    path = cache.write_text(f"{source.element}_{cache.key(source.text)[:16]}.py", source.text)
-    exec(compile(source.text, str(path), "exec"), namespace)
+    exec(compile(source.text, str(_text_of(source)), "exec"), namespace)
     for name in source.functions[:-1]:
         # Inlined in Numba's own representation: to compile a function for a call to it, Numba would ask for a GPU.
         namespace[name] = cuda.jit(namespace[name], device=True, inline="always")

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from dualbcast.abi import KernelSource
+from dualbcast.errors import kernel_fault
 from dualbcast.runtime import cache
 
 __all__ = ["PythonKernel", "compile_kernel", "launch"]
@@ -118,7 +119,10 @@ class PythonKernel:
         # A real file, so that tracebacks, debuggers and profilers show the text.
         filename = str(cache.write_text(f"{source.element}_{cache.key(source.text)[:16]}.py", source.text))
         namespace = _namespace(source.dtype)
-        exec(compile(source.text, filename, "exec"), namespace)
+        try:
+            exec(compile(source.text, filename, "exec"), namespace)
+        except Exception as error:
+            raise kernel_fault(source.element, "Python", filename, error) from None
         self._entry: Callable[..., None] = namespace[source.entry]
 
     def __call__(self, start: int, stop: int, ints: Sequence[int], arrays: Sequence[np.ndarray[Any, Any]]) -> None:

@@ -26,7 +26,7 @@ DISTURBED_RUNS = 2
 LOOSEST = 1e-4
 
 
-class Mismatch(AssertionError):  # noqa: N818
+class Mismatch(AssertionError):
     """A kernel gave something else than the oracle."""
 
 
@@ -68,7 +68,9 @@ def examine(program: Program, tally: Tally, *, cpu: bool = True, thorough: bool 
     expected = {at: found for at in range(POINTS) if (found := expect(program, at, tally)) is not None}
     tally.programs += 1
     tally.points += POINTS
-    tally.slopes += sum(slope != 0 for found in expected.values() for slopes in found.slopes for slope in slopes.values())
+    tally.slopes += sum(
+        slope != 0 for found in expected.values() for slopes in found.slopes for slope in slopes.values()
+    )
     for backend in ("python", "cpu") if cpu else ("python",):
         _compare(program, backend, expected)
     if thorough:
@@ -102,9 +104,14 @@ def expect(program: Program, at: int, tally: Tally) -> Expected | None:
     except (ArithmeticError, ValueError):
         tally.skipped["Python raises"] += 1
         return None
-    spread = [max(abs(float(a) - float(b)) for b in others) for a, *others in zip(*map(_numbers, (exact, *disturbed)), strict=True)]
+    spread = [
+        max(abs(float(a) - float(b)) for b in others)
+        for a, *others in zip(*map(_numbers, (exact, *disturbed)), strict=True)
+    ]
     tolerances = [ALLOWED * (by + 16 * unit * (1 + abs(x))) for x, by in zip(_numbers(exact), spread, strict=True)]
-    if any(not by <= max(LOOSEST, 4096 * unit) * (1 + abs(x)) for x, by in zip(_numbers(exact), tolerances, strict=True)):
+    if any(
+        not by <= max(LOOSEST, 4096 * unit) * (1 + abs(x)) for x, by in zip(_numbers(exact), tolerances, strict=True)
+    ):
         tally.skipped["ill-conditioned"] += 1
         return None
     values, slopes = exact
@@ -170,7 +177,9 @@ def _hold(program: Program, backend: str, at: int, what: str, found: Any, want: 
         raise Mismatch(f"{backend} backend, at {args}: {what} is {found}, and should be {want} within {by:.1e}")
 
 
-def _agree(program: Program, kernel: Any, wrt: tuple[str, ...], columns: list[Any], blocks: list[dict[int, Any]]) -> None:
+def _agree(
+    program: Program, kernel: Any, wrt: tuple[str, ...], columns: list[Any], blocks: list[dict[int, Any]]
+) -> None:
     """The products of one function give the same numbers, to the last bit; also where the oracle says nothing."""
     value, jacobian = kernel(*program.arguments), kernel.jacobian(*program.arguments, wrt=wrt)
     for output, column in enumerate(value if isinstance(value, tuple) else (value,)):

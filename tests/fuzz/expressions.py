@@ -7,7 +7,7 @@ from grammar import Writer, bare, production
 __all__: list[str] = []
 
 
-def _has(*kinds: object):  # noqa: ANN202
+def _has(*kinds: object):
     return lambda writer: all(writer.frame.of(kind) for kind in kinds)
 
 
@@ -284,7 +284,9 @@ def _int_division(writer: Writer, depth: int) -> str:
 @production("int", 2)
 def _bits(writer: Writer, depth: int) -> str:
     a, b = writer.expr("int", depth), writer.expr("int", depth)
-    return writer.pick(f"({a} & 7)", f"({a} | {b})", f"({a} ^ {b})", f"(~({bare(a)}))", f"({a} >> 1)", f"({a} << ({b} & 3))")
+    return writer.pick(
+        f"({a} & 7)", f"({a} | {b})", f"({a} ^ {b})", f"(~({bare(a)}))", f"({a} >> 1)", f"({a} << ({b} & 3))"
+    )
 
 
 @production("int", 2)
@@ -303,7 +305,9 @@ def _int_choice(writer: Writer, depth: int) -> str:
 @production("int", 1)
 def _int_function(writer: Writer, depth: int) -> str:
     a, b = bare(writer.expr("int", depth)), bare(writer.expr("int", depth))
-    return writer.pick(f"min({a}, {b})", f"max({a}, {b})", f"abs({a})", f"sum(({a}, {b}))", f"-({a})", f"({a}) % 4 ** 2")
+    return writer.pick(
+        f"min({a}, {b})", f"max({a}, {b})", f"abs({a})", f"sum(({a}, {b}))", f"-({a})", f"({a}) % 4 ** 2"
+    )
 
 
 @production("int", 1)

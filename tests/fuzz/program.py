@@ -92,7 +92,9 @@ class Program:
     def __repr__(self) -> str:
         wrt = ", ".join(repr(self.names[at]) for at in self.wrt)
         scalar = "" if self.scalar is None else f", {self.names[self.scalar]} is one number"
-        return f"{self.text}# derivatives in {wrt}; {'float32' if self.single else 'float64'}{scalar}; salt {self.salt}\n"
+        return (
+            f"{self.text}# derivatives in {wrt}; {'float32' if self.single else 'float64'}{scalar}; salt {self.salt}\n"
+        )
 
 
 @st.composite

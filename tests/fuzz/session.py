@@ -28,7 +28,7 @@ LONGEST = 30.0
 THOROUGH_EVERY = 8
 
 
-class Found(AssertionError):  # noqa: N818
+class Found(AssertionError):
     """A program on which a backend is wrong, or the compiler fails."""
 
     def __init__(self, seed: int, program: Program, error: BaseException, original: Program) -> None:

@@ -89,7 +89,9 @@ def _augmented(writer: Writer) -> None:
 @production("statement", 1, when=lambda writer: bool(writer.frame.of("int", assignable=True)))
 def _int_augmented(writer: Writer) -> None:
     name = writer.pick(*writer.frame.of("int", assignable=True))
-    operator, text = writer.pick(("+=", "1"), ("-=", "2"), ("%=", "3"), ("&=", "3"), ("//=", "2"), ("^=", "1"), ("|=", "2"))
+    operator, text = writer.pick(
+        ("+=", "1"), ("-=", "2"), ("%=", "3"), ("&=", "3"), ("//=", "2"), ("^=", "1"), ("|=", "2")
+    )
     writer.line(f"{name} {operator} {text}")
 
 
@@ -166,7 +168,7 @@ def _several_results(writer: Writer) -> None:
 
 @production("statement", 7, when=_compound)
 def _branch(writer: Writer) -> bool:
-    def side(head: str):  # noqa: ANN202
+    def side(head: str):
         def write() -> bool:
             test = f" {writer.fresh_expr('bool')}" if head != "else" else ""
             writer.line(f"{head}{test}:")

@@ -1,0 +1,49 @@
+"""What looks odd and is no error: it gives what plain Python gives, and the slopes of plain Python's differences."""
+
+from __future__ import annotations
+
+import pytest
+from cells import Cell, agree, program
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param("return math.atan2(*(x, y))", id="starred"),
+        pytest.param("for i in range(3):\n    y += i\nreturn y + i", id="loop variable"),
+        pytest.param("t = (x, y)\nt += (x,)\nreturn t", id="growing tuple"),
+        pytest.param("[a, b] = x, y\nreturn a * b", id="list as a target"),
+        pytest.param("for *a, b in ((x, y),):\n    y += b\nreturn y", id="starred target"),
+        pytest.param("return x if None else y", id="None is false"),
+        pytest.param("z = x\n'text'\nreturn z", id="text between"),
+        pytest.param("if False:\n    return [x]\nreturn x", id="never compiled"),
+        pytest.param("return x\nreturn [x]", id="never reached"),
+        pytest.param("float32, exp, out, k, start = x, y, x, y, x\nreturn float32 * exp * out * k * start", id="names"),
+        pytest.param("def g(a):\n    y = a\n    return y\nreturn g(x) + y", id="inner locals"),
+        pytest.param("g = lambda: z\nz = x\nreturn g()", id="late binding"),
+        pytest.param("r = range(3)\nfor i in r:\n    y += i\nreturn y", id="named range"),
+        pytest.param("while ():\n    x += 1\nreturn x", id="empty tuple is false"),
+        pytest.param("return sum(zip()) + x", id="zip of nothing"),
+        pytest.param("return x if 'a' and math.sin else y", id="text and functions are true"),
+        pytest.param("return x if '' or None or () else y", id="empty text is false"),
+        pytest.param("return x * math.factorial(3)", id="a function of known numbers"),
+        pytest.param("return x * isinstance(y, int | float)", id="a union of classes"),
+        pytest.param("return sum(map(abs, (x, y)))", id="map"),
+        pytest.param("return min(x, y, key=abs)", id="key of min"),
+        pytest.param("return (lambda **k: k['a'] * y)(a=x)", id="double star of a lambda"),
+        pytest.param("return (lambda a, b=[]: a)(x)", id="default that is a list"),
+        pytest.param("def g(**a):\n    return 'b' in a, a['b']\nreturn g(b=x)", id="double star parameter"),
+        pytest.param("return x in (y, 0.5), x not in [y]", id="in"),
+        pytest.param("while x > 0:\n    x -= 1\nelse:\n    x = y * 2\nreturn x", id="else of a while"),
+        pytest.param("for i in range(3):\n    x -= i\nelse:\n    x *= y\nreturn x", id="else of a for"),
+        pytest.param("match x > 1:\n    case True: return x\nreturn y", id="match"),
+        pytest.param("assert 'a' in 'abc'\nreturn x", id="assertion that is known"),
+        pytest.param("return *(x, y), x", id="starred return"),
+        # The reduction is tried as one that is written out first, and what that tries to name must keep its name.
+        pytest.param(
+            "t = [x, y, x * y]\nreturn sum(a * b for a, b in zip(t, reversed(t)) if a > 0)", id="a try taken back"
+        ),
+    ],
+)
+def test_what_looks_odd_and_is_no_error(body: str) -> None:
+    agree(Cell(program(body)))
