@@ -269,22 +269,22 @@ _UNARY: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
     "exp": (mp.exp, lambda m, x: m.exp(x)),
     "exp2": (lambda x: mp.mpf(2) ** x, lambda m, x: 2**x * m.log(2)),
     "expm1": (mp.expm1, lambda m, x: m.exp(x)),
-    "log": (mp.log, lambda m, x: 1 / x),
+    "log": (mp.log, lambda _, x: 1 / x),
     "log2": (lambda x: mp.log(x, 2), lambda m, x: 1 / (x * m.log(2))),
     "log10": (mp.log10, lambda m, x: 1 / (x * m.log(10))),
-    "log1p": (mp.log1p, lambda m, x: 1 / (1 + x)),
+    "log1p": (mp.log1p, lambda _, x: 1 / (1 + x)),
     "sin": (mp.sin, lambda m, x: m.cos(x)),
     "cos": (mp.cos, lambda m, x: -m.sin(x)),
     "tan": (mp.tan, lambda m, x: 1 / m.cos(x) ** 2),
     "asin": (mp.asin, lambda m, x: 1 / m.sqrt(1 - x * x)),
     "acos": (mp.acos, lambda m, x: -1 / m.sqrt(1 - x * x)),
-    "atan": (mp.atan, lambda m, x: 1 / (1 + x * x)),
+    "atan": (mp.atan, lambda _, x: 1 / (1 + x * x)),
     "sinh": (mp.sinh, lambda m, x: m.cosh(x)),
     "cosh": (mp.cosh, lambda m, x: m.sinh(x)),
     "tanh": (mp.tanh, lambda m, x: 1 / m.cosh(x) ** 2 if abs(x) < 300 else 0),
     "asinh": (mp.asinh, lambda m, x: 1 / m.sqrt(x * x + 1)),
     "acosh": (mp.acosh, lambda m, x: 1 / m.sqrt(x * x - 1)),
-    "atanh": (mp.atanh, lambda m, x: 1 / (1 - x * x)),
+    "atanh": (mp.atanh, lambda _, x: 1 / (1 - x * x)),
     "erf": (mp.erf, lambda m, x: 2 / m.sqrt(m.pi) * m.exp(-x * x)),
     "erfc": (mp.erfc, lambda m, x: -2 / m.sqrt(m.pi) * m.exp(-x * x)),
     "lgamma": (mp.loggamma, lambda m, x: mp.digamma(x) if m is mp else float(mp.digamma(x))),
@@ -336,16 +336,31 @@ def _fmod(a: Any, b: Any) -> Any:
 
 
 def _frexp(x: Any) -> Any:
-    exponent = math.frexp(float(value(x)))[1]
+    part, exponent = math.frexp(float(value(x)))
+    if isinstance(x, Dual):  # the exponent turns at powers of 2
+        Dual(part, None, x.rough).decide(min(abs(part) - 0.5, 1 - abs(part)))
     return x * 0.5**exponent, exponent
+
+
+def _float32(x: Any) -> Any:
+    if not isinstance(x, Dual):
+        return float(np.float32(x))
+    if _watching is not None:
+        if _watching.single:
+            return x
+        _watching.ties += 1  # a step everywhere
+    return Dual(float(np.float32(float(x.v))), x.d, x.rough)
 
 
 def _modf(x: Any) -> Any:
     whole = x.__trunc__() if isinstance(x, Dual) else math.trunc(x)
-    return x - whole, Dual(whole + 0 * value(x))
+    return x - whole, Dual(math.copysign(whole, value(x)) + 0 * value(x))  # the whole part of -0.5 is -0.0
 
 
 def _isclose(a: Any, b: Any, *, rel_tol: float = 1e-9, abs_tol: float = 0.0) -> bool:
+    # Close to where it turns is not told apart from close.
+    if _watching is not None:
+        _watching.doubts += 1
     return math.isclose(value(a), value(b), rel_tol=rel_tol, abs_tol=abs_tol)
 
 
@@ -397,7 +412,8 @@ _NUMPY: dict[str, Callable[..., Any]] = {
     "negative": lambda x: -x,
     "logical_and": lambda a, b: bool(a) and bool(b),
     "logical_not": lambda a: not a,
-    "float64": lambda x: x if isinstance(x, Dual) else np.float64(x),
+    "float32": _float32,
+    "float64": lambda x: x if isinstance(x, Dual) else float(x),
     **{name: getattr(np, name) for name in ("bool_", "int8", "int16", "int32", "int64", "uint8")},
 }
 
@@ -540,7 +556,8 @@ def finite_differences(
         columns = {
             seed: [_slope(b, a, step) for b, a in zip(at(seed, step), at(seed, -step), strict=True)] for seed in wrt
         }
-    return tuple({seed: columns[seed][output] for seed in wrt} for output in range(len(numbers_of(function(*args)))))
+        outputs = len(at(-1, 0))
+    return tuple({seed: columns[seed][output] for seed in wrt} for output in range(outputs))
 
 
 def _slope(after: Any, before: Any, step: Any) -> float:

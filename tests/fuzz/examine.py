@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from oracles import Result, Watch, evaluate, finite_differences, rebuild
+from oracles import Result, Watch, evaluate, finite_differences, numbers_of, rebuild
 from program import POINTS, Program
 
 from dualbcast import differentiable_broadcast
@@ -136,7 +136,7 @@ def _numbers(result: Result) -> list[float]:
 def _check_oracle(program: Program, point: tuple[Any, ...], values: Any, tolerances: tuple[float, ...]) -> None:
     """Python itself, without any stand-ins. (NumPy's functions of bools compute in float16, so not with those.)"""
     result = program.function(*point)
-    for found, value, by in zip(result if isinstance(result, tuple) else (result,), values, tolerances, strict=True):
+    for found, value, by in zip(numbers_of(result), values, tolerances, strict=True):
         if abs(float(found) - float(value)) > by:
             raise Mismatch(f"the oracle is wrong: {value} at {point}, and Python gives {found}")
 
@@ -154,7 +154,7 @@ def _compare(program: Program, backend: Any, expected: dict[int, Expected]) -> N
     kernel = differentiable_broadcast(backend=backend)(program.function)
     wrt = tuple(program.names[at] for at in program.wrt)
     value, jacobian = kernel.value_and_jacobian(*program.arguments, wrt=wrt)
-    columns = [np.broadcast_to(column, POINTS) for column in (value if isinstance(value, tuple) else (value,))]
+    columns = [np.broadcast_to(column, POINTS) for column in numbers_of(value)]
     blocks = [
         {seed: np.broadcast_to(jacobian[output, program.names[seed]], POINTS) for seed in program.wrt}
         for output in range(len(columns))
@@ -182,7 +182,7 @@ def _agree(
 ) -> None:
     """The products of one function give the same numbers, to the last bit; also where the oracle says nothing."""
     value, jacobian = kernel(*program.arguments), kernel.jacobian(*program.arguments, wrt=wrt)
-    for output, column in enumerate(value if isinstance(value, tuple) else (value,)):
+    for output, column in enumerate(numbers_of(value)):
         _same(f"output {output} of the value product", np.broadcast_to(column, POINTS), columns[output])
         for seed in program.wrt:
             name = program.names[seed]

@@ -12,16 +12,18 @@ def _has(*kinds: object):
 
 
 def _functions(writer: Writer, *results: int) -> list[str]:
-    return [name for name, its in writer.frame.functions.items() if len(its.results) in results]
+    functions = writer.frame.functions
+    return [name for name, its in functions.items() if len(its.results) in results and its.results[0] == "float"]
 
 
 def call(writer: Writer, name: str, depth: int) -> str:
     """A call of a function of the program, some arguments by name, some defaults left alone."""
-    args = []
-    for parameter, kind, has_default in writer.frame.functions[name].params:
-        if has_default and not writer.below(2):
+    args, by_name = [], False
+    for parameter, kind, how in writer.frame.functions[name].params:
+        if how == "default" and not writer.below(2):
+            by_name = True
             continue
-        by_name = has_default or (args and "=" in args[-1] and "==" not in args[-1])
+        by_name = by_name or how in ("default", "keyword")
         args.append((f"{parameter}=" if by_name else "") + bare(writer.expr(kind, depth + 1)))
     return f"{name}({', '.join(args)})"
 
@@ -214,11 +216,9 @@ def _tuple_reduction(writer: Writer, depth: int) -> str:  # noqa: ARG001
 
 @production("float", 1)
 def _lambda_called(writer: Writer, depth: int) -> str:
-    frame, name = writer.frame, writer.fresh("float")
-    before = frame.names
-    frame.names = {name: "float", **before}
-    body = bare(writer.expr("float", depth))
-    frame.names = before
+    name = writer.fresh("float")
+    with writer.inside(name):
+        body = bare(writer.expr("float", depth))
     default = f"={bare(writer.expr('float', depth))}" if writer.likely(1, 3) else ""
     return f"(lambda {name}{default}: {body})({bare(writer.expr('float', depth))})"
 

@@ -6,28 +6,33 @@ them. What is drawn first among alternatives is what Hypothesis shrinks to, so s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
 
-__all__ = ["TABLE", "UPCOMING", "Frame", "Production", "Signature", "Writer", "bare", "enabled", "production"]
+__all__ = ["TABLE", "UPCOMING", "Frame", "Kind", "Production", "Signature", "Writer", "bare", "enabled", "production"]
 
-# What the language does not have yet; its productions are switched on by `--fuzz-with` or by taking it out of here.
-UPCOMING = frozenset(
-    {
-        *("walrus", "comprehension", "loop-else", "match", "record", "partial", "keyword-only", "membership"),
-        *("tuple-equality", "float-parts", "long-hypot", "float32-cast", "structure"),
-    }
-)
+# Parts of Python that kernels do not have yet. Their productions are off, but for `--fuzz-with`, until they leave here.
+UPCOMING: frozenset[str] = frozenset()
 switched_on: set[str] = set()
 
 # Kinds of names. A tuple's kind is the tuple of its items' kinds.
 Kind = str | tuple[str, ...]
 Make = Callable[..., Any]
 
+# What new names are taken from.
+FRESH: dict[str, Sequence[str]] = {
+    "float": "abcdeghuvw",
+    "int": "ijkl",
+    "bool": "pqr",
+    "tuple": "st",
+    "function": "GHK",
+    "helper": ("helper", "other"),
+}
 # How deep expressions and blocks may nest, and how many operations one statement should have.
 DEEPEST_EXPRESSION, DEEPEST_BLOCK, LARGEST_EXPRESSION = 4, 4, 5
 
@@ -76,11 +81,13 @@ def enabled(feature: str) -> bool:
 
 @dataclass(frozen=True)
 class Signature:
-    """What a call of a function needs: (name, kind, has a default) of each parameter, and what it gives."""
+    """What a call of a function needs, and what it gives.
 
-    params: tuple[tuple[str, str, bool], ...]
+    Each parameter is (name, kind, "positional", "default" or "keyword").
+    """
+
+    params: tuple[tuple[str, str, str], ...]
     results: tuple[str, ...]
-    by_name: bool = True
 
 
 @dataclass
@@ -88,7 +95,8 @@ class Frame:
     """The function being written: the names it may read and assign, and where in it the writer is."""
 
     results: tuple[str, ...]
-    packed: bool = False
+    # What the results are packed in: nothing, "one" (a tuple of one), "nested", "list".
+    form: str = ""
     names: dict[str, Kind] = field(default_factory=dict)
     functions: dict[str, Signature] = field(default_factory=dict)
     # Names of this function, but for those that a loop relies on.
@@ -99,6 +107,8 @@ class Frame:
     loops: tuple[str, ...] = ()
     loop_depth: int = 0
     is_nested: bool = False
+    # Inside a lambda or comprehension, where `:=` would assign another name.
+    is_inner: bool = False
 
     def of(self, kind: Kind, *, assignable: bool = False) -> list[str]:
         """The names of a kind."""
@@ -121,8 +131,6 @@ def _part(draw: Any, writer: Writer, make: Make, args: tuple[Any, ...]) -> Any:
 
 class Writer:
     """Draws productions and collects what they write."""
-
-    FRESH: dict[str, str] = {"float": "abcdeghuvw", "int": "ijkl", "bool": "pqr", "tuple": "st", "function": "GHK"}
 
     def __init__(self, draw: Any, budget: int) -> None:
         self.draw = draw
@@ -180,9 +188,20 @@ class Writer:
         return ", ".join(bare(self.expr(kind, depth)) for kind in kinds)
 
     def name(self, kind: Kind) -> str:
-        return str(self.pick(*self.frame.of(kind)))
+        names = self.frame.of(kind)
+        # A comprehension or lambda is for its own name.
+        return names[0] if self.frame.is_inner and self.likely(1, 3) else str(self.pick(*names))
+
+    @contextmanager
+    def inside(self, *names: str, kind: Kind = "float") -> Iterator[None]:
+        """In a lambda or comprehension, with names of its own."""
+        frame, before, was_inner = self.frame, self.frame.names, self.frame.is_inner
+        frame.names, frame.is_inner = {**dict.fromkeys(names, kind), **before}, True
+        yield
+        frame.names, frame.is_inner = before, was_inner
 
     def tuple_kinds(self) -> list[tuple[str, ...]]:
+        """The kinds of tuples at hand."""
         return list(dict.fromkeys(kind for kind in self.frame.names.values() if isinstance(kind, tuple)))
 
     # --- statements ----------------------------------------------------------------------------------------------
@@ -192,12 +211,12 @@ class Writer:
 
     def fresh(self, sort: str) -> str:
         """A name that the program does not have yet."""
-        for name in self.FRESH[sort]:
+        for name in FRESH[sort]:
             if name not in self.taken:
                 break
         else:
             number = 1
-            while (name := f"{self.FRESH[sort][0]}{number}") in self.taken:
+            while (name := f"{FRESH[sort][0]}{number}") in self.taken:
                 number += 1
         self.taken.add(name)
         return name
@@ -238,14 +257,21 @@ class Writer:
         return bool(ends)
 
     def loop(self, how: str, *locked: str, extra: dict[str, Kind] | None = None) -> None:
-        """The block of a loop; what it assigns first cannot be read afterwards, `locked` names are not assigned in it."""
+        """The block of a loop; what it assigns first cannot be read afterwards, `locked` names are not assigned in it.
+
+        Sometimes with an `else`, which may not run either.
+        """
         frame, before, functions, owned = self.frame, dict(self.frame.names), self.frame.functions, self.frame.owned
         frame.names = {**before, **(extra or {})}
         frame.owned = (owned | (extra or {}).keys()) - set(locked)
         outer, frame.loops, frame.loop_depth = (frame.loops, frame.loop_depth), (*frame.loops, how), frame.depth + 1
         self.block()
-        frame.names, frame.functions, frame.owned = before, functions, owned
+        frame.names, frame.functions, frame.owned = dict(before), functions, owned
         frame.loops, frame.loop_depth = outer
+        if enabled("loop-else") and self.likely(1, 6):
+            self.line("else:")
+            self.block()
+            frame.names, frame.functions, frame.owned = before, functions, owned
 
 
 def bare(text: str) -> str:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import expressions  # noqa: F401  (the table's productions)
 import numpy as np
-from grammar import Frame, Writer
+from constructs import record
+from grammar import Frame, Writer, enabled
 from hypothesis import strategies as st
 from statements import function, returned
 
@@ -18,6 +18,13 @@ __all__ = ["POINTS", "Program", "programs"]
 
 POINTS = 12
 # Values at which something happens, and of which some are equal.
+IMPORTS = {
+    "math.": "import math",
+    "np.": "import numpy as np",
+    "@dataclass": "from dataclasses import dataclass, replace",
+    "partial(": "from functools import partial",
+    "(NamedTuple)": "from typing import NamedTuple",
+}
 NICE = (0.0, 1.0, -1.0, 0.5, 2.0, -0.5, 1.5, 3.0)
 
 
@@ -55,7 +62,7 @@ class Program:
         filename = f"<fuzzed {hash(self.text) & 0xFFFFFFFFFFFF:012x}>"
         linecache.cache[filename] = (len(self.text), None, self.text.splitlines(True), filename)
         namespace: dict[str, Any] = {"__name__": "fuzzed"}
-        exec(compile(self.text, filename, "exec"), namespace)
+        exec(compile(self.text, filename, "exec", dont_inherit=True), namespace)
         return namespace["f"]  # type: ignore[no-any-return]
 
     @cached_property
@@ -107,8 +114,8 @@ def programs(draw: Any) -> Program:
     writer.taken.update(names)
     floats = [at for at, kind in enumerate(kinds) if kind == "float"]
     body = _main(writer, names, kinds, writer.pick(5, 7, 9, 14))
-    head = [f"import {module}" for module, use in (("math", "math."), ("numpy as np", "np.")) if use in body]
-    text = "\n".join(head) + "\n" * (3 if head and not body.startswith("RATE") else 2 if head else 0) + body
+    head = [line for use, line in IMPORTS.items() if use in body]
+    text = "\n".join(head) + "\n" * (3 if head and body.startswith(("def ", "class ", "@")) else 2 * bool(head)) + body
     inactive = writer.below(4)
     return Program(
         text=text,
@@ -129,6 +136,9 @@ def _main(writer: Writer, names: list[str], kinds: list[str], size: int) -> str:
     if writer.likely(1, 6):
         writer.line("WEIGHTS = (0.5, -1.25, 2.0)")
         module.names["WEIGHTS"] = ("float",) * 3
+    if enabled("record") and writer.likely(1, 6):
+        _space(writer)
+        record(writer)
     for _ in range(writer.pick(0, 0, 1, 1, 2)):
         _space(writer)
         writer.budget = 4
@@ -137,8 +147,9 @@ def _main(writer: Writer, names: list[str], kinds: list[str], size: int) -> str:
     results = writer.pick(
         ("float",), ("float", "float"), ("float", "int"), ("float", "float", "bool"), ("int", "float")
     )
+    form = writer.pick("one", "nested", "list") if enabled("structure") and writer.likely(1, 8) else ""
     writer.line(f"def f({', '.join(names)}):")
-    writer.frame = Frame(results, packed=writer.likely(1, 16), functions=dict(module.functions))
+    writer.frame = Frame(results, form=form, functions=dict(module.functions))
     writer.frame.names = {**dict(zip(names, kinds, strict=True)), **module.names}
     writer.frame.owned = {name for name, kind in zip(names, kinds, strict=True) if kind != "int"}
     writer.budget = size

@@ -6,7 +6,7 @@ Loops end by construction, and what a loop carries from turn to turn is kept sma
 from __future__ import annotations
 
 from expressions import call
-from grammar import DEEPEST_BLOCK, Frame, Kind, Signature, Writer, bare, production
+from grammar import DEEPEST_BLOCK, Frame, Kind, Signature, Writer, bare, enabled, production
 
 __all__ = ["function"]
 
@@ -67,8 +67,7 @@ def _assign(writer: Writer) -> None:
     kind = writer.pick("float", "float", "float", "float", "int", "bool")
     name, carried = target(writer, kind)
     if kind == "float" and writer.likely(1, 6):  # an integer under a name that may hold a float later
-        ints = [name for name in writer.frame.of("int")]
-        text = writer.pick("0", "1", *ints)
+        text = writer.pick("0", "1", *writer.frame.of("int"))
     else:
         text = value(writer, kind, carried)
     writer.line(f"{name}: {kind} = {text}" if writer.likely(1, 16) else f"{name} = {text}")
@@ -272,8 +271,13 @@ def _while_loop(writer: Writer) -> None:
 
 def returned(writer: Writer) -> str:
     values = [_result(writer, kind) for kind in writer.frame.results]
-    if len(values) == 1:
-        return f"return ({values[0]},)" if writer.frame.packed else f"return {values[0]}"
+    match writer.frame.form, values:
+        case "one", [value]:
+            return f"return ({value},)"
+        case "nested", [first, *others] if others:
+            return f"return {first}, ({', '.join(others)},)"
+        case "list", _:
+            return f"return [{', '.join(values)}]"
     return f"return {', '.join(values)}"
 
 
@@ -300,12 +304,11 @@ def _return(writer: Writer) -> bool:
 
 @production("statement", 1, when=_outside_loops)
 def _lambda(writer: Writer) -> None:
-    frame, before, name, parameter = writer.frame, writer.frame.names, writer.fresh("function"), writer.fresh("float")
-    frame.names = {parameter: "float", **before}
-    body = writer.fresh_expr("float")
-    frame.names = before
+    name, parameter = writer.fresh("function"), writer.fresh("float")
+    with writer.inside(parameter):
+        body = writer.fresh_expr("float")
     writer.line(f"{name} = lambda {parameter}: {body}")
-    frame.functions[name] = Signature(((parameter, "float", False),), ("float",))
+    writer.frame.functions[name] = Signature(((parameter, "float", "positional"),), ("float",))
 
 
 @production("statement", 1, when=lambda writer: _outside_loops(writer) and _compound(writer))
@@ -315,30 +318,38 @@ def _closure(writer: Writer) -> None:
 
 def function(writer: Writer, *, nested: bool = False) -> None:
     """A function to be called: with a body of its own, which reads its surroundings where it is nested."""
-    outer, name = writer.frame, writer.fresh("function")
-    if not nested:
-        name = name.lower() + "elper"
+    outer, name = writer.frame, writer.fresh("function" if nested else "helper")
     kinds = writer.pick(("float",), ("float", "float"), ("float", "int"), ("float", "bool"))
-    params: list[tuple[str, str, bool]] = []
+    params: list[tuple[str, str, str]] = []
     heads: list[str] = []
+    rest: dict[str, Kind] = {}
     for position, kind in enumerate(kinds):
         parameter = writer.fresh(kind)
         default = {"float": "0.5", "int": "2", "bool": "True"}[kind] if position and writer.likely(1, 3) else ""
-        params.append((parameter, kind, bool(default)))
+        how = "default" if default else "positional"
+        if position and enabled("signature"):
+            match writer.below(6):
+                case 4:
+                    heads.append("*")
+                    how = how if default else "keyword"
+                case 5 if kind == "float" and not default:
+                    more = writer.fresh("tuple")
+                    rest[more] = ("float",)
+                    parameter = f"*{more}"
+                case 3:
+                    heads.append("/")
+        params.append((parameter, kind, how))
         heads.append(parameter + (f"={default}" if default else ""))
     results = writer.pick(("float",), ("float", "float"), ("float", "int"))
     frame = Frame(results, names=dict(outer.names), functions=dict(outer.functions), is_nested=nested)
     frame.depth = frame.top = outer.depth
     writer.line(f"def {name}({', '.join(heads)}):")
-    frame.names = {**{parameter: kind for parameter, kind, _ in params}, **frame.names}
-    frame.owned = {parameter for parameter, _, _ in params}
+    frame.names = {**{parameter: kind for parameter, kind, _ in params if parameter[0] != "*"}, **rest, **frame.names}
+    frame.owned = {parameter for parameter, _, _ in params if parameter[0] != "*"}
     writer.frame, budget = frame, writer.budget
     writer.budget = min(budget, 4)
     spent = writer.budget
-    if writer.below(4):
-        falls = writer.block()
-    else:
-        falls = True
+    falls = writer.block() if writer.below(4) else True
     if falls:
         frame.depth += 1
         writer.line(returned(writer))

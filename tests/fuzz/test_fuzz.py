@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-import gc
+import multiprocessing
+import sys
 from typing import Any
 
 import grammar
@@ -14,10 +15,10 @@ from examine import Mismatch, Tally, examine, expect
 from program import Program
 from session import Found, fuzz, program_of
 
-from dualbcast.runtime import cpu
-
 # How many programs the default suite runs, and how many make one test.
 DEFAULT, CHUNK = 24, 50
+# Seconds for a chunk, shrinking included.
+LONGEST = 1200.0
 # A fuzzer that skips its points finds nothing.
 MOST_SKIPPED = 0.25
 
@@ -40,23 +41,57 @@ def features(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(grammar, "switched_on", set(grammar.UPCOMING) if "all" in wanted else wanted)
 
 
-def test_random_programs(seeds: range, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, record_property: Any):
+@pytest.fixture(scope="module")
+def warm() -> None:
+    """What a process imports and compiles before its first kernel, so that those forked from it need not."""
+    examine(program_of(0), Tally())
+
+
+@pytest.mark.usefixtures("warm")
+def test_random_programs(
+    seeds: range, request: pytest.FixtureRequest, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, record_property: Any
+):
     # A folder that goes away, so that long runs do not fill the disk.
     monkeypatch.setenv("DUALBCAST_CACHE_DIR", str(tmp_path))
+    is_long = request.config.getoption("--fuzz") is not None
+    tally, failure = _apart(seeds) if is_long and sys.platform != "win32" else _here(seeds)
+    skipped = {f"skipped: {name}": count for name, count in tally.skipped.items()}
+    counts = {name: getattr(tally, name) for name in ("programs", "points", "slopes", "differenced")}
+    record_property("fuzz", {**counts, **skipped})
+    if failure:
+        pytest.fail(failure, pytrace=False)
+    if len(seeds) >= CHUNK:
+        assert sum(tally.skipped.values()) <= MOST_SKIPPED * tally.points, tally
+        assert tally.slopes > tally.points / 4, tally
+
+
+def _here(seeds: range) -> tuple[Tally, str]:
+    """What was seen, and what was found."""
     tally = Tally()
     try:
         fuzz(seeds, tally)
     except Found as found:
-        pytest.fail(str(found), pytrace=False)
+        return tally, str(found)
+    return tally, ""
+
+
+def _apart(seeds: range) -> tuple[Tally, str]:
+    """The same in a process of its own: what compiling leaves behind goes with it, and it may crash or hang."""
+    processes = multiprocessing.get_context("fork")
+    receiver, sender = processes.Pipe(duplex=False)
+    process = processes.Process(target=lambda: sender.send(_here(seeds)))
+    process.start()
+    sender.close()
+    try:
+        if receiver.poll(LONGEST):
+            return receiver.recv()  # type: ignore[no-any-return]
+        return Tally(), f"one of the programs {seeds} does not end"
+    except EOFError:
+        process.join()
+        return Tally(), f"the process died of one of the programs {seeds}: exit code {process.exitcode}"
     finally:
-        skipped = {f"skipped: {name}": count for name, count in tally.skipped.items()}
-        counts = {name: getattr(tally, name) for name in ("programs", "points", "slopes", "differenced")}
-        record_property("fuzz", {**counts, **skipped})
-        cpu._kernels.clear()
-        gc.collect()
-    if len(seeds) >= CHUNK:
-        assert sum(tally.skipped.values()) <= MOST_SKIPPED * tally.points, tally
-        assert tally.slopes > tally.points / 4, tally
+        process.kill()
+        process.join()
 
 
 # --- the generator ---------------------------------------------------------------------------------------------------
