@@ -467,6 +467,13 @@ def recursion_that_ends(x, y):
     return power(x, 25) + polynomial(x, y, 2.0, x, y * y)
 
 
+@case((0.53, 1.07, -0.2), (3.1, 2.3, 2.6), (-4.2, 0.61, -5.0), (1.0, 3.0, 2.0))
+def sorted_numbers(x, y, z):
+    low, middle, high = sorted((x, y, z))
+    falling = sorted([x, 2, y * z, 0.5], reverse=True)
+    return low - middle * high, sum((k + 1) * v for k, v in enumerate(falling))
+
+
 @case((0.53, 1.07), (3.1, 2.3), (-4.2, 0.61))
 def builtins_of_tuples(x, y):
     items = (x, y, x * y)

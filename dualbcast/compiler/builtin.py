@@ -32,6 +32,7 @@ KEYWORDS: dict[Any, frozenset[str]] = {
     **{function: frozenset({"start"}) for function in (sum, math.prod, enumerate)},
     **{function: frozenset({"default", "key"}) for function in (min, max)},
     zip: frozenset({"strict"}),
+    sorted: frozenset({"reverse"}),
     round: frozenset({"ndigits"}),
 }
 
@@ -177,6 +178,24 @@ def _reduction(operation: type[ast.operator], empty: int) -> Builtin:
 
 BUILTINS[sum] = _reduction(ast.Add, 0)
 BUILTINS[math.prod] = _reduction(ast.Mult, 1)
+
+
+@_builtin(sorted)
+def _sorted(self: Expressions, node: ast.Call, items: Value, *, reverse: Value = FALSE) -> Value:
+    where, numbers = self.locate(node), [self.as_scalar(item, node) for item in self.sequence(items, node)]
+    if not isinstance(reverse, Const):
+        self.fail(node, "whether sorted() reverses must be known when the kernel is compiled")
+    name = "gt" if reverse.value else "lt"
+    # Neighbours change places where the second must come first, so that equal numbers keep their order.
+    for end in range(1, len(numbers)):
+        for at in range(end, 0, -1):
+            first, second = numbers[at - 1], numbers[at]
+            test = self.comparison(name, second, first, where)
+            numbers[at - 1], numbers[at] = (
+                self.select(test, second, first, where),
+                self.select(test, first, second, where),
+            )
+    return Record(list, numbers)
 
 
 def _quantifier(name: str, empty: Const) -> Builtin:
