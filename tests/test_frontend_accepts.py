@@ -39,6 +39,11 @@ from cells import Cell, agree, program
         pytest.param("match x > 1:\n    case True: return x\nreturn y", id="match"),
         pytest.param("assert 'a' in 'abc'\nreturn x", id="assertion that is known"),
         pytest.param("return *(x, y), x", id="starred return"),
+        pytest.param(
+            "while True:\n    k = int(x)\n    j = int(x), k\n    x *= 1.5\n    if x > 9: break\nreturn j[0] * x, float(k) * x",
+            id="value of the last turn",
+        ),
+        pytest.param("t = (x, None)\nif x > 1:\n    t = (y, 1)\nreturn t[0]", id="a part that paths agree on"),
         # The reduction is tried as one that is written out first, and what that tries to name must keep its name.
         pytest.param(
             "t = [x, y, x * y]\nreturn sum(a * b for a, b in zip(t, reversed(t)) if a > 0)", id="a try taken back"

@@ -161,6 +161,7 @@ EXPRESSIONS = {
     "no rule in numpy": ("«np.array((x, y))»", "no derivative rule for numpy.array", "math or numpy"),
     "random": ("«random.random()»", "no derivative rule for random.random", "random numbers as another argument"),
     "random method": ("«random.uniform(x, y)»", "no derivative rule for random.uniform", "an array of random numbers"),
+    "function of arrays": ("«np.sort(x)»", "no derivative rule for numpy.sort: it works on arrays", "math or numpy"),
     "standard library": ("«statistics.mean((x, y))»", "in mean(): ", "a function of your own"),
     "alias of this package": ("«np.maximum(x, (y,))»", "in maximum(): a number is needed here", "one item of it"),
     "too few to an alias": ("«np.clip(x)»", "clip() lacks a value for", "clip(x, low, high)"),

@@ -44,7 +44,7 @@ def test_a_callee_without_source_is_an_error_at_the_call() -> None:
     names: dict[str, Any] = {}
     exec("def hidden(a): return a", names)
     cell = Cell("def f(x, y):\n    return «hidden(x)»\n", {"hidden": names["hidden"]})
-    verify(cell, "the source of hidden cannot be had", "a file, a notebook cell")
+    verify(cell, "the source of hidden cannot be had", "a file or a notebook cell")
 
 
 def test_a_default_of_a_callee_that_is_no_number() -> None:
@@ -76,7 +76,7 @@ LIBRARY = {"sort": "np.sort(x)", "norm": "np.linalg.norm(x)", "round": "np.round
 @pytest.mark.parametrize(("name", "call"), LIBRARY.items())
 def test_a_python_function_of_numpy_is_not_looked_into(name: str, call: str) -> None:
     error = verify(Cell(program(f"return «{call}»")), "there is no derivative rule for", "math or numpy")
-    assert error.message.endswith(name)
+    assert f"{name}: it works on arrays" in error.message
     assert not error.calls
 
 

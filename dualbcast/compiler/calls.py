@@ -143,11 +143,14 @@ class Calls(Comprehensions):
             self.fail(node, f"in {function.__name__}(): {error.message}", instead)
 
     def _no_rule(self, function: Any, name: str, module: str, node: ast.Call) -> NoReturn:
-        if getattr(np, name, None) is function:
+        if module.startswith("numpy.") and hasattr(np, name):
             module = "numpy"  # the user's spelling, not where NumPy keeps it
-        module = "" if module == "builtins" else module.removeprefix("_")
+        public = (part for part in module.removeprefix("_").split(".") if not part.startswith("_"))
+        module = "" if module == "builtins" else ".".join(public)
         spelling = f"{module}.{name}" if module else ast.unparse(node.func)
         reason = rows.EXCLUDED.get(spelling)
+        if reason is None and module.startswith("numpy") and not isinstance(function, np.ufunc):
+            reason = "works on arrays, and a kernel on one element of each"
         instead = "a function from math or numpy that has one, or a Python function that computes it"
         if "random" in f"{module} {type(getattr(function, '__self__', None)).__module__}":
             reason, instead = "gives another number at every call", "an array of random numbers as another argument"

@@ -127,8 +127,7 @@ class Places(Operators):
             if node.attr == "_replace" and issubclass(base.python_type, tuple):
                 return Partial(Static(dataclasses.replace), (base,), {})
             if node.attr in base.fields:
-                item: Value = base[base.fields.index(node.attr)]
-                return item
+                return self.merged(base[base.fields.index(node.attr)], node)
             found = getattr(base.python_type, node.attr, None)
             if isinstance(found, types.FunctionType):
                 return Partial(Static(found), (base,), {})
@@ -136,13 +135,15 @@ class Places(Operators):
                 return self.inline(found.fget, (base,), {}, node)
             if isinstance(found, staticmethod | classmethod | int | float):
                 return self.attribute_of_object(base.python_type, node)
-            instead = _nearest(node.attr, base.fields)
+            instead = _nearest(node.attr, base.fields) or ", ".join(base.fields)
             if base.python_type is list:
                 instead = "a new list, such as [*items, item]"
             self.fail(node, f"{describe(base)} has no {node.attr} in a kernel", instead)
         if isinstance(base, Const | Var):
             self.fail(
-                node, f"a number has no {node.attr} here: a parameter is one element of its array", "the name alone"
+                node,
+                f"a number has no {node.attr} here: a parameter is one element of its array",
+                "the name alone; what comes from the whole array is another argument of the call",
             )
         instead = "its items by index, or a named tuple" if isinstance(base, tuple) else "plain numbers and functions"
         self.fail(node, f"{describe(base)} has no {node.attr} in a kernel", instead)
@@ -193,7 +194,7 @@ class Places(Operators):
         index = self._static_int(node.slice)
         if not -len(items) <= index < len(items):
             self.fail(node, f"index {index} is outside this tuple of {len(items)}", f"an index below {len(items)}")
-        return items[index]
+        return self.merged(items[index], node)
 
     def _static_int(self, node: ast.expr) -> int:
         value = self.expression(node)

@@ -43,6 +43,7 @@ __all__ = [
     "is_instance",
     "is_like",
     "items_like",
+    "part_of",
     "partly_assigned",
     "same",
     "zeros_like",
@@ -244,6 +245,13 @@ def end_of(env: Env) -> Location:
 def items_like(model: tuple[Value, ...], items: Iterable[Value]) -> tuple[Value, ...]:
     """The items under the type of `model`."""
     return model.like(items) if isinstance(model, Record) else tuple(items)
+
+
+def part_of(name: str, whole: tuple[Value, ...], position: int) -> str:
+    """What messages call an item of a value."""
+    if isinstance(whole, Record) and whole.fields:
+        return f"{name}.{whole.fields[position]}"
+    return f"{name}[{position}]" if " " not in name else f"item {position} of {name}"
 
 
 def _type(value: tuple[Value, ...]) -> type:
