@@ -51,7 +51,7 @@ def table_row(row: Rule) -> str:
 
 def page() -> str:
     """The text of docs/rules.md."""
-    lines = [HEAD + "\n".join(table_row(RULES[name]) for name in sorted(RULES))]
+    lines = [HEAD + "\n".join(table_row(row) for _, row in sorted(RULES.items()) if not row.by_user)]
     lines.append("\n## Functions made of these\n")
     lines.append("They are inlined and differentiated as your own code is.\n")
     lines.append("| Python spelling | meaning |\n| --- | --- |")

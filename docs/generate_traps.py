@@ -235,7 +235,7 @@ def page() -> str:
         lines += [f"## {group}\n", *([NOTES[group]] if group in NOTES else [])]
         lines += [f"| | at | right | dualbcast | {' | '.join(PEERS.values())} | ForwardDiff |"]
         lines += ["| --- " * (5 + len(PEERS)) + "|", *(table_row(trap, record) for trap in rows)]
-        lines += ["\n```py\n" + "\n\n".join(map(source, rows)) + "\n```\n"]
+        lines += ["\n```py\n" + "\n\n\n".join(map(source, rows)) + "\n```\n"]
     lines += [f"[{key}]: {url}" for key, url in SOURCES.items()]
     return "\n".join(lines) + "\n"
 

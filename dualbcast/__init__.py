@@ -5,11 +5,16 @@ from dualbcast.api import differentiable_broadcast as differentiable_broadcast
 from dualbcast.errors import ArgumentError as ArgumentError
 from dualbcast.errors import BackendError as BackendError
 from dualbcast.errors import CompileError as CompileError
+from dualbcast.errors import DerivativeError as DerivativeError
 from dualbcast.errors import DTypeError as DTypeError
 from dualbcast.errors import DualbcastError as DualbcastError
 from dualbcast.errors import MissingDependencyError as MissingDependencyError
 from dualbcast.errors import ShapeError as ShapeError
 from dualbcast.explain import Explanation as Explanation
+from dualbcast.extend import custom_partials as custom_partials
+from dualbcast.extend import not_differentiable as not_differentiable
+from dualbcast.extend import rule as rule
+from dualbcast.extend import stop_derivative as stop_derivative
 from dualbcast.jacobian import Jacobian as Jacobian
 
 __version__ = "0.1.0"

@@ -12,6 +12,7 @@ __all__ = [
     "BackendError",
     "CompileError",
     "DTypeError",
+    "DerivativeError",
     "DualbcastError",
     "Location",
     "MissingDependencyError",
@@ -111,6 +112,10 @@ class ShapeError(DualbcastError, ValueError):
 
 class DTypeError(DualbcastError, TypeError):
     """An argument or `out=` has a dtype that cannot be used there."""
+
+
+class DerivativeError(DualbcastError, AssertionError):
+    """A derivative is not what it is compared with; the message is a table of where and by how much."""
 
 
 class BackendError(DualbcastError, RuntimeError):

@@ -12,6 +12,7 @@ from dualbcast.compiler.arrange import place_loads
 from dualbcast.compiler.emit import operations
 from dualbcast.compiler.ir import ARITHMETIC, Assign, Function, Load, statements
 from dualbcast.compiler.rules import RULES
+from dualbcast.compiler.templates import without_customs
 from dualbcast.runtime.broadcast import Plan
 from dualbcast.runtime.cuda import CudaKernel
 
@@ -93,6 +94,7 @@ def explain_kernel(
     function: Function, plan: Plan, dtypes: Sequence[np.dtype[Any]], compute: str, kernel: CudaKernel | None
 ) -> Explanation:
     """The explanation of a planned call."""
+    function = without_customs(function)
     read = {
         stmt.value.name
         for stmt in statements(place_loads(function).body)

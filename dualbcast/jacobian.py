@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dualbcast.errors import ArgumentError, ShapeError
+from dualbcast.structure import Structure
 
 __all__ = ["Jacobian", "library_of"]
 
@@ -18,8 +19,10 @@ class Jacobian:
 
     Element k of output i depends on each argument only through the element that broadcasting puts at k, so the block
     for output i and argument x is an array of the output's shape. Index by argument name or position, with the output
-    first where there are several: `J["x"]`, `J[0]`, `J[i, "x"]`, `J[i, j]`. Without an output, a function that returns
-    a tuple gives a tuple of blocks.
+    first where there are several: `J["x"]`, `J[0]`, `J[i, "x"]`, `J[i, j]`. An output is a position, counted through
+    what the function returns, or a label: the names of fields and the positions that lead to it, joined by dots, as in
+    `J["price", "spot"]` and `J["greeks.delta", "spot"]`. Without an output, a function that returns a tuple, or any
+    other structure, gives that structure of blocks.
 
     Attributes
     ----------
@@ -27,8 +30,12 @@ class Jacobian:
         The arguments that were differentiated in.
     outputs : int
         How many outputs the function has.
+    labels : tuple of str
+        One for each output; "" where the function returns a number.
     shape : tuple of int
         Of every block: the result's shape.
+    structure : Structure
+        What the function returns.
 
     Notes
     -----
@@ -52,16 +59,23 @@ class Jacobian:
         self,
         blocks: dict[tuple[int, str], Any],
         wrt: tuple[str, ...],
-        outputs: int,
-        packed: bool,
+        structure: Structure,
         shape: tuple[int, ...],
         shapes: dict[str, tuple[int, ...]],
         stored: tuple[Any, ...],
     ) -> None:
-        self._blocks, self.wrt, self.outputs, self._packed = blocks, wrt, outputs, packed
+        self._blocks, self.wrt, self.structure = blocks, wrt, structure
         self.shape, self._shapes = shape, shapes
         # The arrays that a kernel wrote, in its order: what `out=` hands back to it.
         self._stored = stored
+
+    @property
+    def outputs(self) -> int:
+        return self.structure.count
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self.structure.labels()
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, tuple):
@@ -69,9 +83,7 @@ class Jacobian:
                 raise ArgumentError(f"a Jacobian is indexed by [output, argument], not by {key!r}")
             return self._blocks[self._output(key[0]), self._argument(key[1])]
         name = self._argument(key)
-        if not self._packed:
-            return self._blocks[0, name]
-        return tuple(self._blocks[output, name] for output in range(self.outputs))
+        return self.structure.pack([self._blocks[output, name] for output in range(self.outputs)])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.wrt)
@@ -84,8 +96,13 @@ class Jacobian:
         return f"<Jacobian of {self.outputs} output{'s' * (self.outputs != 1)} in ({blocks}), shape {self.shape}>"
 
     def _output(self, key: Any) -> int:
+        if isinstance(key, str) and key and key in self.labels:
+            return self.labels.index(key)
         if not _is_index(key) or not -self.outputs <= key < self.outputs:
-            raise ArgumentError(f"there is no output {key!r}; the function has {self.outputs}")
+            labels = ", ".join(filter(None, self.labels))
+            raise ArgumentError(
+                f"there is no output {key!r}; the function has {self.outputs}{labels and ': ' + labels}"
+            )
         return int(key) % self.outputs
 
     def _argument(self, key: Any) -> str:
@@ -105,8 +122,8 @@ class Jacobian:
 
         Returns
         -------
-        array or tuple of array
-            One for each output, of shape `shape`.
+        array, or structure of arrays
+            One for each output, of shape `shape`, in what the function returns.
         """
         if len(tangents) != len(self.wrt):
             raise ArgumentError(f"{len(self.wrt)} tangents are needed, for {', '.join(self.wrt)}; got {len(tangents)}")
@@ -115,11 +132,11 @@ class Jacobian:
             extra = len(self.shape) - len(shape)
             if extra < 0 or any(size not in (1, whole) for size, whole in zip(shape, self.shape[extra:], strict=True)):
                 raise ShapeError(f"the tangent of {name} has shape {shape}, which does not broadcast to {self.shape}")
-        results = tuple(
+        results = [
             sum(self._blocks[output, name] * tangent for name, tangent in zip(self.wrt, tangents, strict=True))
             for output in range(self.outputs)
-        )
-        return results if self._packed else results[0]
+        ]
+        return self.structure.pack(results)
 
     def pullback(self, *cotangents: Any) -> tuple[Any, ...]:
         """The cotangents of the arguments for cotangents of the outputs.
@@ -127,13 +144,15 @@ class Jacobian:
         Parameters
         ----------
         *cotangents : array
-            One for each output, of shape `shape`.
+            One for each output, of shape `shape`; or one object such as the function returns, with them in it.
 
         Returns
         -------
         tuple of array
             One for each argument in `wrt`, of that argument's shape: summed where it was broadcast.
         """
+        if len(cotangents) == 1 and self.structure.holds(cotangents[0]):
+            cotangents = self.structure.flatten(cotangents[0], "the cotangent")
         if len(cotangents) != self.outputs:
             raise ArgumentError(f"{self.outputs} cotangents are needed, one for each output; got {len(cotangents)}")
         for cotangent in cotangents:
@@ -145,7 +164,7 @@ class Jacobian:
             found.append(_sum_to(total, self._shapes[name]))
         return tuple(found)
 
-    def dense(self, output: int, argument: int | str) -> Any:
+    def dense(self, output: int | str, argument: int | str) -> Any:
         """The block as a matrix of shape (elements of the output, elements of the argument). For small arrays."""
         name = self._argument(argument)
         block = self._blocks[self._output(output), name]

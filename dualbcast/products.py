@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from dualbcast.compiler.dualize import dualize
-from dualbcast.compiler.frontend import lower
 from dualbcast.compiler.ir import Const, Function, Kind, Output
 from dualbcast.compiler.simplify import remove_dead, simplify
-from dualbcast.compiler.source import Capture
 from dualbcast.structure import Structure
 
 __all__ = ["Block", "Product", "Which", "make_product"]
@@ -42,8 +40,6 @@ class Product:
         What the scalar function returns.
     blocks : dict
         For each (output, parameter) where the block comes from; a structural zero is the constant 0.
-    guards : tuple of Capture
-        The captured names that were compiled in, with their values then.
     """
 
     function: Function
@@ -51,7 +47,6 @@ class Product:
     count: int
     structure: Structure
     blocks: dict[tuple[int, int], Block]
-    guards: tuple[Capture, ...]
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -59,30 +54,27 @@ class Product:
         return tuple(output.value.kind for output in self.function.outputs)
 
 
-def make_product(function: Callable[..., Any], which: Which, kinds: Sequence[Kind], wrt: Sequence[int]) -> Product:
+def make_product(function: Function, which: Which, wrt: Sequence[int]) -> Product:
     """Compile a scalar function to a product.
 
     Parameters
     ----------
-    function : function
-        The user's.
+    function : Function
+        As it was lowered.
     which : str
         What to compute.
-    kinds : sequence of str
-        "float", "int" or "bool" for each argument.
     wrt : sequence of int
-        The arguments to differentiate in.
+        The parameters to differentiate in.
 
     Raises
     ------
     CompileError
         At the user's line.
     """
-    lowered = lower(function, kinds)
-    count, structure = len(lowered.function.outputs), lowered.function.structure
+    count, structure = len(function.outputs), function.structure
     if which == "value":
-        return Product(simplify(lowered.function), count, count, structure, {}, lowered.guards)
-    dual = dualize(lowered.function, wrt)
+        return Product(simplify(function), count, count, structure, {})
+    dual = dualize(function, wrt)
     both = simplify(dual.function)
     outputs = {output.name: output for output in both.outputs}
     stored: list[Output] = list(both.outputs[:count]) if which == "value_and_jacobian" else []
@@ -96,4 +88,4 @@ def make_product(function: Callable[..., Any], which: Which, kinds: Sequence[Kin
             blocks[place] = Block(stored=len(stored))
             stored.append(output)
     final = remove_dead(replace(both, outputs=tuple(stored)))
-    return Product(final, values, count, structure, blocks, lowered.guards)
+    return Product(final, values, count, structure, blocks)

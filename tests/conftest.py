@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -15,6 +16,14 @@ CACHE = pytest.StashKey[str]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the files in tests/golden")
     parser.addoption("--slow", action="store_true", help="also run the tests marked slow")
+    parser.addoption("--fuzz", type=int, metavar="N", help="run N random programs; see docs/testing.md")
+    parser.addoption("--fuzz-seed", type=int, default=0, metavar="SEED", help="the first program's seed")
+    parser.addoption(
+        "--fuzz-with",
+        default="",
+        metavar="NAMES",
+        help="features of tests/fuzz/grammar.py to add to the programs, or all",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -44,6 +53,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             skip = pytest.mark.skip(reason=f"no GPU: {cuda.why_not()}")
             for item in gpu:
                 item.add_marker(skip)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line on all random programs, from whichever processes ran them."""
+    reports = [*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")]
+    tallies = [(value, report) for report in reports for name, value in report.user_properties if name == "fuzz"]
+    if tallies:
+        total: Counter[str] = Counter()
+        for tally, _ in tallies:
+            total.update(tally)
+        seconds = max(report.stop for _, report in tallies) - min(report.start for _, report in tallies)
+        skipped = {name.removeprefix("skipped: "): total[name] for name in total if name.startswith("skipped: ")}
+        terminalreporter.write_line(
+            f"fuzz: {total['programs']:,} programs, {total['points']:,} points and {total['slopes']:,} derivatives that are "
+            f"not zero, {total['differenced']:,} programs against finite differences too, {seconds:,.0f} s; "
+            f"{sum(skipped.values()) / max(total['points'], 1):.1%} of the points skipped "
+            f"({', '.join(f'{name}: {count:,}' for name, count in sorted(skipped.items())) or 'none'})"
+        )
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ import functools
 import itertools
 import math
 import random
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
@@ -53,7 +54,7 @@ class Watch:
 
     def close(self, gap: Any, size: Any, rough: bool) -> None:
         """A decision whose operands, as large as `size`, are `gap` away from where it turns."""
-        if gap <= self.margin * (1 + size):
+        if not gap > self.margin * (1 + size):
             self.ties += 1
             self.doubts += rough
 
@@ -95,7 +96,7 @@ class Dual:
 
     def decide(self, gap: Any, other: Any = 0) -> None:
         """Tell who watches how far a decision on this number and another is from turning."""
-        if _watching is not None:
+        if _watching is not None and other is not self:
             rough = self.rough or (other.rough if isinstance(other, Dual) else _watching.single and _rounded(other))
             _watching.close(abs(gap), abs(self.v) + abs(value(other)), rough)
 
@@ -130,9 +131,8 @@ class Dual:
         if digits is None:
             return self.whole(mp.nint(self.v), 0.5)
         # A kernel rounds the scaled number, Python the decimal one: they differ where it is halfway.
-        scaled = float(self.v) * 10.0**digits
-        Dual(scaled, None, True).whole(0, 0.5)
-        return Dual(round(float(self.v), digits), None, True)
+        Dual(float(self.v) * 10.0**digits, None, True).whole(0, 0.5)
+        return Dual(round(float(self.v), digits))
 
     def __lt__(self, other: Any) -> bool:
         self.decide(self.v - value(other), other)
@@ -175,7 +175,9 @@ class Dual:
         return combine(self, other, self.v - value(other), 1, -1)
 
     def __mul__(self, other: Any) -> Dual:
-        return combine(self, other, self.v * value(other), value(other), self.v)
+        product = combine(self, other, self.v * value(other), value(other), self.v)
+        product.rough = product.rough and product.v != 0
+        return product
 
     def __truediv__(self, other: Any) -> Dual:
         b = value(other)
@@ -197,7 +199,7 @@ class Dual:
         a, p = self.v, value(other)
         slope = p * a ** (p - 1) if p != 0 else 0
         towards = a**p * log(a) if isinstance(other, Dual) and other.d and a != 0 else 0
-        return combine(self, other, a**p, slope, towards, True)
+        return combine(self, other, a**p, slope, towards, p not in (0, 1))
 
     def __radd__(self, other: Any) -> Dual:
         return Dual(other) + self
@@ -233,7 +235,7 @@ def combine(a: Any, b: Any, v: Any, slope_a: Any, slope_b: Any, rough: bool = Fa
     """A function of two numbers by its value and its slopes; a slope is used only where there is a derivative."""
     d: dict[int, Any] = {}
     watch = _watching
-    rough = rough or (watch is not None and watch.single)
+    rough = rough or (watch is not None and watch.single and _rounded(v))
     if watch is not None and rough:
         v = watch.disturb(v)
     for x, slope in ((a, slope_a), (b, slope_b)):
@@ -247,7 +249,7 @@ def combine(a: Any, b: Any, v: Any, slope_a: Any, slope_b: Any, rough: bool = Fa
 
 def _rounded(x: Any) -> bool:
     """Whether float32 cannot hold a number."""
-    return float(np.float32(x)) != x
+    return x != x or struct.unpack("f", struct.pack("f", x))[0] != x
 
 
 def quotient(a: Any, b: Any) -> Any:
@@ -260,35 +262,39 @@ def log(x: Any) -> Any:
 
 # --- what stands for math and numpy ----------------------------------------------------------------------------------
 
-# The name in `math`, the value in mpmath, and the slope in mpmath: its 15 digits at least are right for floats too.
-_UNARY: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
-    "sqrt": (mp.sqrt, lambda x: 1 / (2 * mp.sqrt(x))),
-    "cbrt": (lambda x: mp.sign(x) * mp.cbrt(abs(x)), lambda x: 1 / (3 * mp.cbrt(abs(x)) ** 2)),
-    "exp": (mp.exp, mp.exp),
-    "exp2": (lambda x: mp.mpf(2) ** x, lambda x: mp.mpf(2) ** x * mp.log(2)),
-    "expm1": (mp.expm1, mp.exp),
-    "log": (mp.log, lambda x: 1 / x),
-    "log2": (lambda x: mp.log(x, 2), lambda x: 1 / (x * mp.log(2))),
-    "log10": (mp.log10, lambda x: 1 / (x * mp.log(10))),
-    "log1p": (mp.log1p, lambda x: 1 / (1 + x)),
-    "sin": (mp.sin, mp.cos),
-    "cos": (mp.cos, lambda x: -mp.sin(x)),
-    "tan": (mp.tan, lambda x: mp.sec(x) ** 2),
-    "asin": (mp.asin, lambda x: 1 / mp.sqrt(1 - x * x)),
-    "acos": (mp.acos, lambda x: -1 / mp.sqrt(1 - x * x)),
-    "atan": (mp.atan, lambda x: 1 / (1 + x * x)),
-    "sinh": (mp.sinh, mp.cosh),
-    "cosh": (mp.cosh, mp.sinh),
-    "tanh": (mp.tanh, lambda x: mp.sech(x) ** 2),
-    "asinh": (mp.asinh, lambda x: 1 / mp.sqrt(x * x + 1)),
-    "acosh": (mp.acosh, lambda x: 1 / mp.sqrt(x * x - 1)),
-    "atanh": (mp.atanh, lambda x: 1 / (1 - x * x)),
-    "erf": (mp.erf, lambda x: 2 / mp.sqrt(mp.pi) * mp.exp(-x * x)),
-    "erfc": (mp.erfc, lambda x: -2 / mp.sqrt(mp.pi) * mp.exp(-x * x)),
-    "lgamma": (mp.loggamma, mp.digamma),
+# The name in `math`, the value in mpmath, and the slope for `m`, which is math or mpmath.
+_UNARY: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
+    "sqrt": (mp.sqrt, lambda m, x: 1 / (2 * m.sqrt(x))),
+    "cbrt": (lambda x: mp.sign(x) * mp.cbrt(abs(x)), lambda m, x: 1 / (3 * m.cbrt(abs(x)) ** 2)),
+    "exp": (mp.exp, lambda m, x: m.exp(x)),
+    "exp2": (lambda x: mp.mpf(2) ** x, lambda m, x: 2**x * m.log(2)),
+    "expm1": (mp.expm1, lambda m, x: m.exp(x)),
+    "log": (mp.log, lambda m, x: 1 / x),
+    "log2": (lambda x: mp.log(x, 2), lambda m, x: 1 / (x * m.log(2))),
+    "log10": (mp.log10, lambda m, x: 1 / (x * m.log(10))),
+    "log1p": (mp.log1p, lambda m, x: 1 / (1 + x)),
+    "sin": (mp.sin, lambda m, x: m.cos(x)),
+    "cos": (mp.cos, lambda m, x: -m.sin(x)),
+    "tan": (mp.tan, lambda m, x: 1 / m.cos(x) ** 2),
+    "asin": (mp.asin, lambda m, x: 1 / m.sqrt(1 - x * x)),
+    "acos": (mp.acos, lambda m, x: -1 / m.sqrt(1 - x * x)),
+    "atan": (mp.atan, lambda m, x: 1 / (1 + x * x)),
+    "sinh": (mp.sinh, lambda m, x: m.cosh(x)),
+    "cosh": (mp.cosh, lambda m, x: m.sinh(x)),
+    "tanh": (mp.tanh, lambda m, x: 1 / m.cosh(x) ** 2 if abs(x) < 300 else 0),
+    "asinh": (mp.asinh, lambda m, x: 1 / m.sqrt(x * x + 1)),
+    "acosh": (mp.acosh, lambda m, x: 1 / m.sqrt(x * x - 1)),
+    "atanh": (mp.atanh, lambda m, x: 1 / (1 - x * x)),
+    "erf": (mp.erf, lambda m, x: 2 / m.sqrt(m.pi) * m.exp(-x * x)),
+    "erfc": (mp.erfc, lambda m, x: -2 / m.sqrt(m.pi) * m.exp(-x * x)),
+    "lgamma": (mp.loggamma, lambda m, x: mp.digamma(x) if m is mp else float(mp.digamma(x))),
 }
 _RENAMED = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh"}
 _RENAMED["atanh"] = "arctanh"
+
+
+# Beyond this, a function of a float in radians and the like is a question of its last bits.
+HUGE = 1e8
 
 
 def _unary(name: str) -> Callable[[Any], Any]:
@@ -298,8 +304,12 @@ def _unary(name: str) -> Callable[[Any], Any]:
         if not isinstance(x, Dual):
             return plain(x) if _watching is None else Dual(plain(x), None, True)
         if isinstance(x.v, mp.mpf):
-            return x.chain(exact(x.v), slope(x.v) if x.d else 0)
-        return x.chain(plain(x.v), float(slope(mp.mpf(x.v))) if x.d else 0)
+            return x.chain(exact(x.v), slope(mp, x.v) if x.d else 0)
+        if _watching is not None:
+            _watching.doubts += abs(x.v) > HUGE
+        v = plain(x.v)
+        # At 0 and the like, where the result is a whole number, every implementation finds it.
+        return x.chain(v, slope(math, x.v) if x.d else 0, x.rough or v not in (0, 1, -1))
 
     return function
 
@@ -340,8 +350,8 @@ def _isclose(a: Any, b: Any, *, rel_tol: float = 1e-9, abs_tol: float = 0.0) -> 
 
 
 def _copysign(a: Any, b: Any) -> Any:
-    # Not for zeros: their sign is not looked at.
-    return abs(a) if b > 0 else -abs(a)
+    positive = b > 0 or (b == 0 and math.copysign(1.0, value(b)) > 0)
+    return abs(a) if positive else -abs(a)
 
 
 def _ends(rounded: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -383,6 +393,8 @@ _NUMPY: dict[str, Callable[..., Any]] = {
     "floor": _ends(math.floor),
     "ceil": _ends(math.ceil),
     "square": lambda x: x * x,
+    "divmod": divmod,
+    "negative": lambda x: -x,
     "logical_and": lambda a, b: bool(a) and bool(b),
     "logical_not": lambda a: not a,
     "float64": lambda x: x if isinstance(x, Dual) else np.float64(x),

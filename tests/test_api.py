@@ -17,7 +17,7 @@ import pytest
 
 import dualbcast.api
 from dualbcast import BroadcastFunction, differentiable_broadcast
-from dualbcast.errors import ArgumentError, CompileError, MissingDependencyError
+from dualbcast.errors import CompileError, MissingDependencyError
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 BACKENDS = ["python", "cpu"]
@@ -130,8 +130,7 @@ def test_any_number_of_arguments(arity: int, backend: Any) -> None:
     assert jacobian.wrt == tuple(f"xs_{place}" for place in range(arity))
     for place, partial in enumerate(partials):
         np.testing.assert_allclose(jacobian[place], partial, rtol=1e-13, atol=1e-15)
-    with pytest.raises(ArgumentError, match="at least 1"):
-        f()
+    assert f() == 1.0
 
 
 # --- dtypes -----------------------------------------------------------------------------------------------------------
@@ -402,7 +401,7 @@ def test_a_rebound_global_compiles_anew(compiled: list[str], monkeypatch: pytest
     monkeypatch.setitem(globals(), "transform", lambda x: x)
     assert f(x).tolist() == [20.0, 40.0]
     assert compiled == ["value", "value", "jacobian", "value"]
-    monkeypatch.setitem(globals(), "RATE", np.ones(3))
+    monkeypatch.setitem(globals(), "RATE", [1.0])
     with pytest.raises(CompileError, match="RATE is captured"):
         f(x)
     monkeypatch.delitem(globals(), "RATE")
@@ -745,7 +744,11 @@ def test_the_arity_experiment_stays_in_registers(arity: int) -> None:
         assert ".f64" not in kernel.ptx()
 
 
-def test_a_namespace_object_is_no_module() -> None:
+def test_an_attribute_of_an_object_is_guarded(backend: Any) -> None:
     place = SimpleNamespace(rate=2.0)
-    with pytest.raises(CompileError, match="place is captured"):
-        differentiable_broadcast(lambda x: x * place.rate)(np.ones(1))
+    f = differentiable_broadcast(backend=backend)(lambda x: x * place.rate)
+    assert f(np.ones(1)) == 2.0
+    place.rate = 5.0
+    assert f(np.ones(1)) == 5.0
+    place = SimpleNamespace(rate=7.0)
+    assert f(np.ones(1)) == 7.0

@@ -26,7 +26,7 @@ from dualbcast.errors import (
 from dualbcast.runtime import cpu, python
 
 A = np.linspace(1, 2, 12, dtype=np.float32).reshape(3, 4)
-WEIGHTS = np.ones(4)
+WEIGHTS = np.ones(4) * 1j
 
 
 @differentiable_broadcast
@@ -96,8 +96,18 @@ KINDS: dict[str, tuple[type[DualbcastError], tuple[str, ...], Calls]] = {
     ),
     "wrong argument count": (
         ArgumentError,
-        ("(x, scale) takes 2 arrays",),
-        [lambda out: scaled(A, out=out), lambda out: scaled(A, A, A, out=out), lambda out: scaled(out=out)],
+        ("(x, scale) takes 2 arguments, and 3 are given",),
+        [lambda out: scaled(A, A, A, out=out), lambda out: decorated()(A, A, A, out=out)],
+    ),
+    "missing argument": (
+        ArgumentError,
+        ("scaled(x, scale) lacks a value for", "scale"),
+        [lambda out: scaled(A, out=out), lambda out: scaled(out=out), lambda out: scaled(x=A, out=out)],
+    ),
+    "wrong name of an argument": (
+        ArgumentError,
+        ("scaled(x, scale)", "scale"),
+        [lambda out: scaled(A, factor=A, out=out), lambda out: scaled(A, A, scale=A, out=out)],
     ),
     "not an array": (
         ArgumentError,
@@ -129,7 +139,7 @@ KINDS: dict[str, tuple[type[DualbcastError], tuple[str, ...], Calls]] = {
     ),
     "wrong count of out": (
         ArgumentError,
-        ("out=", "outputs"),
+        ("out", "outputs"),
         [
             lambda out: scaled(A, A, out=(out, out.copy())),
             lambda out: polar(A, A, out=out),
@@ -174,8 +184,8 @@ KINDS: dict[str, tuple[type[DualbcastError], tuple[str, ...], Calls]] = {
         [lambda out: decorated(backend="cuda")(A, A, out=out), lambda _: decorated(backend="cuda").jacobian(A, A)],
     ),
     "captured array": (
-        CompileError,
-        ("WEIGHTS is captured", "ndarray", "a parameter for WEIGHTS"),
+        DTypeError,
+        ("WEIGHTS has dtype complex128", "not supported", "Pass WEIGHTS.real and WEIGHTS.imag"),
         [lambda out: weighted(A, out=out), lambda _: weighted.value_and_jacobian(A), lambda _: weighted.explain(A)],
     ),
     "function without a rule": (

@@ -18,10 +18,10 @@ from dualbcast.compiler import rows
 from dualbcast.compiler.builtin import BUILTINS, KEYWORDS
 from dualbcast.compiler.comprehensions import Comprehensions
 from dualbcast.compiler.fold import number
-from dualbcast.compiler.inline import count
+from dualbcast.compiler.inline import count, in_order
 from dualbcast.compiler.ir import Atom, Const
 from dualbcast.compiler.objects import is_record_type, make_record, replace_fields
-from dualbcast.compiler.rules import Rule, lookup
+from dualbcast.compiler.rules import Custom, Rule
 from dualbcast.compiler.source import Capture
 from dualbcast.compiler.values import Closure, Keywords, Partial, Static, Value, describe
 from dualbcast.errors import CompileError
@@ -80,12 +80,18 @@ class Calls(Comprehensions):
         builtin = BUILTINS.get(function) if _hashable(function) else None
         if builtin is not None:
             return self._builtin(name, builtin, function, args, keywords, node)
-        meaning = lookup(function)
+        meaning = self.meaning(function)
+        if isinstance(meaning, Custom):
+            return self.inline(meaning.function, args, keywords, node, meaning)
         if isinstance(meaning, Rule):
+            if meaning.by_user and isinstance(function, FunctionType) and function is meaning.function:
+                source, env = self.arguments(function, args, keywords, node)
+                args, keywords = in_order(source.node, env), {}
             if keywords or len(args) != meaning.arity:
                 given = f"{len(args)} positional and {len(keywords)} keyword" if keywords else f"{len(args)}"
                 self.fail(node, f"{name}() takes {count(meaning.arity, 'positional argument')} here, not {given}")
-            folded = _fold(function, args)
+            # What a user's function captures would not be guarded.
+            folded = None if meaning.by_user else _fold(function, args)
             if folded is not None:
                 return folded
             places = node.args if len(node.args) == len(args) else [node] * len(args)  # a starred one is several
@@ -217,7 +223,7 @@ class Calls(Comprehensions):
         for position, arg in enumerate(args):
             if position in meaning.integer:
                 if arg.kind == "float":
-                    self.fail(node, f"argument {position + 1} of {meaning.name}() must be an integer", "int(x)")
+                    self.fail(node, f"argument {position + 1} of {meaning.label}() must be an integer", "int(x)")
                 numbers.append(self.convert(arg, "int", where))
             else:
                 numbers.append(self.convert(arg, "float", where))

@@ -1,18 +1,27 @@
 """Forward mode, IR to IR: each active variable gets named partials beside it, by the rules of the table.
 
-Activity is a set of directions for every name, the smallest that is closed under the program's assignments; a variable
-has no partial in a direction it never depends on, and an output that never does has a structural zero there.
+A variable has no partial in a direction it never depends on, and an output that never does has a structural zero there.
+Where a variable depends on a direction along some paths only, a flag beside it says which, and keeps a slope that is
+infinite from making NaN of the zero.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 
-from dualbcast.compiler.fold import fold
-from dualbcast.compiler.frontend import lower
+from dualbcast.compiler.activity import (
+    ZERO,
+    activity,
+    certain,
+    differentiable,
+    doubt,
+    has_poles,
+    partials_at,
+    refuse_marked,
+)
+from dualbcast.compiler.fold import FALSE, TRUE, fold
 from dualbcast.compiler.ir import (
     TEMPORARY,
     Assign,
@@ -33,13 +42,13 @@ from dualbcast.compiler.ir import (
     map_exprs,
     statements,
 )
-from dualbcast.compiler.rules import RULES, Rule
+from dualbcast.compiler.rules import RULES
 from dualbcast.errors import Location
 
-__all__ = ["Dual", "activity", "dualize"]
+__all__ = ["Dual", "dualize"]
 
 UNNAMED = re.compile(rf"{TEMPORARY}(#\d+)?")
-ZERO, ONE = Const(0.0, "float"), Const(1.0, "float")
+ONE = Const(1.0, "float")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,39 +60,6 @@ class Dual:
 
     function: Function
     partials: dict[tuple[int, int], str]
-
-
-def activity(function: Function, seeds: Iterable[int]) -> dict[str, frozenset[int]]:
-    """For every name, the parameters (by position, among `seeds`) that its value can depend on differentiably."""
-    active = {function.params[seed].name: frozenset((seed,)) for seed in seeds}
-    assigns = [stmt for stmt in statements(function.body) if isinstance(stmt, Assign)]
-    changed = True
-    while changed:
-        changed = False
-        for stmt in assigns:
-            if stmt.target.kind != "float":
-                continue
-            found = active.get(stmt.target.name, frozenset()).union(
-                *(active.get(arg.name, frozenset()) for arg in _differentiable(stmt.value))
-            )
-            if found != active.get(stmt.target.name, frozenset()):
-                active[stmt.target.name] = found
-                changed = True
-    return active
-
-
-def _differentiable(value: Expr) -> list[Var]:
-    """The variables that a value depends on through a partial that is not zero everywhere."""
-    if isinstance(value, Var):
-        return [value]
-    if not isinstance(value, Op):
-        return []
-    if value.name in ("to_float", "to_int"):
-        return []
-    if value.name == "select":
-        return [arg for arg in value.args[1:] if isinstance(arg, Var)]
-    flat = [not (isinstance(part, Const) and part.value == 0) for part in _partials(value)[1]]
-    return [arg for arg, smooth in zip(value.args, flat, strict=True) if smooth and isinstance(arg, Var)]
 
 
 def dualize(function: Function, seeds: Sequence[int]) -> Dual:
@@ -103,6 +79,9 @@ class _Dualizer:
     def __init__(self, function: Function, seeds: Sequence[int]) -> None:
         self.function, self.seeds = function, tuple(seeds)
         self.active = activity(function, seeds)
+        refuse_marked(function, self.active)
+        self.doubt = doubt(function, self.active)
+        self.flags: dict[tuple[str, int], Var] = {}
         self.names = Names(
             [
                 *(param.name for param in function.params),
@@ -185,6 +164,32 @@ class _Dualizer:
                 else:
                     total = fold(Op("add", (self.emit(total, where), self.emit(part, where)), "float", where))
             self.block.append(Assign(target, total, where))
+        for seed in sorted(self.doubt.get(stmt.target.name, ())):
+            flag = self.flag(stmt.target, seed)
+            assert isinstance(flag, Var)
+            self.block.append(Assign(flag, self._depends(stmt.value, seed, where), where))
+
+    def flag(self, value: Expr, seed: int) -> Atom:
+        """Whether a value depends on a direction along the path that has led to it."""
+        if not isinstance(value, Var) or seed not in self.directions(value):
+            return FALSE
+        if seed not in self.doubt.get(value.name, ()):
+            return TRUE
+        key = (value.name, seed)
+        if key not in self.flags:
+            self.flags[key] = Var(self.names.fresh(f"{value.name}_in_{self.label[seed]}"), "bool")
+        return self.flags[key]
+
+    def _depends(self, value: Expr, seed: int, where: Location) -> Expr:
+        if isinstance(value, Op) and value.name == "select":
+            test, then, orelse = value.args
+            return fold(Op("select", (test, self.flag(then, seed), self.flag(orelse, seed)), "bool", where))
+        if seed in certain(value, self.active, self.doubt):
+            return TRUE
+        result: Expr = FALSE
+        for arg in differentiable(value):
+            result = fold(Op("or", (self.emit(result, where), self.flag(arg, seed)), "bool", where))
+        return result
 
     def _terms(self, value: Expr, result: Var, where: Location) -> dict[int, list[Expr]]:
         """For each direction, the products of partial and tangent whose sum is the tangent of `value`."""
@@ -213,7 +218,11 @@ class _Dualizer:
         found: dict[int, list[Expr]] = {}
         for arg, partial in combined.items():
             for seed, tangent in self._tangents(arg):
-                found.setdefault(seed, []).append(fold(Op("mul", (partial, tangent), "float", where)))
+                term = fold(Op("mul", (partial, tangent), "float", where))
+                flag = self.flag(arg, seed)
+                if flag != TRUE and has_poles(value):
+                    term = fold(Op("select", (flag, self.emit(term, where), ZERO), "float", where))
+                found.setdefault(seed, []).append(term)
         return found
 
     def _tangents(self, value: Expr) -> list[tuple[int, Atom]]:
@@ -222,9 +231,9 @@ class _Dualizer:
 
     def _instantiate(self, value: Op, result: Var, where: Location) -> list[Expr]:
         """The partials of an operation at its arguments; what computing them takes is appended."""
-        template, partials = _partials(value)
+        template, args, partials = partials_at(value)
         actual: dict[str, Expr] = {}
-        known = [*value.args, result]
+        known = [*args, result] if template.params else []
         free = [arg for arg in known if not isinstance(arg, Const)]
         actual.update(zip((param.name for param in template.params), free, strict=True))
 
@@ -258,33 +267,3 @@ class _Dualizer:
 def _targets(stmt: Stmt) -> list[tuple[str, Kind]]:
     """What a statement assigns itself and, so that reads after a branch find it, inside."""
     return [(part.target.name, part.target.kind) for part in statements((stmt,)) if isinstance(part, Assign | For)]
-
-
-# --- partials of operators and rules --------------------------------------------------------------------------------
-
-# The operators' rows, in the form of the table's. Their arguments are floats here; integers carry no derivative.
-_OPERATORS: dict[str, Callable[..., object]] = {
-    "add": lambda a, b, y: (1.0, 1.0),  # noqa: ARG005
-    "sub": lambda a, b, y: (1.0, -1.0),  # noqa: ARG005
-    "mul": lambda a, b, y: (b, a),  # noqa: ARG005
-    "div": lambda a, b, y: (1.0 / b, -(y / b)),  # noqa: ARG005
-    "neg": lambda a, y: (-1.0,),  # noqa: ARG005
-    "single": lambda a, y: (1.0,),  # noqa: ARG005
-}
-
-
-def _partials(value: Op) -> tuple[Function, list[Expr]]:
-    """The partials of an operation as a scalar function of its arguments and its result."""
-    kinds: list[Kind | Const] = [arg if isinstance(arg, Const) else arg.kind for arg in value.args]
-    return _partials_of(value.name, RULES.get(value.name), tuple(kinds))
-
-
-@cache
-def _partials_of(name: str, row: Rule | None, arguments: tuple[Kind | Const, ...]) -> tuple[Function, list[Expr]]:
-    source = _OPERATORS[name] if row is None else row.partials
-    template = lower(source, [*arguments, "float"]).function
-    partials: list[Expr] = [
-        Const(float(output.value.value), "float") if isinstance(output.value, Const) else output.value
-        for output in template.outputs
-    ]
-    return template, partials

@@ -15,7 +15,7 @@ from pathlib import PurePath
 from dualbcast.abi import KernelSource, Layout
 from dualbcast.compiler.arrange import arrange
 from dualbcast.compiler.fold import fold
-from dualbcast.compiler.frontend import FOREVER, RESERVED, lower
+from dualbcast.compiler.frontend import FOREVER, RESERVED
 from dualbcast.compiler.ir import (
     NOWHERE,
     Assign,
@@ -27,7 +27,6 @@ from dualbcast.compiler.ir import (
     For,
     Function,
     If,
-    Kind,
     Load,
     Names,
     Op,
@@ -41,6 +40,7 @@ from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.shell import cuda_shell
 from dualbcast.compiler.simplify import simplify
 from dualbcast.compiler.skeleton import index_names, loops
+from dualbcast.compiler.templates import helper_of, without_customs
 from dualbcast.errors import Location
 
 __all__ = ["emit", "operations"]
@@ -98,9 +98,10 @@ def emit(
     title : str
         What the product is, for the reader.
     """
+    function = without_customs(function)
     module = _Module(dtype, avoid={*assigned(function.body), *(param.name for param in function.params)})
     helpers = module.helpers(function)
-    names = Names(RESERVED | RULES.keys())
+    names = Names(RESERVED | RULES.keys() | set(module.compiled))
     for name in (*(param.name for param in function.params), *(output.name for output in function.outputs)):
         names.fresh(name)
     element = names.fresh(function.name if function.name.isidentifier() else "element")
@@ -142,6 +143,7 @@ def emit(
 
 def operations(function: Function) -> dict[str, int]:
     """How many operations of each name the text of a function has; both sides of a branch, one turn of a loop."""
+    function = without_customs(function)
     counts: dict[str, int] = {}
 
     def count(expr: Expr) -> None:
@@ -166,7 +168,8 @@ class _Module:
         self.short = {"float32": "f32", "float64": "f64"}[dtype]
         self.constants: dict[str, str] = {}
         self.integers: dict[int, str] = {}
-        self.begun: set[str] = set()
+        # What the text calls a rule's function, by the rule's name.
+        self.called: dict[str, str] = {}
         self.compiled: list[str] = []
 
     def constant(self, value: float) -> str:
@@ -210,21 +213,23 @@ class _Module:
         for arg in expr.args:
             self._collect(arg, texts)
         row = RULES.get(expr.name)
-        if row is None or row.function is None or expr.name in self.begun:
+        if row is None or row.function is None or expr.name in self.called:
             return
-        self.begun.add(expr.name)
-        kinds: list[Kind | Const] = ["int" if at in row.integer else "float" for at in range(row.arity)]
-        helper = simplify(lower(row.function, kinds).function)
+        # A rule of the library has its own name everywhere; a user's has one that nothing else in this text has.
+        taken = RESERVED | RULES.keys() | self.avoid | set(self.called.values()) | set(self.constants.values())
+        called = self.called[expr.name] = Names(taken).fresh(row.label) if row.by_user else row.name
+        self.avoid.add(called)
+        helper = simplify(without_customs(helper_of(row)))
         texts.extend(self.helpers(helper))
-        self.compiled.append(expr.name)
-        names = Names(RESERVED | RULES.keys())
+        self.compiled.append(called)
+        names = Names(RESERVED | RULES.keys() | set(self.called.values()))
         helper = arrange(helper, names, loads=False)
         writer = _Writer(self, {}, {})
         writer.block(helper.body, 1)
         (output,) = helper.outputs
         value = output.value
         writer.line(1, f"return {writer.expression(value)}")
-        head = f"def {expr.name}({', '.join(param.name for param in helper.params)}):"
+        head = f"def {called}({', '.join(param.name for param in helper.params)}):"
         texts.append("\n".join([head, *writer.text()]))
 
 
@@ -366,7 +371,7 @@ class _Writer:
                     return self._parts(arg)
                 return f"float64(float32({self.expression(arg)}))", _ATOM
             case Op(name=name, args=args):
-                function = {"to_float": self.module.dtype, "to_int": "int64"}.get(name, name)
+                function = {"to_float": self.module.dtype, "to_int": "int64", **self.module.called}.get(name, name)
                 return f"{function}({', '.join(map(self.expression, args))})", _ATOM
         raise AssertionError(expr)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import keyword
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from types import FunctionType
 from typing import Any
 
 from dualbcast.compiler.builder import freeze
-from dualbcast.compiler.inline import local_names
+from dualbcast.compiler.inline import in_order, local_names
 from dualbcast.compiler.ir import (
     Const,
     Function,
@@ -18,13 +19,13 @@ from dualbcast.compiler.ir import (
     Output,
     Var,
 )
-from dualbcast.compiler.rules import RULES
+from dualbcast.compiler.rules import RULES, Custom, Rule
 from dualbcast.compiler.source import Capture, find_source
 from dualbcast.compiler.statements import Statements
 from dualbcast.compiler.values import Env, Frame, Record, Static, Unassigned, Value, describe
 from dualbcast.structure import NUMBER, Structure
 
-__all__ = ["FOREVER", "RESERVED", "Lowered", "lower"]
+__all__ = ["FOREVER", "RESERVED", "ArrayKind", "Lowered", "lower", "no_arrays"]
 
 # Names that emitted text uses for itself; a user's variable of that name gets a number.
 FOREVER = "forever"
@@ -54,10 +55,19 @@ class Lowered:
     arrays: dict[str, Capture]
 
 
+ArrayKind = Callable[[Any], Kind | None]
+
+
+def no_arrays(value: object) -> None:
+    """The kind of the elements of a captured array, where none may be captured."""
+
+
 def lower(
     function: Callable[..., Any],
     arguments: Sequence[Kind | Const | Static],
-    array_kind: Callable[[Any], Kind | None] = lambda _: None,
+    array_kind: ArrayKind = no_arrays,
+    *,
+    whole: bool = False,
 ) -> Lowered:
     """The IR of a scalar function.
 
@@ -70,6 +80,8 @@ def lower(
         array's elements, a number, or a Python object that is known.
     array_kind : function
         The kind of the elements of a captured array, or None for what is no array.
+    whole : bool
+        Whether this is a user's whole function, which may have a rule or custom partials; not the body of one.
 
     Raises
     ------
@@ -85,35 +97,46 @@ def lower(
     env: Env = {}
     frontend.frame = frame = Frame(source, local_names(source.node), env)
 
-    def bind(name: str, argument: Kind | Const | Static) -> Value:
+    def bind(node: ast.arg, name: str, argument: Kind | Const | Static) -> Value:
         if isinstance(argument, Const):
             return argument
         if isinstance(argument, Static):
             value = frontend.known(argument.object, Capture((argument.object,), 0, argument.object, name))
             if value is None:
                 kind = type(argument.object).__name__
-                frontend.fail(source.node, f"{name} is of type {kind}, which a kernel cannot use")
+                frontend.fail(node, f"{name} is of type {kind}, which a kernel cannot use")
             return value
         params.append(Var(names.fresh(name), argument))
         labels.append(name)
         return params[-1]
 
     spec = source.node.args
+    if spec.kwarg is not None:
+        frontend.fail(spec.kwarg, f"a broadcast function cannot take `**{spec.kwarg.arg}`", "named parameters")
     positional, named = [*spec.posonlyargs, *spec.args], spec.kwonlyargs
     extra = len(arguments) - len(positional) - len(named)
     given = iter(arguments)
     for parameter in positional:
-        env[parameter.arg] = bind(parameter.arg, next(given))
+        env[parameter.arg] = bind(parameter, parameter.arg, next(given))
     if spec.vararg is not None:
-        env[spec.vararg.arg] = tuple(bind(f"{spec.vararg.arg}_{at}", next(given)) for at in range(extra))
+        rest = spec.vararg
+        env[rest.arg] = tuple(bind(rest, f"{rest.arg}_{at}", next(given)) for at in range(extra))
     for parameter in named:
-        env[parameter.arg] = bind(parameter.arg, next(given))
-    frontend.taken.update(labels)
+        env[parameter.arg] = bind(parameter, parameter.arg, next(given))
+    frontend.taken.update(labels, env)
+    meaning = frontend.meaning(function) if whole else None
+    values = in_order(source.node, env)
     try:
-        value = frontend.run(frame, source.node)
+        if isinstance(meaning, Rule):
+            numbers = tuple(frontend.as_scalar(value, source.node) for value in values)
+            value: Value = frontend.apply(meaning, numbers, source.node)
+        else:
+            value = frontend.run(frame, source.node)
     except RecursionError:
         frontend.fail(source.node, "calls or expressions in this function are nested too deeply", "a loop")
     frontend.frame = frame
+    if isinstance(meaning, Custom):
+        value = frontend.customised(meaning, value, values, source.node)
     outputs: list[Output] = []
 
     def structure(item: Value, name: str) -> Structure:
@@ -138,6 +161,6 @@ def lower(
         frontend.locate(source.node),
         shape,
     )
-    guards = {(id(guard.place), guard.key): guard for guard in frontend.guards}
+    guards = {(id(guard.place), guard.key, guard.attribute): guard for guard in frontend.guards}
     arrays = {label: capture for label, (_, capture) in frontend.arrays.items()}
     return Lowered(lowered, tuple(guards.values()), arrays)

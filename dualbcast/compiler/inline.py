@@ -11,12 +11,24 @@ from typing import Any
 
 from dualbcast.compiler.expressions import Expressions
 from dualbcast.compiler.fold import FALSE, TRUE
-from dualbcast.compiler.ir import TEMPORARY
-from dualbcast.compiler.source import Capture, FunctionNode, find_source
-from dualbcast.compiler.values import RESULT, RETURNED, SKIPPING, Closure, Frame, Keywords, Unassigned, Value
+from dualbcast.compiler.ir import TEMPORARY, Atom, Const, Op, Var
+from dualbcast.compiler.rules import Custom, Rule, watch
+from dualbcast.compiler.source import Capture, FunctionNode, Source, find_source
+from dualbcast.compiler.values import (
+    RESULT,
+    RETURNED,
+    SKIPPING,
+    Closure,
+    Frame,
+    Keywords,
+    Unassigned,
+    Value,
+    describe,
+    items_like,
+)
 from dualbcast.errors import CompileError
 
-__all__ = ["Inlining", "assigned_names", "count", "local_names"]
+__all__ = ["Inlining", "assigned_names", "count", "in_order", "local_names", "one_output"]
 
 DEEPEST = 64
 
@@ -27,10 +39,59 @@ class Inlining(Expressions):
     def statements(self, body: list[ast.stmt]) -> bool:
         raise NotImplementedError
 
+    def meaning(self, function: Any) -> Any:
+        """What a callable means; the kernel holds as long as it means that."""
+        found = watch(function)
+        if not isinstance(found.value, Rule) or found.value.by_user:
+            self.guards.append(found)
+        return found.value
+
     def inline(
-        self, function: FunctionType, args: tuple[Value, ...], keywords: dict[str, Value], node: ast.AST
+        self,
+        function: FunctionType,
+        args: tuple[Value, ...],
+        keywords: dict[str, Value],
+        node: ast.AST,
+        custom: Custom | None = None,
     ) -> Value:
-        """The result of a Python function."""
+        """The result of a Python function, with its automatic derivative or a custom one."""
+        source, env = self.arguments(function, args, keywords, node)
+        given = in_order(source.node, env)
+        calls = self._deeper(function.__name__, node)
+        frame = Frame(source, local_names(source.node), env, None, calls, name=function.__name__)
+        try:
+            value = self.run(frame, source.node)
+        except RecursionError:
+            self._too_deep(function.__name__, node)
+            raise
+        return value if custom is None else self.customised(custom, value, given, node)
+
+    def customised(self, custom: Custom, value: Value, given: tuple[Value, ...], node: ast.AST) -> Value:
+        """A value whose derivative in the given arguments is custom; where all of those are known, it has none."""
+        numbers: list[Atom] = []
+        for position, arg in enumerate(given):
+            if not isinstance(arg, Const | Var):
+                what = f"argument {position + 1} of {custom.label}() is {describe(arg)}"
+                self.fail(
+                    node, f"{what}, and {custom.label}() has a custom derivative, which is in numbers", "a number"
+                )
+            numbers.append(arg)
+        if not any(isinstance(arg, Var) for arg in numbers):
+            return value
+        if isinstance(value, tuple):
+            if custom.partials is not None:
+                self.fail(node, *one_output(custom.label, len(value)))
+            return items_like(value, [self.customised(custom, item, given, node) for item in value])
+        number, where = self.as_scalar(value, node), self.locate(node)
+        if custom.partials is not None and any(arg.kind == "float" for arg in numbers):
+            number = self.convert(number, "float", where)
+        result = self.emit(Op(custom.name, (number, *numbers), number.kind, where), where)
+        return self.rename(result, TEMPORARY + custom.label)
+
+    def arguments(
+        self, function: FunctionType, args: tuple[Value, ...], keywords: dict[str, Value], node: ast.AST
+    ) -> tuple[Source, dict[str, Value]]:
+        """The source of a function, and its parameters bound to the arguments and its defaults."""
         try:
             source = find_source(function)
         except CompileError as error:
@@ -41,14 +102,7 @@ class Inlining(Expressions):
             self._defaults((wanted[arg.arg],), function, node)[0] if arg.arg in wanted else None
             for arg in source.node.args.kwonlyargs
         )
-        env = self._bind(source.node, function.__name__, args, keywords, defaults, keyword_defaults, node)
-        calls = self._deeper(function.__name__, node)
-        frame = Frame(source, local_names(source.node), env, None, calls, name=function.__name__)
-        try:
-            return self.run(frame, source.node)
-        except RecursionError:
-            self._too_deep(function.__name__, node)
-            raise
+        return source, self._bind(source.node, function.__name__, args, keywords, defaults, keyword_defaults, node)
 
     def inline_closure(
         self, callee: Closure, args: tuple[Value, ...], keywords: dict[str, Value], node: ast.AST
@@ -194,6 +248,21 @@ def assigned_names(nodes: Sequence[ast.AST]) -> set[str]:
             case _:
                 pending.extend(ast.iter_child_nodes(node))
     return found
+
+
+def in_order(function: FunctionNode, env: dict[str, Value]) -> tuple[Value, ...]:
+    """The values of a function's parameters in their order, those of `*args` one by one."""
+    spec = function.args
+    values = [env[parameter.arg] for parameter in (*spec.posonlyargs, *spec.args)]
+    rest = env[spec.vararg.arg] if spec.vararg is not None else ()
+    assert isinstance(rest, tuple)
+    return (*values, *rest, *(env[parameter.arg] for parameter in spec.kwonlyargs))
+
+
+def one_output(name: str, count: int) -> tuple[str, str]:
+    """What to say where a function of several outputs has custom partials, and what to write instead."""
+    what = f"{name}() returns a tuple of {count}, and custom partials are for a function of one number"
+    return what, "a function for each output"
 
 
 def _without_types(spec: ast.arguments) -> str:

@@ -11,17 +11,30 @@ from dataclasses import dataclass
 from functools import lru_cache
 from numbers import Number
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy import ndarray
 
 from dualbcast.errors import ArgumentError, DTypeError, ShapeError
 
-__all__ = ["Array", "DType", "Operands", "check_forms", "check_out", "classify", "storage_name"]
+__all__ = [
+    "Array",
+    "DType",
+    "Kind",
+    "Operands",
+    "Signature",
+    "array_kind",
+    "check_forms",
+    "check_out",
+    "classify",
+    "sign",
+    "storage_name",
+]
 
 Array: TypeAlias = Any  # numpy.ndarray or cupy.ndarray: CuPy is optional and has no types
 DType: TypeAlias = "np.dtype[Any]"
+Kind = Literal["bool", "int", "float"]
 # What promotion looks at: the dtype of an array or a NumPy scalar, or the type of a (weak) Python scalar.
 _Token: TypeAlias = "DType | type[float] | type[int] | type[bool]"
 
@@ -37,14 +50,28 @@ _is_writeable = attrgetter("flags.writeable")
 
 
 @dataclass(frozen=True, slots=True)
-class _Signature:
-    """What follows from the dtypes alone; made once for each combination."""
+class Signature:
+    """What follows from the dtypes of a call's arguments alone; made once for each combination.
 
-    kinds: tuple[str, ...]
+    Attributes
+    ----------
+    tokens : tuple
+        For each argument the dtype of an array or a NumPy scalar, or the type of a Python number.
+    native : bool
+        Whether all arrays are in native byte order.
+    kinds, storages, result_dtype, compute
+        As `Operands` describes them.
+    """
+
+    tokens: tuple[_Token, ...]
+    kinds: tuple[Kind, ...]
     storages: tuple[str, ...]
     result_dtype: DType
     compute: str
     native: bool
+
+    def __hash__(self) -> int:  # at every call, and the dtypes themselves take long
+        return hash(self.storages)
 
 
 class Operands(NamedTuple):
@@ -66,11 +93,11 @@ class Operands(NamedTuple):
     # A NamedTuple and not a frozen dataclass: making one costs a third, and one is made at every call.
     arrays: tuple[Array, ...]
     names: tuple[str, ...]
-    signature: _Signature
+    signature: Signature
     module: str
 
     @property
-    def kinds(self) -> tuple[str, ...]:
+    def kinds(self) -> tuple[Kind, ...]:
         """For each argument "float", "int" or "bool": what a scalar function sees. uint64 is "float", as in NumPy,
         where it meets int64 in float64."""
         return self.signature.kinds
@@ -91,7 +118,32 @@ class Operands(NamedTuple):
         return self.signature.compute
 
 
-def classify(arguments: Sequence[object], names: tuple[str, ...]) -> Operands:
+def array_kind(value: object) -> Kind | None:
+    """The kind of an array's elements; None for what is no array of NumPy's or CuPy's.
+
+    An array of a dtype that is not supported counts as "float": `sign` refuses it, with the name that it goes by.
+
+    Examples
+    --------
+    >>> array_kind(np.arange(3)), array_kind(np.array(1j)), array_kind(np.float64(1)), array_kind([1.0])
+    ('int', 'float', None, None)
+    """
+    if type(value) is not ndarray and not (_is_array(value, "numpy") or _is_array(value, "cupy")):
+        return None
+    dtype: DType = value.dtype  # type: ignore[attr-defined]
+    return _kind(storage_name(dtype) or "float64")
+
+
+def sign(arguments: Sequence[object], names: tuple[str, ...]) -> Signature:
+    """What follows from the dtypes of the arguments; `classify` says what they may be and what it raises."""
+    tokens = [
+        value.dtype if type(value) is ndarray else _token(value, name)
+        for value, name in zip(arguments, names, strict=True)
+    ]
+    return _signature(tuple(tokens), names)
+
+
+def classify(arguments: Sequence[object], names: tuple[str, ...], signature: Signature | None = None) -> Operands:
     """Validate the arguments of a call and settle its dtypes.
 
     Parameters
@@ -101,6 +153,8 @@ def classify(arguments: Sequence[object], names: tuple[str, ...]) -> Operands:
         The dtypes are float16, bfloat16, float32, float64, bool, and the signed and unsigned integers to 64 bits.
     names : tuple of str
         One for each argument.
+    signature : Signature, optional
+        What `sign` gave for them.
 
     Returns
     -------
@@ -126,11 +180,8 @@ def classify(arguments: Sequence[object], names: tuple[str, ...]) -> Operands:
     >>> call.result_dtype, call.compute
     (dtype('float16'), 'float32')
     """
-    tokens = [
-        value.dtype if type(value) is ndarray else _token(value, name)
-        for value, name in zip(arguments, names, strict=True)
-    ]
-    signature = _signature(tuple(tokens), names)
+    if signature is None:
+        signature = sign(arguments, names)
     module = "numpy"
     if "cupy" in sys.modules:
         module = _module(arguments, names)
@@ -138,7 +189,7 @@ def classify(arguments: Sequence[object], names: tuple[str, ...]) -> Operands:
     arrays = list(arguments)
     for position, value in enumerate(arguments):
         if not (type(value) is ndarray and value.flags.aligned and signature.native):
-            arrays[position] = convert(value, tokens[position], signature, names[position])
+            arrays[position] = convert(value, signature.tokens[position], signature, names[position])
     return Operands(tuple(arrays), names, signature, module)
 
 
@@ -232,7 +283,7 @@ def storage_name(dtype: DType) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _signature(tokens: tuple[_Token, ...], names: tuple[str, ...]) -> _Signature:
+def _signature(tokens: tuple[_Token, ...], names: tuple[str, ...]) -> Signature:
     """Kinds, storages and promotion. The names are for the errors alone (which the cache does not keep)."""
     strong: list[tuple[str, DType]] = []
     for token, name in zip(tokens, names, strict=True):
@@ -245,7 +296,7 @@ def _signature(tokens: tuple[_Token, ...], names: tuple[str, ...]) -> _Signature
     weak = {float: compute, int: "int64", bool: "bool"}
     storages = tuple(weak[token] if isinstance(token, type) else storage_name(token) for token in tokens)
     native = all(isinstance(token, type) or token.isnative for token in tokens)
-    return _Signature(tuple(map(_kind, storages)), storages, result, compute, native)
+    return Signature(tokens, tuple(map(_kind, storages)), storages, result, compute, native)
 
 
 def _promote(strong: list[tuple[str, DType]]) -> DType:
@@ -264,7 +315,7 @@ def _promote(strong: list[tuple[str, DType]]) -> DType:
     return np.dtype(np.float64) if result.kind in "biu" else result
 
 
-def _kind(storage: str) -> str:
+def _kind(storage: str) -> Kind:
     if storage == "bool":
         return "bool"
     return "float" if "float" in storage or storage == "uint64" else "int"
@@ -297,7 +348,10 @@ def _kind_hint(value: object, name: str) -> str:
     if isinstance(value, Number):
         return f"Pass float({name})."
     if value is None or isinstance(value, str | bytes | dict | set):
-        return "Pass a NumPy array, a CuPy array, a float, an int or a bool."
+        return (
+            "Pass a NumPy array, a CuPy array, a float, an int or a bool; "
+            f"or decorate with static={name!r}, if it is to be known when the kernel is compiled."
+        )
     return f"Pass np.asarray({name})."
 
 
@@ -335,7 +389,7 @@ def _module(arguments: Sequence[object], names: tuple[str, ...]) -> str:
     return "cupy"
 
 
-def _on_host(value: Any, token: _Token, signature: _Signature, name: str) -> Array:
+def _on_host(value: Any, token: _Token, signature: Signature, name: str) -> Array:
     """A NumPy array that a kernel can read: the argument itself where possible."""
     if isinstance(token, type):
         return _weak_array(value, token, signature, name)
@@ -346,7 +400,7 @@ def _on_host(value: Any, token: _Token, signature: _Signature, name: str) -> Arr
     return array.astype(array.dtype.newbyteorder("="), order="K", copy=True)
 
 
-def _on_device(value: Any, token: _Token, signature: _Signature, name: str) -> Array:
+def _on_device(value: Any, token: _Token, signature: Signature, name: str) -> Array:
     """A CuPy array that a kernel can read: the argument itself where possible."""
     if not _is_array(value, "cupy"):
         return sys.modules["cupy"].asarray(_on_host(value, token, signature, name))
@@ -355,7 +409,7 @@ def _on_device(value: Any, token: _Token, signature: _Signature, name: str) -> A
     return value if aligned else value.copy(order="K")
 
 
-def _weak_array(value: Any, token: type, signature: _Signature, name: str) -> Array:
+def _weak_array(value: Any, token: type, signature: Signature, name: str) -> Array:
     """A Python scalar as a 0-d array. A float has the compute dtype: beside float16 it is not rounded to float16."""
     if token is float:
         return np.array(value, signature.compute)

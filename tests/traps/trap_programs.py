@@ -273,7 +273,6 @@ def _captured_array(backend: str, dtype: str) -> Found:
     {(2.0, 3.0): (6.0, (3.0, 2.0)), (5.0, 4.0): (20.0, (4.0, 5.0))},
     dtypes=("float64",),
     run=_captured_array,
-    waits="captured arrays are not arguments yet",
 )
 def captured_array(x):
     """An array that the function captures is as much an argument as the others, and its gradient is lost silently."""

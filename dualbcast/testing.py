@@ -1,0 +1,321 @@
+"""Checks of derivatives, for users' tests: custom partials against automatic ones, Jacobians against differences."""
+
+from __future__ import annotations
+
+import inspect
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from dualbcast.api import BroadcastFunction, differentiable_broadcast
+from dualbcast.compiler.rules import Custom, Interval, Rule, lookup
+from dualbcast.errors import ArgumentError, DerivativeError
+from dualbcast.jacobian import library_of
+from dualbcast.signature import Wrt
+
+__all__ = ["DerivativeError", "check_derivatives", "check_partials"]
+
+Array = np.ndarray[Any, Any]
+
+EPS = float(np.finfo(np.float64).eps)
+SAMPLES = 64
+# How many lines an error's table has at most.
+LONGEST = 8
+# Where a derivative is below this share of the largest one, its error is measured against that share of the largest.
+SMALL = 1e-6
+# How many times the rounding of its dtype a Jacobian may be off, unless a call says otherwise.
+ROUNDINGS = 100
+# The steps in units of the argument, or of 1 where it is smaller, and how often they are extrapolated.
+STEPS = tuple(4.0**-power for power in range(2, 14))
+ORDERS = 4
+
+
+def check_partials(function: Any, *points: Any, rtol: float | None = None) -> float:
+    """Compare a function's custom partials with the automatic ones: those of its own body.
+
+    Parameters
+    ----------
+    function : callable
+        A scalar function with `custom_partials`, or any callable that a `rule` of a user's is for. One that is
+        decorated with `differentiable_broadcast` will do.
+    *points : array
+        One array for each argument; they broadcast. If none are given, random points of the function's domain.
+    rtol : float, optional
+        How far they may differ, relative to the larger of the two; by default 1.5e-8, the square root of float64's eps.
+
+    Returns
+    -------
+    float
+        The largest relative difference.
+
+    Raises
+    ------
+    DerivativeError
+        They differ by more than `rtol` somewhere, or the custom ones are not finite where the automatic ones are.
+    ArgumentError
+        The function has no partials of its own, or no point is left to compare at.
+
+    Notes
+    -----
+    All is computed in float64. Points where an automatic partial is not finite are left out: that is where custom ones
+    may be needed. Where a partial is below a millionth of the largest over all points, the difference is measured
+    against a millionth of the largest. At a kink the automatic partial is that of the branch which Python takes.
+    A derivative that is meant to differ from that of the body, such as a straight-through one, is reported.
+
+    Examples
+    --------
+    >>> import math
+    >>> import dualbcast
+    >>> from dualbcast.testing import check_partials
+    >>> @dualbcast.custom_partials(lambda x, y: (-2.0 * x * y,), domain=((-2, 2),))
+    ... def bell(x):
+    ...     return math.exp(-x * x)
+    >>> check_partials(bell) < 1e-14
+    True
+    """
+    body, domain, integer, label = _described(function)
+    arrays = [np.asarray(point) for point in points] if points else _sample(domain, integer, label)
+    if any(array.dtype.kind not in "biuf" for array in arrays):
+        raise ArgumentError("points are arrays of numbers, one array for each argument")
+    wide = [array.astype(np.float64) if array.dtype.kind == "f" else array for array in np.broadcast_arrays(*arrays)]
+    ours = differentiable_broadcast(backend="cpu")(body).jacobian(*wide)
+    theirs = differentiable_broadcast(backend="cpu")(_plain(body)).jacobian(*wide)
+    table = _Table(f"the custom partials of {label} differ from the automatic ones", "custom", "automatic", wide)
+    for name in ours:
+        got, wanted = ours[name], theirs[name]
+        size = _sizes(got, wanted, SMALL)
+        table.compare(
+            f"∂{label}/∂{name}", got, wanted, np.isfinite(wanted), size, (EPS**0.5 if rtol is None else rtol) * size
+        )
+    return table.judge()
+
+
+def check_derivatives(function: Any, *arrays: Any, wrt: Wrt = None, rtol: float | None = None, **named: Any) -> float:
+    """Compare a Jacobian with finite differences of the value.
+
+    Parameters
+    ----------
+    function : BroadcastFunction
+        What to check; a plain scalar function is decorated first.
+    *arrays, **named : array
+        The arguments at which to check. Each element counts, so a few well chosen ones are better than many.
+    wrt : str, int, or sequence of them, optional
+        The arguments to differentiate in, as for `value_and_jacobian`.
+    rtol : float, optional
+        How far the Jacobian may be off, relative to its size; by default 100 roundings of the dtype it is computed in.
+
+    Returns
+    -------
+    float
+        The largest relative difference.
+
+    Raises
+    ------
+    DerivativeError
+        Somewhere the Jacobian is further off than `rtol` and ten times the differences' own error allow, or it is not
+        finite where they are.
+    ArgumentError
+        No element is left to compare at.
+
+    Notes
+    -----
+    The Jacobian is that of the arrays as they are; the differences are central ones of the value in float64, with
+    twelve steps extrapolated to zero, and what extrapolations differ by is taken for their error. Elements are left out
+    where the value is not finite at the point or on one side of it, and where differences to the left and to the right
+    do not come together: at kinks and jumps the derivative is a convention. Derivatives that are meant to differ from
+    those of the value, by `custom_partials` or `stop_derivative`, are reported.
+
+    Examples
+    --------
+    >>> import math
+    >>> import numpy as np
+    >>> from dualbcast import differentiable_broadcast
+    >>> from dualbcast.testing import check_derivatives
+    >>> @differentiable_broadcast
+    ... def f(x, y):
+    ...     return x * math.tanh(y) if x > y else y
+    >>> check_derivatives(f, np.array([0.5, 3.0]), np.array([[1.0], [2.0]])) < 1e-8
+    True
+    """
+    f = function if isinstance(function, BroadcastFunction) else differentiable_broadcast(function)
+    result, jacobian = f.value_and_jacobian(*arrays, wrt=wrt, **named)
+    values = jacobian.structure.flatten(result)
+    library = library_of(values[0])
+    bound = inspect.signature(f).bind(*arrays, **named)
+    form, operands = f.form_of(arrays, named, wrt)
+    given = [np.broadcast_to(_host(array), jacobian.shape) for array in operands]
+    wide = [array if array.dtype.kind in "biu" else array.astype(np.float64) for array in given]
+    title = str(getattr(f, "__name__", f))
+
+    def outputs(position: int, moved: Array) -> list[Array]:
+        """The outputs with one argument replaced."""
+        arguments, spread = dict(bound.arguments), []
+        for other, (name, array) in enumerate(zip(form.names, wide, strict=True)):
+            value = library.asarray(moved if other == position else array)
+            if name in form.spread:
+                spread.append(value)
+            else:
+                arguments[name] = value
+        if spread:
+            arguments[
+                next(name for name, each in bound.signature.parameters.items() if each.kind == each.VAR_POSITIONAL)
+            ] = spread
+        again = inspect.BoundArguments(bound.signature, OrderedDict(arguments))
+        return [_host(each) for each in jacobian.structure.flatten(f(*again.args, **again.kwargs))]
+
+    table = _Table(f"the Jacobian of {title} differs from finite differences", "Jacobian", "differences", given)
+    names = form.names
+    for name in set(jacobian) - set(names):
+        raise ArgumentError(f"{name} is captured, so it cannot be moved here; make it an argument to check it")
+    for name in jacobian:
+        slopes = _slopes(outputs, names.index(name), wide[names.index(name)])
+        for output, (value, (wanted, error, usable)) in enumerate(zip(values, slopes, strict=True)):
+            if value.dtype.kind in "biu":
+                continue
+            got = _host(jacobian[output, name]).astype(np.float64)
+            size = _sizes(got, wanted, SMALL**0.5)
+            allowed = (_rounding(value.dtype) if rtol is None else rtol) * size + 10 * error
+            which = f"[{output}]" if len(values) > 1 else ""
+            table.compare(f"∂{title}{which}/∂{name}", got, wanted, usable, size, allowed)
+    return table.judge()
+
+
+# --- what is compared ------------------------------------------------------------------------------------------------
+
+
+def _described(function: Any) -> tuple[FunctionType, tuple[Interval, ...] | None, tuple[int, ...], str]:
+    """The scalar function behind a callable, its domain, which of its arguments are integers, and its name."""
+    meaning = lookup(function)
+    if meaning is None:
+        meaning = lookup(getattr(function, "__wrapped__", None))
+    if isinstance(meaning, Custom) and meaning.partials is not None:
+        return meaning.function, meaning.domain, (), meaning.label
+    if isinstance(meaning, Rule) and meaning.by_user and meaning.function is not None:
+        return meaning.function, meaning.domain, meaning.integer, meaning.label
+    name = getattr(function, "__name__", repr(function))
+    raise ArgumentError(f"{name} has no partials of its own; give them with custom_partials or rule")
+
+
+def _plain(function: FunctionType) -> FunctionType:
+    """The same function without its meaning in kernels: it is differentiated as its body says."""
+    code, scope, name = function.__code__, function.__globals__, function.__name__
+    return FunctionType(code, scope, name, function.__defaults__, function.__closure__)
+
+
+def _sample(domain: tuple[Interval, ...] | None, integer: tuple[int, ...], label: str) -> list[Array]:
+    """Points of the domain, the same in every run."""
+    if domain is None:
+        raise ArgumentError(f"{label}() takes any number of arguments; give points, an array for each")
+    draw = np.random.default_rng(0)
+    found: list[Array] = []
+    for position, (low, high) in enumerate(domain):
+        if position in integer:
+            found.append(draw.integers(round(low), round(high), SAMPLES, endpoint=True))
+        else:
+            found.append(draw.uniform(low, high, SAMPLES))
+    return found
+
+
+def _slopes(outputs: Callable[[int, Array], list[Array]], position: int, x: Array) -> list[tuple[Array, Array, Array]]:
+    """For each output its slope in an argument, the error of that, and whether there is a slope at all."""
+    scale = np.maximum(np.abs(x), 1.0)
+    pairs = [(x - step * scale, x + step * scale) for step in STEPS]
+    lows, highs = ([outputs(position, pair[side]) for pair in pairs] for side in (0, 1))
+    found = []
+    for output, middle in enumerate(outputs(position, x)):
+        sides = [
+            (low[output], high[output], below, above)
+            for low, high, (below, above) in zip(lows, highs, pairs, strict=True)
+        ]
+        with np.errstate(all="ignore"):
+            found.append(_slope(middle.astype(np.float64), x, sides))
+    return found
+
+
+def _slope(middle: Array, x: Array, sides: Sequence[tuple[Array, Array, Array, Array]]) -> tuple[Array, Array, Array]:
+    best, least = np.full(x.shape, np.nan), np.full(x.shape, np.inf)
+    before: list[Array] = []
+    gaps: list[Array] = []
+    for low, high, below, above in sides:
+        noise = 4 * EPS * np.maximum(np.maximum(np.abs(low), np.abs(high)), np.abs(middle)) / (above - x)
+        row = [(high.astype(np.float64) - low) / (above - below)]
+        # Errors of central differences are even powers of the step, which falls to a quarter.
+        for order in range(1, min(len(before), ORDERS) + 1):
+            row.append(row[-1] + (row[-1] - before[order - 1]) / (16.0**order - 1))
+        for order in range(1, len(row)):
+            error = np.maximum(np.abs(row[order] - row[order - 1]), np.abs(row[order] - before[order - 1])) + noise
+            # Where two steps contradict each other, the shorter is right: the longer has passed over a kink or a jump.
+            better = (error < least) | (np.abs(row[order] - best) > 10 * (error + least))
+            best, least = np.where(better, row[order], best), np.where(better, error, least)
+        gaps.append(np.abs((high - middle) / (above - x) - (middle - low) / (x - below)))
+        before = row
+    # Between two steps, one a sixteenth of the other, the gap of a smooth function falls to a sixteenth.
+    smooth = (gaps[-1] <= 100 * noise) | (gaps[-1] < 0.25 * gaps[-3])
+    return best, least, np.isfinite(middle) & np.isfinite(best) & smooth
+
+
+def _sizes(got: Array, wanted: Array, small: float) -> Array:
+    """What errors are relative to: the larger of the two, and at least a share of the largest of all."""
+    sizes = np.maximum(*(np.where(np.isfinite(each), np.abs(each), 0.0) for each in (got, wanted)))
+    return np.asarray(np.maximum(sizes, small * np.max(sizes, initial=0.0)))
+
+
+def _rounding(dtype: np.dtype[Any]) -> float:
+    """How far a derivative of this dtype may be off; the 16-bit ones are computed in float32."""
+    if dtype.itemsize > 2:
+        return ROUNDINGS * float(np.finfo(dtype).eps)
+    eps = float(ml_dtypes.finfo(dtype).eps)  # type: ignore[no-untyped-call]
+    return 2 * eps + ROUNDINGS * float(np.finfo(np.float32).eps)
+
+
+def _host(array: Any) -> Array:
+    """A NumPy array, also of one on a GPU."""
+    return np.asarray(array.get() if hasattr(array, "get") else array)
+
+
+# --- what is said ----------------------------------------------------------------------------------------------------
+
+
+class _Table:
+    """Differences as they are found, and the error that shows them."""
+
+    def __init__(self, title: str, got: str, wanted: str, arguments: Sequence[Array]) -> None:
+        self.title, self.arguments = title, arguments
+        self.lines = [("derivative", "element", "arguments", got, wanted, "relative difference")]
+        self.compared = self.wrong = 0
+        self.largest = 0.0
+
+    def compare(self, label: str, got: Array, wanted: Array, usable: Array, size: Array, allowed: Array) -> None:
+        """Note where `got` is not `wanted` to within `allowed`, among the usable elements."""
+        with np.errstate(all="ignore"):
+            error = np.where(got == wanted, 0.0, np.abs(got - wanted))
+            relative = np.where(error == 0, 0.0, error / size)
+        relative = np.where(np.isnan(relative), np.inf, relative)
+        self.compared += int(np.sum(usable))
+        self.largest = max(self.largest, float(np.max(relative, initial=0.0, where=usable)))
+        for index in np.argwhere(usable & ~(error <= allowed)):
+            at = tuple(int(place) for place in index)
+            self.wrong += 1
+            if self.wrong <= LONGEST:
+                point = ", ".join(f"{array[at]:.6g}" for array in self.arguments)
+                shown = f"{relative[at]:.2g}"
+                self.lines.append((label, str(list(at)), f"({point})", f"{got[at]:.10g}", f"{wanted[at]:.10g}", shown))
+
+    def judge(self) -> float:
+        """The largest relative difference, or the error."""
+        if not self.compared:
+            raise ArgumentError("there is nothing to compare with at any of these points; give other points")
+        if self.wrong:
+            widths = [max(map(len, column)) for column in zip(*self.lines, strict=True)]
+            lines = [
+                "  ".join(f"{text:<{width}}" for text, width in zip(line, widths, strict=True)) for line in self.lines
+            ]
+            if self.wrong > LONGEST:
+                lines.append(f"… and {self.wrong - LONGEST} more")
+            counted = f"{self.wrong} of {self.compared} elements"
+            raise DerivativeError("\n".join([f"{self.title} ({counted})", *(line.rstrip() for line in lines)]))
+        return self.largest

@@ -1,0 +1,205 @@
+"""Runs one program on the backends and holds its values and Jacobian against Python's own and two oracles."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from oracles import Result, Watch, evaluate, finite_differences, rebuild
+from program import POINTS, Program
+
+from dualbcast import differentiable_broadcast
+from dualbcast.compiler.dualize import dualize
+from dualbcast.compiler.frontend import lower
+from dualbcast.compiler.ir import check
+from dualbcast.compiler.simplify import simplify
+
+__all__ = ["Expected", "Mismatch", "Tally", "examine", "expect"]
+
+# How much the last bits are disturbed to see what hangs on them, and how much of what that changes is allowed.
+DISTURBANCE, ALLOWED = 8, 16
+DISTURBED_RUNS = 2
+# A point whose result is no better determined than this, relatively, says nothing.
+LOOSEST = 1e-4
+
+
+class Mismatch(AssertionError):
+    """A kernel gave something else than the oracle."""
+
+
+@dataclass
+class Tally:
+    """What a run of the fuzzer saw; `skipped` counts points by the reason."""
+
+    programs: int = 0
+    points: int = 0
+    slopes: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+    differenced: int = 0
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The outputs of a program at one point, their derivatives, and how far a kernel may be from each."""
+
+    values: tuple[float, ...]
+    slopes: tuple[dict[int, float], ...]
+    value_tolerances: tuple[float, ...]
+    slope_tolerances: tuple[dict[int, float], ...]
+    smooth: bool
+
+
+def examine(program: Program, tally: Tally, *, cpu: bool = True, thorough: bool = False) -> None:
+    """Raise `Mismatch` where a backend gives another value or derivative than the oracle.
+
+    Parameters
+    ----------
+    program : Program
+    tally : Tally
+        What was seen is added to it.
+    cpu : bool
+        Also compile for the CPU.
+    thorough : bool
+        Also hold a point against finite differences, and check the IR after each pass.
+    """
+    expected = {at: found for at in range(POINTS) if (found := expect(program, at, tally)) is not None}
+    tally.programs += 1
+    tally.points += POINTS
+    tally.slopes += sum(
+        slope != 0 for found in expected.values() for slopes in found.slopes for slope in slopes.values()
+    )
+    for backend in ("python", "cpu") if cpu else ("python",):
+        _compare(program, backend, expected)
+    if thorough:
+        _check_passes(program)
+        smooth = next((at for at, found in expected.items() if found.smooth), None)
+        if smooth is not None:
+            _difference(program, smooth, expected[smooth])
+            tally.differenced += 1
+
+
+# --- what is right ---------------------------------------------------------------------------------------------------
+
+
+def expect(program: Program, at: int, tally: Tally) -> Expected | None:
+    """The result at a point with its tolerances; None, and why is counted, where it hangs on the last bits."""
+    rebuilt, point = _rebuilt(program), program.point(at)
+    watch = Watch(single=program.single)
+    unit = 2.0**-24 if program.single else 2.0**-53
+    try:
+        exact = evaluate(rebuilt, point, program.wrt, watch)
+        if not all(map(math.isfinite, _numbers(exact))) or max(map(abs, _numbers(exact))) > 1e9:
+            tally.skipped["not finite or large"] += 1
+            return None
+        if watch.doubts:
+            tally.skipped["a decision hangs on a rounding"] += 1
+            return None
+        disturbed = [
+            evaluate(rebuilt, point, program.wrt, Watch(single=program.single, noise=DISTURBANCE * unit, seed=seed))
+            for seed in range(DISTURBED_RUNS)
+        ]
+    except (ArithmeticError, ValueError):
+        tally.skipped["Python raises"] += 1
+        return None
+    spread = [
+        max(abs(float(a) - float(b)) for b in others)
+        for a, *others in zip(*map(_numbers, (exact, *disturbed)), strict=True)
+    ]
+    tolerances = [ALLOWED * (by + 16 * unit * (1 + abs(x))) for x, by in zip(_numbers(exact), spread, strict=True)]
+    if any(
+        not by <= max(LOOSEST, 4096 * unit) * (1 + abs(x)) for x, by in zip(_numbers(exact), tolerances, strict=True)
+    ):
+        tally.skipped["ill-conditioned"] += 1
+        return None
+    values, slopes = exact
+    bounds = iter(tolerances)
+    value_tolerances = tuple(next(bounds) for _ in values)
+    slope_tolerances = tuple({seed: next(bounds) for seed in by} for by in slopes)
+    if not program.single and "np." not in program.text:
+        _check_oracle(program, point, values, value_tolerances)
+    return Expected(tuple(map(float, values)), slopes, value_tolerances, slope_tolerances, not watch.ties)
+
+
+def _rebuilt(program: Program) -> Any:
+    if "_rebuilt" not in program.__dict__:
+        program.__dict__["_rebuilt"] = rebuild(program.function)
+    return program.__dict__["_rebuilt"]
+
+
+def _numbers(result: Result) -> list[float]:
+    return [*map(float, result[0]), *(float(slope) for slopes in result[1] for slope in slopes.values())]
+
+
+def _check_oracle(program: Program, point: tuple[Any, ...], values: Any, tolerances: tuple[float, ...]) -> None:
+    """Python itself, without any stand-ins. (NumPy's functions of bools compute in float16, so not with those.)"""
+    result = program.function(*point)
+    for found, value, by in zip(result if isinstance(result, tuple) else (result,), values, tolerances, strict=True):
+        if abs(float(found) - float(value)) > by:
+            raise Mismatch(f"the oracle is wrong: {value} at {point}, and Python gives {found}")
+
+
+def _check_passes(program: Program) -> None:
+    function = check(lower(program.function, program.kinds).function)
+    check(simplify(function))
+    check(simplify(simplify(check(dualize(function, program.wrt).function))))
+
+
+# --- what the kernels give -------------------------------------------------------------------------------------------
+
+
+def _compare(program: Program, backend: Any, expected: dict[int, Expected]) -> None:
+    kernel = differentiable_broadcast(backend=backend)(program.function)
+    wrt = tuple(program.names[at] for at in program.wrt)
+    value, jacobian = kernel.value_and_jacobian(*program.arguments, wrt=wrt)
+    columns = [np.broadcast_to(column, POINTS) for column in (value if isinstance(value, tuple) else (value,))]
+    blocks = [
+        {seed: np.broadcast_to(jacobian[output, program.names[seed]], POINTS) for seed in program.wrt}
+        for output in range(len(columns))
+    ]
+    for at, want in expected.items():
+        if len(want.values) != len(columns):
+            raise Mismatch(f"{backend}: {len(columns)} outputs, and Python gives {len(want.values)}")
+        for output, (exact, by) in enumerate(zip(want.values, want.value_tolerances, strict=True)):
+            _hold(program, backend, at, f"output {output}", columns[output][at], exact, by)
+            for seed, slope in want.slopes[output].items():
+                what = f"d output {output} / d {program.names[seed]}"
+                _hold(program, backend, at, what, blocks[output][seed][at], slope, want.slope_tolerances[output][seed])
+    if backend == "python":
+        _agree(program, kernel, wrt, columns, blocks)
+
+
+def _hold(program: Program, backend: str, at: int, what: str, found: Any, want: float, by: float) -> None:
+    if not abs(float(found) - want) <= by:
+        args = ", ".join(f"{name}={value!r}" for name, value in zip(program.names, program.point(at), strict=True))
+        raise Mismatch(f"{backend} backend, at {args}: {what} is {found}, and should be {want} within {by:.1e}")
+
+
+def _agree(
+    program: Program, kernel: Any, wrt: tuple[str, ...], columns: list[Any], blocks: list[dict[int, Any]]
+) -> None:
+    """The products of one function give the same numbers, to the last bit; also where the oracle says nothing."""
+    value, jacobian = kernel(*program.arguments), kernel.jacobian(*program.arguments, wrt=wrt)
+    for output, column in enumerate(value if isinstance(value, tuple) else (value,)):
+        _same(f"output {output} of the value product", np.broadcast_to(column, POINTS), columns[output])
+        for seed in program.wrt:
+            name = program.names[seed]
+            block = np.broadcast_to(jacobian[output, name], POINTS)
+            _same(f"d output {output} / d {name} of the Jacobian product", block, blocks[output][seed])
+
+
+def _same(what: str, found: Any, other: Any) -> None:
+    if not np.array_equal(found, other, equal_nan=found.dtype.kind == "f"):
+        raise Mismatch(f"{what} is {found}, and {other} in value_and_jacobian")
+
+
+def _difference(program: Program, at: int, want: Expected) -> None:
+    """Finite differences of the Python function at 40 digits, which is the derivative to 13 or so."""
+    found = finite_differences(program.function, program.point(at), program.wrt)
+    for output, slopes in enumerate(found):
+        for seed, slope in slopes.items():
+            by = 1e-7 * (1 + abs(slope)) + want.slope_tolerances[output][seed]
+            what = f"d output {output} / d {program.names[seed]}"
+            _hold(program, "dual numbers instead of a", at, what, want.slopes[output][seed], slope, by)

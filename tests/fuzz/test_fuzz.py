@@ -1,0 +1,126 @@
+"""Random programs on the python and cpu backends against oracles; the generator itself; and what a failure looks like.
+
+`pytest tests/fuzz --fuzz 20000 -n 2` is a long run; docs/testing.md has the rest.
+"""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import grammar
+import pytest
+from examine import Mismatch, Tally, examine, expect
+from program import Program
+from session import Found, fuzz, program_of
+
+from dualbcast.runtime import cpu
+
+# How many programs the default suite runs, and how many make one test.
+DEFAULT, CHUNK = 24, 50
+# A fuzzer that skips its points finds nothing.
+MOST_SKIPPED = 0.25
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "seeds" in metafunc.fixturenames:
+        count, first = metafunc.config.getoption("--fuzz"), metafunc.config.getoption("--fuzz-seed")
+        last = first + (DEFAULT if count is None else count)
+        chunk = 8 if count is None else CHUNK
+        chunks = [range(at, min(at + chunk, last)) for at in range(first, last, chunk)]
+        metafunc.parametrize("seeds", chunks, ids=[f"{seeds.start}-{seeds.stop - 1}" for seeds in chunks])
+
+
+@pytest.fixture(autouse=True)
+def features(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parts of the language that `--fuzz-with` adds."""
+    wanted = {name for name in request.config.getoption("--fuzz-with").split(",") if name}
+    unknown = wanted - grammar.UPCOMING - {"all"}
+    assert not unknown, f"no such feature: {', '.join(unknown)}; there are {', '.join(sorted(grammar.UPCOMING))}"
+    monkeypatch.setattr(grammar, "switched_on", set(grammar.UPCOMING) if "all" in wanted else wanted)
+
+
+def test_random_programs(seeds: range, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, record_property: Any):
+    # A folder that goes away, so that long runs do not fill the disk.
+    monkeypatch.setenv("DUALBCAST_CACHE_DIR", str(tmp_path))
+    tally = Tally()
+    try:
+        fuzz(seeds, tally)
+    except Found as found:
+        pytest.fail(str(found), pytrace=False)
+    finally:
+        skipped = {f"skipped: {name}": count for name, count in tally.skipped.items()}
+        counts = {name: getattr(tally, name) for name in ("programs", "points", "slopes", "differenced")}
+        record_property("fuzz", {**counts, **skipped})
+        cpu._kernels.clear()
+        gc.collect()
+    if len(seeds) >= CHUNK:
+        assert sum(tally.skipped.values()) <= MOST_SKIPPED * tally.points, tally
+        assert tally.slopes > tally.points / 4, tally
+
+
+# --- the generator ---------------------------------------------------------------------------------------------------
+
+
+def test_every_production_is_used_and_gives_python():
+    grammar.used.clear()
+    for seed in range(150):
+        assert callable(program_of(seed).function)
+    names = {
+        entry.name
+        for entries in grammar.TABLE.values()
+        for entry in entries
+        if not entry.feature or grammar.enabled(entry.feature)
+    }
+    assert not names - grammar.used.keys()
+
+
+def test_a_seed_is_a_program():
+    assert repr(program_of(7)) == repr(program_of(7)) != repr(program_of(8))
+
+
+# --- what it says ----------------------------------------------------------------------------------------------------
+
+
+def _program(text: str, names: str = "xy", **changes: Any) -> Program:
+    settings: dict[str, Any] = {"wrt": tuple(range(len(names))), "scalar": None, "salt": 0, "single": False} | changes
+    return Program(text=text, names=tuple(names), kinds=("float",) * len(names), **settings)
+
+
+def test_a_wrong_derivative_is_a_mismatch(monkeypatch: pytest.MonkeyPatch):
+    program = _program("def f(x, y):\n    return x * y\n")
+    examine(program, Tally())
+    examined = expect(program, 0, Tally())
+    assert examined is not None
+    x, y = program.point(0)
+    assert examined.values == (x * y,)
+    assert examined.slopes == ({0: y, 1: x},)
+    wrong = type(examined)(
+        examined.values, ({0: y, 1: x + 1e-9},), examined.value_tolerances, examined.slope_tolerances, examined.smooth
+    )
+    monkeypatch.setattr("examine.expect", lambda *_: wrong)
+    with pytest.raises(Mismatch, match=r"d output 0 / d y is .*, and should be"):
+        examine(program, Tally(), cpu=False)
+
+
+def test_points_that_hang_on_a_rounding_are_skipped():
+    tally = Tally()
+    program = _program("import math\n\n\ndef f(x, y):\n    return x if math.sin(x) > math.sin(x + 0.0) else y\n")
+    assert expect(program, 0, tally) is None
+    assert tally.skipped == {"a decision hangs on a rounding": 1}
+
+
+def test_ties_of_exact_numbers_are_not_skipped():
+    tally = Tally()
+    program = _program("def f(x, y):\n    return max(x + 1.0, 1.0 + x) * y\n")
+    found = expect(program, 0, tally)
+    assert found is not None
+    assert not found.smooth
+    assert not tally.skipped
+
+
+def test_where_python_raises_nothing_is_compared():
+    tally = Tally()
+    program = _program("import math\n\n\ndef f(x, y):\n    return math.sqrt(x) if y > 9 else math.log(-1.0 - x * x)\n")
+    assert expect(program, 0, tally) is None
+    assert tally.skipped == {"Python raises": 1}

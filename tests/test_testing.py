@@ -1,0 +1,242 @@
+"""The checks of derivatives that users have: they pass what is right, and show what is wrong."""
+
+# The parameters of partials are what they are, whether they are used or not.
+# ruff: noqa: ARG005
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import dualbcast
+from dualbcast import ArgumentError, differentiable_broadcast
+from dualbcast.compiler import rules
+from dualbcast.testing import DerivativeError, check_derivatives, check_partials
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Iterator[None]:
+    before = set(rules.RULES)
+    yield
+    for name in set(rules.RULES) - before:
+        rules.forget(rules.RULES[name])
+
+
+def off_by(size: float) -> Any:
+    """The tangent, with a partial that is wrong by a factor."""
+
+    @dualbcast.custom_partials(lambda t, y: ((1.0 + y * y) * (1.0 + size),), domain=((-1.5, 1.5),))
+    def tangent(t):
+        return math.sin(t) / math.cos(t)
+
+    return tangent
+
+
+# --- check_partials ---------------------------------------------------------------------------------------------------
+
+
+def test_right_partials_pass() -> None:
+    assert check_partials(off_by(0.0)) < 1e-12
+    assert check_partials(differentiable_broadcast(off_by(0.0)), np.linspace(-1, 1, 5)) < 1e-12
+
+
+@pytest.mark.parametrize("size", [-2.0, 1e-3, 1e-6, 1e-7])
+def test_wrong_partials_do_not(size: float) -> None:
+    with pytest.raises(DerivativeError, match="the custom partials of tangent differ") as caught:
+        check_partials(off_by(size), np.array([0.0, 1.0]))
+    assert isinstance(caught.value, AssertionError)
+    rows = str(caught.value).splitlines()[2:]
+    assert [re.split(r"  +", row)[:3] for row in rows] == [
+        ["∂tangent/∂t", "[0]", "(0)"],
+        ["∂tangent/∂t", "[1]", "(1)"],
+    ]
+    assert float(rows[1].split()[3]) == pytest.approx((1 + size) / math.cos(1) ** 2, rel=1e-8)
+    assert float(rows[1].split()[4]) == pytest.approx(1 / math.cos(1) ** 2, rel=1e-8)
+
+
+def test_how_far_they_may_differ() -> None:
+    # Relative to the larger of the two.
+    assert check_partials(off_by(1e-3), rtol=1.1e-3) == pytest.approx(1e-3, rel=2e-3)
+    with pytest.raises(DerivativeError):
+        check_partials(off_by(1e-3), rtol=0.9e-3)
+
+
+def test_only_the_wrong_argument_and_element_are_shown() -> None:
+    @dualbcast.custom_partials(lambda a, b, y: (b, a if a < 2 else 7.0))
+    def product(a, b):
+        return a * b
+
+    with pytest.raises(DerivativeError) as caught:
+        check_partials(product, np.array([[1.0], [3.0]]), np.array([4.0, 5.0, 6.0]))
+    rows = [re.split(r"  +", row) for row in str(caught.value).splitlines()[2:]]
+    assert [row[:5] for row in rows] == [["∂product/∂b", f"[1, {at}]", f"(3, {4 + at})", "7", "3"] for at in range(3)]
+    assert "(3 of 12 elements)" in str(caught.value)
+
+
+def test_a_long_table_is_cut() -> None:
+    with pytest.raises(DerivativeError, match="… and 56 more"):
+        check_partials(off_by(1.0))
+
+
+def test_points_without_automatic_partials_are_left_out_and_others_are_not() -> None:
+    def softplus(t):
+        return math.log(1.0 + math.exp(t))
+
+    dualbcast.custom_partials(lambda t, y: (1.0 / (1.0 + math.exp(-t)),))(softplus)
+    points = np.array([-1.0, 0.0, 1.0, 800.0])  # at 800 the automatic one is inf / inf
+    assert check_partials(softplus, points) < 1e-15
+    with pytest.raises(ArgumentError, match="nothing to compare"):
+        check_partials(softplus, points[3:])
+    dualbcast.custom_partials(lambda t, y: (1.0 / t,))(softplus)
+    with pytest.raises(DerivativeError, match=r"\[1\].*inf"):
+        check_partials(softplus, points)
+
+
+def test_rules_and_integer_arguments() -> None:
+    def power(t, n):
+        total = 1.0
+        for _ in range(n):
+            total = total * t
+        return total
+
+    class Unhashable:
+        """Stands for the same function, in a library."""
+
+        __hash__ = None  # type: ignore[assignment]
+
+        def __call__(self, t, n):
+            return t**n
+
+    library_power = Unhashable()
+    row = {"function": power, "integer": (1,), "domain": ((0.5, 2.0), (1, 6))}
+    dualbcast.rule("power", lambda t, n, y: (n * y / t, 0), library_power, **row)
+    assert check_partials(power) < 1e-13
+    assert check_partials(library_power) < 1e-13
+    dualbcast.rule("power", lambda t, n, y: (y / t, 0), **row)
+    with pytest.raises(DerivativeError, match="power"):
+        check_partials(power)
+
+
+def test_the_body_is_differentiated_with_the_partials_of_what_it_calls() -> None:
+    step = dualbcast.custom_partials(lambda t, y: (1.0,))(lambda t: 1.0 if t > 0 else 0.0)
+
+    @dualbcast.custom_partials(lambda t, y: (3.0,))
+    def three(t):
+        return 3 * step(t)
+
+    assert check_partials(three) == 0.0
+
+
+def test_what_has_no_partials_is_refused() -> None:
+    for function in (math.sin, off_by, differentiable_broadcast(lambda t: t), dualbcast.special.sigmoid):
+        with pytest.raises(ArgumentError, match="has no partials of its own"):
+            check_partials(function)
+    with pytest.raises(ArgumentError, match="points are arrays of numbers"):
+        check_partials(off_by(0.0), np.array(["text"]))
+
+
+# --- check_derivatives ------------------------------------------------------------------------------------------------
+
+
+@differentiable_broadcast
+def model(a, b, n):
+    if a > b:
+        return a * math.tanh(b) + n, math.exp(-a * a)
+    return b / (2.0 + math.sin(a)), a * b
+
+
+def wrong(size: float) -> Any:
+    """Right in `a`, wrong by a factor in `b`."""
+    return dualbcast.custom_partials(lambda a, b, y: (b, a * (1.0 + size)))(lambda a, b: a * b)
+
+
+A, B = np.array([0.5, 3.0, -20.0, 1e-3]), np.array([[1.0], [2.0]])
+
+
+@pytest.mark.parametrize(("dtype", "largest"), [("float64", 1e-8), ("float32", 1e-5), ("float16", 3e-3)])
+def test_a_right_jacobian_passes(dtype: Any, largest: float) -> None:
+    assert check_derivatives(model, A.astype(dtype), B.astype(dtype), np.int8(3)) < largest
+
+
+def test_bfloat16_and_wrt() -> None:
+    assert check_derivatives(model, A.astype(ml_dtypes.bfloat16), B.astype(ml_dtypes.bfloat16), np.int8(3)) < 0.02
+    inner = wrong(0.5)
+    f = differentiable_broadcast(lambda a, b: inner(a, b))
+    assert check_derivatives(f, A, B, wrt="a") < 1e-9
+    with pytest.raises(DerivativeError):
+        check_derivatives(f, A, B, wrt="b")
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("float64", 1e-7), ("float32", 1e-4), ("float16", 0.1), ("float64", -2.0)])
+def test_a_wrong_one_does_not(dtype: Any, size: float) -> None:
+    inner = wrong(size)
+
+    def f(a, b):
+        return a + b, 2 * inner(a, b)
+
+    with pytest.raises(DerivativeError, match="the Jacobian of f differs from finite differences") as caught:
+        check_derivatives(f, np.array([2.0, 3.0], dtype), np.array(5.0, dtype))
+    rows = [re.split(r"  +", row) for row in str(caught.value).splitlines()[2:]]
+    assert [row[:3] for row in rows] == [["∂f[1]/∂b", "[0]", "(2, 5)"], ["∂f[1]/∂b", "[1]", "(3, 5)"]]
+    assert float(rows[0][4]) == pytest.approx(4.0, rel=1e-8)
+
+
+def test_rtol() -> None:
+    inner = wrong(1e-3)
+    f = differentiable_broadcast(lambda a, b: inner(a, b))
+    assert check_derivatives(f, A, B, rtol=1e-2) == pytest.approx(1e-3, rel=0.01)
+
+
+def test_a_silent_zero_is_found() -> None:
+    f = differentiable_broadcast(lambda t: t * dualbcast.stop_derivative(t))
+    with pytest.raises(DerivativeError):
+        check_derivatives(f, np.array([1.0]))
+
+
+def test_a_nan_is_found() -> None:
+    inner = dualbcast.custom_partials(lambda t, y: (math.sqrt(-t),))(lambda t: t)
+    with pytest.raises(DerivativeError, match="nan"):
+        check_derivatives(lambda t: inner(t), np.array([1.0]))
+
+
+@pytest.mark.parametrize(
+    ("function", "kink"),
+    [
+        (lambda t: abs(t), 0.0),
+        (lambda t: max(t, 0.0), 0.0),
+        (lambda t: 1.0 if t > 3 else t * t, 3.0),
+        (lambda t: math.sqrt(t), 0.0),
+        (lambda t: math.log(t), -1.0),
+        (lambda t: math.floor(t) + t * t, 2.0),
+    ],
+)
+def test_kinks_and_ends_are_left_out_and_their_neighbours_are_not(function: Any, kink: float) -> None:
+    with pytest.raises(ArgumentError, match="nothing to compare"):
+        check_derivatives(function, np.array([kink]))
+    near = abs(kink) + np.array([1e-5, 1e-3, 0.1])
+    assert check_derivatives(function, np.append(near, kink)) < 1e-5
+    inner = dualbcast.custom_partials(lambda t, y: (1.01 if t > 0 else 0.5,))(lambda t: t)
+    for place in near:
+        with pytest.raises(DerivativeError):
+            check_derivatives(lambda t: function(t) + inner(t), np.array([place]))
+
+
+def test_flat_and_steep_functions() -> None:
+    for function in (lambda t: 0.0 * t + 3.0, lambda t: float(math.floor(t)), lambda t: 1e8 * t, lambda t: t * 1e-200):
+        assert check_derivatives(function, np.array([0.3, 1e6 + 0.5, -7.25])) < 1e-7
+
+
+def test_integers_and_bools_carry_nothing() -> None:
+    @differentiable_broadcast
+    def f(t, n, flag):
+        return (n * t if flag else t), n, t > 0
+
+    assert check_derivatives(f, A, np.arange(4), np.array([True, False, True, False])) < 1e-9
+    with pytest.raises(ArgumentError):
+        check_derivatives(f, A, np.arange(4), True, wrt="n")
