@@ -40,7 +40,7 @@ from cells import Cell, agree, program
         pytest.param("assert 'a' in 'abc'\nreturn x", id="assertion that is known"),
         pytest.param("return *(x, y), x", id="starred return"),
         pytest.param(
-            "while True:\n    k = int(x)\n    j = int(x), k\n    x *= 1.5\n    if x > 9: break\nreturn j[0] * x, float(k) * x",
+            "while True:\n    j = int(x), int(x)\n    x *= 1.5\n    if x > 9: break\nreturn j[0] * x, float(j[1]) * x",
             id="value of the last turn",
         ),
         pytest.param("t = (x, None)\nif x > 1:\n    t = (y, 1)\nreturn t[0]", id="a part that paths agree on"),

@@ -133,9 +133,9 @@ EXPRESSIONS = {
     "class that checks": ("«Checked(x)».value", "making a Checked runs code of its own", "a function that makes it"),
     "operator a class lacks": ("«Circle(x)» + 1", "a number is needed here, and this is a Circle", "one item of it"),
     # captures
-    "captured array": (
+    "captured array of a subclass": (
         "«array» * x",
-        "array is captured from outside the function and is of type ndarray",
+        "array is captured from outside the function and is of type MaskedArray",
         "a parameter",
     ),
     "captured list": (
@@ -204,7 +204,7 @@ EXPRESSIONS = {
 }
 
 CAPTURED = {
-    "array": np.ones(3),
+    "array": np.ma.masked_array(np.ones(2)),
     "items": [1.0],
     "table": {1: 2.0},
     "bag": {1, 2},
@@ -219,10 +219,8 @@ CAPTURED = {
 }
 
 SIGNATURES = {
-    "keyword only": ("def f(x, y, *, «z»): return x", "keyword-only parameters", "a positional parameter"),
-    "keyword only, default": ("def f(x, y, *, «z»=1.0): return x", "keyword-only parameters", "a positional parameter"),
-    "default": ("def f(x, y=«1.0»): return x", "default values", "without a default"),
     "double star": ("def f(x, y, **«options»): return x", "`**options`", "named parameters"),
+    "default": ("def f(x, y, «z»=[1.0]): return x", "z is of type list", ...),
 }
 
 

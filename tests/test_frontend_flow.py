@@ -181,7 +181,7 @@ RETURNED = {
     "module": ("return math", "the module math", "a return of numbers"),
     "text": ("return 'a'", "", "a return of numbers"),
     "range": ("return range(3)", "a range", "a return of numbers"),
-    "nested tuple": ("return x, (x, y)", "a tuple of 2", "a return of numbers"),
+    "text in a nested tuple": ("return x, (x, 'y')", "text", "a return of numbers"),
     "nested on one path": ("if x > 0:\n    return x, y\nreturn x, (y, x)", "a number and a tuple of 2", ...),
     "empty tuple": ("return ()", "an empty tuple", "at least one number"),
 }

@@ -124,7 +124,7 @@ def test_text_that_was_executed_without_a_file() -> None:
     assert "linecache" in caught.value.hint
 
 
-@pytest.mark.parametrize("thing", [math.sin, np.sin, int, "".join, type("C", (), {"__call__": lambda _, x: x})()])
+@pytest.mark.parametrize("thing", [math.sin, np.sin, int, "".join])
 def test_what_is_no_python_function(thing: Any) -> None:
     with pytest.raises(CompileError, match="not a Python function") as caught:
         differentiable_broadcast(thing)(X)
