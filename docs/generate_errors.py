@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import linecache
 import math
+import re
 import sys
 import textwrap
 import warnings
@@ -56,7 +57,8 @@ class Example:
         body = textwrap.dedent(self.body).strip("\n")
         if "differentiable_broadcast" not in body:
             body = f"@differentiable_broadcast\ndef f(x, y):\n{textwrap.indent(body, '    ')}"
-        return f"{body}\n\n{self.call}\n"
+        # Laid out as formatters lay out Python, which some also do in Markdown.
+        return re.sub(r"\n\n(?=\S)", "\n\n\n", f"{body}\n\n{self.call}\n")
 
 
 GROUPS: dict[str, list[Example]] = {
@@ -64,14 +66,14 @@ GROUPS: dict[str, list[Example]] = {
         Example("Neighbours of an element", "return (x[-1] + x + x[1]) / 3"),
         Example("The array's own attributes and methods", "return x / x.sum()"),
         Example("An element that is assigned", "y[0] = x\nreturn y"),
-        Example("An exception for bad values", "if x < 0:\n    raise ValueError('x is negative')\nreturn x ** y"),
+        Example("An exception for bad values", 'if x < 0:\n    raise ValueError("x is negative")\nreturn x**y'),
         Example("An assertion about values", "assert x > 0\nreturn math.log(x)"),
         Example("An exception that is caught", "try:\n    return x / y\nexcept ZeroDivisionError:\n    return 0.0"),
         Example("A print for debugging", "print(x)\nreturn x * y"),
-        Example("A dictionary", "parts = {'a': x, 'b': y}\nreturn parts['a'] * parts['b']"),
+        Example("A dictionary", 'parts = {"a": x, "b": y}\nreturn parts["a"] * parts["b"]'),
         Example("A list that grows", "terms = []\nfor i in range(3):\n    terms.append(x * i)\nreturn sum(terms)"),
         Example("A filter that depends on the data", "positive = [a for a in (x, y) if a > 0]\nreturn sum(positive)"),
-        Example("An import inside the function", "from scipy.special import erf\nreturn erf(x)"),
+        Example("An import inside the function", "from scipy.special import erf\n\nreturn erf(x)"),
         Example("A global variable that is changed", "global calls\ncalls = 1\nreturn x"),
         Example("A result that is not used", "x * y\nreturn x"),
         Example("Identity instead of equality", "return 0.0 if x is y else x / y"),
@@ -97,7 +99,7 @@ GROUPS: dict[str, list[Example]] = {
             "A variable that changes its kind in a loop",
             "total = ()\nwhile x > 0:\n    total = (*total, x)\n    x -= y\nreturn x",
         ),
-        Example("Text that is chosen by data", "mode = 'up' if x > y else 'down'\nreturn x if mode == 'up' else y"),
+        Example("Text that is chosen by data", 'mode = "up" if x > y else "down"\nreturn x if mode == "up" else y'),
     ],
     "Loops": [
         Example("A loop over a parameter", "total = 0.0\nfor a in x:\n    total += a\nreturn total * y"),
@@ -205,6 +207,43 @@ GROUPS: dict[str, list[Example]] = {
     "Arguments of a call": [
         Example("A list for an array", "return x * y", "f(x, [1.0, 2.0])"),
         Example("Too few arguments", "return x * y", "f(x)"),
+        Example("A name that is no parameter", "return x * y", "f(x, z=y)"),
+        Example(
+            "Text without `static=`",
+            """
+            @differentiable_broadcast
+            def f(x, mode="up"):
+                return x if mode == "up" else -x
+            """,
+            'f(x, mode="down")',
+        ),
+        Example(
+            "A static argument that is an array",
+            """
+            @differentiable_broadcast(static=("power",))
+            def f(x, power):
+                return x**power
+            """,
+        ),
+        Example(
+            "A default that is a list",
+            """
+            @differentiable_broadcast
+            def f(x, weights=[0.2, 0.8]):
+                return weights[0] * x
+            """,
+            "f(x)",
+        ),
+        Example(
+            "A captured array that does not fit",
+            """
+            weights = np.ones(3)
+
+            @differentiable_broadcast
+            def f(x, y):
+                return weights * x * y
+            """,
+        ),
         Example("Shapes that do not broadcast", "return x * y", "f(x, np.ones(3))"),
         Example("A dtype without arithmetic", "return x * y", "f(x, y + 0j)"),
         Example("A derivative in what is no argument", "return x * y", 'f.jacobian(x, y, wrt="z")'),
@@ -238,7 +277,10 @@ GROUPS: dict[str, list[Example]] = {
         ),
         Example("A compute capability that is none", "return x * y", "f.inspect_ptx(x, y, cc=90)"),
         Example(
-            "The CUDA packages are not installed", "return x * y", "f.inspect_ptx(x, y, cc=(9, 0))", ("numba_cuda",)
+            "The CUDA packages are not installed",
+            "return x * y - 1.0625",
+            "f.inspect_ptx(x, y, cc=(9, 0))",
+            ("numba_cuda",),
         ),
     ],
 }
