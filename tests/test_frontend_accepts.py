@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from cells import Cell, agree, program
 
@@ -52,3 +54,42 @@ from cells import Cell, agree, program
 )
 def test_what_looks_odd_and_is_no_error(body: str) -> None:
     agree(Cell(program(body)))
+
+
+PRIVATE = {
+    "object": """\
+class Model:
+    def __init__(self):
+        self.__weight = 2.0
+
+    def __scaled(self, a):
+        return a * self.__weight
+
+    def __call__(self, a):
+        return self.__scaled(a) + self.__weight
+
+model = Model()
+
+def f(x, y):
+    return model(x) * y
+""",
+    "dataclass": """\
+@dataclasses.dataclass
+class _Pair:
+    a: float
+
+    def __doubled(self):
+        return self.a * 2
+
+    def total(self):
+        return self.__doubled()
+
+def f(x, y):
+    return _Pair(x).total() * y
+""",
+}
+
+
+@pytest.mark.parametrize("text", PRIVATE.values(), ids=list(PRIVATE))
+def test_private_names_of_a_class(text: str) -> None:
+    agree(Cell(text, {"dataclasses": dataclasses}))

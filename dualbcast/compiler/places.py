@@ -121,6 +121,8 @@ class Places(Operators):
     def attribute(self, node: ast.Attribute) -> Value:
         """`base.name`, of a module, a Python object, a named tuple or a dataclass."""
         base = self.expression(node.value)
+        if node.attr.startswith("__") and not node.attr.endswith("__"):
+            node = self._private(node)
         if isinstance(base, Static) and base.object is not None:
             return self.attribute_of_object(base.object, node)
         if isinstance(base, Record):
@@ -147,6 +149,14 @@ class Places(Operators):
             )
         instead = "its items by index, or a named tuple" if isinstance(base, tuple) else "plain numbers and functions"
         self.fail(node, f"{describe(base)} has no {node.attr} in a kernel", instead)
+
+    def _private(self, node: ast.Attribute) -> ast.Attribute:
+        """`self.__name` as Python reads it in a method: under the name of the class as well."""
+        outer = self.frame.source.function.__qualname__.rpartition(".")[0]
+        kind = outer.rpartition(".")[2].lstrip("_")
+        if not kind or kind == "<locals>":
+            return node
+        return ast.copy_location(ast.Attribute(node.value, f"_{kind}{node.attr}", node.ctx), node)
 
     def attribute_of_object(self, owner: Any, node: ast.Attribute) -> Value:
         """An attribute of an object that exists when the kernel is compiled, guarded as a captured name is."""

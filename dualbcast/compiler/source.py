@@ -140,6 +140,8 @@ def _locate(function: FunctionType) -> FunctionNode:
     where = Location(code.co_filename, code.co_firstlineno, 0, code.co_firstlineno, 1)
     if node is None:
         reason = f"its text is not in {code.co_filename}"
+        if code.co_filename == "<string>":
+            reason = "exec() and `python -c` keep no text"
         instead = "the function in a file or a notebook cell; text run by exec() must be put into linecache"
         if code.co_filename == "<stdin>":
             reason = "the REPL keeps no text before Python 3.13"
