@@ -273,7 +273,7 @@ TABLE: dict[str, list[Is | Not | Nowhere]] = {
         Is("return Pair(x, y).second * math.pi"),
         Not(
             "return «x.T»",
-            "a number has no T here: a parameter is one element of its array",
+            "a number has no T here: x is one element of its array",
             "the name alone; what comes from the whole array is another argument of the call",
         ),
     ],
@@ -281,7 +281,7 @@ TABLE: dict[str, list[Is | Not | Nowhere]] = {
         Is("return (x, y)[1] * [y, x][-1]"),
         Not(
             "return «x[0]»",
-            "a parameter is one element of its array here, so it cannot be indexed",
+            "x is one element of its array here, so it cannot be indexed",
             "the shifted or sliced array as another argument of the call",
         ),
     ],

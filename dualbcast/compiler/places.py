@@ -144,7 +144,7 @@ class Places(Operators):
         if isinstance(base, Const | Var):
             self.fail(
                 node,
-                f"a number has no {node.attr} here: a parameter is one element of its array",
+                f"a number has no {node.attr} here: {_parameter(node.value)} is one element of its array",
                 "the name alone; what comes from the whole array is another argument of the call",
             )
         instead = "its items by index, or a named tuple" if isinstance(base, tuple) else "plain numbers and functions"
@@ -184,7 +184,7 @@ class Places(Operators):
         if isinstance(base, Const | Var):
             self.fail(
                 node,
-                "a parameter is one element of its array here, so it cannot be indexed",
+                f"{_parameter(node.value)} is one element of its array here, so it cannot be indexed",
                 "the shifted or sliced array as another argument of the call",
             )
         if isinstance(base, Static) and not isinstance(base.object, str | bytes | types.NoneType):
@@ -243,6 +243,11 @@ class Places(Operators):
         except Exception as error:
             self.fail(node, f"this raises {type(error).__name__}: {error}")
         return self.captured(Capture(owner, plain, found, ast.unparse(node)), node)
+
+
+def _parameter(node: ast.expr) -> str:
+    """What a message calls the element of an array."""
+    return node.id if isinstance(node, ast.Name) else "a parameter"
 
 
 def _nearest(name: str, names: Iterable[str]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from dualbcast.compiler.fold import FALSE, TRUE
@@ -210,7 +210,7 @@ def describe(value: Value) -> str:
             if value.object is None or isinstance(value.object, str):
                 return "None" if value.object is None else "text"
             name = getattr(value.object, "__name__", None)
-            if isinstance(name, str):
+            if isinstance(name, str) and (callable(value.object) or isinstance(value.object, ModuleType)):
                 return f"{'the function ' if callable(value.object) else 'the module '}{name}"
             return f"an object of type {type(value.object).__name__}"
         case Range():
