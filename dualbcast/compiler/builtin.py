@@ -131,6 +131,8 @@ def _extremum(name: str) -> Builtin:
         self: Expressions, node: ast.Call, *args: Value, default: Value | None = None, key: Value | None = None
     ) -> Value:
         items = self.sequence(args[0], node) if len(args) == 1 else args
+        if default is not None and len(args) > 1:
+            self.fail(node, "default= is for one tuple, which may be empty", "the numbers alone")
         if not items:
             if default is not None:
                 return default
@@ -252,12 +254,12 @@ def _round(self: Expressions, node: ast.Call, value: Value, ndigits: Value | Non
 
 
 @_builtin(int, np.int64)
-def _int(self: Expressions, node: ast.Call, value: Value) -> Value:
+def _int(self: Expressions, node: ast.Call, value: Value = ZERO) -> Value:
     return self.convert(self.as_scalar(value, node), "int", self.locate(node))
 
 
 @_builtin(float, np.float64)
-def _float(self: Expressions, node: ast.Call, value: Value) -> Value:
+def _float(self: Expressions, node: ast.Call, value: Value = ZERO) -> Value:
     if isinstance(value, Static) and isinstance(value.object, str):
         try:
             return Const(float(value.object), "float")
@@ -267,7 +269,7 @@ def _float(self: Expressions, node: ast.Call, value: Value) -> Value:
 
 
 @_builtin(bool, np.bool_)
-def _bool(self: Expressions, node: ast.Call, value: Value) -> Value:
+def _bool(self: Expressions, node: ast.Call, value: Value = FALSE) -> Value:
     return self.truth(value, node)
 
 
