@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Callable, Iterable
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from examine import Tally, examine
@@ -20,6 +22,8 @@ __all__ = ["Found", "fuzz", "program_of"]
 
 # More than the largest program takes.
 BYTES = 1 << 15
+# Seconds of processor time for one program.
+LONGEST = 30.0
 # Every so many programs are held against finite differences too, and the IR is checked after each pass.
 THOROUGH_EVERY = 8
 
@@ -49,6 +53,25 @@ def _property(run: Callable[[Program], None]) -> Any:
     return quiet(given(programs())(run))
 
 
+@contextlib.contextmanager
+def _limit(seconds: float) -> Iterator[None]:
+    """Stop what takes more processor time than that, such as a loop that a wrong kernel does not end."""
+
+    def stop(*_: Any) -> None:
+        raise TimeoutError(f"this takes more than {seconds:g} s")
+
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
 def program_of(seed: int) -> Program:
     """The program of a seed."""
     found: list[Program] = []
@@ -76,7 +99,8 @@ def fuzz(seeds: Iterable[int], tally: Tally | None = None, *, cpu: bool = True, 
 
     def run(program: Program) -> None:
         try:
-            examine(program, Tally() if failed else tally, cpu=cpu, thorough=thorough)
+            with _limit(LONGEST):
+                examine(program, Tally() if failed else tally, cpu=cpu, thorough=thorough)
         except Exception as error:
             failed.append((program, error))
             raise

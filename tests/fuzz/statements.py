@@ -66,7 +66,11 @@ def value(writer: Writer, kind: str, carried: bool) -> str:
 def _assign(writer: Writer) -> None:
     kind = writer.pick("float", "float", "float", "float", "int", "bool")
     name, carried = target(writer, kind)
-    text = value(writer, kind, carried)
+    if kind == "float" and writer.likely(1, 6):  # an integer under a name that may hold a float later
+        ints = [name for name in writer.frame.of("int")]
+        text = writer.pick("0", "1", *ints)
+    else:
+        text = value(writer, kind, carried)
     writer.line(f"{name}: {kind} = {text}" if writer.likely(1, 16) else f"{name} = {text}")
     writer.bind(name, kind)
 

@@ -1,0 +1,173 @@
+"""Bugs planted in the compiler, each of which the fuzzer must find: what it would miss is what it is not for."""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import sys
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import pytest
+from session import Found, fuzz
+
+import dualbcast.products
+from dualbcast import CompileError
+from dualbcast.compiler import arrange, builder, dualize, rows, simplify
+
+# How many programs may be needed; most bugs take a few.
+WITHIN = 150
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A fragment of a module's source, which must be there once, and what it is replaced by."""
+
+    what: str
+    module: ModuleType
+    right: str
+    wrong: str
+
+
+BUGS = [
+    Bug(
+        "a wrong sign where a term of the tangent is negated",
+        dualize,
+        'Op("sub", (self.emit(total, where), *part.args)',
+        'Op("add", (self.emit(total, where), *part.args)',
+    ),
+    Bug(
+        "no zero tangent for a name that is active on another path",
+        dualize,
+        "            parts = terms.get(seed, [])\n",
+        "            parts = terms.get(seed, [])\n            if not parts:\n                continue\n",
+    ),
+    Bug(
+        "the partial of select's second side dropped",
+        dualize,
+        "self.tangent(orelse, seed) or ZERO)",
+        "ZERO)",
+    ),
+    Bug(
+        "activity not followed around loops: a silent zero",
+        dualize,
+        "                active[stmt.target.name] = found\n                changed = True",
+        "                active[stmt.target.name] = found",
+    ),
+    Bug(
+        "one of two uses of a name in one operation forgotten",
+        dualize,
+        'self.op("add", combined[arg], partial, where=where) if arg in combined else partial',
+        "partial",
+    ),
+    Bug(
+        "value numbering that does not see a loop's assignments",
+        simplify,
+        "            self.define(target, self.new(target))\n        before = self.state.copy()",
+        "            pass\n        before = self.state.copy()",
+    ),
+    Bug(
+        "after a branch, a name taken to hold what its first side gave it",
+        simplify,
+        "number = numbers.pop() if len(numbers) == 1 else None",
+        "number = ends[0].numbers.get(name) if ends else None",
+    ),
+    Bug(
+        "a common subexpression whose holder has another value by now",
+        simplify,
+        "if number is None or self._lost(number):",
+        "if number is None:",
+    ),
+    Bug(
+        "`continue` removed as dead code",
+        simplify,
+        "        case Break() | Continue():\n            return in_live_loop\n",
+        "        case Break() | Continue():\n            return in_live_loop and isinstance(stmt, Break)\n",
+    ),
+    Bug(
+        "dead-code removal that drops what only a loop's next turn needs",
+        simplify,
+        "    while size != len(live):\n        size = len(live)\n        _mark(",
+        "    if size != len(live):\n        size = len(live)\n        _mark(",
+    ),
+    Bug(
+        "a temporary moved past an assignment to what it reads",
+        arrange,
+        "                    found += self.flush(self.touched(stmt))\n",
+        "",
+    ),
+    Bug(
+        "a swap done one assignment after the other",
+        builder,
+        "if not any(target.name in _reads(other) for _, other in others):",
+        "if True:",
+    ),
+    Bug(
+        "a wrong row of the rule table",
+        rows,
+        'rule("tanh", lambda x, y: (1.0 - y * y,)',
+        'rule("tanh", lambda x, y: (1.0 - y,)',
+    ),
+]
+
+
+@pytest.fixture(autouse=True)
+def fresh_caches() -> Any:
+    dualize._partials_of.cache_clear()
+    yield
+    dualize._partials_of.cache_clear()
+
+
+def plant(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the module's changed source, and put its functions where the package uses them."""
+    source = inspect.getsource(bug.module)
+    assert source.count(bug.right) == 1, "the source has changed: plant this bug anew"
+    if bug.module is rows:
+        from dualbcast.compiler.rules import RULES
+
+        # Only the row counts; the table would refuse a second one of the name.
+        monkeypatch.setitem(RULES, "tanh", _replaced_row(RULES["tanh"]))
+        return
+    planted, text, filename = ModuleType(bug.module.__name__), source.replace(bug.right, bug.wrong), f"<{bug.what}>"
+    monkeypatch.setitem(linecache.cache, filename, (len(text), None, text.splitlines(True), filename))
+    monkeypatch.setitem(sys.modules, bug.module.__name__, planted)  # for what looks itself up, as dataclasses do
+    exec(compile(text, filename, "exec"), planted.__dict__)
+    if bug.module is builder:
+        monkeypatch.setattr(builder.Builder, "copy_parallel", planted.Builder.copy_parallel)
+        return
+    for user in list(sys.modules.values()):
+        if getattr(user, "__name__", "").startswith("dualbcast"):
+            for name in bug.module.__all__:
+                if getattr(user, name, None) is getattr(bug.module, name):
+                    monkeypatch.setattr(user, name, getattr(planted, name))
+
+
+def _replaced_row(row: Any) -> Any:
+    from dataclasses import replace
+
+    return replace(row, partials=lambda x, y: (1.0 - y,))  # noqa: ARG005
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.what)
+def test_a_planted_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch):
+    plant(bug, monkeypatch)
+    with pytest.raises(Found) as found:
+        fuzz(range(WITHIN), cpu=False, shrink=False)
+    assert not isinstance(found.value.error, CompileError), found.value
+    print(f"{bug.what}: found at program {found.value.seed + 1}, {found.value.error!r:.200}")
+
+
+@pytest.mark.slow
+def test_a_found_bug_is_shrunk(monkeypatch: pytest.MonkeyPatch):
+    plant(BUGS[2], monkeypatch)
+    with pytest.raises(Found) as found:
+        fuzz(range(WITHIN), cpu=False)
+    print(found.value)
+    assert len(found.value.program.text.splitlines()) < 10
+
+
+def test_nothing_is_found_without_one():
+    assert dualbcast.products.dualize is dualize.dualize
+    fuzz(range(5), cpu=False)
