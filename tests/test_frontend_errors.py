@@ -175,6 +175,7 @@ EXPRESSIONS = {
     "no class": ("«isinstance(x, 3)»", "isinstance() needs a class", ...),
     "type()": ("«type(x)»(y)", "type objects cannot be made in a kernel", "isinstance"),
     "dict()": ("«dict(a=x)»", "dict objects cannot be made in a kernel", "a named tuple"),
+    "key of sorted": ("«sorted((x, y), key=abs)»[0]", "sorted() takes only the keyword reverse in a kernel", ...),
     "key that is no function": ("«max»((x, y), key=3)", "a number cannot be called", ...),
     "start of enumerate": ("«enumerate((x, y), 1.5)»", "the start of enumerate() must be an integer", ...),
     "digits without end": ("«round(x, 500)»", "has no 500 digits", "fewer"),
