@@ -78,6 +78,7 @@ class Builder:
         self.taken: set[str] = set()
         self.definitions: dict[str, tuple[Op, list[Stmt]]] = {}
         self.length = 0
+        self.unrolled = 0
         # What a temporary that has been given a user's name is called now; other values may still hold the old name.
         self.renamed: dict[str, Var] = {}
 

@@ -103,8 +103,8 @@ class Loops(Calls):
     def _unroll(self, stmt: ast.For, items: list[Value]) -> bool:
         """Write a loop over a tuple out; `break` and `continue` become flags that skip what follows them."""
         frame = self.frame
-        depth = len(frame.loops)
-        flags = Unrolled(f"<broke {depth}>", f"<skip {depth}>")
+        self.unrolled += 1  # a loop in the `else` of another is not inside it, but its flags are others
+        flags = Unrolled(f"<broke {self.unrolled}>", f"<skip {self.unrolled}>")
         frame.flags += [flags.skip, flags.broke]
         frame.env.update({flags.skip: FALSE, flags.broke: FALSE})
         frame.loops.append(flags)
