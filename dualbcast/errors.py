@@ -98,7 +98,7 @@ class CompileError(DualbcastError):
             parts.append(where.excerpt())
             again = len(list(group)) - 1
             if again:
-                parts.append(f"… and {again} more times")
+                parts.append(f"… and {again} more times" if again < 10 else "… and so on")
         super().__init__("\n".join(part for part in parts if part))
 
 

@@ -223,6 +223,37 @@ def else_in_loops_of_the_kernel(x, n):
     return total
 
 
+@case((0.4, 0.7), (0.3, -0.2), (1.5, 0.1), (0.8, 0.9), (-1.5, -1.0), (0.2, 1.5))
+def loops_in_an_else(x, y):
+    total = 0.0
+    for a in (x, y):
+        if a > 1:
+            break
+        total += a
+    else:
+        for b in (x, y, 2.0):
+            if b > 0.75:
+                continue
+            total += b * x
+            if total > 0.9:
+                break
+        else:
+            total += 10 * y
+    return total
+
+
+@case((0.4, 0.7), (2.3, 0.2), (1.5, 6.0), (2.8, 0.9))
+def functions_through_jumps(x, y):
+    grow = lambda v: v + x  # noqa: E731
+    for a in (x, y, 1.0):
+        if x > 2:
+            if a > 5:
+                continue
+            return a * y
+        x = grow(a)
+    return grow(x)
+
+
 @case((0.5, 3.0), (3.0, -1.0))
 def else_without_break(x, y):
     for i in range(3):
@@ -465,6 +496,13 @@ def polynomial(x, *coefficients):
 @case((0.5, 1.0), (1.5, 2.0), (-0.75, 0.5))
 def recursion_that_ends(x, y):
     return power(x, 25) + polynomial(x, y, 2.0, x, y * y)
+
+
+@case((0.53, 1.07, -0.2), (3.1, 2.3, 2.6), (-4.2, 0.61, -5.0), (1.0, 3.0, 2.0))
+def sorted_numbers(x, y, z):
+    low, middle, high = sorted((x, y, z))
+    falling = sorted([x, 2, y * z, 0.5], reverse=True)
+    return low - middle * high, sum((k + 1) * v for k, v in enumerate(falling))
 
 
 @case((0.53, 1.07), (3.1, 2.3), (-4.2, 0.61))

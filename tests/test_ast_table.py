@@ -63,6 +63,7 @@ class Nowhere:
 
 
 NUMBERS = "real numbers"
+WHOLE = "a tuple: (a, b); what comes from the whole array is another argument of the call"
 SIDE = "another output: a kernel cannot change what is outside it"
 BEFOREHAND = "a test of the values beforehand"
 NAN = "a return of nan: elements of an array cannot stop each other"
@@ -133,7 +134,7 @@ TABLE: dict[str, list[Is | Not | Nowhere]] = {
         Not(
             "for i in «x»:\n    y += i\nreturn y",
             "a tuple is needed here, and this is a number: one element of an array, not the array",
-            "a tuple: (a, b)",
+            WHOLE,
         ),
     ],
     "AsyncFor": [
@@ -217,8 +218,8 @@ TABLE: dict[str, list[Is | Not | Nowhere]] = {
         Is("return x if x > 1 else y * y"),
         Not(
             "return «x if x > 0 else (x, y)»",
-            "the two sides of this expression are not of one kind",
-            "two numbers, or tuples of one length",
+            "the two sides of this expression are not of one kind: a number and a tuple of 2",
+            "two numbers, or tuples of one length; of functions, a choice of their results",
         ),
     ],
     "Dict": [Not("return «{1: x}»", "a dictionary cannot be compiled", "separate variables, or a named tuple")],
@@ -272,15 +273,15 @@ TABLE: dict[str, list[Is | Not | Nowhere]] = {
         Is("return Pair(x, y).second * math.pi"),
         Not(
             "return «x.T»",
-            "a number has no T here: a parameter is one element of its array",
-            "the name alone",
+            "a number has no T here: x is one element of its array",
+            "the name alone; what comes from the whole array is another argument of the call",
         ),
     ],
     "Subscript": [
         Is("return (x, y)[1] * [y, x][-1]"),
         Not(
             "return «x[0]»",
-            "a parameter is one element of its array here, so it cannot be indexed",
+            "x is one element of its array here, so it cannot be indexed",
             "the shifted or sliced array as another argument of the call",
         ),
     ],
@@ -289,7 +290,7 @@ TABLE: dict[str, list[Is | Not | Nowhere]] = {
         Not(
             "return max(*«x»)",
             "a tuple is needed here, and this is a number: one element of an array, not the array",
-            "a tuple: (a, b)",
+            WHOLE,
         ),
     ],
     "Name": [
@@ -347,7 +348,7 @@ TABLE: dict[str, list[Is | Not | Nowhere]] = {
         Not(
             "return x in «y»",
             "a tuple is needed here, and this is a number: one element of an array, not the array",
-            "a tuple: (a, b)",
+            WHOLE,
         ),
     ],
     "NotIn": [Is("return x not in (1, 2.0)")],

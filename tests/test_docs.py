@@ -5,11 +5,15 @@ from __future__ import annotations
 import doctest
 import re
 import runpy
+import traceback
 from pathlib import Path
 
 import pytest
 
+import dualbcast
+
 ROOT = Path(__file__).parent.parent
+COMPILER = str(Path(dualbcast.__file__).parent / "compiler")
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), ROOT / "bench" / "README.md"])
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -46,6 +50,26 @@ def test_the_rules_page_is_that_of_the_table(request: pytest.FixtureRequest) -> 
     if request.config.getoption("--update-golden"):
         path.write_text(page, encoding="utf-8")
     assert path.read_text(encoding="utf-8") == page, "run: python docs/generate_rules.py"
+
+
+def test_the_errors_page_is_what_its_examples_give(request: pytest.FixtureRequest) -> None:
+    generate = runpy.run_path(str(ROOT / "docs" / "generate_errors.py"))
+    page, path = generate["page"](), generate["PAGE"]
+    if request.config.getoption("--update-golden"):
+        path.write_text(page, encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == page, "run: python docs/generate_errors.py"
+    assert page.count("### ") >= 30
+
+
+def test_the_errors_on_the_page_show_no_frame_of_the_compiler() -> None:
+    generate = runpy.run_path(str(ROOT / "docs" / "generate_errors.py"))
+    for examples in generate["GROUPS"].values():
+        for example in examples:
+            error = generate["error_of"](example)
+            frames = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+            assert not [name for name in frames if name.startswith(COMPILER)], example.title
+            assert "".join(traceback.format_exception(error)).count("Traceback") == 1, example.title
+            assert str(ROOT) not in str(error), example.title
 
 
 def test_links_between_pages_lead_somewhere() -> None:

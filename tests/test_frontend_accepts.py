@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from cells import Cell, agree, program
 
@@ -39,6 +41,11 @@ from cells import Cell, agree, program
         pytest.param("match x > 1:\n    case True: return x\nreturn y", id="match"),
         pytest.param("assert 'a' in 'abc'\nreturn x", id="assertion that is known"),
         pytest.param("return *(x, y), x", id="starred return"),
+        pytest.param(
+            "while True:\n    j = int(x), int(x)\n    x *= 1.5\n    if x > 9: break\nreturn j[0] * x, float(j[1]) * x",
+            id="value of the last turn",
+        ),
+        pytest.param("t = (x, None)\nif x > 1:\n    t = (y, 1)\nreturn t[0]", id="a part that paths agree on"),
         # The reduction is tried as one that is written out first, and what that tries to name must keep its name.
         pytest.param(
             "t = [x, y, x * y]\nreturn sum(a * b for a, b in zip(t, reversed(t)) if a > 0)", id="a try taken back"
@@ -47,3 +54,42 @@ from cells import Cell, agree, program
 )
 def test_what_looks_odd_and_is_no_error(body: str) -> None:
     agree(Cell(program(body)))
+
+
+PRIVATE = {
+    "object": """\
+class Model:
+    def __init__(self):
+        self.__weight = 2.0
+
+    def __scaled(self, a):
+        return a * self.__weight
+
+    def __call__(self, a):
+        return self.__scaled(a) + self.__weight
+
+model = Model()
+
+def f(x, y):
+    return model(x) * y
+""",
+    "dataclass": """\
+@dataclasses.dataclass
+class _Pair:
+    a: float
+
+    def __doubled(self):
+        return self.a * 2
+
+    def total(self):
+        return self.__doubled()
+
+def f(x, y):
+    return _Pair(x).total() * y
+""",
+}
+
+
+@pytest.mark.parametrize("text", PRIVATE.values(), ids=list(PRIVATE))
+def test_private_names_of_a_class(text: str) -> None:
+    agree(Cell(text, {"dataclasses": dataclasses}))

@@ -6,9 +6,11 @@ Each row of the tables is a program in which « and » enclose the text that the
 
 from __future__ import annotations
 
+import logging
 import random
 import statistics
 from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple
 
 import numpy as np
@@ -104,8 +106,8 @@ EXPRESSIONS = {
     "indexed function": ("«math.sin[0]»", "the function sin cannot be indexed", None),
     # names and attributes
     "unknown name": ("x + «elephant»", "the name elephant is not defined", ...),
-    "attribute of a number": ("«x.T»", "a number has no T here: a parameter is one element", "the name alone"),
-    "method of a number": ("«x.sum»()", "a number has no sum here: a parameter is one element", "the name alone"),
+    "attribute of a number": ("«x.T»", "a number has no T here: x is one element", "the name alone"),
+    "method of a number": ("«x.sum»()", "a number has no sum here: x is one element", "the name alone"),
     "missing in a module": ("«math.nothing»(x)", "the module math has no nothing", ...),
     "method of a ufunc": ("«np.add.reduce((x, y))»", "no derivative rule for np.add.reduce", "math or numpy"),
     "attribute of a tuple": ("«(x, y).count»(x)", "a tuple of 2 has no count in a kernel", "by index"),
@@ -161,13 +163,19 @@ EXPRESSIONS = {
     "no rule in numpy": ("«np.array((x, y))»", "no derivative rule for numpy.array", "math or numpy"),
     "random": ("«random.random()»", "no derivative rule for random.random", "random numbers as another argument"),
     "random method": ("«random.uniform(x, y)»", "no derivative rule for random.uniform", "an array of random numbers"),
+    "function of arrays": ("«np.sort(x)»", "no derivative rule for numpy.sort: it works on arrays", "math or numpy"),
+    "logging": ("«logging.info('a')»", "info() is a side effect", "another output"),
+    "class of NumPy": ("«np.vectorize(abs)»(x)", "no derivative rule for numpy.vectorize: it works on arrays", ...),
+    "member by value": ("«Mode(1)» is None", "Mode objects cannot be made in a kernel", ...),
+    "default of two numbers": ("«min(x, y, default=1)»", "default= is for one tuple", "the numbers alone"),
+    "sum of a generator from outside": ("«sum(generator)»", "this is an object of type generator", "a tuple"),
     "standard library": ("«statistics.mean((x, y))»", "in mean(): ", "a function of your own"),
     "alias of this package": ("«np.maximum(x, (y,))»", "in maximum(): a number is needed here", "one item of it"),
     "too few to an alias": ("«np.clip(x)»", "clip() lacks a value for", "clip(x, low, high)"),
     "no class": ("«isinstance(x, 3)»", "isinstance() needs a class", ...),
     "type()": ("«type(x)»(y)", "type objects cannot be made in a kernel", "isinstance"),
     "dict()": ("«dict(a=x)»", "dict objects cannot be made in a kernel", "a named tuple"),
-    "sorted()": ("«sorted((x, y))»", "there is no derivative rule for sorted", "a Python function"),
+    "key of sorted": ("«sorted((x, y), key=abs)»[0]", "sorted() takes only the keyword reverse in a kernel", ...),
     "key that is no function": ("«max»((x, y), key=3)", "a number cannot be called", ...),
     "start of enumerate": ("«enumerate((x, y), 1.5)»", "the start of enumerate() must be an integer", ...),
     "digits without end": ("«round(x, 500)»", "has no 500 digits", "fewer"),
@@ -211,6 +219,9 @@ CAPTURED = {
     "mixed": (1.0, [2.0]),
     "text": "text",
     "random": random,
+    "generator": (number for number in (1, 2)),
+    "logging": logging,
+    "Mode": Enum("Mode", ["FIRST", "SECOND"]),
     "statistics": statistics,
     "Pair": Pair,
     "Circle": Circle,

@@ -56,6 +56,26 @@ FLOW = {
         "z is a number and a tuple of 2, depending on the path",
         "every path passes",
     ),
+    "part of a tuple": (
+        "t = (x, None)\nif x > 0:\n    t = (x, y)\nreturn «t[1]» is None",
+        "t[1] is a number and None, depending on the path",
+        "one kind of thing on every path",
+    ),
+    "part that is matched": (
+        "t = (x, None)\nif x > 0:\n    t = (x, y)\nmatch t:\n    case (a, «float()»): return a\nreturn y",
+        "t[1] is a number and None, depending on the path",
+        "one kind of thing on every path",
+    ),
+    "part of a choice": (
+        "t = (x, 'a') if x > 0 else (y, 'b')\nreturn «t[1]»",
+        "item 1 of this choice is text, depending on the data",
+        "one kind of thing on every path",
+    ),
+    "part changes in a loop": (
+        "t = (x, None)\n«for i in range(int(x)):»\n    t = (x, y)\nreturn y",
+        "t[1] is None before this loop and a number after a turn of it",
+        "two names",
+    ),
     # loops
     "for over a number": (
         "for i in «x»:\n    y += i\nreturn y",
@@ -161,7 +181,7 @@ RETURNED = {
     "module": ("return math", "the module math", "a return of numbers"),
     "text": ("return 'a'", "", "a return of numbers"),
     "range": ("return range(3)", "a range", "a return of numbers"),
-    "nested tuple": ("return x, (x, y)", "a tuple of 2", "a return of numbers"),
+    "text in a nested tuple": ("return x, (x, 'y')", "text", "a return of numbers"),
     "nested on one path": ("if x > 0:\n    return x, y\nreturn x, (y, x)", "a number and a tuple of 2", ...),
     "empty tuple": ("return ()", "an empty tuple", "at least one number"),
 }

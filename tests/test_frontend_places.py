@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
-from cells import Cell, X, Y, check, check_traceback, program, verify
+from cells import Cell, X, Y, check, check_traceback, program, rows, verify
 
 from dualbcast import differentiable_broadcast
 from dualbcast.errors import ArgumentError, CompileError
 
 pytestmark = pytest.mark.usefixtures("no_kernel")
+
+RECORD = "@dataclass\nclass R:\n    a: float\n"
 
 
 # --- where things are -------------------------------------------------------------------------------------------------
@@ -40,11 +44,77 @@ def test_a_callee_in_another_file_is_named_by_that_file() -> None:
     assert f"in helper(), called at {caller.filename}:2:12" in str(error)
 
 
+CHAINS = {
+    "lambda": ("g = lambda a: a + «{a}»\n", "g(x)", ["<lambda>"]),
+    "lambda in a call": ("def g(h, a):\n    return h(a)\n", "g(lambda a: «{a}», x)", ["g", "<lambda>"]),
+    "comprehension": ("def g(a):\n    return «{a}»\n", "sum([g(a) for a in (x, y)])", ["g"]),
+    "generator": ("def g(a):\n    return «{a}»\n", "max(g(a) for a in (x, y))", ["g"]),
+    "loop of the kernel": ("def g(a):\n    return «{a}»\n", "sum(g(x * i) for i in range(int(y)))", ["g"]),
+    "map": ("def g(a):\n    return «{a}»\n", "sum(map(g, (x, y)))", ["g"]),
+    "key": ("def g(a):\n    return «{a}»\n", "min(x, y, key=g)", ["g"]),
+    "partial": ("def g(a, b):\n    return a * «{b}»\n\nh = functools.partial(g, 2.0)\n", "h(x)", ["g"]),
+    "decorated": ("@functools.cache\ndef g(a):\n    return «{a}»\n", "g(x)", ["g"]),
+    "broadcast function": ("@broadcast\ndef g(a):\n    return «{a}»\n", "g(x)", ["g"]),
+    "method": ("class C:\n    def g(self, a):\n        return «{a}»\n\nc = C()\n", "c.g(x)", ["g"]),
+    "static method": ("class C:\n    @staticmethod\n    def g(a):\n        return «{a}»\n", "C.g(x)", ["g"]),
+    "callable object": (
+        "class C:\n    def __call__(self, a):\n        return «{a}»\n\nc = C()\n",
+        "c(x)",
+        ["__call__"],
+    ),
+    "operator of a record": (
+        RECORD + "    def __add__(self, other):\n        return «{self.a}»\n",
+        "R(x) + 1",
+        ["__add__"],
+    ),
+    "reflected operator": (RECORD + "    def __rsub__(self, other):\n        return «{1}»\n", "1 - R(x)", ["__rsub__"]),
+    "sign of a record": (RECORD + "    def __neg__(self):\n        return «{1}»\n", "-R(x)", ["__neg__"]),
+    "truth of a record": (RECORD + "    def __bool__(self):\n        return «{1}»\n", "x if R(x) else y", ["__bool__"]),
+    "property of a record": (RECORD + "    @property\n    def p(self):\n        return «{1}»\n", "R(x).p", ["p"]),
+    "method of a record": (RECORD + "    def m(self, b):\n        return b * «{1}»\n", "R(x).m(y)", ["m"]),
+}
+
+
+@pytest.mark.parametrize(("text", "call", "names"), rows(CHAINS))
+def test_an_error_in_whatever_is_called_is_chained(text: str, call: str, names: list[str]) -> None:
+    made = {"functools": functools, "dataclass": dataclass, "broadcast": differentiable_broadcast}
+    marked = f"{text}\ndef f(x, y):\n    return {call}\n"
+    cell = Cell(marked, made)
+    error = verify(cell, "a set", "a tuple")
+    assert [name for name, _ in error.calls] == names
+    first = error.calls[0][1]
+    assert first.filename == cell.filename
+    assert cell.text.split("\n")[first.line - 1].startswith("    return ")
+    for name in names:
+        assert f"in {name}(), called at {cell.filename}:" in str(error)
+
+
+def test_several_files_are_each_named() -> None:
+    inner = Cell("def inner(a):\n    return «{a}»\n")
+    middle = Cell("def middle(a):\n    return inner(a)\n", {"inner": inner.names["inner"]})
+    outer = Cell("def f(x, y):\n    return middle(x)\n", {"middle": middle.names["middle"]})
+    error = outer.error()
+    check(inner, error, "a set", "a tuple")
+    assert [(name, where.filename) for name, where in error.calls] == [
+        ("middle", outer.filename),
+        ("inner", middle.filename),
+    ]
+
+
+def test_the_repl_of_earlier_pythons_keeps_no_text() -> None:
+    names: dict[str, Any] = {}
+    exec(compile("def f(x): return x", "<stdin>", "exec"), names)
+    with pytest.raises(CompileError, match="the REPL keeps no text before Python") as caught:
+        differentiable_broadcast(names["f"])(X)
+    assert "IPython" in caught.value.hint
+    check_traceback(caught.value)
+
+
 def test_a_callee_without_source_is_an_error_at_the_call() -> None:
     names: dict[str, Any] = {}
     exec("def hidden(a): return a", names)
     cell = Cell("def f(x, y):\n    return «hidden(x)»\n", {"hidden": names["hidden"]})
-    verify(cell, "the source of hidden cannot be had", "a file, a notebook cell")
+    verify(cell, "the source of hidden cannot be had", "a file or a notebook cell")
 
 
 def test_a_default_of_a_callee_that_is_no_number() -> None:
@@ -76,7 +146,7 @@ LIBRARY = {"sort": "np.sort(x)", "norm": "np.linalg.norm(x)", "round": "np.round
 @pytest.mark.parametrize(("name", "call"), LIBRARY.items())
 def test_a_python_function_of_numpy_is_not_looked_into(name: str, call: str) -> None:
     error = verify(Cell(program(f"return «{call}»")), "there is no derivative rule for", "math or numpy")
-    assert error.message.endswith(name)
+    assert f"{name}: it works on arrays" in error.message
     assert not error.calls
 
 
@@ -124,7 +194,7 @@ def test_text_that_was_executed_without_a_file() -> None:
     assert "linecache" in caught.value.hint
 
 
-@pytest.mark.parametrize("thing", [math.sin, np.sin, int, "".join, type("C", (), {"__call__": lambda _, x: x})()])
+@pytest.mark.parametrize("thing", [math.sin, np.sin, int, "".join])
 def test_what_is_no_python_function(thing: Any) -> None:
     with pytest.raises(CompileError, match="not a Python function") as caught:
         differentiable_broadcast(thing)(X)

@@ -251,7 +251,7 @@ class _Nesting:
     def block(self, block: Block, *, last: bool = True) -> list[Stmt]:
         outer = set(self.pending)
         found: list[Stmt] = []
-        for stmt in block:
+        for position, stmt in enumerate(block):
             match stmt:
                 case Assign():
                     stmt = replace(stmt, value=self.expression(stmt.value))
@@ -265,6 +265,9 @@ class _Nesting:
                     # What is pending here and not read in a branch must not be written out inside it, by a loop there.
                     has_loop = any(isinstance(part, While | For) for part in statements((stmt,)))
                     found += self.flush(set(self.pending) if has_loop else self.touched(stmt))
+                    if _jumping(stmt):  # a jump goes past the end of this block, where the others would be written out
+                        later = {leaf.name for at in block[position:] for leaf in _leaves(at) if isinstance(leaf, Var)}
+                        found += self.flush(set(self.pending) - outer - later)
                     then, orelse = self.block(stmt.then), self.block(stmt.orelse)
                     found.append(replace(stmt, test=test, then=tuple(then), orelse=tuple(orelse)))
                 case While():

@@ -89,6 +89,8 @@ class Branches(Loops):
 
     def _matches(self, pattern: ast.pattern, value: Value, bound: dict[str, Value]) -> Atom:
         """Whether a pattern matches; the names it binds go into `bound`."""
+        if not isinstance(pattern, ast.MatchAs):
+            self.merged(value, pattern)
         match pattern:
             case ast.MatchValue():
                 return self.equal(value, self.expression(pattern.value), pattern)

@@ -52,6 +52,7 @@ from dualbcast.compiler.values import (
     end_of,
     is_like,
     items_like,
+    part_of,
     partly_assigned,
     same,
     zeros_like,
@@ -77,6 +78,7 @@ class Builder:
         self.taken: set[str] = set()
         self.definitions: dict[str, tuple[Op, list[Stmt]]] = {}
         self.length = 0
+        self.unrolled = 0
         # What a temporary that has been given a user's name is called now; other values may still hold the old name.
         self.renamed: dict[str, Var] = {}
 
@@ -251,7 +253,7 @@ class Builder:
         filled = list(values)
         if live and not isinstance(live[0], Unassigned):
             for position, value in enumerate(values):
-                if skipping[position] and not is_like(value, live[0]):
+                if skipping[position] and not (same(value, live[0]) or is_like(value, live[0])):
                     filled[position] = zeros_like(live[0])
                     # Where a path takes up again, the name is as good as unassigned.
                     for loop in self.frame.loops:
@@ -259,7 +261,7 @@ class Builder:
                             for flag in flags[position] & {loop.skip, loop.broke}:
                                 loop.lacking.setdefault(flag, set()).add(name)
             return filled, set()
-        if not leaving or not all(is_like(value, leaving[0]) for value in leaving):
+        if not leaving or not all(same(value, leaving[0]) or is_like(value, leaving[0]) for value in leaving):
             return values, set()
         for position, value in enumerate(values):
             if isinstance(value, Unassigned) and not value.conflict:
@@ -292,8 +294,11 @@ class Builder:
             env[name] = Unassigned(f"{name} is not assigned on every path that leads here")
         env[PARTLY] = Static(frozenset(entry for entry in partly if entry[0] != flag))
 
-    def unify(self, name: str, values: list[Value], copies: list[Copies]) -> Value:
-        """One value that stands for `values[i]` after edge i has done `copies[i]`, to which assignments are added."""
+    def unify(self, name: str, values: list[Value], copies: list[Copies], shown: str = "") -> Value:
+        """One value that stands for `values[i]` after edge i has done `copies[i]`, to which assignments are added.
+
+        `shown` is what messages call it.
+        """
         first = values[0]
         if all(same(value, first) for value in values):
             return first
@@ -325,19 +330,25 @@ class Builder:
         if all(isinstance(value, tuple) for value in values):
             columns = [value for value in values if isinstance(value, tuple)]
             if are_alike(columns):
+                own = shown or {RESULT: "the returned value", CHOICE: "this choice"}.get(name, name)
                 merged = [
-                    self.unify(f"{_base(name)}_{position}", list(items), copies)
+                    self.unify(f"{_base(name)}_{position}", list(items), copies, part_of(own, columns[0], position))
                     for position, items in enumerate(zip(*columns, strict=True))
                 ]
                 return items_like(columns[0], merged)
-        what = "the returned value" if name == RESULT else name
+        what = shown or ("the returned value" if name == RESULT else name)
         kinds_text = " and ".join(dict.fromkeys(describe(value) for value in values))
+        if name == CHOICE:
+            return Unassigned(f"the two sides of this expression are not of one kind: {kinds_text}", True)
         if all(isinstance(value, Static | Closure) for value in values):
-            return Unassigned(f"{what} is {kinds_text}, depending on the data: numbers may, functions may not", True)
+            return Unassigned(f"{what} is {kinds_text}, depending on the data, as only numbers may", True)
         return Unassigned(f"{what} is {kinds_text}, depending on the path that leads here", True)
 
-    def conform(self, path: str, target: Value, value: Value, moves: Copies, node: ast.AST) -> None:
-        """Add to `moves` what makes the loop-carried `target` hold `value`; KindRaised where its kind is too narrow."""
+    def conform(self, path: str, target: Value, value: Value, moves: Copies, node: ast.AST, shown: str = "") -> None:
+        """Add to `moves` what makes the loop-carried `target` hold `value`; KindRaised where its kind is too narrow.
+
+        `shown` is what messages call it.
+        """
         if same(target, value):
             return
         if isinstance(target, Var) and isinstance(value, Const | Var):
@@ -347,13 +358,13 @@ class Builder:
             moves.append((target, convert(value, kind)))
         elif isinstance(target, tuple) and isinstance(value, tuple) and are_alike((target, value)):
             for position, (inner, item) in enumerate(zip(target, value, strict=True)):
-                self.conform(f"{path}_{position}", inner, item, moves, node)
+                self.conform(f"{path}_{position}", inner, item, moves, node, part_of(shown or path, target, position))
         elif isinstance(value, Unassigned):
             self.fail(node, f"{value.reason}, and the loop's next turn needs it")
         else:
             self.fail(
                 node,
-                f"{path} is {describe(target)} before this loop and {describe(value)} after a turn of it",
+                f"{shown or path} is {describe(target)} before this loop and {describe(value)} after a turn of it",
                 "one kind of thing under one name, or two names",
             )
 

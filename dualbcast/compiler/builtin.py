@@ -32,6 +32,7 @@ KEYWORDS: dict[Any, frozenset[str]] = {
     **{function: frozenset({"start"}) for function in (sum, math.prod, enumerate)},
     **{function: frozenset({"default", "key"}) for function in (min, max)},
     zip: frozenset({"strict"}),
+    sorted: frozenset({"reverse"}),
     round: frozenset({"ndigits"}),
 }
 
@@ -130,6 +131,8 @@ def _extremum(name: str) -> Builtin:
         self: Expressions, node: ast.Call, *args: Value, default: Value | None = None, key: Value | None = None
     ) -> Value:
         items = self.sequence(args[0], node) if len(args) == 1 else args
+        if default is not None and len(args) > 1:
+            self.fail(node, "default= is for one tuple, which may be empty", "the numbers alone")
         if not items:
             if default is not None:
                 return default
@@ -177,6 +180,24 @@ def _reduction(operation: type[ast.operator], empty: int) -> Builtin:
 
 BUILTINS[sum] = _reduction(ast.Add, 0)
 BUILTINS[math.prod] = _reduction(ast.Mult, 1)
+
+
+@_builtin(sorted)
+def _sorted(self: Expressions, node: ast.Call, items: Value, *, reverse: Value = FALSE) -> Value:
+    where, numbers = self.locate(node), [self.as_scalar(item, node) for item in self.sequence(items, node)]
+    if not isinstance(reverse, Const):
+        self.fail(node, "whether sorted() reverses must be known when the kernel is compiled")
+    name = "gt" if reverse.value else "lt"
+    # Neighbours change places where the second must come first, so that equal numbers keep their order.
+    for end in range(1, len(numbers)):
+        for at in range(end, 0, -1):
+            first, second = numbers[at - 1], numbers[at]
+            test = self.comparison(name, second, first, where)
+            numbers[at - 1], numbers[at] = (
+                self.select(test, second, first, where),
+                self.select(test, first, second, where),
+            )
+    return Record(list, numbers)
 
 
 def _quantifier(name: str, empty: Const) -> Builtin:
@@ -233,12 +254,12 @@ def _round(self: Expressions, node: ast.Call, value: Value, ndigits: Value | Non
 
 
 @_builtin(int, np.int64)
-def _int(self: Expressions, node: ast.Call, value: Value) -> Value:
+def _int(self: Expressions, node: ast.Call, value: Value = ZERO) -> Value:
     return self.convert(self.as_scalar(value, node), "int", self.locate(node))
 
 
 @_builtin(float, np.float64)
-def _float(self: Expressions, node: ast.Call, value: Value) -> Value:
+def _float(self: Expressions, node: ast.Call, value: Value = ZERO) -> Value:
     if isinstance(value, Static) and isinstance(value.object, str):
         try:
             return Const(float(value.object), "float")
@@ -248,7 +269,7 @@ def _float(self: Expressions, node: ast.Call, value: Value) -> Value:
 
 
 @_builtin(bool, np.bool_)
-def _bool(self: Expressions, node: ast.Call, value: Value) -> Value:
+def _bool(self: Expressions, node: ast.Call, value: Value = FALSE) -> Value:
     return self.truth(value, node)
 
 

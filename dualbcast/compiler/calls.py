@@ -30,7 +30,7 @@ __all__ = ["Calls"]
 
 _LIBRARIES = ("cupy", "numpy", "scipy", "jax", "torch", "random")
 _STANDARD, _PACKAGE = os.path.dirname(os.__file__), os.path.dirname(errors.__file__)
-_PRINTING = ("print", "input", "open")
+_PRINTING, _TELLING = ("print", "input", "open"), ("logging", "warnings")
 # Their methods change nothing, so that they may run when the kernel is compiled.
 _IMMUTABLE = (str, bytes, bool, int, float, tuple, frozenset)
 
@@ -112,6 +112,8 @@ class Calls(Comprehensions):
         module = getattr(function, "__module__", None) or ("numpy" if isinstance(function, np.ufunc) else "")
         if isinstance(function, FunctionType):
             # A library's functions work on arrays; an error inside one would show lines that are not the user's.
+            if module in _TELLING:
+                self._side_effect(name, node)
             if module.partition(".")[0] not in _LIBRARIES:
                 return self._inline_any(function, args, keywords, node)
         else:
@@ -121,13 +123,13 @@ class Calls(Comprehensions):
                 if callable(inner):
                     return self._call_object(inner, args, keywords, node)
             method = next((vars(base)["__call__"] for base in type(function).__mro__ if "__call__" in vars(base)), None)
-            if isinstance(method, FunctionType):
-                return self.inline(method, (Static(function), *args), keywords, node)
+            if isinstance(method, FunctionType) and not isinstance(function, type):
+                return self._inline_any(method, (Static(function), *args), keywords, node)
             if isinstance(getattr(function, "__self__", None), _IMMUTABLE) or module in ("math", "_operator"):
                 return self._now(function, args, keywords, node)
         if name in _PRINTING:
-            self.fail(node, f"{name}() is a side effect, which a kernel cannot have", "the value as another output")
-        if isinstance(function, type):
+            self._side_effect(name, node)
+        if isinstance(function, type) and not module.startswith("numpy"):
             instead = "isinstance(x, float)" if function is type else "a named tuple, a dataclass, or plain numbers"
             self.fail(node, f"{name} objects cannot be made in a kernel", instead)
         self._no_rule(function, name, module, node)
@@ -148,12 +150,20 @@ class Calls(Comprehensions):
                 instead = "a function of your own that computes it"
             self.fail(node, f"in {function.__name__}(): {error.message}", instead)
 
+    def _side_effect(self, name: str, node: ast.Call) -> NoReturn:
+        self.fail(node, f"{name}() is a side effect, which a kernel cannot have", "the value as another output")
+
     def _no_rule(self, function: Any, name: str, module: str, node: ast.Call) -> NoReturn:
-        if getattr(np, name, None) is function:
+        if module.startswith("numpy.") and hasattr(np, name):
             module = "numpy"  # the user's spelling, not where NumPy keeps it
-        module = "" if module == "builtins" else module.removeprefix("_")
+        public = (part for part in module.removeprefix("_").split(".") if not part.startswith("_"))
+        if module == "builtins":
+            self.fail(node, f"{name}() cannot be compiled", "a Python function that computes it from numbers")
+        module = ".".join(public)
         spelling = f"{module}.{name}" if module else ast.unparse(node.func)
         reason = rows.EXCLUDED.get(spelling)
+        if reason is None and module.startswith("numpy") and not isinstance(function, np.ufunc):
+            reason = "works on arrays, and a kernel on one element of each"
         instead = "a function from math or numpy that has one, or a Python function that computes it"
         if "random" in f"{module} {type(getattr(function, '__self__', None)).__module__}":
             reason, instead = "gives another number at every call", "an array of random numbers as another argument"
@@ -179,7 +189,7 @@ class Calls(Comprehensions):
             return lowering(self, node, *args, **keywords)
         except TypeError as error:
             if error.__traceback__ is not None and error.__traceback__.tb_next is None:
-                self.fail(node, f"{name}() does not take {len(args)} arguments")
+                self.fail(node, f"{name}() does not take {count(len(args), 'argument')}")
             raise
 
     def _bound(self, function: Any, place: Any, key: Any, node: ast.AST) -> Value:

@@ -57,7 +57,7 @@ class Choices(Places):
         value = self.frame.env.pop(CHOICE)
         if isinstance(value, Unassigned):
             self.fail(
-                node, "the two sides of this expression are not of one kind", "two numbers, or tuples of one length"
+                node, value.reason, "two numbers, or tuples of one length; of functions, a choice of their results"
             )
         return value
 

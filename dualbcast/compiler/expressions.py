@@ -142,10 +142,11 @@ class Expressions(Choices):
             return tuple(Static(item) for item in value.object)
         if isinstance(value, Keywords):
             return tuple(Static(name) for name in value)
-        what = describe(value)
+        what, instead = describe(value), "a tuple: (a, b)"
         if isinstance(value, Var):
             what += ": one element of an array, not the array"
-        self.fail(node, f"a tuple is needed here, and this is {what}", "a tuple: (a, b)")
+            instead += "; what comes from the whole array is another argument of the call"
+        self.fail(node, f"a tuple is needed here, and this is {what}", instead)
 
     def limit(self, length: int, node: ast.AST) -> None:
         """Refuse to write out what would be too long to compile."""
@@ -300,6 +301,8 @@ class Expressions(Choices):
 
     def equal(self, left: Value, right: Value, node: ast.AST) -> Atom:
         """`left == right`, of numbers, tuples and known objects."""
+        self.merged(left, node)
+        self.merged(right, node)
         if isinstance(left, Const | Var) and isinstance(right, Const | Var):
             return self.comparison("eq", left, right, self.locate(node))
         if isinstance(left, tuple) and isinstance(right, tuple):

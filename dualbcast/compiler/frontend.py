@@ -104,7 +104,8 @@ def lower(
             value = frontend.known(argument.object, Capture((argument.object,), 0, argument.object, name))
             if value is None:
                 kind = type(argument.object).__name__
-                frontend.fail(node, f"{name} is of type {kind}, which a kernel cannot use")
+                instead = "a tuple" if isinstance(argument.object, list) else "a number, an array, or a static argument"
+                frontend.fail(node, f"{name} is of type {kind}, which a kernel cannot use", instead)
             return value
         params.append(Var(names.fresh(name), argument))
         labels.append(name)

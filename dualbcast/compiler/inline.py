@@ -139,8 +139,8 @@ class Inlining(Expressions):
         if depth > DEEPEST // 8:
             self.fail(
                 node,
-                f"{name}() is called within itself more than {depth - 1} deep; calls are inlined, so recursion must "
-                "end when the kernel is compiled",
+                f"{name}() is called within itself too deep; calls are inlined, so recursion must end when the kernel "
+                "is compiled",
                 "a while loop",
             )
 

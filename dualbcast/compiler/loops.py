@@ -103,8 +103,8 @@ class Loops(Calls):
     def _unroll(self, stmt: ast.For, items: list[Value]) -> bool:
         """Write a loop over a tuple out; `break` and `continue` become flags that skip what follows them."""
         frame = self.frame
-        depth = len(frame.loops)
-        flags = Unrolled(f"<broke {depth}>", f"<skip {depth}>")
+        self.unrolled += 1  # a loop in the `else` of another is not inside it, but its flags are others
+        flags = Unrolled(f"<broke {self.unrolled}>", f"<skip {self.unrolled}>")
         frame.flags += [flags.skip, flags.broke]
         frame.env.update({flags.skip: FALSE, flags.broke: FALSE})
         frame.loops.append(flags)
@@ -262,9 +262,12 @@ class Loops(Calls):
             if missing:
                 values.append(lack)
                 targets.append(before)
-            elif elsewhere and not isinstance(values[0], Unassigned | Const):
-                values.append(zeros_like(values[0]))  # on the paths that come out elsewhere, where nothing reads it
-                targets.append(before)
+            elif elsewhere:
+                # On the paths that come out elsewhere nothing reads it, but it has to have a value.
+                model = next((value for value in values if not isinstance(value, Unassigned)), values[0])
+                if not (isinstance(model, Const) and all(value == model for value in values)):
+                    values.append(zeros_like(model))
+                    targets.append(before)
             after[name] = self.unify(name, values, targets)
         if leaving and not missing and all(edges[at][1].get(SKIPPING) == TRUE for at in leaving):
             after[SKIPPING] = TRUE

@@ -9,7 +9,7 @@ from dualbcast.compiler.builder import Builder
 from dualbcast.compiler.fold import FALSE, TRUE, convert, join, number
 from dualbcast.compiler.ir import Atom, Const, Kind, Var
 from dualbcast.compiler.rules import by_spelling
-from dualbcast.compiler.values import Closure, Keywords, Partial, Static, Value, describe
+from dualbcast.compiler.values import Closure, Keywords, Partial, Static, Unassigned, Value, describe
 from dualbcast.errors import Location
 
 __all__ = ["Operators"]
@@ -32,12 +32,19 @@ class Operators(Builder):
             return value
         if isinstance(value, Static) and isinstance(value.object, int | float):  # a member of an IntEnum
             return number(int(value.object) if isinstance(value.object, int) else float(value.object))
+        self.merged(value, node)
         instead = "a number"
         if isinstance(value, tuple):
             instead = "one item of it"
         elif isinstance(value, Closure | Partial) or (isinstance(value, Static) and callable(value.object)):
             instead = "a call of it"
         self.fail(node, f"a number is needed here, and this is {describe(value)}", instead)
+
+    def merged(self, value: Value, node: ast.AST) -> Value:
+        """A value that is read; one that paths could not agree on is an error then."""
+        if isinstance(value, Unassigned):
+            self.fail(node, value.reason, "one kind of thing on every path")
+        return value
 
     def truth(self, value: Value, node: ast.AST) -> Atom:
         """Whether Python takes a value for true."""
@@ -92,7 +99,9 @@ class Operators(Builder):
     def _bitwise(self, operator: ast.operator, left: Atom, right: Atom, kind: Kind, node: ast.AST) -> Atom:
         name, where = _BITWISE[type(operator)], self.locate(node)
         if kind == "float":
-            self.fail(node, "a bit operation needs integers", "int(x) around the numbers")
+            word = {ast.BitAnd: ", or `and` between conditions", ast.BitOr: ", or `or` between conditions"}
+            instead = "int(x) around the numbers" + word.get(type(operator), "")
+            self.fail(node, "a bit operation needs integers", instead)
         if kind == "bool" and name in ("bitand", "bitor", "bitxor"):
             name = {"bitand": "and", "bitor": "or", "bitxor": "ne"}[name]
             return self.op(name, left, right, kind="bool", location=where)

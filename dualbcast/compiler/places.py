@@ -121,14 +121,15 @@ class Places(Operators):
     def attribute(self, node: ast.Attribute) -> Value:
         """`base.name`, of a module, a Python object, a named tuple or a dataclass."""
         base = self.expression(node.value)
+        if node.attr.startswith("__") and not node.attr.endswith("__"):
+            node = self._private(node)
         if isinstance(base, Static) and base.object is not None:
             return self.attribute_of_object(base.object, node)
         if isinstance(base, Record):
             if node.attr == "_replace" and issubclass(base.python_type, tuple):
                 return Partial(Static(dataclasses.replace), (base,), {})
             if node.attr in base.fields:
-                item: Value = base[base.fields.index(node.attr)]
-                return item
+                return self.merged(base[base.fields.index(node.attr)], node)
             found = getattr(base.python_type, node.attr, None)
             if isinstance(found, types.FunctionType):
                 return Partial(Static(found), (base,), {})
@@ -136,16 +137,26 @@ class Places(Operators):
                 return self.inline(found.fget, (base,), {}, node)
             if isinstance(found, staticmethod | classmethod | int | float):
                 return self.attribute_of_object(base.python_type, node)
-            instead = _nearest(node.attr, base.fields)
+            instead = _nearest(node.attr, base.fields) or ", ".join(base.fields)
             if base.python_type is list:
                 instead = "a new list, such as [*items, item]"
             self.fail(node, f"{describe(base)} has no {node.attr} in a kernel", instead)
         if isinstance(base, Const | Var):
             self.fail(
-                node, f"a number has no {node.attr} here: a parameter is one element of its array", "the name alone"
+                node,
+                f"a number has no {node.attr} here: {_parameter(node.value)} is one element of its array",
+                "the name alone; what comes from the whole array is another argument of the call",
             )
         instead = "its items by index, or a named tuple" if isinstance(base, tuple) else "plain numbers and functions"
         self.fail(node, f"{describe(base)} has no {node.attr} in a kernel", instead)
+
+    def _private(self, node: ast.Attribute) -> ast.Attribute:
+        """`self.__name` as Python reads it in a method: under the name of the class as well."""
+        outer = self.frame.source.function.__qualname__.rpartition(".")[0]
+        kind = outer.rpartition(".")[2].lstrip("_")
+        if not kind or kind == "<locals>":
+            return node
+        return ast.copy_location(ast.Attribute(node.value, f"_{kind}{node.attr}", node.ctx), node)
 
     def attribute_of_object(self, owner: Any, node: ast.Attribute) -> Value:
         """An attribute of an object that exists when the kernel is compiled, guarded as a captured name is."""
@@ -173,7 +184,7 @@ class Places(Operators):
         if isinstance(base, Const | Var):
             self.fail(
                 node,
-                "a parameter is one element of its array here, so it cannot be indexed",
+                f"{_parameter(node.value)} is one element of its array here, so it cannot be indexed",
                 "the shifted or sliced array as another argument of the call",
             )
         if isinstance(base, Static) and not isinstance(base.object, str | bytes | types.NoneType):
@@ -193,7 +204,7 @@ class Places(Operators):
         index = self._static_int(node.slice)
         if not -len(items) <= index < len(items):
             self.fail(node, f"index {index} is outside this tuple of {len(items)}", f"an index below {len(items)}")
-        return items[index]
+        return self.merged(items[index], node)
 
     def _static_int(self, node: ast.expr) -> int:
         value = self.expression(node)
@@ -232,6 +243,11 @@ class Places(Operators):
         except Exception as error:
             self.fail(node, f"this raises {type(error).__name__}: {error}")
         return self.captured(Capture(owner, plain, found, ast.unparse(node)), node)
+
+
+def _parameter(node: ast.expr) -> str:
+    """What a message calls the element of an array."""
+    return node.id if isinstance(node, ast.Name) else "a parameter"
 
 
 def _nearest(name: str, names: Iterable[str]) -> str:

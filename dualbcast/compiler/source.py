@@ -139,11 +139,14 @@ def _locate(function: FunctionType) -> FunctionNode:
     node = _find(text, code) if text else None
     where = Location(code.co_filename, code.co_firstlineno, 0, code.co_firstlineno, 1)
     if node is None:
-        raise CompileError(
-            f"the source of {function.__qualname__} cannot be had: its text is not in {code.co_filename}",
-            where,
-            "the function in a file, a notebook cell or the REPL; text run by exec() must be put into linecache",
-        )
+        reason = f"its text is not in {code.co_filename}"
+        if code.co_filename == "<string>":
+            reason = "exec() and `python -c` keep no text"
+        instead = "the function in a file or a notebook cell; text run by exec() must be put into linecache"
+        if code.co_filename == "<stdin>":
+            reason = "the REPL keeps no text before Python 3.13"
+            instead = "the function in a file, in IPython or a notebook"
+        raise CompileError(f"the source of {function.__qualname__} cannot be had: {reason}", where, instead)
     if not _is_current(text, code):
         raise CompileError(
             f"the text of {function.__qualname__} has changed since it was defined, so it is not what would run",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from dualbcast.compiler.fold import FALSE, TRUE
@@ -43,6 +43,7 @@ __all__ = [
     "is_instance",
     "is_like",
     "items_like",
+    "part_of",
     "partly_assigned",
     "same",
     "zeros_like",
@@ -209,7 +210,7 @@ def describe(value: Value) -> str:
             if value.object is None or isinstance(value.object, str):
                 return "None" if value.object is None else "text"
             name = getattr(value.object, "__name__", None)
-            if isinstance(name, str):
+            if isinstance(name, str) and (callable(value.object) or isinstance(value.object, ModuleType)):
                 return f"{'the function ' if callable(value.object) else 'the module '}{name}"
             return f"an object of type {type(value.object).__name__}"
         case Range():
@@ -244,6 +245,13 @@ def end_of(env: Env) -> Location:
 def items_like(model: tuple[Value, ...], items: Iterable[Value]) -> tuple[Value, ...]:
     """The items under the type of `model`."""
     return model.like(items) if isinstance(model, Record) else tuple(items)
+
+
+def part_of(name: str, whole: tuple[Value, ...], position: int) -> str:
+    """What messages call an item of a value."""
+    if isinstance(whole, Record) and whole.fields:
+        return f"{name}.{whole.fields[position]}"
+    return f"{name}[{position}]" if " " not in name else f"item {position} of {name}"
 
 
 def _type(value: tuple[Value, ...]) -> type:
