@@ -66,8 +66,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         seconds = max(report.stop for _, report in tallies) - min(report.start for _, report in tallies)
         skipped = {name.removeprefix("skipped: "): total[name] for name in total if name.startswith("skipped: ")}
         terminalreporter.write_line(
-            f"fuzz: {total['programs']:,} programs, {total['points']:,} points and {total['slopes']:,} derivatives that "
-            f"are not zero, {total['differenced']:,} programs against finite differences too, {seconds:,.0f} s; "
+            f"fuzz: {total['programs']:,} programs, {total['points']:,} points, {total['slopes']:,} derivatives "
+            f"that are not zero, {total['differenced']:,} programs against finite differences too, {seconds:,.0f} s; "
             f"{sum(skipped.values()) / max(total['points'], 1):.1%} of the points skipped "
             f"({', '.join(f'{name}: {count:,}' for name, count in sorted(skipped.items())) or 'none'})"
         )

@@ -7,7 +7,7 @@ import math
 import mpmath as mp
 import numpy as np
 import pytest
-from oracles import Dual, differentiate, finite_differences, rebuild
+from oracles import Dual, Watch, differentiate, evaluate, finite_differences, rebuild
 
 RATE = 3.0
 
@@ -141,3 +141,49 @@ def test_elementary_slopes_against_mpmath():
             "log2": lambda x: mp.log(x) / mp.log(2),
         }.get(name) or getattr(mp, name)
         assert slopes[0] == pytest.approx(float(mp.diff(exact, 0.625)), rel=1e-13), name
+
+
+# --- who watches -----------------------------------------------------------------------------------------------------
+
+
+def _watched(function, *args, single=False):
+    watch = Watch(single=single)
+    evaluate(rebuild(function), args, (0,), watch)
+    return watch.ties, watch.doubts
+
+
+def test_exact_numbers_tie_without_a_doubt():
+    assert _watched(lambda x, y: x if x > y else y, 1.5, 1.5) == (1, 0)
+    assert _watched(lambda x, y: max(x + 0.25, y), 1.25, 1.5) == (1, 0)
+    assert _watched(lambda x: int(x * 2), 1.5) == (1, 0)
+    assert _watched(lambda x: abs(x - 1.0), 1.0) == (1, 0)
+    assert _watched(lambda x: x if math.sin(x) >= 0 else 2 * x, 0.0) == (1, 0)  # sin(0) is 0 everywhere
+
+
+def test_rounded_numbers_that_tie_are_in_doubt():
+    assert _watched(lambda x: x if math.sin(x) > math.sin(x + 1e-12) else 2 * x, 1.0) == (1, 1)
+    assert _watched(lambda x: int(math.exp(math.log(x))), 3.0) == (1, 1)
+    assert _watched(lambda x: math.exp(math.log(x)) // 1.0, 3.0) == (1, 1)
+    assert _watched(lambda x: math.exp(math.log(x)) % 1.0, 3.0) == (1, 1)
+    assert _watched(lambda x: round(math.exp(math.log(x))), 2.5) == (1, 1)
+    assert _watched(lambda x: x if bool(math.sin(x)) else 0.0, math.pi) == (1, 1)
+
+
+def test_decisions_that_are_clear_are_neither():
+    assert _watched(lambda x, y: max(math.sin(x), y) + int(x) + x % 2.0 + round(x), 1.3, 0.5) == (0, 0)
+
+
+def test_float32_rounds_its_arithmetic_too():
+    assert _watched(lambda x: x if x * 0.1 > 0.15 else 0.0, 1.5, single=True) == (1, 1)
+    assert _watched(lambda x: x if x * 0.5 > 0.75 else 0.0, 1.5, single=True) == (1, 0)
+    assert _watched(lambda x: x if x > 0.1 else 0.0, float(np.float32(0.1)), single=True) == (1, 1)
+
+
+def test_a_disturbance_shows_what_hangs_on_the_last_bits():
+    def function(x):
+        return math.sin(x) - math.sin(x + 1e-9)
+
+    exact, _ = evaluate(rebuild(function), (1.0,), (0,))
+    disturbed, _ = evaluate(rebuild(function), (1.0,), (0,), Watch(noise=1e-12))
+    assert 1e-14 < abs(disturbed[0] - exact[0]) < 1e-11
+    assert evaluate(rebuild(lambda x: 3 * x - x), (1.0,), (0,), Watch(noise=1e-15))[0] == (2.0,)

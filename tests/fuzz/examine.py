@@ -69,7 +69,7 @@ def examine(program: Program, tally: Tally, *, cpu: bool = True, thorough: bool 
     tally.programs += 1
     tally.points += POINTS
     tally.slopes += sum(
-        slope != 0 for found in expected.values() for slopes in found.slopes for slope in slopes.values()
+        bool(slope != 0) for found in expected.values() for slopes in found.slopes for slope in slopes.values()
     )
     for backend in ("python", "cpu") if cpu else ("python",):
         _compare(program, backend, expected)
