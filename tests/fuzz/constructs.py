@@ -5,7 +5,7 @@ Each belongs to a feature, which can be switched off while kernels do not have i
 
 from __future__ import annotations
 
-from grammar import Kind, Signature, Writer, bare, production
+from grammar import Kind, Signature, Writer, bare, closed, production
 from statements import value
 
 __all__ = ["RECORD", "record"]
@@ -62,7 +62,7 @@ def _comprehension(writer: Writer, kind: str, depth: int) -> str:
             body = bare(writer.expr(kind, depth))
             test = f" if {bare(writer.expr('bool', depth))}" if writer.likely(1, 4) else ""
     # A lambda or conditional would swallow what follows it.
-    return f"({body}) for {name} in {over}{test}"
+    return f"{closed(body)} for {name} in {over}{test}"
 
 
 @production("float", 2, feature="comprehension")
@@ -85,10 +85,10 @@ def _listed_comprehension(writer: Writer, depth: int) -> str:
     with writer.inside(name):
         body = bare(writer.expr("float", depth))
     return writer.pick(
-        f"[({body}) for {name} in {over}][0]",
-        f"tuple(({body}) for {name} in {over})[-1]",
-        f"max([({body}) for {name} in {over}])",
-        f"sum([({body}) for {name} in {over}])",
+        f"[{closed(body)} for {name} in {over}][0]",
+        f"tuple({closed(body)} for {name} in {over})[-1]",
+        f"max([{closed(body)} for {name} in {over}])",
+        f"sum([{closed(body)} for {name} in {over}])",
         f"sum(map(lambda {name}: {body}, {over}))",
     )
 
@@ -105,7 +105,7 @@ def _assigned_comprehension(writer: Writer) -> None:
         first, second = writer.fresh_expr("float"), writer.fresh_expr("float")
     with writer.inside(name):
         body = writer.fresh_expr("float")
-    inner = f"({body}) for {name} in ({first}, {second})"
+    inner = f"{closed(body)} for {name} in ({first}, {second})"
     writer.line(f"{target} = {writer.pick(f'[{inner}]', f'tuple({inner})')}")
     writer.bind(target, ("float", "float"))
 
@@ -215,7 +215,7 @@ def record(writer: Writer) -> None:
     with writer.inside(other):
         writer.nodes = 2
         body = bare(writer.expr("float"))
-    writer.lines.append(f"        return self.low * {other} - self.high * ({body})")
+    writer.lines.append(f"        return self.low * {other} - self.high * {closed(body)}")
     fields = (("low", "float", "positional"), ("high", "float", "positional"))
     writer.frame.functions[name] = Signature(fields, (RECORD,))
 

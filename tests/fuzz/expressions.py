@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grammar import Writer, bare, production
+from grammar import Writer, bare, closed, production
 
 __all__: list[str] = []
 
@@ -151,9 +151,9 @@ def _choice_of_operands(writer: Writer, depth: int) -> str:
 def _power(writer: Writer, depth: int) -> str:
     a = writer.expr("float", depth)
     return writer.pick(
-        f"({bare(a)}) ** 2",
-        f"({bare(a)}) ** 3",
-        f"({bare(a)}) ** 2.0",
+        f"{closed(bare(a))} ** 2",
+        f"{closed(bare(a))} ** 3",
+        f"{closed(bare(a))} ** 2.0",
         f"pow({bare(a)}, 2)",
         f"(abs({bare(a)}) + 0.5) ** 1.5",
         f"(abs({bare(a)}) + 1.5) ** -1",
@@ -161,8 +161,8 @@ def _power(writer: Writer, depth: int) -> str:
         f"1.5 ** math.cos({bare(a)})",
         f"math.pow(abs({bare(a)}) + 0.5, 0.75)",
         f"np.square({bare(a)})",
-        f"({bare(a)}) ** 1",
-        f"({bare(a)}) ** 0",
+        f"{closed(bare(a))} ** 1",
+        f"{closed(bare(a))} ** 0",
     )
 
 
@@ -285,7 +285,7 @@ def _int_division(writer: Writer, depth: int) -> str:
 def _bits(writer: Writer, depth: int) -> str:
     a, b = writer.expr("int", depth), writer.expr("int", depth)
     return writer.pick(
-        f"({a} & 7)", f"({a} | {b})", f"({a} ^ {b})", f"(~({bare(a)}))", f"({a} >> 1)", f"({a} << ({b} & 3))"
+        f"({a} & 7)", f"({a} | {b})", f"({a} ^ {b})", f"(~{closed(bare(a))})", f"({a} >> 1)", f"({a} << ({b} & 3))"
     )
 
 

@@ -14,7 +14,19 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-__all__ = ["TABLE", "UPCOMING", "Frame", "Kind", "Production", "Signature", "Writer", "bare", "enabled", "production"]
+__all__ = [
+    "TABLE",
+    "UPCOMING",
+    "Frame",
+    "Kind",
+    "Production",
+    "Signature",
+    "Writer",
+    "bare",
+    "closed",
+    "enabled",
+    "production",
+]
 
 # Parts of Python that kernels do not have yet. Their productions are off, but for `--fuzz-with`, until they leave here.
 UPCOMING: frozenset[str] = frozenset()
@@ -285,6 +297,11 @@ def bare(text: str) -> str:
             return text
     # A tuple is nothing without its parentheses, and a generator or walrus may not be either.
     return text if _has_comma(text[1:-1]) or ":=" in text or " for " in text else text[1:-1]
+
+
+def closed(text: str) -> str:
+    """The same for what has lost its parentheses, and needs them beside an operator."""
+    return f"({text})" if " " in text or text.startswith("-") else text
 
 
 def _has_comma(text: str) -> bool:

@@ -113,7 +113,7 @@ def programs(draw: Any) -> Program:
     names = [next(spare[kind]) for kind in kinds]
     writer.taken.update(names)
     floats = [at for at, kind in enumerate(kinds) if kind == "float"]
-    body = _main(writer, names, kinds, writer.pick(5, 7, 9, 14))
+    body = _main(writer, names, kinds, writer.pick(4, 6, 8, 12))
     head = [line for use, line in IMPORTS.items() if use in body]
     text = "\n".join(head) + "\n" * (3 if head and body.startswith(("def ", "class ", "@")) else 2 * bool(head)) + body
     inactive = writer.below(4)

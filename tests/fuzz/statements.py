@@ -6,7 +6,7 @@ Loops end by construction, and what a loop carries from turn to turn is kept sma
 from __future__ import annotations
 
 from expressions import call
-from grammar import DEEPEST_BLOCK, Frame, Kind, Signature, Writer, bare, enabled, production
+from grammar import DEEPEST_BLOCK, Frame, Kind, Signature, Writer, bare, closed, enabled, production
 
 __all__ = ["function"]
 
@@ -50,12 +50,12 @@ def value(writer: Writer, kind: str, carried: bool) -> str:
     if kind == "bool" or not (carried and writer.frame.loops):
         return expression
     if kind == "int":
-        return writer.pick(f"({expression}) % 5", f"({expression}) & 3", f"max(-3, min({expression}, 3))")
+        return writer.pick(f"{closed(expression)} % 5", f"{closed(expression)} & 3", f"max(-3, min({expression}, 3))")
     return writer.pick(
         f"math.sin({expression})",
         f"math.tanh({expression})",
         f"max(-2.0, min({expression}, 2.0))",
-        f"({expression}) % 2.5",
+        f"{closed(expression)} % 2.5",
     )
 
 
@@ -78,7 +78,9 @@ def _assign(writer: Writer) -> None:
 def _augmented(writer: Writer) -> None:
     name = writer.pick(*writer.frame.of("float", assignable=True))
     if writer.frame.loops:  # it grows by less than a constant each turn
-        leaf = writer.pick("0.25", f"math.sin({writer.fresh_expr('float')})", f"({writer.fresh_expr('float')}) % 1.5")
+        leaf = writer.pick(
+            "0.25", f"math.sin({writer.fresh_expr('float')})", f"{closed(writer.fresh_expr('float'))} % 1.5"
+        )
         writer.line(f"{name} {writer.pick('+=', '-=')} {leaf}")
     else:
         operator = writer.pick("+=", "-=", "*=", "+=")
@@ -199,7 +201,7 @@ def _jump(writer: Writer) -> bool:
 
 def _bounds(writer: Writer) -> str:
     names = [name for name in ("n", "m") if name in writer.frame.of("int") and name not in writer.frame.owned]
-    some = f"({writer.fresh_expr('int')}) % 4"
+    some = f"{closed(writer.fresh_expr('int'))} % 4"
     return str(
         writer.pick(
             "2",
@@ -287,7 +289,7 @@ def _result(writer: Writer, kind: str) -> str:
     text = writer.fresh_expr(kind)
     if kind == "bool" or not recent or not writer.below(3):
         return text
-    return f"{recent[-1 - writer.below(len(recent))]} + ({text})"
+    return f"{recent[-1 - writer.below(len(recent))]} + {closed(text)}"
 
 
 @production("statement", 3, when=lambda writer: writer.frame.depth > writer.frame.top + 1)
