@@ -67,7 +67,7 @@ def _assign(writer: Writer) -> None:
     kind = writer.pick("float", "float", "float", "float", "int", "bool")
     name, carried = target(writer, kind)
     if kind == "float" and writer.likely(1, 6):  # an integer under a name that may hold a float later
-        text = writer.pick("0", "1", *writer.frame.of("int"))
+        text = writer.pick("0", *writer.frame.of("int"), "1")
     else:
         text = value(writer, kind, carried)
     writer.line(f"{name}: {kind} = {text}" if writer.likely(1, 16) else f"{name} = {text}")
@@ -134,12 +134,12 @@ def _unpack(writer: Writer) -> None:
     if len(kind) == 3 and writer.likely(1, 3):
         first, rest = writer.fresh("float"), writer.fresh("tuple")
         writer.line(f"{first}, *{rest} = {source}")
-        # A starred name is a list in Python and a tuple in a kernel; both can be indexed and summed.
         writer.bind(first, "float")
         writer.bind(rest, kind[1:])
+        writer.frame.owned.discard(rest)  # a list: no tuple may take its place
         return
     names = [writer.fresh("float") for _ in kind]
-    writer.line(f"{', '.join(names)} = {source}")
+    writer.line(f"{', '.join(names)}{',' * (len(names) == 1)} = {source}")
     for name in names:
         writer.bind(name, "float")
 
