@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from corpus import CORPUS, Case
 from models import cell_update
+from oracles import numbers_of
 
 from dualbcast import ArgumentError, BackendError, differentiable_broadcast
 from dualbcast import api as api_module
@@ -39,7 +40,7 @@ def assert_same(xp: Any, function: Any, arrays: tuple[Any, ...], allowance: floa
     expected, expected_jacobian = function.value_and_jacobian(*arrays, **options)
     device = tuple(xp.asarray(array) if isinstance(array, np.ndarray) else array for array in arrays)
     value, jacobian = function.value_and_jacobian(*device, **options)
-    pairs = list(zip(*(r if isinstance(r, tuple) else (r,) for r in (value, expected)), strict=True))
+    pairs = list(zip(numbers_of(value), numbers_of(expected), strict=True))
     pairs += [
         (jacobian[output, name], expected_jacobian[output, name])
         for output in range(jacobian.outputs)
