@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import difflib
 import enum
+import inspect
 import numbers
 import types
 from collections.abc import Iterable
@@ -130,12 +131,13 @@ class Places(Operators):
                 return Partial(Static(dataclasses.replace), (base,), {})
             if node.attr in base.fields:
                 return self.merged(base[base.fields.index(node.attr)], node)
-            found = getattr(base.python_type, node.attr, None)
+            found = inspect.getattr_static(base.python_type, node.attr, None)
             if isinstance(found, types.FunctionType):
                 return Partial(Static(found), (base,), {})
             if isinstance(found, property) and isinstance(found.fget, types.FunctionType):
                 return self.inline(found.fget, (base,), {}, node)
-            if isinstance(found, staticmethod | classmethod | int | float):
+            own = isinstance(getattr(found, "__func__", None), types.FunctionType)  # not one of list or tuple
+            if isinstance(found, bool | int | float) or (isinstance(found, staticmethod | classmethod) and own):
                 return self.attribute_of_object(base.python_type, node)
             instead = _nearest(node.attr, base.fields) or ", ".join(base.fields)
             if base.python_type is list:

@@ -1,0 +1,125 @@
+"""Objects that are known when a kernel is compiled: ranges, mappings, classes, records, partials; mistakes with them."""
+
+from __future__ import annotations
+
+import functools
+from collections import namedtuple
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pytest
+from cells import Cell, agree, program, rows, verify
+
+Pair = namedtuple("Pair", ["first", "second"])
+
+
+@dataclass(frozen=True)
+class Disc:
+    radius: float
+
+    PI = 3.0
+    sides = 7
+
+    @staticmethod
+    def unit() -> Disc:
+        return Disc(1.0)
+
+    @classmethod
+    def twice(cls, radius: float) -> Disc:
+        return cls(2 * radius)
+
+
+class Shade(Enum):
+    DARK = 0.25
+    LIGHT = 0.75
+
+
+class Awkward:
+    @property
+    def broken(self) -> float:
+        raise RuntimeError("out of order")
+
+    def __bool__(self) -> bool:
+        raise RuntimeError("neither")
+
+
+CAPTURED = {
+    "Pair": Pair,
+    "Disc": Disc,
+    "Shade": Shade,
+    "turns": range(4, 0, -1),
+    "long": np.longdouble("0.5"),
+    "table": MappingProxyType({"slope": 2.0, 3: 0.5}),
+    "functools": functools,
+    "awkward": Awkward(),
+    "bag": frozenset({1, 2}),
+    "text": "abc",
+}
+
+VALUES = {
+    "range": "for i in turns:\n    y += i * x\nreturn y, 3 in turns",
+    "long double": "return long * x",
+    "mapping": "return table['slope'] * x + table[3] * y, 'slope' in table",
+    "class attribute of a record": "return Disc(x).sides * y + Disc(x).PI",
+    "static method of a record": "return Disc(x).unit().radius * y",
+    "class method of a record": "return Disc(x).twice(y).radius",
+    "member by name": "return Shade['DARK'].value * x",
+    "characters": "return sum(x if c == 'b' else y for c in text)",
+    "set": "return x if 2 in bag else y",
+    "isinstance of objects": (
+        "g = lambda: x\nkinds = (isinstance(text, str), isinstance(turns, range), isinstance(g, float),"
+        " isinstance(Pair(x, y), Pair), isinstance(x, int), isinstance((x,), tuple))\nreturn x, sum(kinds)"
+    ),
+    "partials on both sides": "g = functools.partial(max, x)\nif x > 1:\n    h = g\nelse:\n    h = g\nreturn h(y)",
+    "keywords on both sides": (
+        "def g(**options):\n    if x > 1:\n        y = 1.0\n    else:\n        y = 2.0\n    return y * options['a']\n"
+        "return g(a=x)"
+    ),
+    "records on both sides": "p = Pair(x, y) if x > 1 else Pair(y, x)\nreturn p.first - 2 * p.second",
+    "alternatives that are known": "match (1, x):\n    case (1, a) | (2, a):\n        return a\nreturn y",
+    "any alternative": "match x:\n    case float() | int():\n        return 2 * x\nreturn y",
+    "filter that is known": "return sum(k * x for k in (1, 2, 3, 4) if k % 2), [k for k in (1, 2, 3) if k < 2][0] * y",
+    "sum of a truth": "return sum((x > 1,)) + y",
+    "overflow while folding": "return x + 10.0 ** 400 * 0.0 if y > 99 else x",
+}
+
+
+@pytest.mark.parametrize("body", VALUES.values(), ids=VALUES)
+def test_known_objects_have_pythons_values(body: str) -> None:
+    agree(Cell(program(body), CAPTURED))
+
+
+ERRORS = {
+    "too many fields": ("return «Pair(x, y, x)».first", "Pair() takes 2 positional arguments, and 3 are given", ...),
+    "field twice": ("return «Pair(x, first=y)».first", "Pair() gets two values for first", ...),
+    "replaced field": ("return «Pair(x, y)._replace(third=x)».first", "Pair has no field third", "first, second"),
+    "no such item": ("return «table['width']» * x", "this raises KeyError: 'width'", ...),
+    "key by data": ("return table[«int(x)»]", "can only be indexed by what is known", ...),
+    "property that raises": ("return x * «awkward.broken»", "reading broken of", ...),
+    "truth that raises": ("return x if «awkward» else y", "this raises RuntimeError: neither", ...),
+    "no class": ("match x:\n    case «text»():\n        return x\nreturn y", "is no class", ...),
+    "no such field in a pattern": (
+        "match Pair(x, y):\n    case Pair(third=«1»):\n        return x\nreturn y",
+        "has no field third",
+        ...,
+    ),
+    "alternatives by data that bind": (
+        "match (x, y):\n    case «(0.5, a)» | (a, 1.5):\n        return a\nreturn y",
+        "alternatives that bind names depend on the data",
+        "a case for each",
+    ),
+    "distance of unlike points": ("return «math.dist((x,), (x, y))»", "a point of 1 numbers and one of 2", ...),
+    "sorted by data": ("return «sorted((x, y), reverse=x > 0)»[0]", "must be known when the kernel is compiled", ...),
+    "zip that is strict": ("return sum(a * b for a, b in «zip((x, y), (x,), strict=True)»)", "zip() of 2 and 1", ...),
+    "reduce of nothing": ("return «functools.reduce(max, ())»", "reduce() of nothing", "a start value"),
+    "assertion by data": ("assert_ = x\n«assert x > 0»\nreturn assert_", "assert cannot be compiled", "nan"),
+    "division by zero": ("return «int(x) // 0»", "an integer division by zero", None),
+}
+
+
+@pytest.mark.parametrize(("body", "message", "hint"), rows(ERRORS))
+def test_mistakes_with_known_objects(body: str, message: str, hint: Any) -> None:
+    verify(Cell(program(body), CAPTURED), message, hint)
