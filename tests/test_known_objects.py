@@ -1,4 +1,4 @@
-"""Objects that are known when a kernel is compiled: ranges, mappings, classes, records, partials; mistakes with them."""
+"""Objects that are known when a kernel is compiled: ranges, mappings, classes, records, and mistakes with them."""
 
 from __future__ import annotations
 

