@@ -346,9 +346,9 @@ def _float32(x: Any) -> Any:
     if not isinstance(x, Dual):
         return float(np.float32(x))
     if _watching is not None:
+        _watching.ties += 1  # a step everywhere
         if _watching.single:
             return x
-        _watching.ties += 1  # a step everywhere
     return Dual(float(np.float32(float(x.v))), x.d, x.rough)
 
 

@@ -106,8 +106,11 @@ def _assigned_comprehension(writer: Writer) -> None:
     with writer.inside(name):
         body = writer.fresh_expr("float")
     inner = f"{closed(body)} for {name} in ({first}, {second})"
-    writer.line(f"{target} = {writer.pick(f'[{inner}]', f'tuple({inner})')}")
+    is_list = writer.pick(True, False)
+    writer.line(f"{target} = [{inner}]" if is_list else f"{target} = tuple({inner})")
     writer.bind(target, ("float", "float"))
+    if is_list:  # no tuple may take its place
+        writer.frame.owned.discard(target)
 
 
 # --- tests of several values -----------------------------------------------------------------------------------------

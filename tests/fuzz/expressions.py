@@ -234,7 +234,7 @@ def _item_of_a_call(writer: Writer, depth: int) -> str:
     return f"{call(writer, name, depth)}[{writer.pick(0, 1, -1)}]"
 
 
-@production("float", 1)
+@production("float", 2)
 def _integer_as_float(writer: Writer, depth: int) -> str:
     a = writer.expr("int", depth)
     return writer.pick(f"float({bare(a)})", f"({a} / 2)", f"({a} * {writer.name('float')})", a)

@@ -40,8 +40,10 @@ def _outside_loops(writer: Writer) -> bool:
 def target(writer: Writer, kind: str) -> tuple[str, bool]:
     """A name to assign, and whether it had a value before."""
     known = writer.frame.of(kind, assignable=True)
-    at = writer.below(len(known) + 2)
-    return (known[at - 2], True) if at >= 2 else (writer.fresh(kind), False)
+    # What is new in a branch or loop is gone after it, so there it is mostly not new.
+    new = 2 if writer.frame.depth == writer.frame.top + 1 else int(not known or writer.likely(1, 2))
+    at = writer.below(len(known) + new)
+    return (known[at - new], True) if at >= new else (writer.fresh(kind), False)
 
 
 def value(writer: Writer, kind: str, carried: bool) -> str:
@@ -67,7 +69,7 @@ def _assign(writer: Writer) -> None:
     kind = writer.pick("float", "float", "float", "float", "int", "bool")
     name, carried = target(writer, kind)
     if kind == "float" and writer.likely(1, 6):  # an integer under a name that may hold a float later
-        text = writer.pick("0", "1", *writer.frame.of("int"))
+        text = writer.pick("0", *writer.frame.of("int"), "1")
     else:
         text = value(writer, kind, carried)
     writer.line(f"{name}: {kind} = {text}" if writer.likely(1, 16) else f"{name} = {text}")
@@ -134,12 +136,12 @@ def _unpack(writer: Writer) -> None:
     if len(kind) == 3 and writer.likely(1, 3):
         first, rest = writer.fresh("float"), writer.fresh("tuple")
         writer.line(f"{first}, *{rest} = {source}")
-        # A starred name is a list in Python and a tuple in a kernel; both can be indexed and summed.
         writer.bind(first, "float")
         writer.bind(rest, kind[1:])
+        writer.frame.owned.discard(rest)  # a list: no tuple may take its place
         return
     names = [writer.fresh("float") for _ in kind]
-    writer.line(f"{', '.join(names)} = {source}")
+    writer.line(f"{', '.join(names)}{',' if len(names) == 1 else ''} = {source}")
     for name in names:
         writer.bind(name, "float")
 
@@ -230,6 +232,19 @@ def _range_loop(writer: Writer) -> None:
     writer.loop("kernel", *([] if writer.likely(1, 5) else [index]), extra={index: "int"})
 
 
+@production("statement", 3, when=_loops)
+def _accumulator(writer: Writer) -> None:
+    """A total that starts as an integer, and turns out to be a float in the loop."""
+    total, index = writer.fresh("float"), writer.fresh("int")
+    writer.line(f"{total} = {writer.pick('0', *writer.frame.of('int'), '1')}")
+    writer.line(f"for {index} in range({_bounds(writer)}):")
+    with writer.inside(index, kind="int"):
+        term = writer.fresh_expr("float")
+    writer.line(f"    {total} += {writer.pick(term, f'math.sin({term})')}")
+    writer.bind(total, "float")
+    writer.loop("kernel", index, total, extra={index: "int"})
+
+
 @production("statement", 4, when=_unrolls)
 def _tuple_loop(writer: Writer) -> None:
     known = writer.frame.of("float", assignable=True)
@@ -285,11 +300,11 @@ def returned(writer: Writer) -> str:
 
 def _result(writer: Writer, kind: str) -> str:
     """What to return: often with a name assigned lately in it, so that what was computed matters."""
-    recent = [name for name in writer.frame.of(kind) if name in writer.frame.owned][-3:]
+    recent = [name for name in writer.frame.of(kind) if name in writer.frame.owned][-4:][::-1]
     text = writer.fresh_expr(kind)
-    if kind == "bool" or not recent or not writer.below(3):
+    if kind == "bool" or not writer.below(3):
         return text
-    return f"{recent[-1 - writer.below(len(recent))]} + {closed(text)}"
+    return " + ".join([*recent[: 1 + writer.below(max(len(recent), 1))], closed(text)])
 
 
 @production("statement", 3, when=lambda writer: writer.frame.depth > writer.frame.top + 1)
