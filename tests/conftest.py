@@ -18,6 +18,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="also run the tests marked slow")
     parser.addoption("--fuzz", type=int, metavar="N", help="run N random programs; see docs/testing.md")
     parser.addoption("--fuzz-seed", type=int, default=0, metavar="SEED", help="the first program's seed")
+    parser.addoption("--fuzz-python", action="store_true", help="random programs on the python backend only: fast")
     parser.addoption(
         "--fuzz-with",
         default="",

@@ -934,3 +934,7 @@ def state_machine(x, y):
         else:
             break
     return x * y, state
+
+
+# The rest of the corpus, which registers itself.
+import corpus_objects  # noqa: E402, F401

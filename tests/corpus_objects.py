@@ -396,6 +396,22 @@ def match_numbers(x, n):
     return y
 
 
+@case((0.5, True), (3.0, False), (-4.0, True))
+def match_truth(x, flag):
+    match x > 1:
+        case True:
+            y = x * x
+        case False:
+            y = -x
+    match flag:
+        case False if x > 5:
+            return x
+        case True:
+            return y * 2
+        case False:
+            return y * 3
+
+
 @case((0.53, 1.07), (3.1, 2.3), (0.0, 2.0), (3.1, 0.0), (-1.0, -1.0), kinks=(2, 3, 4))
 def match_structures(x, y):
     match (x, y):
@@ -508,11 +524,12 @@ def sorted_numbers(x, y, z):
 @case((0.53, 1.07), (3.1, 2.3), (-4.2, 0.61))
 def builtins_of_tuples(x, y):
     items = (x, y, x * y)
+    product = functools.reduce(lambda a, b: a * b + 1, items, 0.5)
     best = max(items, key=lambda t: abs(t - 1))
     word = min([Pair(x, y), Pair(y, x)], key=lambda p: p.first)
     total = sum(map(lambda a, b: a * b, items, reversed(items)), start=x)
     kinds = (1 if isinstance(x, float) else 2) + (4 if isinstance(items, (list, tuple)) else 8)
-    return best, word.second, total, kinds + len(list(zip(items, (1, 2), strict=False)))
+    return best * product, word.second, total, kinds + len(list(zip(items, (1, 2), strict=False)))
 
 
 @case((0.5, 1.0), (3.0, 2.0), (-4.0, 0.5), kinks=())

@@ -64,12 +64,20 @@ class Branches(Loops):
         self.refuse_iterator(subject, stmt.subject, "the subject of match")
         return self._cases(subject, stmt.cases, rest)
 
-    def _cases(self, subject: Value, cases: list[ast.match_case], rest: list[ast.stmt]) -> tuple[bool, bool]:
+    def _cases(
+        self, subject: Value, cases: list[ast.match_case], rest: list[ast.stmt], ruled_out: tuple[bool, ...] = ()
+    ) -> tuple[bool, bool]:
+        """Lower what is left of the cases; of the two truth values some may be `ruled_out` by those before."""
         if not cases:
             return True, False
         case, later = cases[0], cases[1:]
         bound: dict[str, Value] = {}
         test = self._matches(case.pattern, subject, bound)
+        if isinstance(case.pattern, ast.MatchSingleton) and isinstance(case.pattern.value, bool):
+            if (not case.pattern.value) in ruled_out and not isinstance(test, Const):
+                test = TRUE
+            if case.guard is None:
+                ruled_out = (*ruled_out, case.pattern.value)
         if case.guard is not None and test != FALSE:
             guard = case.guard
 
@@ -84,8 +92,8 @@ class Branches(Loops):
             return self.statements(case.body)
 
         if isinstance(test, Const):
-            return (body(), False) if test.value else self._cases(subject, later, rest)
-        return self.split(test, (body, lambda: self._cases(subject, later, [])[0]), rest, case.pattern)
+            return (body(), False) if test.value else self._cases(subject, later, rest, ruled_out)
+        return self.split(test, (body, lambda: self._cases(subject, later, [], ruled_out)[0]), rest, case.pattern)
 
     def _matches(self, pattern: ast.pattern, value: Value, bound: dict[str, Value]) -> Atom:
         """Whether a pattern matches; the names it binds go into `bound`."""

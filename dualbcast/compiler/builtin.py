@@ -6,6 +6,7 @@ A table from the Python object to the lowering that stands for it.
 from __future__ import annotations
 
 import ast
+import functools
 import math
 import operator
 import types
@@ -347,6 +348,17 @@ def _dist(self: Expressions, node: ast.Call, p: Value, q: Value) -> Value:
 def _map(self: Expressions, node: ast.Call, function: Value, *values: Value) -> Value:
     rows = zip(*(self.sequence(value, node) for value in values), strict=False)
     return Record(map, [self.call_value(function, row, {}, node) for row in rows])
+
+
+@_builtin(functools.reduce)
+def _reduce(self: Expressions, node: ast.Call, function: Value, items: Value, start: Value | None = None) -> Value:
+    values = [*(() if start is None else (start,)), *self.sequence(items, node)]
+    if not values:
+        self.fail(node, "reduce() of nothing", "a start value")
+    total: Value = values[0]
+    for value in values[1:]:
+        total = self.call_value(function, (total, value), {}, node)
+    return total
 
 
 @_builtin(reversed)

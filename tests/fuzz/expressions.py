@@ -86,7 +86,7 @@ def _function_in_its_domain(writer: Writer, depth: int) -> str:
         f"math.acos(0.5 * math.cos({bare(a)}))",
         f"math.atanh(0.75 * math.sin({bare(a)}))",
         f"math.acosh(1.5 + abs({bare(a)}))",
-        f"math.cbrt({bare(a)} + 20.0)",
+        f"math.cbrt({a} + 20.0)",
         f"math.sinh(math.sin({bare(a)}))",
         f"math.cosh(max(-2.0, min(2.0, {bare(a)})))",
         f"math.tan(math.sin({bare(a)}))",

@@ -141,7 +141,7 @@ def _unpack(writer: Writer) -> None:
         writer.frame.owned.discard(rest)  # a list: no tuple may take its place
         return
     names = [writer.fresh("float") for _ in kind]
-    writer.line(f"{', '.join(names)}{',' if len(names) == 1 else ''} = {source}")
+    writer.line(f"{', '.join(names)}{',' * (len(names) == 1)} = {source}")
     for name in names:
         writer.bind(name, "float")
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from corpus import CORPUS, Case
 from models import cell_update
+from oracles import numbers_of
 
 from dualbcast import ArgumentError, BackendError, differentiable_broadcast
 from dualbcast import api as api_module
@@ -39,7 +40,7 @@ def assert_same(xp: Any, function: Any, arrays: tuple[Any, ...], allowance: floa
     expected, expected_jacobian = function.value_and_jacobian(*arrays, **options)
     device = tuple(xp.asarray(array) if isinstance(array, np.ndarray) else array for array in arrays)
     value, jacobian = function.value_and_jacobian(*device, **options)
-    pairs = list(zip(*(r if isinstance(r, tuple) else (r,) for r in (value, expected)), strict=True))
+    pairs = list(zip(numbers_of(value), numbers_of(expected), strict=True))
     pairs += [
         (jacobian[output, name], expected_jacobian[output, name])
         for output in range(jacobian.outputs)
@@ -159,3 +160,20 @@ def test_kinds_of_arrays_do_not_mix(xp: Any) -> None:
         differentiable_broadcast(backend="cpu")(wavy.__wrapped__)(xp.ones(3), 1.0, 1.0)
     with pytest.raises(BackendError, match="NumPy"):
         differentiable_broadcast(backend="cuda")(wavy.__wrapped__)(np.ones(3), 1.0, 1.0)
+
+
+def test_a_captured_array_is_an_argument(xp: Any) -> None:
+    weights = xp.asarray(RNG.standard_normal((3, 1)).astype(np.float32))
+    x = xp.asarray(RNG.standard_normal((3, 50)).astype(np.float32))
+    captured = differentiable_broadcast(lambda x: math.tanh(weights * x))
+    passed = differentiable_broadcast(lambda x, weights: math.tanh(weights * x))
+    value, jacobian = captured.value_and_jacobian(x, wrt=("x", "weights"))
+    wanted, other = passed.value_and_jacobian(x, weights)
+    for got, want in ((value, wanted), (jacobian["x"], other["x"]), (jacobian["weights"], other["weights"])):
+        np.testing.assert_array_equal(host(got), host(want))
+
+
+def test_a_captured_numpy_array_beside_cupy_arrays(xp: Any) -> None:
+    weights = np.ones(3)
+    with pytest.raises(ArgumentError, match="weights is a NumPy array"):
+        differentiable_broadcast(lambda x: weights * x)(xp.ones(3))
