@@ -280,7 +280,8 @@ def _while_loop(writer: Writer) -> None:
     if limit not in head:
         writer.line(f"    if {count} > {most}:")
         writer.line("        break")
-    writer.loop("kernel", count)
+    # A jump in the `else` after a test that assigns names is an error.
+    writer.loop("kernel", count, orelse=":=" not in head)
 
 
 # --- functions -------------------------------------------------------------------------------------------------------
