@@ -348,15 +348,15 @@ def _float32(x: Any) -> Any:
     if isinstance(x.v, mp.mpf):  # differences would see the steps and not the slope
         return x
     if _watching is not None:
+        _watching.ties += 1  # a step everywhere
         if _watching.single:
             return x
-        _watching.ties += 1  # a step everywhere
     return Dual(float(np.float32(float(x.v))), x.d, x.rough)
 
 
 def _modf(x: Any) -> Any:
     whole = x.__trunc__() if isinstance(x, Dual) else math.trunc(x)
-    return x - whole, Dual(math.copysign(whole, value(x)) + 0 * value(x))  # the whole part of -0.5 is -0.0
+    return x - whole, Dual(_signed(whole, value(x)))
 
 
 def _isclose(a: Any, b: Any, *, rel_tol: float = 1e-9, abs_tol: float = 0.0) -> bool:
@@ -372,7 +372,12 @@ def _copysign(a: Any, b: Any) -> Any:
 
 
 def _ends(rounded: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda x: Dual(rounded(x) + 0 * x.v) if isinstance(x, Dual) else float(rounded(x))
+    return lambda x: Dual(_signed(rounded(x), x.v)) if isinstance(x, Dual) else float(rounded(x))
+
+
+def _signed(whole: int, x: Any) -> Any:
+    """A whole number made of x as a number like x: rounded up, -0.5 is -0.0."""
+    return math.copysign(whole, x) if whole == 0 and isinstance(x, float) else whole + 0 * x
 
 
 _BOTH: dict[str, Callable[..., Any]] = {

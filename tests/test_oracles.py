@@ -187,3 +187,10 @@ def test_a_disturbance_shows_what_hangs_on_the_last_bits():
     disturbed, _ = evaluate(rebuild(function), (1.0,), (0,), Watch(noise=1e-12))
     assert 1e-14 < abs(disturbed[0] - exact[0]) < 1e-11
     assert evaluate(rebuild(lambda x: 3 * x - x), (1.0,), (0,), Watch(noise=1e-15))[0] == (2.0,)
+
+
+def test_the_sign_of_a_zero_is_kept():
+    def function(x):
+        return math.copysign(2.0, np.ceil(x)), math.copysign(2.0, math.modf(x)[1]), math.copysign(2.0, math.ceil(x))
+
+    assert differentiate(function, (-0.5,), (0,))[0] == tuple(map(float, function(-0.5))) == (-2.0, -2.0, 2.0)

@@ -268,10 +268,10 @@ class Writer:
         frame.names = {name: kind for name, kind in first.items() if all(end.get(name) == kind for end in ends)}
         return bool(ends)
 
-    def loop(self, how: str, *locked: str, extra: dict[str, Kind] | None = None) -> None:
+    def loop(self, how: str, *locked: str, extra: dict[str, Kind] | None = None, orelse: bool = True) -> None:
         """The block of a loop; what it assigns first cannot be read afterwards, `locked` names are not assigned in it.
 
-        Sometimes with an `else`, which may not run either.
+        Sometimes with an `else` where it may have one, which may not run either.
         """
         frame, before, functions, owned = self.frame, dict(self.frame.names), self.frame.functions, self.frame.owned
         frame.names = {**before, **(extra or {})}
@@ -280,7 +280,7 @@ class Writer:
         self.block()
         frame.names, frame.functions, frame.owned = dict(before), functions, owned
         frame.loops, frame.loop_depth = outer
-        if enabled("loop-else") and self.likely(1, 6):
+        if orelse and enabled("loop-else") and self.likely(1, 6):
             self.line("else:")
             self.block()
             frame.names, frame.functions, frame.owned = before, functions, owned

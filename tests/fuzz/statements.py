@@ -40,8 +40,10 @@ def _outside_loops(writer: Writer) -> bool:
 def target(writer: Writer, kind: str) -> tuple[str, bool]:
     """A name to assign, and whether it had a value before."""
     known = writer.frame.of(kind, assignable=True)
-    at = writer.below(len(known) + 2)
-    return (known[at - 2], True) if at >= 2 else (writer.fresh(kind), False)
+    # What is new in a branch or loop is gone after it, so there it is mostly not new.
+    new = 2 if writer.frame.depth == writer.frame.top + 1 else int(not known or writer.likely(1, 2))
+    at = writer.below(len(known) + new)
+    return (known[at - new], True) if at >= new else (writer.fresh(kind), False)
 
 
 def value(writer: Writer, kind: str, carried: bool) -> str:
@@ -230,6 +232,19 @@ def _range_loop(writer: Writer) -> None:
     writer.loop("kernel", *([] if writer.likely(1, 5) else [index]), extra={index: "int"})
 
 
+@production("statement", 3, when=_loops)
+def _accumulator(writer: Writer) -> None:
+    """A total that starts as an integer, and turns out to be a float in the loop."""
+    total, index = writer.fresh("float"), writer.fresh("int")
+    writer.line(f"{total} = {writer.pick('0', *writer.frame.of('int'), '1')}")
+    writer.line(f"for {index} in range({_bounds(writer)}):")
+    with writer.inside(index, kind="int"):
+        term = writer.fresh_expr("float")
+    writer.line(f"    {total} += {writer.pick(term, f'math.sin({term})')}")
+    writer.bind(total, "float")
+    writer.loop("kernel", index, total, extra={index: "int"})
+
+
 @production("statement", 4, when=_unrolls)
 def _tuple_loop(writer: Writer) -> None:
     known = writer.frame.of("float", assignable=True)
@@ -265,7 +280,8 @@ def _while_loop(writer: Writer) -> None:
     if limit not in head:
         writer.line(f"    if {count} > {most}:")
         writer.line("        break")
-    writer.loop("kernel", count)
+    # A jump in the `else` after a test that assigns names is an error.
+    writer.loop("kernel", count, orelse=":=" not in head)
 
 
 # --- functions -------------------------------------------------------------------------------------------------------
@@ -285,11 +301,11 @@ def returned(writer: Writer) -> str:
 
 def _result(writer: Writer, kind: str) -> str:
     """What to return: often with a name assigned lately in it, so that what was computed matters."""
-    recent = [name for name in writer.frame.of(kind) if name in writer.frame.owned][-3:]
+    recent = [name for name in writer.frame.of(kind) if name in writer.frame.owned][-4:][::-1]
     text = writer.fresh_expr(kind)
-    if kind == "bool" or not recent or not writer.below(3):
+    if kind == "bool" or not writer.below(3):
         return text
-    return f"{recent[-1 - writer.below(len(recent))]} + {closed(text)}"
+    return " + ".join([*recent[: 1 + writer.below(max(len(recent), 1))], closed(text)])
 
 
 @production("statement", 3, when=lambda writer: writer.frame.depth > writer.frame.top + 1)
