@@ -59,6 +59,8 @@ class KernelSource:
         What the kernel is specialised on.
     shell : str
         For `cuda`, the CUDA C++ text around the element function.
+    vectorise : bool
+        Whether to vectorise over the elements; see `compiler.uniform`.
     """
 
     text: str
@@ -69,6 +71,7 @@ class KernelSource:
     outputs: tuple[str, ...]
     layout: Layout
     shell: str = ""
+    vectorise: bool = True
 
     @property
     def identity(self) -> str:

@@ -41,6 +41,7 @@ from dualbcast.compiler.shell import cuda_shell
 from dualbcast.compiler.simplify import simplify
 from dualbcast.compiler.skeleton import index_names, loops
 from dualbcast.compiler.templates import helper_of, without_customs
+from dualbcast.compiler.uniform import is_vectorisable
 from dualbcast.errors import Location
 
 __all__ = ["emit", "operations"]
@@ -113,6 +114,10 @@ def emit(
     storage = dict(zip((*params, *stored), (*inputs, *outputs), strict=True))
     address = dict(zip((*params, *stored), (indices[position] for position in layout.which), strict=True))
     writer = _Writer(module, storage, address)
+    uniform = {
+        name for name, position in zip(params, layout.which, strict=False) if layout.classes[position][-1] == "0"
+    }
+    vectorise = target != "cpu" or is_vectorisable(function, uniform)
     writer.block(function.body, 1)
     for output, kind in zip(function.outputs, outputs, strict=True):
         writer.line(1, writer.store(output.name, output.value, kind))
@@ -138,6 +143,7 @@ def emit(
         tuple(outputs),
         layout,
         shell,
+        vectorise,
     )
 
 

@@ -90,7 +90,11 @@ def _build(source: KernelSource, fastmath: bool, filename: str, vector: bool) ->
     integers = 2 + source.layout.rank + source.layout.stride_count
     pointers = [types.CPointer(_STORAGE[dtype]) for dtype in source.inputs + source.outputs]
     signature = (types.int64,) * integers + tuple(pointers)
-    result = _compile(namespace[source.entry], signature)
+    vectorise, config.LOOP_VECTORIZE = config.LOOP_VECTORIZE, config.LOOP_VECTORIZE and source.vectorise
+    try:
+        result = _compile(namespace[source.entry], signature)
+    finally:
+        config.LOOP_VECTORIZE = vectorise
     library = result.library
     return Built(
         result.fndesc.llvm_func_name, library._get_compiled_object(), library.get_llvm_str(), library.get_asm_str()

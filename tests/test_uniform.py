@@ -1,0 +1,58 @@
+"""Work that is the same for a whole row: when the vectoriser is kept away from it, and that nothing else changes."""
+
+from __future__ import annotations
+
+import linecache
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from models import cell_update
+
+from dualbcast import differentiable_broadcast
+
+X = np.linspace(0.5, 2.0, 37)
+
+
+def steps(count: int, line: str) -> Any:
+    """A function that sends the scalar `a` through `count` lines."""
+    body = "".join(f"    {line.format(k=k, level=k % 3 - 0.5)}\n" for k in range(count))
+    text, name = f"def f(x, a):\n    w = a\n{body}    return x * w\n", f"<steps {count} {line}>"
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    scope: dict[str, Any] = {"math": math}
+    exec(compile(text, name, "exec"), scope)
+    return scope["f"]
+
+
+def vectorises(function: Any, *arrays: Any) -> bool:
+    call = differentiable_broadcast(function)._inspected(arrays, None, jacobian=True)
+    return bool(call.spec.source(call.plan.layout, "cpu").vectorise)
+
+
+BRANCHES = "w = math.sin(w) * a + {k} if w > {level} else w * w - a"
+
+
+def test_long_chains_in_branches_are_not_vectorised() -> None:
+    assert vectorises(steps(4, BRANCHES), X, 0.3)
+    assert not vectorises(steps(30, BRANCHES), X, 0.3)
+    # Not a chain of what stays, if it varies within the row; nor if no branch is in the way.
+    assert vectorises(steps(30, BRANCHES), X, X)
+    assert vectorises(steps(30, "w = math.sin(w) * a + {k}"), X, 0.3)
+
+
+def test_control_by_rows_is_vectorised() -> None:
+    c, f, i, g = np.ones((4, 8, 8), np.float32)
+    z = np.ones((8, 1), np.float32)
+    assert vectorises(cell_update, c, f, i, g, z, z)
+
+
+@pytest.mark.parametrize("count", [14, 40])
+def test_they_compile_and_are_right(count: int) -> None:
+    function = steps(count, BRANCHES)
+    value, jacobian = differentiable_broadcast(backend="cpu")(function).value_and_jacobian(X, 0.3)
+    wanted = np.array([function(x, 0.3) for x in X])
+    np.testing.assert_allclose(value, wanted, rtol=1e-9)
+    np.testing.assert_allclose(jacobian["x"], wanted / X, rtol=1e-9)
+    other, _ = differentiable_broadcast(backend="python")(function).value_and_jacobian(X, 0.3)
+    np.testing.assert_allclose(value, other, rtol=1e-9)
