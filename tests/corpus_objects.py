@@ -254,6 +254,21 @@ def functions_through_jumps(x, y):
     return grow(x)
 
 
+@case((0.5, 3.0), (3.5, -1.0), (0.1, -2.0), (1.2, 0.3))
+def returns_from_loops_of_known_length(x, y):
+    for i in range(0, 5, 2):
+        if x + i > 3:
+            break
+        j = 0
+        while j < 3:
+            j += 1
+            for a, b in zip((x, y), (0.5, 1.5), strict=True):
+                if a * b < y:
+                    return a + b * x
+            x = x + 0.25
+    return x * y
+
+
 @case((0.5, 3.0), (3.0, -1.0))
 def else_without_break(x, y):
     for i in range(3):

@@ -198,15 +198,15 @@ class Loops(Calls):
         if stmt.orelse and loop.breaks and not endless:
             # Two ends: after the breaks, and after the last turn, where `else` follows.
             broke = Var(self.names.fresh("broke"), "bool")
-            after_breaks = merge(list(breaks), missing=False, elsewhere=True)
+            after_breaks = merge(list(breaks), missing=False)
             turns = list(every[len(breaks) :]) if certain else []
-            after_turns = merge(turns, missing=not certain, elsewhere=True)
+            after_turns = merge(turns, missing=not certain)
             before.append((broke, FALSE))
             for position in breaks:
                 moves[position].append((broke, TRUE))
         else:
             leaving = list(every if certain and not endless else breaks)
-            after_turns = merge(leaving, missing=not endless and not certain, elsewhere=False)
+            after_turns = merge(leaving, missing=not endless and not certain)
 
         self.copy_parallel(outer, before)
         for (block, env, _), copies in zip(edges, moves, strict=True):
@@ -240,11 +240,10 @@ class Loops(Calls):
         leaving: list[int],
         *,
         missing: bool,
-        elsewhere: bool,
     ) -> Env:
         """What each name stands for after the loop where it was left by the edges at `leaving`.
 
-        `missing` says that it may also be left without any of them, `elsewhere` that other code follows other edges.
+        `missing` says that it may also be left without any of them.
         """
         after = dict(start)
         fresh = {name for position in leaving for name in edges[position][1]} - header.keys() - {PARTLY}
@@ -262,8 +261,8 @@ class Loops(Calls):
             if missing:
                 values.append(lack)
                 targets.append(before)
-            elif elsewhere:
-                # On the paths that come out elsewhere nothing reads it, but it has to have a value.
+            else:
+                # On other paths nothing reads it, but Numba does not see that, and wants it to have a value.
                 model = next((value for value in values if not isinstance(value, Unassigned)), values[0])
                 if not (isinstance(model, Const) and all(value == model for value in values)):
                     values.append(zeros_like(model))
