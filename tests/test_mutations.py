@@ -114,7 +114,8 @@ def run(source: Program, rng: random.Random, name: str) -> str:
     try:
         with limited(2):
             wanted = [[float(number) for number in numbers(function(*point))] for point in points]
-    except Exception:  # of what the kernel may compute: divisions by zero, numbers without bounds
+    # What the kernel may compute: divisions by zero, numbers without bounds, loops that end with them.
+    except (Exception, OutOfTime):
         return "an error of Python's only"
     for position, row in enumerate(wanted):
         found = [np.broadcast_to(number, len(points))[position] for number in numbers(value)]
