@@ -104,6 +104,13 @@ def test_float32_rounds_in_a_float64_kernel_and_passes_derivatives(backend: Any)
     np.testing.assert_array_equal(np.broadcast_to(jacobian[1, "x"], x.shape), float(np.float32(0.1)))
 
 
+def test_known_truth_values_are_numbers() -> None:
+    f = differentiable_broadcast(backend="python")(
+        lambda x: (x * np.sin(True), x * np.add(True, True), x * np.exp(False))
+    )
+    np.testing.assert_array_equal([y.item() for y in f(np.array([1.0]))], [math.sin(1.0), 2.0, 1.0])
+
+
 @BACKENDS
 def test_casts_change_nothing_in_a_float32_kernel(backend: Any) -> None:
     x = np.array([0.1, 1 / 3, -2.5], np.float32)

@@ -259,6 +259,8 @@ def _fold(function: Any, args: tuple[Value, ...]) -> Const | None:
     numbers = [arg.value for arg in args if isinstance(arg, Const)]
     if len(numbers) != len(args):
         return None
+    if isinstance(function, np.ufunc):  # NumPy computes with bools in float16, or as bools
+        numbers = [int(number) if isinstance(number, bool) else number for number in numbers]
     try:
         with np.errstate(all="raise"):
             result = function(*numbers)
