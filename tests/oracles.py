@@ -88,10 +88,10 @@ class Dual:
     def __init__(self, v: Any, d: dict[int, Any] | None = None, rough: bool = False) -> None:
         self.v, self.d, self.rough = v, d or {}, rough
 
-    def chain(self, v: Any, slope: Any, rough: bool = True) -> Dual:
-        """A function of this number alone, by its value and its slope here, which are `rough` but for exact ones."""
-        if _watching is not None and rough:
-            v, slope = _watching.disturb(v), _watching.disturb(slope, 1)
+    def chain(self, v: Any, slope: Any, rough: bool = True, sloped: bool = True) -> Dual:
+        """A function of this number alone, by its value and its slope here; `rough` and `sloped`: they are inexact."""
+        if _watching is not None:
+            v, slope = _watching.disturb(v) if rough else v, _watching.disturb(slope, 1) if sloped else slope
         return Dual(v, {at: slope * t for at, t in self.d.items()}, self.rough or rough)
 
     def decide(self, gap: Any, other: Any = 0) -> None:
@@ -162,11 +162,11 @@ class Dual:
         return self
 
     def __neg__(self) -> Dual:
-        return self.chain(-self.v, -1, False)
+        return self.chain(-self.v, -1, False, False)
 
     def __abs__(self) -> Dual:
         self.decide(self.v)
-        return self.chain(abs(self.v), (self.v > 0) - (self.v < 0), False)
+        return self.chain(abs(self.v), (self.v > 0) - (self.v < 0), False, False)
 
     def __add__(self, other: Any) -> Dual:
         return combine(self, other, self.v + value(other), 1, 1)
@@ -308,7 +308,8 @@ def _unary(name: str) -> Callable[[Any], Any]:
         if _watching is not None:
             _watching.doubts += abs(x.v) > HUGE
         v = plain(x.v)
-        # At 0 and the like, where the result is a whole number, every implementation finds it.
+        # At 0 and the like, where the result is a whole number, every implementation finds it; but not the slope: that
+        # of a tanh near 1 is made of this value, and is right to a rounding of 1.
         return x.chain(v, slope(math, x.v) if x.d else 0, x.rough or v not in (0, 1, -1))
 
     return function
