@@ -26,7 +26,7 @@ def steps(count: int, line: str) -> Any:
 
 
 def vectorises(function: Any, *arrays: Any) -> bool:
-    call = differentiable_broadcast(function)._inspected(arrays, None, jacobian=True)
+    call = differentiable_broadcast(function)._inspected(arrays, None, "value_and_jacobian")
     return bool(call.spec.source(call.plan.layout, "cpu").vectorise)
 
 
