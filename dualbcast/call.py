@@ -27,10 +27,11 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How kernels are made and where they run, as the decorator was told."""
+    """How kernels are made, where they run, and whether a graph keeps their Jacobians, as the decorator was told."""
 
     fastmath: bool = False
     backend: Backend = "auto"
+    jacobian: Literal["auto", "cache", "recompute"] = "auto"
 
 
 @dataclass(slots=True)

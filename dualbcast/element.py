@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from dualbcast.call import Call, Options, Shape, Specialised
+from dualbcast.compiler.compose import restrict
 from dualbcast.compiler.ir import Function
+from dualbcast.compiler.simplify import simplify
 from dualbcast.compiler.transform import floats, partial_of, pullback_of, pushforward_of
 from dualbcast.errors import CompileError
 from dualbcast.products import Which, make_product
@@ -25,6 +27,7 @@ _TRANSFORMS = {
     "pushforward": pushforward_of,
     "tangent": lambda function, wrt: pushforward_of(function, wrt, values=False),
     "pullback": pullback_of,
+    "select": lambda function, outputs: simplify(restrict(function, outputs)),
 }
 
 
@@ -67,6 +70,10 @@ class Element:
         """The cotangents of the parameters at `wrt`, from the parameters and then the cotangents of float outputs."""
         return self._derive("pullback", wrt)
 
+    def select(self, outputs: tuple[int, ...]) -> Element:
+        """Some of the outputs only."""
+        return self if outputs == tuple(range(len(self.function.outputs))) else self._derive("select", outputs)
+
     @property
     def floats(self) -> tuple[int, ...]:
         """The positions of the outputs that are floats."""
@@ -81,7 +88,7 @@ class Element:
                 raise error.with_traceback(None) from None
             new = tuple(param.name for param in function.params[len(self.names) :])
             within = ", ".join(self.names[at] for at in wrt)
-            label = f"{self.label}: {what} in {within}"
+            label = self.label if what == "select" else f"{self.label}: {what} in {within}"
             found = self._derived[what, wrt] = Element(function, (*self.names, *new), label, self.options)
         return found
 

@@ -28,7 +28,7 @@ from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.simplify import simplify
 from dualbcast.structure import Structure
 
-__all__ = ["Hessian", "floats", "hessian_of", "partial_of", "pullback_of", "pushforward_of"]
+__all__ = ["Hessian", "contraction", "floats", "hessian_of", "partial_of", "pullback_of", "pushforward_of"]
 
 ZERO = Const(0.0, "float")
 # The output that holds ∂²output/∂parameter∂parameter, by (output, parameter, parameter), the parameters in order.
@@ -129,6 +129,45 @@ def hessian_of(function: Function, wrt: Sequence[int]) -> tuple[Dual, Hessian]:
     kept = {output.name for output in inner.outputs} | set(found.values())
     outputs = tuple(output for output in second.function.outputs if output.name in kept)
     return Dual(simplify(replace(second.function, outputs=outputs)), first.partials), found
+
+
+def contraction(pattern: Sequence[Sequence[float | None]]) -> Function:
+    """The products of cotangents with a Jacobian that was kept, as a function of its blocks and the cotangents.
+
+    Parameters
+    ----------
+    pattern : sequence of sequence of (float or None)
+        For each output, and in that for each argument, a number where the block is that number everywhere; None where
+        it is an array, and so a parameter. These come first, output by output, and then a cotangent for each output.
+    """
+    count = len(pattern)
+    stored = [(i, p) for i, row in enumerate(pattern) for p, block in enumerate(row) if block is None]
+    block_of = {place: Var(f"block{at}", "float") for at, place in enumerate(stored)}
+    cotangents = [Var(f"bar{i}", "float") for i in range(count)]
+    names = Names([*RULES, *(param.name for param in (*block_of.values(), *cotangents))])
+    body: list[Stmt] = []
+
+    def emit(value: Expr) -> Const | Var:
+        if isinstance(value, Const | Var):
+            return value
+        target = Var(names.fresh(TEMPORARY), "float")
+        body.append(Assign(target, value))
+        return target
+
+    outputs = []
+    for p in range(len(pattern[0])):
+        total: Const | Var = ZERO
+        for i, row in enumerate(pattern):
+            known = row[p]
+            if known == 0:
+                continue
+            block = block_of[i, p] if known is None else Const(known, "float")
+            term = emit(fold(Op("mul", (cotangents[i], block), "float")))
+            total = term if total == ZERO else emit(fold(Op("add", (total, term), "float")))
+        outputs.append(Output(names.fresh(f"x{p}_bar"), total))
+    structure = Structure(tuple, (Structure(),) * len(outputs))
+    params = (*block_of.values(), *cotangents)
+    return Function("contraction", params, tuple(body), tuple(outputs), structure=structure)
 
 
 def _names(function: Function) -> Names:

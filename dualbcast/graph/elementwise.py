@@ -1,0 +1,162 @@
+"""The one way of all element-wise arithmetic on Variables: operators, ufuncs, casts, choices, and BroadcastFunctions.
+
+What is computed here, and when, is no business of the rest of the graph, which calls `apply` and reads `.value`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dualbcast.api import BroadcastFunction
+from dualbcast.errors import ArgumentError, ShapeError
+from dualbcast.graph.node import Node, Primitive, Pulled, constant, is_float, observe, run
+from dualbcast.graph.operations import operation as find_operation
+from dualbcast.graph.operations import power
+from dualbcast.graph.variable import Variable
+
+__all__ = ["apply", "astype", "clip", "sum_to", "where"]
+
+
+def apply(operation: str | np.ufunc | BroadcastFunction, *inputs: Any, **named: Any) -> Any:
+    """Apply an element-wise operation to Variables, arrays and numbers, which broadcast together.
+
+    Parameters
+    ----------
+    operation : str, ufunc or BroadcastFunction
+        A name is that of a ufunc of NumPy's, "where" or "astype".
+    *inputs
+        The arguments.
+    **named
+        The named arguments of a BroadcastFunction; `dtype` of "astype".
+
+    Returns
+    -------
+    Variable, or what the BroadcastFunction returns with Variables for its numbers
+    """
+    if operation == "astype":
+        return _cast(inputs[0], named["dtype"])
+    if isinstance(operation, BroadcastFunction):
+        return _call(operation, inputs, named)
+    found = find_operation(operation)
+    if found.scalar is None or not any(is_float(each.dtype) for each in inputs if hasattr(each, "dtype")):
+        return run(Primitive(found.name, found.compute, _ends), inputs)
+    if found.name == "power":
+        fixed = power(inputs[1])
+        if fixed is not None:
+            return _call(fixed, inputs[:1], {}, "power")
+    return _call(found.scalar, inputs, {}, found.name)
+
+
+def where(condition: Any, x: Any, y: Any) -> Variable:
+    """`x` where the condition holds, else `y`: `numpy.where`.
+
+    The side that is not taken gets no cotangent, but has been computed: where its own derivative is not finite, NaN
+    comes out. The `if` of a BroadcastFunction does not have that trouble.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualbcast import graph
+    >>> graph.grad(lambda v: np.sum(graph.where(v > 2, v * v, 1.0)))(np.array([1.0, 3.0]))
+    array([0., 6.])
+    """
+    made: Variable = apply("where", condition, x, y)
+    return made
+
+
+def clip(x: Any, min: Any = None, max: Any = None) -> Variable:
+    """`x` moved into [min, max]; either may be None."""
+    found = constant(x)
+    if min is not None:
+        found = apply("maximum", found, min)
+    return found if max is None else apply("minimum", found, max)
+
+
+def astype(x: Any, dtype: Any) -> Variable:
+    """`x` in another dtype; in an integer dtype it has no derivative, as `int()` has none."""
+    made: Variable = apply("astype", constant(x), dtype=np.dtype(dtype))
+    return made
+
+
+def sum_to(x: Variable, shape: tuple[int, ...]) -> Variable:
+    """Sum over the axes along which an array of `shape` was broadcast."""
+    if x.shape == shape:
+        return x
+    extra = x.ndim - len(shape)
+    axes = (*range(extra), *(extra + axis for axis, size in enumerate(shape) if size == 1 != x.shape[extra + axis]))
+    return shapes.reshape(reductions.sum(x, axis=axes) if axes else x, shape)
+
+
+# --- element functions ------------------------------------------------------------------------------------------------
+
+
+def _call(function: BroadcastFunction, args: tuple[Any, ...], named: dict[str, Any], name: str = "") -> Any:
+    """Apply a BroadcastFunction."""
+    if named.pop("out", None) is not None:
+        raise ArgumentError(f"{function!r}: out= does not go with Variables, which do not change")
+    observe((*args, *named.values()))
+    # The call binds as it does for arrays; an array of no dimensions stands for each Variable.
+    variables: dict[int, tuple[Any, Variable]] = {}
+
+    def stand_in(value: Any) -> Any:
+        if not isinstance(value, Variable):
+            return value
+        array = value.library.empty((), dtype=value.dtype)
+        variables[id(array)] = array, value
+        return array
+
+    given = tuple([stand_in(each) for each in args])
+    located = function._locate(given, {key: stand_in(each) for key, each in named.items()}, ())
+    inputs = [variables[id(each)][1] if id(each) in variables else _operand(each) for each in located.values]
+    element, result = located.element, located.signature.result_dtype
+    try:
+        shape = np.broadcast_shapes(*[each.shape for each in inputs if isinstance(each, Variable)])
+    except ValueError:
+        shapes = ", ".join(
+            f"{parameter} {each.shape}"
+            for parameter, each in zip(element.names, inputs, strict=True)
+            if isinstance(each, Variable)
+        )
+        raise ShapeError(f"{name or function.__name__}: the shapes do not broadcast together: {shapes}") from None
+    by_kind = {"float": result, "int": np.dtype(np.int64), "bool": np.dtype(np.bool_)}
+    dtypes = tuple([by_kind[output.value.kind] for output in element.function.outputs])
+    return element.function.structure.pack(regions.defer(element, inputs, shape, result, dtypes))
+
+
+def _operand(value: Any) -> Any:
+    """An argument of an element function: Python's numbers are weak, all else counts with its dtype."""
+    return value if isinstance(value, Variable | bool | int | float) and not isinstance(value, np.generic) else Variable(value, tracked=False)
+
+
+def _ends(node: Node, cotangents: tuple[Variable | None, ...], wanted: tuple[bool, ...]) -> Pulled:  # noqa: ARG001
+    """Differentiation ends here: nothing goes back."""
+    return (None,) * len(node.inputs)
+
+
+# --- casts ------------------------------------------------------------------------------------------------------------
+
+
+def _cast(x: Variable, dtype: Any) -> Variable:
+    if x.dtype == dtype:
+        return x
+    made: Variable = run(_ASTYPE if is_float(dtype) else _TO_INTEGERS, (x,), dtype=dtype)
+    return made
+
+
+def _convert(array: Any, dtype: Any) -> Any:
+    return array.astype(dtype)
+
+
+def _pull_cast(node: Node, cotangents: tuple[Variable | None, ...], wanted: tuple[bool, ...]) -> Pulled:  # noqa: ARG001
+    return (apply("astype", cotangents[0], dtype=node.inputs[0].dtype),)
+
+
+_ASTYPE = Primitive("astype", _convert, _pull_cast)
+_TO_INTEGERS = Primitive("astype", _convert, _ends)
+
+# At the end, because these work on Variables by way of this module.
+import dualbcast.graph.reductions as reductions  # noqa: E402
+import dualbcast.graph.region as regions  # noqa: E402
+import dualbcast.graph.shapes as shapes  # noqa: E402
