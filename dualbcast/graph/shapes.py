@@ -38,7 +38,8 @@ Cotangents = tuple[Variable | None, ...]
 
 def lengths_of(shape: int | Sequence[int]) -> tuple[int, ...]:
     """A shape, which may be given as its only length."""
-    return tuple(map(operator.index, shape)) if hasattr(shape, "__len__") else (operator.index(shape),)
+    # NumPy's integers are no ints, and have no length either.
+    return tuple(map(operator.index, shape)) if isinstance(shape, Sequence) else (operator.index(shape),)
 
 
 def axis_of(axis: Any, ndim: int, name: str) -> int:
