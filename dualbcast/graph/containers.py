@@ -1,0 +1,57 @@
+"""Nested containers of arrays, such as the parameters of a model: what is in them, and others of the same make."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any
+
+__all__ = ["leaves", "map_leaves", "rebuild"]
+
+
+def map_leaves(function: Callable[[str, Any], Any], tree: Any, path: str = "") -> Any:
+    """A container like `tree` with `function(path, leaf)` in the place of each leaf.
+
+    Containers are dicts, lists, tuples, named tuples and dataclasses; everything else is a leaf but None, which stays.
+
+    Examples
+    --------
+    >>> map_leaves(lambda path, leaf: f"{path} is {leaf}", {"layers": [(1, 2), None]}, "model")
+    {'layers': [("model['layers'][0][0] is 1", "model['layers'][0][1] is 2"), None]}
+    """
+    if tree is None:
+        return None
+    if isinstance(tree, dict):
+        made = copy.copy(tree)  # of its own type, with what else it knows: a defaultdict's default
+        for key, part in tree.items():
+            made[key] = map_leaves(function, part, f"{path}[{key!r}]")
+        return made
+    if isinstance(tree, list | tuple):
+        names = getattr(tree, "_fields", None)
+        parts = [
+            map_leaves(function, part, f"{path}.{names[at]}" if names else f"{path}[{at}]")
+            for at, part in enumerate(tree)
+        ]
+        # A named tuple's __new__ takes its fields one by one, or whatever the user made of it.
+        return tuple.__new__(type(tree), parts) if isinstance(tree, tuple) else type(tree)(parts)
+    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
+        built = copy.copy(tree)  # without __post_init__, which is for what the user gives
+        for field in dataclasses.fields(tree):
+            part = map_leaves(function, getattr(tree, field.name), f"{path}.{field.name}")
+            object.__setattr__(built, field.name, part)
+        return built
+    return function(path, tree)
+
+
+def leaves(tree: Any) -> list[Any]:
+    """The leaves, in the order in which `map_leaves` meets them."""
+    found: list[Any] = []
+    map_leaves(lambda _, leaf: found.append(leaf), tree)
+    return found
+
+
+def rebuild(tree: Any, values: Iterable[Any]) -> Any:
+    """A container like `tree` with other leaves."""
+    remaining = iter(values)
+    return map_leaves(lambda _path, _leaf: next(remaining), tree)
