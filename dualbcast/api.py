@@ -7,28 +7,24 @@ import functools
 import sys
 from collections.abc import Callable, Sequence
 from types import FunctionType, MethodType
-from typing import Any, Literal, overload
+from typing import Any, overload
 
-import numpy as np
-
-from dualbcast.abi import KernelSource
-from dualbcast.call import Call, Specialised, Variant, flatten_out, is_dtype, stand_in
+from dualbcast.call import Backend, Call, Options
 from dualbcast.compiler.templates import lower
+from dualbcast.derivatives import Derivatives, Located, Pullback
 from dualbcast.errors import ArgumentError, BackendError, CompileError
-from dualbcast.inspection import Inspectable
+from dualbcast.inspection import Inspectable, Show
 from dualbcast.jacobian import Jacobian
-from dualbcast.products import Which, make_product
-from dualbcast.runtime import cpu, cuda, python
+from dualbcast.products import Which
 from dualbcast.runtime.broadcast import plan
-from dualbcast.runtime.operands import Kind, Operands, array_kind, classify, sign
+from dualbcast.runtime.operands import Kind, Signature, array_kind, classify, sign
 from dualbcast.signature import Binder, Form, Wrt, directions, wrt_key
+from dualbcast.variant import Variant, flatten_out, is_dtype, stand_in
 
 __all__ = ["BroadcastFunction", "differentiable_broadcast"]
 
-Backend = Literal["auto", "python", "cpu", "cuda"]
 
-
-class BroadcastFunction(Inspectable):
+class BroadcastFunction(Derivatives, Inspectable):
     """A scalar Python function that broadcasts over arrays and knows its exact derivatives.
 
     Made by `differentiable_broadcast`. Called on arrays it gives the value; `value_and_jacobian` gives the value and
@@ -52,18 +48,27 @@ class BroadcastFunction(Inspectable):
     ) -> None:
         if backend not in ("auto", "python", "cpu", "cuda"):
             raise BackendError(f"there is no backend {backend!r}; choose auto, python, cpu or cuda")
+        partials: tuple[str | int, ...] = ()
         if isinstance(function, BroadcastFunction):
-            static, function = static or tuple(function._binder.static), function.__wrapped__
+            static, partials, function = (
+                static or tuple(function._binder.static),
+                function._partials,
+                function.__wrapped__,
+            )
         try:
             self._binder: Binder = Binder(function, static)
         except CompileError as error:
             raise error.with_traceback(None) from None
         self._wrt = wrt_key(wrt)
         self._binder.check_wrt(self._wrt)
-        self._fastmath, self._backend = fastmath, backend
+        self._choices = Options(fastmath, backend)
         self._variants: dict[tuple[Form, tuple[Kind, ...]], Variant] = {}
         # A method's: the object, and the name that the class has for the function.
         self._instance: Any = None
+        # What is meant: the partial derivative in these, one after the other; and the function that it is the last of.
+        self._partials: tuple[str | int, ...] = partials
+        self._whole: BroadcastFunction | None = None
+        self._parts: dict[str | int, BroadcastFunction] = {}
         self._attribute, self._unbound = self._binder.name, self
         # Only a function's own attributes: an object's are its business.
         functools.update_wrapper(self, function, updated=("__dict__",) if isinstance(function, FunctionType) else ())
@@ -73,7 +78,8 @@ class BroadcastFunction(Inspectable):
         self.__signature__ = self._binder.signature
 
     def __repr__(self) -> str:
-        return f"<BroadcastFunction {self.__qualname__}>"
+        partials = "".join(f".partial({wrt!r})" for wrt in self._partials)
+        return f"<BroadcastFunction {self.__qualname__}{partials}>"
 
     # --- as a method, and in a pickle ----------------------------------------------------------------------------
 
@@ -83,6 +89,8 @@ class BroadcastFunction(Inspectable):
     def __get__(self, instance: Any, owner: type | None = None) -> BroadcastFunction:
         if instance is None:
             return self
+        if self._whole is not None:
+            return self._whole.__get__(instance, owner).partial(self._partials[-1])
         # Kept with the object, for its kernels. The key is no attribute's, so that this is asked every time: a copy of
         # the object has a copy of the dictionary, with what is bound to the object that was copied.
         own = getattr(instance, "__dict__", None)
@@ -90,12 +98,14 @@ class BroadcastFunction(Inspectable):
         bound = kept.get(self.__qualname__ + "()")
         if isinstance(bound, BroadcastFunction) and bound._instance is instance and bound._unbound is self:
             return bound
-        bound = BroadcastFunction(MethodType(self.__wrapped__, instance), **self._options)
+        bound = self._like(MethodType(self.__wrapped__, instance))
         bound._instance, bound._attribute, bound._unbound = instance, self._attribute, self
         kept[self.__qualname__ + "()"] = bound
         return bound
 
     def __reduce__(self) -> str | tuple[Any, ...]:
+        if self._whole is not None:
+            return BroadcastFunction.partial, (self._whole, self._partials[-1])
         if self._instance is not None:
             return getattr, (self._instance, self._attribute)
         found: Any = sys.modules.get(self.__module__)
@@ -106,17 +116,28 @@ class BroadcastFunction(Inspectable):
         return _rebuilt, (self.__wrapped__, self._options)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> BroadcastFunction:
+        if self._whole is not None:
+            return copy.deepcopy(self._whole, memo).partial(self._partials[-1])
         if isinstance(self.__wrapped__, FunctionType):  # which is not copied either
             return self
         if self._instance is not None:
             copied: BroadcastFunction = getattr(copy.deepcopy(self._instance, memo), self._attribute)
             return copied
-        return BroadcastFunction(copy.deepcopy(self.__wrapped__, memo), **self._options)
+        return self._like(copy.deepcopy(self.__wrapped__, memo))
+
+    def _like(self, function: Callable[..., Any]) -> BroadcastFunction:
+        """Another BroadcastFunction with these options."""
+        return BroadcastFunction(function, **self._options)
 
     @property
     def _options(self) -> dict[str, Any]:
         static = tuple(sorted(self._binder.static))
-        return {"wrt": self._wrt, "static": static, "fastmath": self._fastmath, "backend": self._backend}
+        return {
+            "wrt": self._wrt,
+            "static": static,
+            "fastmath": self._choices.fastmath,
+            "backend": self._choices.backend,
+        }
 
     # --- products ------------------------------------------------------------------------------------------------
 
@@ -144,7 +165,7 @@ class BroadcastFunction(Inspectable):
             The arguments do not fit; nothing has run and `out` is untouched.
         """
         call = self._prepare("value", arrays, named, None, out)
-        self._launch(call)
+        call.run()
         return call.spec.product.structure.pack(call.plan.finish())
 
     def value_and_jacobian(self, *arrays: Any, wrt: Wrt = None, out: Any = None, **named: Any) -> tuple[Any, Jacobian]:
@@ -180,16 +201,29 @@ class BroadcastFunction(Inspectable):
                [0.   , 0.   ]])
         """
         call = self._prepare("value_and_jacobian", arrays, named, wrt, out)
-        self._launch(call)
+        call.run()
         values = call.plan.finish()[: call.spec.product.values]
         return call.spec.product.structure.pack(values), call.jacobian()
 
     def jacobian(self, *arrays: Any, wrt: Wrt = None, **named: Any) -> Jacobian:
         """The partial derivatives alone; see `value_and_jacobian`."""
         call = self._prepare("jacobian", arrays, named, wrt)
-        self._launch(call)
+        call.run()
         call.plan.finish()
         return call.jacobian()
+
+    def partial(self, wrt: str | int) -> BroadcastFunction:
+        if isinstance(wrt, bool) or not isinstance(wrt, str | int):
+            raise ArgumentError(f"partial takes the name or the position of one argument, not {wrt!r}")
+        self._binder.check_wrt(wrt)
+        # Kept, so that asking again does not compile again.
+        found = self._parts.get(wrt)
+        if found is None:
+            found = self._parts[wrt] = self._like(self.__wrapped__)
+            found._partials, found._whole = (*self._partials, wrt), self
+        return found
+
+    partial.__doc__ = Derivatives.partial.__doc__
 
     # --- the way of a call ---------------------------------------------------------------------------------------
 
@@ -207,39 +241,58 @@ class BroadcastFunction(Inspectable):
         """How a call fills the parameters, and its arrays and numbers."""
         return self._binder.bind(args, named, wrt_key(wrt))
 
-    def _inspected(self, args: tuple[Any, ...], wrt: Wrt, jacobian: bool, named: dict[str, Any] | None = None) -> Call:
-        which: Which = "value_and_jacobian" if jacobian else "value"
-        wanted = None if not jacobian else self._wrt if wrt is None else wrt_key(wrt)
+    def _locate(self, args: tuple[Any, ...], named: dict[str, Any], wrt: Wrt) -> Located:
+        """The element function of a call, its arguments, and what to differentiate in."""
+        wanted = self._wrt if wrt is None else wrt_key(wrt)
+        return self._located(*self._binder.bind(args, named, wanted), wanted)
+
+    def _located(self, form: Form, values: tuple[Any, ...], wanted: Any) -> Located:
+        variant, values, signature = self._found(form, values)
+        positions = directions(wanted, form, variant.element.names, signature, self._binder)
+        return Located(variant.element, values, signature, positions)
+
+    def _inspected(self, args: tuple[Any, ...], wrt: Wrt, product: Show, named: dict[str, Any] | None = None) -> Call:
+        which: Which = "value" if product == "vjp" else product
+        wanted = None if product == "value" else self._wrt if wrt is None else wrt_key(wrt)
         form, values = self._binder.bind(args, named or {}, wanted)
-        if not any(map(is_dtype, values)):
-            return self._ready(which, form, values, wanted, None)
-        # Dtypes stand for arrays of the kind and shape that the others have, captured ones among them.
-        call = self._ready(which, form, tuple(stand_in(value) for value in values), wanted, None)
-        shape = call.plan.geometry.shape if call.plan.total != 1 else (2,)
-        arrays = tuple(stand_in(value, shape, call.operands.module) for value in values)
-        return self._ready(which, form, arrays, wanted, None)
+        call = self._ready(which, form, tuple(map(stand_in, values)), wanted, None)
+        if any(map(is_dtype, values)):
+            # Dtypes stand for arrays of the kind and shape that the others have, captured ones among them.
+            shape = call.shape if call.plan.total != 1 else (2,)
+            values = tuple(stand_in(value, shape, call.operands.module) for value in values)
+            call = self._ready(which, form, values, wanted, None)
+        if product != "vjp":
+            return call
+        located = self._located(form, values, wanted)
+        zeros = [call.library.empty(call.shape, dtype) for dtype in call.spec.dtypes]
+        return Pullback(located, call.spec.product.structure, call.shape, call.spec.dtypes).prepare(*zeros)
 
     def _ready(self, which: Which, form: Form, values: tuple[Any, ...], wanted: Any, out: Any) -> Call:
+        variant, values, signature = self._found(form, values)
+        operands = classify(values, variant.element.names, signature)
+        spec = variant.products.get((which, signature, wanted))
+        if spec is None:
+            element, positions = variant.element, self._positions(which, form, variant, signature, wanted)
+            spec = variant.products[which, signature, wanted] = element.specialise(which, signature, positions)
+        if out is not None:
+            out = flatten_out(which, out, spec.product.structure)
+        return Call(spec, operands, plan(operands, spec.dtypes, out))
+
+    def _found(self, form: Form, values: tuple[Any, ...]) -> tuple[Variant, tuple[Any, ...], Signature]:
+        """The function lowered for these values, the values and then the captured arrays, and their signature."""
         signature = sign(values, form.names)
         variant = self._variants.get((form, signature.kinds))
         captured: tuple[Any, ...] | None = None
         if variant is not None and variant.holds():
             captured = variant.captured() if variant.captures else ()
         if variant is None or captured is None:
-            variant, captured = self._lower(form, signature.kinds)
-        names = variant.names
+            variant, captured = self._lower(form, values, signature.kinds)
         if captured:
             values = (*values, *captured)
-            signature = sign(values, names)
-        operands = classify(values, names, signature)
-        spec = variant.products.get((which, signature, wanted))
-        if spec is None:
-            spec = self._specialise(which, variant, form, operands, wanted)
-        if out is not None:
-            out = flatten_out(which, out, spec.product.structure)
-        return Call(spec, operands, plan(operands, spec.dtypes, out))
+            signature = sign(values, variant.element.names)
+        return variant, values, signature
 
-    def _lower(self, form: Form, kinds: tuple[Kind, ...]) -> tuple[Variant, tuple[Any, ...]]:
+    def _lower(self, form: Form, values: tuple[Any, ...], kinds: tuple[Kind, ...]) -> tuple[Variant, tuple[Any, ...]]:
         """The function lowered anew, and the captured arrays that were found."""
         remaining = iter(kinds)
         arguments = [next(remaining) if slot is None else slot for slot in form.slots]
@@ -248,65 +301,20 @@ class BroadcastFunction(Inspectable):
         except CompileError as error:
             # The user's own lines are in the message; the compiler's frames would only hide them.
             raise error.with_traceback(None) from None
-        variant = self._variants[form, kinds] = Variant(lowered, form.names)
-        return variant, tuple(capture.value for capture in lowered.arrays.values())
+        variant = Variant(lowered, form.names, self._binder.name, self._choices)
+        captured = tuple(capture.value for capture in lowered.arrays.values())
+        for wrt in self._partials:
+            names = variant.element.names
+            (position,) = directions(wrt, form, names, sign((*values, *captured), names), self._binder)
+            variant.element = variant.element.partial(position)
+        self._variants[form, kinds] = variant
+        return variant, captured
 
-    def _specialise(self, which: Which, variant: Variant, form: Form, operands: Operands, wanted: Any) -> Specialised:
-        signature = operands.signature
-        positions = () if which == "value" else directions(wanted, form, operands.names, signature, self._binder)
-        try:
-            product = make_product(variant.function, which, positions)
-        except CompileError as error:
-            raise error.with_traceback(None) from None
-        by_kind = {"float": signature.result_dtype, "int": np.dtype(np.int64), "bool": np.dtype(np.bool_)}
-        dtypes = tuple(by_kind[kind] for kind in product.kinds)
-        within = f" in {', '.join(operands.names[at] for at in positions)}" if positions else ""
-        title = f"{self._binder.name}: {which.replace('_', ' ')}{within}; {signature.compute}"
-        spec = Specialised(
-            product, positions, dtypes, signature.result_dtype, signature.compute, signature.storages, title
-        )
-        variant.products[which, signature, wanted] = spec
-        return spec
-
-    def _launch(self, call: Call) -> None:
-        backend = self._backend
-        module = call.operands.module
-        if backend == "auto":
-            backend = "cuda" if module == "cupy" else "cpu"
-        if (backend == "cuda") != (module == "cupy"):
-            kind = "CuPy" if module == "cupy" else "NumPy"
-            raise BackendError(
-                f"the {backend} backend cannot use {kind} arrays; convert them, or choose backend='auto'"
-            )
-        planned = call.plan
-        if planned.total == 0 or not planned.targets:
-            return
-        if backend == "cpu":
-            cpu.launch(self._cpu_kernel(call), planned.total, planned.ints, planned.pointers)
-        elif backend == "cuda":
-            kernel = self._cuda_kernel(call, None)
-            cuda.launch(kernel, planned.total, planned.sizes, planned.strides, planned.pointers)
-        else:
-            interpreted = call.spec.kernel("python", planned.layout, python.compile_kernel)
-            arrays = (*call.operands.arrays, *planned.targets)
-            python.launch(interpreted, planned.total, planned.ints, arrays)
-
-    def _cpu_kernel(self, call: Call) -> cpu.CpuKernel:
-        kernel: cpu.CpuKernel = call.spec.kernel("cpu", call.plan.layout, self._compile_cpu)
-        return kernel
-
-    def _compile_cpu(self, source: KernelSource) -> cpu.CpuKernel:
-        return cpu.compile_kernel(source, self._fastmath)
-
-    def _cuda_kernel(self, call: Call, cc: tuple[int, int] | None) -> cuda.CudaKernel:
-        if cc is None:
-            cc = cuda.current_cc()
-        if not (isinstance(cc, tuple) and len(cc) == 2 and all(isinstance(part, int) for part in cc)):
-            raise ArgumentError(f"cc={cc!r} is no compute capability; give it as (major, minor): cc=(9, 0)")
-        kernel: cuda.CudaKernel = call.spec.kernel(
-            "cuda", call.plan.layout, lambda source: cuda.compile_kernel(source, cc, self._fastmath), cc
-        )
-        return kernel
+    def _positions(
+        self, which: Which, form: Form, variant: Variant, signature: Signature, wanted: Any
+    ) -> tuple[int, ...]:
+        """The parameters of the element function to differentiate in."""
+        return () if which == "value" else directions(wanted, form, variant.element.names, signature, self._binder)
 
 
 @overload

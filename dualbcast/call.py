@@ -1,25 +1,36 @@
-"""A call on its way: a function lowered for what is known of its arguments, with its products and their kernels."""
+"""A call on its way: a product for given dtypes with its kernels, and with arrays, ready to run or after it has run."""
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 
 from dualbcast.abi import KernelSource, Layout
 from dualbcast.compiler.emit import emit
-from dualbcast.compiler.frontend import Lowered
-from dualbcast.errors import ArgumentError, DTypeError
-from dualbcast.jacobian import Jacobian
-from dualbcast.products import Product, Which
+from dualbcast.errors import ArgumentError, BackendError
+from dualbcast.jacobian import Jacobian, sum_to
+from dualbcast.products import Product
+from dualbcast.runtime import cpu, cuda, python
 from dualbcast.runtime.broadcast import Plan
-from dualbcast.runtime.operands import Operands, array_kind
-from dualbcast.structure import Structure
+from dualbcast.runtime.operands import DType, Operands
 
-__all__ = ["Call", "Specialised", "Variant", "flatten_out", "is_dtype", "stand_in"]
+__all__ = ["Backend", "Call", "Options", "Specialised"]
+
+Backend = Literal["auto", "python", "cpu", "cuda"]
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How kernels are made and where they run, as the decorator was told."""
+
+    fastmath: bool = False
+    backend: Backend = "auto"
 
 
 @dataclass(slots=True)
@@ -28,11 +39,12 @@ class Specialised:
 
     product: Product
     wrt: tuple[int, ...]
-    dtypes: tuple[np.dtype[Any], ...]
-    result: np.dtype[Any]
+    dtypes: tuple[DType, ...]
+    result: DType
     compute: str
     inputs: tuple[str, ...]
     title: str
+    options: Options
     kernels: dict[tuple[str, Any, Layout], Any] = field(default_factory=dict)
 
     def source(self, layout: Layout, target: str) -> KernelSource:
@@ -48,98 +60,111 @@ class Specialised:
         return kernel
 
 
-class Variant:
-    """A function lowered for one form of call and the kinds of its arrays, with its products so far.
+@dataclass(slots=True)
+class Call:
+    """A call that is ready to run, or has run.
 
     Attributes
     ----------
-    function : Function
-        Its IR.
-    names : tuple of str
-        The arrays of the call, and then the captured ones.
-    captures : tuple of Capture
-        Where the captured arrays are.
-    products : dict
-        The products by what is computed, dtypes and `wrt`.
+    spec, operands, plan
+        The product, its arguments, and how they are walked.
+    parts : tuple of numpy.dtype, optional
+        For a product of "parts", what each is stored as.
+    sums : tuple of (tuple of int or None), optional
+        For a product of "parts", the shape that each is summed to.
     """
-
-    __slots__ = ("_guards", "_kinds", "captures", "function", "names", "products")
-
-    def __init__(self, lowered: Lowered, names: tuple[str, ...]) -> None:
-        self.function, self._guards = lowered.function, lowered.guards
-        self.names = (*names, *lowered.arrays)
-        # The arrays found then are not kept: they may be large, and others may take their place.
-        self.captures = tuple(replace(capture, value=None) for capture in lowered.arrays.values())
-        self._kinds = tuple(param.kind for param in lowered.function.params[len(names) :])
-        self.products: dict[tuple[Any, ...], Specialised] = {}
-
-    def holds(self) -> bool:
-        """Whether what was compiled in is still so."""
-        return all(guard.holds() for guard in self._guards)
-
-    def captured(self) -> tuple[Any, ...] | None:
-        """The captured arrays as they are now; None where the function must be lowered anew for them."""
-        try:
-            arrays = tuple([capture.read() for capture in self.captures])
-        except Exception:  # a name is gone; or a property raises, which the front end reports at its line
-            return None
-        return arrays if tuple(map(array_kind, arrays)) == self._kinds else None
-
-
-@dataclass(slots=True)
-class Call:
-    """A call that is ready to run."""
 
     spec: Specialised
     operands: Operands
     plan: Plan
+    parts: tuple[DType, ...] | None = None
+    sums: tuple[Shape | None, ...] | None = None
+
+    @property
+    def shape(self) -> Shape:
+        """The shape that the arguments broadcast to."""
+        return self.plan.geometry.shape
+
+    @property
+    def library(self) -> Any:
+        """NumPy or CuPy, whichever the arrays are of."""
+        return np if self.operands.module == "numpy" else sys.modules["cupy"]
+
+    def block(self, place: tuple[int, ...], outputs: tuple[Any, ...]) -> Any:
+        """A result that the product keeps in a block, an array of the call's shape."""
+        block = self.spec.product.blocks[place]
+        if block.stored is not None:
+            return outputs[block.stored]
+        return self.library.broadcast_to(self.library.asarray(block.constant, self.spec.result), self.shape)
+
+    def results(self) -> tuple[Any, ...]:
+        """What the kernel has written of a product of "parts", with the outputs that are constant."""
+        outputs = self.plan.finish()
+        return tuple([self._part(place, outputs) for place in self.spec.product.blocks])
+
+    def _part(self, place: tuple[int, ...], outputs: tuple[Any, ...]) -> Any:
+        at, block = place[0], self.spec.product.blocks[place]
+        shape = None if self.sums is None else self.sums[at]
+        if block.stored is not None:
+            found = outputs[block.stored]
+            return found if shape is None else sum_to(found, shape)
+        # Each element of a summed output has as many terms as there are elements for it.
+        terms = 1 if shape is None else self.plan.total // max(1, math.prod(shape))
+        number = self.library.asarray(block.constant * terms, self.parts[at] if self.parts else self.spec.result)
+        found = self.library.broadcast_to(number, self.shape if shape is None else shape)
+        return found if self.operands.module == "cupy" else found[()]
 
     def jacobian(self) -> Jacobian:
         """The Jacobian object over the arrays that the kernel has written."""
         product, names = self.spec.product, self.operands.names
-        library = np if self.operands.module == "numpy" else sys.modules["cupy"]
-        shape = self.plan.geometry.shape
-        blocks: dict[tuple[int, str], Any] = {}
-        for (output, position), block in product.blocks.items():
-            if block.stored is None:
-                number = library.asarray(block.constant, self.spec.result)
-                blocks[output, names[position]] = library.broadcast_to(number, shape)
-            else:
-                blocks[output, names[position]] = self.plan.outputs[block.stored]
+        outputs = self.plan.outputs
+        blocks = {
+            (place[0], names[place[1]]): self.block(place, outputs) for place in product.blocks if len(place) == 2
+        }
         wrt = tuple(names[position] for position in self.spec.wrt)
         shapes = {names[position]: self.operands.arrays[position].shape for position in self.spec.wrt}
-        stored = self.plan.outputs[product.values :]
-        return Jacobian(blocks, wrt, product.structure, shape, shapes, stored)
+        stored = outputs[product.values :]
+        return Jacobian(blocks, wrt, product.structure, self.shape, shapes, stored)
 
+    def run(self) -> None:
+        """Run the kernel, compiled if there is none yet."""
+        backend = self.spec.options.backend
+        module = self.operands.module
+        if backend == "auto":
+            backend = "cuda" if module == "cupy" else "cpu"
+        if (backend == "cuda") != (module == "cupy"):
+            kind = "CuPy" if module == "cupy" else "NumPy"
+            raise BackendError(
+                f"the {backend} backend cannot use {kind} arrays; convert them, or choose backend='auto'"
+            )
+        planned = self.plan
+        if planned.total == 0 or not planned.targets:
+            return
+        if backend == "cpu":
+            cpu.launch(self.cpu_kernel(), planned.total, planned.ints, planned.pointers)
+        elif backend == "cuda":
+            kernel = self.cuda_kernel(None)
+            cuda.launch(kernel, planned.total, planned.sizes, planned.strides, planned.pointers)
+        else:
+            interpreted = self.spec.kernel("python", planned.layout, python.compile_kernel)
+            arrays = (*self.operands.arrays, *planned.targets)
+            python.launch(interpreted, planned.total, planned.ints, arrays)
 
-def flatten_out(which: Which, out: Any, structure: Structure) -> Any:
-    """The arrays of `out=` in the order in which the kernel stores them; None stands for one to be allocated."""
-    if out is None:
-        return None
-    if which == "value":
-        # What is no such structure is refused later, with the other things that an array can have wrong.
-        return structure.flatten(out, "out=") if structure.holds(out) else out
-    if not (isinstance(out, tuple) and len(out) == 2 and isinstance(out[1], Jacobian)):
-        raise ArgumentError("out= must be the pair (value, Jacobian) that an earlier call returned")
-    return (*structure.flatten(out[0], "the value in out="), *out[1]._stored)
+    def cpu_kernel(self) -> cpu.CpuKernel:
+        """The CPU kernel of the call."""
+        kernel: cpu.CpuKernel = self.spec.kernel("cpu", self.plan.layout, self._compile_cpu)
+        return kernel
 
+    def _compile_cpu(self, source: KernelSource) -> cpu.CpuKernel:
+        return cpu.compile_kernel(source, self.spec.options.fastmath)
 
-def stand_in(value: Any, shape: tuple[int, ...] | None = None, module: str = "numpy") -> Any:
-    """For a dtype that is given in an array's place a contiguous array; without a shape a number, which suits any."""
-    if not is_dtype(value):
-        return value
-    try:
-        if value == "bfloat16":
-            import ml_dtypes  # registers the name with NumPy
-
-            value = ml_dtypes.bfloat16
-        if shape is None:
-            return np.zeros((), value)[()]
-        return sys.modules[module].empty(shape, value)
-    except TypeError:
-        raise DTypeError(f"{value!r} is no dtype; give arrays, or dtypes such as 'float32'") from None
-
-
-def is_dtype(value: Any) -> bool:
-    """Whether an argument is a dtype, or should be one."""
-    return isinstance(value, str | type | np.dtype)
+    def cuda_kernel(self, cc: tuple[int, int] | None) -> cuda.CudaKernel:
+        """The CUDA kernel of the call, for a compute capability or else the current device."""
+        if cc is None:
+            cc = cuda.current_cc()
+        if not (isinstance(cc, tuple) and len(cc) == 2 and all(isinstance(part, int) for part in cc)):
+            raise ArgumentError(f"cc={cc!r} is no compute capability; give it as (major, minor): cc=(9, 0)")
+        kernel: cuda.CudaKernel = self.spec.kernel(
+            "cuda", self.plan.layout, lambda source: cuda.compile_kernel(source, cc, self.spec.options.fastmath), cc
+        )
+        return kernel

@@ -11,10 +11,53 @@ import numpy as np
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.structure import Structure
 
-__all__ = ["Jacobian", "library_of"]
+__all__ = ["Index", "Jacobian", "library_of", "sum_to"]
 
 
-class Jacobian:
+class Index:
+    """How the blocks of derivatives are asked for: by output, which is a position or a label, and by argument.
+
+    Attributes
+    ----------
+    wrt, structure, shape
+        See `Jacobian`.
+    """
+
+    def __init__(self, wrt: tuple[str, ...], structure: Structure, shape: tuple[int, ...]) -> None:
+        self.wrt, self.structure, self.shape = wrt, structure, shape
+
+    @property
+    def outputs(self) -> int:
+        """How many outputs the function has."""
+        return self.structure.count
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What the outputs are called, where the function names them."""
+        return self.structure.labels()
+
+    def _counted(self) -> str:
+        return f"{self.outputs} output{'s' * (self.outputs != 1)}"
+
+    def _output(self, key: Any) -> int:
+        if isinstance(key, str) and key and key in self.labels:
+            return self.labels.index(key)
+        if not _is_index(key) or not -self.outputs <= key < self.outputs:
+            labels = ", ".join(filter(None, self.labels))
+            raise ArgumentError(
+                f"there is no output {key!r}; the function has {self.outputs}{labels and ': ' + labels}"
+            )
+        return int(key) % self.outputs
+
+    def _argument(self, key: Any) -> str:
+        if _is_index(key) and -len(self.wrt) <= key < len(self.wrt):
+            return self.wrt[int(key)]
+        if isinstance(key, str) and key in self.wrt:
+            return key
+        raise ArgumentError(f"this {type(self).__name__} is in ({', '.join(self.wrt)}), not in {key!r}")
+
+
+class Jacobian(Index):
     """∂output/∂argument of an element-wise function, element by element.
 
     Element k of output i depends on each argument only through the element that broadcasting puts at k, so the block
@@ -64,18 +107,10 @@ class Jacobian:
         shapes: dict[str, tuple[int, ...]],
         stored: tuple[Any, ...],
     ) -> None:
-        self._blocks, self.wrt, self.structure = blocks, wrt, structure
-        self.shape, self._shapes = shape, shapes
+        super().__init__(wrt, structure, shape)
+        self._blocks, self._shapes = blocks, shapes
         # The arrays that a kernel wrote, in its order: what `out=` hands back to it.
         self._stored = stored
-
-    @property
-    def outputs(self) -> int:
-        return self.structure.count
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        return self.structure.labels()
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, tuple):
@@ -92,25 +127,7 @@ class Jacobian:
         return len(self.wrt)
 
     def __repr__(self) -> str:
-        blocks = ", ".join(self.wrt)
-        return f"<Jacobian of {self.outputs} output{'s' * (self.outputs != 1)} in ({blocks}), shape {self.shape}>"
-
-    def _output(self, key: Any) -> int:
-        if isinstance(key, str) and key and key in self.labels:
-            return self.labels.index(key)
-        if not _is_index(key) or not -self.outputs <= key < self.outputs:
-            labels = ", ".join(filter(None, self.labels))
-            raise ArgumentError(
-                f"there is no output {key!r}; the function has {self.outputs}{labels and ': ' + labels}"
-            )
-        return int(key) % self.outputs
-
-    def _argument(self, key: Any) -> str:
-        if _is_index(key) and -len(self.wrt) <= key < len(self.wrt):
-            return self.wrt[int(key)]
-        if isinstance(key, str) and key in self.wrt:
-            return key
-        raise ArgumentError(f"this Jacobian is in ({', '.join(self.wrt)}), not in {key!r}")
+        return f"<Jacobian of {self._counted()} in ({', '.join(self.wrt)}), shape {self.shape}>"
 
     def pushforward(self, *tangents: Any) -> Any:
         """The tangents of the outputs for tangents of the arguments.
@@ -161,7 +178,7 @@ class Jacobian:
         found = []
         for name in self.wrt:
             total = sum(self._blocks[output, name] * cotangents[output] for output in range(self.outputs))
-            found.append(_sum_to(total, self._shapes[name]))
+            found.append(sum_to(total, self._shapes[name]))
         return tuple(found)
 
     def dense(self, output: int | str, argument: int | str) -> Any:
@@ -186,7 +203,7 @@ def library_of(array: Any) -> Any:
     return np if isinstance(array, np.ndarray | np.generic) else sys.modules["cupy"]
 
 
-def _sum_to(array: Any, shape: tuple[int, ...]) -> Any:
+def sum_to(array: Any, shape: tuple[int, ...]) -> Any:
     """Sum over the axes along which an argument of `shape` was broadcast."""
     extra = array.ndim - len(shape)
     axes = (*range(extra), *(extra + axis for axis, size in enumerate(shape) if size == 1 != array.shape[extra + axis]))

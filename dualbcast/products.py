@@ -1,4 +1,4 @@
-"""What can be computed of a scalar function, each as IR ready to be emitted: its value, its Jacobian, or both."""
+"""What can be computed of an element function, each as IR ready to be emitted: values, Jacobian, Hessian, or more."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from typing import Literal
 from dualbcast.compiler.dualize import dualize
 from dualbcast.compiler.ir import Const, Function, Kind, Output
 from dualbcast.compiler.simplify import remove_dead, simplify
+from dualbcast.compiler.transform import hessian_of
 from dualbcast.structure import Structure
 
 __all__ = ["Block", "Product", "Which", "make_product"]
 
-Which = Literal["value", "jacobian", "value_and_jacobian"]
+# "parts" are the values too, but those that are one number everywhere are not stored: they are blocks.
+Which = Literal["value", "parts", "jacobian", "value_and_jacobian", "hessian", "value_jacobian_and_hessian"]
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Where the block ∂output/∂parameter of a Jacobian comes from: a stored output, or one number for all elements."""
+    """Where an array of results comes from: a stored output, or one number for all elements."""
 
     stored: int | None = None
     constant: float = 0.0
@@ -39,14 +41,16 @@ class Product:
     structure : Structure
         What the scalar function returns.
     blocks : dict
-        For each (output, parameter) where the block comes from; a structural zero is the constant 0.
+        Where the other results come from: the partial of an output by (output, parameter), a second partial by (output,
+        parameter, parameter) with the parameters in the order of `wrt`, a value among "parts" by (output,). A
+        structural zero is the constant 0.
     """
 
     function: Function
     values: int
     count: int
     structure: Structure
-    blocks: dict[tuple[int, int], Block]
+    blocks: dict[tuple[int, ...], Block]
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -74,18 +78,32 @@ def make_product(function: Function, which: Which, wrt: Sequence[int]) -> Produc
     count, structure = len(function.outputs), function.structure
     if which == "value":
         return Product(simplify(function), count, count, structure, {})
-    dual = dualize(function, wrt)
-    both = simplify(dual.function)
+    places: dict[tuple[int, ...], str | None] = {}
+    if which == "parts":
+        both = simplify(function)
+        places = {(at,): output.name for at, output in enumerate(both.outputs)}
+    elif "hessian" in which:
+        dual, second = hessian_of(function, wrt)
+        both = dual.function
+        pairs = [(i, p, q) for i in range(count) for at, p in enumerate(wrt) for q in wrt[at:]]
+        if which != "hessian":
+            places = {(i, d): dual.partials.get((i, d)) for i in range(count) for d in wrt}
+        places.update({pair: second.get(pair) for pair in pairs})
+    else:
+        dual = dualize(function, wrt)
+        both = simplify(dual.function)
+        places = {(i, d): dual.partials.get((i, d)) for i in range(count) for d in wrt}
     outputs = {output.name: output for output in both.outputs}
-    stored: list[Output] = list(both.outputs[:count]) if which == "value_and_jacobian" else []
+    stored: list[Output] = list(both.outputs[:count]) if which.startswith("value") else []
     values = len(stored)
-    blocks = {(i, d): Block() for i in range(count) for d in wrt}
-    for place, name in dual.partials.items():
-        output = outputs[name]
-        if isinstance(output.value, Const):
-            blocks[place] = Block(constant=float(output.value.value))
+    blocks: dict[tuple[int, ...], Block] = {}
+    for place, name in places.items():
+        value = None if name is None else outputs[name].value
+        if value is None or isinstance(value, Const):
+            blocks[place] = Block(constant=0.0 if value is None else float(value.value))
         else:
+            assert name is not None
             blocks[place] = Block(stored=len(stored))
-            stored.append(output)
+            stored.append(outputs[name])
     final = remove_dead(replace(both, outputs=tuple(stored)))
     return Product(final, values, count, structure, blocks)

@@ -338,7 +338,7 @@ def test_constant_and_zero_blocks_take_no_memory(backend: Any) -> None:
 
 
 def test_a_jacobian_of_constants_alone_runs_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dualbcast.api.cpu, "launch", lambda *_: pytest.fail("launched"))
+    monkeypatch.setattr(dualbcast.call.cpu, "launch", lambda *_: pytest.fail("launched"))
     jacobian = differentiable_broadcast(lambda x, y: 2 * x - y).jacobian(M, M[0])
     assert (jacobian["x"] == 2).all()
     assert (jacobian["y"] == -1).all()
@@ -379,13 +379,13 @@ def helper(x):
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What has been compiled, in order."""
     found: list[str] = []
-    make = dualbcast.api.make_product
+    make = dualbcast.element.make_product
 
     def counted(function: Any, which: Any, *rest: Any) -> Any:
         found.append(which)
         return make(function, which, *rest)
 
-    monkeypatch.setattr(dualbcast.api, "make_product", counted)
+    monkeypatch.setattr(dualbcast.element, "make_product", counted)
     return found
 
 
@@ -556,7 +556,7 @@ def test_threads_may_call_first_at_once(round_: int) -> None:
 def test_a_huge_broadcast_is_planned_without_memory() -> None:
     size = 2**31 + 1
     huge = np.broadcast_to(np.int8(1), (size,))
-    explanation = differentiable_broadcast(lambda a, b: a > b).explain(huge, 0, jacobian=False)
+    explanation = differentiable_broadcast(lambda a, b: a > b).explain(huge, 0, product="value")
     assert explanation.shape == (size,)
     assert explanation.bytes_written == size
 
@@ -585,7 +585,7 @@ def test_more_than_2_31_elements(shapes: tuple[tuple[int, ...], tuple[int, ...]]
 def test_explain_counts_operations_and_bytes() -> None:
     f = differentiable_broadcast(lambda x, y, _unused: x * math.tanh(y))
     x, y = np.ones((6, 8), np.float32), np.ones((6, 1), np.float32)
-    found = f.explain(x, y, np.ones((6, 8)).astype("f4"), jacobian=False)
+    found = f.explain(x, y, np.ones((6, 8)).astype("f4"), product="value")
     assert (found.dtype, found.shape, found.outputs) == ("float32", (6, 8), ("out",))
     assert found.operations == {"mul": 1, "tanh": 1}
     assert found.bytes_read == 4 * (48 + 6)
@@ -615,7 +615,7 @@ def test_inspect_ir_and_source() -> None:
     ir = f.inspect_ir(*["float32"] * 6, wrt="c")
     for part in ("function cell_update(c: float, f: float", "tanh(g)", "output out", "output out_dc"):
         assert part in ir
-    assert "out_dc" not in f.inspect_ir(*["float32"] * 6, jacobian=False)
+    assert "out_dc" not in f.inspect_ir(*["float32"] * 6, product="value")
     text = f.inspect_source(*["float32"] * 6, wrt="c")
     names = {node.name for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)}
     assert {"cell_update", "kernel"} <= names

@@ -330,7 +330,7 @@ def test_numpy_and_cupy_do_not_mix(monkeypatch: pytest.MonkeyPatch, bind: Any) -
 
 def test_looking_inside() -> None:
     f = differentiable_broadcast(combined)
-    found = f.explain(X, jacobian=False)
+    found = f.explain(X, product="value")
     assert found.shape == (2, 4)
     assert found.bytes_read == X.nbytes + A.nbytes + B.nbytes
     assert f.explain(X, wrt=("x", "A")).outputs == ("out", "out_dx", "out_dA")
@@ -338,9 +338,9 @@ def test_looking_inside() -> None:
     assert "A: float" in f.inspect_ir("float64")
     assert "define" in f.inspect_llvm(X)
     # Dtypes stand for arrays of the shape of those that are captured.
-    assert f.explain("float32", jacobian=False).shape == (2, 4)
-    assert f.explain("bfloat16", jacobian=False).bytes_read == 2 * 8 + A.nbytes + B.nbytes
-    assert f.inspect_source("float64", jacobian=False) == f.inspect_source(np.empty((2, 4)), jacobian=False)
+    assert f.explain("float32", product="value").shape == (2, 4)
+    assert f.explain("bfloat16", product="value").bytes_read == 2 * 8 + A.nbytes + B.nbytes
+    assert f.inspect_source("float64", product="value") == f.inspect_source(np.empty((2, 4)), product="value")
 
 
 def test_a_captured_array_is_not_kept_alive(backend: Any) -> None:

@@ -503,9 +503,9 @@ def test_a_kernel_of_the_value_reads_nothing_for_the_partials() -> None:
         return 1.0 if t > 0 else 0.0
 
     f = differentiable_broadcast(gate)
-    assert "weight[" not in f.inspect_source("float64", "float64", jacobian=False)
+    assert "weight[" not in f.inspect_source("float64", "float64", product="value")
     assert "weight[" in f.inspect_source("float64", "float64")
-    assert f.explain("float64", "float64", jacobian=False).bytes_read == 16
+    assert f.explain("float64", "float64", product="value").bytes_read == 16
 
 
 @pytest.mark.parametrize(
@@ -786,7 +786,7 @@ def test_an_unchanged_kernel_is_not_compiled_again(monkeypatch: pytest.MonkeyPat
     def refuse(*_: Any) -> Any:
         raise AssertionError("compiled again")
 
-    monkeypatch.setattr("dualbcast.api.make_product", refuse)
+    monkeypatch.setattr("dualbcast.element.make_product", refuse)
     dualbcast.custom_partials(lambda t, y: (1.0,))(lambda t: t)
     dualbcast.rule("bystander", lambda t, y: (1.0,), function=lambda t: t)
     f.jacobian(x)

@@ -25,14 +25,14 @@ rows = np.ones((4, 1), np.float32)  # control that is broadcast along rows
 
 def cuda_shell(function: Any, *arrays: Any) -> str:
     """The CUDA C++ around the element function; made without a compiler."""
-    call = differentiable_broadcast(function)._inspected(arrays, None, jacobian=True)
+    call = differentiable_broadcast(function)._inspected(arrays, None, "value_and_jacobian")
     return call.spec.source(call.plan.layout, "cuda").shell
 
 
 CELL = (full, full, full, full, rows, rows)
 TEXTS: dict[str, Callable[[], str]] = {
     "hm_lstm_cell": lambda: differentiable_broadcast(models.cell_update).inspect_source(*CELL, wrt=tuple("cfig")),
-    "hm_lstm_cell_value": lambda: differentiable_broadcast(models.cell_update).inspect_source(*CELL, jacobian=False),
+    "hm_lstm_cell_value": lambda: differentiable_broadcast(models.cell_update).inspect_source(*CELL, product="value"),
     "hm_lstm_cell_ir": lambda: differentiable_broadcast(models.cell_update).inspect_ir(*CELL, wrt=tuple("cfig")),
     "hm_lstm_cell_cuda": lambda: cuda_shell(models.cell_update, *CELL),
     "product_of_tanh": lambda: differentiable_broadcast(models.product_of_tanh).inspect_source(full, full, full),

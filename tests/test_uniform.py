@@ -26,7 +26,7 @@ def steps(count: int, line: str) -> Any:
 
 
 def vectorises(function: Any, *arrays: Any) -> bool:
-    call = differentiable_broadcast(function)._inspected(arrays, None, jacobian=True)
+    call = differentiable_broadcast(function)._inspected(arrays, None, "value_and_jacobian")
     return bool(call.spec.source(call.plan.layout, "cpu").vectorise)
 
 
@@ -39,6 +39,23 @@ def test_long_chains_in_branches_are_not_vectorised() -> None:
     # Not a chain of what stays, if it varies within the row; nor if no branch is in the way.
     assert vectorises(steps(30, BRANCHES), X, X)
     assert vectorises(steps(30, "w = math.sin(w) * a + {k}"), X, 0.3)
+
+
+def test_long_chains_of_numbers_in_loops_are_not_vectorised() -> None:
+    def clumsy(x: float) -> float:
+        a, b = 0.0, 1.0
+        for _ in range(3):
+            b += a
+            j = 0
+            while j < 4 and a < 0.5:
+                j += 1
+                a = max(-2.0, math.sqrt(abs(a * 3.0 + b) + 0.25) % 1.75)
+                b = math.frexp(b)[0] if a > 0.25 else math.sin(b)
+        return a + b + x
+
+    assert not vectorises(clumsy, X)
+    found = differentiable_broadcast(backend="cpu")(clumsy)(X)
+    np.testing.assert_allclose(found, [clumsy(x) for x in X], rtol=1e-12)
 
 
 def test_control_by_rows_is_vectorised() -> None:

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import RenderableType
 
-from dualbcast.api import Backend, differentiable_broadcast
+from dualbcast.api import differentiable_broadcast
+from dualbcast.call import Backend
 from dualbcast.cli import models, plots, report
 from dualbcast.cli.checking import check_cell_update
 from dualbcast.cli.measure import Device, choose_device

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dualbcast.api import Backend
+from dualbcast.call import Backend
 from dualbcast.cli import machine
 from dualbcast.errors import BackendError
 

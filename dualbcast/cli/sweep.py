@@ -13,7 +13,8 @@ import ml_dtypes
 import numpy as np
 from rich.console import RenderableType
 
-from dualbcast.api import Backend, differentiable_broadcast
+from dualbcast.api import differentiable_broadcast
+from dualbcast.call import Backend
 from dualbcast.cli import models, plots, report
 from dualbcast.cli.checking import check_by_differences, check_product
 from dualbcast.cli.measure import Device, choose_device

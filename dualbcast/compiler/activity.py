@@ -6,7 +6,7 @@ A set of directions for every name, the smallest that is closed under the progra
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from dualbcast.compiler.ir import Assign, Const, Expr, Function, Op, Var, expressions, statements
 from dualbcast.compiler.rules import CUSTOMS
@@ -21,9 +21,9 @@ UNKNOWN = Const(math.nan, "float")
 _NOTHING = Function("", (), (), ())
 
 
-def activity(function: Function, seeds: Iterable[int]) -> dict[str, frozenset[int]]:
-    """For every name, the parameters (by position, among `seeds`) that its value can depend on differentiably."""
-    active = {function.params[seed].name: frozenset((seed,)) for seed in seeds}
+def activity(function: Function, seeds: Mapping[str, frozenset[int]]) -> dict[str, frozenset[int]]:
+    """For every name, the directions that its value can depend on differentiably, from those of parameters."""
+    active = dict(seeds)
     assigns = [stmt for stmt in statements(function.body) if isinstance(stmt, Assign)]
     changed = True
     while changed:

@@ -8,7 +8,7 @@ infinite from making NaN of the zero.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dualbcast.compiler.activity import (
@@ -45,7 +45,7 @@ from dualbcast.compiler.ir import (
 from dualbcast.compiler.rules import RULES
 from dualbcast.errors import Location
 
-__all__ = ["Dual", "dualize"]
+__all__ = ["Dual", "dualize", "push"]
 
 UNNAMED = re.compile(rf"{TEMPORARY}(#\d+)?")
 ONE = Const(1.0, "float")
@@ -53,13 +53,21 @@ ONE = Const(1.0, "float")
 
 @dataclass(frozen=True, slots=True)
 class Dual:
-    """A value-and-Jacobian function; `partials[i, d]` names the output that is ∂output i/∂parameter d.
+    """A function of values and tangents; `partials[i, d]` names the output that is the tangent of i in direction d.
 
-    A pair that is not there is a structural zero.
+    The directions of a Jacobian are parameters. A pair that is not there is a structural zero.
     """
 
     function: Function
     partials: dict[tuple[int, int], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Direction:
+    """A direction to differentiate in: the tangents of the parameters that have one, and the end of partials' names."""
+
+    label: str
+    tangents: Mapping[int, Atom]
 
 
 def dualize(function: Function, seeds: Sequence[int]) -> Dual:
@@ -72,13 +80,30 @@ def dualize(function: Function, seeds: Sequence[int]) -> Dual:
     seeds : sequence of int
         Positions of float parameters.
     """
-    return _Dualizer(function, seeds).run()
+    return _Dualizer(function, {seed: Direction(function.params[seed].name, {seed: ONE}) for seed in seeds}).run()
+
+
+def push(function: Function, tangents: Mapping[int, Atom]) -> Dual:
+    """The function that returns the outputs of `function` and their tangents for those of its parameters.
+
+    Parameters
+    ----------
+    function : Function
+        As the front end gives it; `tangents` may name parameters of it, too.
+    tangents : mapping of int to Atom
+        By the positions of float parameters; the one direction is 0 in the result.
+    """
+    return _Dualizer(function, {0: Direction("ot", tangents)}).run()
 
 
 class _Dualizer:
-    def __init__(self, function: Function, seeds: Sequence[int]) -> None:
-        self.function, self.seeds = function, tuple(seeds)
-        self.active = activity(function, seeds)
+    def __init__(self, function: Function, directions: dict[int, Direction]) -> None:
+        self.function, self.seeds = function, tuple(directions)
+        self.seeded: dict[str, dict[int, Atom]] = {}
+        for seed, direction in directions.items():
+            for position, tangent in direction.tangents.items():
+                self.seeded.setdefault(function.params[position].name, {})[seed] = tangent
+        self.active = activity(function, {name: frozenset(by) for name, by in self.seeded.items()})
         refuse_marked(function, self.active)
         self.doubt = doubt(function, self.active)
         self.flags: dict[tuple[str, int], Var] = {}
@@ -90,7 +115,7 @@ class _Dualizer:
                 *RULES,
             ]
         )
-        self.label = {seed: function.params[seed].name for seed in self.seeds}
+        self.label = {seed: direction.label for seed, direction in directions.items()}
         self.tangents: dict[tuple[str, int], Var] = {}
         self.block: list[Stmt] = []
 
@@ -117,8 +142,8 @@ class _Dualizer:
         """The partial of a value in a direction, or None where it is zero."""
         if not isinstance(value, Var) or seed not in self.directions(value):
             return None
-        if value.name == self.label[seed]:
-            return ONE
+        if value.name in self.seeded:
+            return self.seeded[value.name][seed]
         key = (value.name, seed)
         if key not in self.tangents:
             base = TEMPORARY if UNNAMED.fullmatch(value.name) else f"{value.name}_d{self.label[seed]}"

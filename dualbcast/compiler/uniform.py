@@ -1,4 +1,4 @@
-"""How much of a kernel's work is the same for a whole row: what is computed, in branches, from arguments that stay.
+"""How much of a kernel's work is the same for a whole row: what is computed, in branches, from what stays, and numbers.
 
 LLVM takes such work out of the loop over the elements where no branch is in the way. Where one is, its vectoriser (LLVM
 22) asks of every value whether it varies, and anew for all that it is made of: each step of a chain doubles the time.
@@ -18,7 +18,7 @@ LONGEST = 20
 
 def is_vectorisable(function: Function, uniform: Set[str]) -> bool:
     """Whether LLVM may be asked to vectorise a kernel in which the arguments of these names stay within a row."""
-    return not uniform or _longest(function.body, uniform, {}, False) <= LONGEST
+    return _longest(function.body, uniform, {}, False) <= LONGEST
 
 
 def _longest(block: Block, uniform: Set[str], chains: dict[str, int], inside: bool) -> int:

@@ -1,0 +1,143 @@
+"""Derivatives of an IR function as IR functions like any other: partials, pushforward, pullback, second derivatives.
+
+They can be emitted, composed, and differentiated again. What they take beside the arguments, tangents or cotangents,
+are parameters after those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dualbcast.compiler.dualize import Dual, dualize, push
+from dualbcast.compiler.fold import fold
+from dualbcast.compiler.ir import (
+    TEMPORARY,
+    Assign,
+    Const,
+    Expr,
+    Function,
+    Names,
+    Op,
+    Output,
+    Stmt,
+    Var,
+    assigned,
+)
+from dualbcast.compiler.rules import RULES
+from dualbcast.compiler.simplify import simplify
+from dualbcast.structure import Structure
+
+__all__ = ["Hessian", "floats", "hessian_of", "partial_of", "pullback_of", "pushforward_of"]
+
+ZERO = Const(0.0, "float")
+# The output that holds ∂²output/∂parameter∂parameter, by (output, parameter, parameter), the parameters in order.
+Hessian = dict[tuple[int, int, int], str]
+
+
+def floats(function: Function) -> tuple[int, ...]:
+    """The positions of the outputs that are floats: those that have derivatives, and cotangents."""
+    return tuple(at for at, output in enumerate(function.outputs) if output.value.kind == "float")
+
+
+def partial_of(function: Function, position: int) -> Function:
+    """The function of the same arguments that gives the partial of each output in one parameter."""
+    dual = dualize(function, (position,))
+    named = {output.name: output for output in dual.function.outputs}
+    outputs = []
+    for at, output in enumerate(function.outputs):
+        found = dual.partials.get((at, position))
+        outputs.append(replace(output, value=ZERO if found is None else named[found].value))
+    return simplify(replace(dual.function, outputs=tuple(outputs)))
+
+
+def pushforward_of(function: Function, wrt: Sequence[int], *, values: bool = True) -> Function:
+    """The outputs, with `values`, and then their tangents, from the arguments and the tangents of those at `wrt`."""
+    names = _names(function)
+    seeds = {seed: Var(names.fresh(f"{function.params[seed].name}_dot"), "float") for seed in wrt}
+    dual = push(replace(function, params=(*function.params, *seeds.values())), seeds)
+    count = len(function.outputs)
+    named = {output.name: output for output in dual.function.outputs}
+    tangents = []
+    for at, output in enumerate(function.outputs):
+        found = dual.partials.get((at, 0))
+        tangents.append(named[found] if found is not None else Output(names.fresh(f"{output.name}_dot"), ZERO))
+    if not values:
+        return simplify(replace(dual.function, outputs=tuple(tangents)))
+    structure = Structure(tuple, (function.structure, function.structure))
+    outputs = (*dual.function.outputs[:count], *tangents)
+    return simplify(replace(dual.function, outputs=outputs, structure=structure))
+
+
+def pullback_of(function: Function, wrt: Sequence[int]) -> Function:
+    """The cotangents of the parameters at `wrt`, from the arguments and then the cotangents of the float outputs.
+
+    The duals are computed anew and contracted where they are: no Jacobian is stored.
+    """
+    dual = dualize(function, wrt)
+    names = _names(dual.function)
+    named = {output.name: output for output in dual.function.outputs}
+    cotangents = {at: Var(names.fresh(f"{function.outputs[at].name}_bar"), "float") for at in floats(function)}
+    body: list[Stmt] = list(dual.function.body)
+    where = function.location
+
+    def emit(value: Expr) -> Const | Var:
+        if isinstance(value, Const | Var):
+            return value
+        target = Var(names.fresh(TEMPORARY), value.kind)
+        body.append(Assign(target, value, where))
+        return target
+
+    outputs = []
+    for seed in wrt:
+        total: Const | Var = ZERO
+        for at, cotangent in cotangents.items():
+            found = dual.partials.get((at, seed))
+            if found is None:
+                continue
+            partial = named[found].value
+            term = emit(fold(Op("mul", (cotangent, partial), "float", where)))
+            total = term if total == ZERO else emit(fold(Op("add", (total, term), "float", where)))
+        outputs.append(Output(names.fresh(f"{function.params[seed].name}_bar"), total))
+    params = (*function.params, *cotangents.values())
+    structure = Structure(tuple, (Structure(),) * len(outputs))
+    return simplify(
+        replace(dual.function, params=params, body=tuple(body), outputs=tuple(outputs), structure=structure)
+    )
+
+
+def hessian_of(function: Function, wrt: Sequence[int]) -> tuple[Dual, Hessian]:
+    """Values, partials and second partials in one function.
+
+    Returns
+    -------
+    Dual
+        Its function has outputs for the values, the partials that are not zero everywhere, and then the second ones.
+    dict
+        For (i, p, q), p at or before q in `wrt`, the name of the output that is ∂²output i/∂p∂q.
+    """
+    first = dualize(function, wrt)
+    inner = simplify(first.function)
+    second = dualize(inner, wrt)
+    place = {output.name: at for at, output in enumerate(inner.outputs)}
+    found: Hessian = {}
+    for (at, p), name in first.partials.items():
+        for q in wrt[wrt.index(p) :]:
+            twice = second.partials.get((place[name], q))
+            if twice is not None:
+                found[at, p, q] = twice
+    kept = {output.name for output in inner.outputs} | set(found.values())
+    outputs = tuple(output for output in second.function.outputs if output.name in kept)
+    return Dual(simplify(replace(second.function, outputs=outputs)), first.partials), found
+
+
+def _names(function: Function) -> Names:
+    """Names that are not in use in a function."""
+    return Names(
+        [
+            *(param.name for param in function.params),
+            *assigned(function.body),
+            *(output.name for output in function.outputs),
+            *RULES,
+        ]
+    )

@@ -1,0 +1,170 @@
+"""Element functions: IR that broadcasts over arrays, its products for dtypes, and the functions derived from it.
+
+From values in the order of its parameters to arrays that a kernel has written; nothing here knows Python functions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dualbcast.call import Call, Options, Shape, Specialised
+from dualbcast.compiler.ir import Function
+from dualbcast.compiler.transform import floats, partial_of, pullback_of, pushforward_of
+from dualbcast.errors import CompileError
+from dualbcast.products import Which, make_product
+from dualbcast.runtime.broadcast import plan
+from dualbcast.runtime.operands import DType, Signature, classify
+
+__all__ = ["Element"]
+
+
+_TRANSFORMS = {
+    "partial": lambda function, wrt: partial_of(function, *wrt),
+    "pushforward": pushforward_of,
+    "tangent": lambda function, wrt: pushforward_of(function, wrt, values=False),
+    "pullback": pullback_of,
+}
+
+
+class Element:
+    """A function of numbers in IR that broadcasts over arrays.
+
+    Attributes
+    ----------
+    function : Function
+        Its IR.
+    names : tuple of str
+        What the parameters are called in messages.
+    label : str
+        What the function is called.
+    options : Options
+    """
+
+    __slots__ = ("_derived", "_products", "function", "label", "names", "options")
+
+    def __init__(self, function: Function, names: tuple[str, ...], label: str, options: Options) -> None:
+        self.function, self.names, self.label, self.options = function, names, label, options
+        self._products: dict[tuple[Any, ...], Specialised] = {}
+        self._derived: dict[tuple[str, tuple[int, ...]], Element] = {}
+
+    # --- derivatives, as element functions again -----------------------------------------------------------------
+
+    def partial(self, position: int) -> Element:
+        """The partial of every output in one parameter, from the same parameters."""
+        return self._derive("partial", (position,))
+
+    def pushforward(self, wrt: tuple[int, ...]) -> Element:
+        """The outputs and then their tangents, from the parameters and then the tangents of those at `wrt`."""
+        return self._derive("pushforward", wrt)
+
+    def tangent(self, wrt: tuple[int, ...]) -> Element:
+        """The tangents of the outputs, from the parameters and then the tangents of those at `wrt`."""
+        return self._derive("tangent", wrt)
+
+    def pullback(self, wrt: tuple[int, ...]) -> Element:
+        """The cotangents of the parameters at `wrt`, from the parameters and then the cotangents of float outputs."""
+        return self._derive("pullback", wrt)
+
+    @property
+    def floats(self) -> tuple[int, ...]:
+        """The positions of the outputs that are floats."""
+        return floats(self.function)
+
+    def _derive(self, what: str, wrt: tuple[int, ...]) -> Element:
+        found = self._derived.get((what, wrt))
+        if found is None:
+            try:
+                function = _TRANSFORMS[what](self.function, wrt)
+            except CompileError as error:
+                raise error.with_traceback(None) from None
+            new = tuple(param.name for param in function.params[len(self.names) :])
+            within = ", ".join(self.names[at] for at in wrt)
+            label = f"{self.label}: {what} in {within}"
+            found = self._derived[what, wrt] = Element(function, (*self.names, *new), label, self.options)
+        return found
+
+    # --- products ------------------------------------------------------------------------------------------------
+
+    def specialise(
+        self, which: Which, signature: Signature, wrt: tuple[int, ...] = (), dtypes: tuple[DType, ...] | None = None
+    ) -> Specialised:
+        """A product for the dtypes of a call.
+
+        Parameters
+        ----------
+        which, wrt
+            As for `products.make_product`.
+        signature : Signature
+            Of the arguments.
+        dtypes : tuple of numpy.dtype, optional
+            What each output of the function is to be stored as, for "parts"; else that follows from the arguments.
+        """
+        key = which, signature, wrt, dtypes
+        spec = self._products.get(key)
+        if spec is None:
+            try:
+                product = make_product(self.function, which, wrt)
+            except CompileError as error:
+                raise error.with_traceback(None) from None
+            by_kind = {"float": signature.result_dtype, "int": np.dtype(np.int64), "bool": np.dtype(np.bool_)}
+            stored = [by_kind[kind] for kind in product.kinds]
+            for place, block in product.blocks.items() if dtypes is not None else ():
+                if block.stored is not None and dtypes is not None:
+                    stored[block.stored] = dtypes[place[0]]
+            within = f" in {', '.join(self.names[at] for at in wrt)}" if wrt else ""
+            what = "value" if which == "parts" else which.replace("_", " ")
+            title = f"{self.label}: {what}{within}; {signature.compute}"
+            spec = self._products[key] = Specialised(
+                product,
+                wrt,
+                tuple(stored),
+                signature.result_dtype,
+                signature.compute,
+                signature.storages,
+                title,
+                self.options,
+            )
+        return spec
+
+    def prepare(
+        self,
+        which: Which,
+        values: tuple[Any, ...],
+        wrt: tuple[int, ...] = (),
+        dtypes: tuple[DType, ...] | None = None,
+        shapes: tuple[Shape | None, ...] | None = None,
+    ) -> Call:
+        """A product with arguments, ready to run.
+
+        Parameters
+        ----------
+        which, wrt, dtypes
+            As for `specialise`.
+        values : tuple
+            Arrays and numbers, one for each parameter.
+        shapes : tuple of (tuple of int or None), optional
+            For "parts": for each output None, or the shape of an array that broadcasts to the result's shape; the
+            output is summed over what it does not span.
+        """
+        operands = classify(values, self.names)
+        spec = self.specialise(which, operands.signature, wrt, dtypes)
+        return Call(spec, operands, plan(operands, spec.dtypes), dtypes, shapes)
+
+    def parts(
+        self,
+        values: tuple[Any, ...],
+        dtypes: tuple[DType, ...] | None = None,
+        shapes: tuple[Shape | None, ...] | None = None,
+    ) -> tuple[Any, ...]:
+        """The outputs for these arguments, from one launch; see `prepare`.
+
+        Returns
+        -------
+        tuple of array
+            An output that is one number everywhere is a read-only view of that number.
+        """
+        call = self.prepare("parts", values, (), dtypes, shapes)
+        call.run()
+        return call.results()

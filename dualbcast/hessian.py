@@ -1,0 +1,80 @@
+"""The Hessian of a broadcast: one block, kept as an array, for each output and each pair of arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dualbcast.errors import ArgumentError
+from dualbcast.jacobian import Index, library_of
+from dualbcast.structure import Structure
+
+__all__ = ["Hessian"]
+
+
+class Hessian(Index):
+    """∂²output/∂argument∂argument of an element-wise function, element by element.
+
+    Index by two arguments, by name or position, with the output first where there are several: `H["x", "y"]`,
+    `H[0, 1]`, `H[i, "x", "y"]`. Blocks are arrays of the output's shape, and `H["x", "y"]` is `H["y", "x"]`. Without an
+    output, a function that returns a tuple, or any other structure, gives that structure of blocks.
+
+    Attributes
+    ----------
+    wrt : tuple of str
+        The arguments that were differentiated in.
+    labels : tuple of str
+        One for each output; "" where the function returns a number.
+    shape : tuple of int
+        Of every block: the result's shape.
+    structure : Structure
+        What the function returns.
+
+    Notes
+    -----
+    A block that is the same number everywhere (such as a structural zero) is a read-only view of that one number.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualbcast import differentiable_broadcast
+    >>> @differentiable_broadcast
+    ... def f(x, y):
+    ...     return x * x * y
+    >>> H = f.hessian(np.array([1.0, 2.0]), np.array([3.0, 4.0]))
+    >>> H["x", "y"]
+    array([2., 4.])
+    >>> H.stacked()[0]
+    array([[6., 2.],
+           [2., 0.]])
+    """
+
+    def __init__(
+        self,
+        blocks: dict[tuple[int, str, str], Any],
+        wrt: tuple[str, ...],
+        structure: Structure,
+        shape: tuple[int, ...],
+    ) -> None:
+        super().__init__(wrt, structure, shape)
+        self._blocks = blocks
+
+    def __getitem__(self, key: Any) -> Any:
+        if not isinstance(key, tuple) or len(key) not in (2, 3):
+            raise ArgumentError(
+                f"a Hessian is indexed by [argument, argument] or [output, argument, argument], not {key!r}"
+            )
+        first, second = map(self._argument, key[-2:])
+        if self.wrt.index(first) > self.wrt.index(second):
+            first, second = second, first
+        if len(key) == 3:
+            return self._blocks[self._output(key[0]), first, second]
+        return self.structure.pack([self._blocks[output, first, second] for output in range(self.outputs)])
+
+    def __repr__(self) -> str:
+        return f"<Hessian of {self._counted()} in ({', '.join(self.wrt)}), shape {self.shape}>"
+
+    def stacked(self, output: int | str = 0) -> Any:
+        """The blocks of one output as one array of shape (*shape, n, n), for n arguments in `wrt`."""
+        rows = [[self[output, first, second] for second in self.wrt] for first in self.wrt]
+        library = library_of(rows[0][0]) if rows else library_of(())
+        return library.stack([library.stack(row, axis=-1) for row in rows], axis=-2)
