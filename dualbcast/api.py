@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from types import FunctionType, MethodType
 from typing import Any, overload
 
+from numpy import ndarray
+
 from dualbcast.call import Backend, Call, Options
 from dualbcast.compiler.templates import lower
 from dualbcast.derivatives import Derivatives, Located, Pullback
@@ -164,6 +166,10 @@ class BroadcastFunction(Derivatives, Inspectable):
         ArgumentError, ShapeError, DTypeError
             The arguments do not fit; nothing has run and `out` is untouched.
         """
+        for value in (*arrays, *named.values()) if named else arrays:
+            if type(value) is not ndarray and hasattr(type(value), "__broadcast_function__"):
+                # A Variable of the graph, which calls back with arrays.
+                return type(value).__broadcast_function__(self, arrays, named if out is None else {**named, "out": out})
         call = self._prepare("value", arrays, named, None, out)
         call.run()
         return call.spec.product.structure.pack(call.plan.finish())

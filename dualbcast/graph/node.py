@@ -170,7 +170,7 @@ def run(primitive: Primitive, inputs: tuple[Any, ...], **static: Any) -> Any:
         raise ShapeError(_blame(primitive.name, values, error)) from None
     except TypeError as error:
         raise DTypeError(_blame(primitive.name, values, error)) from None
-    is_tracked = STATE.is_recording and any([isinstance(each, Variable) and each.tracked for each in inputs])
+    is_tracked = STATE.is_recording and any(isinstance(each, Variable) and each.tracked for each in inputs)
     arrays = found if primitive.multiple else (found,)
     outputs = tuple([Variable._of(as_array(array), is_tracked and is_float(array.dtype)) for array in arrays])
     if is_tracked:

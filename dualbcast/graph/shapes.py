@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 from collections.abc import Sequence
@@ -35,6 +36,12 @@ __all__ = [
 Cotangents = tuple[Variable | None, ...]
 
 
+def lengths_of(shape: int | Sequence[int]) -> tuple[int, ...]:
+    """A shape, which may be given as its only length."""
+    # NumPy's integers are no ints, and have no length either.
+    return tuple(map(operator.index, shape)) if isinstance(shape, Sequence) else (operator.index(shape),)
+
+
 def axis_of(axis: Any, ndim: int, name: str) -> int:
     """An axis counted from the front."""
     position = operator.index(axis)
@@ -53,7 +60,7 @@ def axes_of(axis: Any, ndim: int, name: str) -> tuple[int, ...]:
     return tuple(found)
 
 
-# --- one array ----------------------------------------------------------------------------------------------------------
+# --- one array --------------------------------------------------------------------------------------------------------
 
 
 def _pull_reshape(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Pulled:  # noqa: ARG001
@@ -84,11 +91,9 @@ def _given(cotangents: Cotangents) -> Variable:
 
 def reshape(x: Any, shape: int | Sequence[int]) -> Variable:
     """The elements of `x` in the same order in another shape; one length may be -1."""
-    x = constant(x)
-    lengths = tuple(map(operator.index, shape)) if isinstance(shape, tuple | list) else (operator.index(shape),)  # type: ignore[arg-type]
-    if lengths == x.shape:
-        return x
-    made: Variable = run(_RESHAPE, (x,), shape=lengths)
+    made = constant(x)
+    if lengths_of(shape) != made.shape:
+        made = run(_RESHAPE, (made,), shape=lengths_of(shape))
     return made
 
 
@@ -149,9 +154,7 @@ def expand_dims(x: Any, axis: int | Sequence[int] = 0) -> Variable:
 def squeeze(x: Any, axis: int | Sequence[int] | None = None) -> Variable:
     """`x` without these axes, which must be of length 1; by default without all that are."""
     x = constant(x)
-    gone = (
-        [at for at, size in enumerate(x.shape) if size == 1] if axis is None else axes_of(axis, x.ndim, "squeeze")
-    )
+    gone = [at for at, size in enumerate(x.shape) if size == 1] if axis is None else axes_of(axis, x.ndim, "squeeze")
     if any(x.shape[at] != 1 for at in gone):
         raise ShapeError(f"squeeze: axis={axis} of an array of shape {x.shape} is not of length 1")
     return reshape(x, tuple(size for at, size in enumerate(x.shape) if at not in gone))
@@ -159,11 +162,9 @@ def squeeze(x: Any, axis: int | Sequence[int] | None = None) -> Variable:
 
 def broadcast_to(x: Any, shape: int | Sequence[int]) -> Variable:
     """`x` broadcast to a shape."""
-    x = constant(x)
-    lengths = tuple(shape) if isinstance(shape, tuple | list) else (operator.index(shape),)  # type: ignore[arg-type]
-    if lengths == x.shape:
-        return x
-    made: Variable = run(_BROADCAST, (x,), shape=lengths)
+    made = constant(x)
+    if lengths_of(shape) != made.shape:
+        made = run(_BROADCAST, (made,), shape=lengths_of(shape))
     return made
 
 
@@ -178,7 +179,8 @@ def flip(x: Any, axis: int | Sequence[int] | None = None) -> Variable:
     """`x` in reverse order along these axes, by default all."""
     x = constant(x)
     turned = axes_of(axis, x.ndim, "flip")
-    return x[tuple(slice(None, None, -1) if at in turned else slice(None) for at in range(x.ndim))]
+    made: Variable = x[tuple(slice(None, None, -1) if at in turned else slice(None) for at in range(x.ndim))]
+    return made
 
 
 def roll(x: Any, shift: int, axis: int | None = None) -> Variable:
@@ -206,7 +208,7 @@ def repeat(x: Any, repeats: int, axis: int | None = None) -> Variable:
 def tile(x: Any, repetitions: int | Sequence[int]) -> Variable:
     """`x` laid out again and again along its axes."""
     x = constant(x)
-    times = tuple(repetitions) if isinstance(repetitions, tuple | list) else (operator.index(repetitions),)  # type: ignore[arg-type]
+    times = lengths_of(repetitions)
     ndim = max(len(times), x.ndim)
     times = (1,) * (ndim - len(times)) + times
     lengths = (1,) * (ndim - x.ndim) + x.shape
@@ -215,7 +217,7 @@ def tile(x: Any, repetitions: int | Sequence[int]) -> Variable:
     return reshape(spread, tuple(map(operator.mul, times, lengths)))
 
 
-# --- many arrays --------------------------------------------------------------------------------------------------------
+# --- many arrays ------------------------------------------------------------------------------------------------------
 
 
 def _concatenate(*arrays: Any, axis: int) -> Any:
@@ -237,7 +239,11 @@ def _split(array: Any, sizes: tuple[int, ...], axis: int) -> tuple[Any, ...]:
 
 
 def _pull_split(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Pulled:  # noqa: ARG001
-    axis, xp, (shape, dtype) = node.static["axis"], namespace(*node.inputs), (node.inputs[0].shape, node.inputs[0].dtype)
+    axis, xp, (shape, dtype) = (
+        node.static["axis"],
+        namespace(*node.inputs),
+        (node.inputs[0].shape, node.inputs[0].dtype),
+    )
     parts = []
     for part, size in zip(cotangents, node.static["sizes"], strict=True):
         missing = (*shape[:axis], size, *shape[axis + 1 :])
@@ -276,17 +282,16 @@ def split(x: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> tu
     x = constant(x)
     at = axis_of(axis, x.ndim, "split")
     length = x.shape[at]
-    if isinstance(indices_or_sections, tuple | list) or hasattr(indices_or_sections, "__len__"):
-        cuts = [slice(None, each).indices(length)[1] for each in indices_or_sections]
-        ends = [0, *cuts, length]
-        pairs = [(start, max(start, end)) for start, end in zip(ends, ends[1:], strict=False)]
-        if all(end <= start for end, start in zip(cuts, cuts[1:], strict=False)):
-            return _cut(x, tuple(end - start for start, end in pairs), at)
-        return tuple(x[(slice(None),) * at + (slice(*pair),)] for pair in pairs)
-    count = operator.index(indices_or_sections)  # type: ignore[arg-type]
-    if count < 1 or length % count:
-        raise ShapeError(f"split: an axis of length {length} cannot be cut into {count} equal parts")
-    return _cut(x, (length // count,) * count, at)
+    if isinstance(indices_or_sections, int):
+        if indices_or_sections < 1 or length % indices_or_sections:
+            raise ShapeError(f"split: an axis of length {length} cannot be cut into {indices_or_sections} equal parts")
+        return _cut(x, (length // indices_or_sections,) * indices_or_sections, at)
+    cuts = [slice(None, operator.index(each)).indices(length)[1] for each in indices_or_sections]
+    ends = [0, *cuts, length]
+    if ends == sorted(ends):
+        return _cut(x, tuple(end - start for start, end in itertools.pairwise(ends)), at)
+    # Parts may be empty, and overlap.
+    return tuple(x[(slice(None),) * at + (slice(*pair),)] for pair in itertools.pairwise(ends))
 
 
 def _cut(x: Variable, sizes: tuple[int, ...], axis: int) -> tuple[Variable, ...]:

@@ -259,16 +259,16 @@ class Variable:
         return linalg.matmul(other, self) if _is_operand(other) else NotImplemented
 
     def __neg__(self) -> Variable:
-        return elementwise.apply("negative", self)
+        return _unary("negative", self)
 
     def __pos__(self) -> Variable:
         return self
 
     def __abs__(self) -> Variable:
-        return elementwise.apply("absolute", self)
+        return _unary("absolute", self)
 
     def __invert__(self) -> Variable:
-        return elementwise.apply("invert", self)
+        return _unary("invert", self)
 
     def __and__(self, other: Any) -> Variable:
         return _binary("bitwise_and", self, other)
@@ -373,10 +373,15 @@ def _is_operand(value: object) -> bool:
     return isinstance(value, Variable | np.ndarray | np.generic | int | float) or nodes._is_array(value)
 
 
-def _binary(name: str, left: Any, right: Any) -> Any:
-    if not (_is_operand(left) and _is_operand(right)):
-        return NotImplemented
-    return elementwise.apply(name, left, right)
+def _binary(name: str, left: Any, right: Any) -> Variable:
+    refused: Any = NotImplemented
+    made: Variable = elementwise.apply(name, left, right) if _is_operand(left) and _is_operand(right) else refused
+    return made
+
+
+def _unary(name: str, value: Variable) -> Variable:
+    made: Variable = elementwise.apply(name, value)
+    return made
 
 
 def _on_host(array: Any) -> Any:

@@ -1,0 +1,116 @@
+"""The way back: cotangents from outputs to what they were computed from, node by node, without recursion."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dualbcast.errors import DualbcastError
+from dualbcast.graph.elementwise import apply
+from dualbcast.graph.node import Node, recording
+from dualbcast.graph.variable import Variable
+
+__all__ = ["backward", "key_of"]
+
+# Which Variable: the node that made it with the position there, or itself.
+_Key = tuple[int, int]
+
+
+def backward(
+    heads: list[tuple[Variable, Variable]], targets: Sequence[Variable], record: bool, stop: bool = False
+) -> list[Variable | None]:
+    """Carry cotangents back.
+
+    Parameters
+    ----------
+    heads : list of (Variable, Variable)
+        Outputs with their cotangents. The list is emptied, so that what only it holds is freed on the way.
+    targets : sequence of Variable
+        What cotangents are wanted of.
+    record : bool
+        Whether the operations of this are recorded, to be differentiated again.
+    stop : bool
+        Whether a target counts as independent of the other targets: the way does not lead on from it.
+
+    Returns
+    -------
+    list of (Variable or None)
+        For each target its cotangent; None where no output depends on it.
+    """
+    wanted = {key_of(target) for target in targets}
+    order = _order([output for output, _ in heads], targets, wanted, stop)
+    cotangents: dict[_Key, Variable] = {}
+    with recording(record, level=1):
+        while heads:
+            _accumulate(cotangents, key_of(heads[-1][0]), heads.pop()[1])
+        while order:
+            node, needed = order.pop()
+            keys = [(id(node), index) for index in range(len(node.forms))]
+            seeds = tuple([cotangents.get(key) if key in wanted else cotangents.pop(key, None) for key in keys])
+            if any(seed is not None for seed in seeds):
+                _through(node, seeds, needed, cotangents)
+            # Freed here and not in the next turn, when its successor already computes.
+            del node, seeds
+    return [cotangents.get(key_of(target)) for target in targets]
+
+
+def key_of(variable: Variable) -> _Key:
+    """What tells Variables apart: two that stand for the same output of a node have the same."""
+    return (id(variable), -1) if variable.node is None else (id(variable.node), variable.index)
+
+
+def _order(
+    outputs: list[Variable], targets: Sequence[Variable], wanted: set[_Key], stop: bool
+) -> list[tuple[Node, tuple[bool, ...]]]:
+    """The nodes between targets and outputs, inputs before outputs, with which of their inputs are on the way."""
+    # A node that is older than all targets depends on none of them.
+    oldest = min((target.serial for target in targets), default=0)
+    on_the_way: dict[Node, bool] = {}
+    order: list[tuple[Node, tuple[bool, ...]]] = []
+    pending: list[tuple[Node, bool]] = [(output.node, False) for output in outputs if output.node is not None]
+    while pending:
+        node, is_explored = pending.pop()
+        if is_explored:
+            needed = tuple(
+                [
+                    isinstance(each, Variable)
+                    and each.tracked
+                    and (key_of(each) in wanted or (each.node is not None and on_the_way.get(each.node, False)))
+                    for each in node.inputs
+                ]
+            )
+            on_the_way[node] = any(needed)
+            if on_the_way[node]:
+                order.append((node, needed))
+        elif node not in on_the_way:
+            on_the_way[node] = False
+            pending.append((node, True))
+            for each in node.inputs:
+                if isinstance(each, Variable) and each.tracked and not (stop and key_of(each) in wanted):
+                    before = each.node
+                    if before is not None and before.serial >= oldest and before not in on_the_way:
+                        pending.append((before, False))
+    return order
+
+
+def _through(
+    node: Node, seeds: tuple[Variable | None, ...], needed: tuple[bool, ...], cotangents: dict[_Key, Variable]
+) -> None:
+    """Add what one node sends back to the cotangents of its inputs."""
+    pulled = node.primitive.pull(node, seeds, needed)
+    for primal, cotangent, is_needed in zip(node.inputs, pulled, needed, strict=True):
+        if not is_needed or cotangent is None:
+            continue
+        if cotangent.shape != primal.shape:
+            raise DualbcastError(
+                f"the derivative of {node.primitive.name} has shape {cotangent.shape} for an input of shape "
+                f"{primal.shape}; this is a fault of dualbcast's, please report it"
+            )
+        if cotangent.dtype != primal.dtype:
+            cotangent = apply("astype", cotangent, dtype=primal.dtype)
+        _accumulate(cotangents, key_of(primal), cotangent)
+
+
+def _accumulate(cotangents: dict[_Key, Any], key: _Key, cotangent: Variable) -> None:
+    present = cotangents.get(key)
+    cotangents[key] = cotangent if present is None else apply("add", present, cotangent)

@@ -1,0 +1,167 @@
+"""Indexing and slicing, and the way back: the sum of what came from the same place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dualbcast.errors import ArgumentError
+from dualbcast.graph.node import Node, Primitive, Pulled, constant, namespace, run
+from dualbcast.graph.shapes import axis_of, reshape
+from dualbcast.graph.variable import Variable
+
+__all__ = ["getitem", "scatter", "take", "take_along_axis"]
+
+Cotangents = tuple[Variable | None, ...]
+
+
+def getitem(x: Any, key: Any) -> Variable:
+    """`x[key]` for every key that NumPy knows: integers, slices, `None`, `...`, arrays of integers or bools, mixed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualbcast import graph
+    >>> graph.grad(lambda v: np.sum(v[[0, 2, 0]]))(np.array([1.0, 2.0, 3.0]))
+    array([2., 0., 1.])
+    """
+    made: Variable = run(_GETITEM, (constant(x),), key=_plain(key))
+    return made
+
+
+def take(x: Any, indices: Any, axis: int | None = None) -> Variable:
+    """The elements at these indices along an axis; without one, of the flattened array: `numpy.take`."""
+    x = constant(x)
+    if axis is None:
+        x, axis = reshape(x, (-1,)), 0
+    found = indices.value if isinstance(indices, Variable) else indices
+    if isinstance(found, list | tuple):
+        found = np.asarray(found, dtype=None if found else np.intp)
+    return getitem(x, (*(slice(None),) * axis_of(axis, x.ndim, "take"), found))
+
+
+def take_along_axis(x: Any, indices: Any, axis: int = -1) -> Variable:
+    """For each place along the other axes the elements at its own indices: `numpy.take_along_axis`."""
+    x, at = constant(x), constant(indices).value
+    position = axis_of(axis, x.ndim, "take_along_axis")
+    if at.ndim != x.ndim:
+        raise ArgumentError(f"take_along_axis: the indices have shape {at.shape}, and the array {x.shape}")
+    xp, key = namespace(at), []
+    for other, size in enumerate(x.shape):
+        whole = xp.arange(size).reshape([-1 if each == other else 1 for each in range(x.ndim)])
+        key.append(at if other == position else whole)
+    return getitem(x, tuple(key))
+
+
+def scatter(values: Any, key: Any, shape: tuple[int, ...]) -> Variable:
+    """Zeros of a shape, with `values` added at `key`: what the derivative of `x[key]` does.
+
+    What comes to the same place is added up in an order that does not vary from run to run.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualbcast import graph
+    >>> graph.scatter(np.array([1.0, 2.0, 4.0]), [0, 2, 0], (3,))
+    Variable([5., 0., 2.])
+    """
+    made: Variable = run(_SCATTER, (constant(values),), key=_plain(key), shape=tuple(shape))
+    return made
+
+
+# --- the primitives ---------------------------------------------------------------------------------------------------
+
+
+def _pull_getitem(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Pulled:  # noqa: ARG001
+    assert cotangents[0] is not None
+    return (scatter(cotangents[0], node.static["key"], node.inputs[0].shape),)
+
+
+def _pull_scatter(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Pulled:  # noqa: ARG001
+    assert cotangents[0] is not None
+    return (getitem(cotangents[0], node.static["key"]),)
+
+
+def _scatter(values: Any, key: Any, shape: tuple[int, ...]) -> Any:
+    xp = namespace(values)
+    parts = key if isinstance(key, tuple) else (key,)
+    arrays = [at for at, part in enumerate(parts) if hasattr(part, "dtype")]
+    if not arrays or (len(arrays) == 1 and parts[arrays[0]].dtype.kind == "b"):
+        # No element is meant twice.
+        made = xp.zeros(shape, dtype=values.dtype)
+        made[key] = values
+        return made
+    if arrays == [len(parts) - 1] and all(isinstance(part, slice) and part == slice(None) for part in parts[:-1]):
+        return _scatter_along(values, parts[-1], shape, arrays[0])
+    # For any other key: where each of the elements comes from, as positions in the flattened array.
+    size = int(np.prod(shape, dtype=np.int64))
+    places = xp.arange(size).reshape(shape)[key]
+    return _add_rows(values.reshape(-1, 1), places.reshape(-1), size).reshape(shape)
+
+
+def _scatter_along(values: Any, index: Any, shape: tuple[int, ...], axis: int) -> Any:
+    """For `x[:, ..., index]`, which takes whole slices along an axis."""
+    xp, length = namespace(values), shape[axis]
+    after = axis + index.ndim
+    places = index.reshape(-1)
+    places = xp.where(places < 0, places + length, places)
+    order = (*range(axis, after), *range(axis), *range(after, values.ndim))
+    rest = (*shape[:axis], *shape[axis + 1 :])
+    columns = int(np.prod(rest, dtype=np.int64))
+    rows = _add_rows(values.transpose(order).reshape(places.size, columns), places, length)
+    return xp.moveaxis(rows.reshape((length, *rest)), 0, axis)
+
+
+def _add_rows(rows: Any, places: Any, length: int) -> Any:
+    """An array of `length` rows, with each of `rows` added at its place."""
+    xp = namespace(rows)
+    if rows.shape[1] == 1 and isinstance(rows, np.ndarray) and rows.dtype != np.longdouble:
+        # In float64, from first to last.
+        sums = np.bincount(places, weights=rows[:, 0].astype(np.float64, copy=False), minlength=length)
+        return sums.astype(rows.dtype, copy=False).reshape(length, 1)
+    made = xp.zeros((length, rows.shape[1]), dtype=rows.dtype)
+    if places.size == 0:
+        return made
+    # Rows for the same place side by side, then a running sum that begins anew at each place, over rows twice as far
+    # apart each time; the last row of each place has its sum. No atomic additions, so the order is always the same.
+    order = xp.argsort(places, stable=True)
+    places, sums = places[order], rows[order]
+    distance = 1
+    while distance < places.size and bool((places[distance:] == places[:-distance]).any()):
+        same = (places[distance:] == places[:-distance])[:, None]
+        sums[distance:] = sums[distance:] + xp.where(same, sums[:-distance], xp.zeros_like(sums[:-distance]))
+        distance *= 2
+    last = xp.concatenate([places[1:] != places[:-1], xp.ones(1, dtype=bool)])
+    made[places[last]] = sums[last]
+    return made
+
+
+_GETITEM = Primitive("indexing", lambda array, key: array[key], _pull_getitem)
+_SCATTER = Primitive("scatter", _scatter, _pull_scatter)
+
+
+# --- keys -------------------------------------------------------------------------------------------------------------
+
+
+def _plain(key: Any) -> Any:
+    """A key of arrays, numbers and slices: Variables and lists in it become arrays, which stay as they are now."""
+    if isinstance(key, tuple):
+        return tuple([_plain_part(part) for part in key])
+    return _plain_part(key)
+
+
+def _plain_part(part: Any) -> Any:
+    if isinstance(part, slice):
+        if any(isinstance(end, Variable) for end in (part.start, part.stop, part.step)):
+            ends = [end.__index__() if isinstance(end, Variable) else end for end in (part.start, part.stop, part.step)]
+            return slice(*ends)
+        return part
+    if isinstance(part, Variable):
+        if part.dtype.kind == "f":
+            raise ArgumentError(f"an index is of integers or bools, not of {part.dtype}; write v.astype(int)")
+        part = part.value
+    if isinstance(part, list):
+        return np.asarray(part, dtype=None if part else np.intp)
+    # Of a user's array a copy, because the derivative needs it later.
+    return part.copy() if isinstance(part, np.ndarray) and part.ndim else part

@@ -1,0 +1,242 @@
+"""Products of matrices and tensors: matmul, einsum, and what they make."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+from typing import Any
+
+from dualbcast.errors import ArgumentError, ShapeError
+from dualbcast.graph.elementwise import apply, sum_to
+from dualbcast.graph.node import Node, Primitive, Pulled, constant, namespace, run
+from dualbcast.graph.reductions import sum as sum_over
+from dualbcast.graph.shapes import axes_of, expand_dims, matrix_transpose, moveaxis, reshape, squeeze
+from dualbcast.graph.variable import Variable
+
+__all__ = ["diagonal", "dot", "einsum", "inner", "matmul", "outer", "tensordot", "trace", "vecdot"]
+
+Cotangents = tuple[Variable | None, ...]
+
+
+# --- matrices ---------------------------------------------------------------------------------------------------------
+
+
+def _pull_matmul(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Pulled:
+    (a, b), c = node.inputs, cotangents[0]
+    return (
+        sum_to(matmul(c, matrix_transpose(b)), a.shape) if wanted[0] else None,
+        sum_to(matmul(matrix_transpose(a), c), b.shape) if wanted[1] else None,
+    )
+
+
+_MATMUL = Primitive("matmul", lambda a, b: a @ b, _pull_matmul)
+
+
+def matmul(a: Any, b: Any) -> Variable:
+    """The product of matrices in the last two axes, with the other axes broadcast; a vector is a row or a column.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualbcast import graph
+    >>> graph.grad(lambda w: np.sum(w @ np.array([1.0, 2.0])))(np.zeros((3, 2)))
+    array([[1., 2.],
+           [1., 2.],
+           [1., 2.]])
+    """
+    a, b = constant(a), constant(b)
+    inner_of_b = b.shape[-2 if b.ndim > 1 else 0] if b.ndim else None
+    if a.ndim == 0 or b.ndim == 0 or a.shape[-1] != inner_of_b:
+        raise ShapeError(
+            f"matmul of shapes {a.shape} and {b.shape}: the last length of the first must be "
+            f"{'the second to last' if b.ndim > 1 else 'that'} of the second"
+        )
+    left = expand_dims(a, 0) if a.ndim == 1 else a
+    right = expand_dims(b, 1) if b.ndim == 1 else b
+    made: Variable = run(_MATMUL, (left, right))
+    if b.ndim == 1:
+        made = squeeze(made, -1)
+    return squeeze(made, -1 if b.ndim == 1 else -2) if a.ndim == 1 else made
+
+
+def vecdot(a: Any, b: Any, axis: int = -1) -> Variable:
+    """The sums of products along an axis of both."""
+    return sum_over(apply("multiply", constant(a), b), axis=axis)
+
+
+def dot(a: Any, b: Any) -> Variable:
+    """`numpy.dot`: the product of matrices or vectors; of numbers and arrays, their product."""
+    a, b = constant(a), constant(b)
+    if a.ndim == 0 or b.ndim == 0:
+        made: Variable = apply("multiply", a, b)
+        return made
+    return tensordot(a, b, ((a.ndim - 1,), (b.ndim - 2 if b.ndim > 1 else 0,)))
+
+
+def inner(a: Any, b: Any) -> Variable:
+    """The sums of products along the last axes, for every pair of places along the others."""
+    a, b = constant(a), constant(b)
+    return dot(a, b) if a.ndim == 0 or b.ndim == 0 else tensordot(a, b, ((a.ndim - 1,), (b.ndim - 1,)))
+
+
+def outer(a: Any, b: Any) -> Variable:
+    """The products of all elements of the one with all of the other, both flattened."""
+    made: Variable = apply("multiply", reshape(a, (-1, 1)), reshape(b, (1, -1)))
+    return made
+
+
+def tensordot(a: Any, b: Any, axes: int | tuple[Sequence[int] | int, Sequence[int] | int] = 2) -> Variable:
+    """The sums of products over pairs of axes: so many at the end of `a` and the start of `b`, or those named."""
+    a, b = constant(a), constant(b)
+    if isinstance(axes, int):
+        axes = tuple(range(a.ndim - axes, a.ndim)), tuple(range(axes))
+    over_a, over_b = axes_of(axes[0], a.ndim, "tensordot"), axes_of(axes[1], b.ndim, "tensordot")
+    if [a.shape[at] for at in over_a] != [b.shape[at] for at in over_b]:
+        raise ShapeError(f"tensordot of shapes {a.shape} and {b.shape} over axes {over_a} and {over_b}: they differ")
+    left = moveaxis(a, over_a, tuple(range(a.ndim - len(over_a), a.ndim)))
+    right = moveaxis(b, over_b, tuple(range(len(over_b))))
+    free_a, free_b = left.shape[: a.ndim - len(over_a)], right.shape[len(over_b) :]
+    length = 1
+    for at in over_a:
+        length *= a.shape[at]
+    rows = reshape(left, (_size(free_a), length))
+    return reshape(matmul(rows, reshape(right, (length, _size(free_b)))), (*free_a, *free_b))
+
+
+def _size(shape: Sequence[int]) -> int:
+    size = 1
+    for length in shape:
+        size *= length
+    return size
+
+
+def diagonal(x: Any, axis1: int = 0, axis2: int = 1) -> Variable:
+    """The elements of two axes with equal indices, along a new last axis."""
+    x = constant(x)
+    first, second = axes_of((axis1, axis2), x.ndim, "diagonal")
+    front = moveaxis(x, (first, second), (0, 1))
+    index = namespace(x).arange(min(front.shape[:2]))
+    return moveaxis(front[index, index], 0, -1)
+
+
+def trace(x: Any, axis1: int = 0, axis2: int = 1) -> Variable:
+    """The sum of the diagonal."""
+    return sum_over(diagonal(x, axis1, axis2), axis=-1)
+
+
+# --- einsum -----------------------------------------------------------------------------------------------------------
+
+
+def einsum(subscripts: str, *operands: Any) -> Variable:
+    """Sums of products by the names of the axes: `numpy.einsum`.
+
+    Parameters
+    ----------
+    subscripts : str
+        As for NumPy, with `...`, repeated names, and with or without `->`.
+    *operands : Variable or array
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualbcast import graph
+    >>> graph.grad(lambda a: graph.einsum("ii->", a))(np.zeros((2, 2)))
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    if not isinstance(subscripts, str):
+        raise ArgumentError("einsum takes the names of the axes as text first: einsum('ij,jk->ik', a, b)")
+    inputs = [constant(each) for each in operands]
+    names, result = _parse(subscripts, inputs)
+    sizes: dict[str, int] = {}
+    for labels, operand in zip(names, inputs, strict=True):
+        for label, size in zip(labels, operand.shape, strict=True):
+            if sizes.get(label, 1) == 1:
+                sizes[label] = size
+            elif size not in (1, sizes[label]):
+                raise ShapeError(f"{_called(subscripts, inputs)}: {label} is {sizes[label]} and {size} long")
+    # Each operand is brought to the form in which all its axes have different names, none of them is broadcast, and
+    # each is in the result or in another operand: then the derivative is an einsum of the same form.
+    everywhere = [set(labels) for labels in names]
+    parts = []
+    for at, (labels, operand) in enumerate(zip(names, inputs, strict=True)):
+        others = set(result).union(*everywhere[:at], *everywhere[at + 1 :])
+        parts.append(_simplified(labels, operand, sizes, others))
+    found = [label for label in result if any(label in labels for labels, _ in parts)]
+    made: Variable = run(
+        _EINSUM, tuple(each for _, each in parts), names=tuple(each for each, _ in parts), result="".join(found)
+    )
+    return reshape(made, tuple(sizes[label] for label in result))
+
+
+def _simplified(labels: str, operand: Variable, sizes: dict[str, int], others: set[str]) -> tuple[str, Variable]:
+    broadcast = [at for at, label in enumerate(labels) if operand.shape[at] == 1 and sizes[label] != 1]
+    if broadcast:
+        operand = squeeze(operand, broadcast)
+        labels = "".join(label for at, label in enumerate(labels) if at not in broadcast)
+    for label in dict.fromkeys(labels):
+        while labels.count(label) > 1:
+            first = labels.index(label)
+            second = labels.index(label, first + 1)
+            operand = diagonal(operand, first, second)
+            labels = labels[:first] + labels[first + 1 : second] + labels[second + 1 :] + label
+    alone = tuple(at for at, label in enumerate(labels) if label not in others)
+    if alone:
+        operand = sum_over(operand, axis=alone)
+        labels = "".join(label for at, label in enumerate(labels) if at not in alone)
+    return labels, operand
+
+
+def _einsum(*arrays: Any, names: tuple[str, ...], result: str) -> Any:
+    return namespace(*arrays).einsum(f"{','.join(names)}->{result}", *arrays, optimize=len(arrays) > 1)
+
+
+def _pull_einsum(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Pulled:
+    names, result = node.static["names"], node.static["result"]
+    pulled: list[Variable | None] = []
+    for at, is_wanted in enumerate(wanted):
+        if not is_wanted:
+            pulled.append(None)
+            continue
+        others = [each for other, each in enumerate(names) if other != at]
+        values = [each for other, each in enumerate(node.inputs) if other != at]
+        pulled.append(einsum(f"{','.join([result, *others])}->{names[at]}", cotangents[0], *values))
+    return pulled
+
+
+_EINSUM = Primitive("einsum", _einsum, _pull_einsum)
+
+
+def _parse(subscripts: str, inputs: Sequence[Variable]) -> tuple[list[str], str]:
+    """The names of the axes of each operand and of the result, with `...` written out."""
+    text = subscripts.replace(" ", "")
+    left, arrow, right = text.partition("->")
+    terms = left.split(",")
+    letters = text.replace("->", "").replace("...", "").replace(",", "")
+    if len(terms) != len(inputs) or not (letters.isalpha() or not letters):
+        raise ArgumentError(f"{_called(subscripts, inputs)}: {len(terms)} operands are named, {len(inputs)} given")
+    extra = max(
+        (each.ndim - len(term.replace("...", "")) for term, each in zip(terms, inputs, strict=True) if "..." in term),
+        default=0,
+    )
+    free = [letter for letter in string.ascii_letters if letter not in letters]
+    spread = "".join(free[: max(extra, 0)])
+    names = []
+    for term, operand in zip(terms, inputs, strict=True):
+        missing = operand.ndim - len(term.replace("...", ""))
+        if missing < 0 or (missing > 0 and "..." not in term):
+            raise ShapeError(f"{_called(subscripts, inputs)}: {term!r} does not name the axes of shape {operand.shape}")
+        names.append(term.replace("...", spread[len(spread) - missing :]))
+    every = "".join(names)
+    if arrow:
+        result = right.replace("...", spread)
+    else:
+        once = sorted(label for label in set(every) if every.count(label) == 1 and label not in spread)
+        result = spread + "".join(once)
+    if len(set(result)) != len(result) or not set(result) <= set(every):
+        raise ArgumentError(f"{_called(subscripts, inputs)}: the result names an axis twice, or one that is nowhere")
+    return names, result
+
+
+def _called(subscripts: str, inputs: Sequence[Variable]) -> str:
+    return f"einsum {subscripts!r} of shapes {', '.join(str(each.shape) for each in inputs)}"

@@ -1,0 +1,148 @@
+"""The element-wise operations that go by a name or a ufunc, as scalar functions that kernels are made of."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dualbcast.api import BroadcastFunction, differentiable_broadcast
+from dualbcast.errors import ArgumentError
+
+__all__ = ["Operation", "operation", "power"]
+
+
+class Operation:
+    """An element-wise operation.
+
+    Attributes
+    ----------
+    name : str
+    compute : function
+        How NumPy computes it (and CuPy, by NumPy's protocols): for arrays without a derivative.
+    scalar : BroadcastFunction or None
+        The scalar function; None where the operation ends differentiation: its derivative is zero wherever it exists.
+    """
+
+    __slots__ = ("compute", "name", "scalar")
+
+    def __init__(self, name: str, compute: Callable[..., Any], scalar: BroadcastFunction | None) -> None:
+        self.name, self.compute, self.scalar = name, compute, scalar
+
+    def __repr__(self) -> str:
+        return f"<Operation {self.name}>"
+
+
+# Ufuncs whose derivative is zero wherever it exists; and all whose results are no floats.
+_STEPS = {
+    *("ceil", "fix", "floor", "floor_divide", "rint", "sign", "trunc", "invert", "gcd", "lcm"),
+    *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "signbit"),
+    *("isfinite", "isinf", "isnan", "logical_and", "logical_or", "logical_xor", "logical_not"),
+    *("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift", "bitwise_count"),
+}
+
+
+@differentiable_broadcast
+def _add(x: Any, y: Any) -> Any:
+    return x + y
+
+
+@differentiable_broadcast
+def _subtract(x: Any, y: Any) -> Any:
+    return x - y
+
+
+@differentiable_broadcast
+def _multiply(x: Any, y: Any) -> Any:
+    return x * y
+
+
+@differentiable_broadcast
+def _divide(x: Any, y: Any) -> Any:
+    return x / y
+
+
+@differentiable_broadcast
+def _negative(x: Any) -> Any:
+    return -x
+
+
+@differentiable_broadcast
+def _power(x: Any, p: Any) -> Any:
+    return x**p
+
+
+@differentiable_broadcast
+def _absolute(x: Any) -> Any:
+    return abs(x)
+
+
+@differentiable_broadcast
+def _where(condition: Any, x: Any, y: Any) -> Any:
+    return x if condition else y
+
+
+_ARITHMETIC = {
+    "add": _add,
+    "subtract": _subtract,
+    "multiply": _multiply,
+    "divide": _divide,
+    "negative": _negative,
+    "power": _power,
+    "absolute": _absolute,
+}
+_WHERE = Operation("where", np.where, _where)
+# Exponents that are part of the kernel, which then has no general power in it.
+_EXPONENTS = {*range(-4, 9), 0.5, -0.5, 1.5}
+
+
+@functools.cache
+def operation(key: str | np.ufunc) -> Operation:
+    """The operation of a name, which is that of a ufunc of NumPy's or "where", or of a ufunc of any library.
+
+    Raises
+    ------
+    ArgumentError, CompileError
+        A ufunc does not work on single numbers, or has no derivative rule.
+    """
+    if key == "where":
+        return _WHERE
+    ufunc: np.ufunc = getattr(np, key) if isinstance(key, str) else key
+    name = ufunc.__name__
+    own = getattr(np, name, None) is ufunc
+    if own and name in _STEPS:
+        return Operation(name, ufunc, None)
+    if ufunc.nout != 1 or ufunc.signature is not None:
+        raise ArgumentError(f"{name} does not work on Variables: it is no function of single numbers to one number")
+    scalar = _ARITHMETIC.get(name) if own else None
+    if scalar is None:
+        scalar = _spelled(ufunc)
+        # One without a rule is an error where it is used, and not where the derivative is taken.
+        scalar.inspect_ir(*["float64"] * ufunc.nin)
+    return Operation(name, ufunc, scalar)
+
+
+def _spelled(ufunc: np.ufunc) -> BroadcastFunction:
+    """The scalar function that a ufunc's rule says it is."""
+    if ufunc.nin == 1:
+        made = differentiable_broadcast(lambda x: ufunc(x))
+    elif ufunc.nin == 2:
+        made = differentiable_broadcast(lambda x, y: ufunc(x, y))
+    else:
+        made = differentiable_broadcast(lambda *args: ufunc(*args))
+    made.__name__ = made.__qualname__ = ufunc.__name__
+    return made
+
+
+def power(exponent: Any) -> BroadcastFunction | None:
+    """The power with an exponent that is compiled in; None where it is better left an argument."""
+    if isinstance(exponent, int | float) and not isinstance(exponent, bool) and exponent in _EXPONENTS:
+        return _fixed(exponent)
+    return None
+
+
+@functools.lru_cache(typed=True)
+def _fixed(exponent: float) -> BroadcastFunction:
+    return differentiable_broadcast(lambda x: x**exponent)

@@ -1,0 +1,253 @@
+"""NumPy's functions on Variables: which function of the graph answers for which of NumPy's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dualbcast.errors import ArgumentError
+from dualbcast.graph import indexing, linalg, reductions, shapes
+from dualbcast.graph.elementwise import apply, astype, clip, where
+from dualbcast.graph.node import constant
+from dualbcast.graph.variable import Variable
+
+__all__ = ["array_function", "array_ufunc"]
+
+
+# --- ufuncs -----------------------------------------------------------------------------------------------------------
+
+
+def array_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """`np.tanh(v)` and the like; the reductions of ufuncs, too."""
+    name = ufunc.__name__
+    if options.pop("out", None) is not None:
+        raise ArgumentError(
+            f"np.{name} with out=: a derivative cannot follow arrays that change. Write y = np.{name}(…); or, where "
+            "this came of `array += v`, array = array + v"
+        )
+    if method == "reduce" and ufunc in _REDUCE:
+        axis = options.pop("axis", 0)
+        return _REDUCE[ufunc](inputs[0], axis=axis, **_known(name, options, {"keepdims"}))
+    if method == "accumulate" and ufunc is np.add:
+        return reductions.cumsum(inputs[0], axis=options.pop("axis", 0))
+    if method != "__call__":
+        raise ArgumentError(f"np.{name}.{method} does not work on Variables")
+    dtype = options.pop("dtype", None)
+    _known(name, options, set())
+    inputs = tuple([np.asarray(each) if isinstance(each, list | tuple) else each for each in inputs])
+    if dtype is not None:
+        inputs = tuple([astype(each, dtype) for each in inputs])
+    many = _SPECIAL.get(ufunc)
+    return many(*inputs) if many is not None else apply(ufunc, *inputs)
+
+
+def _divmod(x: Any, y: Any) -> tuple[Any, Any]:
+    return apply("floor_divide", x, y), apply("remainder", x, y)
+
+
+def _modf(x: Any) -> tuple[Any, Any]:
+    whole = apply("trunc", x)
+    return apply("subtract", x, whole), whole
+
+
+_REDUCE: dict[Any, Callable[..., Any]] = {
+    np.add: reductions.sum,
+    np.multiply: reductions.prod,
+    np.maximum: reductions.max,
+    np.minimum: reductions.min,
+}
+_SPECIAL: dict[Any, Callable[..., Any]] = {
+    np.matmul: linalg.matmul,
+    np.vecdot: linalg.vecdot,
+    np.divmod: _divmod,
+    np.modf: _modf,
+    np.positive: constant,
+}
+
+
+def _known(name: str, options: dict[str, Any], names: set[str]) -> dict[str, Any]:
+    """The options, if there are none but these."""
+    for option in options:
+        if option not in names:
+            raise ArgumentError(f"np.{name} takes no {option}= for Variables")
+    return options
+
+
+# --- other functions --------------------------------------------------------------------------------------------------
+
+
+def array_function(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """`np.sum(v)` and the like."""
+    name = function.__name__
+    if options.get("out") is not None:
+        raise ArgumentError(f"np.{name} with out=: a derivative cannot follow arrays that change; use what it returns")
+    # What NumPy's own functions and methods hand on where nothing was asked for.
+    options = {key: value for key, value in options.items() if not (key == "out" or value is np._NoValue)}
+    own = _FUNCTIONS.get(function)
+    if own is not None:
+        try:
+            return own(*args, **options)
+        except TypeError as error:
+            if "argument" not in str(error) or isinstance(error, ArgumentError):
+                raise
+            raise ArgumentError(f"np.{name} on Variables: {str(error).partition(' ')[2]}") from None
+    if name in _WITHOUT_DERIVATIVE:
+        return function(*[_without(each) for each in args], **{key: _without(each) for key, each in options.items()})
+    raise ArgumentError(
+        f"np.{name} does not work on Variables: it has no derivative here. See dualbcast.graph for what there is; on "
+        "v.value it works without one"
+    )
+
+
+def _without(argument: Any) -> Any:
+    if isinstance(argument, list | tuple):
+        return type(argument)([_without(each) for each in argument])
+    return argument.value if isinstance(argument, Variable) else argument
+
+
+# Their results are integers, bools, texts, or do not depend on the values of the elements.
+_WITHOUT_DERIVATIVE = {
+    *("all", "any", "allclose", "array_equal", "array_equiv", "isclose", "isin", "iscomplexobj", "isrealobj"),
+    *("argmax", "argmin", "argsort", "argwhere", "argpartition", "nanargmax", "nanargmin", "searchsorted", "digitize"),
+    *("count_nonzero", "nonzero", "flatnonzero", "bincount", "histogram", "lexsort"),
+    *("ndim", "shape", "size", "result_type", "can_cast", "common_type", "broadcast_shapes", "shares_memory"),
+    *("zeros_like", "ones_like", "empty_like", "full_like", "array_repr", "array_str", "array2string"),
+    *("isposinf", "isneginf", "min_scalar_type", "may_share_memory", "iscomplex", "isreal"),
+}
+
+
+def _sum(a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Variable:
+    return reductions.sum(a, axis=axis, dtype=dtype, keepdims=keepdims)
+
+
+def _mean(a: Any, axis: Any = None, keepdims: bool = False) -> Variable:
+    return reductions.mean(a, axis=axis, keepdims=keepdims)
+
+
+def _var(a: Any, axis: Any = None, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Any:
+    return reductions.var(a, axis=axis, correction=ddof if correction is None else correction, keepdims=keepdims)
+
+
+def _std(a: Any, axis: Any = None, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Any:
+    return reductions.std(a, axis=axis, correction=ddof if correction is None else correction, keepdims=keepdims)
+
+
+def _reshape(a: Any, /, shape: Any = None, order: str = "C") -> Variable:
+    if order != "C":
+        raise ArgumentError(f"np.reshape of a Variable is in C order only, not order={order!r}; transpose it first")
+    return shapes.reshape(a, shape)
+
+
+def _ravel(a: Any, order: str = "C") -> Variable:
+    return _reshape(a, (-1,), order)
+
+
+def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Variable]:
+    return list(shapes.split(ary, indices_or_sections, axis))
+
+
+def _vstack(tup: Any) -> Variable:
+    rows = [constant(each) for each in tup]
+    return shapes.concat([shapes.reshape(each, (1, -1)) if each.ndim < 2 else each for each in rows], axis=0)
+
+
+def _hstack(tup: Any) -> Variable:
+    parts = [constant(each) for each in tup]
+    parts = [shapes.reshape(each, (1,)) if each.ndim == 0 else each for each in parts]
+    return shapes.concat(parts, axis=0 if parts[0].ndim == 1 else 1)
+
+
+def _where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
+    if x is None and y is None:
+        return np.where(_without(condition))
+    return where(*(np.asarray(each) if isinstance(each, list | tuple) else each for each in (condition, x, y)))
+
+
+def _clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Variable:
+    return clip(a, a_min if min is None else min, a_max if max is None else max)
+
+
+def _trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Variable:
+    return reductions.sum(_diagonal(a, offset, axis1, axis2), axis=-1)
+
+
+def _diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Variable:
+    if offset:
+        raise ArgumentError("np.diagonal and np.trace of a Variable take no offset=; slice it first")
+    return linalg.diagonal(a, axis1, axis2)
+
+
+def _einsum(*operands: Any, optimize: Any = None) -> Variable:  # noqa: ARG001
+    return linalg.einsum(*operands)
+
+
+def _concatenate(arrays: Any, /, axis: int | None = 0) -> Variable:
+    return shapes.concat(arrays, axis)
+
+
+def _fix(x: Any) -> Any:
+    return apply("trunc", x)
+
+
+def _copy(a: Any, order: str = "K", subok: bool = False) -> Variable:  # noqa: ARG001
+    return constant(a)
+
+
+def _like(function: Callable[..., Any], *names: str) -> Callable[..., Any]:
+    """A function of the graph by the names that NumPy has for its arguments."""
+
+    def call(*args: Any, **options: Any) -> Any:
+        return function(*args, *(options.pop(name) for name in names[len(args) :] if name in options), **options)
+
+    return call
+
+
+_FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    np.sum: _sum,
+    np.mean: _mean,
+    np.var: _var,
+    np.std: _std,
+    np.max: _like(reductions.max, "a"),
+    np.min: _like(reductions.min, "a"),
+    np.amax: _like(reductions.max, "a"),
+    np.amin: _like(reductions.min, "a"),
+    np.prod: _like(reductions.prod, "a"),
+    np.cumsum: _like(reductions.cumsum, "a"),
+    np.cumulative_sum: reductions.cumulative_sum,
+    np.reshape: _reshape,
+    np.ravel: _ravel,
+    np.transpose: _like(shapes.transpose, "a"),
+    np.permute_dims: _like(shapes.transpose, "a"),
+    np.matrix_transpose: shapes.matrix_transpose,
+    np.swapaxes: _like(shapes.swapaxes, "a"),
+    np.moveaxis: _like(shapes.moveaxis, "a"),
+    np.expand_dims: _like(shapes.expand_dims, "a"),
+    np.squeeze: _like(shapes.squeeze, "a"),
+    np.broadcast_to: _like(shapes.broadcast_to, "array"),
+    np.flip: _like(shapes.flip, "m"),
+    np.roll: _like(shapes.roll, "a"),
+    np.repeat: _like(shapes.repeat, "a"),
+    np.tile: _like(shapes.tile, "A", "reps"),
+    np.concatenate: _concatenate,
+    np.concat: _concatenate,
+    np.stack: shapes.stack,
+    np.vstack: _vstack,
+    np.hstack: _hstack,
+    np.split: _split,
+    np.unstack: shapes.unstack,
+    np.take: _like(indexing.take, "a"),
+    np.take_along_axis: _like(indexing.take_along_axis, "arr"),
+    np.where: _where,
+    np.clip: _clip,
+    np.fix: _fix,
+    np.copy: _copy,
+    np.dot: linalg.dot,
+    np.inner: linalg.inner,
+    np.outer: linalg.outer,
+    np.tensordot: linalg.tensordot,
+    np.einsum: _einsum,
+    np.trace: _trace,
+    np.diagonal: _diagonal,
+}

@@ -1,0 +1,324 @@
+"""Reductions over axes, and what is made of them: sum, mean, max, min, prod, var, cumsum, logsumexp, softmax."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dualbcast.errors import ArgumentError, ShapeError
+from dualbcast.graph.node import Node, Primitive, Pulled, constant, is_float, namespace, run
+from dualbcast.graph.shapes import axes_of, axis_of, broadcast_to, concat, flip, moveaxis, reshape, size_of
+from dualbcast.graph.variable import Variable
+
+__all__ = [
+    "cumsum",
+    "cumulative_sum",
+    "log_softmax",
+    "logsumexp",
+    "max",
+    "mean",
+    "min",
+    "prod",
+    "softmax",
+    "std",
+    "sum",
+    "var",
+]
+
+Axis = int | tuple[int, ...] | None
+Cotangents = tuple[Variable | None, ...]
+
+
+def _spread(reduced: Any, node: Node) -> Variable:
+    """An array of a reduction's shape, broadcast to that of its input."""
+    shape, axes = node.inputs[0].shape, node.static["axes"]
+    return broadcast_to(reshape(reduced, _kept(shape, axes)), shape)
+
+
+def _kept(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+
+
+# --- sums -------------------------------------------------------------------------------------------------------------
+
+
+def _sum(array: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+    return array.sum(axis=axes, keepdims=keepdims)
+
+
+def _pull_sum(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Pulled:  # noqa: ARG001
+    return (_spread(cotangents[0], node),)
+
+
+_SUM = Primitive("sum", _sum, _pull_sum)
+
+
+def sum(x: Any, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Variable:
+    """The sum over axes, by default all.
+
+    Parameters
+    ----------
+    x : Variable or array
+    axis : int or tuple of int, optional
+    dtype : dtype, optional
+        Converts to it first.
+    keepdims : bool
+        Keep the axes, with length 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualbcast import graph
+    >>> graph.grad(lambda v: graph.sum(v * v))(np.array([1.0, 2.0]))
+    array([2., 4.])
+    """
+    x = constant(x)
+    if dtype is not None:
+        x = elementwise.astype(x, dtype)
+    made: Variable = run(_SUM, (x,), axes=axes_of(axis, x.ndim, "sum"), keepdims=keepdims)
+    return made
+
+
+def mean(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
+    """The mean over axes, by default all."""
+    x = _floating(x)
+    axes = axes_of(axis, x.ndim, "mean")
+    total = sum(x, axis=axes, keepdims=keepdims)
+    made: Variable = elementwise.apply("divide", total, float(size_of(x.shape, axes)))
+    return made
+
+
+def var(x: Any, axis: Axis = None, correction: float = 0, keepdims: bool = False) -> Variable:
+    """The variance over axes, by default all.
+
+    Parameters
+    ----------
+    x : Variable or array
+    axis : int or tuple of int, optional
+    correction : float
+        The sum of squares is divided by the number of elements less this: 1 for the unbiased estimate.
+    keepdims : bool
+        Keep the axes, with length 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualbcast import graph
+    >>> graph.grad(lambda v: graph.var(v, correction=1))(np.array([1.0, 2.0, 6.0]))
+    array([-2., -1.,  3.])
+    """
+    x = _floating(x)
+    axes = axes_of(axis, x.ndim, "var")
+    deviation = elementwise.apply("subtract", x, mean(x, axis=axes, keepdims=True))
+    total = sum(elementwise.apply("multiply", deviation, deviation), axis=axes, keepdims=keepdims)
+    count = size_of(x.shape, axes) - correction
+    made: Variable = elementwise.apply("divide", total, float(count if count > 0 else 0))
+    return made
+
+
+def std(x: Any, axis: Axis = None, correction: float = 0, keepdims: bool = False) -> Variable:
+    """The standard deviation over axes, by default all; where it is zero, it has no derivative (NaN comes out)."""
+    made: Variable = elementwise.apply("sqrt", var(x, axis=axis, correction=correction, keepdims=keepdims))
+    return made
+
+
+def _cumsum(array: Any, axis: int) -> Any:
+    return array.cumsum(axis=axis)
+
+
+def _pull_cumsum(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Pulled:  # noqa: ARG001
+    axis = node.static["axis"]
+    return (flip(cumsum(flip(cotangents[0], axis), axis), axis),)
+
+
+_CUMSUM = Primitive("cumsum", _cumsum, _pull_cumsum)
+
+
+def cumsum(x: Any, axis: int | None = None) -> Variable:
+    """The sums of the elements up to each along an axis; without one, along the flattened array."""
+    x = constant(x)
+    if axis is None:
+        x, axis = reshape(x, (-1,)), 0
+    made: Variable = run(_CUMSUM, (x,), axis=axis_of(axis, x.ndim, "cumsum"))
+    return made
+
+
+def cumulative_sum(x: Any, axis: int | None = None) -> Variable:
+    """`cumsum` by the name and meaning of the array API standard: an array of several dimensions needs an axis."""
+    x = constant(x)
+    if axis is None and x.ndim != 1:
+        raise ArgumentError(f"cumulative_sum of an array of shape {x.shape} needs axis=")
+    return cumsum(x, axis=0 if axis is None else axis)
+
+
+# --- the greatest and the least ---------------------------------------------------------------------------------------
+
+
+def _extreme(name: str) -> Any:
+    def forward(array: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+        return getattr(array, name)(axis=axes, keepdims=keepdims)
+
+    return forward
+
+
+def _pull_extreme(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Pulled:  # noqa: ARG001
+    """Equal elements share evenly; the shares are constants, as which elements are greatest does not change."""
+    x, y = node.inputs[0].value, node.output().value
+    y = y.reshape(_kept(x.shape, node.static["axes"]))
+    found = (x == y) | ((x != x) & (y != y))
+    shares = found.astype(x.dtype)
+    shares = shares / shares.sum(axis=node.static["axes"], keepdims=True)
+    return (elementwise.apply("multiply", _spread(cotangents[0], node), constant(shares)),)
+
+
+_MAX = Primitive("max", _extreme("max"), _pull_extreme, keeps=True)
+_MIN = Primitive("min", _extreme("min"), _pull_extreme, keeps=True)
+
+
+def max(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
+    """The greatest element along axes, by default all. Where several are, the cotangent is shared evenly among them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualbcast import graph
+    >>> graph.grad(graph.max)(np.array([1.0, 3.0, 3.0]))
+    array([0. , 0.5, 0.5])
+    """
+    x = constant(x)
+    made: Variable = run(_MAX, (x,), axes=axes_of(axis, x.ndim, "max"), keepdims=keepdims)
+    return made
+
+
+def min(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
+    """The least element along axes, by default all. Where several are, the cotangent is shared evenly among them."""
+    x = constant(x)
+    made: Variable = run(_MIN, (x,), axes=axes_of(axis, x.ndim, "min"), keepdims=keepdims)
+    return made
+
+
+# --- products ---------------------------------------------------------------------------------------------------------
+
+
+def prod(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
+    """The product over axes, by default all.
+
+    It is multiplied in pairs, so all its derivatives are right where factors are zero.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualbcast import graph
+    >>> graph.grad(graph.prod)(np.array([2.0, 0.0, 3.0]))
+    array([0., 6., 0.])
+    """
+    x = constant(x)
+    axes = axes_of(axis, x.ndim, "prod")
+    shape = tuple(size for at, size in enumerate(x.shape) if at not in axes)
+    result = _kept(x.shape, axes) if keepdims else shape
+    if not is_float(x.dtype):
+        return Variable(x.value.prod(axis=axes, keepdims=keepdims), tracked=False)
+    # The axes in one, at the front.
+    factors = reshape(moveaxis(x, axes, tuple(range(len(axes)))), (size_of(x.shape, axes), *shape))
+    while factors.shape[0] > 1:
+        half = factors.shape[0] // 2
+        pairs = elementwise.apply("multiply", factors[:half], factors[half : 2 * half])
+        factors = concat([pairs, factors[2 * half :]]) if factors.shape[0] % 2 else pairs
+    if factors.shape[0] == 0:
+        return Variable(namespace(x).ones(result, dtype=x.dtype), tracked=False)
+    return reshape(factors, result)
+
+
+# --- exponentials -----------------------------------------------------------------------------------------------------
+
+
+def _logsumexp(array: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+    xp = namespace(array)
+    greatest = array.max(axis=axes, keepdims=True)
+    # Where the greatest is infinite the difference is to be so, too, and not NaN.
+    greatest = xp.where(xp.isfinite(greatest), greatest, xp.zeros_like(greatest))
+    with np.errstate(divide="ignore", over="ignore"):
+        found = xp.log(xp.exp(array - greatest).sum(axis=axes, keepdims=True)) + greatest
+    return found if keepdims else found.reshape([size for at, size in enumerate(array.shape) if at not in axes])
+
+
+def _pull_logsumexp(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Pulled:  # noqa: ARG001
+    total = _spread(node.output(), node)
+    # Where all terms are zero, no element has a share; inf - inf would be NaN.
+    total = elementwise.where(constant(total.value == -np.inf), 0.0, total)
+    shares = elementwise.apply("exp", elementwise.apply("subtract", node.inputs[0], total))
+    return (elementwise.apply("multiply", _spread(cotangents[0], node), shares),)
+
+
+_LOGSUMEXP = Primitive("logsumexp", _logsumexp, _pull_logsumexp, keeps=True)
+
+
+def logsumexp(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
+    """log(sum(exp(x))) over axes, by default all, without overflow.
+
+    Elements of -inf count as nothing; where there are no others, the result is -inf with a derivative of zero.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualbcast import graph
+    >>> value, slope = graph.value_and_grad(graph.logsumexp)(np.array([1000.0, 1000.0, -np.inf]))
+    >>> print(value.round(4), slope)
+    1000.6931 [0.5 0.5 0. ]
+    """
+    x = _floating(x)
+    axes = axes_of(axis, x.ndim, "logsumexp")
+    if size_of(x.shape, axes) == 0:
+        raise ShapeError(f"logsumexp over no elements, of an array of shape {x.shape}")
+    made: Variable = run(_LOGSUMEXP, (x,), axes=axes, keepdims=keepdims)
+    return made
+
+
+def _softmax(array: Any, axes: tuple[int, ...]) -> Any:
+    xp = namespace(array)
+    powers = xp.exp(array - array.max(axis=axes, keepdims=True))
+    return powers / powers.sum(axis=axes, keepdims=True)
+
+
+def _pull_softmax(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Pulled:  # noqa: ARG001
+    y = node.output()
+    weighted = elementwise.apply("multiply", cotangents[0], y)
+    total = sum(weighted, axis=node.static["axes"], keepdims=True)
+    return (elementwise.apply("subtract", weighted, elementwise.apply("multiply", y, total)),)
+
+
+_SOFTMAX = Primitive("softmax", _softmax, _pull_softmax, keeps=True)
+
+
+def softmax(x: Any, axis: Axis = -1) -> Variable:
+    """exp(x) / sum(exp(x)) along axes, without overflow; where all elements are -inf it is NaN.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualbcast import graph
+    >>> graph.softmax(np.array([1000.0, 1000.0, -np.inf]))
+    Variable([0.5, 0.5, 0. ])
+    """
+    x = _floating(x)
+    axes = axes_of(axis, x.ndim, "softmax")
+    made: Variable = run(_SOFTMAX, (x,), axes=axes) if x.size else x
+    return made
+
+
+def log_softmax(x: Any, axis: Axis = -1) -> Variable:
+    """The logarithm of `softmax`, without the loss of small numbers."""
+    x = _floating(x)
+    made: Variable = elementwise.apply("subtract", x, logsumexp(x, axis=axis, keepdims=True))
+    return made
+
+
+def _floating(x: Any) -> Variable:
+    """Integers and bools become float64, as in NumPy."""
+    x = constant(x)
+    return x if is_float(x.dtype) else elementwise.astype(x, np.float64)
+
+
+# At the end, because it works on Variables by way of this module.
+import dualbcast.graph.elementwise as elementwise  # noqa: E402
