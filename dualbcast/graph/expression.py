@@ -1,4 +1,3 @@
-<<<<<<< dualbcast/graph/expression.py
 """Expressions: element-wise operations on Variables that wait until a value is needed.
 
 What waits together becomes one kernel: here is which operations those are, and what they are made of.
@@ -240,5 +239,3 @@ def gather(*roots: Expression, stops: Mapping[tuple[int, int], Variable] | None 
                 found.append(place[id(each) if isinstance(each, Variable) else (id(expression), at)])
         gathered.refs.append(tuple(found))
     return gathered
-=======
->>>>>>> /tmp/lead/theirs.py

@@ -1,4 +1,3 @@
-<<<<<<< dualbcast/graph/policy.py
 """Whether a recorded kernel keeps its Jacobian for the backward pass, or computes the derivatives anew there.
 
 Both ways are costed: the bytes that each moves and the operations that it takes, at the speeds that were measured on
@@ -235,5 +234,3 @@ def _weight(name: str) -> float:
 def _has_loops(function: Function) -> bool:
     """Whether an element takes a loop of its own, which keeps the loop over elements from being vectorised."""
     return any(isinstance(stmt, For | While) for stmt in statements(function.body))
-=======
->>>>>>> /tmp/lead/theirs.py

@@ -1,4 +1,3 @@
-<<<<<<< dualbcast/graph/region.py
 """Regions: expressions that have become one kernel, and the node that carries cotangents back through it.
 
 The pullback of a region is an expression again, so that it joins with what comes before and after it, and can be
@@ -344,5 +343,3 @@ def _contraction(pattern: tuple[tuple[float | None, ...], ...], label: str) -> E
 def _number(gathered: Gathered, at: int, index: int) -> int:
     """The number of an expression's output among the values of a composition."""
     return len(gathered.leaves) + sum(len(each.dtypes) for each in gathered.order[:at]) + index
-=======
->>>>>>> /tmp/lead/theirs.py
