@@ -12,7 +12,6 @@ from dualbcast.graph.indexing import scatter as scatter
 from dualbcast.graph.indexing import take as take
 from dualbcast.graph.indexing import take_along_axis as take_along_axis
 from dualbcast.graph.launches import launches as launches
-from dualbcast.graph.policy import jacobian as jacobian
 from dualbcast.graph.linalg import diagonal as diagonal
 from dualbcast.graph.linalg import dot as dot
 from dualbcast.graph.linalg import einsum as einsum
@@ -21,6 +20,7 @@ from dualbcast.graph.linalg import outer as outer
 from dualbcast.graph.linalg import tensordot as tensordot
 from dualbcast.graph.linalg import trace as trace
 from dualbcast.graph.linalg import vecdot as vecdot
+from dualbcast.graph.policy import jacobian as jacobian
 from dualbcast.graph.reductions import cumsum as cumsum
 from dualbcast.graph.reductions import cumulative_sum as cumulative_sum
 from dualbcast.graph.reductions import log_softmax as log_softmax

@@ -102,7 +102,19 @@ class Expression:
     """
 
     __slots__ = (
-        *("compute", "detached", "dtypes", "element", "inputs", "length", "library", "outputs", "reads", "seen", "shape"),
+        *(
+            "compute",
+            "detached",
+            "dtypes",
+            "element",
+            "inputs",
+            "length",
+            "library",
+            "outputs",
+            "reads",
+            "seen",
+            "shape",
+        ),
         *("size", "sums", "tracked"),
     )
 

@@ -7,8 +7,6 @@ this machine. The model is coarse, since it only has to tell which is faster.
 from __future__ import annotations
 
 import math
-import os
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +20,7 @@ from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.templates import helper_of
 from dualbcast.element import Element
 from dualbcast.errors import ArgumentError
-from dualbcast.graph.machine import Machine, machine_of
+from dualbcast.graph.machine import machine_of
 from dualbcast.graph.node import STATE
 from dualbcast.products import make_product
 
@@ -124,7 +122,7 @@ def decide(
     arrays = [value for value in values if hasattr(value, "nbytes")]
     reads = sum(array.nbytes for array in arrays)
     gradients = sum(values[at].nbytes for at in wrt)
-    library = "numpy" if all(isinstance(array, np.ndarray) for array in arrays) else "cupy"
+    library = "numpy" if all(isinstance(array, np.ndarray | np.generic) for array in arrays) else "cupy"
     return _decide(element, wrt, math.prod(shape), dtype.itemsize, reads, gradients, library)
 
 

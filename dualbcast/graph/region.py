@@ -6,9 +6,9 @@ differentiated.
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-import math
 from functools import lru_cache
 from typing import Any
 
@@ -20,11 +20,11 @@ from dualbcast.compiler.transform import contraction
 from dualbcast.element import Element
 from dualbcast.graph import policy
 from dualbcast.graph.expression import LIMITS, Expression, Gathered, Output, gather, waiting
-from dualbcast.graph.node import STATE, Node, Primitive, Pulled, as_array, is_array, is_float
 from dualbcast.graph.launches import launched
+from dualbcast.graph.node import STATE, Node, Primitive, Pulled, as_array, is_array, is_float
 from dualbcast.graph.variable import Variable
 
-__all__ = ["Composition", "compute", "composition_of", "defer", "reopen"]
+__all__ = ["Composition", "composition_of", "compute", "defer", "reopen"]
 
 Shape = tuple[int, ...]
 # Compositions that are remembered: a model has some dozens.
@@ -57,7 +57,9 @@ class Composition:
                 kinds[ref] = param.kind  # type: ignore[index]
         self._kinds = [kinds[at] for at in range(len(gathered.leaves))]
         self._labels = [expression.element.label for expression in gathered.order]
-        chosen = {expression.element.options for expression in gathered.order if expression.element.options != Options()}
+        chosen = {
+            expression.element.options for expression in gathered.order if expression.element.options != Options()
+        }
         self._options = next(iter(chosen), Options())
         self._elements: dict[tuple[int, ...], Element] = {}
         self.learned: set[tuple[int, int]] = set()
@@ -145,7 +147,9 @@ def defer(
         each.value  # noqa: B018: now is when it is needed
         return each
 
-    expression = Expression(element, tuple([joins(each) for each in inputs]), shape, compute_dtype, dtypes, sums, tracked)
+    expression = Expression(
+        element, tuple([joins(each) for each in inputs]), shape, compute_dtype, dtypes, sums, tracked
+    )
     if expression.size > LIMITS.statements or expression.reads > LIMITS.arrays:
         gathered = gather(expression)
         size = sum(each.length for each in gathered.order)
