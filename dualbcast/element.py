@@ -5,13 +5,14 @@ From values in the order of its parameters to arrays that a kernel has written; 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from dualbcast.call import Call, Options, Shape, Specialised
 from dualbcast.compiler.compose import restrict
-from dualbcast.compiler.ir import Function
+from dualbcast.compiler.ir import Function, statements
 from dualbcast.compiler.simplify import simplify
 from dualbcast.compiler.transform import floats, partial_of, pullback_of, pushforward_of
 from dualbcast.errors import CompileError
@@ -22,7 +23,7 @@ from dualbcast.runtime.operands import DType, Signature, classify
 __all__ = ["Element"]
 
 
-_TRANSFORMS = {
+_TRANSFORMS: dict[str, Callable[[Function, tuple[int, ...]], Function]] = {
     "partial": lambda function, wrt: partial_of(function, *wrt),
     "pushforward": pushforward_of,
     "tangent": lambda function, wrt: pushforward_of(function, wrt, values=False),
@@ -43,12 +44,15 @@ class Element:
     label : str
         What the function is called.
     options : Options
+    length : int
+        How many statements it has.
     """
 
-    __slots__ = ("_derived", "_products", "function", "label", "names", "options")
+    __slots__ = ("_derived", "_products", "function", "label", "length", "names", "options")
 
     def __init__(self, function: Function, names: tuple[str, ...], label: str, options: Options) -> None:
         self.function, self.names, self.label, self.options = function, names, label, options
+        self.length = 1 + sum(1 for _ in statements(function.body))
         self._products: dict[tuple[Any, ...], Specialised] = {}
         self._derived: dict[tuple[str, tuple[int, ...]], Element] = {}
 

@@ -8,7 +8,7 @@ from typing import Any
 from dualbcast.errors import DualbcastError
 from dualbcast.graph.elementwise import apply
 from dualbcast.graph.node import Node, recording
-from dualbcast.graph.region import REGION, reopen
+from dualbcast.graph.region import REGION, reopen, settle
 from dualbcast.graph.variable import Variable
 
 __all__ = ["backward", "key_of"]
@@ -39,7 +39,7 @@ def backward(
         For each target its cotangent; None where no output depends on it.
     """
     for each in (*targets, *(output for output, _ in heads)):
-        each.value  # noqa: B018: what waits has no node yet
+        settle(each)  # what waits has no node yet
     order = _order([output for output, _ in heads], targets, stop)
     wanted = {key_of(target) for target in targets}
     cotangents: dict[_Key, Variable] = {}

@@ -127,11 +127,9 @@ def _call(function: BroadcastFunction, args: tuple[Any, ...], named: dict[str, A
 
 def _operand(value: Any) -> Any:
     """An argument of an element function: Python's numbers are weak, all else counts with its dtype."""
-    return (
-        value
-        if isinstance(value, Variable | bool | int | float) and not isinstance(value, np.generic)
-        else Variable(value, tracked=False)
-    )
+    if isinstance(value, Variable) or type(value) in (bool, int, float):
+        return value
+    return Variable(value, tracked=False)
 
 
 def _ends(node: Node, cotangents: tuple[Variable | None, ...], wanted: tuple[bool, ...]) -> Pulled:  # noqa: ARG001

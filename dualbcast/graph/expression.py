@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualbcast.compiler.ir import statements
 from dualbcast.element import Element
 from dualbcast.graph.variable import Variable
 
@@ -42,7 +42,8 @@ class Limits:
 LIMITS = Limits()
 
 
-class Output(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class Output:
     """An output of an expression: what a Variable that has no value yet stands for."""
 
     expression: Expression
@@ -93,8 +94,6 @@ class Expression:
         The Variables that stand for the outputs.
     detached : bool
         Whether a derivative ends here: the outputs carry none, and something that they are made of does.
-    length : int
-        The statements of the function.
     size, reads : int
         No fewer statements, and arrays, than this and all that it waits for have.
     seen : tuple, optional
@@ -133,14 +132,12 @@ class Expression:
         self.outputs: tuple[weakref.ref[Variable], ...] = ()
         self.seen: tuple[Any, int] | None = None
         self.library = next(each.library for each in inputs if isinstance(each, Variable | Output))
-        self.length = 1 + sum(1 for _ in statements(element.function.body))
         before = waiting(inputs)
-        self.size = self.length + sum([each.size for each in before])
         arrays = [each for each in inputs if isinstance(each, Variable)]
-        self.reads = len(arrays) + sum([each.reads for each in before])
-        self.detached = not tracked and (
-            any([each.tracked for each in arrays]) or any([each.tracked or each.detached for each in before])
-        )
+        self.size: int = element.length + sum([each.size for each in before])
+        self.reads: int = len(arrays) + sum([each.reads for each in before])
+        ends = not tracked and (True in [each.tracked for each in arrays] or _carries(before))
+        self.detached: bool = ends
 
     def hold(self, variables: tuple[Variable, ...]) -> None:
         """Remember, weakly, which Variables stand for the outputs."""
@@ -156,6 +153,10 @@ class Expression:
             found = reference()
             if found is not None and found._value is None:
                 yield index, found
+
+
+def _carries(expressions: list[Expression]) -> bool:
+    return any(each.tracked or each.detached for each in expressions)
 
 
 def waiting(inputs: tuple[Any, ...]) -> list[Expression]:

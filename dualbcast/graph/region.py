@@ -24,7 +24,7 @@ from dualbcast.graph.launches import launched
 from dualbcast.graph.node import STATE, Node, Primitive, Pulled, as_array, is_array, is_float
 from dualbcast.graph.variable import Variable
 
-__all__ = ["Composition", "composition_of", "compute", "defer", "reopen"]
+__all__ = ["Composition", "composition_of", "compute", "defer", "reopen", "settle"]
 
 Shape = tuple[int, ...]
 # Compositions that are remembered: a model has some dozens.
@@ -127,7 +127,7 @@ def defer(
     sums : tuple of (tuple of int or None), optional
         What each output is summed to.
     """
-    tracked = STATE.is_recording and any([isinstance(each, Variable) and each.tracked for each in inputs])
+    tracked = STATE.is_recording and _is_any_tracked(inputs)
     sums = (None,) * len(dtypes) if sums is None else sums
 
     def joins(each: Any) -> Any:
@@ -144,7 +144,7 @@ def defer(
         )
         if fits:
             return output
-        each.value  # noqa: B018: now is when it is needed
+        settle(each)
         return each
 
     expression = Expression(
@@ -152,7 +152,7 @@ def defer(
     )
     if expression.size > LIMITS.statements or expression.reads > LIMITS.arrays:
         gathered = gather(expression)
-        size = sum(each.length for each in gathered.order)
+        size = sum([each.element.length for each in gathered.order])
         if size > LIMITS.statements or len(gathered.leaves) > LIMITS.arrays:
             for each in waiting(expression.inputs):
                 compute(each)
@@ -169,6 +169,16 @@ def defer(
     if not STATE.is_fusing or math.prod(shape) < LIMITS.elements:
         compute(expression)
     return made
+
+
+def _is_any_tracked(inputs: Sequence[Any]) -> bool:
+    return True in [isinstance(each, Variable) and each.tracked for each in inputs]
+
+
+def settle(variable: Variable) -> None:
+    """Compute what a Variable waits for."""
+    if variable._value is None and variable.source is not None:
+        compute(variable.source.expression)
 
 
 def compute(expression: Expression) -> None:
