@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from types import FunctionType, MethodType
 from typing import Any, overload
 
-from numpy import ndarray
+from numpy import empty, ndarray
 
 from dualbcast.call import Backend, Call, Options
 from dualbcast.compiler.templates import lower
 from dualbcast.derivatives import Derivatives, Located, Pullback
-from dualbcast.errors import ArgumentError, BackendError, CompileError
+from dualbcast.errors import ArgumentError, BackendError, CapturesVariableError, CompileError
 from dualbcast.inspection import Inspectable, Show
 from dualbcast.jacobian import Jacobian
 from dualbcast.products import Which
@@ -170,7 +170,11 @@ class BroadcastFunction(Derivatives, Inspectable):
             if type(value) is not ndarray and hasattr(type(value), "__broadcast_function__"):
                 # A Variable of the graph, which calls back with arrays.
                 return type(value).__broadcast_function__(self, arrays, named if out is None else {**named, "out": out})
-        call = self._prepare("value", arrays, named, None, out)
+        try:
+            call = self._prepare("value", arrays, named, None, out)
+        except CapturesVariableError as found:
+            kind: Any = found.kind
+            return kind.__broadcast_function__(self, arrays, named if out is None else {**named, "out": out})
         call.run()
         return call.spec.product.structure.pack(call.plan.finish())
 
@@ -275,6 +279,9 @@ class BroadcastFunction(Derivatives, Inspectable):
 
     def _ready(self, which: Which, form: Form, values: tuple[Any, ...], wanted: Any, out: Any) -> Call:
         variant, values, signature = self._found(form, values)
+        for name, value in zip(variant.element.names, values, strict=True) if variant.captures else ():
+            if hasattr(type(value), "__broadcast_function__"):
+                raise CapturesVariableError(name, self.__name__, type(value))
         operands = classify(values, variant.element.names, signature)
         spec = variant.products.get((which, signature, wanted))
         if spec is None:
@@ -295,7 +302,11 @@ class BroadcastFunction(Derivatives, Inspectable):
             variant, captured = self._lower(form, values, signature.kinds)
         if captured:
             values = (*values, *captured)
-            signature = sign(values, variant.element.names)
+            # Of a Variable, which may have no value yet, only the dtype matters here.
+            known = [
+                empty((), each.dtype) if hasattr(type(each), "__broadcast_function__") else each for each in values
+            ]
+            signature = sign(known, variant.element.names)
         return variant, values, signature
 
     def _lower(self, form: Form, values: tuple[Any, ...], kinds: tuple[Kind, ...]) -> tuple[Variant, tuple[Any, ...]]:

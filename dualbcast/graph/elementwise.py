@@ -42,6 +42,8 @@ def apply(operation: str | np.ufunc | BroadcastFunction, *inputs: Any, **named: 
     found = find_operation(operation)
     if found.scalar is None or not any(is_float(each.dtype) for each in inputs if hasattr(each, "dtype")):
         return run(Primitive(found.name, found.compute, _ends), inputs)
+    if found.ends and not any(isinstance(each, Variable) and each._value is None for each in inputs):
+        return run(Primitive(found.name, found.compute, _ends), inputs)
     if found.name == "power":
         fixed = power(inputs[1])
         if fixed is not None:
@@ -96,7 +98,6 @@ def _call(function: BroadcastFunction, args: tuple[Any, ...], named: dict[str, A
     """Apply a BroadcastFunction."""
     if named.pop("out", None) is not None:
         raise ArgumentError(f"{function!r}: out= does not go with Variables, which do not change")
-    observe((*args, *named.values()))
     # The call binds as it does for arrays; an array of no dimensions stands for each Variable.
     variables: dict[int, tuple[Any, Variable]] = {}
 
@@ -110,6 +111,7 @@ def _call(function: BroadcastFunction, args: tuple[Any, ...], named: dict[str, A
     given = tuple([stand_in(each) for each in args])
     located = function._locate(given, {key: stand_in(each) for key, each in named.items()}, ())
     inputs = [variables[id(each)][1] if id(each) in variables else _operand(each) for each in located.values]
+    observe(inputs)
     element, result = located.element, located.signature.result_dtype
     try:
         shape = np.broadcast_shapes(*[each.shape for each in inputs if isinstance(each, Variable)])

@@ -6,7 +6,7 @@ What waits together becomes one kernel: here is which operations those are, and 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -194,7 +194,9 @@ class Gathered(NamedTuple):
         return self.place[id(output.expression)] + output.index if held is None else self.place[id(held)]
 
 
-def gather(*roots: Expression, stops: Mapping[tuple[int, int], Variable] | None = None) -> Gathered:
+def gather(
+    *roots: Expression, stops: Mapping[tuple[int, int], Variable] | None = None, first: Iterable[Variable] = ()
+) -> Gathered:
     """Some expressions and all that they wait for.
 
     Parameters
@@ -203,6 +205,8 @@ def gather(*roots: Expression, stops: Mapping[tuple[int, int], Variable] | None 
     stops : mapping, optional
         Outputs, by their `key`, that count as computed, with the Variables that have their values. Without it these
         are the ones that have been computed.
+    first : iterable of Variable
+        Leaves in any case.
     """
     known: dict[tuple[int, int], Variable] = {} if stops is None else dict(stops)
     order: list[Expression] = []
@@ -217,6 +221,8 @@ def gather(*roots: Expression, stops: Mapping[tuple[int, int], Variable] | None 
             place[key] = len(leaves)
             leaves.append(value)
 
+    for each in first:
+        leaf(id(each), each)
     while stack:
         expression, is_ready = stack.pop()
         if is_ready:

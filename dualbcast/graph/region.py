@@ -55,7 +55,7 @@ class Composition:
         for step in self._steps:
             for ref, param in zip(step.inputs, step.function.params, strict=True):
                 kinds[ref] = param.kind  # type: ignore[index]
-        self._kinds = [kinds[at] for at in range(len(gathered.leaves))]
+        self._kinds = [kinds.get(at, "float") for at in range(len(gathered.leaves))]
         self._labels = [expression.element.label for expression in gathered.order]
         chosen = {
             expression.element.options for expression in gathered.order if expression.element.options != Options()
@@ -330,17 +330,17 @@ def reopen(node: Node, targets: Mapping[tuple[int, int], Variable]) -> None:
     region: Region = node.static["region"]
     inside = {id(expression) for expression in region.gathered.order}
     found = {key: each for key, each in targets.items() if key[0] in inside and key not in region.gathered.known}
-    if not found:
+    if all(each.node is node for each in found.values()) and len(region.outputs) == 1:
         return
-    for key, each in found.items():
+    for each in found.values():
         if each.node is node:
             # It gets a node of its own, which leads on from it.
             source = region.outputs[each.index]
             own = region.of(gather(source.expression, stops=region.gathered.known), (source,))
             each.node, each.index = own.node((each,)), 0
-        assert key not in region.gathered.known
     roots = {id(output.expression): output.expression for output in region.outputs}
-    opened = region.of(gather(*roots.values(), stops={**region.gathered.known, **found}), region.outputs)
+    stops = {**region.gathered.known, **found}
+    opened = region.of(gather(*roots.values(), stops=stops, first=found.values()), region.outputs)
     node.inputs, node.static = tuple(opened.gathered.leaves), {"region": opened, "blocks": None}
 
 

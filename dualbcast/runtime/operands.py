@@ -119,7 +119,7 @@ class Operands(NamedTuple):
 
 
 def array_kind(value: object) -> Kind | None:
-    """The kind of an array's elements; None for what is no array of NumPy's or CuPy's.
+    """The kind of an array's elements; None for what is no array of NumPy's or CuPy's, and no Variable of a graph.
 
     An array of a dtype that is not supported counts as "float": `sign` refuses it, with the name that it goes by.
 
@@ -128,7 +128,9 @@ def array_kind(value: object) -> Kind | None:
     >>> array_kind(np.arange(3)), array_kind(np.array(1j)), array_kind(np.float64(1)), array_kind([1.0])
     ('int', 'float', None, None)
     """
-    if type(value) is not ndarray and not (_is_array(value, "numpy") or _is_array(value, "cupy")):
+    if type(value) is not ndarray and not (
+        _is_array(value, "numpy") or _is_array(value, "cupy") or hasattr(type(value), "__broadcast_function__")
+    ):
         return None
     dtype: DType = value.dtype  # type: ignore[attr-defined]
     return _kind(storage_name(dtype) or "float64")
