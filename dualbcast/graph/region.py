@@ -232,7 +232,7 @@ class Region:
         As for an Expression.
     """
 
-    __slots__ = ("compute", "element", "gathered", "outputs", "shape")
+    __slots__ = ("compute", "decision", "element", "gathered", "outputs", "shape")
 
     def __init__(
         self,
@@ -244,6 +244,23 @@ class Region:
     ) -> None:
         self.element, self.gathered, self.outputs = element, gathered, outputs
         self.shape, self.compute = shape, compute
+        self.decision: policy.Decision | None = None
+
+    @property
+    def tracked(self) -> tuple[int, ...]:
+        """The leaves that carry derivatives."""
+        leaves = enumerate(self.gathered.leaves)
+        return tuple([at for at, leaf in leaves if isinstance(leaf, Variable) and leaf.tracked])
+
+    def bytes_of(self, output: Output) -> int:
+        """The size of an output's array."""
+        return math.prod(output.shape) * output.dtype.itemsize
+
+    def decide(self) -> policy.Decision | None:
+        """Whether to keep the Jacobian; None where no derivative can be asked for, or something is summed."""
+        if not self.tracked or any(output.expression.sums[output.index] is not None for output in self.outputs):
+            return None
+        return policy.decide(self.element, self.gathered.leaves, self.tracked, self.shape, self.compute)
 
     def run(
         self, dtypes: tuple[np.dtype[Any], ...], sums: tuple[Shape | None, ...], tracked: bool
@@ -251,12 +268,12 @@ class Region:
         """The arrays of the outputs, and the Jacobian where it pays to keep it for the backward pass."""
         leaves = self.gathered.leaves
         values = tuple([leaf.value if isinstance(leaf, Variable) else leaf for leaf in leaves])
-        if tracked and not any(sums):
-            wrt = tuple([at for at, leaf in enumerate(leaves) if isinstance(leaf, Variable) and leaf.tracked])
-            if policy.decide(self.element, values, wrt, self.shape, self.compute).keeps:
-                kept = self._keep(values, wrt, dtypes)
-                if kept is not None:
-                    return kept
+        self.decision = self.decide() if tracked else None
+        if self.decision is not None and self.decision.keeps:
+            kept = self._keep(values, self.tracked, dtypes)
+            if kept is not None:
+                return kept
+            self.decision = policy.Decision(False, "there was no memory for the Jacobian")
         launched(self.element.label, "value", self.shape, len(leaves), len(dtypes))
         shapes = sums if any(each is not None for each in sums) else None
         return [as_array(each) for each in self.element.parts(values, dtypes, shapes)], None
@@ -302,19 +319,33 @@ def _pull(node: Node, cotangents: tuple[Variable | None, ...], wanted: tuple[boo
     leaves = [node.inputs[at] for at in wrt]
     dtypes = tuple([leaf.dtype for leaf in leaves])
     sums = tuple([None if leaf.shape == region.shape else leaf.shape for leaf in leaves])
-    inputs: list[Any]
-    if blocks is not None and not STATE.is_recording:
-        pattern = tuple(
-            [tuple([None if is_array(blocks[i, p]) else float(blocks[i, p]) for p in wrt]) for i in present]
-        )
-        element = _contraction(pattern, region.element.label)
-        kept = [blocks[i, p] for i in present for p in wrt]
-        inputs = [*[Variable(each, tracked=False) for each in kept if is_array(each)], *given]
-    else:
-        element = region.element.select(present).pullback(wrt)
-        inputs = [*node.inputs, *given]
+    # The products with a kept Jacobian have no derivative in the leaves.
+    element, kept = pullback_of(region, present, wrt, None if STATE.is_recording else blocks)
+    sources = node.inputs if kept is None else [Variable(each, tracked=False) for each in kept]
+    inputs = [*sources, *given]
     found = iter(defer(element, inputs, region.shape, region.compute, dtypes, sums))
     return [next(found) if is_wanted else None for is_wanted in wanted]
+
+
+def pullback_of(
+    region: Region, present: tuple[int, ...], wrt: tuple[int, ...], blocks: Blocks | None
+) -> tuple[Element, list[Any] | None]:
+    """The element function that carries cotangents of some outputs back, and the blocks of the Jacobian that it takes.
+
+    These are None where it takes the leaves instead.
+    """
+    if blocks is None:
+        return region.element.select(present).pullback(wrt), None
+    pattern = tuple([tuple([None if is_array(blocks[i, p]) else float(blocks[i, p]) for p in wrt]) for i in present])
+    kept = [blocks[i, p] for i in present for p in wrt]
+    return _contraction(pattern, region.element.label), [each for each in kept if is_array(each)]
+
+
+def region_of(gathered: Gathered, output: Output) -> Region:
+    """What computing an expression will run."""
+    expression = output.expression
+    element = composition_of(gathered).element((gathered.number(output),))
+    return Region(element, gathered, (output,), expression.shape, expression.compute)
 
 
 def reopen(node: Node, targets: Mapping[tuple[int, int], Variable]) -> None:
