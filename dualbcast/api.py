@@ -9,17 +9,15 @@ from collections.abc import Callable, Sequence
 from types import FunctionType, MethodType
 from typing import Any, overload
 
-from numpy import empty, ndarray
-
 from dualbcast.call import Backend, Call, Options
 from dualbcast.compiler.templates import lower
 from dualbcast.derivatives import Derivatives, Located, Pullback
-from dualbcast.errors import ArgumentError, BackendError, CapturesVariableError, CompileError
+from dualbcast.errors import ArgumentError, BackendError, CompileError
 from dualbcast.inspection import Inspectable, Show
 from dualbcast.jacobian import Jacobian
 from dualbcast.products import Which
 from dualbcast.runtime.broadcast import plan
-from dualbcast.runtime.operands import Kind, Signature, array_kind, classify, sign
+from dualbcast.runtime.operands import Kind, Signature, VariableGiven, array_kind, classify, sign
 from dualbcast.signature import Binder, Form, Wrt, directions, wrt_key
 from dualbcast.variant import Variant, flatten_out, is_dtype, stand_in
 
@@ -166,17 +164,15 @@ class BroadcastFunction(Derivatives, Inspectable):
         ArgumentError, ShapeError, DTypeError
             The arguments do not fit; nothing has run and `out` is untouched.
         """
-        for value in (*arrays, *named.values()) if named else arrays:
-            if type(value) is not ndarray and hasattr(type(value), "__broadcast_function__"):
-                # A Variable of the graph, which calls back with arrays.
-                return type(value).__broadcast_function__(self, arrays, named if out is None else {**named, "out": out})
         try:
             call = self._prepare("value", arrays, named, None, out)
-        except CapturesVariableError as found:
-            kind: Any = found.kind
-            return kind.__broadcast_function__(self, arrays, named if out is None else {**named, "out": out})
-        call.run()
-        return call.spec.product.structure.pack(call.plan.finish())
+        except VariableGiven as found:
+            variable = found.variable
+        else:
+            call.run()
+            return call.spec.product.structure.pack(call.plan.finish())
+        # The graph makes the call its own way, and records it.
+        return variable.__broadcast_function__(self, arrays, named if out is None else {**named, "out": out})
 
     def value_and_jacobian(self, *arrays: Any, wrt: Wrt = None, out: Any = None, **named: Any) -> tuple[Any, Jacobian]:
         """The value and its partial derivatives, from one launch.
@@ -279,9 +275,6 @@ class BroadcastFunction(Derivatives, Inspectable):
 
     def _ready(self, which: Which, form: Form, values: tuple[Any, ...], wanted: Any, out: Any) -> Call:
         variant, values, signature = self._found(form, values)
-        for name, value in zip(variant.element.names, values, strict=True) if variant.captures else ():
-            if hasattr(type(value), "__broadcast_function__"):
-                raise CapturesVariableError(name, self.__name__, type(value))
         operands = classify(values, variant.element.names, signature)
         spec = variant.products.get((which, signature, wanted))
         if spec is None:
@@ -302,11 +295,7 @@ class BroadcastFunction(Derivatives, Inspectable):
             variant, captured = self._lower(form, values, signature.kinds)
         if captured:
             values = (*values, *captured)
-            # Of a Variable, which may have no value yet, only the dtype matters here.
-            known = [
-                empty((), each.dtype) if hasattr(type(each), "__broadcast_function__") else each for each in values
-            ]
-            signature = sign(known, variant.element.names)
+            signature = sign(values, variant.element.names)
         return variant, values, signature
 
     def _lower(self, form: Form, values: tuple[Any, ...], kinds: tuple[Kind, ...]) -> tuple[Variant, tuple[Any, ...]]:

@@ -106,17 +106,6 @@ class ArgumentError(DualbcastError, TypeError):
     """A call has the wrong arguments: their number, their names, or what kind of object they are."""
 
 
-class CapturesVariableError(ArgumentError):
-    """The function captures a Variable of a graph, so that calling it is an operation of that graph."""
-
-    def __init__(self, name: str, function: str, kind: type) -> None:
-        super().__init__(
-            f"{function}() captures {name}, which is a graph.Variable: call it as {function}(…), and take derivatives "
-            "with graph.grad"
-        )
-        self.kind = kind
-
-
 class ShapeError(DualbcastError, ValueError):
     """The shapes of the arguments do not broadcast together, or `out=` has the wrong shape."""
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dualbcast.api import BroadcastFunction, differentiable_broadcast
-from dualbcast.errors import ArgumentError
+from dualbcast.errors import ArgumentError, CompileError
 
 __all__ = ["Operation", "operation", "power"]
 
@@ -145,8 +145,7 @@ def operation(key: str | np.ufunc) -> Operation:
     scalar = _ARITHMETIC.get(name) if own else None
     if scalar is None:
         scalar = _spelled(ufunc)
-        # One without a rule is an error where it is used, and not where the derivative is taken.
-        scalar.inspect_ir(*["float64"] * ufunc.nin)
+        _check_rule(scalar, ufunc)
     return Operation(name, ufunc, scalar, False)
 
 
@@ -159,6 +158,17 @@ def _spelled(ufunc: np.ufunc) -> BroadcastFunction:
     else:
         made = differentiable_broadcast(lambda *args: ufunc(*args))
     return _named(made, ufunc.__name__)
+
+
+def _check_rule(scalar: BroadcastFunction, ufunc: np.ufunc) -> None:
+    """Refuse a ufunc that has no derivative, where it is used and not where the derivative is taken."""
+    try:
+        scalar.inspect_ir(*["float64"] * ufunc.nin)
+    except CompileError:
+        raise ArgumentError(
+            f"there is no derivative rule for the ufunc {ufunc.__name__}: use it on v.value if its derivative does not "
+            "matter, or add a rule (dualbcast.rule)"
+        ) from None
 
 
 def power(exponent: Any) -> BroadcastFunction | None:
