@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 from types import FunctionType, MethodType
 from typing import Any, overload
 
-from numpy import ndarray
-
 from dualbcast.call import Backend, Call, Options
 from dualbcast.compiler.templates import lower
 from dualbcast.derivatives import Derivatives, Located, Pullback
@@ -19,7 +17,7 @@ from dualbcast.inspection import Inspectable, Show
 from dualbcast.jacobian import Jacobian
 from dualbcast.products import Which
 from dualbcast.runtime.broadcast import plan
-from dualbcast.runtime.operands import Kind, Signature, array_kind, classify, sign
+from dualbcast.runtime.operands import Kind, Signature, VariableGiven, array_kind, classify, sign
 from dualbcast.signature import Binder, Form, Wrt, directions, wrt_key
 from dualbcast.variant import Variant, flatten_out, is_dtype, stand_in
 
@@ -166,13 +164,15 @@ class BroadcastFunction(Derivatives, Inspectable):
         ArgumentError, ShapeError, DTypeError
             The arguments do not fit; nothing has run and `out` is untouched.
         """
-        for value in (*arrays, *named.values()) if named else arrays:
-            if type(value) is not ndarray and hasattr(type(value), "__broadcast_function__"):
-                # A Variable of the graph, which calls back with arrays.
-                return type(value).__broadcast_function__(self, arrays, named if out is None else {**named, "out": out})
-        call = self._prepare("value", arrays, named, None, out)
-        call.run()
-        return call.spec.product.structure.pack(call.plan.finish())
+        try:
+            call = self._prepare("value", arrays, named, None, out)
+        except VariableGiven as found:
+            variable = found.variable
+        else:
+            call.run()
+            return call.spec.product.structure.pack(call.plan.finish())
+        # The graph makes the call its own way, and records it.
+        return variable.__broadcast_function__(self, arrays, named if out is None else {**named, "out": out})
 
     def value_and_jacobian(self, *arrays: Any, wrt: Wrt = None, out: Any = None, **named: Any) -> tuple[Any, Jacobian]:
         """The value and its partial derivatives, from one launch.

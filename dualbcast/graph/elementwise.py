@@ -12,7 +12,7 @@ import numpy as np
 from dualbcast.api import BroadcastFunction
 from dualbcast.element import Element
 from dualbcast.errors import ArgumentError
-from dualbcast.graph.node import Node, Primitive, Pulled, constant, is_float, observe, run
+from dualbcast.graph.node import Node, Primitive, Pulled, constant, is_float, run
 from dualbcast.graph.operations import operation as find_operation
 from dualbcast.graph.operations import power
 from dualbcast.graph.variable import Variable
@@ -42,7 +42,9 @@ def apply(operation: str | np.ufunc | BroadcastFunction, *inputs: Any, **named: 
         return _call(operation, inputs, named)
     found = find_operation(operation)
     if found.scalar is None or not any(is_float(each.dtype) for each in inputs if hasattr(each, "dtype")):
-        return run(Primitive(found.name, found.compute, _ends), inputs)
+        # Differentiation ends here, so the values alone take part.
+        values = tuple([each.value if isinstance(each, Variable) else each for each in inputs])
+        return run(Primitive(found.name, found.compute, _ends), values)
     if found.name == "power":
         fixed = power(inputs[1])
         if fixed is not None:
@@ -97,23 +99,11 @@ def _call(function: BroadcastFunction, args: tuple[Any, ...], named: dict[str, A
     """Apply a BroadcastFunction."""
     if named.pop("out", None) is not None:
         raise ArgumentError(f"{function!r}: out= does not go with Variables, which do not change")
-    observe((*args, *named.values()))
-    # The call binds as it does for arrays; of each array it says which Variable it is of. A view is an object of its
-    # own, where two Variables may share an array.
-    variables: dict[int, tuple[Any, Variable]] = {}
-
-    def array_of(value: Any) -> Any:
-        if not isinstance(value, Variable):
-            return value
-        array = value.value.view()
-        variables[id(array)] = array, value
-        return array
-
-    located = function._locate(tuple(map(array_of, args)), {key: array_of(each) for key, each in named.items()}, ())
-    inputs = tuple([variables[id(each)][1] if id(each) in variables else each for each in located.values])
+    # It binds as it does for arrays; the values are the Variables themselves, captured ones too.
+    located = function._locate(args, named, ())
     element: Element = located.element
     primitive = Primitive(name or function.__name__, _parts, _pull_element, multiple=True)
-    outputs = run(primitive, inputs, element=element, dtypes=None, shapes=None)
+    outputs = run(primitive, located.values, element=element, dtypes=None, shapes=None)
     return element.function.structure.pack(outputs)
 
 

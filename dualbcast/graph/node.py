@@ -162,6 +162,8 @@ def run(primitive: Primitive, inputs: tuple[Any, ...], **static: Any) -> Any:
     values = [each.value if isinstance(each, Variable) else each for each in inputs]
     try:
         found = primitive.forward(*values, **static)
+    except ShapeError as error:
+        raise ShapeError(f"{primitive.name}: {error}") from None
     except DualbcastError:
         raise
     except IndexError as error:
@@ -213,7 +215,9 @@ def _is_array(value: Any) -> bool:
 
 def as_array(value: Any) -> Array:
     """An array for what a reduction of NumPy's gives, or a user: numbers and lists are turned into arrays."""
-    return value if type(value) is np.ndarray or (_is_array(value) and hasattr(value, "flags")) else np.asarray(value)
+    if type(value) is np.ndarray or (_is_array(value) and not isinstance(value, np.generic)):
+        return value
+    return np.asarray(value)
 
 
 def is_float(dtype: Any) -> bool:

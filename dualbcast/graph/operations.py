@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dualbcast.api import BroadcastFunction, differentiable_broadcast
-from dualbcast.errors import ArgumentError
+from dualbcast.errors import ArgumentError, CompileError
 
 __all__ = ["Operation", "operation", "power"]
 
@@ -119,8 +119,7 @@ def operation(key: str | np.ufunc) -> Operation:
     scalar = _ARITHMETIC.get(name) if own else None
     if scalar is None:
         scalar = _spelled(ufunc)
-        # One without a rule is an error where it is used, and not where the derivative is taken.
-        scalar.inspect_ir(*["float64"] * ufunc.nin)
+        _check_rule(scalar, ufunc)
     return Operation(name, ufunc, scalar)
 
 
@@ -134,6 +133,17 @@ def _spelled(ufunc: np.ufunc) -> BroadcastFunction:
         made = differentiable_broadcast(lambda *args: ufunc(*args))
     made.__name__ = made.__qualname__ = ufunc.__name__
     return made
+
+
+def _check_rule(scalar: BroadcastFunction, ufunc: np.ufunc) -> None:
+    """Refuse a ufunc that has no derivative, where it is used and not where the derivative is taken."""
+    try:
+        scalar.inspect_ir(*["float64"] * ufunc.nin)
+    except CompileError:
+        raise ArgumentError(
+            f"there is no derivative rule for the ufunc {ufunc.__name__}: use it on v.value if its derivative does not "
+            "matter, or add a rule (dualbcast.rule)"
+        ) from None
 
 
 def power(exponent: Any) -> BroadcastFunction | None:

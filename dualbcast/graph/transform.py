@@ -73,6 +73,7 @@ def grad(of: Any, wrt: Any = 0, *, has_aux: bool = False, record: bool = False) 
     """
     if isinstance(of, Variable):
         return _gradient_of(of, wrt, record)
+    _check_callable(of, "grad")
     both = value_and_grad(of, wrt, has_aux=has_aux)
 
     @_named_after(of, "grad")
@@ -421,9 +422,9 @@ def _with(
 
 def _check_callable(function: Any, what: str) -> None:
     if not callable(function):
+        choice = "a function, or a Variable" if what == "grad" else "a function"
         raise ArgumentError(
-            f"{what} takes a function, or grad a Variable; this is a {type(function).__name__}, and how it was "
-            "computed is not known"
+            f"{what} takes {choice}; this is a {type(function).__name__}, and how it came about is unknown"
         )
 
 

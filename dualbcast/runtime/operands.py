@@ -24,10 +24,12 @@ __all__ = [
     "Kind",
     "Operands",
     "Signature",
+    "VariableGiven",
     "array_kind",
     "check_forms",
     "check_out",
     "classify",
+    "is_variable",
     "sign",
     "storage_name",
 ]
@@ -128,10 +130,31 @@ def array_kind(value: object) -> Kind | None:
     >>> array_kind(np.arange(3)), array_kind(np.array(1j)), array_kind(np.float64(1)), array_kind([1.0])
     ('int', 'float', None, None)
     """
-    if type(value) is not ndarray and not (_is_array(value, "numpy") or _is_array(value, "cupy")):
+    if type(value) is not ndarray and not (_is_array(value, "numpy") or _is_array(value, "cupy") or is_variable(value)):
         return None
     dtype: DType = value.dtype  # type: ignore[attr-defined]
     return _kind(storage_name(dtype) or "float64")
+
+
+def is_variable(value: object) -> bool:
+    """Whether `value` is a Variable of a graph: it has a dtype and stands where an array can, but is none."""
+    return hasattr(type(value), "__broadcast_function__")
+
+
+class VariableGiven(ArgumentError):
+    """A Variable of a graph is among the arguments, or the captured arrays, of what works on arrays.
+
+    Attributes
+    ----------
+    variable : Variable
+    """
+
+    def __init__(self, variable: Any, name: str) -> None:
+        self.variable = variable
+        super().__init__(
+            f"{name} is a Variable. Calls of a BroadcastFunction take it, and derivatives then come from "
+            f"dualbcast.graph: grad, vjp or jvp of a function that makes the call. For this, pass {name}.value"
+        )
 
 
 def sign(arguments: Sequence[object], names: tuple[str, ...]) -> Signature:
@@ -189,6 +212,8 @@ def classify(arguments: Sequence[object], names: tuple[str, ...], signature: Sig
     arrays = list(arguments)
     for position, value in enumerate(arguments):
         if not (type(value) is ndarray and value.flags.aligned and signature.native):
+            if is_variable(value):
+                raise VariableGiven(value, names[position])
             arrays[position] = convert(value, signature.tokens[position], signature, names[position])
     return Operands(tuple(arrays), names, signature, module)
 
@@ -323,7 +348,7 @@ def _kind(storage: str) -> Kind:
 
 def _token(value: object, name: str) -> _Token:
     """What promotion looks at in one argument, which is refused here if it is neither an array nor a number."""
-    if isinstance(value, np.generic) or _is_array(value, "numpy") or _is_array(value, "cupy"):
+    if isinstance(value, np.generic) or _is_array(value, "numpy") or _is_array(value, "cupy") or is_variable(value):
         dtype: DType = value.dtype  # type: ignore[attr-defined]
         return dtype
     for weak in _WEAK:
