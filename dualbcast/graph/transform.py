@@ -423,9 +423,7 @@ def _with(
 def _check_callable(function: Any, what: str) -> None:
     if not callable(function):
         choice = "a function, or a Variable" if what == "grad" else "a function"
-        raise ArgumentError(
-            f"{what} takes {choice}; this is a {type(function).__name__}, and how it came about is unknown"
-        )
+        raise ArgumentError(f"{what} takes {choice}; this is a {type(function).__name__}, of unknown origin")
 
 
 def _named_after(function: Any, what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
