@@ -91,8 +91,9 @@ class Element:
             except CompileError as error:
                 raise error.with_traceback(None) from None
             new = tuple(param.name for param in function.params[len(self.names) :])
-            within = ", ".join(self.names[at] for at in wrt)
-            label = self.label if what == "select" else f"{self.label}: {what} in {within}"
+            label = self.label
+            if what != "select":
+                label += f": {what} in {', '.join(self.names[at] for at in wrt)}"
             found = self._derived[what, wrt] = Element(function, (*self.names, *new), label, self.options)
         return found
 

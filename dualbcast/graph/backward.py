@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,8 +39,8 @@ def backward(
     list of (Variable or None)
         For each target its cotangent; None where no output depends on it.
     """
-    for each in (*targets, *(output for output, _ in heads)):
-        settle(each)  # what waits has no node yet
+    # What waits has no node yet. (A loop's variable would keep the last of them.)
+    deque(map(settle, (*targets, *(output for output, _ in heads))), 0)
     order = _order([output for output, _ in heads], targets, stop)
     wanted = {key_of(target) for target in targets}
     cotangents: dict[_Key, Variable] = {}
