@@ -282,14 +282,14 @@ class BroadcastFunction(Inspectable):
         if planned.total == 0 or not planned.targets:
             return
         if backend == "cpu":
-            cpu.launch(self._cpu_kernel(call), planned.total, planned.ints, planned.pointers)
+            kernel = self._cpu_kernel(call)
+            cpu.launch(kernel, planned.total, planned.ints, planned.pointers, blocks=planned.blocks)
         elif backend == "cuda":
-            kernel = self._cuda_kernel(call, None)
-            cuda.launch(kernel, planned.total, planned.sizes, planned.strides, planned.pointers)
+            cuda.launch(self._cuda_kernel(call, None), planned.total, planned.sizes, planned.strides, planned.pointers)
         else:
             interpreted = call.spec.kernel("python", planned.layout, python.compile_kernel)
             arrays = (*call.operands.arrays, *planned.targets)
-            python.launch(interpreted, planned.total, planned.ints, arrays)
+            python.launch(interpreted, planned.total, planned.ints, arrays, planned.blocks)
 
     def _cpu_kernel(self, call: Call) -> cpu.CpuKernel:
         kernel: cpu.CpuKernel = call.spec.kernel("cpu", call.plan.layout, self._compile_cpu)
