@@ -179,7 +179,7 @@ def _steps(form: Form, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _fresh(shape: tuple[int, ...], order: tuple[int, ...], own: tuple[int, ...] | None) -> tuple[int, ...]:
-    """The strides of a fresh output, of the result's shape or for sums of shape `own`; contiguous in the axes' order."""
+    """The strides of a fresh output, of the result's shape or for sums `own`; contiguous in the axes' order."""
     full = shape if own is None else (1,) * (len(shape) - len(own)) + own
     strides, step = [0] * len(shape), 1
     for axis in reversed(order):
