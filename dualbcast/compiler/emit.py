@@ -14,6 +14,7 @@ from pathlib import PurePath
 
 from dualbcast.abi import KernelSource, Layout
 from dualbcast.compiler.arrange import arrange
+from dualbcast.compiler.cuda_reductions import summing_shell
 from dualbcast.compiler.fold import fold
 from dualbcast.compiler.frontend import FOREVER, RESERVED
 from dualbcast.compiler.ir import (
@@ -138,7 +139,10 @@ def emit(
     shell = ""
     if target == "cuda":
         entry = f"{element}_kernel" if element.isascii() else "element_kernel"
-        shell = cuda_shell(layout, entry, inputs, outputs)
+        if summed:
+            shell = summing_shell(layout, entry, dtype, inputs, outputs)
+        else:
+            shell = cuda_shell(layout, entry, inputs, outputs)
     elif summed:
         entry = names.fresh("kernel")
         added, loop, rests = summing_loops(layout, dtype, element, entry, params, stored, indices, names)

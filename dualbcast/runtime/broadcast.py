@@ -115,6 +115,7 @@ class Plan(NamedTuple):
     def _summed(self, shapes: tuple[tuple[int, ...] | None, ...]) -> tuple[Any, ...]:
         """The outputs, some of which are sums."""
         parts = self.geometry.split
+        xp = np if self.operands.module == "numpy" else sys.modules["cupy"]
         sums = (None,) * len(shapes) if parts is None else parts.sums
         rests = iter(self.targets[len(self.outputs) :])
         finished: list[Any] = []
@@ -123,7 +124,7 @@ class Plan(NamedTuple):
                 if s is not None:
                     y = combine(s, y, next(rests, None), dtype)
                 elif shape is not None:  # a sum of one term at most
-                    y = y.reshape(shape) if self.total else np.zeros(shape, dtype)
+                    y = y.reshape(shape) if self.total else xp.zeros(shape, dtype)
                 finished.append(y if given or y.shape else y[()])
         return tuple(finished)
 
@@ -176,7 +177,7 @@ def plan(
     xp = np if operands.module == "numpy" else sys.modules["cupy"]
     locate = _host_addresses if xp is np else _device_addresses
     if out is None:
-        geometry = lay_out(inputs, (None,) * len(dtypes), operands.names, shapes)
+        geometry = lay_out(inputs, (None,) * len(dtypes), operands.names, shapes, xp is not np)
         if geometry.split is None:
             outputs = targets = tuple([geometry.allocate(dtype, xp) for dtype in dtypes])
         else:
@@ -186,7 +187,7 @@ def plan(
     slots = check_out(out, len(dtypes), operands.module)
     given = tuple([y is not None for y in slots])
     forms = tuple([None if y is None else form_of(y) for y in slots])
-    fit = _fit(inputs, forms, dtypes, operands.names, shapes)
+    fit = _fit(inputs, forms, dtypes, operands.names, shapes, xp is not np)
     pointers = tuple(locate((*operands.arrays, *[y for y in slots if y is not None])))
     aside = _aside(fit, pointers)
     if not aside and False not in given:
@@ -195,7 +196,7 @@ def plan(
     geometry = fit.geometry
     if aside != fit.unfit:
         written = tuple([None if position in aside else form for position, form in enumerate(forms)])
-        geometry = lay_out(inputs, written, operands.names, shapes)
+        geometry = lay_out(inputs, written, operands.names, shapes, xp is not np)
     if geometry.split is None:
         targets = tuple(
             [geometry.allocate(dtype, xp) if y is None else y for y, dtype in zip(direct, dtypes, strict=True)]
@@ -216,7 +217,7 @@ def _with_sums(
     xp: Any,
 ) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
     """What a kernel that sums writes, one array for each output; and these with the rests of the sums after them."""
-    sums, rests = parts.accumulators(operands.compute)
+    sums, rests = parts.accumulators(operands.compute, xp)
     outputs = tuple(
         [
             geometry.allocate(dtype, xp) if y is None and s is None else s if y is None else y
@@ -268,6 +269,7 @@ def _fit(
     dtypes: tuple[DType, ...],
     names: tuple[str, ...],
     shapes: Shapes,
+    gpu: bool,
 ) -> _Fit:
     """Check the forms of `out=`, and work out all that does not depend on addresses."""
     if shapes is not None and any(
@@ -277,7 +279,7 @@ def _fit(
     check_forms(outs, dtypes, result_shape(inputs, names))
     unfit = frozenset(position for position, form in enumerate(outs) if form is not None and not is_nested(form))
     written = tuple([None if position in unfit else form for position, form in enumerate(outs)])
-    geometry = lay_out(inputs, written, names, shapes)
+    geometry = lay_out(inputs, written, names, shapes, gpu)
     forms = (*inputs, *[form for form in outs if form is not None])
     firsts, lasts = zip(*map(extent, forms), strict=True) if forms else ((), ())
     positions = tuple([position for position, form in enumerate(outs) if form is not None])

@@ -13,8 +13,9 @@ from typing import Any, TypeAlias
 
 from dualbcast.abi import Layout
 from dualbcast.errors import ShapeError
+from dualbcast.runtime.cuda_blocks import foremost
 from dualbcast.runtime.operands import Array, DType
-from dualbcast.runtime.reduction import Split, split
+from dualbcast.runtime.reduction import Space, Split
 
 __all__ = ["Form", "Geometry", "Shapes", "extent", "form_of", "is_nested", "lay_out", "result_shape"]
 
@@ -68,7 +69,11 @@ class Geometry:
 
 @lru_cache(maxsize=1024)
 def lay_out(
-    inputs: tuple[Form, ...], outs: tuple[Form | None, ...], names: tuple[str, ...], shapes: Shapes = None
+    inputs: tuple[Form, ...],
+    outs: tuple[Form | None, ...],
+    names: tuple[str, ...],
+    shapes: Shapes = None,
+    gpu: bool = False,
 ) -> Geometry:
     """Broadcast, order the axes by memory, and coalesce them.
 
@@ -82,6 +87,8 @@ def lay_out(
         The parameters, for the error.
     shapes : tuple of (tuple of int or None), optional
         For each output the shape of its sums, None where it is not summed.
+    gpu : bool
+        Whether sums are for a CUDA kernel.
 
     Returns
     -------
@@ -118,6 +125,8 @@ def lay_out(
         _fresh(shape, order, span) if form is None else next(others) for form, span in zip(outs, spans, strict=True)
     ]
     sizes, rows = _coalesced(shape, rows, order)
+    if shapes is not None and gpu and (summed := [row for row in rows[len(inputs) :] if 0 in row]):
+        sizes, *rows = _with_first(foremost(sizes, summed), sizes, *rows)
     wide = total > _INT32_MAX or any(
         sum(abs(step) * (size - 1) for step, size in zip(row, sizes, strict=True)) > _INT32_MAX for row in rows
     )
@@ -129,7 +138,10 @@ def lay_out(
         for step, mark in zip(row, pattern, strict=True)
         if mark == "s"
     )
-    parts = None if shapes is None else split(shape, order, sizes, strides, rows, shapes)
+    parts = None
+    if shapes is not None:
+        space = Space(shape, order, sizes, strides, rows, shapes)
+        parts = space.split_for_gpu() if gpu else space.split()
     in_order = order == tuple(range(rank))
     return Geometry(shape, total, None if in_order else order, layout, sizes, strides, sizes + strides, parts)
 
@@ -176,6 +188,11 @@ def _steps(form: Form, shape: tuple[int, ...]) -> tuple[int, ...]:
     own, strides, dtype = form
     steps = [stride // dtype.itemsize if length > 1 else 0 for length, stride in zip(own, strides, strict=True)]
     return (0,) * (len(shape) - len(own)) + tuple(steps)
+
+
+def _with_first(dimension: int, *rows: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """The rows with the entry of a dimension before the others."""
+    return [(row[dimension], *row[:dimension], *row[dimension + 1 :]) for row in rows]
 
 
 def _fresh(shape: tuple[int, ...], order: tuple[int, ...], own: tuple[int, ...] | None) -> tuple[int, ...]:

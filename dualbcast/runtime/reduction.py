@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dualbcast.abi import TILE
+from dualbcast.runtime.cuda_blocks import partial_sums
 from dualbcast.runtime.operands import Array, DType
 
-__all__ = ["Block", "Split", "Sum", "combine", "split"]
+__all__ = ["Block", "Space", "Split", "Sum", "combine"]
 
 # How many blocks there are where the work suffices, how many must not be given up to save memory, and the elements that
 # each has at least, so that it is worth a thread's while.
@@ -54,7 +55,8 @@ class Sum:
     size : int
         The number of sums.
     copies : int
-        How often there are accumulators: once for each block, or once where blocks have accumulators apart.
+        How often there are accumulators: once for each block, or once where blocks have accumulators apart. On a GPU,
+        how many partial sums there are for each.
     """
 
     shape: tuple[int, ...]
@@ -66,34 +68,30 @@ class Sum:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Blocks, and for each output its sum, or None where it is not summed."""
+    """Blocks, and for each output its sum, or None where it is not summed. A CUDA kernel has no such blocks."""
 
     blocks: tuple[Block, ...]
     sums: tuple[Sum | None, ...]
 
-    def accumulators(self, compute: str) -> tuple[list[Array | None], list[Array]]:
-        """Zeros for each summed output, and where the arithmetic is float64 others for what rounding takes away."""
-        sums = [None if s is None else np.zeros(s.copies * s.size) for s in self.sums]
-        rests = [np.zeros_like(array) for array in sums if array is not None] if compute == "float64" else []
+    def accumulators(self, compute: str, xp: Any) -> tuple[list[Array | None], list[Array]]:
+        """An array for each summed output, and where what rounding takes is kept apart, others for that.
+
+        What a CPU kernel adds to are zeros; a CUDA kernel writes each partial sum once.
+        """
+        if not self.blocks:
+            return [None if s is None else xp.empty(s.copies * s.size) for s in self.sums], []
+        sums = [None if s is None else xp.zeros(s.copies * s.size) for s in self.sums]
+        rests = [xp.zeros_like(array) for array in sums if array is not None] if compute == "float64" else []
         return sums, rests
 
 
-def split(
-    shape: Sequence[int],
-    order: Sequence[int],
-    sizes: tuple[int, ...],
-    strides: tuple[int, ...],
-    rows: Sequence[tuple[int, ...]],
-    shapes: Sequence[tuple[int, ...] | None],
-) -> Split | None:
-    """Split an iteration space for outputs that are summed.
+@dataclass(frozen=True, slots=True)
+class Space:
+    """An iteration space whose sums are to be split.
 
-    One dimension is cut. A sum that spans it has accumulators apart in each block; of others there is a copy for each.
-    So the dimension is chosen that makes for the fewest copies, if it gives enough blocks.
-
-    Parameters
+    Attributes
     ----------
-    shape, order : sequence of int
+    shape, order : tuple of int
         The result's shape, and its axes from the outermost to the innermost.
     sizes, strides : tuple of int
         The coalesced dimensions, and the run-time strides.
@@ -101,55 +99,76 @@ def split(
         For each pointer argument its strides over the coalesced dimensions.
     shapes : sequence of (tuple of int or None)
         For each output the shape that its sums have, or None.
-
-    Returns
-    -------
-    Split or None
-        None where no output is summed over more than one element.
     """
-    spans = [row for row, summed in zip(rows[len(rows) - len(shapes) :], shapes, strict=True) if summed is not None]
-    spans = [row for row in spans if 0 in row]
-    if not spans:
-        return None
-    last = len(sizes) - 1
-    counts = [math.prod(size for size, step in zip(sizes, row, strict=True) if step) for row in spans]
-    wanted = max(1, min(_MOST, math.prod(sizes) // _WORK))
-    pieces = [-(-size // TILE) if dimension == last else size for dimension, size in enumerate(sizes)]
-    parts = [min(wanted, count) for count in pieces]
 
-    def cost(dimension: int) -> tuple[int, int, int]:
-        few = max(0, min(wanted, _ENOUGH) - parts[dimension])
-        copied = sum(count for row, count in zip(spans, counts, strict=True) if not row[dimension])
-        return few, parts[dimension] * copied, -parts[dimension]
+    shape: tuple[int, ...]
+    order: tuple[int, ...]
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    rows: Sequence[tuple[int, ...]]
+    shapes: Sequence[tuple[int, ...] | None]
 
-    cut = min(range(len(sizes)), key=cost)
-    unit = TILE if cut == last else 1
-    borders = [min(sizes[cut], unit * (pieces[cut] * part // parts[cut])) for part in range(parts[cut] + 1)]
-    borders[-1] = sizes[cut]
+    def summed(self) -> list[tuple[int, ...]]:
+        """The strides of the outputs that are sums of more than one element."""
+        return [row for row in self._rows() if row is not None]
 
-    sums: list[Sum | None] = []
-    for row, wanted_shape in zip(rows[len(rows) - len(shapes) :], shapes, strict=True):
-        if wanted_shape is None or 0 not in row:
-            sums.append(None)
-            continue
-        full = (1,) * (len(shape) - len(wanted_shape)) + wanted_shape
-        spanned = [axis for axis in order if full[axis] > 1]
-        lengths = tuple([shape[axis] for axis in spanned])
-        axes = tuple(sorted(range(len(spanned)), key=spanned.__getitem__))
-        copies = 1 if row[cut] else parts[cut]
-        sums.append(Sum(wanted_shape, lengths, axes, math.prod(lengths), copies))
+    def split_for_gpu(self) -> Split | None:
+        """The sums of a CUDA kernel."""
+        return Split((), self._sums(lambda row: partial_sums(self.sizes, row))) if self.summed() else None
 
-    blocks = []
-    for number, (start, stop) in enumerate(itertools.pairwise(borders)):
-        ints = (*sizes[:cut], stop - start, *sizes[cut + 1 :], *strides)
-        offsets = [start * row[cut] for row in rows]
-        first = len(rows) - len(shapes)
-        for position, s in enumerate(sums):
-            if s is not None and s.copies > 1:
-                offsets[first + position] = number * s.size
-        rests = [offsets[first + position] for position, s in enumerate(sums) if s is not None]
-        blocks.append(Block(ints, (*offsets, *rests)))
-    return Split(tuple(blocks), tuple(sums))
+    def split(self) -> Split | None:
+        """Blocks for threads, and their sums; None where no output is a sum of more than one element.
+
+        One dimension is cut. A sum that spans it has accumulators apart in each block; of others there is a copy for
+        each. So the dimension is chosen that makes for the fewest copies, if it gives enough blocks.
+        """
+        spans = self.summed()
+        if not spans:
+            return None
+        sizes, last = self.sizes, len(self.sizes) - 1
+        counts = [math.prod(size for size, step in zip(sizes, row, strict=True) if step) for row in spans]
+        wanted = max(1, min(_MOST, math.prod(sizes) // _WORK))
+        units = [-(-size // TILE) if dimension == last else size for dimension, size in enumerate(sizes)]
+        parts = [min(wanted, count) for count in units]
+
+        def cost(dimension: int) -> tuple[int, int, int]:
+            missing = max(0, min(wanted, _ENOUGH) - parts[dimension])
+            copied = sum(count for row, count in zip(spans, counts, strict=True) if not row[dimension])
+            return missing, parts[dimension] * copied, -parts[dimension]
+
+        cut = min(range(len(sizes)), key=cost)
+        unit, many = TILE if cut == last else 1, parts[cut]
+        borders = [min(sizes[cut], unit * (units[cut] * part // many)) for part in range(many + 1)]
+        sums = self._sums(lambda row: 1 if row[cut] else many)
+        first = len(self.rows) - len(sums)
+        blocks = []
+        for number, (start, stop) in enumerate(itertools.pairwise(borders)):
+            offsets = [start * row[cut] for row in self.rows]
+            for position, s in enumerate(sums):
+                if s is not None and s.copies > 1:
+                    offsets[first + position] = number * s.size
+            rests = [offsets[first + position] for position, s in enumerate(sums) if s is not None]
+            ints = (*sizes[:cut], stop - start, *sizes[cut + 1 :], *self.strides)
+            blocks.append(Block(ints, (*offsets, *rests)))
+        return Split(tuple(blocks), sums)
+
+    def _rows(self) -> list[tuple[int, ...] | None]:
+        """For each output its strides if it is a sum of more than one element."""
+        outputs = zip(self.rows[len(self.rows) - len(self.shapes) :], self.shapes, strict=True)
+        return [row if own is not None and 0 in row else None for row, own in outputs]
+
+    def _sums(self, copies: Callable[[tuple[int, ...]], int]) -> tuple[Sum | None, ...]:
+        sums: list[Sum | None] = []
+        for row, own in zip(self._rows(), self.shapes, strict=True):
+            if row is None or own is None:
+                sums.append(None)
+                continue
+            full = (1,) * (len(self.shape) - len(own)) + own
+            spanned = [axis for axis in self.order if full[axis] > 1]
+            lengths = tuple([full[axis] for axis in spanned])
+            axes = tuple(sorted(range(len(spanned)), key=spanned.__getitem__))
+            sums.append(Sum(own, lengths, axes, math.prod(lengths), copies(row)))
+        return tuple(sums)
 
 
 def combine(s: Sum, sums: Array, rests: Array | None, dtype: DType) -> Array:
