@@ -7,6 +7,7 @@ import math
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,10 @@ from dualbcast.abi import KernelSource
 from dualbcast.compiler import shell
 from dualbcast.compiler.cuda_reductions import summing_shell
 from dualbcast.compiler.emit import emit
-from dualbcast.runtime import cuda, cuda_blocks
+from dualbcast.runtime import cuda, cuda_blocks, cuda_device
+from dualbcast.runtime.broadcast import plan
 from dualbcast.runtime.geometry import Geometry, form_of, lay_out
+from dualbcast.runtime.operands import classify
 from dualbcast.runtime.reduction import combine
 
 HOPPER = (9, 0)
@@ -178,6 +181,48 @@ Emulated(text, "bad", "", Path({str(tmp_path)!r}))((1, 1, 1), (32, 1, 1), (1,), 
 
 
 # --- the launch ------------------------------------------------------------------------------------------------------
+
+
+class DeviceArray(np.ndarray):
+    """What the runtime uses of cupy.ndarray, over host memory."""
+
+    @property
+    def data(self):
+        return SimpleNamespace(ptr=self.ctypes.data, device_id=0)
+
+
+@emulated
+@pytest.mark.parametrize("shape", [(40, 70), (2, 30, 5), (3000,), (1, 1), (0, 3)])
+def test_from_plan_to_result(shape, tmp_path, monkeypatch):
+    """As a call goes, with an emulated GPU under it."""
+    module = ModuleType("cupy")
+    module.ndarray = DeviceArray
+    module.cuda = SimpleNamespace(runtime=SimpleNamespace(getDevice=lambda: 0))
+    for name in ("empty", "zeros"):
+        create = getattr(np, name)
+        setattr(module, name, lambda *arguments, create=create: create(*arguments).view(DeviceArray))
+    monkeypatch.setitem(sys.modules, "cupy", module)
+    arrays = integers(shape, F4).view(DeviceArray), integers(shape[-1:], F4, 1).view(DeviceArray)
+    wanted = (None, *patterns(shape))
+    call = plan(classify(arrays, ("x", "y")), [F4] * len(wanted), None, wanted)
+    text = emit(
+        shifted_products(len(wanted)), call.layout, "float32", ["float32"] * 2, ["float32"] * len(wanted), "cuda"
+    )
+
+    def run(grid, block, arguments, stream):
+        assert stream is None
+        pointers = [int(argument) for argument in arguments if type(argument) is np.uint64]
+        ints = [int(argument) for argument in arguments if type(argument) is not np.uint64]
+        kernel = Emulated(text.shell, text.entry, element_body(call.geometry, F4, len(wanted)), tmp_path)
+        kernel(grid, block, ints, [SimpleNamespace(ctypes=SimpleNamespace(data=pointer)) for pointer in pointers])
+
+    monkeypatch.setattr(cuda_device, "_loaded", lambda _: run)
+    kernel = cuda.CudaKernel(text, HOPPER, False, b"", 16, 0, 0, 0, 0)
+    cuda.launch(kernel, call.total, call.sizes, call.strides, call.pointers)
+    product = np.asarray(arrays[0]).astype(np.int64) * np.asarray(arrays[1]).astype(np.int64)
+    for i, (result, own) in enumerate(zip(call.finish(), wanted, strict=True)):
+        assert result.dtype == F4
+        np.testing.assert_array_equal(np.asarray(result), product if own is None else reduced(product + i, own))
 
 
 @pytest.mark.parametrize(
