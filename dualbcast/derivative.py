@@ -47,6 +47,13 @@ class Derivative(DerivativeOf):
         ArgumentError, ShapeError, DTypeError
             The arguments do not fit, or there is no derivative in them.
         """
+        for at, value in enumerate(args):
+            if not is_operand(value):
+                kind = type(value).__name__
+                raise ArgumentError(
+                    f"argument {at + 1} of {self.__name__} is a {kind}; those by position are numbers and arrays. "
+                    "Pass it by name, or let a lambda take it from outside"
+                )
         known = {name: value for name, value in named.items() if not is_operand(value)}
         if known:
             rest = {name: value for name, value in named.items() if name not in known}
@@ -62,10 +69,13 @@ class Derivative(DerivativeOf):
         try:
             call = compiled._prepare("value", tuple(given), {}, None)
         except CompileError as error:
-            if error.filename == called_with.__code__.co_filename:
+            # The lines of this package that are on the way are no business of the reader's.
+            own = called_with.__code__.co_filename
+            if error.filename == own:
                 instead = f"\nWrite instead: {error.hint}" if error.hint else ""
                 raise ArgumentError(f"in {self.__name__}: {error.message}{instead}") from None
-            raise
+            calls = tuple((name, where) for name, where in error.calls if where.filename != own)
+            raise CompileError(error.message, error.location, error.hint, calls) from None
         structure = call.spec.product.structure
         if call.plan.geometry.shape != () or not all(isinstance(value, bool | int | float) for value in given):
             compiled._launch(call)
@@ -192,7 +202,10 @@ def _derivative(name: str, function: Any, wrt: Any) -> Derivative:
         raise ArgumentError(f"{name}() takes a function, not a {kind}; its arguments come later: {name}(g)(x)")
     if isinstance(wrt, Sequence) and not isinstance(wrt, str):
         wrt = tuple(map(_plain, wrt))
-    return Derivative(function, Operator(name, _plain(wrt)))
+    try:
+        return Derivative(function, Operator(name, _plain(wrt)))
+    except ArgumentError as error:
+        raise error.with_traceback(None) from None
 
 
 def _plain(wrt: Any) -> Any:
