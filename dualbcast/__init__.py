@@ -2,10 +2,10 @@
 
 from dualbcast.api import BroadcastFunction as BroadcastFunction
 from dualbcast.api import differentiable_broadcast as differentiable_broadcast
-from dualbcast.derivative import derivative as derivative
-from dualbcast.derivative import gradient as gradient
-from dualbcast.derivative import value_and_derivative as value_and_derivative
-from dualbcast.derivative import value_and_gradient as value_and_gradient
+from dualbcast.derivatives import derivative as derivative
+from dualbcast.derivatives import gradient as gradient
+from dualbcast.derivatives import value_and_derivative as value_and_derivative
+from dualbcast.derivatives import value_and_gradient as value_and_gradient
 from dualbcast.errors import ArgumentError as ArgumentError
 from dualbcast.errors import BackendError as BackendError
 from dualbcast.errors import CompileError as CompileError

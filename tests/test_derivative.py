@@ -575,8 +575,15 @@ PLAIN = {
     "several for one": (lambda: derivative(math.sin, wrt=(0, 1)), "taken in one argument, not in wrt=(0, 1)"),
     "no argument": (lambda: derivative(math.sin, wrt=1.5), "wrt=1.5 is no argument; give names or positions"),
     "bool": (lambda: derivative(math.sin, wrt=True), "wrt=True is no argument; give names or positions"),
-    "integers": (lambda: derivative(abs)(np.arange(3)), "argument 1 is an integer, in which there is no derivative"),
-    "a bool": (lambda: derivative(abs)(True), "argument 1 is a bool, in which there is no derivative"),
+    "integers": (
+        lambda: derivative(abs)(np.arange(3)),
+        "argument 1 of derivative(abs) is of dtype int64, which carries",
+    ),
+    "a bool": (lambda: derivative(abs)(True), "argument 1 of derivative(abs) is of dtype bool, which carries"),
+    "an integer by name": (
+        lambda: gradient(weighted, wrt="scale")(1.0, 2.0, scale=np.int8(1)),
+        "argument scale of gradient(weighted) is of dtype int8, which carries no derivative",
+    ),
     "text": (lambda: derivative(abs)("a"), "argument 1 of derivative(abs) is a str; those by position are numbers"),
     "a list": (lambda: derivative(abs)([1.0]), "argument 1 of derivative(abs) is a list; those by position"),
     "not given": (lambda: derivative(math.sin)(), "derivative() is taken in argument 1, which this call does not give"),
@@ -671,7 +678,7 @@ ERRORS: dict[str, tuple[str, str, Any]] = {
     "wrt that is no argument": ("return «derivative(abs, wrt=0.5)»(x)", "wrt=0.5 is no argument", None),
     "text returned": (
         "return «derivative(lambda t: (t, 'a'))(x)»",
-        "the function <lambda> returns text, which has no derivative",
+        "an output of the function <lambda> is text, which has no derivative",
         "numbers, or tuples of them",
     ),
     "the value of a function of functions": (

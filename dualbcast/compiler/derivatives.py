@@ -219,8 +219,8 @@ class Derivatives(Comprehensions):
             yield value
         else:
             self.merged(value, node)
-            what = describe(derived.function)
-            self.fail(node, f"{what} returns {describe(value)}, which has no derivative", "numbers, or tuples of them")
+            what = f"an output of {describe(derived.function)} is {describe(value)}"
+            self.fail(node, f"{what}, which has no derivative", "numbers, or tuples of them")
 
 
 def parameter_names(function: Value) -> Sequence[str]:

@@ -61,7 +61,13 @@ class Derivative(DerivativeOf):
         names = tuple(named)
         given: list[Any] = [*args, *named.values()]
         for at in self._positions(len(args), names):
-            if isinstance(given[at], int) and not isinstance(given[at], bool):
+            dtype: Any = bool if isinstance(given[at], bool) else getattr(given[at], "dtype", float)
+            if np.dtype(dtype).kind in "biu":
+                raise ArgumentError(
+                    f"argument {[*range(1, len(args) + 1), *names][at]} of {self.__name__} is of dtype {np.dtype(dtype)}, "
+                    "which carries no derivative; convert it to a float dtype, or leave it out of wrt"
+                )
+            if isinstance(given[at], int):
                 given[at] = float(given[at])
         compiled = self._compiled.get(names)
         if compiled is None:
