@@ -63,9 +63,10 @@ class Derivative(DerivativeOf):
         for at in self._positions(len(args), names):
             dtype: Any = bool if isinstance(given[at], bool) else getattr(given[at], "dtype", float)
             if np.dtype(dtype).kind in "biu":
+                what = f"argument {at + 1}" if at < len(args) else names[at - len(args)]
                 raise ArgumentError(
-                    f"argument {[*range(1, len(args) + 1), *names][at]} of {self.__name__} is of dtype {np.dtype(dtype)}, "
-                    "which carries no derivative; convert it to a float dtype, or leave it out of wrt"
+                    f"{what} of {self.__name__} is of dtype {np.dtype(dtype)}, which carries no derivative; convert it "
+                    "to a float dtype, or leave it out of wrt"
                 )
             if isinstance(given[at], int):
                 given[at] = float(given[at])

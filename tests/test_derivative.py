@@ -582,7 +582,7 @@ PLAIN = {
     "a bool": (lambda: derivative(abs)(True), "argument 1 of derivative(abs) is of dtype bool, which carries"),
     "an integer by name": (
         lambda: gradient(weighted, wrt="scale")(1.0, 2.0, scale=np.int8(1)),
-        "argument scale of gradient(weighted) is of dtype int8, which carries no derivative",
+        "scale of gradient(weighted) is of dtype int8, which carries no derivative",
     ),
     "text": (lambda: derivative(abs)("a"), "argument 1 of derivative(abs) is a str; those by position are numbers"),
     "a list": (lambda: derivative(abs)([1.0]), "argument 1 of derivative(abs) is a list; those by position"),
