@@ -47,29 +47,12 @@ class Derivative(DerivativeOf):
         ArgumentError, ShapeError, DTypeError
             The arguments do not fit, or there is no derivative in them.
         """
-        for at, value in enumerate(args):
-            if not is_operand(value):
-                kind = type(value).__name__
-                raise ArgumentError(
-                    f"argument {at + 1} of {self.__name__} is a {kind}; those by position are numbers and arrays. "
-                    "Pass it by name, or let a lambda take it from outside"
-                )
         known = {name: value for name, value in named.items() if not is_operand(value)}
-        if known:
+        if known and self.operator.wrt is not None:
             rest = {name: value for name, value in named.items() if name not in known}
             return Derivative(functools.partial(self.function, **known), self.operator)(*args, **rest)
         names = tuple(named)
-        given: list[Any] = [*args, *named.values()]
-        for at in self._positions(len(args), names):
-            dtype: Any = bool if isinstance(given[at], bool) else getattr(given[at], "dtype", float)
-            if np.dtype(dtype).kind in "biu":
-                what = f"argument {at + 1}" if at < len(args) else names[at - len(args)]
-                raise ArgumentError(
-                    f"{what} of {self.__name__} is of dtype {np.dtype(dtype)}, which carries no derivative; convert it "
-                    "to a float dtype, or leave it out of wrt"
-                )
-            if isinstance(given[at], int):
-                given[at] = float(given[at])
+        given = self._operands(args, named)
         compiled = self._compiled.get(names)
         if compiled is None:
             compiled = self._compiled[names] = BroadcastFunction(functools.partial(called_with, self, names))
@@ -90,6 +73,28 @@ class Derivative(DerivativeOf):
         kernel = call.spec.kernel("plain", call.plan.layout, functools.partial(python.compile_kernel, keep=False))
         python.launch(kernel, call.plan.total, call.plan.ints, (*call.operands.arrays, *call.plan.targets))
         return structure.pack([value.item() for value in call.plan.finish()])
+
+    def _operands(self, args: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
+        """The arguments in their order, with floats for the integers among those that are differentiated in."""
+        given: list[Any] = [*args, *named.values()]
+        labels = [*(f"argument {at + 1}" for at in range(len(args))), *named]
+        for label, value in zip(labels, given, strict=True):
+            if not is_operand(value):
+                kind = type(value).__name__
+                raise ArgumentError(
+                    f"{label} of {self.__name__} is a {kind}, and must be a number or an array. Let a lambda take it "
+                    "from outside, or pass it by name, with wrt= for the others"
+                )
+        for at in self._positions(len(args), tuple(named)):
+            dtype: Any = bool if isinstance(given[at], bool) else getattr(given[at], "dtype", float)
+            if np.dtype(dtype).kind in "biu":
+                raise ArgumentError(
+                    f"{labels[at]} of {self.__name__} is of dtype {np.dtype(dtype)}, which carries no derivative; "
+                    "convert it to a float dtype, or leave it out of wrt"
+                )
+            if isinstance(given[at], int):
+                given[at] = float(given[at])
+        return given
 
     def _positions(self, count: int, named: tuple[str, ...]) -> list[int]:
         """Which are differentiated in, of so many arguments by position and then these by name."""
