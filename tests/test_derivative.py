@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from cells import Cell, check_traceback, program, rows, verify
 from corpus import CORPUS, Case
-from oracles import Dual, differentiate, numbers_of, rebuild
+from oracles import differentiate, numbers_of, second_derivatives
 
 import dualbcast
 from dualbcast import (
@@ -112,30 +112,10 @@ def test_gradients_of_the_corpus_and_their_jacobians(case: Case) -> None:
         _, slopes = differentiate(case.function, point, case.floats)
         for block, seed in zip(blocks, case.floats, strict=True):
             close([part[at] for part in block], [slope[seed] for slope in slopes], case.allowance)
+        wanted = second_derivatives(case.function, point, case.floats)
         for moved in case.floats:
-            wanted = _second(case, point, moved)
             found = [jacobian[position, f"args_{moved}"][at] for position in range(count * len(blocks))]
-            close(found, [wanted[output][seed] for seed in range(len(blocks)) for output in range(count)], 32768)
-
-
-def _second(case: Case, point: tuple[Any, ...], moved: int) -> list[list[float]]:
-    """For each output, the slope of its partial derivatives in the argument `moved`."""
-    rebuilt = rebuild(case.function)
-    with mp.workdps(60):
-        step = mp.mpf(10) ** -20
-
-        def slopes(by: Any) -> list[list[Any]]:
-            args = [
-                Dual(mp.mpf(arg) + (by if at == moved else 0), {at: mp.mpf(1)}) if isinstance(arg, float) else arg
-                for at, arg in enumerate(point)
-            ]
-            results = numbers_of(rebuilt(*args))
-            return [
-                [result.d.get(seed, 0) if isinstance(result, Dual) else 0 for seed in case.floats] for result in results
-            ]
-
-        pairs = zip(slopes(step), slopes(-step), strict=True)
-        return [[float((b - a) / (2 * step)) for b, a in zip(above, below, strict=True)] for above, below in pairs]
+            close(found, [second[seed, moved] for seed in case.floats for second in wanted], 32768)
 
 
 # --- perturbation confusion -------------------------------------------------------------------------------------------
