@@ -100,7 +100,8 @@ class Derivatives(Comprehensions):
         moves: list[Stmt] = []
         for at in dict.fromkeys(wanted):
             label = at if isinstance(at, str) else names[at] if at < len(names) else "x"
-            point = self._point(given[at], at, derived, node)
+            aligned = isinstance(at, int) and not derived.calls and len(node.args) == len(args)
+            point = self._point(given[at], at, operator, node.args[at] if aligned else node)  # type: ignore[index]
             seeds[at] = Var(self.names.fresh(label), "float")
             moves.append(Assign(seeds[at], point, where))
         given.update(seeds)
@@ -127,7 +128,7 @@ class Derivatives(Comprehensions):
         leaves = list(self._leaves(value, derived, node))
         outputs = tuple(Output(f"{TEMPORARY}{at}", self.current(leaf)) for at, leaf in enumerate(leaves))
         function = Function("", tuple(seeds.values()), freeze(body, self.current), outputs, where)
-        results = self._transformed(function, freeze(moves, self.current), operator.has_value, node)
+        results = iter(self._transformed(function, freeze(moves, self.current), operator.has_value, node))
         values = [next(results) for _ in leaves] if operator.has_value else []
         partials = {at: _rebuild(value, iter([next(results) for _ in leaves])) for at in seeds}
         found: Value = tuple(partials[at] for at in wanted)
@@ -135,8 +136,8 @@ class Derivatives(Comprehensions):
             found = partials[wanted[0]]
         return (_rebuild(value, iter(values)), found) if operator.has_value else found
 
-    def _transformed(self, function: Function, moves: Block, has_value: bool, node: ast.AST) -> Iterator[Atom]:
-        """Append what computes a function's partials at known arguments: its values, then the partials by parameter."""
+    def _transformed(self, function: Function, moves: Block, has_value: bool, node: ast.AST) -> list[Atom]:
+        """Append what computes a function's partials: its values, if wanted, and then its partials, by parameter."""
         assert _transform is not None
         dual, partials, guards = _transform(function, range(len(function.params)), self.names)
         self.guards.extend(guards)
@@ -154,9 +155,7 @@ class Derivatives(Comprehensions):
         if self.length > LONGEST:
             self.fail(node, f"this derivative makes more than {LONGEST:,} operations of the function", "a lower order")
         self.block.extend(final.body)
-        for output in final.outputs:
-            assert isinstance(output.value, Atom)
-            yield output.value
+        return [output.value for output in final.outputs if isinstance(output.value, Atom)]
 
     # --- arguments and results -----------------------------------------------------------------------------------
 
@@ -183,17 +182,13 @@ class Derivatives(Comprehensions):
             found.append(at)
         return found
 
-    def _point(self, value: Value, at: int | str, derived: Derived, node: ast.Call) -> Atom:
+    def _point(self, value: Value, at: int | str, operator: Operator, where: ast.AST) -> Atom:
         """The number at which a derivative is taken."""
-        where: ast.AST = node
-        if isinstance(at, int) and not derived.calls and at < len(node.args):
-            starred = any(isinstance(arg, ast.Starred) for arg in node.args)
-            where = node if starred else node.args[at]
         what = at if isinstance(at, str) else f"argument {at + 1}"
         if isinstance(value, Const) and value.kind == "int":  # 2 for 2.0
             return Const(float(value.value), "float")
         self.merged(value, where)
-        others = "wrt= for the arguments that are floats" if derived.operator.wrt is None else ""
+        others = "wrt= for the arguments that are floats" if operator.wrt is None else ""
         if not isinstance(value, Const | Var):
             self.fail(where, f"a derivative is in numbers, and {what} is {describe(value)}", others)
         if value.kind != "float":
