@@ -2,6 +2,10 @@
 
 from dualbcast.api import BroadcastFunction as BroadcastFunction
 from dualbcast.api import differentiable_broadcast as differentiable_broadcast
+from dualbcast.differentiate import derivative as derivative
+from dualbcast.differentiate import gradient as gradient
+from dualbcast.differentiate import value_and_derivative as value_and_derivative
+from dualbcast.differentiate import value_and_gradient as value_and_gradient
 from dualbcast.errors import ArgumentError as ArgumentError
 from dualbcast.errors import BackendError as BackendError
 from dualbcast.errors import CompileError as CompileError

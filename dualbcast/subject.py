@@ -9,6 +9,7 @@ from inspect import Parameter
 from types import FunctionType, MethodType
 from typing import Any
 
+from dualbcast.compiler.derivatives import DerivativeOf, called_with
 from dualbcast.errors import ArgumentError
 
 __all__ = ["BY_POSITION", "Subject", "find_subject"]
@@ -82,6 +83,9 @@ def find_subject(thing: Any) -> Subject:
         return find_subject(thing.func).given(thing.args, thing.keywords)
     if isinstance(thing, staticmethod):
         return find_subject(thing.__func__)
+    if isinstance(thing, DerivativeOf):
+        assert isinstance(called_with, FunctionType)
+        return Subject(called_with, (thing, ()))
     decorated = _of_broadcast_function(thing)
     if decorated is not None:
         return decorated

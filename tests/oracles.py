@@ -24,7 +24,17 @@ from typing import Any
 import mpmath as mp
 import numpy as np
 
-__all__ = ["Dual", "Result", "Watch", "differentiate", "evaluate", "finite_differences", "numbers_of", "rebuild"]
+__all__ = [
+    "Dual",
+    "Result",
+    "Watch",
+    "differentiate",
+    "evaluate",
+    "finite_differences",
+    "numbers_of",
+    "rebuild",
+    "second_derivatives",
+]
 
 Result = tuple[tuple[Any, ...], tuple[dict[int, float], ...]]
 
@@ -566,6 +576,31 @@ def finite_differences(
         }
         outputs = len(at(-1, 0))
     return tuple({seed: columns[seed][output] for seed in wrt} for output in range(outputs))
+
+
+def second_derivatives(
+    function: Callable[..., Any], args: Sequence[Any], wrt: Sequence[int], digits: int = 60
+) -> tuple[dict[tuple[int, int], float], ...]:
+    """For each output its second derivatives by the positions of two arguments: differences of the slopes of duals."""
+    rebuilt = rebuild(function)
+    with mp.workdps(digits):
+        step = mp.mpf(10) ** (-digits // 3)
+
+        def slopes(moved: int, by: Any) -> list[dict[int, Any]]:
+            exact = [
+                Dual(mp.mpf(arg) + (by if at == moved else 0), {at: mp.mpf(1)}) if isinstance(arg, float) else arg
+                for at, arg in enumerate(args)
+            ]
+            return [result.d if isinstance(result, Dual) else {} for result in numbers_of(rebuilt(*exact))]
+
+        found: list[dict[tuple[int, int], float]] = []
+        for moved in wrt:
+            pairs = zip(slopes(moved, step), slopes(moved, -step), strict=True)
+            for output, (after, before) in enumerate(pairs):
+                found += [{}] * (output == len(found))
+                column = {(seed, moved): float((after.get(seed, 0) - before.get(seed, 0)) / (2 * step)) for seed in wrt}
+                found[output] = {**found[output], **column}
+    return tuple(found)
 
 
 def _slope(after: Any, before: Any, step: Any) -> float:
