@@ -123,8 +123,8 @@ class Call:
         }
         wrt = tuple(names[position] for position in self.spec.wrt)
         shapes = {names[position]: self.operands.arrays[position].shape for position in self.spec.wrt}
-        stored = outputs[product.values :]
-        return Jacobian(blocks, wrt, product.structure, self.shape, shapes, stored)
+        last = product.values + product.jacobian
+        return Jacobian(blocks, wrt, product.structure, self.shape, shapes, outputs[product.values : last])
 
     def run(self) -> None:
         """Run the kernel, compiled if there is none yet."""

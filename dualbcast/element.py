@@ -135,6 +135,7 @@ class Element:
         wrt: tuple[int, ...] = (),
         dtypes: tuple[DType, ...] | None = None,
         shapes: tuple[Shape | None, ...] | None = None,
+        signature: Signature | None = None,
     ) -> Call:
         """A product with arguments, ready to run.
 
@@ -147,8 +148,10 @@ class Element:
         shapes : tuple of (tuple of int or None), optional
             For "parts": for each output None, or the shape of an array that broadcasts to the result's shape; the
             output is summed over what it does not span.
+        signature : Signature, optional
+            Of the values, where it is known.
         """
-        operands = classify(values, self.names)
+        operands = classify(values, self.names, signature)
         spec = self.specialise(which, operands.signature, wrt, dtypes)
         return Call(spec, operands, plan(operands, spec.dtypes), dtypes, shapes)
 

@@ -117,6 +117,12 @@ class Calls(Comprehensions):
             if module.partition(".")[0] not in _LIBRARIES:
                 return self._inline_any(function, args, keywords, node)
         else:
+            if getattr(function, "_partials", ()):
+                self.fail(
+                    node,
+                    f"{ast.unparse(node.func)} is made by .partial(...), for calls with arrays; it cannot be inlined",
+                    "dualbcast.derivative(f, wrt=...), which can, in place of f.partial(...)",
+                )
             # What wraps a scalar function without changing it: this package's decorator, Numba's, functools.cache.
             for attribute in ("__wrapped__", "py_func"):
                 inner = getattr(function, attribute, None)

@@ -53,10 +53,10 @@ def partial_of(function: Function, position: int) -> Function:
 
 def pushforward_of(function: Function, wrt: Sequence[int], *, values: bool = True) -> Function:
     """The outputs, with `values`, and then their tangents, from the arguments and the tangents of those at `wrt`."""
-    names = _names(function)
-    seeds = {seed: Var(names.fresh(f"{function.params[seed].name}_dot"), "float") for seed in wrt}
+    taken = _names(function)
+    seeds = {seed: Var(taken.fresh(f"{function.params[seed].name}_dot"), "float") for seed in wrt}
     dual = push(replace(function, params=(*function.params, *seeds.values())), seeds)
-    count = len(function.outputs)
+    names, count = _names(dual.function), len(function.outputs)
     named = {output.name: output for output in dual.function.outputs}
     tangents = []
     for at, output in enumerate(function.outputs):
