@@ -218,7 +218,7 @@ class BroadcastFunction(Derivatives, Inspectable):
         return call.jacobian()
 
     def partial(self, wrt: str | int) -> BroadcastFunction:
-        key = wrt_key(wrt) if isinstance(wrt, str | int | np.integer) else None
+        key = None if isinstance(wrt, bool) or not isinstance(wrt, str | int | np.integer) else wrt_key(wrt)
         if not isinstance(key, str | int):
             raise ArgumentError(f"partial takes the name or the position of one argument, not {wrt!r}")
         self._binder.check_wrt(key)
