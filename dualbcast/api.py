@@ -237,15 +237,13 @@ class BroadcastFunction(Derivatives, Inspectable):
 
     def _prepare(self, which: Which, args: tuple[Any, ...], named: dict[str, Any], wrt: Wrt, out: Any = None) -> Call:
         wanted = None if which == "value" else self._wrt if wrt is None else wrt_key(wrt)
-        form, values = self._bind(args, named, wanted)
+        form, values = self._binder.bind(args, named, self._named(wanted) if self._partials else wanted)
         return self._ready(which, form, values, wanted, out)
 
-    def _bind(self, args: tuple[Any, ...], named: dict[str, Any], *wanted: Any) -> tuple[Form, tuple[Any, ...]]:
-        """The form of a call and its arrays; default numbers that are differentiated in are arguments, too."""
-        if self._partials or len(wanted) > 1:
-            each = [item if isinstance(item, tuple) else (item,) for item in wanted if item is not None]
-            return self._binder.bind(args, named, (*self._partials, *[name for items in each for name in items]))
-        return self._binder.bind(args, named, *wanted)
+    def _named(self, *wanted: Any) -> tuple[Any, ...]:
+        """All that is differentiated in, now or for the partial that this is: a default number there is an argument."""
+        items = [each if isinstance(each, tuple) else (each,) for each in wanted if each is not None]
+        return (*self._partials, *[name for each in items for name in each])
 
     @property
     def vararg(self) -> str:
@@ -254,14 +252,15 @@ class BroadcastFunction(Derivatives, Inspectable):
 
     def form_of(self, args: tuple[Any, ...], named: dict[str, Any], wrt: Wrt) -> tuple[Form, tuple[Any, ...]]:
         """How a call fills the parameters, and its arrays and numbers."""
-        return self._bind(args, named, wrt_key(wrt))
+        return self._binder.bind(args, named, self._named(wrt_key(wrt)))
 
     def _locate(self, args: tuple[Any, ...], named: dict[str, Any], wrt: Wrt, gradient: Wrt = None) -> Located:
         wanted = self._wrt if wrt is None else wrt_key(wrt)
         if gradient is None:
-            return self._located(*self._bind(args, named, wanted), wanted)
+            named_in = self._named(wanted) if self._partials else wanted
+            return self._located(*self._binder.bind(args, named, named_in), wanted)
         other = wrt_key(gradient)
-        return self._located(*self._bind(args, named, wanted, other), wanted, other)
+        return self._located(*self._binder.bind(args, named, self._named(wanted, other)), wanted, other)
 
     def _located(self, form: Form, values: tuple[Any, ...], *wanted: Any) -> Located:
         variant, values, signature = self._found(form, values)
@@ -272,7 +271,7 @@ class BroadcastFunction(Derivatives, Inspectable):
         check_product(product)
         which: Which = "value" if is_derived(product) else cast(Which, product)
         wanted = None if product == "value" else self._wrt if wrt is None else wrt_key(wrt)
-        form, values = self._bind(args, named or {}, wanted)
+        form, values = self._binder.bind(args, named or {}, self._named(wanted))
         call = self._ready(which, form, tuple(map(stand_in, values)), wanted, None)
         if any(map(is_dtype, values)):
             # Dtypes stand for arrays of the kind and shape that the others have, captured ones among them.

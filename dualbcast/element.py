@@ -125,6 +125,7 @@ class Element:
                 signature.storages,
                 title,
                 self.options,
+                self.names,
             )
         return spec
 
