@@ -58,7 +58,7 @@ class Derivatives:
         """
         raise NotImplementedError
 
-    def jvp(self, primals: Sequence[Any], tangents: Tangents, **named: Any) -> tuple[Any, Any]:
+    def jvp(self, primals: Sequence[Any], tangents: Tangents, /, **named: Any) -> tuple[Any, Any]:
         """The value and its tangent along given tangents of the arguments, from one launch.
 
         Parameters
@@ -172,7 +172,7 @@ class Derivatives:
         values = call.spec.product.structure.pack(outputs[: call.spec.product.values])
         return values, call.jacobian(), _hessian(call, outputs)
 
-    def hvp(self, primals: Sequence[Any], tangents: Tangents, wrt: Wrt = None, **named: Any) -> Jacobian:
+    def hvp(self, primals: Sequence[Any], tangents: Tangents, /, wrt: Wrt = None, **named: Any) -> Jacobian:
         """The products of the Hessian of every element with tangents: how its gradient changes along them.
 
         Parameters

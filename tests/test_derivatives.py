@@ -5,8 +5,10 @@ Expected values are derivatives by hand in NumPy, or in mpmath; `test_products` 
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
+import pickle
 import threading
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -297,6 +299,17 @@ def test_starred_keyword_and_static_arguments() -> None:
     np.testing.assert_allclose(polynomial.partial(-2)(x, a, b, power=1), [1.0, 1.0])
     _, tangent = weighted.jvp((), {"x": 1.0}, x=np.ones(3), n=2, flag=True)
     np.testing.assert_allclose(tangent, 12 * WEIGHTS)
+
+
+def test_parameters_named_as_those_of_the_products() -> None:
+    @differentiable_broadcast(backend="python")
+    def f(primals, *, tangents, self_):
+        return primals * tangents * self_
+
+    x = np.array([2.0, 3.0])
+    assert f.jvp((x,), {"tangents": 1.0}, tangents=x, self_=1.0)[1].tolist() == [2.0, 3.0]
+    assert f.jvp((), {"primals": 1.0}, primals=x, tangents=5.0, self_=1.0)[1].tolist() == [5.0, 5.0]
+    assert f.hvp((x,), {"self_": 1.0}, wrt="primals", tangents=x, self_=1.0)["primals"].tolist() == [2.0, 3.0]
 
 
 # --- several outputs -------------------------------------------------------------------------------------------------
@@ -769,6 +782,15 @@ def test_an_infinite_slope_behind_a_tangent_that_ends_on_one_path(backend: Any) 
     np.testing.assert_allclose(product[1, "x"], hessian[1, "x", "x"], rtol=1e-13)
 
 
+def test_powers_at_zero() -> None:
+    f = differentiable_broadcast(backend="python")(lambda x, p: x**p)
+    hessian = f.hessian(np.zeros(3), np.array([1.0, 2.0, 3.0]))
+    # p(p - 1)·x^(p-2), x^(p-1)·(1 + p·log x), x^p·log²x, and their limits at 0.
+    assert hessian["x", "x"].tolist() == [0.0, 2.0, 0.0]
+    assert hessian["x", "p"].tolist()[1:] == [0.0, 0.0]
+    assert hessian["p", "p"].tolist() == [0.0, 0.0, 0.0]
+
+
 # --- pullbacks are kept and shared -----------------------------------------------------------------------------------
 
 
@@ -794,6 +816,40 @@ def test_a_pullback_may_be_called_again_and_by_several_threads() -> None:
     for cotangent, (dx, dy) in zip(given, found, strict=True):
         np.testing.assert_allclose(dx, gradient[0] * cotangent, rtol=1e-12, atol=1e-13)
         np.testing.assert_allclose(dy, (gradient[1] * cotangent).sum(0), rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("transport", [copy.copy, copy.deepcopy, lambda made: pickle.loads(pickle.dumps(made))])
+def test_a_hessian_can_be_copied_and_pickled(transport: Any) -> None:
+    hessian = report.hessian(np.ones((3, 1)), np.ones(4))
+    twin = transport(hessian)
+    assert repr(twin) == repr(hessian)
+    np.testing.assert_array_equal(twin["rest.1", "y", "y"], np.full((3, 4), 2.0))
+    assert isinstance(twin["x", "y"], Report)
+
+
+@pytest.mark.gpu
+def test_products_on_a_gpu() -> None:
+    import cupy
+
+    f = differentiable_broadcast(wave.__wrapped__)
+    x, y = array_of((3, 4)), array_of((4,))
+    _, gradient, second = wave_by_hand(x, y)
+    on_device = cupy.asarray(x), cupy.asarray(y)
+    _, tangent = f.jvp(on_device, (2.0, np.float64(1.0)))
+    np.testing.assert_allclose(cupy.asnumpy(tangent), 2 * gradient[0] + gradient[1], rtol=1e-13)
+    _, pullback = f.vjp(*on_device)
+    cotangent = draw.normal(size=(3, 4))
+    for got, partial, each in zip(pullback(cupy.asarray(cotangent)), gradient, (x, y), strict=True):
+        assert isinstance(got, cupy.ndarray)
+        np.testing.assert_allclose(cupy.asnumpy(got), summed(partial * cotangent, each.shape), rtol=1e-12, atol=1e-13)
+    hessian = f.hessian(*on_device)
+    np.testing.assert_allclose(cupy.asnumpy(hessian["x", "y"]), second[0][1], rtol=1e-13)
+    assert hessian.stacked().shape == (3, 4, 2, 2)
+    product = f.hvp(on_device, {"x": cupy.ones(4)})
+    np.testing.assert_allclose(cupy.asnumpy(product["x"]), np.broadcast_to(second[0][0], (3, 4)), rtol=1e-13)
+    np.testing.assert_allclose(cupy.asnumpy(f.partial("x")(*on_device)), gradient[0], rtol=1e-13)
+    with pytest.raises(ArgumentError, match="a call works on one kind"):
+        pullback(cotangent)
 
 
 def test_the_text_of_products() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from models import cell_update
 
 import dualbcast
 from dualbcast import differentiable_broadcast
@@ -228,6 +229,17 @@ def test_machine_code_of_products(product: Any) -> None:
     f = differentiable_broadcast(cube.__wrapped__)
     assert "define" in f.inspect_llvm("float64", "float64", product=product)
     assert f.inspect_asm("float64", "float64", product=product)
+
+
+@pytest.mark.parametrize("product", ["jvp", "vjp", "hvp", "hessian"])
+def test_products_compile_for_cuda(product: Any) -> None:
+    pytest.importorskip("numba_cuda", reason="compiling for CUDA needs numba-cuda")
+    pytest.importorskip("cuda.core", reason="compiling for CUDA needs cuda-core")
+    wrt = ("c", "f", "i", "g")
+    kernel = differentiable_broadcast(cell_update).cuda_resources(*["float32"] * 6, wrt=wrt, product=product, cc=(9, 0))
+    assert kernel.image
+    assert kernel.spill_loads + kernel.spill_stores == 0
+    assert ".f64" not in kernel.ptx()
 
 
 def test_what_is_inspected_is_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
