@@ -782,6 +782,41 @@ def test_an_infinite_slope_behind_a_tangent_that_ends_on_one_path(backend: Any) 
     np.testing.assert_allclose(product[1, "x"], hessian[1, "x", "x"], rtol=1e-13)
 
 
+@pytest.mark.parametrize("backend", ["python", "cpu"])
+def test_what_is_infinite_does_not_reach_what_a_path_does_not_depend_on(backend: Any) -> None:
+    @differentiable_broadcast(backend=backend)
+    def chosen(a, b, c, n):
+        y, z = c * c, a * b
+        if n == 0:
+            y = a * a
+        elif n == 1:
+            y, z = b, 2.0
+        else:
+            for _ in range(n - 2):
+                y = y * b
+        return y, z
+
+    n = np.array([0, 1, 2, 3])
+    a, b, c = (np.full(4, value) for value in (2.0, 3.0, 5.0))
+    for bad in (math.inf, math.nan):
+        _, pullback = chosen.vjp(a, b, c, n)
+        da, db, dc = pullback(np.full(4, bad), np.ones(4))
+        np.testing.assert_array_equal(da, [bad, 0.0, 3.0, 3.0])
+        np.testing.assert_array_equal(db, [2.0, bad, 2.0, bad])
+        np.testing.assert_array_equal(dc, [0.0, 0.0, bad, bad])
+        da, db, dc = pullback(np.ones(4), np.full(4, bad))
+        np.testing.assert_array_equal(da, [bad, 0.0, bad, bad])
+        np.testing.assert_array_equal(db, [bad, 1.0, bad, bad])
+        np.testing.assert_array_equal(dc, [0.0, 0.0, 10.0, 30.0])
+        tangents = np.array([bad, bad, 1.0, 1.0]), np.array([1.0, 1.0, bad, 1.0]), np.array([bad, bad, 1.0, bad])
+        _, (dy, dz) = chosen.jvp((a, b, c, n), (*tangents, None))
+        np.testing.assert_array_equal(dy, [bad, 1.0, 10.0, bad])
+        np.testing.assert_array_equal(dz, [bad, 0.0, bad, 5.0])
+        # The summed gradient of what few elements depend on is that of those.
+        _, pullback = chosen.vjp(a, b, 5.0, n, wrt="c")
+        assert pullback(np.array([bad, bad, 1.0, 1.0]), np.ones(4))[0] == 10.0 + 30.0
+
+
 def test_powers_at_zero() -> None:
     f = differentiable_broadcast(backend="python")(lambda x, p: x**p)
     hessian = f.hessian(np.zeros(3), np.array([1.0, 2.0, 3.0]))

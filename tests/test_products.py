@@ -15,6 +15,11 @@ from corpus import CORPUS, Case
 from oracles import is_smooth, numbers_of, second_differences
 from test_corpus import arrays, compiled, expected
 
+from dualbcast.compiler.ir import check
+from dualbcast.compiler.simplify import simplify
+from dualbcast.compiler.templates import lower
+from dualbcast.compiler.transform import hessian_of, partial_of, pullback_of, pushforward_of
+
 EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
 ON = [
     pytest.param(case, backend, dtype, id=f"{case.name}-{backend}-{dtype}", marks=[pytest.mark.slow] * slow)
@@ -98,6 +103,23 @@ def test_a_partial_is_a_column_of_the_jacobian(case: Case) -> None:
             assert found.dtype == np.float64
             wanted = slopes(case, "float64")[output, at]
             assert_close(found, wanted, np.abs(wanted), case.allowance, "float64", f"∂{output}/∂{name}")
+
+
+@EVERY
+def test_derived_functions_are_sound(case: Case) -> None:
+    """They keep the rules of the IR, and can be differentiated again."""
+    kinds = {float: "float", int: "int", bool: "bool"}
+    function = lower(case.function, [kinds[type(arg)] for arg in case.points[0]]).function
+    for made in (
+        pullback_of(function, case.floats),
+        pushforward_of(function, case.floats),
+        pushforward_of(function, case.floats, values=False),
+        *(partial_of(function, at) for at in case.floats),
+    ):
+        check(made)
+        check(simplify(made))
+        check(pullback_of(made, case.floats))
+        check(simplify(hessian_of(made, case.floats)[0].function))
 
 
 # --- second order -----------------------------------------------------------------------------------------------------
