@@ -19,6 +19,8 @@ from dualbcast.extend import custom_partials as custom_partials
 from dualbcast.extend import not_differentiable as not_differentiable
 from dualbcast.extend import rule as rule
 from dualbcast.extend import stop_derivative as stop_derivative
+from dualbcast.hessian import Hessian as Hessian
 from dualbcast.jacobian import Jacobian as Jacobian
+from dualbcast.located import Pullback as Pullback
 
 __version__ = "0.1.0"

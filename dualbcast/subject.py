@@ -102,4 +102,8 @@ def find_subject(thing: Any) -> Subject:
 def _of_broadcast_function(thing: Any) -> Subject | None:
     binder: Any = getattr(thing, "_binder", None)
     found = getattr(binder, "subject", None)
+    if getattr(thing, "_partials", ()):
+        raise ArgumentError(
+            f"{thing!r} cannot be decorated by way of another object; decorate first, then take .partial"
+        )
     return replace(found, static=binder.static) if isinstance(found, Subject) else None

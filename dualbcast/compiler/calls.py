@@ -23,7 +23,7 @@ from dualbcast.compiler.ir import Atom, Const
 from dualbcast.compiler.objects import is_record_type, make_record, replace_fields
 from dualbcast.compiler.rules import Custom, Rule
 from dualbcast.compiler.source import Capture
-from dualbcast.compiler.values import Closure, Derived, Keywords, Partial, Static, Value, describe
+from dualbcast.compiler.values import Closure, Derived, Keywords, Operator, Partial, Static, Value, describe
 from dualbcast.errors import CompileError
 
 __all__ = ["Calls"]
@@ -122,6 +122,13 @@ class Calls(Derivatives):
             if module.partition(".")[0] not in _LIBRARIES:
                 return self._inline_any(function, args, keywords, node)
         else:
+            if partials := getattr(function, "_partials", ()):
+                while function._whole is not None:
+                    function = function._whole
+                derived: Value = Static(function)
+                for wrt in partials:
+                    derived = Derived(Operator("derivative", wrt), derived)
+                return self.call_value(derived, args, keywords, node)
             # What wraps a scalar function without changing it: this package's decorator, Numba's, functools.cache.
             for attribute in ("__wrapped__", "py_func"):
                 inner = getattr(function, attribute, None)

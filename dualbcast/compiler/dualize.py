@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from dualbcast.compiler.activity import (
     ZERO,
@@ -58,11 +58,13 @@ ONE = Const(1.0, "float")
 class Dual:
     """A function of values and tangents; `partials[i, d]` names the output that is the tangent of i in direction d.
 
-    The directions of a Jacobian are parameters. A pair that is not there is a structural zero.
+    The directions of a Jacobian are parameters. A pair that is not there is a structural zero. Where an output depends
+    on a direction along some paths only, `flags[i, d]` is whether it does: elsewhere the tangent is an absent zero.
     """
 
     function: Function
     partials: dict[tuple[int, int], str]
+    flags: dict[tuple[int, int], Var] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,7 @@ class _Dualizer:
 
     def run(self) -> Dual:
         body = self.walk(self.function.body)
-        outputs, partials = list(self.function.outputs), {}
+        outputs, partials, flags = list(self.function.outputs), {}, {}
         for position, output in enumerate(self.function.outputs):
             if output.value.kind != "float":
                 continue
@@ -137,7 +139,10 @@ class _Dualizer:
                     name = self.names.fresh(f"{output.name}_d{self.label[seed]}")
                     outputs.append(Output(name, tangent))
                     partials[position, seed] = name
-        return Dual(replace(self.function, body=body, outputs=tuple(outputs)), partials)
+                    flag = self.flag(output.value, seed)
+                    if isinstance(flag, Var):
+                        flags[position, seed] = flag
+        return Dual(replace(self.function, body=body, outputs=tuple(outputs)), partials, flags)
 
     # --- tangents ------------------------------------------------------------------------------------------------
 
