@@ -137,6 +137,7 @@ class Element:
                 signature.storages,
                 title,
                 self.options,
+                self.names,
             )
         return spec
 
@@ -147,6 +148,7 @@ class Element:
         wrt: tuple[int, ...] = (),
         dtypes: tuple[DType, ...] | None = None,
         shapes: tuple[Shape | None, ...] | None = None,
+        signature: Signature | None = None,
     ) -> Call:
         """A product with arguments, ready to run.
 
@@ -159,10 +161,16 @@ class Element:
         shapes : tuple of (tuple of int or None), optional
             For "parts": for each output None, or the shape of an array that broadcasts to the result's shape; the
             output is summed over what it does not span.
+        signature : Signature, optional
+            Of the values, where it is known.
         """
-        operands = classify(values, self.names)
+        operands = classify(values, self.names, signature)
         spec = self.specialise(which, operands.signature, wrt, dtypes)
-        return Call(spec, operands, plan(operands, spec.dtypes), dtypes, shapes)
+        sums = None
+        if shapes is not None:
+            blocks = spec.product.blocks.items()
+            sums = tuple([shapes[place[0]] for place, block in blocks if block.stored is not None])
+        return Call(spec, operands, plan(operands, spec.dtypes, shapes=sums), dtypes, shapes)
 
     def parts(
         self,
