@@ -38,6 +38,8 @@ class Variable:
     value : array
     shape, dtype, ndim, size
         Of the value.
+    namespace : module
+        The array library that it is of, as array-api-compat wraps it.
     tracked : bool
         Whether it carries a derivative.
     node : Node or None
@@ -69,6 +71,11 @@ class Variable:
         if isinstance(value, Variable):
             value = value.value
         array = nodes.as_array(value)
+        if isinstance(array, np.ndarray) and type(array) not in (np.ndarray, np.memmap):
+            raise ArgumentError(
+                f"a Variable cannot hold a {type(array).__name__}: what that adds to the data (a mask, a unit) would "
+                "be lost. If that is right, pass np.asarray(…)"
+            )
         if array.dtype.kind not in "fbiu" and array.dtype.name != "bfloat16":
             raise DTypeError(f"a Variable holds real numbers, not {array.dtype}; convert with .astype('float64')")
         self._value, self.node, self.index = array, None, 0
@@ -107,6 +114,10 @@ class Variable:
         for length in self.shape:
             size *= length
         return size
+
+    @property
+    def namespace(self) -> Any:
+        return nodes.namespace(self._value)
 
     @property
     def T(self) -> Variable:  # noqa: N802
