@@ -214,6 +214,10 @@ class Variable:
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
         return protocols.array_function(function, args, options)
 
+    def __cupy_override_elementwise_kernel__(self, kernel: Any, *inputs: Any, **options: Any) -> Any:
+        # CuPy's own protocol, for `array * v` with its array before the Variable.
+        return protocols.cupy_ufunc(kernel.name, inputs, options)
+
     @classmethod
     def __broadcast_function__(cls, function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """A BroadcastFunction is called on Variables."""
