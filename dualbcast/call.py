@@ -13,7 +13,7 @@ import numpy as np
 from dualbcast.abi import KernelSource, Layout
 from dualbcast.compiler.emit import emit
 from dualbcast.errors import ArgumentError, BackendError
-from dualbcast.jacobian import Jacobian, sum_to
+from dualbcast.jacobian import Jacobian
 from dualbcast.products import Product
 from dualbcast.runtime import cpu, cuda, python
 from dualbcast.runtime.broadcast import Plan
@@ -106,8 +106,7 @@ class Call:
         at, block = place[0], self.spec.product.blocks[place]
         shape = None if self.sums is None else self.sums[at]
         if block.stored is not None:
-            found = outputs[block.stored]
-            return found if shape is None else sum_to(found, shape)
+            return outputs[block.stored]
         # Each element of a summed output has as many terms as there are elements for it.
         terms = 1 if shape is None else self.plan.total // max(1, math.prod(shape))
         number = self.library.asarray(block.constant * terms, self.parts[at] if self.parts else self.spec.result)
@@ -141,14 +140,13 @@ class Call:
         if planned.total == 0 or not planned.targets:
             return
         if backend == "cpu":
-            cpu.launch(self.cpu_kernel(), planned.total, planned.ints, planned.pointers)
+            cpu.launch(self.cpu_kernel(), planned.total, planned.ints, planned.pointers, blocks=planned.blocks)
         elif backend == "cuda":
-            kernel = self.cuda_kernel(None)
-            cuda.launch(kernel, planned.total, planned.sizes, planned.strides, planned.pointers)
+            cuda.launch(self.cuda_kernel(None), planned.total, planned.sizes, planned.strides, planned.pointers)
         else:
             interpreted = self.spec.kernel("python", planned.layout, python.compile_kernel)
             arrays = (*self.operands.arrays, *planned.targets)
-            python.launch(interpreted, planned.total, planned.ints, arrays)
+            python.launch(interpreted, planned.total, planned.ints, arrays, planned.blocks)
 
     def cpu_kernel(self) -> cpu.CpuKernel:
         """The CPU kernel of the call."""

@@ -150,7 +150,11 @@ class Element:
         """
         operands = classify(values, self.names)
         spec = self.specialise(which, operands.signature, wrt, dtypes)
-        return Call(spec, operands, plan(operands, spec.dtypes), dtypes, shapes)
+        sums = None
+        if shapes is not None:
+            blocks = spec.product.blocks.items()
+            sums = tuple([shapes[place[0]] for place, block in blocks if block.stored is not None])
+        return Call(spec, operands, plan(operands, spec.dtypes, shapes=sums), dtypes, shapes)
 
     def parts(
         self,
