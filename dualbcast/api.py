@@ -20,7 +20,8 @@ from dualbcast.jacobian import Jacobian
 from dualbcast.located import Located
 from dualbcast.products import Which
 from dualbcast.runtime.broadcast import plan
-from dualbcast.runtime.operands import Kind, Signature, VariableGiven, array_kind, classify, sign
+from dualbcast.runtime.operands import Kind, Signature, array_kind, classify, sign
+from dualbcast.runtime.variables import VariableGiven
 from dualbcast.signature import Binder, Form, Wrt, directions, wrt_key
 from dualbcast.variant import Variant, flatten_out, is_dtype, stand_in
 

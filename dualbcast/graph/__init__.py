@@ -55,10 +55,10 @@ from dualbcast.graph.shapes import transpose as transpose
 from dualbcast.graph.shapes import unstack as unstack
 from dualbcast.graph.transform import grad as grad
 from dualbcast.graph.transform import jvp as jvp
-from dualbcast.graph.transform import no_grad as no_grad
-from dualbcast.graph.transform import stop_gradient as stop_gradient
 from dualbcast.graph.transform import value_and_grad as value_and_grad
 from dualbcast.graph.transform import vjp as vjp
+from dualbcast.graph.untracked import no_grad as no_grad
+from dualbcast.graph.untracked import stop_gradient as stop_gradient
 
 concatenate = concat
 detach = stop_gradient

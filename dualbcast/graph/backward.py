@@ -48,13 +48,12 @@ def backward(
         while heads:
             _accumulate(cotangents, key_of(heads[-1][0]), heads.pop()[1])
         while order:
+            # This frees the node before it, with the arrays that only that has kept.
             node, needed = order.pop()
             keys = [(id(node), index) for index in range(len(node.forms))]
             seeds = tuple([cotangents.get(key) if key in wanted else cotangents.pop(key, None) for key in keys])
             if any(seed is not None for seed in seeds):
                 _through(node, seeds, needed, cotangents)
-            # Freed here and not in the next turn, when its successor already computes.
-            del node, seeds
     return [cotangents.get(key_of(target)) for target in targets]
 
 

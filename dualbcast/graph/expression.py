@@ -59,9 +59,9 @@ class Output:
         return self.expression.dtypes[self.index]
 
     @property
-    def library(self) -> Any:
-        """NumPy or CuPy."""
-        return self.expression.library
+    def namespace(self) -> Any:
+        """The array library."""
+        return self.expression.namespace
 
     @property
     def key(self) -> tuple[int, int]:
@@ -86,8 +86,8 @@ class Expression:
         Of the outputs.
     sums : tuple of (tuple of int or None)
         For each output the shape that it is summed to, or None.
-    library : module
-        NumPy or CuPy.
+    namespace : module
+        The array library.
     tracked : bool
         Whether the outputs carry derivatives.
     outputs : tuple of weakref
@@ -108,7 +108,7 @@ class Expression:
             "element",
             "inputs",
             "length",
-            "library",
+            "namespace",
             "outputs",
             "reads",
             "seen",
@@ -131,7 +131,7 @@ class Expression:
         self.dtypes, self.sums, self.tracked = dtypes, sums, tracked
         self.outputs: tuple[weakref.ref[Variable], ...] = ()
         self.seen: tuple[Any, int] | None = None
-        self.library = next(each.library for each in inputs if isinstance(each, Variable | Output))
+        self.namespace = next(each.namespace for each in inputs if isinstance(each, Variable | Output))
         before = waiting(inputs)
         arrays = [each for each in inputs if isinstance(each, Variable)]
         self.size: int = element.length + sum([each.size for each in before])

@@ -203,9 +203,7 @@ def namespace(*arrays: Any) -> Any:
     """The array library of the first of the arguments that is an array: NumPy's or CuPy's, by array-api-compat."""
     for array in arrays:
         if isinstance(array, Variable):
-            if array._value is None:
-                return array.library
-            array = array.value
+            return array.namespace
         kind = type(array)
         found = _NAMESPACES.get(kind)
         if found is None and is_array(array):

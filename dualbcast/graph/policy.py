@@ -91,7 +91,7 @@ def decide(
     arrays = [leaf for leaf in leaves if isinstance(leaf, Variable)]
     reads = sum([leaf.size * leaf.dtype.itemsize for leaf in arrays])
     gradients = sum([leaves[at].size * leaves[at].dtype.itemsize for at in wrt])
-    library = "cupy" if "cupy" in arrays[0].library.__name__ else "numpy"
+    library = "cupy" if "cupy" in arrays[0].namespace.__name__ else "numpy"
     return _decide(element, wrt, math.prod(shape), dtype.itemsize, reads, gradients, library)
 
 

@@ -13,7 +13,7 @@ from dualbcast.graph.elementwise import apply, astype, clip, where
 from dualbcast.graph.node import constant
 from dualbcast.graph.variable import Variable
 
-__all__ = ["array_function", "array_ufunc"]
+__all__ = ["array_function", "array_ufunc", "cupy_ufunc"]
 
 
 # --- ufuncs -----------------------------------------------------------------------------------------------------------
@@ -41,6 +41,14 @@ def array_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[
         inputs = tuple([astype(each, dtype) for each in inputs])
     many = _SPECIAL.get(ufunc)
     return many(*inputs) if many is not None else apply(ufunc, *inputs)
+
+
+def cupy_ufunc(name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """A ufunc of CuPy's, which goes by `cupy_` and NumPy's name."""
+    ufunc = getattr(np, name.removeprefix("cupy_"), None)
+    if not isinstance(ufunc, np.ufunc):
+        raise ArgumentError(f"CuPy's {name} does not work on Variables; on v.value it works, without a derivative")
+    return array_ufunc(ufunc, "__call__", inputs, options)
 
 
 def _divmod(x: Any, y: Any) -> tuple[Any, Any]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from dualbcast.call import Options
 from dualbcast.compiler.compose import Step, compose
+from dualbcast.compiler.templates import lower
 from dualbcast.compiler.transform import contraction
 from dualbcast.element import Element
 from dualbcast.graph import policy
@@ -169,6 +170,18 @@ def defer(
     if not STATE.is_fusing or math.prod(shape) < LIMITS.elements:
         compute(expression)
     return made
+
+
+def total(variable: Variable, shape: Shape) -> Variable:
+    """The sum of a Variable that waits over the axes where `shape` has length 1, by the kernel that computes it."""
+    sums = None if shape == variable.shape else shape
+    (found,) = defer(_identity(), (variable,), variable.shape, variable.dtype, (variable.dtype,), (sums,))
+    return found
+
+
+@lru_cache(maxsize=1)
+def _identity() -> Element:
+    return Element(lower(lambda x: x, ["float"]).function, ("x",), "sum", Options())
 
 
 def _is_any_tracked(inputs: Sequence[Any]) -> bool:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy import ndarray
 
 from dualbcast.errors import ArgumentError, DTypeError, ShapeError
+from dualbcast.runtime.variables import VariableGiven, is_variable
 
 __all__ = [
     "Array",
@@ -24,12 +25,10 @@ __all__ = [
     "Kind",
     "Operands",
     "Signature",
-    "VariableGiven",
     "array_kind",
     "check_forms",
     "check_out",
     "classify",
-    "is_variable",
     "sign",
     "storage_name",
 ]
@@ -134,27 +133,6 @@ def array_kind(value: object) -> Kind | None:
         return None
     dtype: DType = value.dtype  # type: ignore[attr-defined]
     return _kind(storage_name(dtype) or "float64")
-
-
-def is_variable(value: object) -> bool:
-    """Whether `value` is a Variable of a graph: it has a dtype and stands where an array can, but is none."""
-    return hasattr(type(value), "__broadcast_function__")
-
-
-class VariableGiven(ArgumentError):
-    """A Variable of a graph is among the arguments, or the captured arrays, of what works on arrays.
-
-    Attributes
-    ----------
-    variable : Variable
-    """
-
-    def __init__(self, variable: Any, name: str) -> None:
-        self.variable = variable
-        super().__init__(
-            f"{name} is a Variable. Calls of a BroadcastFunction take it, and derivatives then come from "
-            f"dualbcast.graph: grad, vjp or jvp of a function that makes the call. For this, pass {name}.value"
-        )
 
 
 def sign(arguments: Sequence[object], names: tuple[str, ...]) -> Signature:

@@ -92,7 +92,7 @@ def test_the_backward_pass_adds_nothing_to_the_peak(is_fusing: bool) -> None:
     # Of each step two arrays are kept, and Python's own objects.
     assert memory.forward["end"] <= (40 if is_fusing else 2 * STEPS + 20)
     assert is_fusing or memory.forward["end"] >= 2 * STEPS - 2
-    assert peak <= memory.forward["end"] + 5
+    assert peak <= memory.forward["end"] + (5 if is_fusing else 1.5)
 
 
 def test_what_has_been_passed_is_freed() -> None:

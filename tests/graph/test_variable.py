@@ -99,6 +99,11 @@ def test_copies() -> None:
         pickle.dumps(v * 2)
 
 
+def test_arrays_that_mean_more_than_their_data() -> None:
+    with pytest.raises(ArgumentError, match="MaskedArray"):
+        graph.Variable(np.ma.masked_array(X, X > 0))
+
+
 @pytest.mark.parametrize("value", [1j, np.array(["a"]), np.array([None]), np.datetime64("2020-01-01")])
 def test_only_real_numbers(value: Any) -> None:
     with pytest.raises(DTypeError, match="real numbers"):
