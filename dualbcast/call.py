@@ -19,9 +19,11 @@ from dualbcast.runtime import cpu, cuda, python
 from dualbcast.runtime.broadcast import Plan
 from dualbcast.runtime.operands import DType, Operands
 
-__all__ = ["Backend", "Call", "Options", "Specialised"]
+__all__ = ["Backend", "Call", "Keeping", "Options", "Specialised"]
 
 Backend = Literal["auto", "python", "cpu", "cuda"]
+# Whether a graph keeps the Jacobian of a recorded call for the backward pass.
+Keeping = Literal["auto", "cache", "recompute"]
 Shape = tuple[int, ...]
 
 
@@ -31,7 +33,11 @@ class Options:
 
     fastmath: bool = False
     backend: Backend = "auto"
-    jacobian: Literal["auto", "cache", "recompute"] = "auto"
+    jacobian: Keeping = "auto"
+
+    def runs_like(self, other: Options) -> bool:
+        """Whether kernels of both can be one."""
+        return self.fastmath == other.fastmath and self.backend == other.backend
 
 
 @dataclass(slots=True)

@@ -28,7 +28,7 @@ class Limits:
     statements : int
         Of the functions of all its operations together.
     arrays : int
-        That it reads.
+        That it takes, numbers too.
     elements : int
         Smaller arrays are computed at once, operation by operation: then few kernels serve for all, and compiling one
         for every expression would take longer than it saves.
@@ -95,7 +95,7 @@ class Expression:
     detached : bool
         Whether a derivative ends here: the outputs carry none, and something that they are made of does.
     size, reads : int
-        No fewer statements, and arrays, than this and all that it waits for have.
+        No fewer statements, and arguments, than this and all that it waits for have.
     seen : tuple, optional
         Where it was computed inside another's kernel: the composition, and its place in there.
     """
@@ -135,7 +135,7 @@ class Expression:
         before = waiting(inputs)
         arrays = [each for each in inputs if isinstance(each, Variable)]
         self.size: int = element.length + sum([each.size for each in before])
-        self.reads: int = len(arrays) + sum([each.reads for each in before])
+        self.reads: int = len(inputs) - len(before) + sum([each.reads for each in before])
         ends = not tracked and (True in [each.tracked for each in arrays] or _carries(before))
         self.detached: bool = ends
 
@@ -153,6 +153,10 @@ class Expression:
             found = reference()
             if found is not None and found._value is None:
                 yield index, found
+
+
+def _key(leaf: Any) -> Any:
+    return id(leaf) if isinstance(leaf, Variable) else (type(leaf), repr(leaf))
 
 
 def _carries(expressions: list[Expression]) -> bool:
@@ -211,7 +215,7 @@ def gather(
     known: dict[tuple[int, int], Variable] = {} if stops is None else dict(stops)
     order: list[Expression] = []
     leaves: list[Any] = []
-    # Where a leaf is, by the Variable or, for a number, which input of which expression it is.
+    # Where a leaf is, by its key: equal numbers are one.
     place: dict[Any, int] = {}
     seen: set[int] = set()
     stack = [(root, False) for root in reversed(roots)]
@@ -232,7 +236,7 @@ def gather(
             continue
         seen.add(id(expression))
         stack.append((expression, True))
-        for at, each in enumerate(expression.inputs):
+        for each in expression.inputs:
             if isinstance(each, Output):
                 if stops is None and each.key not in known:
                     held = each.expression.variable(each.index)
@@ -242,7 +246,7 @@ def gather(
                     stack.append((each.expression, False))
                     continue
                 each = known[each.key]
-            leaf(id(each) if isinstance(each, Variable) else (id(expression), at), each)
+            leaf(_key(each), each)
 
     count = len(leaves)
     for expression in order:
@@ -251,10 +255,10 @@ def gather(
     gathered = Gathered(order, leaves, [], known, place)
     for expression in order:
         found = []
-        for at, each in enumerate(expression.inputs):
+        for each in expression.inputs:
             if isinstance(each, Output):
                 found.append(gathered.number(each))
             else:
-                found.append(place[id(each) if isinstance(each, Variable) else (id(expression), at)])
+                found.append(place[_key(each)])
         gathered.refs.append(tuple(found))
     return gathered

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from dualbcast.call import Options
+from dualbcast.compiler import ir
 from dualbcast.compiler.compose import Step, compose
-from dualbcast.compiler.templates import lower
+from dualbcast.compiler.ir import Function, Var
 from dualbcast.compiler.transform import contraction
 from dualbcast.element import Element
 from dualbcast.graph import policy
@@ -140,6 +141,7 @@ def defer(
         fits = (
             expression.shape == shape
             and expression.compute == compute_dtype
+            and expression.element.options.runs_like(element.options)
             and expression.sums[output.index] is None
             and (expression.tracked or not tracked or not expression.detached or not is_float(each.dtype))
         )
@@ -181,7 +183,8 @@ def total(variable: Variable, shape: Shape) -> Variable:
 
 @lru_cache(maxsize=1)
 def _identity() -> Element:
-    return Element(lower(lambda x: x, ["float"]).function, ("x",), "sum", Options())
+    x = Var("x", "float")
+    return Element(Function("total", (x,), (), (ir.Output("out", x),)), ("x",), "sum", Options())
 
 
 def _is_any_tracked(inputs: Sequence[Any]) -> bool:
