@@ -86,8 +86,10 @@ def decide(
         Of the arithmetic.
     """
     mode = element.options.jacobian if STATE.jacobian == "auto" else STATE.jacobian
-    if mode != "auto":
-        return Decision(mode == "cache", f'jacobian="{mode}"')
+    if mode == "recompute":
+        return Decision(False, 'jacobian="recompute"')
+    if mode == "cache":
+        return Decision(True, 'jacobian="cache"', _counts(element, wrt).blocks * math.prod(shape) * dtype.itemsize)
     arrays = [leaf for leaf in leaves if isinstance(leaf, Variable)]
     reads = sum([leaf.size * leaf.dtype.itemsize for leaf in arrays])
     gradients = sum([leaves[at].size * leaves[at].dtype.itemsize for at in wrt])

@@ -375,13 +375,18 @@ def reopen(node: Node, targets: Mapping[tuple[int, int], Variable]) -> None:
         By the `key` of their source, the Variables.
     """
     region: Region = node.static["region"]
-    inside = {id(expression) for expression in region.gathered.order}
-    found = {key: each for key, each in targets.items() if key[0] in inside and key not in region.gathered.known}
-    if all(each.node is node for each in found.values()) and len(region.outputs) == 1:
+    used = {
+        each.key
+        for expression in region.gathered.order
+        for each in expression.inputs
+        if isinstance(each, Output) and each.key not in region.gathered.known
+    }
+    found = {key: each for key, each in targets.items() if key in used}
+    if not found:
         return
     for each in found.values():
         if each.node is node:
-            # It gets a node of its own, which leads on from it.
+            # It gets a node of its own, in which nothing else depends on it.
             source = region.outputs[each.index]
             own = region.of(gather(source.expression, stops=region.gathered.known), (source,))
             each.node, each.index = own.node((each,)), 0
