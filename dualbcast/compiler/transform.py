@@ -80,10 +80,9 @@ def pullback_of(function: Function, wrt: Sequence[int]) -> Function:
     names = _names(dual.function)
     partials = {output.name: output.value for output in dual.function.outputs}
     cotangents = {at: Var(names.fresh(f"{function.outputs[at].name}_bar"), "float") for at in floats(function)}
-    outputs = [Output(names.fresh(f"{function.params[seed].name}_bar"), ZERO) for seed in wrt]
-    totals = {
-        seed: Var(names.fresh(TEMPORARY + output.name), "float") for seed, output in zip(wrt, outputs, strict=True)
-    }
+    named = {seed: names.fresh(f"{function.params[seed].name}_bar") for seed in wrt}
+    active = {seed for _, seed in dual.partials}
+    totals = {seed: Var(names.fresh(TEMPORARY + named[seed]), "float") for seed in wrt if seed in active}
     where = function.location
 
     def contraction() -> Block:
@@ -93,8 +92,9 @@ def pullback_of(function: Function, wrt: Sequence[int]) -> Function:
             value = fold(Op(name, args, "float", where))
             if isinstance(value, Const | Var):
                 return value
-            found.append(Assign(Var(names.fresh(TEMPORARY), "float"), value, where))
-            return found[-1].target  # type: ignore[union-attr]
+            target = Var(names.fresh(TEMPORARY), "float")
+            found.append(Assign(target, value, where))
+            return target
 
         for seed, target in totals.items():
             total: Expr = ZERO
@@ -110,10 +110,10 @@ def pullback_of(function: Function, wrt: Sequence[int]) -> Function:
         return tuple(found)
 
     body = _at_the_end(dual.function.body, contraction)
-    outputs = [replace(output, value=target) for output, target in zip(outputs, totals.values(), strict=True)]
+    outputs = tuple(Output(name, totals.get(seed, ZERO)) for seed, name in named.items())
     params = (*function.params, *cotangents.values())
     structure = Structure(tuple, (Structure(),) * len(outputs))
-    return simplify(replace(dual.function, params=params, body=body, outputs=tuple(outputs), structure=structure))
+    return simplify(replace(dual.function, params=params, body=body, outputs=outputs, structure=structure))
 
 
 def hessian_of(function: Function, wrt: Sequence[int]) -> tuple[Dual, Hessian]:
