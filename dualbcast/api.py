@@ -7,14 +7,17 @@ import functools
 import sys
 from collections.abc import Callable, Sequence
 from types import FunctionType, MethodType
-from typing import Any, overload
+from typing import Any, cast, overload
+
+import numpy as np
 
 from dualbcast.call import Backend, Call, Options
 from dualbcast.compiler.templates import lower
-from dualbcast.derivatives import Derivatives, Located, Pullback
+from dualbcast.derivatives import Derivatives
 from dualbcast.errors import ArgumentError, BackendError, CompileError
-from dualbcast.inspection import Inspectable, Show
+from dualbcast.inspection import Inspectable, Show, check_product, is_derived
 from dualbcast.jacobian import Jacobian
+from dualbcast.located import Located
 from dualbcast.products import Which
 from dualbcast.runtime.broadcast import plan
 from dualbcast.runtime.operands import Kind, Signature, array_kind, classify, sign
@@ -49,13 +52,16 @@ class BroadcastFunction(Derivatives, Inspectable):
     ) -> None:
         if backend not in ("auto", "python", "cpu", "cuda"):
             raise BackendError(f"there is no backend {backend!r}; choose auto, python, cpu or cuda")
-        partials: tuple[str | int, ...] = ()
+        # What is meant: the partial derivative in these, one after the other; and the function that it is the last of.
+        self._partials: tuple[str | int, ...] = ()
+        self._whole: BroadcastFunction | None = None
         if isinstance(function, BroadcastFunction):
-            static, partials, function = (
-                static or tuple(function._binder.static),
-                function._partials,
-                function.__wrapped__,
-            )
+            static, self._partials = static or tuple(function._binder.static), function._partials
+            if function._whole is not None:
+                self._whole = BroadcastFunction(
+                    function._whole, wrt=wrt, static=static, fastmath=fastmath, backend=backend
+                )
+            function = function._function
         try:
             self._binder: Binder = Binder(function, static)
         except CompileError as error:
@@ -66,14 +72,13 @@ class BroadcastFunction(Derivatives, Inspectable):
         self._variants: dict[tuple[Form, tuple[Kind, ...]], Variant] = {}
         # A method's: the object, and the name that the class has for the function.
         self._instance: Any = None
-        # What is meant: the partial derivative in these, one after the other; and the function that it is the last of.
-        self._partials: tuple[str | int, ...] = partials
-        self._whole: BroadcastFunction | None = None
         self._parts: dict[str | int, BroadcastFunction] = {}
         self._attribute, self._unbound = self._binder.name, self
         # Only a function's own attributes: an object's are its business.
         functools.update_wrapper(self, function, updated=("__dict__",) if isinstance(function, FunctionType) else ())
-        self.__wrapped__: Callable[..., Any] = function
+        self._function: Callable[..., Any] = function
+        if self._partials:  # Whoever looks for the function that is meant must not take that for it.
+            del vars(self)["__wrapped__"]
         self.__name__ = self._binder.name
         self.__qualname__: str = getattr(function, "__qualname__", self.__name__)
         self.__signature__ = self._binder.signature
@@ -99,7 +104,7 @@ class BroadcastFunction(Derivatives, Inspectable):
         bound = kept.get(self.__qualname__ + "()")
         if isinstance(bound, BroadcastFunction) and bound._instance is instance and bound._unbound is self:
             return bound
-        bound = self._like(MethodType(self.__wrapped__, instance))
+        bound = self._like(MethodType(self._function, instance))
         bound._instance, bound._attribute, bound._unbound = instance, self._attribute, self
         kept[self.__qualname__ + "()"] = bound
         return bound
@@ -114,17 +119,17 @@ class BroadcastFunction(Derivatives, Inspectable):
             found = getattr(found, part, None)
         if found is self:
             return str(self.__qualname__)
-        return _rebuilt, (self.__wrapped__, self._options)
+        return _rebuilt, (self._function, self._options)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> BroadcastFunction:
         if self._whole is not None:
             return copy.deepcopy(self._whole, memo).partial(self._partials[-1])
-        if isinstance(self.__wrapped__, FunctionType):  # which is not copied either
+        if isinstance(self._function, FunctionType):  # which is not copied either
             return self
         if self._instance is not None:
             copied: BroadcastFunction = getattr(copy.deepcopy(self._instance, memo), self._attribute)
             return copied
-        return self._like(copy.deepcopy(self.__wrapped__, memo))
+        return self._like(copy.deepcopy(self._function, memo))
 
     def _like(self, function: Callable[..., Any]) -> BroadcastFunction:
         """Another BroadcastFunction with these options."""
@@ -220,14 +225,17 @@ class BroadcastFunction(Derivatives, Inspectable):
         return call.jacobian()
 
     def partial(self, wrt: str | int) -> BroadcastFunction:
-        if isinstance(wrt, bool) or not isinstance(wrt, str | int):
+        key = None if isinstance(wrt, bool) or not isinstance(wrt, str | int | np.integer) else wrt_key(wrt)
+        if not isinstance(key, str | int):
             raise ArgumentError(f"partial takes the name or the position of one argument, not {wrt!r}")
-        self._binder.check_wrt(wrt)
-        # Kept, so that asking again does not compile again.
-        found = self._parts.get(wrt)
+        self._binder.check_wrt(key)
+        # Kept, so that asking again does not compile again; setdefault: two threads get one object.
+        found = self._parts.get(key)
         if found is None:
-            found = self._parts[wrt] = self._like(self.__wrapped__)
-            found._partials, found._whole = (*self._partials, wrt), self
+            new = self._like(self._function)
+            new._partials, new._whole = (*self._partials, key), self
+            vars(new).pop("__wrapped__", None)
+            found = self._parts.setdefault(key, new)
         return found
 
     partial.__doc__ = Derivatives.partial.__doc__
@@ -236,8 +244,13 @@ class BroadcastFunction(Derivatives, Inspectable):
 
     def _prepare(self, which: Which, args: tuple[Any, ...], named: dict[str, Any], wrt: Wrt, out: Any = None) -> Call:
         wanted = None if which == "value" else self._wrt if wrt is None else wrt_key(wrt)
-        form, values = self._binder.bind(args, named, wanted)
+        form, values = self._binder.bind(args, named, self._named(wanted) if self._partials else wanted)
         return self._ready(which, form, values, wanted, out)
+
+    def _named(self, *wanted: Any) -> tuple[Any, ...]:
+        """All that is differentiated in, now or for the partial that this is: a default number there is an argument."""
+        items = [each if isinstance(each, tuple) else (each,) for each in wanted if each is not None]
+        return (*self._partials, *[name for each in items for name in each])
 
     @property
     def vararg(self) -> str:
@@ -246,41 +259,42 @@ class BroadcastFunction(Derivatives, Inspectable):
 
     def form_of(self, args: tuple[Any, ...], named: dict[str, Any], wrt: Wrt) -> tuple[Form, tuple[Any, ...]]:
         """How a call fills the parameters, and its arrays and numbers."""
-        return self._binder.bind(args, named, wrt_key(wrt))
+        return self._binder.bind(args, named, self._named(wrt_key(wrt)))
 
-    def _locate(self, args: tuple[Any, ...], named: dict[str, Any], wrt: Wrt) -> Located:
-        """The element function of a call, its arguments, and what to differentiate in."""
+    def _locate(self, args: tuple[Any, ...], named: dict[str, Any], wrt: Wrt, gradient: Wrt = None) -> Located:
         wanted = self._wrt if wrt is None else wrt_key(wrt)
-        return self._located(*self._binder.bind(args, named, wanted), wanted)
+        if gradient is None:
+            named_in = self._named(wanted) if self._partials else wanted
+            return self._located(*self._binder.bind(args, named, named_in), wanted)
+        other = wrt_key(gradient)
+        return self._located(*self._binder.bind(args, named, self._named(wanted, other)), wanted, other)
 
-    def _located(self, form: Form, values: tuple[Any, ...], wanted: Any) -> Located:
+    def _located(self, form: Form, values: tuple[Any, ...], *wanted: Any) -> Located:
         variant, values, signature = self._found(form, values)
-        positions = directions(wanted, form, variant.element.names, signature, self._binder)
-        return Located(variant.element, values, signature, positions)
+        positions = [self._positions(variant, form, signature, each) for each in wanted]
+        return Located(variant.element, values, signature, positions[0], positions[-1], variant.derived)
 
     def _inspected(self, args: tuple[Any, ...], wrt: Wrt, product: Show, named: dict[str, Any] | None = None) -> Call:
-        which: Which = "value" if product == "vjp" else product
+        check_product(product)
+        which: Which = "value" if is_derived(product) else cast(Which, product)
         wanted = None if product == "value" else self._wrt if wrt is None else wrt_key(wrt)
-        form, values = self._binder.bind(args, named or {}, wanted)
+        form, values = self._binder.bind(args, named or {}, self._named(wanted))
         call = self._ready(which, form, tuple(map(stand_in, values)), wanted, None)
         if any(map(is_dtype, values)):
             # Dtypes stand for arrays of the kind and shape that the others have, captured ones among them.
             shape = call.shape if call.plan.total != 1 else (2,)
             values = tuple(stand_in(value, shape, call.operands.module) for value in values)
             call = self._ready(which, form, values, wanted, None)
-        if product != "vjp":
-            return call
-        located = self._located(form, values, wanted)
-        zeros = [call.library.empty(call.shape, dtype) for dtype in call.spec.dtypes]
-        return Pullback(located, call.spec.product.structure, call.shape, call.spec.dtypes).prepare(*zeros)
+        return self._located(form, values, wanted).example(product, call) if is_derived(product) else call
 
     def _ready(self, which: Which, form: Form, values: tuple[Any, ...], wanted: Any, out: Any) -> Call:
         variant, values, signature = self._found(form, values)
         operands = classify(values, variant.element.names, signature)
         spec = variant.products.get((which, signature, wanted))
         if spec is None:
-            element, positions = variant.element, self._positions(which, form, variant, signature, wanted)
-            spec = variant.products[which, signature, wanted] = element.specialise(which, signature, positions)
+            positions = () if which == "value" else self._positions(variant, form, signature, wanted)
+            spec = variant.element.specialise(which, signature, positions)
+            variant.products[which, signature, wanted] = spec
         if out is not None:
             out = flatten_out(which, out, spec.product.structure)
         return Call(spec, operands, plan(operands, spec.dtypes, out))
@@ -312,16 +326,20 @@ class BroadcastFunction(Derivatives, Inspectable):
         captured = tuple(capture.value for capture in lowered.arrays.values())
         for wrt in self._partials:
             names = variant.element.names
-            (position,) = directions(wrt, form, names, sign((*values, *captured), names), self._binder)
-            variant.element = variant.element.partial(position)
+            positions = directions(wrt, form, names, sign((*values, *captured), names), self._binder)
+            if len(positions) != 1:
+                raise ArgumentError(f"partial({wrt!r}) names {len(positions)} arguments of this call; name one of them")
+            variant.element = variant.element.partial(*positions)
         self._variants[form, kinds] = variant
         return variant, captured
 
-    def _positions(
-        self, which: Which, form: Form, variant: Variant, signature: Signature, wanted: Any
-    ) -> tuple[int, ...]:
+    def _positions(self, variant: Variant, form: Form, signature: Signature, wanted: Any) -> tuple[int, ...]:
         """The parameters of the element function to differentiate in."""
-        return () if which == "value" else directions(wanted, form, variant.element.names, signature, self._binder)
+        found = variant.positions.get((signature, wanted))
+        if found is None:
+            found = directions(wanted, form, variant.element.names, signature, self._binder)
+            variant.positions[signature, wanted] = found
+        return found
 
 
 @overload

@@ -14,7 +14,7 @@ from dualbcast.abi import KernelSource, Layout
 from dualbcast.compiler.emit import emit
 from dualbcast.errors import ArgumentError, BackendError
 from dualbcast.jacobian import Jacobian
-from dualbcast.products import Product
+from dualbcast.products import Block, Product
 from dualbcast.runtime import cpu, cuda, python
 from dualbcast.runtime.broadcast import Plan
 from dualbcast.runtime.operands import DType, Operands
@@ -35,7 +35,18 @@ class Options:
 
 @dataclass(slots=True)
 class Specialised:
-    """A product for given dtypes, with the kernels made of it so far, by target, variant of it and layout."""
+    """A product for given dtypes, with the kernels made of it so far, by target, variant of it and layout.
+
+    Attributes
+    ----------
+    product, wrt, dtypes, result, compute, inputs, title, options
+        What is computed; the parameters differentiated in; the dtypes of outputs, of floats among the results, of the
+        arithmetic, and of the inputs as they are stored; what it is called in the kernel's text; how it is made.
+    names : tuple of str
+        All parameters.
+    partials : tuple
+        The blocks of the Jacobian, by output and name.
+    """
 
     product: Product
     wrt: tuple[int, ...]
@@ -45,7 +56,13 @@ class Specialised:
     inputs: tuple[str, ...]
     title: str
     options: Options
+    names: tuple[str, ...]
+    partials: tuple[tuple[tuple[int, str], Block], ...] = field(init=False)
     kernels: dict[tuple[str, Any, Layout], Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        every = self.product.blocks.items()
+        self.partials = tuple([((at[0], self.names[at[1]]), block) for at, block in every if len(at) == 2])
 
     def source(self, layout: Layout, target: str) -> KernelSource:
         outputs = [dtype.name for dtype in self.dtypes]
@@ -95,6 +112,9 @@ class Call:
         block = self.spec.product.blocks[place]
         if block.stored is not None:
             return outputs[block.stored]
+        return self._everywhere(block)
+
+    def _everywhere(self, block: Block) -> Any:
         return self.library.broadcast_to(self.library.asarray(block.constant, self.spec.result), self.shape)
 
     def results(self) -> tuple[Any, ...]:
@@ -115,15 +135,16 @@ class Call:
 
     def jacobian(self) -> Jacobian:
         """The Jacobian object over the arrays that the kernel has written."""
-        product, names = self.spec.product, self.operands.names
-        outputs = self.plan.outputs
+        spec, outputs, arrays = self.spec, self.plan.outputs, self.operands.arrays
+        product, names = spec.product, spec.names
         blocks = {
-            (place[0], names[place[1]]): self.block(place, outputs) for place in product.blocks if len(place) == 2
+            key: self._everywhere(block) if block.stored is None else outputs[block.stored]
+            for key, block in spec.partials
         }
-        wrt = tuple(names[position] for position in self.spec.wrt)
-        shapes = {names[position]: self.operands.arrays[position].shape for position in self.spec.wrt}
-        stored = outputs[product.values :]
-        return Jacobian(blocks, wrt, product.structure, self.shape, shapes, stored)
+        wrt = tuple([names[at] for at in spec.wrt])
+        shapes = {names[at]: arrays[at].shape for at in spec.wrt}
+        last = product.values + product.jacobian
+        return Jacobian(blocks, wrt, product.structure, self.shape, shapes, outputs[product.values : last])
 
     def run(self) -> None:
         """Run the kernel, compiled if there is none yet."""

@@ -125,6 +125,7 @@ class Element:
                 signature.storages,
                 title,
                 self.options,
+                self.names,
             )
         return spec
 
@@ -135,6 +136,7 @@ class Element:
         wrt: tuple[int, ...] = (),
         dtypes: tuple[DType, ...] | None = None,
         shapes: tuple[Shape | None, ...] | None = None,
+        signature: Signature | None = None,
     ) -> Call:
         """A product with arguments, ready to run.
 
@@ -147,8 +149,10 @@ class Element:
         shapes : tuple of (tuple of int or None), optional
             For "parts": for each output None, or the shape of an array that broadcasts to the result's shape; the
             output is summed over what it does not span.
+        signature : Signature, optional
+            Of the values, where it is known.
         """
-        operands = classify(values, self.names)
+        operands = classify(values, self.names, signature)
         spec = self.specialise(which, operands.signature, wrt, dtypes)
         sums = None
         if shapes is not None:

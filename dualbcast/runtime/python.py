@@ -118,12 +118,19 @@ class _Pointer:
 
 
 class PythonKernel:
-    """A product's text, executed."""
+    """A product's text, executed.
 
-    def __init__(self, source: KernelSource) -> None:
+    Parameters
+    ----------
+    source : KernelSource
+    keep : bool
+        Whether its text is put into a file, so that tracebacks, debuggers and profilers show it.
+    """
+
+    def __init__(self, source: KernelSource, keep: bool = True) -> None:
         self.source = source
-        # A real file, so that tracebacks, debuggers and profilers show the text.
-        filename = str(cache.write_text(f"{source.element}_{cache.key(source.text)[:16]}.py", source.text))
+        name = f"{source.element}_{cache.key(source.text)[:16]}.py"
+        filename = str(cache.write_text(name, source.text)) if keep else f"<{name}>"
         namespace = _namespace(source.dtype)
         try:
             exec(compile(source.text, filename, "exec"), namespace)
@@ -142,9 +149,9 @@ class PythonKernel:
             self._entry(*block.ints, *map(_Pointer, arrays, block.offsets))
 
 
-def compile_kernel(source: KernelSource) -> PythonKernel:
-    """The kernel of `source`."""
-    return PythonKernel(source)
+def compile_kernel(source: KernelSource, keep: bool = True) -> PythonKernel:
+    """The kernel of `source`; see `PythonKernel`."""
+    return PythonKernel(source, keep)
 
 
 def launch(
