@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
 import sys
 from collections.abc import Callable, Sequence
@@ -11,7 +12,7 @@ from typing import Any, cast, overload
 
 import numpy as np
 
-from dualbcast.call import Backend, Call, Options
+from dualbcast.call import Backend, Call, Keeping, Options
 from dualbcast.compiler.templates import lower
 from dualbcast.derivatives import Derivatives
 from dualbcast.errors import ArgumentError, BackendError, CompileError
@@ -49,6 +50,7 @@ class BroadcastFunction(Derivatives, Inspectable):
         static: str | Sequence[str] = (),
         fastmath: bool = False,
         backend: Backend = "auto",
+        jacobian: Keeping = "auto",
     ) -> None:
         if backend not in ("auto", "python", "cpu", "cuda"):
             raise BackendError(f"there is no backend {backend!r}; choose auto, python, cpu or cuda")
@@ -58,9 +60,8 @@ class BroadcastFunction(Derivatives, Inspectable):
         if isinstance(function, BroadcastFunction):
             static, self._partials = static or tuple(function._binder.static), function._partials
             if function._whole is not None:
-                self._whole = BroadcastFunction(
-                    function._whole, wrt=wrt, static=static, fastmath=fastmath, backend=backend
-                )
+                options: dict[str, Any] = {"fastmath": fastmath, "backend": backend, "jacobian": jacobian}
+                self._whole = BroadcastFunction(function._whole, wrt=wrt, static=static, **options)
             function = function._function
         try:
             self._binder: Binder = Binder(function, static)
@@ -68,7 +69,9 @@ class BroadcastFunction(Derivatives, Inspectable):
             raise error.with_traceback(None) from None
         self._wrt = wrt_key(wrt)
         self._binder.check_wrt(self._wrt)
-        self._choices = Options(fastmath, backend)
+        if jacobian not in ("auto", "cache", "recompute"):
+            raise ArgumentError(f"jacobian={jacobian!r} is no policy; choose auto, cache or recompute")
+        self._choices = Options(fastmath, backend, jacobian)
         self._variants: dict[tuple[Form, tuple[Kind, ...]], Variant] = {}
         # A method's: the object, and the name that the class has for the function.
         self._instance: Any = None
@@ -141,8 +144,7 @@ class BroadcastFunction(Derivatives, Inspectable):
         return {
             "wrt": self._wrt,
             "static": static,
-            "fastmath": self._choices.fastmath,
-            "backend": self._choices.backend,
+            **dataclasses.asdict(self._choices),
         }
 
     # --- products ------------------------------------------------------------------------------------------------
@@ -346,7 +348,12 @@ class BroadcastFunction(Derivatives, Inspectable):
 def differentiable_broadcast(function: Callable[..., Any], /) -> BroadcastFunction: ...
 @overload
 def differentiable_broadcast(
-    *, wrt: Wrt = None, static: str | Sequence[str] = (), fastmath: bool = False, backend: Backend = "auto"
+    *,
+    wrt: Wrt = None,
+    static: str | Sequence[str] = (),
+    fastmath: bool = False,
+    backend: Backend = "auto",
+    jacobian: Keeping = "auto",
 ) -> Callable[[Callable[..., Any]], BroadcastFunction]: ...
 def differentiable_broadcast(
     function: Callable[..., Any] | None = None,
@@ -356,6 +363,7 @@ def differentiable_broadcast(
     static: str | Sequence[str] = (),
     fastmath: bool = False,
     backend: Backend = "auto",
+    jacobian: Keeping = "auto",
 ) -> BroadcastFunction | Callable[[Callable[..., Any]], BroadcastFunction]:
     """Make a scalar Python function broadcast over arrays, with exact derivatives.
 
@@ -375,6 +383,9 @@ def differentiable_broadcast(
         Allow faster arithmetic that may differ in the last digits; NaN and infinities keep their meaning.
     backend : {"auto", "python", "cpu", "cuda"}
         "auto" follows the arrays: NumPy's run on the CPU, CuPy's on their GPU. "python" interprets, slowly.
+    jacobian : {"auto", "cache", "recompute"}
+        Whether a graph that records a call keeps the partial derivatives for the backward pass; see
+        `graph.jacobian`.
 
     Examples
     --------
@@ -391,10 +402,12 @@ def differentiable_broadcast(
     (array([-0.7616,  0.5   ]), array([0.42, 0.25]))
     """
     if function is None:
-        return lambda inner: BroadcastFunction(inner, wrt=wrt, static=static, fastmath=fastmath, backend=backend)
+        return lambda inner: BroadcastFunction(
+            inner, wrt=wrt, static=static, fastmath=fastmath, backend=backend, jacobian=jacobian
+        )
     if not callable(function):
         raise ArgumentError("differentiable_broadcast decorates a function; give its options by keyword")
-    return BroadcastFunction(function, wrt=wrt, static=static, fastmath=fastmath, backend=backend)
+    return BroadcastFunction(function, wrt=wrt, static=static, fastmath=fastmath, backend=backend, jacobian=jacobian)
 
 
 def _rebuilt(function: Callable[..., Any], options: dict[str, Any]) -> BroadcastFunction:

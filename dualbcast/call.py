@@ -19,18 +19,25 @@ from dualbcast.runtime import cpu, cuda, python
 from dualbcast.runtime.broadcast import Plan
 from dualbcast.runtime.operands import DType, Operands
 
-__all__ = ["Backend", "Call", "Options", "Specialised"]
+__all__ = ["Backend", "Call", "Keeping", "Options", "Specialised"]
 
 Backend = Literal["auto", "python", "cpu", "cuda"]
+# Whether a graph keeps the Jacobian of a recorded call for the backward pass.
+Keeping = Literal["auto", "cache", "recompute"]
 Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How kernels are made and where they run, as the decorator was told."""
+    """How kernels are made, where they run, and whether a graph keeps their Jacobians, as the decorator was told."""
 
     fastmath: bool = False
     backend: Backend = "auto"
+    jacobian: Keeping = "auto"
+
+    def runs_like(self, other: Options) -> bool:
+        """Whether kernels of both can be one."""
+        return self.fastmath == other.fastmath and self.backend == other.backend
 
 
 @dataclass(slots=True)
@@ -46,6 +53,8 @@ class Specialised:
         All parameters.
     partials : tuple
         The blocks of the Jacobian, by output and name.
+    within : tuple of str
+        The names of those in `wrt`.
     """
 
     product: Product
@@ -58,9 +67,11 @@ class Specialised:
     options: Options
     names: tuple[str, ...]
     partials: tuple[tuple[tuple[int, str], Block], ...] = field(init=False)
+    within: tuple[str, ...] = field(init=False)
     kernels: dict[tuple[str, Any, Layout], Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.within = tuple([self.names[at] for at in self.wrt])
         every = self.product.blocks.items()
         self.partials = tuple([((at[0], self.names[at[1]]), block) for at, block in every if len(at) == 2])
 
@@ -141,10 +152,9 @@ class Call:
             key: self._everywhere(block) if block.stored is None else outputs[block.stored]
             for key, block in spec.partials
         }
-        wrt = tuple([names[at] for at in spec.wrt])
         shapes = {names[at]: arrays[at].shape for at in spec.wrt}
-        last = product.values + product.jacobian
-        return Jacobian(blocks, wrt, product.structure, self.shape, shapes, outputs[product.values : last])
+        stored = outputs[product.values : product.values + product.jacobian]
+        return Jacobian(blocks, spec.within, product.structure, self.plan.geometry.shape, shapes, stored)
 
     def run(self) -> None:
         """Run the kernel, compiled if there is none yet."""

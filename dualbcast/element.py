@@ -5,12 +5,15 @@ From values in the order of its parameters to arrays that a kernel has written; 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from dualbcast.call import Call, Options, Shape, Specialised
-from dualbcast.compiler.ir import Function
+from dualbcast.compiler.compose import restrict
+from dualbcast.compiler.ir import Function, statements
+from dualbcast.compiler.simplify import simplify
 from dualbcast.compiler.transform import floats, partial_of, pullback_of, pushforward_of
 from dualbcast.errors import CompileError
 from dualbcast.products import Which, make_product
@@ -20,11 +23,12 @@ from dualbcast.runtime.operands import DType, Signature, classify
 __all__ = ["Element"]
 
 
-_TRANSFORMS = {
+_TRANSFORMS: dict[str, Callable[[Function, tuple[int, ...]], Function]] = {
     "partial": lambda function, wrt: partial_of(function, *wrt),
     "pushforward": pushforward_of,
     "tangent": lambda function, wrt: pushforward_of(function, wrt, values=False),
     "pullback": pullback_of,
+    "select": lambda function, outputs: simplify(restrict(function, outputs)),
 }
 
 
@@ -40,12 +44,15 @@ class Element:
     label : str
         What the function is called.
     options : Options
+    length : int
+        How many statements it has.
     """
 
-    __slots__ = ("_derived", "_products", "function", "label", "names", "options")
+    __slots__ = ("_derived", "_products", "function", "label", "length", "names", "options")
 
     def __init__(self, function: Function, names: tuple[str, ...], label: str, options: Options) -> None:
         self.function, self.names, self.label, self.options = function, names, label, options
+        self.length = 1 + sum(1 for _ in statements(function.body))
         self._products: dict[tuple[Any, ...], Specialised] = {}
         self._derived: dict[tuple[str, tuple[int, ...]], Element] = {}
 
@@ -67,6 +74,10 @@ class Element:
         """The cotangents of the parameters at `wrt`, from the parameters and then the cotangents of float outputs."""
         return self._derive("pullback", wrt)
 
+    def select(self, outputs: tuple[int, ...]) -> Element:
+        """Some of the outputs only."""
+        return self if outputs == tuple(range(len(self.function.outputs))) else self._derive("select", outputs)
+
     @property
     def floats(self) -> tuple[int, ...]:
         """The positions of the outputs that are floats."""
@@ -80,8 +91,9 @@ class Element:
             except CompileError as error:
                 raise error.with_traceback(None) from None
             new = tuple(param.name for param in function.params[len(self.names) :])
-            within = ", ".join(self.names[at] for at in wrt)
-            label = f"{self.label}: {what} in {within}"
+            label = self.label
+            if what != "select":
+                label += f": {what} in {', '.join(self.names[at] for at in wrt)}"
             found = self._derived[what, wrt] = Element(function, (*self.names, *new), label, self.options)
         return found
 

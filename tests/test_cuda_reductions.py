@@ -6,6 +6,7 @@ import itertools
 import math
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -60,10 +61,11 @@ def element_body(geometry: Geometry, dtype: Any, count: int) -> str:
     return "\n".join(lines)
 
 
-def emulate(arrays: tuple[Any, ...], shapes: list[Any], folder: Any) -> list[Any]:
+def emulate(arrays: tuple[Any, ...], shapes: list[Any], folder: Any, wide: bool = False) -> list[Any]:
     """The outputs of the kernel, run as `cuda_device.launch` and `Plan.finish` would have it run."""
     dtype = arrays[0].dtype
     geometry = geometry_of(arrays, shapes)
+    geometry = replace(geometry, layout=replace(geometry.layout, wide=wide))
     text = source(geometry, dtype, len(shapes))
     kernel = Emulated(text.shell, text.entry, element_body(geometry, dtype, len(shapes)), folder)
     sums = geometry.split.sums
@@ -83,10 +85,10 @@ def emulate(arrays: tuple[Any, ...], shapes: list[Any], folder: Any) -> list[Any
     return found
 
 
-def check_exactly(arrays: tuple[Any, ...], shapes: list[Any], folder: Any) -> None:
+def check_exactly(arrays: tuple[Any, ...], shapes: list[Any], folder: Any, wide: bool = False) -> None:
     wanted = [None, *shapes, None]
     product = arrays[0].astype(np.int64) * arrays[1].astype(np.int64)
-    for i, (result, shape) in enumerate(zip(emulate(arrays, wanted, folder), wanted, strict=True)):
+    for i, (result, shape) in enumerate(zip(emulate(arrays, wanted, folder, wide), wanted, strict=True)):
         expected = product + i if shape is None else reduced(product + i, shape)
         np.testing.assert_array_equal(result, expected, err_msg=f"{shape}")
 
@@ -111,6 +113,12 @@ def test_each_pattern_alone(pattern, tmp_path):
 )
 def test_sizes(shape, tmp_path):
     check_exactly((integers(shape, F4), integers(shape[-1:], F4, 1)), patterns(shape), tmp_path)
+
+
+@emulated
+@pytest.mark.parametrize("shape", [(300,), (4, 300), (2, 3, 2, 3)])
+def test_indices_of_64_bits(shape, tmp_path):
+    check_exactly((integers(shape, F4), integers(shape[-1:], F4, 1)), patterns(shape), tmp_path, wide=True)
 
 
 @emulated
@@ -259,6 +267,8 @@ def test_kernels_compile(shape, dtype):
     pytest.importorskip("cuda.core", reason="compiling for CUDA needs cuda-core")
     wanted = [None, *patterns(shape)]
     geometry = geometry_of((np.ones(shape, dtype), np.ones(shape[-1:], dtype)), wanted)
+    wide = replace(geometry, layout=replace(geometry.layout, wide=True))
+    assert cuda.compile_kernel(source(wide, dtype, len(wanted)), HOPPER).spill_loads == 0
     kernel = cuda.compile_kernel(source(geometry, dtype, len(wanted)), HOPPER)
     assert (kernel.spill_loads, kernel.spill_stores, kernel.stack) == (0, 0, 0)
     assert kernel.registers <= 168  # of float64 with 23 sums, each with its rest

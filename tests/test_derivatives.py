@@ -396,6 +396,14 @@ def test_what_no_output_depends_on_has_zeros_of_its_shape() -> None:
     assert du.tolist() == [[0.0]] * 2
     assert du.dtype == np.float32
     assert first.partial("unused")(np.ones(2), 1.0).tolist() == [0.0, 0.0]
+
+    @differentiable_broadcast(backend="python")
+    def branching(x, unused):
+        return 2 * x if x > unused else x
+
+    _, pullback = branching.vjp(np.array([1.0, 3.0]), np.full(2, 2.0))
+    assert [each.tolist() for each in pullback(np.ones(2))] == [[1.0, 2.0], [0.0, 0.0]]
+    assert branching.explain("float64", "float64", product="vjp").outputs == ("x_bar",)
     assert first.vjp(np.ones(2), 1.0, wrt=())[1](np.ones(2)) == ()
 
 

@@ -30,7 +30,7 @@ from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.simplify import simplify
 from dualbcast.structure import Structure
 
-__all__ = ["Hessian", "floats", "hessian_of", "partial_of", "pullback_of", "pushforward_of"]
+__all__ = ["Hessian", "contraction", "floats", "hessian_of", "partial_of", "pullback_of", "pushforward_of"]
 
 ZERO = Const(0.0, "float")
 # The output that holds ∂²output/∂parameter∂parameter, by (output, parameter, parameter), the parameters in order.
@@ -80,10 +80,9 @@ def pullback_of(function: Function, wrt: Sequence[int]) -> Function:
     names = _names(dual.function)
     partials = {output.name: output.value for output in dual.function.outputs}
     cotangents = {at: Var(names.fresh(f"{function.outputs[at].name}_bar"), "float") for at in floats(function)}
-    outputs = [Output(names.fresh(f"{function.params[seed].name}_bar"), ZERO) for seed in wrt]
-    totals = {
-        seed: Var(names.fresh(TEMPORARY + output.name), "float") for seed, output in zip(wrt, outputs, strict=True)
-    }
+    named = {seed: names.fresh(f"{function.params[seed].name}_bar") for seed in wrt}
+    active = {seed for _, seed in dual.partials}
+    totals = {seed: Var(names.fresh(TEMPORARY + named[seed]), "float") for seed in wrt if seed in active}
     where = function.location
 
     def contraction() -> Block:
@@ -93,8 +92,9 @@ def pullback_of(function: Function, wrt: Sequence[int]) -> Function:
             value = fold(Op(name, args, "float", where))
             if isinstance(value, Const | Var):
                 return value
-            found.append(Assign(Var(names.fresh(TEMPORARY), "float"), value, where))
-            return found[-1].target  # type: ignore[union-attr]
+            target = Var(names.fresh(TEMPORARY), "float")
+            found.append(Assign(target, value, where))
+            return target
 
         for seed, target in totals.items():
             total: Expr = ZERO
@@ -110,10 +110,10 @@ def pullback_of(function: Function, wrt: Sequence[int]) -> Function:
         return tuple(found)
 
     body = _at_the_end(dual.function.body, contraction)
-    outputs = [replace(output, value=target) for output, target in zip(outputs, totals.values(), strict=True)]
+    outputs = tuple(Output(name, totals.get(seed, ZERO)) for seed, name in named.items())
     params = (*function.params, *cotangents.values())
     structure = Structure(tuple, (Structure(),) * len(outputs))
-    return simplify(replace(dual.function, params=params, body=body, outputs=tuple(outputs), structure=structure))
+    return simplify(replace(dual.function, params=params, body=body, outputs=outputs, structure=structure))
 
 
 def hessian_of(function: Function, wrt: Sequence[int]) -> tuple[Dual, Hessian]:
@@ -139,6 +139,45 @@ def hessian_of(function: Function, wrt: Sequence[int]) -> tuple[Dual, Hessian]:
     kept = {output.name for output in inner.outputs} | set(found.values())
     outputs = tuple(output for output in second.function.outputs if output.name in kept)
     return Dual(simplify(replace(second.function, outputs=outputs)), first.partials), found
+
+
+def contraction(pattern: Sequence[Sequence[float | None]]) -> Function:
+    """The products of cotangents with a Jacobian that was kept, as a function of its blocks and the cotangents.
+
+    Parameters
+    ----------
+    pattern : sequence of sequence of (float or None)
+        For each output, and in that for each argument, a number where the block is that number everywhere; None where
+        it is an array, and so a parameter. These come first, output by output, and then a cotangent for each output.
+    """
+    count = len(pattern)
+    stored = [(i, p) for i, row in enumerate(pattern) for p, block in enumerate(row) if block is None]
+    block_of = {place: Var(f"block{at}", "float") for at, place in enumerate(stored)}
+    cotangents = [Var(f"bar{i}", "float") for i in range(count)]
+    names = Names([*RULES, *(param.name for param in (*block_of.values(), *cotangents))])
+    body: list[Stmt] = []
+
+    def emit(value: Expr) -> Const | Var:
+        if isinstance(value, Const | Var):
+            return value
+        target = Var(names.fresh(TEMPORARY), "float")
+        body.append(Assign(target, value))
+        return target
+
+    outputs = []
+    for p in range(len(pattern[0])):
+        total: Const | Var = ZERO
+        for i, row in enumerate(pattern):
+            known = row[p]
+            if known == 0:
+                continue
+            block = block_of[i, p] if known is None else Const(known, "float")
+            term = emit(fold(Op("mul", (cotangents[i], block), "float")))
+            total = term if total == ZERO else emit(fold(Op("add", (total, term), "float")))
+        outputs.append(Output(names.fresh(f"x{p}_bar"), total))
+    structure = Structure(tuple, (Structure(),) * len(outputs))
+    params = (*block_of.values(), *cotangents)
+    return Function("contraction", params, tuple(body), tuple(outputs), structure=structure)
 
 
 def _at_the_end(block: Block, make: Callable[[], Block]) -> Block:

@@ -8,9 +8,11 @@ from dualbcast.graph.checkpoint import checkpoint as checkpoint
 from dualbcast.graph.elementwise import astype as astype
 from dualbcast.graph.elementwise import clip as clip
 from dualbcast.graph.elementwise import where as where
+from dualbcast.graph.explain import explain as explain
 from dualbcast.graph.indexing import scatter as scatter
 from dualbcast.graph.indexing import take as take
 from dualbcast.graph.indexing import take_along_axis as take_along_axis
+from dualbcast.graph.launches import launches as launches
 from dualbcast.graph.linalg import diagonal as diagonal
 from dualbcast.graph.linalg import dot as dot
 from dualbcast.graph.linalg import einsum as einsum
@@ -31,6 +33,8 @@ from dualbcast.graph.reductions import softmax as softmax
 from dualbcast.graph.reductions import std as std
 from dualbcast.graph.reductions import sum as sum
 from dualbcast.graph.reductions import var as var
+from dualbcast.graph.settings import fusion as fusion
+from dualbcast.graph.settings import jacobian as jacobian
 from dualbcast.graph.shapes import broadcast_arrays as broadcast_arrays
 from dualbcast.graph.shapes import broadcast_to as broadcast_to
 from dualbcast.graph.shapes import concat as concat

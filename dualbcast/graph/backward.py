@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
 from dualbcast.errors import DualbcastError
 from dualbcast.graph.elementwise import apply
 from dualbcast.graph.node import Node, recording
+from dualbcast.graph.region import REGION, reopen, settle
 from dualbcast.graph.variable import Variable
 
 __all__ = ["backward", "key_of"]
@@ -37,8 +39,10 @@ def backward(
     list of (Variable or None)
         For each target its cotangent; None where no output depends on it.
     """
+    # What waits has no node yet. (A loop's variable would keep the last of them.)
+    deque(map(settle, (*targets, *(output for output, _ in heads))), 0)
+    order = _order([output for output, _ in heads], targets, stop)
     wanted = {key_of(target) for target in targets}
-    order = _order([output for output, _ in heads], targets, wanted, stop)
     cotangents: dict[_Key, Variable] = {}
     with recording(record, level=1):
         while heads:
@@ -58,12 +62,13 @@ def key_of(variable: Variable) -> _Key:
     return (id(variable), -1) if variable.node is None else (id(variable.node), variable.index)
 
 
-def _order(
-    outputs: list[Variable], targets: Sequence[Variable], wanted: set[_Key], stop: bool
-) -> list[tuple[Node, tuple[bool, ...]]]:
+def _order(outputs: list[Variable], targets: Sequence[Variable], stop: bool) -> list[tuple[Node, tuple[bool, ...]]]:
     """The nodes between targets and outputs, inputs before outputs, with which of their inputs are on the way."""
     # A node that is older than all targets depends on none of them.
     oldest = min((target.serial for target in targets), default=0)
+    wanted = {key_of(target) for target in targets}
+    # Targets that were computed inside a kernel, or may have been.
+    inner = {target.source.key: target for target in targets if target.source is not None}
     on_the_way: dict[Node, bool] = {}
     order: list[tuple[Node, tuple[bool, ...]]] = []
     pending: list[tuple[Node, bool]] = [(output.node, False) for output in outputs if output.node is not None]
@@ -83,6 +88,9 @@ def _order(
                 order.append((node, needed))
         elif node not in on_the_way:
             on_the_way[node] = False
+            if inner and node.primitive is REGION:
+                reopen(node, inner)
+                wanted = {key_of(target) for target in targets}
             pending.append((node, True))
             for each in node.inputs:
                 if isinstance(each, Variable) and each.tracked and not (stop and key_of(each) in wanted):

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from dualbcast.api import BroadcastFunction
-from dualbcast.element import Element
-from dualbcast.errors import ArgumentError
-from dualbcast.graph.node import Node, Primitive, Pulled, constant, is_float, run
+from dualbcast.errors import ArgumentError, ShapeError
+from dualbcast.graph.node import Node, Primitive, Pulled, constant, is_float, observe, run
+from dualbcast.graph.operations import Operation, power
 from dualbcast.graph.operations import operation as find_operation
-from dualbcast.graph.operations import power
 from dualbcast.graph.variable import Variable
 
 __all__ = ["apply", "astype", "clip", "sum_to", "where"]
@@ -42,9 +41,9 @@ def apply(operation: str | np.ufunc | BroadcastFunction, *inputs: Any, **named: 
         return _call(operation, inputs, named)
     found = find_operation(operation)
     if found.scalar is None or not any(is_float(each.dtype) for each in inputs if hasattr(each, "dtype")):
-        # Differentiation ends here, so the values alone take part.
-        values = tuple([each.value if isinstance(each, Variable) else each for each in inputs])
-        return run(Primitive(found.name, found.compute, _ends), values)
+        return _ended(found, inputs)
+    if found.ends and not any(isinstance(each, Variable) and each._value is None for each in inputs):
+        return _ended(found, inputs)
     if found.name == "power":
         fixed = power(inputs[1])
         if fixed is not None:
@@ -101,32 +100,34 @@ def _call(function: BroadcastFunction, args: tuple[Any, ...], named: dict[str, A
         raise ArgumentError(f"{function!r}: out= does not go with Variables, which do not change")
     # It binds as it does for arrays; the values are the Variables themselves, captured ones too.
     located = function._locate(args, named, ())
-    element: Element = located.element
-    primitive = Primitive(name or function.__name__, _parts, _pull_element, multiple=True)
-    outputs = run(primitive, located.values, element=element, dtypes=None, shapes=None)
-    return element.function.structure.pack(outputs)
+    inputs = tuple([_operand(each) for each in located.values])
+    observe(inputs)
+    element, result = located.element, located.signature.result_dtype
+    try:
+        shape = np.broadcast_shapes(*[each.shape for each in inputs if isinstance(each, Variable)])
+    except ValueError:
+        shapes = ", ".join(
+            f"{parameter} {each.shape}"
+            for parameter, each in zip(element.names, inputs, strict=True)
+            if isinstance(each, Variable)
+        )
+        raise ShapeError(f"{name or function.__name__}: the shapes do not broadcast together: {shapes}") from None
+    by_kind = {"float": result, "int": np.dtype(np.int64), "bool": np.dtype(np.bool_)}
+    dtypes = tuple([by_kind[output.value.kind] for output in element.function.outputs])
+    return element.function.structure.pack(regions.defer(element, inputs, shape, result, dtypes))
 
 
-def _parts(*values: Any, element: Element, dtypes: Any, shapes: Any) -> tuple[Any, ...]:
-    return element.parts(values, dtypes, shapes)
+def _operand(value: Any) -> Any:
+    """An argument of an element function: Python's numbers are weak, all else counts with its dtype."""
+    if isinstance(value, Variable) or type(value) in (bool, int, float):
+        return value
+    return Variable(value, tracked=False)
 
 
-def _pull_element(node: Node, cotangents: tuple[Variable | None, ...], wanted: tuple[bool, ...]) -> Pulled:
-    element: Element = node.static["element"]
-    wrt = tuple([at for at, is_wanted in enumerate(wanted) if is_wanted])
-    # A number that is zero has no shape and no dtype that would count.
-    given = tuple([0.0 if cotangents[at] is None else cotangents[at] for at in element.floats])
-    found = run(
-        Primitive(f"backward of {node.primitive.name}", _parts, _pull_element, multiple=True),
-        (*node.inputs, *given),
-        element=element.pullback(wrt),
-        dtypes=tuple([node.inputs[at].dtype for at in wrt]),
-        shapes=tuple([node.inputs[at].shape for at in wrt]),
-    )
-    pulled: list[Variable | None] = [None] * len(node.inputs)
-    for at, each in zip(wrt, found, strict=True):
-        pulled[at] = each
-    return pulled
+def _ended(found: Operation, inputs: tuple[Any, ...]) -> Any:
+    """An operation where differentiation ends: the values alone take part."""
+    values = tuple([each.value if isinstance(each, Variable) else each for each in inputs])
+    return run(Primitive(found.name, found.compute, _ends), values)
 
 
 def _ends(node: Node, cotangents: tuple[Variable | None, ...], wanted: tuple[bool, ...]) -> Pulled:  # noqa: ARG001
@@ -157,4 +158,5 @@ _TO_INTEGERS = Primitive("astype", _convert, _ends)
 
 # At the end, because these work on Variables by way of this module.
 import dualbcast.graph.reductions as reductions  # noqa: E402
+import dualbcast.graph.region as regions  # noqa: E402
 import dualbcast.graph.shapes as shapes  # noqa: E402

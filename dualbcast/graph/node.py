@@ -27,6 +27,7 @@ __all__ = [
     "alias",
     "as_array",
     "constant",
+    "is_array",
     "is_float",
     "namespace",
     "observe",
@@ -53,6 +54,10 @@ class _State(threading.local):
     """Of each thread: whether operations are recorded, how many transformations are under way, and who is watching."""
 
     is_recording: bool = True
+    # Whether element-wise operations wait for one another.
+    is_fusing: bool = True
+    # Whether recorded kernels keep their Jacobians: "auto", "cache" or "recompute".
+    jacobian: str = "auto"
     depth: int = 0
     # Called with the inputs of every operation while a checkpointed function runs, to find what it captures.
     observer: Callable[[Sequence[Any]], None] | None = None
@@ -201,21 +206,22 @@ def namespace(*arrays: Any) -> Any:
             return array.namespace
         kind = type(array)
         found = _NAMESPACES.get(kind)
-        if found is None and _is_array(array):
+        if found is None and is_array(array):
             found = _NAMESPACES[kind] = array_api_compat.array_namespace(array)
         if found is not None:
             return found
     return array_api_compat.array_namespace(np.empty(0))
 
 
-def _is_array(value: Any) -> bool:
+def is_array(value: Any) -> bool:
+    """Whether a value is an array of NumPy's or CuPy's, or a NumPy scalar."""
     cupy = sys.modules.get("cupy")
     return isinstance(value, np.ndarray | np.generic) or (cupy is not None and isinstance(value, cupy.ndarray))
 
 
 def as_array(value: Any) -> Array:
     """An array for what a reduction of NumPy's gives, or a user: numbers and lists are turned into arrays."""
-    if type(value) is np.ndarray or (_is_array(value) and not isinstance(value, np.generic)):
+    if type(value) is np.ndarray or (is_array(value) and not isinstance(value, np.generic)):
         return value
     return np.asarray(value)
 

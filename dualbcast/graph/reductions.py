@@ -76,7 +76,12 @@ def sum(x: Any, axis: Axis = None, dtype: Any = None, keepdims: bool = False) ->
     x = constant(x)
     if dtype is not None:
         x = elementwise.astype(x, dtype)
-    made: Variable = run(_SUM, (x,), axes=axes_of(axis, x.ndim, "sum"), keepdims=keepdims)
+    axes = axes_of(axis, x.ndim, "sum")
+    if x._value is None and is_float(x.dtype):
+        # What waits is summed by the kernel that computes it.
+        total = region.total(x, _kept(x.shape, axes))
+        return total if keepdims else reshape(total, tuple(size for at, size in enumerate(x.shape) if at not in axes))
+    made: Variable = run(_SUM, (x,), axes=axes, keepdims=keepdims)
     return made
 
 
@@ -326,3 +331,4 @@ def _wide(x: Variable) -> Variable:
 
 # At the end, because it works on Variables by way of this module.
 import dualbcast.graph.elementwise as elementwise  # noqa: E402
+import dualbcast.graph.region as region  # noqa: E402

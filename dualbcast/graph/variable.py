@@ -11,6 +11,7 @@ import numpy as np
 from dualbcast.errors import ArgumentError, DTypeError
 
 if TYPE_CHECKING:
+    from dualbcast.graph.expression import Output
     from dualbcast.graph.node import Node
 
 __all__ = ["Variable"]
@@ -59,13 +60,15 @@ class Variable:
     array([2., 4., 6.])
     """
 
-    __slots__ = ("__weakref__", "_value", "index", "node", "serial", "tracked")
+    __slots__ = ("__weakref__", "_value", "index", "node", "serial", "source", "tracked")
 
     _value: Any
     tracked: bool
     node: Node | None
     index: int
     serial: int
+    # The output of an expression that this stands for, while it has no value, and after that if it carries derivatives.
+    source: Output | None
 
     def __init__(self, value: Any, tracked: bool = True) -> None:
         if isinstance(value, Variable):
@@ -78,7 +81,7 @@ class Variable:
             )
         if array.dtype.kind not in "fbiu" and array.dtype.name != "bfloat16":
             raise DTypeError(f"a Variable holds real numbers, not {array.dtype}; convert with .astype('float64')")
-        self._value, self.node, self.index = array, None, 0
+        self._value, self.node, self.index, self.source = array, None, 0, None
         self.serial = next(nodes._serials)
         self.tracked = tracked and nodes.is_float(array.dtype)
 
@@ -86,21 +89,35 @@ class Variable:
     def _of(cls, array: Any, tracked: bool, node: Node | None = None, index: int = 0) -> Variable:
         """A Variable around an array that is known to be one."""
         made = cls.__new__(cls)
-        made._value, made.tracked, made.node, made.index = array, tracked, node, index
+        made._value, made.tracked, made.node, made.index, made.source = array, tracked, node, index, None
         made.serial = next(nodes._serials) if node is None else node.serial
+        return made
+
+    @classmethod
+    def _pending(cls, source: Output, tracked: bool) -> Variable:
+        """A Variable for what has not been computed yet."""
+        made = cls._of(None, tracked)
+        made.source = source
         return made
 
     @property
     def value(self) -> Any:
+        if self._value is None:
+            assert self.source is not None
+            regions.compute(self.source.expression)
         return self._value
 
     @property
     def shape(self) -> tuple[int, ...]:
+        if self._value is None and self.source is not None:
+            return self.source.shape
         shape: tuple[int, ...] = self._value.shape
         return shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
+        if self._value is None and self.source is not None:
+            return self.source.dtype
         dtype: np.dtype[Any] = self._value.dtype
         return dtype
 
@@ -117,6 +134,8 @@ class Variable:
 
     @property
     def namespace(self) -> Any:
+        if self._value is None and self.source is not None:
+            return self.source.namespace
         return nodes.namespace(self._value)
 
     @property
@@ -385,7 +404,7 @@ class Variable:
 
 def _is_operand(value: object) -> bool:
     """Whether an operator takes it; to all else Python gives the chance to answer itself."""
-    return isinstance(value, Variable | np.ndarray | np.generic | int | float) or nodes._is_array(value)
+    return isinstance(value, Variable | np.ndarray | np.generic | int | float) or nodes.is_array(value)
 
 
 def _binary(name: str, left: Any, right: Any) -> Variable:
@@ -410,4 +429,5 @@ import dualbcast.graph.linalg as linalg  # noqa: E402
 import dualbcast.graph.node as nodes  # noqa: E402
 import dualbcast.graph.protocols as protocols  # noqa: E402
 import dualbcast.graph.reductions as reductions  # noqa: E402
+import dualbcast.graph.region as regions  # noqa: E402
 import dualbcast.graph.shapes as shapes  # noqa: E402

@@ -1,0 +1,264 @@
+"""Expressions: element-wise operations on Variables that wait until a value is needed.
+
+What waits together becomes one kernel: here is which operations those are, and what they are made of.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dualbcast.element import Element
+from dualbcast.graph.variable import Variable
+
+__all__ = ["LIMITS", "Expression", "Gathered", "Limits", "Output", "gather", "waiting"]
+
+Shape = tuple[int, ...]
+
+
+class Limits:
+    """What one kernel may have; beyond it an expression is computed in parts.
+
+    Attributes
+    ----------
+    statements : int
+        Of the functions of all its operations together.
+    arrays : int
+        That it takes, numbers too.
+    elements : int
+        Smaller arrays are computed at once, operation by operation: then few kernels serve for all, and compiling one
+        for every expression would take longer than it saves.
+    """
+
+    statements = 200
+    arrays = 24
+    elements = 1024
+
+
+LIMITS = Limits()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Output:
+    """An output of an expression: what a Variable that has no value yet stands for."""
+
+    expression: Expression
+    index: int
+
+    @property
+    def shape(self) -> Shape:
+        found = self.expression.sums[self.index]
+        return self.expression.shape if found is None else found
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.expression.dtypes[self.index]
+
+    @property
+    def namespace(self) -> Any:
+        """The array library."""
+        return self.expression.namespace
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """It and no other."""
+        return id(self.expression), self.index
+
+
+class Expression:
+    """An element function applied to Variables and numbers, computed or not.
+
+    Attributes
+    ----------
+    element : Element
+        The function.
+    inputs : tuple
+        For each of its parameters a Variable with a value, an Output of another expression, or a number.
+    shape : tuple of int
+        What the inputs broadcast to.
+    compute : numpy.dtype
+        The dtype of the arithmetic, by promotion.
+    dtypes : tuple of numpy.dtype
+        Of the outputs.
+    sums : tuple of (tuple of int or None)
+        For each output the shape that it is summed to, or None.
+    namespace : module
+        The array library.
+    tracked : bool
+        Whether the outputs carry derivatives.
+    outputs : tuple of weakref
+        The Variables that stand for the outputs.
+    detached : bool
+        Whether a derivative ends here: the outputs carry none, and something that they are made of does.
+    size, reads : int
+        No fewer statements, and arguments, than this and all that it waits for have.
+    seen : tuple, optional
+        Where it was computed inside another's kernel: the composition, and its place in there.
+    """
+
+    __slots__ = (
+        *(
+            "compute",
+            "detached",
+            "dtypes",
+            "element",
+            "inputs",
+            "length",
+            "namespace",
+            "outputs",
+            "reads",
+            "seen",
+            "shape",
+        ),
+        *("size", "sums", "tracked"),
+    )
+
+    def __init__(
+        self,
+        element: Element,
+        inputs: tuple[Any, ...],
+        shape: Shape,
+        compute: np.dtype[Any],
+        dtypes: tuple[np.dtype[Any], ...],
+        sums: tuple[Shape | None, ...],
+        tracked: bool,
+    ) -> None:
+        self.element, self.inputs, self.shape, self.compute = element, inputs, shape, compute
+        self.dtypes, self.sums, self.tracked = dtypes, sums, tracked
+        self.outputs: tuple[weakref.ref[Variable], ...] = ()
+        self.seen: tuple[Any, int] | None = None
+        self.namespace = next(each.namespace for each in inputs if isinstance(each, Variable | Output))
+        before = waiting(inputs)
+        arrays = [each for each in inputs if isinstance(each, Variable)]
+        self.size: int = element.length + sum([each.size for each in before])
+        self.reads: int = len(inputs) - len(before) + sum([each.reads for each in before])
+        ends = not tracked and (True in [each.tracked for each in arrays] or _carries(before))
+        self.detached: bool = ends
+
+    def hold(self, variables: tuple[Variable, ...]) -> None:
+        """Remember, weakly, which Variables stand for the outputs."""
+        self.outputs = tuple([weakref.ref(each) for each in variables])
+
+    def variable(self, index: int) -> Variable | None:
+        """The Variable that stands for an output, if somebody holds it."""
+        return self.outputs[index]()
+
+    def unknown(self) -> Iterator[tuple[int, Variable]]:
+        """The outputs that somebody holds and that have no value yet."""
+        for index, reference in enumerate(self.outputs):
+            found = reference()
+            if found is not None and found._value is None:
+                yield index, found
+
+
+def _key(leaf: Any) -> Any:
+    return id(leaf) if isinstance(leaf, Variable) else (type(leaf), repr(leaf))
+
+
+def _carries(expressions: list[Expression]) -> bool:
+    return any(each.tracked or each.detached for each in expressions)
+
+
+def waiting(inputs: tuple[Any, ...]) -> list[Expression]:
+    """The different expressions among some inputs."""
+    return list({id(each.expression): each.expression for each in inputs if isinstance(each, Output)}.values())
+
+
+class Gathered(NamedTuple):
+    """Expressions with what they wait for, in the form of a composition.
+
+    Attributes
+    ----------
+    order : list of Expression
+        Each after what it is made of; where one was asked for, it is the last.
+    leaves : list
+        The Variables and numbers that all of them are made of.
+    refs : list of tuple of int
+        For each expression where its inputs come from: leaves are the first values, and the outputs of each
+        expression the next ones.
+    known : dict
+        Which leaf stands for an output of some expression, by its `key`.
+    place : dict
+        The number of a leaf, by its id; and of the first output of an expression, by its id.
+    """
+
+    order: list[Expression]
+    leaves: list[Any]
+    refs: list[tuple[int, ...]]
+    known: dict[tuple[int, int], Variable]
+    place: dict[Any, int]
+
+    def number(self, output: Output) -> int:
+        """The number of an output among the values."""
+        held = self.known.get(output.key)
+        return self.place[id(output.expression)] + output.index if held is None else self.place[id(held)]
+
+
+def gather(
+    *roots: Expression, stops: Mapping[tuple[int, int], Variable] | None = None, first: Iterable[Variable] = ()
+) -> Gathered:
+    """Some expressions and all that they wait for.
+
+    Parameters
+    ----------
+    *roots : Expression
+    stops : mapping, optional
+        Outputs, by their `key`, that count as computed, with the Variables that have their values. Without it these
+        are the ones that have been computed.
+    first : iterable of Variable
+        Leaves in any case.
+    """
+    known: dict[tuple[int, int], Variable] = {} if stops is None else dict(stops)
+    order: list[Expression] = []
+    leaves: list[Any] = []
+    # Where a leaf is, by its key: equal numbers are one.
+    place: dict[Any, int] = {}
+    seen: set[int] = set()
+    stack = [(root, False) for root in reversed(roots)]
+
+    def leaf(key: Any, value: Any) -> None:
+        if key not in place:
+            place[key] = len(leaves)
+            leaves.append(value)
+
+    for each in first:
+        leaf(id(each), each)
+    while stack:
+        expression, is_ready = stack.pop()
+        if is_ready:
+            order.append(expression)
+            continue
+        if id(expression) in seen:
+            continue
+        seen.add(id(expression))
+        stack.append((expression, True))
+        for each in expression.inputs:
+            if isinstance(each, Output):
+                if stops is None and each.key not in known:
+                    held = each.expression.variable(each.index)
+                    if held is not None and held._value is not None:
+                        known[each.key] = held
+                if each.key not in known:
+                    stack.append((each.expression, False))
+                    continue
+                each = known[each.key]
+            leaf(_key(each), each)
+
+    count = len(leaves)
+    for expression in order:
+        place[id(expression)] = count
+        count += len(expression.dtypes)
+    gathered = Gathered(order, leaves, [], known, place)
+    for expression in order:
+        found = []
+        for each in expression.inputs:
+            if isinstance(each, Output):
+                found.append(gathered.number(each))
+            else:
+                found.append(place[_key(each)])
+        gathered.refs.append(tuple(found))
+    return gathered
