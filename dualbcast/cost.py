@@ -21,6 +21,8 @@ _WEIGHTS = {
     **dict.fromkeys(("pow", "atan2", "erfc", "fmod"), 30.0),
     **dict.fromkeys(("lgamma", "tgamma", "nextafter"), 150.0),
 }
+# Functions of the C library that have no version for vectors.
+_UNVECTORISED = {"lgamma", "tgamma", "fmod", "nextafter"}
 # How often a loop runs whose length depends on data.
 _TURNS = 8
 
@@ -36,7 +38,7 @@ class Counts:
     blocks, outputs : int
         How many numbers the Jacobian has that vary, and how many outputs there are.
     scalar : bool
-        Whether an element has a loop of its own, which keeps the loop over elements from being vectorised.
+        Whether something in it, such as a loop of its own, keeps the loop over elements from being vectorised.
     """
 
     value: float
@@ -55,7 +57,7 @@ def count(element: Element, wrt: tuple[int, ...]) -> Counts:
     pullback = element.pullback(wrt).function
     outputs = len(element.function.outputs)
     return Counts(
-        work(value), work(both.function), work(pullback), len(both.kinds) - both.values, outputs, _has_loops(value)
+        work(value), work(both.function), work(pullback), len(both.kinds) - both.values, outputs, _is_scalar(value)
     )
 
 
@@ -100,6 +102,20 @@ def _weight(name: str) -> float:
     return work(helper_of(row)) if row is not None and row.function is not None else 1.0
 
 
-def _has_loops(function: Function) -> bool:
-    """Whether an element takes a loop of its own, which keeps the loop over elements from being vectorised."""
+def _is_scalar(function: Function) -> bool:
+    """Whether something in an element keeps the loop over elements from being vectorised."""
+    pending = [expr for stmt in statements(function.body) for expr in expressions(stmt)]
+    pending.extend(output.value for output in function.outputs)
+    while pending:
+        expr = pending.pop()
+        if isinstance(expr, Op):
+            if _blocks_vectors(expr.name):
+                return True
+            pending.extend(expr.args)
     return any(isinstance(stmt, For | While) for stmt in statements(function.body))
+
+
+@lru_cache(maxsize=1024)
+def _blocks_vectors(name: str) -> bool:
+    row = RULES.get(name)
+    return name in _UNVECTORISED or (row is not None and row.function is not None and _is_scalar(helper_of(row)))
