@@ -8,6 +8,7 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
+import numpy as np
 import pytest
 from cells import Cell, check_traceback, program, rows, verify
 
@@ -272,3 +273,29 @@ def test_deep_nesting_compiles_or_says_so(expression: str) -> None:
     for error in caught:
         assert "nested too deeply" in error.message
         check_traceback(error)
+
+
+def test_a_guard_may_rebind_what_its_pattern_binds():
+    def f(x):
+        match x:
+            case d if (d := d + 1) > 2:
+                return d
+            case e if (e := 3 * e) < 100:
+                return e
+        return x
+
+    found = differentiable_broadcast(backend="python")(f)
+    value, jacobian = found.value_and_jacobian(np.array([1.5, 0.5, -1.0]))
+    assert value.tolist() == [2.5, 1.5, -3.0]
+    assert jacobian["x"].tolist() == [1.0, 3.0, 3.0]
+
+
+def test_a_guard_that_rebinds_what_depends_on_the_pattern_is_an_error():
+    def f(x, y):
+        match x, y:
+            case (1.0, d) if (d := d + 1) > 2:
+                return d
+        return x
+
+    with pytest.raises(CompileError, match="this guard assigns d, which its pattern binds"):
+        differentiable_broadcast(backend="python")(f)(1.0, 3.0)

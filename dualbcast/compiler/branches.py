@@ -78,8 +78,11 @@ class Branches(Loops):
                 test = TRUE
             if case.guard is None:
                 ruled_out = (*ruled_out, case.pattern.value)
+        has_bound = False
         if case.guard is not None and test != FALSE:
-            guard = case.guard
+            guard, has_bound = case.guard, test == TRUE
+            if not has_bound:
+                self._refuse_rebinding(guard, bound)
 
             def guarded() -> Value:
                 self.frame.env.update(bound)
@@ -88,12 +91,19 @@ class Branches(Loops):
             test = self.truth(guarded() if test == TRUE else self.short_circuit("and", test, guarded, guard), guard)
 
         def body() -> bool:
-            self.frame.env.update(bound)
+            if not has_bound:  # else the guard may have given them other values since
+                self.frame.env.update(bound)
             return self.statements(case.body)
 
         if isinstance(test, Const):
             return (body(), False) if test.value else self._cases(subject, later, rest, ruled_out)
         return self.split(test, (body, lambda: self._cases(subject, later, [], ruled_out)[0]), rest, case.pattern)
+
+    def _refuse_rebinding(self, guard: ast.expr, bound: dict[str, Value]) -> None:
+        """Refuse a guard that assigns what its pattern binds, where that is known only if the pattern matches."""
+        for node in ast.walk(guard):
+            if isinstance(node, ast.NamedExpr) and node.target.id in bound:
+                self.fail(node, f"this guard assigns {node.target.id}, which its pattern binds", "another name")
 
     def _matches(self, pattern: ast.pattern, value: Value, bound: dict[str, Value]) -> Atom:
         """Whether a pattern matches; the names it binds go into `bound`."""

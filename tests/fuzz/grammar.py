@@ -273,12 +273,13 @@ class Writer:
 
         Sometimes with an `else` where it may have one, which may not run either.
         """
-        frame, before, functions, owned = self.frame, dict(self.frame.names), self.frame.functions, self.frame.owned
+        frame, owned = self.frame, self.frame.owned
+        before, functions = dict(frame.names), dict(frame.functions)
         frame.names = {**before, **(extra or {})}
         frame.owned = (owned | (extra or {}).keys()) - set(locked)
         outer, frame.loops, frame.loop_depth = (frame.loops, frame.loop_depth), (*frame.loops, how), frame.depth + 1
         self.block()
-        frame.names, frame.functions, frame.owned = dict(before), functions, owned
+        frame.names, frame.functions, frame.owned = dict(before), dict(functions), owned
         frame.loops, frame.loop_depth = outer
         if orelse and enabled("loop-else") and self.likely(1, 6):
             self.line("else:")
