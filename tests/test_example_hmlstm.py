@@ -51,14 +51,14 @@ class Model:
     has changed since: so the slopes of the loss are those that straight-through gradients stand for.
     """
 
-    def __init__(self, x: Array, memory: Any, slope: float) -> None:
-        self.x, self.memory, self.slope = x, memory, slope
+    def __init__(self, x: Array, memory: Any, slope: float, price: float) -> None:
+        self.x, self.memory, self.slope, self.price = x, memory, slope, price
         self.noted: list[tuple[Array, Array]] = []
 
     def loss(self, p: dict[str, Array]) -> float:
         is_first = not self.noted
         noted = iter(self.noted.copy())
-        memory, total = [*self.memory], 0.0
+        memory, total, ends = [*self.memory], 0.0, []
         for x, wanted in itertools.pairwise(self.x):
             after: list[Any] = []
             for layer in range(3):
@@ -78,6 +78,8 @@ class Model:
                     else:
                         start, before = next(noted)
                         z = start + soft - before
+                    z = below * z
+                    ends.append(z / 3**layer)
                 after.append((c, h, z))
             memory = after
             h_all = [h for _, h, _ in memory]
@@ -86,7 +88,7 @@ class Model:
             scores = np.maximum(e, 0) @ p["output"] + p["bias"]
             likely = np.exp((scores * wanted).sum(axis=1)) / np.exp(scores).sum(axis=1)
             total -= np.log2(likely).mean()
-        return total / (len(self.x) - 1)
+        return total / (len(self.x) - 1) + 2 * self.price * np.mean(ends)
 
 
 def example(rows: int = 3, hidden: int = 4, time: int = 7, symbols: int = 5) -> tuple[Any, ...]:
@@ -105,12 +107,15 @@ def example(rows: int = 3, hidden: int = 4, time: int = 7, symbols: int = 5) -> 
 
 def test_the_gradient_of_the_loss_is_that_of_differences() -> None:
     p, x, memory, slope = example()
-    (value, (_, boundaries)), gradient = graph.value_and_grad(hmlstm.loss, has_aux=True)(p, x, memory, slope)
-    model = Model(x, memory, float(slope))
+    arguments = p, x, memory, slope, np.asarray(0.3)
+    (value, (bits, _, boundaries)), gradient = graph.value_and_grad(hmlstm.loss, has_aux=True)(*arguments)
+    model = Model(x, memory, float(slope), 0.3)
     assert value == pytest.approx(model.loss(p), rel=1e-12)
-    noted = np.array([z for z, _ in model.noted])
-    np.testing.assert_array_equal([z for each in boundaries for z in each], noted)
-    assert 0.1 < noted[::2].mean() < 0.9 and 0.1 < noted[1::2].mean() < 0.9
+    ends = [z for each in boundaries for z in each]
+    shares = np.mean(ends[::2]), np.mean(ends[1::2])
+    assert bits == pytest.approx(value - 0.3 * (shares[0] + shares[1] / 3), rel=1e-12)
+    # All three cases occur.
+    assert 0.1 < shares[1] < shares[0] < 0.9
 
     for name, w in p.items():
         wanted = np.empty_like(w)
@@ -183,11 +188,12 @@ def test_a_run_that_is_interrupted_and_resumed_is_the_same_run(
     whole = hmlstm_lm.run(hmlstm_lm.State.first(SMALL, short), short, SMALL, 14, tmp_path / "whole.npz", QUIET)
     assert whole.passes > 2
 
-    train, path = hmlstm_lm.train, tmp_path / "parts.npz"
+    train, path, stops = hmlstm_lm.train, tmp_path / "parts.npz", [5, 9]
 
     def interrupted(state: Any, *others: Any) -> Any:
         after = train(state, *others)
-        if state.step in (5, 9):
+        if state.step in stops:
+            stops.remove(state.step)
             raise KeyboardInterrupt
         return after
 
@@ -196,9 +202,10 @@ def test_a_run_that_is_interrupted_and_resumed_is_the_same_run(
     for _ in range(2):
         with pytest.raises(Exception, match="interrupted at step"):
             hmlstm_lm.run(state, short, SMALL, 14, path, QUIET)
-        monkeypatch.setattr(hmlstm_lm, "train", train) if path.exists() and state.step else None
         state, settings = hmlstm_lm.load(path, short)
         assert settings == SMALL
+    assert state.step == 9
+    monkeypatch.undo()
     parts = hmlstm_lm.run(state, short, settings, 14, path, QUIET)
     same(parts, whole)
     same(hmlstm_lm.load(path, short)[0], whole)

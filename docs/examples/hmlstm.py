@@ -22,11 +22,16 @@ Memory = list[tuple[Array, Array, Array]]
 LAYERS = 3
 
 
-@differentiable_broadcast
 @custom_partials(lambda s, slope, _: (slope / 2 if abs(slope * s) < 1 else 0.0, 0))
-def boundary(s, slope):  # noqa: ARG001 its derivative has the slope
-    """1 where a segment ends, else 0; the derivative is that of the hard sigmoid, (slope * s + 1) / 2."""
+def step(s, slope):  # noqa: ARG001 its derivative has the slope
+    """1 where s is positive, else 0; the derivative is that of the hard sigmoid, (slope * s + 1) / 2."""
     return 1.0 if s > 0 else 0.0
+
+
+@differentiable_broadcast
+def boundary(s, slope, z_below):
+    """1 where a segment ends, else 0. A layer that is a copy has seen nothing new, and ends nothing."""
+    return z_below * step(s, slope)
 
 
 @custom_partials(lambda z, one, zero, _: (one - zero, z, 1.0 - z))
@@ -93,7 +98,7 @@ def advance(p: Parameters, x: Array, memory: Memory, slope: Array) -> Memory:
         hidden = h.shape[1]
         f, i, o, g, *detector = graph.split(s, range(hidden, s.shape[1], hidden), axis=1)
         c, h = cell(c, h, f, i, o, g, z, z_below)
-        after.append((c, h, boundary(detector[0], slope) if detector else z))
+        after.append((c, h, boundary(detector[0], slope, z_below) if detector else z))
     return after
 
 
@@ -120,8 +125,16 @@ def read(p: Parameters, x: Array, memory: Memory, slope: Array) -> tuple[Array, 
     return e @ p["output"] + p["bias"], memory, boundaries
 
 
-def loss(p: Parameters, x: Array, memory: Memory, slope: Array) -> tuple[Array, tuple[Memory, list[list[Array]]]]:
-    """The mean of -log2 p(next character), in bits; then the memory and the boundaries, as from `read`."""
+def loss(
+    p: Parameters, x: Array, memory: Memory, slope: Array, price: Array
+) -> tuple[Array, tuple[Array, Memory, list[list[Array]]]]:
+    """What is minimised: bits per character, and a price for each boundary; then the bits alone, and what `read` gives.
+
+    The bits are the mean of -log2 p(next character). The price keeps layers from ending a segment at every character;
+    in the second one, whose segments are longer, it is a third.
+    """
     scores, memory, boundaries = read(p, x[:-1], memory, slope)
-    bits = (graph.logsumexp(scores, axis=-1) - graph.sum(scores * x[1:], axis=-1)) / math.log(2)
-    return graph.mean(bits), (memory, boundaries)
+    surprise = graph.logsumexp(scores, axis=-1) - graph.sum(scores * x[1:], axis=-1)
+    bits = graph.mean(surprise) / math.log(2)
+    z1, z2 = (graph.stack(z) for z in zip(*boundaries, strict=True))
+    return bits + price * graph.mean(z1 + z2 / 3), (bits, memory, boundaries)

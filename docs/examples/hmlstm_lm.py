@@ -85,13 +85,18 @@ class Settings:
     rows: int = 32
     time: int = 50
     rate: float = 0.003
-    anneal: float = 200.0
+    anneal: float = 400.0
+    price: float = 0.1
     seed: int = 0
     every: int = 100
 
     def slope(self, step: int) -> Array:
-        """Of the hard sigmoid: from 1 to 5, so that its derivative becomes that of a step little by little."""
-        return np.asarray(min(5.0, 1.0 + step / self.anneal), np.float32)
+        """Of the hard sigmoid: it rises to 5, so that the derivative becomes that of a step little by little."""
+        return np.asarray(min(5.0, 0.2 + step / self.anneal), np.float32)
+
+    def boundary_price(self, step: int) -> Array:
+        """In bits for each boundary: it rises between the hundredth and the 400th step, when layers have some use."""
+        return np.asarray(self.price * min(1.0, max(0.0, (step - 100) / 300)), np.float32)
 
     def step_size(self, step: int) -> float:
         """It rises for 100 steps, and falls with the square root of their number after the thousandth."""
@@ -151,7 +156,8 @@ def train(state: State, text: Text, settings: Settings) -> State:
     """The state after one more step."""
     x, passes, at = window(text.train, state, settings)
     memory = state.memory if at else forgotten(settings.rows, settings.hidden)
-    (bits, (memory, _)), gradient = value_and_grad(state.p, text.one_hot(x), memory, settings.slope(state.step))
+    slope, price = settings.slope(state.step), settings.boundary_price(state.step)
+    (_, (bits, memory, _)), gradient = value_and_grad(state.p, text.one_hot(x), memory, slope, price)
 
     norm = math.sqrt(sum(float(np.vdot(g, g)) for g in gradient.values()))
     step = state.step + 1
@@ -189,7 +195,7 @@ def examine(state: State, text: Text, settings: Settings) -> State:
     with graph.no_grad():
         for start in range(0, length, settings.time):
             part = x[start : start + settings.time + 1]
-            found, (memory, boundaries) = loss(state.p, part, memory, slope)
+            _, (found, memory, boundaries) = loss(state.p, part, memory, slope, slope)
             bits += found.item() * (len(part) - 1)
             ends += [[z.value.mean() for z in each] for each in boundaries]
     shares = np.mean(ends, axis=0).tolist()
@@ -276,6 +282,7 @@ def run(state: State, text: Text, settings: Settings, steps: int, checkpoint: Pa
 @click.option("--time", default=Settings.time, show_default=True, help="Characters that a gradient goes back.")
 @click.option("--rate", default=Settings.rate, show_default=True, help="Adam's, at its highest.")
 @click.option("--anneal", default=Settings.anneal, show_default=True, help="Steps in which the slope rises by 1.")
+@click.option("--price", default=Settings.price, show_default=True, help="Of a boundary, in bits.")
 @click.option("--seed", default=Settings.seed, show_default=True)
 @click.option("--every", default=Settings.every, show_default=True, help="Steps between two checkpoints.")
 @click.option("--text", "source", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A UTF-8 file.")
