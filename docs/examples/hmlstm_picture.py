@@ -50,7 +50,7 @@ def _curve(ax: Any, state: Any, text: Any, settings: Any) -> None:
     ax.set_ylim(1.5, text.unigram + 0.5)
     ax.set_xlim(0, state.step * 1.12)
     for label, y, color in (
-        ("single characters", text.unigram, _GREY),
+        ("frequencies of\ncharacters alone", text.unigram - 0.3, _GREY),
         (f"held out: {bits[-1]:.2f}", bits[-1] + 0.08, _HELD_OUT),
         ("each step", losses[-settings.every :].mean() - 0.12, _LOSS),
     ):
@@ -64,14 +64,22 @@ def _curve(ax: Any, state: Any, text: Any, settings: Any) -> None:
 
 
 def _text(ax: Any, shown: str, found: Array) -> None:
-    ax.set_title("Where layer 1", loc="left", fontsize=12)
+    ax.set_title("A text that was held out, and the ends of segments that were found in it", loc="left", fontsize=12)
+    for layer in range(LAYERS - 1):
+        ax.text(_COLUMNS - 19 + 11 * layer, -1.02, f"layer {layer + 1}", color=_LAYER[layer], va="center")
+        _mark(ax, _COLUMNS - 21 + 11 * layer, -1.02, _LAYER[layer])
     for at, character in enumerate(shown):
         line, column = divmod(at, _COLUMNS)
-        ax.text(column, line, character if character.strip() else "", family="monospace", ha="center", va="center")
+        style = {"color": _GREY} if character == "\n" else {}
+        ax.text(column, line, "↵" if style else character, family="monospace", ha="center", va="center", **style)
         for layer in range(LAYERS - 1):
             if found[layer, at]:
-                y = line + 0.36 + 0.2 * layer
-                ax.plot([column - 0.4, column + 0.4], [y, y], color=_LAYER[layer], linewidth=3, solid_capstyle="butt")
+                _mark(ax, column, line + 0.36 + 0.2 * layer, _LAYER[layer])
     ax.set_xlim(-1, _COLUMNS)
     ax.set_ylim(_LINES, -0.6)
     ax.axis("off")
+
+
+def _mark(ax: Any, column: float, y: float, color: str) -> None:
+    ends = [column - 0.4, column + 0.4]
+    ax.plot(ends, [y, y], color=color, linewidth=3, solid_capstyle="butt", clip_on=False)
