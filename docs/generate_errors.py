@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast import differentiable_broadcast
+from dualbcast import derivative, differentiable_broadcast, gradient
 from dualbcast.errors import DualbcastError
 
 PAGE = Path(__file__).with_name("errors.md")
@@ -35,7 +35,7 @@ Every message on this page comes from running the code above it, after
 ```python3
 import math
 import numpy as np
-from dualbcast import differentiable_broadcast
+from dualbcast import derivative, differentiable_broadcast, gradient
 
 x, y = np.array([0.5, 2.0]), np.array([1.5, -0.5])
 ```
@@ -168,6 +168,38 @@ GROUPS: dict[str, list[Example]] = {
             """,
         ),
         Example("A set", "return len(set((x, y)))"),
+    ],
+    "Derivatives inside": [
+        Example("The derivative of a number", "return derivative(x * y)"),
+        Example("The arguments given with the function", "return derivative(math.sin, x) * y"),
+        Example("A derivative that is not called", "return derivative(math.sin) * y"),
+        Example(
+            "A derivative in an integer inside",
+            "def power(a, n):\n    return a**n\n\nda, dn = gradient(power)(x, int(y))\nreturn da",
+        ),
+        Example(
+            "A derivative in an argument that is left out",
+            'def line(a, slope=2.0):\n    return a * slope\n\nreturn derivative(line, wrt="slope")(x) * y',
+        ),
+        Example("One derivative in several arguments", "return derivative(math.hypot, wrt=(0, 1))(x, y)"),
+        Example("The derivative of text", 'return derivative(lambda a: (a * y, "m"))(x)'),
+        Example(
+            "The derivative of what has none",
+            """
+            from dualbcast import not_differentiable
+
+            @not_differentiable
+            def level(a):
+                return int(4 * a)
+
+            @differentiable_broadcast
+            def f(x, y):
+                return derivative(lambda a: a * level(a))(x) * y
+            """,
+        ),
+        Example("A choice between derivatives", "slope = derivative(math.sin if x > 0 else math.cos)\nreturn slope(y)"),
+        Example("A derivative of text outside a kernel", "return x * y", 'derivative(math.sin)("0.5")'),
+        Example("A derivative of integers outside a kernel", "return x * y", "derivative(math.sin)(np.arange(3))"),
     ],
     "What comes from outside": [
         Example(
@@ -305,6 +337,7 @@ def error_of(example: Example) -> DualbcastError:
     lines = example.code.splitlines(keepends=True)
     linecache.cache[FILE] = (len(example.code), None, lines, FILE)
     names: dict[str, Any] = {"math": math, "np": np, "differentiable_broadcast": differentiable_broadcast}
+    names |= {"derivative": derivative, "gradient": gradient}
     names |= {"x": np.array([0.5, 2.0]), "y": np.array([1.5, -0.5]), "__name__": "example"}
     try:
         with _missing(example.without), warnings.catch_warnings(action="ignore"):

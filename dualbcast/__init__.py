@@ -2,6 +2,10 @@
 
 from dualbcast.api import BroadcastFunction as BroadcastFunction
 from dualbcast.api import differentiable_broadcast as differentiable_broadcast
+from dualbcast.differentiate import derivative as derivative
+from dualbcast.differentiate import gradient as gradient
+from dualbcast.differentiate import value_and_derivative as value_and_derivative
+from dualbcast.differentiate import value_and_gradient as value_and_gradient
 from dualbcast.errors import ArgumentError as ArgumentError
 from dualbcast.errors import BackendError as BackendError
 from dualbcast.errors import CompileError as CompileError
@@ -15,6 +19,8 @@ from dualbcast.extend import custom_partials as custom_partials
 from dualbcast.extend import not_differentiable as not_differentiable
 from dualbcast.extend import rule as rule
 from dualbcast.extend import stop_derivative as stop_derivative
+from dualbcast.hessian import Hessian as Hessian
 from dualbcast.jacobian import Jacobian as Jacobian
+from dualbcast.located import Pullback as Pullback
 
 __version__ = "0.1.0"

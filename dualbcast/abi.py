@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-__all__ = ["KernelSource", "Layout"]
+__all__ = ["TILE", "KernelSource", "Layout"]
+
+# What a row is cut into where outputs are summed: the most elements whose terms are kept before they are added up.
+TILE = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +17,7 @@ class Layout:
     The iteration space has `rank` >= 1 coalesced dimensions, outermost first. Arguments with the same strides share an
     *address class*, and with it one index computation. A class is a string of one character a dimension:
     `1` unit stride (innermost only), `s` a stride given at run time, `0` the argument does not span the dimension.
+    An input that does not span a dimension is broadcast along it; an output is the sum over it.
 
     Attributes
     ----------
@@ -37,6 +41,30 @@ class Layout:
         """How many run-time strides the kernel takes: one for each `s`, class by class, outermost first."""
         return sum(pattern.count("s") for pattern in self.classes)
 
+    def summed(self, inputs: int) -> tuple[int, ...]:
+        """Which outputs are sums, where the first `inputs` arguments are inputs.
+
+        Examples
+        --------
+        >>> Layout(2, ("s1", "01", "00"), (0, 0, 1, 2)).summed(inputs=1)
+        (1, 2)
+        """
+        outputs = enumerate(self.which[inputs:])
+        return tuple([position for position, which in outputs if "0" in self.classes[which]])
+
+    def indexed(self, inputs: int) -> tuple[int, ...]:
+        """The positions of the classes that the element function takes an index of: those that span a dimension and
+        belong to more than sums.
+
+        Examples
+        --------
+        >>> Layout(2, ("s1", "00", "01"), (0, 1, 0, 2)).indexed(inputs=2)
+        (0,)
+        """
+        summed = {inputs + position for position in self.summed(inputs)}
+        used = {which for position, which in enumerate(self.which) if position not in summed}
+        return tuple([position for position in sorted(used) if self.classes[position].strip("0")])
+
 
 @dataclass(frozen=True, slots=True)
 class KernelSource:
@@ -50,11 +78,13 @@ class KernelSource:
         The functions of `text` other than the entry, callees before callers; the last is the element function.
     entry : str
         The name of the kernel: a Python function in `text`, or for `cuda` an `extern "C" __global__` one in `shell`.
-        Its parameters are (start, stop) for `python` and `cpu`, then sizes, strides and pointers.
+        Its parameters are (start, stop) for `python` and `cpu`, then sizes, strides and pointers. Where outputs are
+        summed there is no (start, stop): the kernel adds the sums over the whole space to what is there.
     dtype : str
         The compute dtype, "float32" or "float64".
     inputs, outputs : tuple of str
-        The dtype name that each pointer argument is stored as.
+        The dtype name that each pointer argument is stored as. A summed output is stored as float64. Where sums of
+        float64 are compensated, what rounding has taken from them follows the outputs, in an array for each.
     layout : Layout
         What the kernel is specialised on.
     shell : str
@@ -79,6 +109,11 @@ class KernelSource:
         lines = (line.partition("  # ")[0].rstrip() for line in self.text.splitlines() if line.lstrip()[:1] != "#")
         code = "\n".join(lines)
         return repr(replace(self, text=code))
+
+    @property
+    def summed(self) -> tuple[int, ...]:
+        """Which outputs are sums; the element function hands their terms over in the compute dtype."""
+        return self.layout.summed(len(self.inputs))
 
     @property
     def element(self) -> str:

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
 import sys
 from collections.abc import Callable, Sequence
 from types import FunctionType, MethodType
-from typing import Any, overload
+from typing import Any, cast, overload
 
-from numpy import ndarray
+import numpy as np
 
-from dualbcast.call import Backend, Call, Options
+from dualbcast.call import Backend, Call, Keeping, Options
 from dualbcast.compiler.templates import lower
-from dualbcast.derivatives import Derivatives, Located, Pullback
+from dualbcast.derivatives import Derivatives
 from dualbcast.errors import ArgumentError, BackendError, CompileError
-from dualbcast.inspection import Inspectable, Show
+from dualbcast.inspection import Inspectable, Show, check_product, is_derived
 from dualbcast.jacobian import Jacobian
+from dualbcast.located import Located
 from dualbcast.products import Which
 from dualbcast.runtime.broadcast import plan
 from dualbcast.runtime.operands import Kind, Signature, array_kind, classify, sign
+from dualbcast.runtime.variables import VariableGiven
 from dualbcast.signature import Binder, Form, Wrt, directions, wrt_key
 from dualbcast.variant import Variant, flatten_out, is_dtype, stand_in
 
@@ -47,34 +50,38 @@ class BroadcastFunction(Derivatives, Inspectable):
         static: str | Sequence[str] = (),
         fastmath: bool = False,
         backend: Backend = "auto",
+        jacobian: Keeping = "auto",
     ) -> None:
         if backend not in ("auto", "python", "cpu", "cuda"):
             raise BackendError(f"there is no backend {backend!r}; choose auto, python, cpu or cuda")
-        partials: tuple[str | int, ...] = ()
+        # What is meant: the partial derivative in these, one after the other; and the function that it is the last of.
+        self._partials: tuple[str | int, ...] = ()
+        self._whole: BroadcastFunction | None = None
         if isinstance(function, BroadcastFunction):
-            static, partials, function = (
-                static or tuple(function._binder.static),
-                function._partials,
-                function.__wrapped__,
-            )
+            static, self._partials = static or tuple(function._binder.static), function._partials
+            if function._whole is not None:
+                options: dict[str, Any] = {"fastmath": fastmath, "backend": backend, "jacobian": jacobian}
+                self._whole = BroadcastFunction(function._whole, wrt=wrt, static=static, **options)
+            function = function._function
         try:
             self._binder: Binder = Binder(function, static)
         except CompileError as error:
             raise error.with_traceback(None) from None
         self._wrt = wrt_key(wrt)
         self._binder.check_wrt(self._wrt)
-        self._choices = Options(fastmath, backend)
+        if jacobian not in ("auto", "cache", "recompute"):
+            raise ArgumentError(f"jacobian={jacobian!r} is no policy; choose auto, cache or recompute")
+        self._choices = Options(fastmath, backend, jacobian)
         self._variants: dict[tuple[Form, tuple[Kind, ...]], Variant] = {}
         # A method's: the object, and the name that the class has for the function.
         self._instance: Any = None
-        # What is meant: the partial derivative in these, one after the other; and the function that it is the last of.
-        self._partials: tuple[str | int, ...] = partials
-        self._whole: BroadcastFunction | None = None
         self._parts: dict[str | int, BroadcastFunction] = {}
         self._attribute, self._unbound = self._binder.name, self
         # Only a function's own attributes: an object's are its business.
         functools.update_wrapper(self, function, updated=("__dict__",) if isinstance(function, FunctionType) else ())
-        self.__wrapped__: Callable[..., Any] = function
+        self._function: Callable[..., Any] = function
+        if self._partials:  # Whoever looks for the function that is meant must not take that for it.
+            del vars(self)["__wrapped__"]
         self.__name__ = self._binder.name
         self.__qualname__: str = getattr(function, "__qualname__", self.__name__)
         self.__signature__ = self._binder.signature
@@ -100,7 +107,7 @@ class BroadcastFunction(Derivatives, Inspectable):
         bound = kept.get(self.__qualname__ + "()")
         if isinstance(bound, BroadcastFunction) and bound._instance is instance and bound._unbound is self:
             return bound
-        bound = self._like(MethodType(self.__wrapped__, instance))
+        bound = self._like(MethodType(self._function, instance))
         bound._instance, bound._attribute, bound._unbound = instance, self._attribute, self
         kept[self.__qualname__ + "()"] = bound
         return bound
@@ -115,17 +122,17 @@ class BroadcastFunction(Derivatives, Inspectable):
             found = getattr(found, part, None)
         if found is self:
             return str(self.__qualname__)
-        return _rebuilt, (self.__wrapped__, self._options)
+        return _rebuilt, (self._function, self._options)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> BroadcastFunction:
         if self._whole is not None:
             return copy.deepcopy(self._whole, memo).partial(self._partials[-1])
-        if isinstance(self.__wrapped__, FunctionType):  # which is not copied either
+        if isinstance(self._function, FunctionType):  # which is not copied either
             return self
         if self._instance is not None:
             copied: BroadcastFunction = getattr(copy.deepcopy(self._instance, memo), self._attribute)
             return copied
-        return self._like(copy.deepcopy(self.__wrapped__, memo))
+        return self._like(copy.deepcopy(self._function, memo))
 
     def _like(self, function: Callable[..., Any]) -> BroadcastFunction:
         """Another BroadcastFunction with these options."""
@@ -137,8 +144,7 @@ class BroadcastFunction(Derivatives, Inspectable):
         return {
             "wrt": self._wrt,
             "static": static,
-            "fastmath": self._choices.fastmath,
-            "backend": self._choices.backend,
+            **dataclasses.asdict(self._choices),
         }
 
     # --- products ------------------------------------------------------------------------------------------------
@@ -166,13 +172,15 @@ class BroadcastFunction(Derivatives, Inspectable):
         ArgumentError, ShapeError, DTypeError
             The arguments do not fit; nothing has run and `out` is untouched.
         """
-        for value in (*arrays, *named.values()) if named else arrays:
-            if type(value) is not ndarray and hasattr(type(value), "__broadcast_function__"):
-                # A Variable of the graph, which calls back with arrays.
-                return type(value).__broadcast_function__(self, arrays, named if out is None else {**named, "out": out})
-        call = self._prepare("value", arrays, named, None, out)
-        call.run()
-        return call.spec.product.structure.pack(call.plan.finish())
+        try:
+            call = self._prepare("value", arrays, named, None, out)
+        except VariableGiven as found:
+            variable = found.variable
+        else:
+            call.run()
+            return call.spec.product.structure.pack(call.plan.finish())
+        # The graph makes the call its own way, and records it.
+        return variable.__broadcast_function__(self, arrays, named if out is None else {**named, "out": out})
 
     def value_and_jacobian(self, *arrays: Any, wrt: Wrt = None, out: Any = None, **named: Any) -> tuple[Any, Jacobian]:
         """The value and its partial derivatives, from one launch.
@@ -219,14 +227,17 @@ class BroadcastFunction(Derivatives, Inspectable):
         return call.jacobian()
 
     def partial(self, wrt: str | int) -> BroadcastFunction:
-        if isinstance(wrt, bool) or not isinstance(wrt, str | int):
+        key = None if isinstance(wrt, bool) or not isinstance(wrt, str | int | np.integer) else wrt_key(wrt)
+        if not isinstance(key, str | int):
             raise ArgumentError(f"partial takes the name or the position of one argument, not {wrt!r}")
-        self._binder.check_wrt(wrt)
-        # Kept, so that asking again does not compile again.
-        found = self._parts.get(wrt)
+        self._binder.check_wrt(key)
+        # Kept, so that asking again does not compile again; setdefault: two threads get one object.
+        found = self._parts.get(key)
         if found is None:
-            found = self._parts[wrt] = self._like(self.__wrapped__)
-            found._partials, found._whole = (*self._partials, wrt), self
+            new = self._like(self._function)
+            new._partials, new._whole = (*self._partials, key), self
+            vars(new).pop("__wrapped__", None)
+            found = self._parts.setdefault(key, new)
         return found
 
     partial.__doc__ = Derivatives.partial.__doc__
@@ -235,8 +246,13 @@ class BroadcastFunction(Derivatives, Inspectable):
 
     def _prepare(self, which: Which, args: tuple[Any, ...], named: dict[str, Any], wrt: Wrt, out: Any = None) -> Call:
         wanted = None if which == "value" else self._wrt if wrt is None else wrt_key(wrt)
-        form, values = self._binder.bind(args, named, wanted)
+        form, values = self._binder.bind(args, named, self._named(wanted) if self._partials else wanted)
         return self._ready(which, form, values, wanted, out)
+
+    def _named(self, *wanted: Any) -> tuple[Any, ...]:
+        """All that is differentiated in, now or for the partial that this is: a default number there is an argument."""
+        items = [each if isinstance(each, tuple) else (each,) for each in wanted if each is not None]
+        return (*self._partials, *[name for each in items for name in each])
 
     @property
     def vararg(self) -> str:
@@ -245,41 +261,42 @@ class BroadcastFunction(Derivatives, Inspectable):
 
     def form_of(self, args: tuple[Any, ...], named: dict[str, Any], wrt: Wrt) -> tuple[Form, tuple[Any, ...]]:
         """How a call fills the parameters, and its arrays and numbers."""
-        return self._binder.bind(args, named, wrt_key(wrt))
+        return self._binder.bind(args, named, self._named(wrt_key(wrt)))
 
-    def _locate(self, args: tuple[Any, ...], named: dict[str, Any], wrt: Wrt) -> Located:
-        """The element function of a call, its arguments, and what to differentiate in."""
+    def _locate(self, args: tuple[Any, ...], named: dict[str, Any], wrt: Wrt, gradient: Wrt = None) -> Located:
         wanted = self._wrt if wrt is None else wrt_key(wrt)
-        return self._located(*self._binder.bind(args, named, wanted), wanted)
+        if gradient is None:
+            named_in = self._named(wanted) if self._partials else wanted
+            return self._located(*self._binder.bind(args, named, named_in), wanted)
+        other = wrt_key(gradient)
+        return self._located(*self._binder.bind(args, named, self._named(wanted, other)), wanted, other)
 
-    def _located(self, form: Form, values: tuple[Any, ...], wanted: Any) -> Located:
+    def _located(self, form: Form, values: tuple[Any, ...], *wanted: Any) -> Located:
         variant, values, signature = self._found(form, values)
-        positions = directions(wanted, form, variant.element.names, signature, self._binder)
-        return Located(variant.element, values, signature, positions)
+        positions = [self._positions(variant, form, signature, each) for each in wanted]
+        return Located(variant.element, values, signature, positions[0], positions[-1], variant.derived)
 
     def _inspected(self, args: tuple[Any, ...], wrt: Wrt, product: Show, named: dict[str, Any] | None = None) -> Call:
-        which: Which = "value" if product == "vjp" else product
+        check_product(product)
+        which: Which = "value" if is_derived(product) else cast(Which, product)
         wanted = None if product == "value" else self._wrt if wrt is None else wrt_key(wrt)
-        form, values = self._binder.bind(args, named or {}, wanted)
+        form, values = self._binder.bind(args, named or {}, self._named(wanted))
         call = self._ready(which, form, tuple(map(stand_in, values)), wanted, None)
         if any(map(is_dtype, values)):
             # Dtypes stand for arrays of the kind and shape that the others have, captured ones among them.
             shape = call.shape if call.plan.total != 1 else (2,)
             values = tuple(stand_in(value, shape, call.operands.module) for value in values)
             call = self._ready(which, form, values, wanted, None)
-        if product != "vjp":
-            return call
-        located = self._located(form, values, wanted)
-        zeros = [call.library.empty(call.shape, dtype) for dtype in call.spec.dtypes]
-        return Pullback(located, call.spec.product.structure, call.shape, call.spec.dtypes).prepare(*zeros)
+        return self._located(form, values, wanted).example(product, call) if is_derived(product) else call
 
     def _ready(self, which: Which, form: Form, values: tuple[Any, ...], wanted: Any, out: Any) -> Call:
         variant, values, signature = self._found(form, values)
         operands = classify(values, variant.element.names, signature)
         spec = variant.products.get((which, signature, wanted))
         if spec is None:
-            element, positions = variant.element, self._positions(which, form, variant, signature, wanted)
-            spec = variant.products[which, signature, wanted] = element.specialise(which, signature, positions)
+            positions = () if which == "value" else self._positions(variant, form, signature, wanted)
+            spec = variant.element.specialise(which, signature, positions)
+            variant.products[which, signature, wanted] = spec
         if out is not None:
             out = flatten_out(which, out, spec.product.structure)
         return Call(spec, operands, plan(operands, spec.dtypes, out))
@@ -311,23 +328,32 @@ class BroadcastFunction(Derivatives, Inspectable):
         captured = tuple(capture.value for capture in lowered.arrays.values())
         for wrt in self._partials:
             names = variant.element.names
-            (position,) = directions(wrt, form, names, sign((*values, *captured), names), self._binder)
-            variant.element = variant.element.partial(position)
+            positions = directions(wrt, form, names, sign((*values, *captured), names), self._binder)
+            if len(positions) != 1:
+                raise ArgumentError(f"partial({wrt!r}) names {len(positions)} arguments of this call; name one of them")
+            variant.element = variant.element.partial(*positions)
         self._variants[form, kinds] = variant
         return variant, captured
 
-    def _positions(
-        self, which: Which, form: Form, variant: Variant, signature: Signature, wanted: Any
-    ) -> tuple[int, ...]:
+    def _positions(self, variant: Variant, form: Form, signature: Signature, wanted: Any) -> tuple[int, ...]:
         """The parameters of the element function to differentiate in."""
-        return () if which == "value" else directions(wanted, form, variant.element.names, signature, self._binder)
+        found = variant.positions.get((signature, wanted))
+        if found is None:
+            found = directions(wanted, form, variant.element.names, signature, self._binder)
+            variant.positions[signature, wanted] = found
+        return found
 
 
 @overload
 def differentiable_broadcast(function: Callable[..., Any], /) -> BroadcastFunction: ...
 @overload
 def differentiable_broadcast(
-    *, wrt: Wrt = None, static: str | Sequence[str] = (), fastmath: bool = False, backend: Backend = "auto"
+    *,
+    wrt: Wrt = None,
+    static: str | Sequence[str] = (),
+    fastmath: bool = False,
+    backend: Backend = "auto",
+    jacobian: Keeping = "auto",
 ) -> Callable[[Callable[..., Any]], BroadcastFunction]: ...
 def differentiable_broadcast(
     function: Callable[..., Any] | None = None,
@@ -337,6 +363,7 @@ def differentiable_broadcast(
     static: str | Sequence[str] = (),
     fastmath: bool = False,
     backend: Backend = "auto",
+    jacobian: Keeping = "auto",
 ) -> BroadcastFunction | Callable[[Callable[..., Any]], BroadcastFunction]:
     """Make a scalar Python function broadcast over arrays, with exact derivatives.
 
@@ -356,6 +383,9 @@ def differentiable_broadcast(
         Allow faster arithmetic that may differ in the last digits; NaN and infinities keep their meaning.
     backend : {"auto", "python", "cpu", "cuda"}
         "auto" follows the arrays: NumPy's run on the CPU, CuPy's on their GPU. "python" interprets, slowly.
+    jacobian : {"auto", "cache", "recompute"}
+        Whether a graph that records a call keeps the partial derivatives for the backward pass; see
+        `graph.jacobian`.
 
     Examples
     --------
@@ -372,10 +402,12 @@ def differentiable_broadcast(
     (array([-0.7616,  0.5   ]), array([0.42, 0.25]))
     """
     if function is None:
-        return lambda inner: BroadcastFunction(inner, wrt=wrt, static=static, fastmath=fastmath, backend=backend)
+        return lambda inner: BroadcastFunction(
+            inner, wrt=wrt, static=static, fastmath=fastmath, backend=backend, jacobian=jacobian
+        )
     if not callable(function):
         raise ArgumentError("differentiable_broadcast decorates a function; give its options by keyword")
-    return BroadcastFunction(function, wrt=wrt, static=static, fastmath=fastmath, backend=backend)
+    return BroadcastFunction(function, wrt=wrt, static=static, fastmath=fastmath, backend=backend, jacobian=jacobian)
 
 
 def _rebuilt(function: Callable[..., Any], options: dict[str, Any]) -> BroadcastFunction:

@@ -13,15 +13,17 @@ import numpy as np
 from dualbcast.abi import KernelSource, Layout
 from dualbcast.compiler.emit import emit
 from dualbcast.errors import ArgumentError, BackendError
-from dualbcast.jacobian import Jacobian, sum_to
-from dualbcast.products import Product
+from dualbcast.jacobian import Jacobian
+from dualbcast.products import Block, Product
 from dualbcast.runtime import cpu, cuda, python
 from dualbcast.runtime.broadcast import Plan
 from dualbcast.runtime.operands import DType, Operands
 
-__all__ = ["Backend", "Call", "Options", "Specialised"]
+__all__ = ["Backend", "Call", "Keeping", "Options", "Specialised"]
 
 Backend = Literal["auto", "python", "cpu", "cuda"]
+# Whether a graph keeps the Jacobian of a recorded call for the backward pass.
+Keeping = Literal["auto", "cache", "recompute"]
 Shape = tuple[int, ...]
 
 
@@ -31,12 +33,29 @@ class Options:
 
     fastmath: bool = False
     backend: Backend = "auto"
-    jacobian: Literal["auto", "cache", "recompute"] = "auto"
+    jacobian: Keeping = "auto"
+
+    def runs_like(self, other: Options) -> bool:
+        """Whether kernels of both can be one."""
+        return self.fastmath == other.fastmath and self.backend == other.backend
 
 
 @dataclass(slots=True)
 class Specialised:
-    """A product for given dtypes, with the kernels made of it so far, by target, variant of it and layout."""
+    """A product for given dtypes, with the kernels made of it so far, by target, variant of it and layout.
+
+    Attributes
+    ----------
+    product, wrt, dtypes, result, compute, inputs, title, options
+        What is computed; the parameters differentiated in; the dtypes of outputs, of floats among the results, of the
+        arithmetic, and of the inputs as they are stored; what it is called in the kernel's text; how it is made.
+    names : tuple of str
+        All parameters.
+    partials : tuple
+        The blocks of the Jacobian, by output and name.
+    within : tuple of str
+        The names of those in `wrt`.
+    """
 
     product: Product
     wrt: tuple[int, ...]
@@ -46,7 +65,15 @@ class Specialised:
     inputs: tuple[str, ...]
     title: str
     options: Options
+    names: tuple[str, ...]
+    partials: tuple[tuple[tuple[int, str], Block], ...] = field(init=False)
+    within: tuple[str, ...] = field(init=False)
     kernels: dict[tuple[str, Any, Layout], Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.within = tuple([self.names[at] for at in self.wrt])
+        every = self.product.blocks.items()
+        self.partials = tuple([((at[0], self.names[at[1]]), block) for at, block in every if len(at) == 2])
 
     def source(self, layout: Layout, target: str) -> KernelSource:
         outputs = [dtype.name for dtype in self.dtypes]
@@ -96,6 +123,9 @@ class Call:
         block = self.spec.product.blocks[place]
         if block.stored is not None:
             return outputs[block.stored]
+        return self._everywhere(block)
+
+    def _everywhere(self, block: Block) -> Any:
         return self.library.broadcast_to(self.library.asarray(block.constant, self.spec.result), self.shape)
 
     def results(self) -> tuple[Any, ...]:
@@ -107,8 +137,7 @@ class Call:
         at, block = place[0], self.spec.product.blocks[place]
         shape = None if self.sums is None else self.sums[at]
         if block.stored is not None:
-            found = outputs[block.stored]
-            return found if shape is None else sum_to(found, shape)
+            return outputs[block.stored]
         # Each element of a summed output has as many terms as there are elements for it.
         terms = 1 if shape is None else self.plan.total // max(1, math.prod(shape))
         number = self.library.asarray(block.constant * terms, self.parts[at] if self.parts else self.spec.result)
@@ -117,15 +146,15 @@ class Call:
 
     def jacobian(self) -> Jacobian:
         """The Jacobian object over the arrays that the kernel has written."""
-        product, names = self.spec.product, self.operands.names
-        outputs = self.plan.outputs
+        spec, outputs, arrays = self.spec, self.plan.outputs, self.operands.arrays
+        product, names = spec.product, spec.names
         blocks = {
-            (place[0], names[place[1]]): self.block(place, outputs) for place in product.blocks if len(place) == 2
+            key: self._everywhere(block) if block.stored is None else outputs[block.stored]
+            for key, block in spec.partials
         }
-        wrt = tuple(names[position] for position in self.spec.wrt)
-        shapes = {names[position]: self.operands.arrays[position].shape for position in self.spec.wrt}
-        stored = outputs[product.values :]
-        return Jacobian(blocks, wrt, product.structure, self.shape, shapes, stored)
+        shapes = {names[at]: arrays[at].shape for at in spec.wrt}
+        stored = outputs[product.values : product.values + product.jacobian]
+        return Jacobian(blocks, spec.within, product.structure, self.plan.geometry.shape, shapes, stored)
 
     def run(self) -> None:
         """Run the kernel, compiled if there is none yet."""
@@ -142,14 +171,13 @@ class Call:
         if planned.total == 0 or not planned.targets:
             return
         if backend == "cpu":
-            cpu.launch(self.cpu_kernel(), planned.total, planned.ints, planned.pointers)
+            cpu.launch(self.cpu_kernel(), planned.total, planned.ints, planned.pointers, blocks=planned.blocks)
         elif backend == "cuda":
-            kernel = self.cuda_kernel(None)
-            cuda.launch(kernel, planned.total, planned.sizes, planned.strides, planned.pointers)
+            cuda.launch(self.cuda_kernel(None), planned.total, planned.sizes, planned.strides, planned.pointers)
         else:
             interpreted = self.spec.kernel("python", planned.layout, python.compile_kernel)
             arrays = (*self.operands.arrays, *planned.targets)
-            python.launch(interpreted, planned.total, planned.ints, arrays)
+            python.launch(interpreted, planned.total, planned.ints, arrays, planned.blocks)
 
     def cpu_kernel(self) -> cpu.CpuKernel:
         """The CPU kernel of the call."""

@@ -2,51 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from dualbcast.element import Element
-from dualbcast.errors import ArgumentError, ShapeError
+from dualbcast.errors import ArgumentError
 from dualbcast.hessian import Hessian
 from dualbcast.jacobian import Jacobian
+from dualbcast.located import Located, Pullback
 from dualbcast.products import Which
-from dualbcast.runtime.operands import DType, Signature
 from dualbcast.signature import Wrt
-from dualbcast.structure import Structure
 
 if TYPE_CHECKING:
     from dualbcast.api import BroadcastFunction
     from dualbcast.call import Call
 
-__all__ = ["Derivatives", "Located", "Pullback", "gradient_dtypes"]
+__all__ = ["Derivatives"]
 
 Tangents = Sequence[Any] | Mapping[str, Any]
 
 
-class Located:
-    """A call's element function with its arguments: the arrays and numbers, and the captured arrays.
-
-    Attributes
-    ----------
-    element : Element
-    values : tuple
-    signature : Signature
-    wrt : tuple of int
-        The parameters to differentiate in.
-    """
-
-    __slots__ = ("element", "signature", "values", "wrt")
-
-    def __init__(self, element: Element, values: tuple[Any, ...], signature: Signature, wrt: tuple[int, ...]) -> None:
-        self.element, self.values, self.signature, self.wrt = element, values, signature, wrt
-
-
 class Derivatives:
-    """The methods of a BroadcastFunction that give derivatives; it supplies the three below."""
+    """The methods of a BroadcastFunction that give derivatives; it supplies the two below, and `partial`."""
 
-    def _locate(self, args: tuple[Any, ...], named: dict[str, Any], wrt: Wrt) -> Located:
+    def _locate(self, args: tuple[Any, ...], named: dict[str, Any], wrt: Wrt, gradient: Wrt = None) -> Located:
+        """The element function of a call, its arguments, and what to differentiate in."""
         raise NotImplementedError
 
     def _prepare(self, which: Which, args: tuple[Any, ...], named: dict[str, Any], wrt: Wrt, out: Any = None) -> Call:
@@ -79,7 +58,7 @@ class Derivatives:
         """
         raise NotImplementedError
 
-    def jvp(self, primals: Sequence[Any], tangents: Tangents, **named: Any) -> tuple[Any, Any]:
+    def jvp(self, primals: Sequence[Any], tangents: Tangents, /, **named: Any) -> tuple[Any, Any]:
         """The value and its tangent along given tangents of the arguments, from one launch.
 
         Parameters
@@ -88,12 +67,12 @@ class Derivatives:
             The arguments by position; others follow by name.
         tangents : sequence of (array or None), or mapping of str to array
             For each of `primals` its tangent, of a shape that broadcasts to its own; None where that is zero. A mapping
-            names the arguments, or captured arrays, that have one.
+            names the arguments, or captured arrays, that have one. They are converted to the dtype of the argument.
 
         Returns
         -------
         value, tangent : array, or structure of arrays
-            Both as the function returns them.
+            Both as the function returns them. One that is the same number everywhere is a read-only view of it.
 
         Raises
         ------
@@ -112,10 +91,9 @@ class Derivatives:
         """
         wanted, given = _directions(primals, tangents)
         found = self._locate(tuple(primals), named, wanted)
-        element, values = found.element, found.values
-        _check_tangents(found, given)
-        structure = element.function.structure
-        results = element.pushforward(found.wrt).parts((*values, *_like(found, given)))
+        call = found.forward("pushforward", given)
+        call.run()
+        results, structure = call.results(), found.element.function.structure
         return structure.pack(results[: structure.count]), structure.pack(results[structure.count :])
 
     def vjp(self, *arrays: Any, wrt: Wrt = None, **named: Any) -> tuple[Any, Pullback]:
@@ -148,11 +126,10 @@ class Derivatives:
         (array([10., 10., 10.]), np.float64(6.0))
         """
         found = self._locate(arrays, named, wrt)
-        call = self._prepare("value", arrays, named, None)
+        call = found.element.prepare("value", found.values, signature=found.signature)
+        pullback = Pullback(found, call.shape)
         call.run()
-        structure = found.element.function.structure
-        outputs = call.plan.finish()
-        return structure.pack(outputs), Pullback(found, structure, call.shape, call.spec.dtypes)
+        return found.element.function.structure.pack(call.plan.finish()), pullback
 
     def hessian(self, *arrays: Any, wrt: Wrt = None, **named: Any) -> Hessian:
         """The second partial derivatives of every element, from one launch; see `value_jacobian_and_hessian`.
@@ -195,7 +172,7 @@ class Derivatives:
         values = call.spec.product.structure.pack(outputs[: call.spec.product.values])
         return values, call.jacobian(), _hessian(call, outputs)
 
-    def hvp(self, primals: Sequence[Any], tangents: Tangents, wrt: Wrt = None, **named: Any) -> Jacobian:
+    def hvp(self, primals: Sequence[Any], tangents: Tangents, /, wrt: Wrt = None, **named: Any) -> Jacobian:
         """The products of the Hessian of every element with tangents: how its gradient changes along them.
 
         Parameters
@@ -221,83 +198,10 @@ class Derivatives:
         array([2., 4.])
         """
         wanted, given = _directions(primals, tangents)
-        found = self._locate(tuple(primals), named, wanted)
-        _check_tangents(found, given)
-        positions = found.wrt if wrt is None else self._locate(tuple(primals), named, wrt).wrt
-        values = (*found.values, *_like(found, given))
-        call = found.element.tangent(found.wrt).prepare("jacobian", values, positions)
+        call = self._locate(tuple(primals), named, wanted, wrt).forward("tangent", given)
         call.run()
         call.plan.finish()
         return call.jacobian()
-
-
-class Pullback:
-    """Carries cotangents of a function's outputs back to its arguments; what `vjp` returns.
-
-    Attributes
-    ----------
-    wrt : tuple of str
-        The arguments that it gives cotangents of.
-    shape : tuple of int
-        What the cotangents of the outputs must have.
-    """
-
-    def __init__(
-        self, located: Located, structure: Structure, shape: tuple[int, ...], dtypes: tuple[DType, ...]
-    ) -> None:
-        self._located, self._structure, self.shape, self._dtypes = located, structure, shape, dtypes
-        self.wrt = tuple(located.element.names[at] for at in located.wrt)
-
-    def __repr__(self) -> str:
-        return f"<Pullback of {self._located.element.label} to ({', '.join(self.wrt)}), shape {self.shape}>"
-
-    def __call__(self, *cotangents: Any) -> tuple[Any, ...]:
-        """The cotangents of the arguments.
-
-        Parameters
-        ----------
-        *cotangents : array
-            One for each output, of its shape; or one object such as the function returns, with them in it. Those of
-            outputs that are integers or bools do not matter, and may be None.
-
-        Returns
-        -------
-        tuple of array
-            One for each argument in `wrt`, of its shape and dtype.
-        """
-        call = self.prepare(*cotangents)
-        call.run()
-        return call.results()
-
-    def prepare(self, *cotangents: Any) -> Call:
-        """The call that is about to run."""
-        located, structure = self._located, self._structure
-        if len(cotangents) == 1 and structure.holds(cotangents[0]):
-            cotangents = structure.flatten(cotangents[0], "the cotangent")
-        if len(cotangents) != structure.count:
-            raise ArgumentError(f"{structure.count} cotangents are needed, one for each output; got {len(cotangents)}")
-        given = []
-        for at in located.element.floats:
-            cotangent = cotangents[at]
-            if cotangent is None:
-                raise ArgumentError(f"the cotangent of output {at} is None; give zeros where it is zero")
-            if np.shape(cotangent) != self.shape:
-                raise ShapeError(f"a cotangent must have the output's shape {self.shape}, not {np.shape(cotangent)}")
-            given.append(_as_dtype(cotangent, self._dtypes[at]))
-        dtypes, shapes = gradient_dtypes(located), gradient_shapes(located)
-        element = located.element.pullback(located.wrt)
-        return element.prepare("parts", (*located.values, *given), (), dtypes, shapes)
-
-
-def gradient_dtypes(located: Located) -> tuple[DType, ...]:
-    """The dtypes of the cotangents of arguments: their own, and for Python numbers that of the result."""
-    tokens = [located.signature.tokens[at] for at in located.wrt]
-    return tuple(located.signature.result_dtype if isinstance(token, type) else token for token in tokens)
-
-
-def gradient_shapes(located: Located) -> tuple[tuple[int, ...], ...]:
-    """The shapes of the cotangents of arguments."""
-    return tuple(np.shape(located.values[at]) for at in located.wrt)
 
 
 def _directions(primals: Sequence[Any], tangents: Tangents) -> tuple[tuple[str | int, ...], list[Any]]:
@@ -305,35 +209,15 @@ def _directions(primals: Sequence[Any], tangents: Tangents) -> tuple[tuple[str |
     if not isinstance(primals, tuple | list):
         raise ArgumentError("the primals are a tuple with one for each argument: f.jvp((x, y), (x_tangent, y_tangent))")
     if isinstance(tangents, Mapping):
-        return tuple(tangents), list(tangents.values())
+        return _with_tangent(tangents.items())
     if not isinstance(tangents, tuple | list) or len(tangents) != len(primals):
         raise ArgumentError("the tangents are a tuple with one for each of the primals, or None where one is zero")
-    pairs = [(at, tangent) for at, tangent in enumerate(tangents) if tangent is not None]
+    return _with_tangent(enumerate(tangents))
+
+
+def _with_tangent(every: Iterable[tuple[str | int, Any]]) -> tuple[tuple[str | int, ...], list[Any]]:
+    pairs = [(at, tangent) for at, tangent in every if tangent is not None]
     return tuple(at for at, _ in pairs), [tangent for _, tangent in pairs]
-
-
-def _check_tangents(found: Located, given: list[Any]) -> None:
-    if not given:
-        raise ArgumentError("no argument has a tangent; give at least one")
-    if len(found.wrt) != len(given):
-        raise ArgumentError("an argument has two tangents")
-    for at, tangent in zip(found.wrt, given, strict=True):
-        own, shape = np.shape(found.values[at]), np.shape(tangent)
-        extra = len(own) - len(shape)
-        if extra < 0 or any(size not in (1, whole) for size, whole in zip(shape, own[extra:], strict=True)):
-            raise ShapeError(f"the tangent of {found.element.names[at]} has shape {shape}; its own is {own}")
-
-
-def _like(found: Located, given: list[Any]) -> list[Any]:
-    """Tangents of the dtypes of their primals, so that they do not change that of the result."""
-    dtypes = gradient_dtypes(found)
-    return [_as_dtype(tangent, dtype) for tangent, dtype in zip(given, dtypes, strict=True)]
-
-
-def _as_dtype(array: Any, dtype: DType) -> Any:
-    if hasattr(array, "astype"):
-        return array if array.dtype == dtype else array.astype(dtype)
-    return np.asarray(array, dtype)
 
 
 def _hessian(call: Call, outputs: tuple[Any, ...]) -> Hessian:

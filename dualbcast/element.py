@@ -5,13 +5,14 @@ From values in the order of its parameters to arrays that a kernel has written; 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from dualbcast.call import Call, Options, Shape, Specialised
 from dualbcast.compiler.compose import restrict
-from dualbcast.compiler.ir import Function
+from dualbcast.compiler.ir import Function, statements
 from dualbcast.compiler.simplify import simplify
 from dualbcast.compiler.transform import floats, partial_of, pullback_of, pushforward_of
 from dualbcast.errors import CompileError
@@ -22,7 +23,7 @@ from dualbcast.runtime.operands import DType, Signature, classify
 __all__ = ["Element"]
 
 
-_TRANSFORMS = {
+_TRANSFORMS: dict[str, Callable[[Function, tuple[int, ...]], Function]] = {
     "partial": lambda function, wrt: partial_of(function, *wrt),
     "pushforward": pushforward_of,
     "tangent": lambda function, wrt: pushforward_of(function, wrt, values=False),
@@ -43,12 +44,15 @@ class Element:
     label : str
         What the function is called.
     options : Options
+    length : int
+        How many statements it has.
     """
 
-    __slots__ = ("_derived", "_products", "function", "label", "names", "options")
+    __slots__ = ("_derived", "_products", "function", "label", "length", "names", "options")
 
     def __init__(self, function: Function, names: tuple[str, ...], label: str, options: Options) -> None:
         self.function, self.names, self.label, self.options = function, names, label, options
+        self.length = 1 + sum(1 for _ in statements(function.body))
         self._products: dict[tuple[Any, ...], Specialised] = {}
         self._derived: dict[tuple[str, tuple[int, ...]], Element] = {}
 
@@ -87,8 +91,9 @@ class Element:
             except CompileError as error:
                 raise error.with_traceback(None) from None
             new = tuple(param.name for param in function.params[len(self.names) :])
-            within = ", ".join(self.names[at] for at in wrt)
-            label = self.label if what == "select" else f"{self.label}: {what} in {within}"
+            label = self.label
+            if what != "select":
+                label += f": {what} in {', '.join(self.names[at] for at in wrt)}"
             found = self._derived[what, wrt] = Element(function, (*self.names, *new), label, self.options)
         return found
 
@@ -132,6 +137,7 @@ class Element:
                 signature.storages,
                 title,
                 self.options,
+                self.names,
             )
         return spec
 
@@ -142,6 +148,7 @@ class Element:
         wrt: tuple[int, ...] = (),
         dtypes: tuple[DType, ...] | None = None,
         shapes: tuple[Shape | None, ...] | None = None,
+        signature: Signature | None = None,
     ) -> Call:
         """A product with arguments, ready to run.
 
@@ -154,10 +161,16 @@ class Element:
         shapes : tuple of (tuple of int or None), optional
             For "parts": for each output None, or the shape of an array that broadcasts to the result's shape; the
             output is summed over what it does not span.
+        signature : Signature, optional
+            Of the values, where it is known.
         """
-        operands = classify(values, self.names)
+        operands = classify(values, self.names, signature)
         spec = self.specialise(which, operands.signature, wrt, dtypes)
-        return Call(spec, operands, plan(operands, spec.dtypes), dtypes, shapes)
+        sums = None
+        if shapes is not None:
+            blocks = spec.product.blocks.items()
+            sums = tuple([shapes[place[0]] for place, block in blocks if block.stored is not None])
+        return Call(spec, operands, plan(operands, spec.dtypes, shapes=sums), dtypes, shapes)
 
     def parts(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -111,7 +112,10 @@ def explain_kernel(
         tuple(output.name for output in function.outputs),
         operations(function),
         sum(array.nbytes for array, name in zip(arrays, names, strict=True) if name in read),
-        sum(dtype.itemsize for dtype in dtypes) * plan.total,
+        sum(
+            dtype.itemsize * (plan.total if shape is None else math.prod(shape))
+            for dtype, shape in zip(dtypes, plan.shapes or (None,) * len(dtypes), strict=True)
+        ),
         ", ".join(patterns),
         kernel,
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from dualbcast.errors import ArgumentError
 from dualbcast.jacobian import Index, library_of
 from dualbcast.structure import Structure
@@ -75,6 +77,9 @@ class Hessian(Index):
 
     def stacked(self, output: int | str = 0) -> Any:
         """The blocks of one output as one array of shape (*shape, n, n), for n arguments in `wrt`."""
-        rows = [[self[output, first, second] for second in self.wrt] for first in self.wrt]
-        library = library_of(rows[0][0]) if rows else library_of(())
+        which = self._output(output)
+        if not self.wrt:
+            return np.empty((*self.shape, 0, 0))
+        rows = [[self[which, first, second] for second in self.wrt] for first in self.wrt]
+        library = library_of(rows[0][0])
         return library.stack([library.stack(row, axis=-1) for row in rows], axis=-2)

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from dualbcast.call import Call
 from dualbcast.compiler.ir import dump
+from dualbcast.errors import ArgumentError
 from dualbcast.explain import Explanation, explain_kernel
-from dualbcast.products import Which
 from dualbcast.runtime import cuda
 from dualbcast.signature import Wrt
 
-__all__ = ["Inspectable", "Show"]
+__all__ = ["Inspectable", "Show", "check_product", "is_derived"]
 
-# The products of a BroadcastFunction that can be looked at.
-Show = Which | Literal["vjp"]
+# The products of a BroadcastFunction that can be looked at: its own, and those of what is derived from it.
+_Own = Literal["value", "jacobian", "value_and_jacobian", "hessian", "value_jacobian_and_hessian"]
+_Derived = Literal["jvp", "vjp", "hvp"]
+Show = _Own | _Derived
 Capability = tuple[int, int] | None
+
+
+def check_product(product: str) -> None:
+    """Refuse a product that there is not."""
+    every = (*get_args(_Own), *get_args(_Derived))
+    if product not in every:
+        raise ArgumentError(f"product={product!r} is none of {', '.join(every)}")
+
+
+def is_derived(product: str) -> bool:
+    """Whether a product is computed by a function that is derived from the one that is looked at."""
+    return product in get_args(_Derived)
 
 
 class Inspectable:
@@ -41,8 +55,8 @@ class Inspectable:
         wrt
             As for `value_and_jacobian`.
         product : str
-            What is computed: "value", "jacobian", "value_and_jacobian", "hessian", "value_jacobian_and_hessian", or
-            "vjp", which is the pullback that `vjp` returns.
+            What is computed: "value", "jacobian", "value_and_jacobian", "hessian", "value_jacobian_and_hessian", "jvp"
+            and "hvp" with tangents of all arguments in `wrt`, or "vjp", which is the pullback that `vjp` returns.
         cc : (int, int), optional
             A compute capability to compile for, which needs no GPU; adds registers, spills and occupancy.
         """

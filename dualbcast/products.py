@@ -14,7 +14,7 @@ from dualbcast.structure import Structure
 
 __all__ = ["Block", "Product", "Which", "make_product"]
 
-# "parts" are the values too, but those that are one number everywhere are not stored: they are blocks.
+# "parts" are the values too, but floats that are one number everywhere are not stored: they are blocks.
 Which = Literal["value", "parts", "jacobian", "value_and_jacobian", "hessian", "value_jacobian_and_hessian"]
 
 
@@ -44,6 +44,8 @@ class Product:
         Where the other results come from: the partial of an output by (output, parameter), a second partial by (output,
         parameter, parameter) with the parameters in the order of `wrt`, a value among "parts" by (output,). A
         structural zero is the constant 0.
+    jacobian : int
+        How many first partials are stored; they come after the values.
     """
 
     function: Function
@@ -51,6 +53,7 @@ class Product:
     count: int
     structure: Structure
     blocks: dict[tuple[int, ...], Block]
+    jacobian: int = 0
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -99,11 +102,13 @@ def make_product(function: Function, which: Which, wrt: Sequence[int]) -> Produc
     blocks: dict[tuple[int, ...], Block] = {}
     for place, name in places.items():
         value = None if name is None else outputs[name].value
-        if value is None or isinstance(value, Const):
+        # A value that is an integer is stored, so that it keeps its dtype and its digits.
+        if value is None or (isinstance(value, Const) and value.kind == "float"):
             blocks[place] = Block(constant=0.0 if value is None else float(value.value))
         else:
             assert name is not None
             blocks[place] = Block(stored=len(stored))
             stored.append(outputs[name])
     final = remove_dead(replace(both, outputs=tuple(stored)))
-    return Product(final, values, count, structure, blocks)
+    first = sum(len(place) == 2 and block.stored is not None for place, block in blocks.items())
+    return Product(final, values, count, structure, blocks, first)

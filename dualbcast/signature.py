@@ -380,6 +380,6 @@ def directions(
         if kinds[position] != "float":
             raise ArgumentError(
                 f"{names[position]} is of dtype {signature.storages[position]}, which carries no derivative; "
-                "convert it to a float dtype, or leave it out of wrt"
+                "convert it to a float dtype, or leave it out"
             )
     return tuple(dict.fromkeys(found))

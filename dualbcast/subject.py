@@ -9,6 +9,7 @@ from inspect import Parameter
 from types import FunctionType, MethodType
 from typing import Any
 
+from dualbcast.compiler.derivatives import DerivativeOf, called_with
 from dualbcast.errors import ArgumentError
 
 __all__ = ["BY_POSITION", "Subject", "find_subject"]
@@ -82,6 +83,9 @@ def find_subject(thing: Any) -> Subject:
         return find_subject(thing.func).given(thing.args, thing.keywords)
     if isinstance(thing, staticmethod):
         return find_subject(thing.__func__)
+    if isinstance(thing, DerivativeOf):
+        assert isinstance(called_with, FunctionType)
+        return Subject(called_with, (thing, ()))
     decorated = _of_broadcast_function(thing)
     if decorated is not None:
         return decorated
@@ -98,4 +102,8 @@ def find_subject(thing: Any) -> Subject:
 def _of_broadcast_function(thing: Any) -> Subject | None:
     binder: Any = getattr(thing, "_binder", None)
     found = getattr(binder, "subject", None)
+    if getattr(thing, "_partials", ()):
+        raise ArgumentError(
+            f"{thing!r} cannot be decorated by way of another object; decorate first, then take .partial"
+        )
     return replace(found, static=binder.static) if isinstance(found, Subject) else None

@@ -13,8 +13,9 @@ from dualbcast.compiler.frontend import Lowered
 from dualbcast.element import Element
 from dualbcast.errors import ArgumentError, DTypeError
 from dualbcast.jacobian import Jacobian
+from dualbcast.located import Derived
 from dualbcast.products import Which
-from dualbcast.runtime.operands import array_kind
+from dualbcast.runtime.operands import Signature, array_kind
 from dualbcast.structure import Structure
 
 __all__ = ["Variant", "flatten_out", "is_dtype", "stand_in"]
@@ -31,9 +32,13 @@ class Variant:
         Where the captured arrays are.
     products : dict
         The products by what is computed, dtypes and `wrt` as it is written.
+    positions : dict
+        What `wrt` means, by dtypes and as it is written.
+    derived : dict
+        The `Derived` of its calls, by what it is, dtypes and positions.
     """
 
-    __slots__ = ("_guards", "_kinds", "captures", "element", "products")
+    __slots__ = ("_guards", "_kinds", "captures", "derived", "element", "positions", "products")
 
     def __init__(self, lowered: Lowered, names: tuple[str, ...], label: str, options: Options) -> None:
         self.element = Element(lowered.function, (*names, *lowered.arrays), label, options)
@@ -42,6 +47,8 @@ class Variant:
         self.captures = tuple(replace(capture, value=None) for capture in lowered.arrays.values())
         self._kinds = tuple(param.kind for param in lowered.function.params[len(names) :])
         self.products: dict[tuple[Any, ...], Specialised] = {}
+        self.positions: dict[tuple[Signature, Any], tuple[int, ...]] = {}
+        self.derived: dict[tuple[Any, ...], Derived] = {}
 
     def holds(self) -> bool:
         """Whether what was compiled in is still so."""

@@ -24,7 +24,19 @@ from typing import Any
 import mpmath as mp
 import numpy as np
 
-__all__ = ["Dual", "Result", "Watch", "differentiate", "evaluate", "finite_differences", "numbers_of", "rebuild"]
+__all__ = [
+    "Dual",
+    "Result",
+    "Watch",
+    "differentiate",
+    "evaluate",
+    "finite_differences",
+    "is_smooth",
+    "numbers_of",
+    "rebuild",
+    "second_derivatives",
+    "second_differences",
+]
 
 Result = tuple[tuple[Any, ...], tuple[dict[int, float], ...]]
 
@@ -568,6 +580,31 @@ def finite_differences(
     return tuple({seed: columns[seed][output] for seed in wrt} for output in range(outputs))
 
 
+def second_derivatives(
+    function: Callable[..., Any], args: Sequence[Any], wrt: Sequence[int], digits: int = 60
+) -> tuple[dict[tuple[int, int], float], ...]:
+    """For each output its second derivatives by the positions of two arguments: differences of the slopes of duals."""
+    rebuilt = rebuild(function)
+    with mp.workdps(digits):
+        step = mp.mpf(10) ** (-digits // 3)
+
+        def slopes(moved: int, by: Any) -> list[dict[int, Any]]:
+            exact = [
+                Dual(mp.mpf(arg) + (by if at == moved else 0), {at: mp.mpf(1)}) if isinstance(arg, float) else arg
+                for at, arg in enumerate(args)
+            ]
+            return [result.d if isinstance(result, Dual) else {} for result in numbers_of(rebuilt(*exact))]
+
+        found: list[dict[tuple[int, int], float]] = []
+        for moved in wrt:
+            pairs = zip(slopes(moved, step), slopes(moved, -step), strict=True)
+            for output, (after, before) in enumerate(pairs):
+                found += [{}] * (output == len(found))
+                column = {(seed, moved): float((after.get(seed, 0) - before.get(seed, 0)) / (2 * step)) for seed in wrt}
+                found[output] = {**found[output], **column}
+    return tuple(found)
+
+
 def _slope(after: Any, before: Any, step: Any) -> float:
     return float((after - before) / (2 * step)) if isinstance(after, mp.mpf | float) else 0.0
 
@@ -579,3 +616,37 @@ def numbers_of(results: Any) -> tuple[Any, ...]:
     if dataclasses.is_dataclass(results):
         return tuple(n for field in dataclasses.fields(results) for n in numbers_of(getattr(results, field.name)))
     return (results,)
+
+
+def second_differences(
+    function: Callable[..., Any], args: Sequence[Any], wrt: Sequence[int], digits: int = 60
+) -> tuple[dict[tuple[int, int], float], ...]:
+    """The second derivatives by central differences of the values, to about a third of `digits`."""
+    rebuilt = rebuild(function)
+    with mp.workdps(digits):
+        step = mp.mpf(10) ** (-digits // 4)
+
+        def at(*moves: tuple[int, int]) -> tuple[Any, ...]:
+            exact = [
+                Dual(mp.mpf(arg) + step * sum(by for moved, by in moves if moved == position))
+                if isinstance(arg, float)
+                else arg
+                for position, arg in enumerate(args)
+            ]
+            return tuple(map(value, numbers_of(rebuilt(*exact))))
+
+        found: list[dict[tuple[int, int], float]] = [{} for _ in at()]
+        for place, p in enumerate(wrt):
+            for q in wrt[place:]:
+                corners = [at((p, a), (q, b)) for a, b in ((1, 1), (1, -1), (-1, 1), (-1, -1))]
+                for output, (pp, pm, mp_, mm) in enumerate(zip(*corners, strict=True)):
+                    smooth = isinstance(pp, mp.mpf | float)
+                    found[output][p, q] = float((pp - pm - mp_ + mm) / (4 * step * step)) if smooth else 0.0
+    return tuple(found)
+
+
+def is_smooth(function: Callable[..., Any], args: Sequence[Any], wrt: Sequence[int]) -> bool:
+    """Whether no decision or rounding of the function is about to turn at a point."""
+    watch = Watch()
+    evaluate(rebuild(function), args, wrt, watch)
+    return watch.ties == 0

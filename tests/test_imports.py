@@ -29,7 +29,7 @@ ALLOWED = {
     "interop": LEAVES | {"api", "graph"},
     "cli": LEAVES | {"api", "runtime", "graph", "interop"},
 }
-HEAVY = ["cupy", "click", "llvmlite", "matplotlib", "ml_dtypes", "numba", "rich", "scipy"]
+HEAVY = ["array_api_compat", "cupy", "click", "llvmlite", "matplotlib", "ml_dtypes", "numba", "rich", "scipy"]
 
 
 def layer(module: str) -> str:

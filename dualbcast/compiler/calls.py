@@ -16,14 +16,14 @@ import numpy as np
 from dualbcast import errors
 from dualbcast.compiler import rows
 from dualbcast.compiler.builtin import BUILTINS, KEYWORDS
-from dualbcast.compiler.comprehensions import Comprehensions
+from dualbcast.compiler.derivatives import DerivativeOf, Derivatives
 from dualbcast.compiler.fold import number
 from dualbcast.compiler.inline import count, in_order
 from dualbcast.compiler.ir import Atom, Const
 from dualbcast.compiler.objects import is_record_type, make_record, replace_fields
 from dualbcast.compiler.rules import Custom, Rule
 from dualbcast.compiler.source import Capture
-from dualbcast.compiler.values import Closure, Keywords, Partial, Static, Value, describe
+from dualbcast.compiler.values import Closure, Derived, Keywords, Operator, Partial, Static, Value, describe
 from dualbcast.errors import CompileError
 
 __all__ = ["Calls"]
@@ -35,7 +35,7 @@ _PRINTING, _TELLING = ("print", "input", "open"), ("logging", "warnings")
 _IMMUTABLE = (str, bytes, bool, int, float, tuple, frozenset)
 
 
-class Calls(Comprehensions):
+class Calls(Derivatives):
     """Lowers calls."""
 
     def call(self, node: ast.Call) -> Value:
@@ -69,6 +69,8 @@ class Calls(Comprehensions):
             return self.inline_closure(callee, args, keywords, node)
         if isinstance(callee, Partial):
             return self.call_value(callee.function, (*callee.args, *args), {**callee.keywords, **keywords}, node)
+        if isinstance(callee, Derived):
+            return self.differentiate(callee, args, keywords, node)
         if not isinstance(callee, Static) or not callable(callee.object):
             self.fail(node.func, f"{describe(callee)} cannot be called")
         return self._call_object(callee.object, args, keywords, node)
@@ -80,6 +82,9 @@ class Calls(Comprehensions):
         builtin = BUILTINS.get(function) if _hashable(function) else None
         if builtin is not None:
             return self._builtin(name, builtin, function, args, keywords, node)
+        if isinstance(function, DerivativeOf):
+            place = Capture(function, "function", function.function, name, attribute=True)
+            return self.differentiate(Derived(function.operator, self.captured(place, node)), args, keywords, node)
         meaning = self.meaning(function)
         if isinstance(meaning, Custom):
             return self.inline(meaning.function, args, keywords, node, meaning)
@@ -117,6 +122,13 @@ class Calls(Comprehensions):
             if module.partition(".")[0] not in _LIBRARIES:
                 return self._inline_any(function, args, keywords, node)
         else:
+            if partials := getattr(function, "_partials", ()):
+                while function._whole is not None:
+                    function = function._whole
+                derived: Value = Static(function)
+                for wrt in partials:
+                    derived = Derived(Operator("derivative", wrt), derived)
+                return self.call_value(derived, args, keywords, node)
             # What wraps a scalar function without changing it: this package's decorator, Numba's, functools.cache.
             for attribute in ("__wrapped__", "py_func"):
                 inner = getattr(function, attribute, None)

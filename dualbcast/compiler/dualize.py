@@ -8,8 +8,8 @@ infinite from making NaN of the zero.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from dualbcast.compiler.activity import (
     ZERO,
@@ -21,6 +21,7 @@ from dualbcast.compiler.activity import (
     partials_at,
     refuse_marked,
 )
+from dualbcast.compiler.derivatives import open_to_derivatives
 from dualbcast.compiler.fold import FALSE, TRUE, fold
 from dualbcast.compiler.ir import (
     TEMPORARY,
@@ -43,6 +44,8 @@ from dualbcast.compiler.ir import (
     statements,
 )
 from dualbcast.compiler.rules import RULES
+from dualbcast.compiler.source import Capture
+from dualbcast.compiler.templates import guards_of
 from dualbcast.errors import Location
 
 __all__ = ["Dual", "dualize", "push"]
@@ -55,11 +58,13 @@ ONE = Const(1.0, "float")
 class Dual:
     """A function of values and tangents; `partials[i, d]` names the output that is the tangent of i in direction d.
 
-    The directions of a Jacobian are parameters. A pair that is not there is a structural zero.
+    The directions of a Jacobian are parameters. A pair that is not there is a structural zero. Where an output depends
+    on a direction along some paths only, `flags[i, d]` is whether it does: elsewhere the tangent is an absent zero.
     """
 
     function: Function
     partials: dict[tuple[int, int], str]
+    flags: dict[tuple[int, int], Var] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +75,7 @@ class Direction:
     tangents: Mapping[int, Atom]
 
 
-def dualize(function: Function, seeds: Sequence[int]) -> Dual:
+def dualize(function: Function, seeds: Sequence[int], names: Names | None = None) -> Dual:
     """The function that returns the outputs of `function` and their partials in the parameters at `seeds`.
 
     Parameters
@@ -79,8 +84,11 @@ def dualize(function: Function, seeds: Sequence[int]) -> Dual:
         As the front end gives it: operations on atoms.
     seeds : sequence of int
         Positions of float parameters.
+    names : Names, optional
+        The names that are taken, where the function is to be part of another; those of its own if not given.
     """
-    return _Dualizer(function, {seed: Direction(function.params[seed].name, {seed: ONE}) for seed in seeds}).run()
+    directions = {seed: Direction(function.params[seed].name, {seed: ONE}) for seed in seeds}
+    return _Dualizer(function, directions, names).run()
 
 
 def push(function: Function, tangents: Mapping[int, Atom]) -> Dual:
@@ -93,11 +101,11 @@ def push(function: Function, tangents: Mapping[int, Atom]) -> Dual:
     tangents : mapping of int to Atom
         By the positions of float parameters; the one direction is 0 in the result.
     """
-    return _Dualizer(function, {0: Direction("ot", tangents)}).run()
+    return _Dualizer(function, {0: Direction("ot", tangents)}, None).run()
 
 
 class _Dualizer:
-    def __init__(self, function: Function, directions: dict[int, Direction]) -> None:
+    def __init__(self, function: Function, directions: dict[int, Direction], names: Names | None) -> None:
         self.function, self.seeds = function, tuple(directions)
         self.seeded: dict[str, dict[int, Atom]] = {}
         for seed, direction in directions.items():
@@ -107,7 +115,7 @@ class _Dualizer:
         refuse_marked(function, self.active)
         self.doubt = doubt(function, self.active)
         self.flags: dict[tuple[str, int], Var] = {}
-        self.names = Names(
+        self.names = names or Names(
             [
                 *(param.name for param in function.params),
                 *assigned(function.body),
@@ -121,7 +129,7 @@ class _Dualizer:
 
     def run(self) -> Dual:
         body = self.walk(self.function.body)
-        outputs, partials = list(self.function.outputs), {}
+        outputs, partials, flags = list(self.function.outputs), {}, {}
         for position, output in enumerate(self.function.outputs):
             if output.value.kind != "float":
                 continue
@@ -131,7 +139,10 @@ class _Dualizer:
                     name = self.names.fresh(f"{output.name}_d{self.label[seed]}")
                     outputs.append(Output(name, tangent))
                     partials[position, seed] = name
-        return Dual(replace(self.function, body=body, outputs=tuple(outputs)), partials)
+                    flag = self.flag(output.value, seed)
+                    if isinstance(flag, Var):
+                        flags[position, seed] = flag
+        return Dual(replace(self.function, body=body, outputs=tuple(outputs)), partials, flags)
 
     # --- tangents ------------------------------------------------------------------------------------------------
 
@@ -292,3 +303,15 @@ class _Dualizer:
 def _targets(stmt: Stmt) -> list[tuple[str, Kind]]:
     """What a statement assigns itself and, so that reads after a branch find it, inside."""
     return [(part.target.name, part.target.kind) for part in statements((stmt,)) if isinstance(part, Assign | For)]
+
+
+def _inside(
+    function: Function, seeds: Sequence[int], names: Names
+) -> tuple[Function, dict[tuple[int, int], str], Iterable[Capture]]:
+    """Forward mode for the front end; the guards are found before it, as it takes operations away."""
+    guards = guards_of(function)
+    dual = dualize(function, seeds, names)
+    return dual.function, dual.partials, guards
+
+
+open_to_derivatives(_inside)

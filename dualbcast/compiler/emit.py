@@ -14,6 +14,7 @@ from pathlib import PurePath
 
 from dualbcast.abi import KernelSource, Layout
 from dualbcast.compiler.arrange import arrange
+from dualbcast.compiler.cuda_reductions import summing_shell
 from dualbcast.compiler.fold import fold
 from dualbcast.compiler.frontend import FOREVER, RESERVED
 from dualbcast.compiler.ir import (
@@ -36,6 +37,7 @@ from dualbcast.compiler.ir import (
     expressions,
     statements,
 )
+from dualbcast.compiler.reductions import summing_loops
 from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.shell import cuda_shell
 from dualbcast.compiler.simplify import simplify
@@ -93,7 +95,8 @@ def emit(
     dtype : str
         The compute dtype.
     inputs, outputs : sequence of str
-        The dtype that each parameter and each output is stored as.
+        The dtype that each parameter and each output is stored as; of an output that is summed, whatever its sums
+        become.
     target : str
         "python", "cpu" or "cuda".
     title : str
@@ -109,10 +112,15 @@ def emit(
     params = [param.name for param in function.params]
     indices = index_names(layout, params, names)
     stored = [output.name for output in function.outputs]
+    summed = layout.summed(len(params))
+    outputs = [dtype if position in summed else kind for position, kind in enumerate(outputs)]
     function = arrange(function, names, loads=True)
 
     storage = dict(zip((*params, *stored), (*inputs, *outputs), strict=True))
     address = dict(zip((*params, *stored), (indices[position] for position in layout.which), strict=True))
+    # The terms of a sum go to a row of their own, for a CUDA thread's one element of length one.
+    term = names.fresh("t") if summed and target != "cuda" else "0"
+    address |= {stored[position]: term for position in summed}
     writer = _Writer(module, storage, address)
     uniform = {
         name for name, position in zip(params, layout.which, strict=False) if layout.classes[position][-1] == "0"
@@ -121,7 +129,9 @@ def emit(
     writer.block(function.body, 1)
     for output, kind in zip(function.outputs, outputs, strict=True):
         writer.line(1, writer.store(output.name, output.value, kind))
-    used = [index for index in indices if index != "0"]
+    used = [indices[position] for position in layout.indexed(len(params))]
+    if term != "0":
+        used.append(term)
     head = f"def {element}({', '.join([*used, *params, *stored])}):"
     text = "\n".join([head, *writer.text()])
     sections = [*helpers, text]
@@ -129,10 +139,20 @@ def emit(
     shell = ""
     if target == "cuda":
         entry = f"{element}_kernel" if element.isascii() else "element_kernel"
-        shell = cuda_shell(layout, entry, inputs, outputs)
+        if summed:
+            shell = summing_shell(layout, entry, dtype, inputs, outputs)
+        else:
+            shell = cuda_shell(layout, entry, inputs, outputs)
+    elif summed:
+        entry = names.fresh("kernel")
+        added, loop, rests = summing_loops(layout, dtype, element, entry, params, stored, indices, names)
+        sections += [*added.values(), loop]
+        functions = (*added, *functions)
+        outputs = [*outputs, *["float64"] * rests]
     else:
         entry = names.fresh("kernel")
         sections.append(loops(layout, element, entry, [*params, *stored], indices, names))
+    outputs = ["float64" if position in summed else kind for position, kind in enumerate(outputs)]
     prelude = "\n".join([*([f"# {title}"] if title else []), *module.prelude()])
     return KernelSource(
         "\n\n\n".join([prelude, *sections] if prelude else sections) + "\n",

@@ -9,7 +9,7 @@ from dualbcast.compiler.builder import Builder
 from dualbcast.compiler.fold import FALSE, TRUE, convert, join, number
 from dualbcast.compiler.ir import Atom, Const, Kind, Var
 from dualbcast.compiler.rules import by_spelling
-from dualbcast.compiler.values import Closure, Keywords, Partial, Static, Unassigned, Value, describe
+from dualbcast.compiler.values import Closure, Derived, Keywords, Partial, Static, Unassigned, Value, describe
 from dualbcast.errors import Location
 
 __all__ = ["Operators"]
@@ -36,7 +36,7 @@ class Operators(Builder):
         instead = "a number"
         if isinstance(value, tuple):
             instead = "one item of it"
-        elif isinstance(value, Closure | Partial) or (isinstance(value, Static) and callable(value.object)):
+        elif isinstance(value, Closure | Partial | Derived) or (isinstance(value, Static) and callable(value.object)):
             instead = "a call of it"
         self.fail(node, f"a number is needed here, and this is {describe(value)}", instead)
 
@@ -51,7 +51,7 @@ class Operators(Builder):
         match value:
             case tuple() | Keywords():
                 return TRUE if value else FALSE
-            case Closure() | Partial():
+            case Closure() | Partial() | Derived():
                 return TRUE
             case Static(known):
                 try:

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 from dualbcast.abi import Layout
 
-__all__ = ["THREADS_PER_BLOCK", "cuda_shell"]
+__all__ = ["C_TYPES", "THREADS_PER_BLOCK", "class_index", "cuda_shell", "half_access", "strides_of"]
 
 # 8 warps: small enough that a launch fills every multiprocessor evenly, and with 255 registers a thread at most no
 # kernel is limited by it.
 THREADS_PER_BLOCK = 256
 
-_C_TYPES = {
+C_TYPES = {
     "bool": "unsigned char",
     "int8": "signed char",
     "int16": "short",
@@ -120,18 +120,18 @@ def cuda_shell(layout: Layout, entry: str, inputs: Sequence[str], outputs: Seque
         raise ValueError(f"{entry!r} cannot name a CUDA kernel")
     size, index = ("long long", "long long") if layout.wide else ("unsigned int", "int")
 
-    types = [f"const {_C_TYPES[dtype]}*" for dtype in inputs] + [f"{_C_TYPES[dtype]}*" for dtype in outputs]
+    types = [f"const {C_TYPES[dtype]}*" for dtype in inputs] + [f"{C_TYPES[dtype]}*" for dtype in outputs]
     names = [f"in{i}" for i in range(len(inputs))] + [f"out{i}" for i in range(len(outputs))]
     indexed = [(number, pattern) for number, pattern in enumerate(layout.classes) if pattern.strip("0")]
 
     element_parameters = [f"{index} k{number}" for number, _ in indexed]
     element_parameters += [f"{kind} {name}" for kind, name in zip(types, names, strict=True)]
     parameters = [f"{size} n{dimension}" for dimension in range(layout.rank)]
-    parameters += [f"{index} {stride}" for number, pattern in indexed for stride in _strides(number, pattern)]
+    parameters += [f"{index} {stride}" for number, pattern in indexed for stride in strides_of(number, pattern)]
     parameters += [f"{kind} __restrict__ {name}" for kind, name in zip(types, names, strict=True)]
-    arguments = [_index(number, pattern, index) for number, pattern in indexed] + names
+    arguments = [class_index(number, pattern, index) for number, pattern in indexed] + names
 
-    halves = [_HALF_ACCESS[dtype] for dtype in _HALF_ACCESS if dtype in (*inputs, *outputs)]
+    halves = half_access([*inputs, *outputs])
     kernel = [
         f'extern "C" __device__ void {entry}_element({", ".join(element_parameters)});',
         "",
@@ -146,12 +146,17 @@ def cuda_shell(layout: Layout, entry: str, inputs: Sequence[str], outputs: Seque
     return "\n".join([*halves, *kernel])
 
 
-def _strides(number: int, pattern: str) -> list[str]:
+def half_access(dtypes: Sequence[str]) -> list[str]:
+    """The C++ functions that load and store those of the dtypes that have 16 bits."""
+    return [text for dtype, text in _HALF_ACCESS.items() if dtype in dtypes]
+
+
+def strides_of(number: int, pattern: str) -> list[str]:
     """The names of an address class's run-time strides."""
     return [f"s{number}_{dimension}" for dimension, kind in enumerate(pattern) if kind == "s"]
 
 
-def _index(number: int, pattern: str, index: str) -> str:
+def class_index(number: int, pattern: str, index: str) -> str:
     """The C++ expression of an address class's index."""
     terms = {"1": "({1})i{0}", "s": "({1})i{0} * s{2}_{0}"}
     return " + ".join(terms[kind].format(d, index, number) for d, kind in enumerate(pattern) if kind != "0")

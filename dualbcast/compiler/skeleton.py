@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dualbcast.abi import Layout
 from dualbcast.compiler.ir import Names
 
-__all__ = ["index_names", "loops"]
+__all__ = ["index_names", "loops", "run_time_strides", "step"]
 
 
 def index_names(layout: Layout, params: Sequence[str], names: Names) -> list[str]:
@@ -19,7 +19,9 @@ def index_names(layout: Layout, params: Sequence[str], names: Names) -> list[str
 
     A class that spans no dimension has the index `0`.
     """
-    main = layout.which[-1]
+    summed = layout.summed(len(params))
+    whole = [which for position, which in enumerate(layout.which[len(params) :]) if position not in summed]
+    main = whole[-1] if whole else layout.which[0]
     found: list[str] = []
     for position, pattern in enumerate(layout.classes):
         if set(pattern) == {"0"}:
@@ -37,15 +39,12 @@ def loops(
 ) -> str:
     """The text of the entry: a function of start, stop, sizes, strides and pointers that calls the element function."""
     sizes = [names.fresh(f"n{dimension}") for dimension in range(layout.rank)]
-    strides = [
-        {dimension: names.fresh(f"{index}_s{dimension}") for dimension, kind in enumerate(pattern) if kind == "s"}
-        for pattern, index in zip(layout.classes, indices, strict=True)
-    ]
+    strides = run_time_strides(layout, indices, names)
     flat = [stride for by_dimension in strides for stride in by_dimension.values()]
     start, stop, inner = names.fresh("start"), names.fresh("stop"), names.fresh("j")
     head = f"def {entry}({', '.join([start, stop, *sizes, *flat, *pointers])}):"
     if layout.rank == 1:
-        arguments = [_step(pattern, by.get(0), inner, "") for pattern, by in zip(layout.classes, strides, strict=True)]
+        arguments = [step(pattern, by.get(0), inner, "") for pattern, by in zip(layout.classes, strides, strict=True)]
         call = f"{element}({', '.join([*(text for text in arguments if text), *pointers])})"
         title = f"# Elements [{start}, {stop})."
         return "\n".join([title, head, f"    for {inner} in range({start}, {stop}):", f"        {call}"])
@@ -80,14 +79,22 @@ def loops(
         if terms:
             base = names.fresh(f"{index}_row")
             lines.append(f"        {base} = {' + '.join(terms)}")
-        arguments.append(_step(pattern[last], by.get(last), inner, base))
+        arguments.append(step(pattern[last], by.get(last), inner, base))
     lines.append(f"        for {inner} in range({first}, {end}):")
     lines.append(f"            {element}({', '.join([*arguments, *pointers])})")
     lines.append(f"        {at} += {end} - {first}")
     return "\n".join(lines)
 
 
-def _step(kind: str, stride: str | None, inner: str, base: str) -> str:
+def run_time_strides(layout: Layout, indices: Sequence[str], names: Names) -> list[dict[int, str]]:
+    """The names of the run-time strides of each class, by dimension."""
+    return [
+        {dimension: names.fresh(f"{index}_s{dimension}") for dimension, kind in enumerate(pattern) if kind == "s"}
+        for pattern, index in zip(layout.classes, indices, strict=True)
+    ]
+
+
+def step(kind: str, stride: str | None, inner: str, base: str) -> str:
     """The index of a class in the innermost loop; empty for a class that spans nothing."""
-    step = {"1": inner, "s": f"{inner} * {stride}", "0": ""}[kind]
-    return " + ".join(part for part in (base, step) if part)
+    stepped = {"1": inner, "s": f"{inner} * {stride}", "0": ""}[kind]
+    return " + ".join(part for part in (base, stepped) if part)

@@ -34,7 +34,7 @@ from dualbcast.compiler.values import Static
 from dualbcast.errors import ArgumentError, CompileError
 from dualbcast.structure import NUMBER
 
-__all__ = ["helper_of", "lower", "partials_of", "source_of", "without_customs"]
+__all__ = ["guards_of", "helper_of", "lower", "partials_of", "source_of", "without_customs"]
 
 Arguments = tuple[Kind | Const, ...]
 
@@ -44,7 +44,7 @@ def lower(
 ) -> Lowered:
     """The IR of a scalar function, with the guards of every rule and custom derivative that it calls."""
     lowered = frontend.lower(function, arguments, array_kind, whole=True)
-    return replace(lowered, guards=(*lowered.guards, *_guards(lowered.function)))
+    return replace(lowered, guards=(*lowered.guards, *guards_of(lowered.function)))
 
 
 def helper_of(row: Rule) -> Function:
@@ -148,7 +148,7 @@ def _operations(function: Function) -> Iterator[Op]:
 # --- guards ----------------------------------------------------------------------------------------------------------
 
 
-def _guards(function: Function) -> Iterable[Capture]:
+def guards_of(function: Function) -> Iterable[Capture]:
     """What the users' rules and custom derivatives rest on that a function calls, and that those call, and so on."""
     found: list[Capture] = []
     seen: set[tuple[Any, ...]] = set()

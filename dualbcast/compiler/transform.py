@@ -6,7 +6,7 @@ are parameters after those.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from dualbcast.compiler.dualize import Dual, dualize, push
@@ -14,9 +14,11 @@ from dualbcast.compiler.fold import fold
 from dualbcast.compiler.ir import (
     TEMPORARY,
     Assign,
+    Block,
     Const,
     Expr,
     Function,
+    If,
     Names,
     Op,
     Output,
@@ -53,10 +55,10 @@ def partial_of(function: Function, position: int) -> Function:
 
 def pushforward_of(function: Function, wrt: Sequence[int], *, values: bool = True) -> Function:
     """The outputs, with `values`, and then their tangents, from the arguments and the tangents of those at `wrt`."""
-    names = _names(function)
-    seeds = {seed: Var(names.fresh(f"{function.params[seed].name}_dot"), "float") for seed in wrt}
+    taken = _names(function)
+    seeds = {seed: Var(taken.fresh(f"{function.params[seed].name}_dot"), "float") for seed in wrt}
     dual = push(replace(function, params=(*function.params, *seeds.values())), seeds)
-    count = len(function.outputs)
+    names, count = _names(dual.function), len(function.outputs)
     named = {output.name: output for output in dual.function.outputs}
     tangents = []
     for at, output in enumerate(function.outputs):
@@ -76,34 +78,42 @@ def pullback_of(function: Function, wrt: Sequence[int]) -> Function:
     """
     dual = dualize(function, wrt)
     names = _names(dual.function)
-    named = {output.name: output for output in dual.function.outputs}
+    partials = {output.name: output.value for output in dual.function.outputs}
     cotangents = {at: Var(names.fresh(f"{function.outputs[at].name}_bar"), "float") for at in floats(function)}
-    body: list[Stmt] = list(dual.function.body)
+    named = {seed: names.fresh(f"{function.params[seed].name}_bar") for seed in wrt}
+    active = {seed for _, seed in dual.partials}
+    totals = {seed: Var(names.fresh(TEMPORARY + named[seed]), "float") for seed in wrt if seed in active}
     where = function.location
 
-    def emit(value: Expr) -> Const | Var:
-        if isinstance(value, Const | Var):
-            return value
-        target = Var(names.fresh(TEMPORARY), value.kind)
-        body.append(Assign(target, value, where))
-        return target
+    def contraction() -> Block:
+        found: list[Stmt] = []
 
-    outputs = []
-    for seed in wrt:
-        total: Const | Var = ZERO
-        for at, cotangent in cotangents.items():
-            found = dual.partials.get((at, seed))
-            if found is None:
-                continue
-            partial = named[found].value
-            term = emit(fold(Op("mul", (cotangent, partial), "float", where)))
-            total = term if total == ZERO else emit(fold(Op("add", (total, term), "float", where)))
-        outputs.append(Output(names.fresh(f"{function.params[seed].name}_bar"), total))
+        def emit(name: str, *args: Expr) -> Expr:
+            value = fold(Op(name, args, "float", where))
+            if isinstance(value, Const | Var):
+                return value
+            target = Var(names.fresh(TEMPORARY), "float")
+            found.append(Assign(target, value, where))
+            return target
+
+        for seed, target in totals.items():
+            total: Expr = ZERO
+            for at, cotangent in cotangents.items():
+                if (at, seed) not in dual.partials:
+                    continue
+                term = emit("mul", cotangent, partials[dual.partials[at, seed]])
+                # What does not depend gets nothing back, not even of a cotangent that is infinite or nan.
+                if (at, seed) in dual.flags:
+                    term = emit("select", dual.flags[at, seed], term, ZERO)
+                total = term if total == ZERO else emit("add", total, term)
+            found.append(Assign(target, total, where))
+        return tuple(found)
+
+    body = _at_the_end(dual.function.body, contraction)
+    outputs = tuple(Output(name, totals.get(seed, ZERO)) for seed, name in named.items())
     params = (*function.params, *cotangents.values())
     structure = Structure(tuple, (Structure(),) * len(outputs))
-    return simplify(
-        replace(dual.function, params=params, body=tuple(body), outputs=tuple(outputs), structure=structure)
-    )
+    return simplify(replace(dual.function, params=params, body=body, outputs=outputs, structure=structure))
 
 
 def hessian_of(function: Function, wrt: Sequence[int]) -> tuple[Dual, Hessian]:
@@ -168,6 +178,24 @@ def contraction(pattern: Sequence[Sequence[float | None]]) -> Function:
     structure = Structure(tuple, (Structure(),) * len(outputs))
     params = (*block_of.values(), *cotangents)
     return Function("contraction", params, tuple(body), tuple(outputs), structure=structure)
+
+
+def _at_the_end(block: Block, make: Callable[[], Block]) -> Block:
+    """The block with more statements, in each branch that it ends with: there more is known of what they read.
+
+    What only hands on the results of those branches goes there, too.
+    """
+    count = len(block)
+    while count and _hands_on(block[count - 1]):
+        count -= 1
+    if not count or not isinstance(ways := block[count - 1], If):
+        return (*block, *make())
+    then, orelse = (_at_the_end((*side, *block[count:]), make) for side in (ways.then, ways.orelse))
+    return (*block[: count - 1], replace(ways, then=then, orelse=orelse))
+
+
+def _hands_on(stmt: Stmt) -> bool:
+    return isinstance(stmt, Assign) and isinstance(stmt.value, Const | Var)
 
 
 def _names(function: Function) -> Names:

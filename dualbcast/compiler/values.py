@@ -14,7 +14,7 @@ from typing import Any
 from dualbcast.compiler.fold import FALSE, TRUE
 from dualbcast.compiler.ir import NOWHERE, Atom, Const, Expr, Kind, Stmt, Var
 from dualbcast.compiler.source import FunctionNode, Source
-from dualbcast.errors import Location
+from dualbcast.errors import ArgumentError, Location
 
 __all__ = [
     "CHOICE",
@@ -25,11 +25,13 @@ __all__ = [
     "SKIPPING",
     "Closure",
     "Copies",
+    "Derived",
     "Env",
     "Frame",
     "Keywords",
     "KindRaised",
     "Loop",
+    "Operator",
     "Partial",
     "Range",
     "Record",
@@ -100,6 +102,55 @@ class Partial:
     keywords: dict[str, Value]
 
 
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """What is wanted of a function: `derivative`, `gradient`, or one of them after the value, and in which arguments.
+
+    Attributes
+    ----------
+    name : str
+        The public function's.
+    wrt : int, str or tuple of them, optional
+        Positions and names of the arguments; None for all.
+    """
+
+    name: str
+    wrt: int | str | tuple[int | str, ...] | None
+
+    def __post_init__(self) -> None:
+        for item in self.items:
+            if not isinstance(item, int | str) or isinstance(item, bool):
+                raise ArgumentError(f"wrt={item!r} is no argument; give names or positions: wrt=1 or wrt='x'")
+        if not self.has_several and (self.wrt is None or isinstance(self.wrt, tuple)):
+            raise ArgumentError(
+                f"{self.name}() is taken in one argument, not in wrt={self.wrt!r}; gradient() is taken in several"
+            )
+
+    @property
+    def items(self) -> tuple[int | str, ...]:
+        """The positions and names in `wrt`."""
+        return self.wrt if isinstance(self.wrt, tuple) else () if self.wrt is None else (self.wrt,)
+
+    @property
+    def has_value(self) -> bool:
+        """Whether the function's value comes first."""
+        return self.name.startswith("value_and_")
+
+    @property
+    def has_several(self) -> bool:
+        """Whether it can be in several arguments."""
+        return self.name.endswith("gradient")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Derived:
+    """`derivative(function)` and its kin; where `function` returns functions, `calls` has the arguments so far."""
+
+    operator: Operator
+    function: Value
+    calls: tuple[tuple[tuple[Value, ...], dict[str, Value]], ...] = ()
+
+
 class Keywords(dict[str, Any]):
     """What a `**` parameter holds: values by name."""
 
@@ -142,7 +193,7 @@ class Unassigned:
 
 
 # A Record is a tuple, too.
-Value = Const | Var | Static | Closure | Partial | Keywords | Range | Unassigned | tuple["Value", ...]
+Value = Const | Var | Static | Closure | Partial | Derived | Keywords | Range | Unassigned | tuple["Value", ...]
 Env = dict[str, Value]
 Copies = list[tuple[Var, Expr]]
 
@@ -202,6 +253,8 @@ def describe(value: Value) -> str:
             return f"a tuple of {len(value)}"
         case Partial():
             return describe(value.function)
+        case Derived():
+            return f"the function {value.operator.name}({describe(value.function).removeprefix('the function ')})"
         case Keywords():
             return "a dictionary of arguments"
         case Closure():
@@ -284,6 +337,8 @@ def same(a: Value, b: Value) -> bool:
         return are_alike((a, b)) and all(map(same, a, b))
     if isinstance(a, Partial) and isinstance(b, Partial):
         return same(a.function, b.function) and same(a.args, b.args) and same_by_name(a.keywords, b.keywords)
+    if isinstance(a, Derived) and isinstance(b, Derived):
+        return a.operator == b.operator and same(a.function, b.function) and same_calls(a.calls, b.calls)
     if isinstance(a, Keywords) and isinstance(b, Keywords):
         return same_by_name(a, b)
     if isinstance(a, Closure) and isinstance(b, Closure):
@@ -295,6 +350,12 @@ def same(a: Value, b: Value) -> bool:
 def same_by_name(a: dict[str, Value], b: dict[str, Value]) -> bool:
     """Whether two sets of named values are one."""
     return a.keys() == b.keys() and all(same(a[name], b[name]) for name in a)
+
+
+def same_calls(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
+    """Whether two lists of arguments, given one after another, are one."""
+    pairs = zip(a, b, strict=False)
+    return len(a) == len(b) and all(same(x[0], y[0]) and same_by_name(x[1], y[1]) for x, y in pairs)
 
 
 def zeros_like(value: Value) -> Value:

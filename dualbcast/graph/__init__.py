@@ -8,6 +8,7 @@ from dualbcast.graph.checkpoint import checkpoint as checkpoint
 from dualbcast.graph.elementwise import astype as astype
 from dualbcast.graph.elementwise import clip as clip
 from dualbcast.graph.elementwise import where as where
+from dualbcast.graph.explain import explain as explain
 from dualbcast.graph.indexing import scatter as scatter
 from dualbcast.graph.indexing import take as take
 from dualbcast.graph.indexing import take_along_axis as take_along_axis
@@ -20,7 +21,6 @@ from dualbcast.graph.linalg import outer as outer
 from dualbcast.graph.linalg import tensordot as tensordot
 from dualbcast.graph.linalg import trace as trace
 from dualbcast.graph.linalg import vecdot as vecdot
-from dualbcast.graph.policy import jacobian as jacobian
 from dualbcast.graph.reductions import cumsum as cumsum
 from dualbcast.graph.reductions import cumulative_sum as cumulative_sum
 from dualbcast.graph.reductions import log_softmax as log_softmax
@@ -33,6 +33,8 @@ from dualbcast.graph.reductions import softmax as softmax
 from dualbcast.graph.reductions import std as std
 from dualbcast.graph.reductions import sum as sum
 from dualbcast.graph.reductions import var as var
+from dualbcast.graph.settings import fusion as fusion
+from dualbcast.graph.settings import jacobian as jacobian
 from dualbcast.graph.shapes import broadcast_arrays as broadcast_arrays
 from dualbcast.graph.shapes import broadcast_to as broadcast_to
 from dualbcast.graph.shapes import concat as concat
@@ -53,10 +55,10 @@ from dualbcast.graph.shapes import transpose as transpose
 from dualbcast.graph.shapes import unstack as unstack
 from dualbcast.graph.transform import grad as grad
 from dualbcast.graph.transform import jvp as jvp
-from dualbcast.graph.transform import no_grad as no_grad
-from dualbcast.graph.transform import stop_gradient as stop_gradient
 from dualbcast.graph.transform import value_and_grad as value_and_grad
 from dualbcast.graph.transform import vjp as vjp
+from dualbcast.graph.untracked import no_grad as no_grad
+from dualbcast.graph.untracked import stop_gradient as stop_gradient
 
 concatenate = concat
 detach = stop_gradient

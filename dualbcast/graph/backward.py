@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from dualbcast.errors import DualbcastError
 from dualbcast.graph.elementwise import apply
 from dualbcast.graph.expression import LIMITS
 from dualbcast.graph.node import STATE, Node, as_array, recording
-from dualbcast.graph.region import REGION, reopen
+from dualbcast.graph.region import REGION, reopen, settle
 from dualbcast.graph.variable import Variable
 
 __all__ = ["backward", "key_of"]
@@ -41,8 +42,8 @@ def backward(
     list of (Variable or None)
         For each target its cotangent; None where no output depends on it.
     """
-    for each in (*targets, *(output for output, _ in heads)):
-        each.value  # noqa: B018: what waits has no node yet
+    # What waits has no node yet. (A loop's variable would keep the last of them.)
+    deque(map(settle, (*targets, *(output for output, _ in heads))), 0)
     order = _order([output for output, _ in heads], targets, stop)
     wanted = {key_of(target) for target in targets}
     cotangents: dict[_Key, Variable] = {}
@@ -50,13 +51,12 @@ def backward(
         while heads:
             _accumulate(cotangents, key_of(heads[-1][0]), heads.pop()[1])
         while order:
+            # This frees the node before it, with the arrays that only that has kept.
             node, needed = order.pop()
             keys = [(id(node), index) for index in range(len(node.forms))]
             seeds = tuple([cotangents.get(key) if key in wanted else cotangents.pop(key, None) for key in keys])
             if any(seed is not None for seed in seeds):
                 _through(node, seeds, needed, cotangents)
-            # Freed here and not in the next turn, when its successor already computes.
-            del node, seeds
     return [cotangents.get(key_of(target)) for target in targets]
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from dualbcast.api import BroadcastFunction
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.graph.node import Node, Primitive, Pulled, constant, is_float, observe, run
+from dualbcast.graph.operations import Operation, power
 from dualbcast.graph.operations import operation as find_operation
-from dualbcast.graph.operations import power
 from dualbcast.graph.variable import Variable
 
 __all__ = ["apply", "astype", "clip", "sum_to", "where"]
@@ -41,7 +41,9 @@ def apply(operation: str | np.ufunc | BroadcastFunction, *inputs: Any, **named: 
         return _call(operation, inputs, named)
     found = find_operation(operation)
     if found.scalar is None or not any(is_float(each.dtype) for each in inputs if hasattr(each, "dtype")):
-        return run(Primitive(found.name, found.compute, _ends), inputs)
+        return _ended(found, inputs)
+    if found.ends and not any(isinstance(each, Variable) and each._value is None for each in inputs):
+        return _ended(found, inputs)
     if found.name == "power":
         fixed = power(inputs[1])
         if fixed is not None:
@@ -96,20 +98,10 @@ def _call(function: BroadcastFunction, args: tuple[Any, ...], named: dict[str, A
     """Apply a BroadcastFunction."""
     if named.pop("out", None) is not None:
         raise ArgumentError(f"{function!r}: out= does not go with Variables, which do not change")
-    observe((*args, *named.values()))
-    # The call binds as it does for arrays; an array of no dimensions stands for each Variable.
-    variables: dict[int, tuple[Any, Variable]] = {}
-
-    def stand_in(value: Any) -> Any:
-        if not isinstance(value, Variable):
-            return value
-        array = value.library.empty((), dtype=value.dtype)
-        variables[id(array)] = array, value
-        return array
-
-    given = tuple([stand_in(each) for each in args])
-    located = function._locate(given, {key: stand_in(each) for key, each in named.items()}, ())
-    inputs = [variables[id(each)][1] if id(each) in variables else _operand(each) for each in located.values]
+    # It binds as it does for arrays; the values are the Variables themselves, captured ones too.
+    located = function._locate(args, named, ())
+    inputs = tuple([_operand(each) for each in located.values])
+    observe(inputs)
     element, result = located.element, located.signature.result_dtype
     try:
         shape = np.broadcast_shapes(*[each.shape for each in inputs if isinstance(each, Variable)])
@@ -127,11 +119,15 @@ def _call(function: BroadcastFunction, args: tuple[Any, ...], named: dict[str, A
 
 def _operand(value: Any) -> Any:
     """An argument of an element function: Python's numbers are weak, all else counts with its dtype."""
-    return (
-        value
-        if isinstance(value, Variable | bool | int | float) and not isinstance(value, np.generic)
-        else Variable(value, tracked=False)
-    )
+    if isinstance(value, Variable) or type(value) in (bool, int, float):
+        return value
+    return Variable(value, tracked=False)
+
+
+def _ended(found: Operation, inputs: tuple[Any, ...]) -> Any:
+    """An operation where differentiation ends: the values alone take part."""
+    values = tuple([each.value if isinstance(each, Variable) else each for each in inputs])
+    return run(Primitive(found.name, found.compute, _ends), values)
 
 
 def _ends(node: Node, cotangents: tuple[Variable | None, ...], wanted: tuple[bool, ...]) -> Pulled:  # noqa: ARG001

@@ -6,12 +6,12 @@ What waits together becomes one kernel: here is which operations those are, and 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualbcast.compiler.ir import statements
 from dualbcast.element import Element
 from dualbcast.graph.variable import Variable
 
@@ -28,7 +28,7 @@ class Limits:
     statements : int
         Of the functions of all its operations together.
     arrays : int
-        That it reads.
+        That it takes, numbers too.
     elements : int
         Smaller arrays are computed at once, operation by operation: then few kernels serve for all, and compiling one
         for every expression would take longer than it saves.
@@ -42,7 +42,8 @@ class Limits:
 LIMITS = Limits()
 
 
-class Output(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class Output:
     """An output of an expression: what a Variable that has no value yet stands for."""
 
     expression: Expression
@@ -58,9 +59,9 @@ class Output(NamedTuple):
         return self.expression.dtypes[self.index]
 
     @property
-    def library(self) -> Any:
-        """NumPy or CuPy."""
-        return self.expression.library
+    def namespace(self) -> Any:
+        """The array library."""
+        return self.expression.namespace
 
     @property
     def key(self) -> tuple[int, int]:
@@ -85,18 +86,16 @@ class Expression:
         Of the outputs.
     sums : tuple of (tuple of int or None)
         For each output the shape that it is summed to, or None.
-    library : module
-        NumPy or CuPy.
+    namespace : module
+        The array library.
     tracked : bool
         Whether the outputs carry derivatives.
     outputs : tuple of weakref
         The Variables that stand for the outputs.
     detached : bool
         Whether a derivative ends here: the outputs carry none, and something that they are made of does.
-    length : int
-        The statements of the function.
     size, reads : int
-        No fewer statements, and arrays, than this and all that it waits for have.
+        No fewer statements, and arguments, than this and all that it waits for have.
     seen : tuple, optional
         Where it was computed inside another's kernel: the composition, and its place in there.
     """
@@ -109,7 +108,7 @@ class Expression:
             "element",
             "inputs",
             "length",
-            "library",
+            "namespace",
             "outputs",
             "reads",
             "seen",
@@ -132,15 +131,13 @@ class Expression:
         self.dtypes, self.sums, self.tracked = dtypes, sums, tracked
         self.outputs: tuple[weakref.ref[Variable], ...] = ()
         self.seen: tuple[Any, int] | None = None
-        self.library = next(each.library for each in inputs if isinstance(each, Variable | Output))
-        self.length = 1 + sum(1 for _ in statements(element.function.body))
+        self.namespace = next(each.namespace for each in inputs if isinstance(each, Variable | Output))
         before = waiting(inputs)
-        self.size = self.length + sum([each.size for each in before])
         arrays = [each for each in inputs if isinstance(each, Variable)]
-        self.reads = len(arrays) + sum([each.reads for each in before])
-        self.detached = not tracked and (
-            any([each.tracked for each in arrays]) or any([each.tracked or each.detached for each in before])
-        )
+        self.size: int = element.length + sum([each.size for each in before])
+        self.reads: int = len(inputs) - len(before) + sum([each.reads for each in before])
+        ends = not tracked and (True in [each.tracked for each in arrays] or _carries(before))
+        self.detached: bool = ends
 
     def hold(self, variables: tuple[Variable, ...]) -> None:
         """Remember, weakly, which Variables stand for the outputs."""
@@ -156,6 +153,14 @@ class Expression:
             found = reference()
             if found is not None and found._value is None:
                 yield index, found
+
+
+def _key(leaf: Any) -> Any:
+    return id(leaf) if isinstance(leaf, Variable) else (type(leaf), repr(leaf))
+
+
+def _carries(expressions: list[Expression]) -> bool:
+    return any(each.tracked or each.detached for each in expressions)
 
 
 def waiting(inputs: tuple[Any, ...]) -> list[Expression]:
@@ -193,7 +198,9 @@ class Gathered(NamedTuple):
         return self.place[id(output.expression)] + output.index if held is None else self.place[id(held)]
 
 
-def gather(*roots: Expression, stops: Mapping[tuple[int, int], Variable] | None = None) -> Gathered:
+def gather(
+    *roots: Expression, stops: Mapping[tuple[int, int], Variable] | None = None, first: Iterable[Variable] = ()
+) -> Gathered:
     """Some expressions and all that they wait for.
 
     Parameters
@@ -202,11 +209,13 @@ def gather(*roots: Expression, stops: Mapping[tuple[int, int], Variable] | None 
     stops : mapping, optional
         Outputs, by their `key`, that count as computed, with the Variables that have their values. Without it these
         are the ones that have been computed.
+    first : iterable of Variable
+        Leaves in any case.
     """
     known: dict[tuple[int, int], Variable] = {} if stops is None else dict(stops)
     order: list[Expression] = []
     leaves: list[Any] = []
-    # Where a leaf is, by the Variable or, for a number, which input of which expression it is.
+    # Where a leaf is, by its key: equal numbers are one.
     place: dict[Any, int] = {}
     seen: set[int] = set()
     stack = [(root, False) for root in reversed(roots)]
@@ -216,6 +225,8 @@ def gather(*roots: Expression, stops: Mapping[tuple[int, int], Variable] | None 
             place[key] = len(leaves)
             leaves.append(value)
 
+    for each in first:
+        leaf(id(each), each)
     while stack:
         expression, is_ready = stack.pop()
         if is_ready:
@@ -225,7 +236,7 @@ def gather(*roots: Expression, stops: Mapping[tuple[int, int], Variable] | None 
             continue
         seen.add(id(expression))
         stack.append((expression, True))
-        for at, each in enumerate(expression.inputs):
+        for each in expression.inputs:
             if isinstance(each, Output):
                 if stops is None and each.key not in known:
                     held = each.expression.variable(each.index)
@@ -235,7 +246,7 @@ def gather(*roots: Expression, stops: Mapping[tuple[int, int], Variable] | None 
                     stack.append((each.expression, False))
                     continue
                 each = known[each.key]
-            leaf(id(each) if isinstance(each, Variable) else (id(expression), at), each)
+            leaf(_key(each), each)
 
     count = len(leaves)
     for expression in order:
@@ -244,10 +255,10 @@ def gather(*roots: Expression, stops: Mapping[tuple[int, int], Variable] | None 
     gathered = Gathered(order, leaves, [], known, place)
     for expression in order:
         found = []
-        for at, each in enumerate(expression.inputs):
+        for each in expression.inputs:
             if isinstance(each, Output):
                 found.append(gathered.number(each))
             else:
-                found.append(place[id(each) if isinstance(each, Variable) else (id(expression), at)])
+                found.append(place[_key(each)])
         gathered.refs.append(tuple(found))
     return gathered

@@ -167,6 +167,8 @@ def run(primitive: Primitive, inputs: tuple[Any, ...], **static: Any) -> Any:
     values = [each.value if isinstance(each, Variable) else each for each in inputs]
     try:
         found = primitive.forward(*values, **static)
+    except ShapeError as error:
+        raise ShapeError(f"{primitive.name}: {error}") from None
     except DualbcastError:
         raise
     except IndexError as error:
@@ -201,9 +203,7 @@ def namespace(*arrays: Any) -> Any:
     """The array library of the first of the arguments that is an array: NumPy's or CuPy's, by array-api-compat."""
     for array in arrays:
         if isinstance(array, Variable):
-            if array._value is None:
-                return array.library
-            array = array.value
+            return array.namespace
         kind = type(array)
         found = _NAMESPACES.get(kind)
         if found is None and is_array(array):
@@ -221,7 +221,9 @@ def is_array(value: Any) -> bool:
 
 def as_array(value: Any) -> Array:
     """An array for what a reduction of NumPy's gives, or a user: numbers and lists are turned into arrays."""
-    return value if type(value) is np.ndarray or (is_array(value) and hasattr(value, "flags")) else np.asarray(value)
+    if type(value) is np.ndarray or (is_array(value) and not isinstance(value, np.generic)):
+        return value
+    return np.asarray(value)
 
 
 def is_float(dtype: Any) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from dualbcast.api import BroadcastFunction, differentiable_broadcast
-from dualbcast.errors import ArgumentError
+from dualbcast.errors import ArgumentError, CompileError
 
 __all__ = ["Operation", "operation", "power"]
 
@@ -23,13 +24,15 @@ class Operation:
     compute : function
         How NumPy computes it (and CuPy, by NumPy's protocols): for arrays without a derivative.
     scalar : BroadcastFunction or None
-        The scalar function; None where the operation ends differentiation: its derivative is zero wherever it exists.
+        The scalar function; None where it has none, and is always computed by NumPy.
+    ends : bool
+        Whether differentiation ends here: the derivative is zero wherever it exists.
     """
 
-    __slots__ = ("compute", "name", "scalar")
+    __slots__ = ("compute", "ends", "name", "scalar")
 
-    def __init__(self, name: str, compute: Callable[..., Any], scalar: BroadcastFunction | None) -> None:
-        self.name, self.compute, self.scalar = name, compute, scalar
+    def __init__(self, name: str, compute: Callable[..., Any], scalar: BroadcastFunction | None, ends: bool) -> None:
+        self.name, self.compute, self.scalar, self.ends = name, compute, scalar, ends
 
     def __repr__(self) -> str:
         return f"<Operation {self.name}>"
@@ -42,6 +45,11 @@ _STEPS = {
     *("isfinite", "isinf", "isnan", "logical_and", "logical_or", "logical_xor", "logical_not"),
     *("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift", "bitwise_count"),
 }
+
+
+def _named(function: BroadcastFunction, name: str) -> BroadcastFunction:
+    function.__name__ = function.__qualname__ = function._binder.name = name
+    return function
 
 
 @differentiable_broadcast
@@ -85,15 +93,32 @@ def _where(condition: Any, x: Any, y: Any) -> Any:
 
 
 _ARITHMETIC = {
-    "add": _add,
-    "subtract": _subtract,
-    "multiply": _multiply,
-    "divide": _divide,
-    "negative": _negative,
-    "power": _power,
-    "absolute": _absolute,
+    "add": _named(_add, "add"),
+    "subtract": _named(_subtract, "subtract"),
+    "multiply": _named(_multiply, "multiply"),
+    "divide": _named(_divide, "divide"),
+    "negative": _named(_negative, "negative"),
+    "power": _named(_power, "power"),
+    "absolute": _named(_absolute, "absolute"),
 }
-_WHERE = Operation("where", np.where, _where)
+_WHERE = Operation("where", np.where, _named(_where, "where"), False)
+# Of those whose derivative is zero the ones that kernels can do, so that they need not part what is around them.
+_TESTS: dict[str, Callable[..., Any]] = {
+    "equal": lambda x, y: x == y,
+    "not_equal": lambda x, y: x != y,
+    "less": lambda x, y: x < y,
+    "less_equal": lambda x, y: x <= y,
+    "greater": lambda x, y: x > y,
+    "greater_equal": lambda x, y: x >= y,
+    "isnan": lambda x: math.isnan(x),
+    "isinf": lambda x: math.isinf(x),
+    "isfinite": lambda x: math.isfinite(x),
+    "floor": lambda x: np.floor(x),
+    "ceil": lambda x: np.ceil(x),
+    "trunc": lambda x: np.trunc(x),
+    "rint": lambda x: np.rint(x),
+    "sign": lambda x: np.sign(x),
+}
 # Exponents that are part of the kernel, which then has no general power in it.
 _EXPONENTS = {*range(-4, 9), 0.5, -0.5, 1.5}
 
@@ -113,15 +138,15 @@ def operation(key: str | np.ufunc) -> Operation:
     name = ufunc.__name__
     own = getattr(np, name, None) is ufunc
     if own and name in _STEPS:
-        return Operation(name, ufunc, None)
+        test = _TESTS.get(name)
+        return Operation(name, ufunc, None if test is None else _named(differentiable_broadcast(test), name), True)
     if ufunc.nout != 1 or ufunc.signature is not None:
         raise ArgumentError(f"{name} does not work on Variables: it is no function of single numbers to one number")
     scalar = _ARITHMETIC.get(name) if own else None
     if scalar is None:
         scalar = _spelled(ufunc)
-        # One without a rule is an error where it is used, and not where the derivative is taken.
-        scalar.inspect_ir(*["float64"] * ufunc.nin)
-    return Operation(name, ufunc, scalar)
+        _check_rule(scalar, ufunc)
+    return Operation(name, ufunc, scalar, False)
 
 
 def _spelled(ufunc: np.ufunc) -> BroadcastFunction:
@@ -132,8 +157,18 @@ def _spelled(ufunc: np.ufunc) -> BroadcastFunction:
         made = differentiable_broadcast(lambda x, y: ufunc(x, y))
     else:
         made = differentiable_broadcast(lambda *args: ufunc(*args))
-    made.__name__ = made.__qualname__ = ufunc.__name__
-    return made
+    return _named(made, ufunc.__name__)
+
+
+def _check_rule(scalar: BroadcastFunction, ufunc: np.ufunc) -> None:
+    """Refuse a ufunc that has no derivative, where it is used and not where the derivative is taken."""
+    try:
+        scalar.inspect_ir(*["float64"] * ufunc.nin)
+    except CompileError:
+        raise ArgumentError(
+            f"there is no derivative rule for the ufunc {ufunc.__name__}: use it on v.value if its derivative does not "
+            "matter, or add a rule (dualbcast.rule)"
+        ) from None
 
 
 def power(exponent: Any) -> BroadcastFunction | None:
@@ -145,4 +180,4 @@ def power(exponent: Any) -> BroadcastFunction | None:
 
 @functools.lru_cache(typed=True)
 def _fixed(exponent: float) -> BroadcastFunction:
-    return differentiable_broadcast(lambda x: x**exponent)
+    return _named(differentiable_broadcast(lambda x: x**exponent), f"power {exponent}")

@@ -7,11 +7,10 @@ this machine. The model is coarse, since it only has to tell which is faster.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -19,14 +18,12 @@ from dualbcast.compiler.ir import Assign, Block, Const, Expr, For, Function, If,
 from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.templates import helper_of
 from dualbcast.element import Element
-from dualbcast.errors import ArgumentError
 from dualbcast.graph.machine import machine_of
 from dualbcast.graph.node import STATE
+from dualbcast.graph.variable import Variable
 from dualbcast.products import make_product
 
-__all__ = ["Decision", "decide", "jacobian", "work"]
-
-Mode = Literal["auto", "cache", "recompute"]
+__all__ = ["Decision", "decide", "work"]
 
 # Operations in units of a vectorised addition. What is not here, and has a helper function, costs what that does.
 _WEIGHTS = {
@@ -53,6 +50,8 @@ class Decision:
     keeps : bool
         Whether the Jacobian is kept.
     reason : str
+    blocks : int
+        Bytes of the Jacobian.
     bytes_kept, bytes_again : int
         What both passes together move, if it is kept and if it is computed anew.
     seconds_kept, seconds_again : float
@@ -61,45 +60,15 @@ class Decision:
 
     keeps: bool
     reason: str
+    blocks: int = 0
     bytes_kept: int = 0
     bytes_again: int = 0
     seconds_kept: float = math.nan
     seconds_again: float = math.nan
 
 
-@contextmanager
-def jacobian(mode: Mode) -> Iterator[None]:
-    """Say, for a while and on this thread, whether recorded kernels keep their Jacobians.
-
-    Parameters
-    ----------
-    mode : {"auto", "cache", "recompute"}
-        "cache": the forward pass computes values and derivatives in one launch and keeps both; the backward pass
-        multiplies. "recompute": the forward pass computes the values alone; the backward pass computes the derivatives
-        and contracts them in registers. "auto" takes what is expected to be faster. The results are the same but for
-        roundings.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dualbcast import graph
-    >>> x = graph.Variable(np.linspace(0.0, 1.0, 2000))
-    >>> with graph.jacobian("cache"), graph.launches() as kernels:
-    ...     gradient = graph.grad(np.sum(np.sin(x) * x), x)
-    >>> [kernel.product for kernel in kernels]
-    ['value_and_jacobian', 'value']
-    """
-    if mode not in ("auto", "cache", "recompute"):
-        raise ArgumentError(f"jacobian={mode!r} is no policy; choose auto, cache or recompute")
-    before, STATE.jacobian = STATE.jacobian, mode
-    try:
-        yield
-    finally:
-        STATE.jacobian = before
-
-
 def decide(
-    element: Element, values: Sequence[Any], wrt: tuple[int, ...], shape: tuple[int, ...], dtype: np.dtype[Any]
+    element: Element, leaves: Sequence[Any], wrt: tuple[int, ...], shape: tuple[int, ...], dtype: np.dtype[Any]
 ) -> Decision:
     """Whether a kernel that is about to run should keep its Jacobian.
 
@@ -107,8 +76,8 @@ def decide(
     ----------
     element : Element
         Its function.
-    values : sequence
-        The arguments: arrays and numbers.
+    leaves : sequence
+        The arguments: Variables and numbers.
     wrt : tuple of int
         Those that carry derivatives.
     shape : tuple of int
@@ -117,12 +86,14 @@ def decide(
         Of the arithmetic.
     """
     mode = element.options.jacobian if STATE.jacobian == "auto" else STATE.jacobian
-    if mode != "auto":
-        return Decision(mode == "cache", f'jacobian="{mode}"')
-    arrays = [value for value in values if hasattr(value, "nbytes")]
-    reads = sum(array.nbytes for array in arrays)
-    gradients = sum(values[at].nbytes for at in wrt)
-    library = "numpy" if all(isinstance(array, np.ndarray | np.generic) for array in arrays) else "cupy"
+    if mode == "recompute":
+        return Decision(False, 'jacobian="recompute"')
+    if mode == "cache":
+        return Decision(True, 'jacobian="cache"', _counts(element, wrt).blocks * math.prod(shape) * dtype.itemsize)
+    arrays = [leaf for leaf in leaves if isinstance(leaf, Variable)]
+    reads = sum([leaf.size * leaf.dtype.itemsize for leaf in arrays])
+    gradients = sum([leaves[at].size * leaves[at].dtype.itemsize for at in wrt])
+    library = "cupy" if "cupy" in arrays[0].namespace.__name__ else "numpy"
     return _decide(element, wrt, math.prod(shape), dtype.itemsize, reads, gradients, library)
 
 
@@ -154,7 +125,7 @@ def _decide(
 
     moved_again, moved_kept = (sum(read + written for read, written, _ in way) for way in (again, kept))
     seconds_again, seconds_kept = seconds(again), seconds(kept)
-    known = (moved_kept, moved_again, seconds_kept, seconds_again)
+    known = (blocks, moved_kept, moved_again, seconds_kept, seconds_again)
     if blocks > machine.free() // 2:
         return Decision(False, "the Jacobian would take more than half of the free memory", *known)
     if seconds_again <= seconds_kept + _LAUNCH:

@@ -13,7 +13,7 @@ from dualbcast.graph.elementwise import apply, astype, clip, where
 from dualbcast.graph.node import constant
 from dualbcast.graph.variable import Variable
 
-__all__ = ["array_function", "array_ufunc"]
+__all__ = ["array_function", "array_ufunc", "cupy_ufunc"]
 
 
 # --- ufuncs -----------------------------------------------------------------------------------------------------------
@@ -41,6 +41,14 @@ def array_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[
         inputs = tuple([astype(each, dtype) for each in inputs])
     many = _SPECIAL.get(ufunc)
     return many(*inputs) if many is not None else apply(ufunc, *inputs)
+
+
+def cupy_ufunc(name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """A ufunc of CuPy's, which goes by `cupy_` and NumPy's name."""
+    ufunc = getattr(np, name.removeprefix("cupy_"), None)
+    if not isinstance(ufunc, np.ufunc):
+        raise ArgumentError(f"CuPy's {name} does not work on Variables; on v.value it works, without a derivative")
+    return array_ufunc(ufunc, "__call__", inputs, options)
 
 
 def _divmod(x: Any, y: Any) -> tuple[Any, Any]:
@@ -80,9 +88,9 @@ def _known(name: str, options: dict[str, Any], names: set[str]) -> dict[str, Any
 
 def array_function(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """`np.sum(v)` and the like."""
-    name = function.__name__
+    name = f"{function.__module__}.{function.__name__}".replace("numpy", "np", 1)
     if options.get("out") is not None:
-        raise ArgumentError(f"np.{name} with out=: a derivative cannot follow arrays that change; use what it returns")
+        raise ArgumentError(f"{name} with out=: a derivative cannot follow arrays that change; use what it returns")
     # What NumPy's own functions and methods hand on where nothing was asked for.
     options = {key: value for key, value in options.items() if not (key == "out" or value is np._NoValue)}
     own = _FUNCTIONS.get(function)
@@ -92,11 +100,11 @@ def array_function(function: Any, args: tuple[Any, ...], options: dict[str, Any]
         except TypeError as error:
             if "argument" not in str(error) or isinstance(error, ArgumentError):
                 raise
-            raise ArgumentError(f"np.{name} on Variables: {str(error).partition(' ')[2]}") from None
-    if name in _WITHOUT_DERIVATIVE:
+            raise ArgumentError(f"{name} on Variables: {str(error).partition(' ')[2]}") from None
+    if function.__name__ in _WITHOUT_DERIVATIVE:
         return function(*[_without(each) for each in args], **{key: _without(each) for key, each in options.items()})
     raise ArgumentError(
-        f"np.{name} does not work on Variables: it has no derivative here. See dualbcast.graph for what there is; on "
+        f"{name} does not work on Variables: it has no derivative here. See dualbcast.graph for what there is; on "
         "v.value it works without one"
     )
 

@@ -76,7 +76,12 @@ def sum(x: Any, axis: Axis = None, dtype: Any = None, keepdims: bool = False) ->
     x = constant(x)
     if dtype is not None:
         x = elementwise.astype(x, dtype)
-    made: Variable = run(_SUM, (x,), axes=axes_of(axis, x.ndim, "sum"), keepdims=keepdims)
+    axes = axes_of(axis, x.ndim, "sum")
+    if x._value is None and is_float(x.dtype):
+        # What waits is summed by the kernel that computes it.
+        total = region.total(x, _kept(x.shape, axes))
+        return total if keepdims else reshape(total, tuple(size for at, size in enumerate(x.shape) if at not in axes))
+    made: Variable = run(_SUM, (x,), axes=axes, keepdims=keepdims)
     return made
 
 
@@ -84,9 +89,8 @@ def mean(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
     """The mean over axes, by default all."""
     x = _floating(x)
     axes = axes_of(axis, x.ndim, "mean")
-    total = sum(x, axis=axes, keepdims=keepdims)
-    made: Variable = elementwise.apply("divide", total, float(size_of(x.shape, axes)))
-    return made
+    total = sum(_wide(x), axis=axes, keepdims=keepdims)
+    return elementwise.astype(elementwise.apply("divide", total, float(size_of(x.shape, axes))), x.dtype)
 
 
 def var(x: Any, axis: Axis = None, correction: float = 0, keepdims: bool = False) -> Variable:
@@ -110,11 +114,11 @@ def var(x: Any, axis: Axis = None, correction: float = 0, keepdims: bool = False
     """
     x = _floating(x)
     axes = axes_of(axis, x.ndim, "var")
-    deviation = elementwise.apply("subtract", x, mean(x, axis=axes, keepdims=True))
+    wide = _wide(x)
+    deviation = elementwise.apply("subtract", wide, mean(wide, axis=axes, keepdims=True))
     total = sum(elementwise.apply("multiply", deviation, deviation), axis=axes, keepdims=keepdims)
     count = size_of(x.shape, axes) - correction
-    made: Variable = elementwise.apply("divide", total, float(count if count > 0 else 0))
-    return made
+    return elementwise.astype(elementwise.apply("divide", total, float(count if count > 0 else 0)), x.dtype)
 
 
 def std(x: Any, axis: Axis = None, correction: float = 0, keepdims: bool = False) -> Variable:
@@ -320,5 +324,11 @@ def _floating(x: Any) -> Variable:
     return x if is_float(x.dtype) else elementwise.astype(x, np.float64)
 
 
+def _wide(x: Variable) -> Variable:
+    """Half precision is summed in float32, where NumPy does so, too: 65504 is the greatest float16."""
+    return elementwise.astype(x, np.float32) if x.dtype.itemsize == 2 else x
+
+
 # At the end, because it works on Variables by way of this module.
 import dualbcast.graph.elementwise as elementwise  # noqa: E402
+import dualbcast.graph.region as region  # noqa: E402

@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 
 from dualbcast.call import Options
+from dualbcast.compiler import ir
 from dualbcast.compiler.compose import Step, compose
+from dualbcast.compiler.ir import Function, Var
 from dualbcast.compiler.transform import contraction
 from dualbcast.element import Element
 from dualbcast.graph import policy
@@ -24,7 +26,7 @@ from dualbcast.graph.launches import launched
 from dualbcast.graph.node import STATE, Node, Primitive, Pulled, as_array, is_array, is_float
 from dualbcast.graph.variable import Variable
 
-__all__ = ["Composition", "composition_of", "compute", "defer", "reopen"]
+__all__ = ["Composition", "composition_of", "compute", "defer", "reopen", "settle"]
 
 Shape = tuple[int, ...]
 # Compositions that are remembered: a model has some dozens.
@@ -55,7 +57,7 @@ class Composition:
         for step in self._steps:
             for ref, param in zip(step.inputs, step.function.params, strict=True):
                 kinds[ref] = param.kind  # type: ignore[index]
-        self._kinds = [kinds[at] for at in range(len(gathered.leaves))]
+        self._kinds = [kinds.get(at, "float") for at in range(len(gathered.leaves))]
         self._labels = [expression.element.label for expression in gathered.order]
         chosen = {
             expression.element.options for expression in gathered.order if expression.element.options != Options()
@@ -127,7 +129,7 @@ def defer(
     sums : tuple of (tuple of int or None), optional
         What each output is summed to.
     """
-    tracked = STATE.is_recording and any([isinstance(each, Variable) and each.tracked for each in inputs])
+    tracked = STATE.is_recording and _is_any_tracked(inputs)
     sums = (None,) * len(dtypes) if sums is None else sums
 
     def joins(each: Any) -> Any:
@@ -139,12 +141,13 @@ def defer(
         fits = (
             expression.shape == shape
             and expression.compute == compute_dtype
+            and expression.element.options.runs_like(element.options)
             and expression.sums[output.index] is None
             and (expression.tracked or not tracked or not expression.detached or not is_float(each.dtype))
         )
         if fits:
             return output
-        each.value  # noqa: B018: now is when it is needed
+        settle(each)
         return each
 
     expression = Expression(
@@ -152,7 +155,7 @@ def defer(
     )
     if expression.size > LIMITS.statements or expression.reads > LIMITS.arrays:
         gathered = gather(expression)
-        size = sum(each.length for each in gathered.order)
+        size = sum([each.element.length for each in gathered.order])
         if size > LIMITS.statements or len(gathered.leaves) > LIMITS.arrays:
             for each in waiting(expression.inputs):
                 compute(each)
@@ -169,6 +172,29 @@ def defer(
     if not STATE.is_fusing or math.prod(shape) < LIMITS.elements:
         compute(expression)
     return made
+
+
+def total(variable: Variable, shape: Shape) -> Variable:
+    """The sum of a Variable that waits over the axes where `shape` has length 1, by the kernel that computes it."""
+    sums = None if shape == variable.shape else shape
+    (found,) = defer(_identity(), (variable,), variable.shape, variable.dtype, (variable.dtype,), (sums,))
+    return found
+
+
+@lru_cache(maxsize=1)
+def _identity() -> Element:
+    x = Var("x", "float")
+    return Element(Function("total", (x,), (), (ir.Output("out", x),)), ("x",), "sum", Options())
+
+
+def _is_any_tracked(inputs: Sequence[Any]) -> bool:
+    return True in [isinstance(each, Variable) and each.tracked for each in inputs]
+
+
+def settle(variable: Variable) -> None:
+    """Compute what a Variable waits for."""
+    if variable._value is None and variable.source is not None:
+        compute(variable.source.expression)
 
 
 def compute(expression: Expression) -> None:
@@ -222,7 +248,7 @@ class Region:
         As for an Expression.
     """
 
-    __slots__ = ("compute", "element", "gathered", "outputs", "shape")
+    __slots__ = ("compute", "decision", "element", "gathered", "outputs", "shape")
 
     def __init__(
         self,
@@ -234,6 +260,23 @@ class Region:
     ) -> None:
         self.element, self.gathered, self.outputs = element, gathered, outputs
         self.shape, self.compute = shape, compute
+        self.decision: policy.Decision | None = None
+
+    @property
+    def tracked(self) -> tuple[int, ...]:
+        """The leaves that carry derivatives."""
+        leaves = enumerate(self.gathered.leaves)
+        return tuple([at for at, leaf in leaves if isinstance(leaf, Variable) and leaf.tracked])
+
+    def bytes_of(self, output: Output) -> int:
+        """The size of an output's array."""
+        return math.prod(output.shape) * output.dtype.itemsize
+
+    def decide(self) -> policy.Decision | None:
+        """Whether to keep the Jacobian; None where no derivative can be asked for, or something is summed."""
+        if not self.tracked or any(output.expression.sums[output.index] is not None for output in self.outputs):
+            return None
+        return policy.decide(self.element, self.gathered.leaves, self.tracked, self.shape, self.compute)
 
     def run(
         self, dtypes: tuple[np.dtype[Any], ...], sums: tuple[Shape | None, ...], tracked: bool
@@ -241,12 +284,12 @@ class Region:
         """The arrays of the outputs, and the Jacobian where it pays to keep it for the backward pass."""
         leaves = self.gathered.leaves
         values = tuple([leaf.value if isinstance(leaf, Variable) else leaf for leaf in leaves])
-        if tracked and not any(sums):
-            wrt = tuple([at for at, leaf in enumerate(leaves) if isinstance(leaf, Variable) and leaf.tracked])
-            if policy.decide(self.element, values, wrt, self.shape, self.compute).keeps:
-                kept = self._keep(values, wrt, dtypes)
-                if kept is not None:
-                    return kept
+        self.decision = self.decide() if tracked else None
+        if self.decision is not None and self.decision.keeps:
+            kept = self._keep(values, self.tracked, dtypes)
+            if kept is not None:
+                return kept
+            self.decision = policy.Decision(False, "there was no memory for the Jacobian")
         launched(self.element.label, "value", self.shape, len(leaves), len(dtypes))
         shapes = sums if any(each is not None for each in sums) else None
         return [as_array(each) for each in self.element.parts(values, dtypes, shapes)], None
@@ -292,19 +335,33 @@ def _pull(node: Node, cotangents: tuple[Variable | None, ...], wanted: tuple[boo
     leaves = [node.inputs[at] for at in wrt]
     dtypes = tuple([leaf.dtype for leaf in leaves])
     sums = tuple([None if leaf.shape == region.shape else leaf.shape for leaf in leaves])
-    inputs: list[Any]
-    if blocks is not None and not STATE.is_recording:
-        pattern = tuple(
-            [tuple([None if is_array(blocks[i, p]) else float(blocks[i, p]) for p in wrt]) for i in present]
-        )
-        element = _contraction(pattern, region.element.label)
-        kept = [blocks[i, p] for i in present for p in wrt]
-        inputs = [*[Variable(each, tracked=False) for each in kept if is_array(each)], *given]
-    else:
-        element = region.element.select(present).pullback(wrt)
-        inputs = [*node.inputs, *given]
+    # The products with a kept Jacobian have no derivative in the leaves.
+    element, kept = pullback_of(region, present, wrt, None if STATE.is_recording else blocks)
+    sources = node.inputs if kept is None else [Variable(each, tracked=False) for each in kept]
+    inputs = [*sources, *given]
     found = iter(defer(element, inputs, region.shape, region.compute, dtypes, sums))
     return [next(found) if is_wanted else None for is_wanted in wanted]
+
+
+def pullback_of(
+    region: Region, present: tuple[int, ...], wrt: tuple[int, ...], blocks: Blocks | None
+) -> tuple[Element, list[Any] | None]:
+    """The element function that carries cotangents of some outputs back, and the blocks of the Jacobian that it takes.
+
+    These are None where it takes the leaves instead.
+    """
+    if blocks is None:
+        return region.element.select(present).pullback(wrt), None
+    pattern = tuple([tuple([None if is_array(blocks[i, p]) else float(blocks[i, p]) for p in wrt]) for i in present])
+    kept = [blocks[i, p] for i in present for p in wrt]
+    return _contraction(pattern, region.element.label), [each for each in kept if is_array(each)]
+
+
+def region_of(gathered: Gathered, output: Output) -> Region:
+    """What computing an expression will run."""
+    expression = output.expression
+    element = composition_of(gathered).element((gathered.number(output),))
+    return Region(element, gathered, (output,), expression.shape, expression.compute)
 
 
 def reopen(node: Node, targets: Mapping[tuple[int, int], Variable]) -> None:
@@ -318,19 +375,24 @@ def reopen(node: Node, targets: Mapping[tuple[int, int], Variable]) -> None:
         By the `key` of their source, the Variables.
     """
     region: Region = node.static["region"]
-    inside = {id(expression) for expression in region.gathered.order}
-    found = {key: each for key, each in targets.items() if key[0] in inside and key not in region.gathered.known}
+    used = {
+        each.key
+        for expression in region.gathered.order
+        for each in expression.inputs
+        if isinstance(each, Output) and each.key not in region.gathered.known
+    }
+    found = {key: each for key, each in targets.items() if key in used}
     if not found:
         return
-    for key, each in found.items():
+    for each in found.values():
         if each.node is node:
-            # It gets a node of its own, which leads on from it.
+            # It gets a node of its own, in which nothing else depends on it.
             source = region.outputs[each.index]
             own = region.of(gather(source.expression, stops=region.gathered.known), (source,))
             each.node, each.index = own.node((each,)), 0
-        assert key not in region.gathered.known
     roots = {id(output.expression): output.expression for output in region.outputs}
-    opened = region.of(gather(*roots.values(), stops={**region.gathered.known, **found}), region.outputs)
+    stops = {**region.gathered.known, **found}
+    opened = region.of(gather(*roots.values(), stops=stops, first=found.values()), region.outputs)
     node.inputs, node.static = tuple(opened.gathered.leaves), {"region": opened, "blocks": None}
 
 

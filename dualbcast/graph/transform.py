@@ -1,11 +1,9 @@
-"""Transformations of functions of arrays: gradients, and products with Jacobians; `no_grad`, `stop_gradient`."""
+"""Transformations of functions of arrays: gradients, and products with Jacobians."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from contextlib import ContextDecorator
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -14,10 +12,11 @@ from dualbcast.errors import ArgumentError, DTypeError, ShapeError
 from dualbcast.graph import elementwise
 from dualbcast.graph.backward import backward
 from dualbcast.graph.containers import leaves, map_leaves, rebuild
-from dualbcast.graph.node import STATE, alias, is_float, namespace, recording, zeros
+from dualbcast.graph.level import Level, is_tracked, or_zeros
+from dualbcast.graph.node import is_float, namespace, zeros
 from dualbcast.graph.variable import Variable
 
-__all__ = ["grad", "jvp", "no_grad", "stop_gradient", "value_and_grad", "vjp"]
+__all__ = ["grad", "jvp", "value_and_grad", "vjp"]
 
 Wrt = int | str | Sequence[int | str]
 
@@ -73,6 +72,7 @@ def grad(of: Any, wrt: Any = 0, *, has_aux: bool = False, record: bool = False) 
     """
     if isinstance(of, Variable):
         return _gradient_of(of, wrt, record)
+    _check_callable(of, "grad")
     both = value_and_grad(of, wrt, has_aux=has_aux)
 
     @_named_after(of, "grad")
@@ -106,7 +106,7 @@ def value_and_grad(function: Callable[..., Any], wrt: Wrt = 0, *, has_aux: bool 
 
     @_named_after(function, "value_and_grad")
     def transformed(*args: Any, **named: Any) -> Any:
-        level = _Level((args, named))
+        level = Level((args, named))
         places = [_place(function, each, args, named) for each in (wrt if many else [wrt])]  # type: ignore[union-attr]
         trees = [level.enter(_at(place, args, named), _called(place)) for place in places]
         result = level.evaluate(function, *_with(places, trees, args, named))
@@ -148,7 +148,7 @@ def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., An
            [10., 20.]]), array([ 1., 10.]))
     """
     _check_callable(function, "vjp")
-    level = _Level(args)
+    level = Level(args)
     trees = [level.enter(arg, f"argument {at}") for at, arg in enumerate(args)]
     result = level.evaluate(function, tuple(trees), {})
     outputs = leaves(result)
@@ -157,7 +157,7 @@ def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., An
         """The cotangents of the arguments."""
         inner = level.also((cotangents,))
         given = _matched(cotangents, result, outputs, "cotangent")
-        heads = [(output, each) for output, each in zip(outputs, given, strict=True) if _is_tracked(output)]
+        heads = [(output, each) for output, each in zip(outputs, given, strict=True) if is_tracked(output)]
         found = iter(inner.gradients(heads))
         return tuple(rebuild(tree, [next(found) for _ in leaves(tree)]) for tree in trees)
 
@@ -199,7 +199,7 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
             raise ArgumentError(f"jvp: the {name} are a tuple with one for each argument: jvp(f, (x,), (x_tangent,))")
     if len(primals) != len(tangents):
         raise ArgumentError(f"jvp: there are {len(primals)} primals and {len(tangents)} tangents")
-    level = _Level((primals, tangents))
+    level = Level((primals, tangents))
     trees: list[Any] = []
     given: list[Variable | None] = []
     for at, (primal, tangent) in enumerate(zip(primals, tangents, strict=True)):
@@ -209,107 +209,18 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
     result = level.evaluate(function, tuple(trees), {})
     outputs = leaves(result)
     # The pullback at a cotangent whose value does not matter.
-    probes = [Variable(zeros(each)) for each in outputs if _is_tracked(each)]
+    probes = [Variable(zeros(each)) for each in outputs if is_tracked(each)]
     with np.errstate(invalid="ignore"):
-        heads = list(zip(filter(_is_tracked, outputs), probes, strict=True))
+        heads = list(zip(filter(is_tracked, outputs), probes, strict=True))
         pulled = backward(heads, level.aliases, record=True)
     pairs = zip(pulled, given, strict=True)
-    heads = [(each, tangent) for each, tangent in pairs if _is_tracked(each) and tangent is not None]
+    heads = [(each, tangent) for each, tangent in pairs if is_tracked(each) and tangent is not None]
     found = iter(backward(heads, probes, record=level.record))
-    along = [_or_zeros(next(found) if _is_tracked(each) else None, each) for each in outputs]
+    along = [or_zeros(next(found) if is_tracked(each) else None, each) for each in outputs]
     return level.leave(result), level.leave(rebuild(result, along))
 
 
-# --- one application of a transformation ------------------------------------------------------------------------------
-
-
-class _Level:
-    """One application of a transformation to arguments.
-
-    Attributes
-    ----------
-    is_inner : bool
-        Whether results are Variables: some argument is one, or this is inside another transformation.
-    record : bool
-        Whether the backward pass is recorded, for derivatives from outside.
-    aliases : list of Variable
-        What is differentiated in: each stands for one array of the arguments, and for no other application.
-    """
-
-    def __init__(self, arguments: Any, is_inner: bool = False) -> None:
-        self.is_inner = is_inner or STATE.depth > 0 or any(isinstance(each, Variable) for each in leaves(arguments))
-        self.record = self.is_inner and STATE.is_recording
-        self.aliases: list[Variable] = []
-
-    def also(self, arguments: Any) -> _Level:
-        """The same for a later part of the application, with more arguments."""
-        later = _Level(arguments, self.is_inner)
-        later.aliases = self.aliases
-        return later
-
-    def enter(self, tree: Any, name: str) -> Any:
-        """A container like an argument, of aliases."""
-        made = map_leaves(_alias, tree, name)
-        self.aliases.extend(leaves(made))
-        return made
-
-    def evaluate(self, function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """Call the function, and record what it does."""
-        with recording(True, level=1):
-            return function(*args, **named)
-
-    def leave(self, tree: Any) -> Any:
-        """A container as the caller gets it: of arrays, or of Variables that depend on no more than they should."""
-        return map_leaves(lambda _, leaf: self._result(leaf) if isinstance(leaf, Variable) else leaf, tree)
-
-    def _result(self, leaf: Variable) -> Any:
-        if self.is_inner:
-            return leaf if self.record else stop_gradient(leaf)
-        return _plain(leaf.value)
-
-    def gradients(self, heads: list[tuple[Variable, Variable]]) -> list[Any]:
-        """The cotangents of the aliases for those of the outputs."""
-        taken = {id(cotangent.value) for _, cotangent in heads}
-        found = backward(heads, self.aliases, self.record)
-        if self.is_inner:
-            return [self._result(_or_zeros(each, alias)) for each, alias in zip(found, self.aliases, strict=True)]
-        return [own_array(_or_zeros(each, alias), taken) for each, alias in zip(found, self.aliases, strict=True)]
-
-
-def own_array(gradient: Variable, taken: set[int]) -> Any:
-    """A gradient as an array that the user may change: no view, and no array that has been given to anybody."""
-    array = gradient.value
-    if array.base is not None or id(array) in taken:
-        array = array.copy()
-    taken.add(id(array))
-    return _plain(array)
-
-
-def _plain(array: Any) -> Any:
-    """A number is a scalar, as from NumPy's functions."""
-    return array[()] if array.ndim == 0 else array
-
-
-def _alias(name: str, leaf: Any) -> Variable:
-    if not isinstance(leaf, Variable | float) and not hasattr(leaf, "dtype"):
-        hint = "Pass a float: 3.0 and not 3" if isinstance(leaf, int) else "Pass an array or a float"
-        raise DTypeError(f"there is no derivative in {name}, which is of type {type(leaf).__name__}. {hint}")
-    if not is_float(leaf.dtype if hasattr(leaf, "dtype") else np.dtype(float)):
-        raise DTypeError(
-            f"there is no derivative in {name}: its dtype is {leaf.dtype}, and integers and bools carry none. Pass "
-            ".astype('float64'); or leave it out of wrt"
-        )
-    return alias(leaf)
-
-
-def _is_tracked(value: Any) -> bool:
-    return isinstance(value, Variable) and value.tracked
-
-
-def _or_zeros(found: Variable | None, like: Any) -> Variable:
-    if found is not None:
-        return found
-    return zeros(like if isinstance(like, Variable) else Variable(like))
+# --- cotangents and tangents that are given ---------------------------------------------------------------------------
 
 
 def _matched(given: Any, like: Any, outputs: list[Any], what: str) -> list[Variable]:
@@ -360,7 +271,7 @@ def _check_number(number: Any, name: str) -> Any:
 
 
 def _heads(number: Any) -> list[tuple[Variable, Variable]]:
-    if not _is_tracked(number):
+    if not is_tracked(number):
         return []
     return [(number, Variable(namespace(number).ones((), dtype=number.dtype), tracked=False))]
 
@@ -381,7 +292,7 @@ def _gradient_of(number: Variable, variables: Any, record: bool) -> Any:
             raise DTypeError(f"{name or 'wrt'} carries no derivative: its dtype is {leaf.dtype}, or it is a constant")
 
     map_leaves(check, variables, "")
-    level = _Level((), is_inner=record)
+    level = Level((), is_inner=record)
     level.aliases = leaves(variables)
     return rebuild(variables, level.gradients(_heads(number)))
 
@@ -421,10 +332,8 @@ def _with(
 
 def _check_callable(function: Any, what: str) -> None:
     if not callable(function):
-        raise ArgumentError(
-            f"{what} takes a function, or grad a Variable; this is a {type(function).__name__}, and how it was "
-            "computed is not known"
-        )
+        choice = "a function, or a Variable" if what == "grad" else "a function"
+        raise ArgumentError(f"{what} takes {choice}; this is a {type(function).__name__}, of unknown origin")
 
 
 def _named_after(function: Any, what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -435,50 +344,3 @@ def _named_after(function: Any, what: str) -> Callable[[Callable[..., Any]], Cal
         return made
 
     return decorate
-
-
-# --- without a derivative ---------------------------------------------------------------------------------------------
-
-
-class no_grad(ContextDecorator):  # noqa: N801
-    """Record nothing for a while: `with no_grad(): …`, or as a decorator `@no_grad()`.
-
-    What is computed meanwhile is a constant for derivatives taken later. Transformations applied inside work as ever.
-
-    Examples
-    --------
-    >>> from dualbcast import graph
-    >>> v = graph.Variable(2.0)
-    >>> with graph.no_grad():
-    ...     square = v * v
-    >>> square.tracked
-    False
-    """
-
-    def __init__(self) -> None:
-        self._before: list[bool] = []
-
-    def _recreate_cm(self) -> no_grad:
-        return no_grad()
-
-    def __enter__(self) -> no_grad:
-        self._before.append(STATE.is_recording)
-        STATE.is_recording = False
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        STATE.is_recording = self._before.pop()
-
-
-def stop_gradient(x: Any) -> Any:
-    """The value of a Variable, or of those in a container, as a constant.
-
-    Examples
-    --------
-    >>> from dualbcast import graph
-    >>> graph.grad(lambda x: x * graph.stop_gradient(x))(3.0)
-    np.float64(3.0)
-    """
-    return map_leaves(lambda _, leaf: Variable(leaf, tracked=False) if isinstance(leaf, Variable) else leaf, x)

@@ -39,6 +39,8 @@ class Variable:
     value : array
     shape, dtype, ndim, size
         Of the value.
+    namespace : module
+        The array library that it is of, as array-api-compat wraps it.
     tracked : bool
         Whether it carries a derivative.
     node : Node or None
@@ -72,6 +74,11 @@ class Variable:
         if isinstance(value, Variable):
             value = value.value
         array = nodes.as_array(value)
+        if isinstance(array, np.ndarray) and type(array) not in (np.ndarray, np.memmap):
+            raise ArgumentError(
+                f"a Variable cannot hold a {type(array).__name__}: what that adds to the data (a mask, a unit) would "
+                "be lost. If that is right, pass np.asarray(…)"
+            )
         if array.dtype.kind not in "fbiu" and array.dtype.name != "bfloat16":
             raise DTypeError(f"a Variable holds real numbers, not {array.dtype}; convert with .astype('float64')")
         self._value, self.node, self.index, self.source = array, None, 0, None
@@ -115,11 +122,6 @@ class Variable:
         return dtype
 
     @property
-    def library(self) -> Any:
-        """NumPy or CuPy."""
-        return nodes.namespace(self) if self._value is not None or self.source is None else self.source.library
-
-    @property
     def ndim(self) -> int:
         return len(self.shape)
 
@@ -129,6 +131,12 @@ class Variable:
         for length in self.shape:
             size *= length
         return size
+
+    @property
+    def namespace(self) -> Any:
+        if self._value is None and self.source is not None:
+            return self.source.namespace
+        return nodes.namespace(self._value)
 
     @property
     def T(self) -> Variable:  # noqa: N802
@@ -224,6 +232,10 @@ class Variable:
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
         return protocols.array_function(function, args, options)
+
+    def __cupy_override_elementwise_kernel__(self, kernel: Any, *inputs: Any, **options: Any) -> Any:
+        # CuPy's own protocol, for `array * v` with its array before the Variable.
+        return protocols.cupy_ufunc(kernel.name, inputs, options)
 
     @classmethod
     def __broadcast_function__(cls, function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:

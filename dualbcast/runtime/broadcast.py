@@ -19,8 +19,9 @@ import numpy as np
 
 from dualbcast.abi import Layout
 from dualbcast.errors import ArgumentError
-from dualbcast.runtime.geometry import Form, Geometry, extent, form_of, is_nested, lay_out, result_shape
+from dualbcast.runtime.geometry import Form, Geometry, Shapes, extent, form_of, is_nested, lay_out, result_shape
 from dualbcast.runtime.operands import Array, DType, Operands, check_forms, check_out
+from dualbcast.runtime.reduction import Block, Split, combine
 
 __all__ = ["Plan", "plan"]
 
@@ -37,13 +38,19 @@ class Plan(NamedTuple):
     pointers : tuple of int
         The address of element 0 of each input and then of each output.
     outputs : tuple of array
-        What the caller gets: the arrays of `out=` where given, 0-d arrays where the result has shape ().
+        What the caller gets: the arrays of `out=` where given, 0-d arrays where the result has shape (). For outputs
+        that are summed, what the kernel adds to.
     operands : Operands
         The inputs, kept alive.
     targets : tuple of array
-        What the kernel writes: `outputs`, except for arrays of `out=` that a kernel cannot write to directly.
+        What the kernel writes: `outputs`, except for arrays of `out=` that a kernel cannot write to directly, and then
+        what rounding takes from sums.
     given : tuple of bool
         Which outputs came through `out=`.
+    dtypes : tuple of numpy.dtype
+        Of the outputs.
+    shapes : tuple of (tuple of int or None), or None
+        For each output the shape of its sums, None where it is not summed; None where none is.
     """
 
     geometry: Geometry
@@ -52,6 +59,8 @@ class Plan(NamedTuple):
     operands: Operands
     targets: tuple[Array, ...]
     given: tuple[bool, ...]
+    dtypes: tuple[DType, ...]
+    shapes: Shapes = None
 
     @property
     def layout(self) -> Layout:
@@ -78,8 +87,14 @@ class Plan(NamedTuple):
         """`sizes` and `strides`, as the kernel takes them."""
         return self.geometry.ints
 
+    @property
+    def blocks(self) -> tuple[Block, ...] | None:
+        """The parts of the space that the kernel is run on where it sums; else None."""
+        return None if self.geometry.split is None else self.geometry.split.blocks
+
     def finish(self) -> tuple[Any, ...]:
-        """To be called once the kernel has succeeded: fill the arrays of `out=` that it could not write directly.
+        """To be called once the kernel has succeeded: fill the arrays of `out=` that it could not write directly, and
+        make sums of what each block has added up.
 
         Returns
         -------
@@ -88,15 +103,38 @@ class Plan(NamedTuple):
             CuPy's are 0-d arrays, so that nothing waits for the device.
         """
         if self.targets is not self.outputs:
-            for output, target in zip(self.outputs, self.targets, strict=True):
+            for output, target in zip(self.outputs, self.targets, strict=False):
                 if output is not target:
                     output[...] = target
+        if self.shapes is not None:
+            return self._summed(self.shapes)
         if self.geometry.shape or self.operands.module != "numpy":
             return self.outputs
         return tuple(y if given else y[()] for y, given in zip(self.outputs, self.given, strict=True))
 
+    def _summed(self, shapes: tuple[tuple[int, ...] | None, ...]) -> tuple[Any, ...]:
+        """The outputs, some of which are sums."""
+        parts = self.geometry.split
+        xp = np if self.operands.module == "numpy" else sys.modules["cupy"]
+        sums = (None,) * len(shapes) if parts is None else parts.sums
+        rests = iter(self.targets[len(self.outputs) :])
+        finished: list[Any] = []
+        with np.errstate(all="ignore"):
+            for y, shape, s, dtype, given in zip(self.outputs, shapes, sums, self.dtypes, self.given, strict=True):
+                if s is not None:
+                    y = combine(s, y, next(rests, None), dtype)
+                elif shape is not None:  # a sum of one term at most
+                    y = y.reshape(shape) if self.total else xp.zeros(shape, dtype)
+                finished.append(y if given or y.shape else y[()])
+        return tuple(finished)
 
-def plan(operands: Operands, dtypes: Sequence[DType], out: Array | Sequence[Array | None] | None = None) -> Plan:
+
+def plan(
+    operands: Operands,
+    dtypes: Sequence[DType],
+    out: Array | Sequence[Array | None] | None = None,
+    shapes: Shapes = None,
+) -> Plan:
     """Broadcast the inputs, allocate or check the outputs, and lay everything out for a kernel.
 
     Parameters
@@ -104,10 +142,13 @@ def plan(operands: Operands, dtypes: Sequence[DType], out: Array | Sequence[Arra
     operands : Operands
         The inputs.
     dtypes : sequence of numpy.dtype
-        One for each output. Every output has the shape of the result.
+        One for each output.
     out : array or sequence of (array or None), optional
         Arrays to write to, of exactly the result's shape and the output's dtype, with any strides. They may overlap
-        inputs: then the result is computed aside and copied when the kernel has succeeded.
+        inputs: then the result is computed aside and copied when the kernel has succeeded. None for sums.
+    shapes : tuple of (tuple of int or None), optional
+        For each output None where it has the shape of the result, or the shape, which broadcasts to that of the result,
+        of the sums that are made of it.
 
     Returns
     -------
@@ -132,31 +173,58 @@ def plan(operands: Operands, dtypes: Sequence[DType], out: Array | Sequence[Arra
     >>> call.layout.classes, call.layout.which, call.sizes, call.strides
     (('s1', '01'), (0, 1, 0), (6, 4), (4,))
     """
-    inputs = tuple(map(form_of, operands.arrays))
+    inputs, dtypes = tuple(map(form_of, operands.arrays)), tuple(dtypes)
     xp = np if operands.module == "numpy" else sys.modules["cupy"]
     locate = _host_addresses if xp is np else _device_addresses
     if out is None:
-        geometry = lay_out(inputs, (None,) * len(dtypes), operands.names)
-        outputs = tuple([geometry.allocate(dtype, xp) for dtype in dtypes])
-        pointers = tuple(locate((*operands.arrays, *outputs)))
-        return Plan(geometry, pointers, outputs, operands, outputs, (False,) * len(dtypes))
+        geometry = lay_out(inputs, (None,) * len(dtypes), operands.names, shapes, xp is not np)
+        if geometry.split is None:
+            outputs = targets = tuple([geometry.allocate(dtype, xp) for dtype in dtypes])
+        else:
+            outputs, targets = _with_sums(geometry, geometry.split, dtypes, (None,) * len(dtypes), operands, xp)
+        pointers = tuple(locate((*operands.arrays, *targets)))
+        return Plan(geometry, pointers, outputs, operands, targets, (False,) * len(dtypes), dtypes, shapes)
     slots = check_out(out, len(dtypes), operands.module)
     given = tuple([y is not None for y in slots])
     forms = tuple([None if y is None else form_of(y) for y in slots])
-    fit = _fit(inputs, forms, tuple(dtypes), operands.names)
+    fit = _fit(inputs, forms, dtypes, operands.names, shapes, xp is not np)
     pointers = tuple(locate((*operands.arrays, *[y for y in slots if y is not None])))
     aside = _aside(fit, pointers)
     if not aside and False not in given:
-        return Plan(fit.geometry, pointers, slots, operands, slots, given)
+        return Plan(fit.geometry, pointers, slots, operands, slots, given, dtypes)
     direct = [None if position in aside else y for position, y in enumerate(slots)]
     geometry = fit.geometry
     if aside != fit.unfit:
         written = tuple([None if position in aside else form for position, form in enumerate(forms)])
-        geometry = lay_out(inputs, written, operands.names)
-    targets = tuple([geometry.allocate(dtype, xp) if y is None else y for y, dtype in zip(direct, dtypes, strict=True)])
-    outputs = tuple([target if y is None else y for y, target in zip(slots, targets, strict=True)])
+        geometry = lay_out(inputs, written, operands.names, shapes, xp is not np)
+    if geometry.split is None:
+        targets = tuple(
+            [geometry.allocate(dtype, xp) if y is None else y for y, dtype in zip(direct, dtypes, strict=True)]
+        )
+    else:
+        _, targets = _with_sums(geometry, geometry.split, dtypes, direct, operands, xp)
+    outputs = tuple([target if y is None else y for y, target in zip(slots, targets, strict=False)])
     pointers = tuple(locate((*operands.arrays, *targets)))
-    return Plan(geometry, pointers, outputs, operands, targets, given)
+    return Plan(geometry, pointers, outputs, operands, targets, given, dtypes, shapes)
+
+
+def _with_sums(
+    geometry: Geometry,
+    parts: Split,
+    dtypes: tuple[DType, ...],
+    direct: Sequence[Array | None],
+    operands: Operands,
+    xp: Any,
+) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+    """What a kernel that sums writes, one array for each output; and these with the rests of the sums after them."""
+    sums, rests = parts.accumulators(operands.compute, xp)
+    outputs = tuple(
+        [
+            geometry.allocate(dtype, xp) if y is None and s is None else s if y is None else y
+            for y, s, dtype in zip(direct, sums, dtypes, strict=True)
+        ]
+    )
+    return outputs, (*outputs, *rests)
 
 
 # ---- out= ------------------------------------------------------------------------------------------------------------
@@ -196,14 +264,22 @@ class _Fit:
 
 @lru_cache(maxsize=1024)
 def _fit(
-    inputs: tuple[Form, ...], outs: tuple[Form | None, ...], dtypes: tuple[DType, ...], names: tuple[str, ...]
+    inputs: tuple[Form, ...],
+    outs: tuple[Form | None, ...],
+    dtypes: tuple[DType, ...],
+    names: tuple[str, ...],
+    shapes: Shapes,
+    gpu: bool,
 ) -> _Fit:
     """Check the forms of `out=`, and work out all that does not depend on addresses."""
+    if shapes is not None and any(
+        out is not None and shape is not None for out, shape in zip(outs, shapes, strict=True)
+    ):
+        raise ArgumentError("out= cannot take an output that is summed; give None in its place.")
     check_forms(outs, dtypes, result_shape(inputs, names))
     unfit = frozenset(position for position, form in enumerate(outs) if form is not None and not is_nested(form))
-    geometry = lay_out(
-        inputs, tuple([None if position in unfit else form for position, form in enumerate(outs)]), names
-    )
+    written = tuple([None if position in unfit else form for position, form in enumerate(outs)])
+    geometry = lay_out(inputs, written, names, shapes, gpu)
     forms = (*inputs, *[form for form in outs if form is not None])
     firsts, lasts = zip(*map(extent, forms), strict=True) if forms else ((), ())
     positions = tuple([position for position, form in enumerate(outs) if form is not None])

@@ -14,8 +14,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from operator import add, mul
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from dualbcast.abi import KernelSource
 from dualbcast.errors import BackendError
@@ -23,6 +26,7 @@ from dualbcast.runtime import cache, libm
 
 if TYPE_CHECKING:
     from dualbcast.runtime.cpu_numba import Built
+    from dualbcast.runtime.reduction import Block
 
 __all__ = ["CpuKernel", "compile_kernel", "default_threads", "launch"]
 
@@ -52,12 +56,15 @@ class CpuKernel:
     def __init__(self, source: KernelSource, fastmath: bool, symbol: str, code: bytes) -> None:
         self.source, self.fastmath = source, fastmath
         self._engine, address = _load(symbol, code)
-        integers = 2 + source.layout.rank + source.layout.stride_count
+        integers = (0 if source.summed else 2) + source.layout.rank + source.layout.stride_count
         pointers = len(source.inputs) + len(source.outputs)
         prototype = ctypes.CFUNCTYPE(
             ctypes.c_int32, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * integers, *[ctypes.c_void_p] * pointers
         )
         self._function: Callable[..., int] = prototype(address)
+        self._itemsizes = tuple(
+            2 if dtype == "bfloat16" else np.dtype(dtype).itemsize for dtype in source.inputs + source.outputs
+        )
         # Numba's convention: where the result and the exception go. Threads may share them, a kernel returns nothing.
         self._result, self._exception = ctypes.c_void_p(), ctypes.c_void_p()
         self._head = ctypes.addressof(self._result), ctypes.addressof(self._exception)
@@ -66,7 +73,17 @@ class CpuKernel:
         """Run the elements from `start` to `stop`; `ints` are the sizes and then the strides, in elements."""
         status = self._function(*self._head, start, stop, *ints, *pointers)
         if status != _SUCCESS:
-            raise BackendError(f"the CPU kernel {self.source.element} stopped with an error (status {status})")
+            raise self._fault(status)
+
+    def run_block(self, block: Block, pointers: Sequence[int]) -> None:
+        """Run a block of a kernel that sums, on the calling thread; `pointers` are those of the whole space."""
+        offsets = map(mul, block.offsets, self._itemsizes)
+        status = self._function(*self._head, *block.ints, *map(add, pointers, offsets))
+        if status != _SUCCESS:
+            raise self._fault(status)
+
+    def _fault(self, status: int) -> BackendError:
+        return BackendError(f"the CPU kernel {self.source.element} stopped with an error (status {status})")
 
     def llvm(self) -> str:
         """The optimised LLVM IR (compiled anew)."""
@@ -101,7 +118,12 @@ def compile_kernel(source: KernelSource, fastmath: bool) -> CpuKernel:
 
 
 def launch(
-    kernel: CpuKernel, total: int, ints: Sequence[int], pointers: Sequence[int], threads: int | None = None
+    kernel: CpuKernel,
+    total: int,
+    ints: Sequence[int],
+    pointers: Sequence[int],
+    threads: int | None = None,
+    blocks: Sequence[Block] | None = None,
 ) -> None:
     """Run all `total` elements, over the threads of one lasting pool where that pays; return when all are done.
 
@@ -117,10 +139,15 @@ def launch(
         As for `CpuKernel.__call__`.
     threads : int, optional
         At most so many threads, this one among them; `default_threads()` if not given.
+    blocks : sequence of Block, optional
+        What is run instead of ranges of elements where the kernel sums.
     """
     if total <= 0:
         return
     limit = default_threads() if threads is None else threads
+    if blocks is not None:
+        _launch_blocks(kernel, pointers, blocks, limit)
+        return
     first = max(_ALIGNMENT, _PROBE // len(pointers))
     if limit <= 1 or total <= 2 * first:
         kernel(0, total, ints, pointers)
@@ -136,19 +163,36 @@ def launch(
     count = min(limit * _RANGES_PER_THREAD, rest // _WORTH_A_RANGE)
     bounds = sorted({max(first, _aligned(first + (total - first) * part // count, row)) for part in range(count)})
     bounds.append(total)
-    # Threads draw the next range from one iterator. The caller draws too, so the call ends even if the pool is busy.
-    ranges = itertools.pairwise(bounds)
+    _share(lambda piece: kernel(piece[0], piece[1], ints, pointers), list(itertools.pairwise(bounds)), limit)
+
+
+def _launch_blocks(kernel: CpuKernel, pointers: Sequence[int], blocks: Sequence[Block], limit: int) -> None:
+    """Run all blocks. They do not depend on the number of threads, nor does what becomes of them."""
+    started = time.perf_counter_ns()
+    kernel.run_block(blocks[0], pointers)
+    rest = (time.perf_counter_ns() - started) * (len(blocks) - 1)
+    if limit > 1 and rest >= _WORTH_A_THREAD:
+        _share(lambda block: kernel.run_block(block, pointers), blocks[1:], limit)
+        return
+    for block in blocks[1:]:
+        kernel.run_block(block, pointers)
+
+
+def _share(run: Callable[[Any], None], pieces: Sequence[Any], limit: int) -> None:
+    """Run pieces of work over the threads of the pool."""
+    # Threads draw the next piece from one iterator. The caller draws too, so the call ends even if the pool is busy.
+    remaining = iter(pieces)
     drawing = threading.Lock()
 
     def work() -> None:
         while True:
             with drawing:
-                piece = next(ranges, None)
+                piece = next(remaining, None)
             if piece is None:
                 return
-            kernel(*piece, ints, pointers)
+            run(piece)
 
-    helpers = _submit(work, min(limit, len(bounds) - 1) - 1)
+    helpers = _submit(work, min(limit, len(pieces)) - 1)
     try:
         work()
     finally:

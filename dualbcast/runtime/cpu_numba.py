@@ -87,7 +87,7 @@ def _build(source: KernelSource, fastmath: bool, filename: str, vector: bool) ->
     options = {"forceinline": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     for name in source.functions:
         namespace[name] = njit(fastmath=flags, **options)(namespace[name])
-    integers = 2 + source.layout.rank + source.layout.stride_count
+    integers = (0 if source.summed else 2) + source.layout.rank + source.layout.stride_count
     pointers = [types.CPointer(_STORAGE[dtype]) for dtype in source.inputs + source.outputs]
     signature = (types.int64,) * integers + tuple(pointers)
     vectorise, config.LOOP_VECTORIZE = config.LOOP_VECTORIZE, config.LOOP_VECTORIZE and source.vectorise

@@ -187,9 +187,11 @@ def _signature(source: KernelSource) -> Any:
     """The Numba signature of the element function: an index for each address class that has one, then the pointers."""
     types = _compiler("numba.types")
     index = types.int64 if source.layout.wide else types.int32
-    indices = [index for pattern in source.layout.classes if pattern.strip("0")]
+    indices = [index for _ in source.layout.indexed(len(source.inputs))]
     stored = {"bool": "uint8", "float16": "uint16", "bfloat16": "uint16"}
-    dtypes = [stored.get(dtype, dtype) for dtype in (*source.inputs, *source.outputs)]
+    # The terms of a sum are handed over in the compute dtype.
+    outputs = [source.dtype if i in source.summed else dtype for i, dtype in enumerate(source.outputs)]
+    dtypes = [stored.get(dtype, dtype) for dtype in (*source.inputs, *outputs)]
     return types.void(*indices, *(types.CPointer(getattr(types, dtype)) for dtype in dtypes))
 
 

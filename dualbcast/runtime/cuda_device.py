@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dualbcast.errors import BackendError, MissingDependencyError
+from dualbcast.runtime.cuda_blocks import MAX_GRID_X, MAX_GRID_YZ, THREADS_PER_BLOCK, walk
 from dualbcast.runtime.cuda_build import optional
 
 if TYPE_CHECKING:
@@ -19,10 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["THREADS_PER_BLOCK", "available", "current_cc", "launch", "launch_shape", "occupancy", "why_not"]
 
-# The launch bound that the generated kernels are compiled with (compiler/shell.py; a test compares the two).
-THREADS_PER_BLOCK = 256
 _WARP = 32
-_MAX_GRID_X, _MAX_GRID_YZ = 2**31 - 1, 65535
 
 # Per compute capability: resident warps, resident blocks and bytes of shared memory of a multiprocessor; from the CUDA
 # C++ Programming Guide, "Technical Specifications per Compute Capability". All have 64 K registers in four partitions.
@@ -172,7 +170,7 @@ def launch(
     strides : sequence of int
         The run-time strides in elements, class by class, outermost first.
     pointers : sequence of int
-        Device addresses of the inputs and then the outputs.
+        Device addresses of the inputs and then the outputs; of a summed output that of its partial sums.
     stream : cupy.cuda.Stream, optional
         Where to launch it; by default CuPy's current stream.
 
@@ -190,12 +188,18 @@ def launch(
     if total > 2**31 - 1 and not layout.wide:
         raise BackendError(f"{total} elements are too many for a kernel with 32-bit indices.")
     size_type, index_type = (np.int64, np.int64) if layout.wide else (np.uint32, np.int32)
+    span: tuple[Any, ...] = ()
+    if kernel.source.summed:
+        how = walk(tuple(sizes))
+        span, grid, block = (size_type(how.span),), how.grid, how.block
+    else:
+        grid, block = launch_shape(tuple(sizes))
     arguments = (
         *(size_type(size) for size in sizes),
+        *span,
         *(index_type(stride) for stride in strides),
         *(np.uint64(pointer) for pointer in pointers),
     )
-    grid, block = launch_shape(tuple(sizes))
     _loaded(kernel)(grid, block, arguments, stream=stream)
 
 
@@ -244,9 +248,9 @@ def launch_shape(sizes: tuple[int, ...]) -> tuple[tuple[int, int, int], tuple[in
     candidates = [(x, min(THREADS_PER_BLOCK // x, outer)) for x in (256, 128, 64, 32, inner) if x <= THREADS_PER_BLOCK]
     x, y = max(candidates, key=lambda block: (round(_used(inner, *block), 1), block[0] * block[1], block[0]))
     columns, rows = -(-inner // x), -(-outer // y)
-    depth = -(-rows // _MAX_GRID_YZ)
+    depth = -(-rows // MAX_GRID_YZ)
     grid = (columns, -(-rows // depth), depth)
-    if columns > _MAX_GRID_X or depth > _MAX_GRID_YZ:
+    if columns > MAX_GRID_X or depth > MAX_GRID_YZ:
         raise BackendError(f"An iteration space of {' x '.join(map(str, sizes))} is too large for one launch.")
     return grid, (x, y, 1)
 

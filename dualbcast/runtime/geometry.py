@@ -13,13 +13,17 @@ from typing import Any, TypeAlias
 
 from dualbcast.abi import Layout
 from dualbcast.errors import ShapeError
+from dualbcast.runtime.cuda_blocks import foremost
 from dualbcast.runtime.operands import Array, DType
+from dualbcast.runtime.reduction import Space, Split
 
-__all__ = ["Form", "Geometry", "extent", "form_of", "is_nested", "lay_out", "result_shape"]
+__all__ = ["Form", "Geometry", "Shapes", "extent", "form_of", "is_nested", "lay_out", "result_shape"]
 
 # How an array lies in memory: its shape, its strides in bytes, its dtype.
 Form: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...], DType]"
 form_of = attrgetter("shape", "strides", "dtype")
+# For each output the shape of its sums, None where it is not summed; None where none is.
+Shapes: TypeAlias = "tuple[tuple[int, ...] | None, ...] | None"
 
 _INT32_MAX = 2**31 - 1
 
@@ -42,6 +46,8 @@ class Geometry:
         Of the coalesced dimensions, outermost first; strides in elements, class by class, one for each `s`.
     ints : tuple of int
         `sizes` and `strides`.
+    split : Split or None
+        How the space is split where outputs are summed.
     """
 
     shape: tuple[int, ...]
@@ -51,6 +57,7 @@ class Geometry:
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
     ints: tuple[int, ...]
+    split: Split | None = None
 
     def allocate(self, dtype: DType, xp: Any) -> Array:
         """An uninitialised array of the result's shape, contiguous in the order in which the kernel walks it."""
@@ -61,7 +68,13 @@ class Geometry:
 
 
 @lru_cache(maxsize=1024)
-def lay_out(inputs: tuple[Form, ...], outs: tuple[Form | None, ...], names: tuple[str, ...]) -> Geometry:
+def lay_out(
+    inputs: tuple[Form, ...],
+    outs: tuple[Form | None, ...],
+    names: tuple[str, ...],
+    shapes: Shapes = None,
+    gpu: bool = False,
+) -> Geometry:
     """Broadcast, order the axes by memory, and coalesce them.
 
     Parameters
@@ -72,6 +85,10 @@ def lay_out(inputs: tuple[Form, ...], outs: tuple[Form | None, ...], names: tupl
         The same for each output; None is one to be allocated with `Geometry.allocate`.
     names : tuple of str
         The parameters, for the error.
+    shapes : tuple of (tuple of int or None), optional
+        For each output the shape of its sums, None where it is not summed.
+    gpu : bool
+        Whether sums are for a CUDA kernel.
 
     Returns
     -------
@@ -101,15 +118,15 @@ def lay_out(inputs: tuple[Form, ...], outs: tuple[Form | None, ...], names: tupl
         return Geometry(shape, total, None, layout, (total,), (), (total,))
     steps = [_steps(form, shape) for form in (*inputs, *given)]
     order = _memory_order(steps, rank)
-    fresh = [0] * rank
-    step = 1
-    for axis in reversed(order):
-        fresh[axis] = step if shape[axis] > 1 else 0
-        step *= shape[axis]
     rows = steps[: len(inputs)]
     others = iter(steps[len(inputs) :])
-    rows += [tuple(fresh) if form is None else next(others) for form in outs]
+    spans = (None,) * len(outs) if shapes is None else shapes
+    rows += [
+        _fresh(shape, order, span) if form is None else next(others) for form, span in zip(outs, spans, strict=True)
+    ]
     sizes, rows = _coalesced(shape, rows, order)
+    if shapes is not None and gpu and (summed := [row for row in rows[len(inputs) :] if 0 in row]):
+        sizes, *rows = _with_first(foremost(sizes, summed), sizes, *rows)
     wide = total > _INT32_MAX or any(
         sum(abs(step) * (size - 1) for step, size in zip(row, sizes, strict=True)) > _INT32_MAX for row in rows
     )
@@ -121,9 +138,12 @@ def lay_out(inputs: tuple[Form, ...], outs: tuple[Form | None, ...], names: tupl
         for step, mark in zip(row, pattern, strict=True)
         if mark == "s"
     )
-    return Geometry(
-        shape, total, None if order == tuple(range(rank)) else order, layout, sizes, strides, sizes + strides
-    )
+    parts = None
+    if shapes is not None:
+        space = Space(shape, order, sizes, strides, rows, shapes)
+        parts = space.split_for_gpu() if gpu else space.split()
+    in_order = order == tuple(range(rank))
+    return Geometry(shape, total, None if in_order else order, layout, sizes, strides, sizes + strides, parts)
 
 
 @lru_cache(maxsize=1024)
@@ -168,6 +188,22 @@ def _steps(form: Form, shape: tuple[int, ...]) -> tuple[int, ...]:
     own, strides, dtype = form
     steps = [stride // dtype.itemsize if length > 1 else 0 for length, stride in zip(own, strides, strict=True)]
     return (0,) * (len(shape) - len(own)) + tuple(steps)
+
+
+def _with_first(dimension: int, *rows: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """The rows with the entry of a dimension before the others."""
+    return [(row[dimension], *row[:dimension], *row[dimension + 1 :]) for row in rows]
+
+
+def _fresh(shape: tuple[int, ...], order: tuple[int, ...], own: tuple[int, ...] | None) -> tuple[int, ...]:
+    """The strides of a fresh output, of the result's shape or for sums `own`; contiguous in the axes' order."""
+    full = shape if own is None else (1,) * (len(shape) - len(own)) + own
+    strides, step = [0] * len(shape), 1
+    for axis in reversed(order):
+        if full[axis] > 1:
+            strides[axis] = step
+            step *= shape[axis]
+    return tuple(strides)
 
 
 def _memory_order(steps: Sequence[tuple[int, ...]], rank: int) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy import ndarray
 
 from dualbcast.errors import ArgumentError, DTypeError, ShapeError
+from dualbcast.runtime.variables import VariableGiven, is_variable
 
 __all__ = [
     "Array",
@@ -128,7 +129,7 @@ def array_kind(value: object) -> Kind | None:
     >>> array_kind(np.arange(3)), array_kind(np.array(1j)), array_kind(np.float64(1)), array_kind([1.0])
     ('int', 'float', None, None)
     """
-    if type(value) is not ndarray and not (_is_array(value, "numpy") or _is_array(value, "cupy")):
+    if type(value) is not ndarray and not (_is_array(value, "numpy") or _is_array(value, "cupy") or is_variable(value)):
         return None
     dtype: DType = value.dtype  # type: ignore[attr-defined]
     return _kind(storage_name(dtype) or "float64")
@@ -189,6 +190,8 @@ def classify(arguments: Sequence[object], names: tuple[str, ...], signature: Sig
     arrays = list(arguments)
     for position, value in enumerate(arguments):
         if not (type(value) is ndarray and value.flags.aligned and signature.native):
+            if is_variable(value):
+                raise VariableGiven(value, names[position])
             arrays[position] = convert(value, signature.tokens[position], signature, names[position])
     return Operands(tuple(arrays), names, signature, module)
 
@@ -323,7 +326,7 @@ def _kind(storage: str) -> Kind:
 
 def _token(value: object, name: str) -> _Token:
     """What promotion looks at in one argument, which is refused here if it is neither an array nor a number."""
-    if isinstance(value, np.generic) or _is_array(value, "numpy") or _is_array(value, "cupy"):
+    if isinstance(value, np.generic) or _is_array(value, "numpy") or _is_array(value, "cupy") or is_variable(value):
         dtype: DType = value.dtype  # type: ignore[attr-defined]
         return dtype
     for weak in _WEAK:

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dualbcast.abi import KernelSource
 from dualbcast.errors import kernel_fault
 from dualbcast.runtime import cache
+
+if TYPE_CHECKING:
+    from dualbcast.runtime.reduction import Block
 
 __all__ = ["PythonKernel", "compile_kernel", "launch"]
 
@@ -84,6 +87,9 @@ def _namespace(dtype: str) -> dict[str, Any]:
         "uint8": np.uint8,
         # Loop counters wrap around and divide as the machine's integers do.
         "range": lambda *bounds: map(np.int64, range(*map(int, bounds))),
+        # The terms of a sum, and what they add up to.
+        "scratch": lambda dtype, length: np.zeros(length, dtype),
+        "sum_terms": lambda terms, count: terms[:count].sum(dtype=np.float64),
         **{f"load_{half}": load for half in ("float16", "bfloat16")},
         **{f"store_{half}": store for half in ("float16", "bfloat16")},
         **_NUMPY,
@@ -94,12 +100,12 @@ def _namespace(dtype: str) -> dict[str, Any]:
 class _Pointer:
     """Memory around an array's first element, addressed in elements as a C pointer would be."""
 
-    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+    def __init__(self, array: np.ndarray[Any, Any], offset: int = 0) -> None:
         low = sum(min(0, step) * (size - 1) for step, size in zip(array.strides, array.shape, strict=True))
         high = sum(max(0, step) * (size - 1) for step, size in zip(array.strides, array.shape, strict=True))
         forward: tuple[Any, ...] = tuple(slice(None, None, -1 if step < 0 else 1) for step in array.strides)
         lowest = array[(*forward, ...)]
-        self._origin = -low // array.itemsize
+        self._origin = offset - low // array.itemsize
         self._memory = np.lib.stride_tricks.as_strided(
             lowest, ((high - low) // array.itemsize + 1,), (array.itemsize,), writeable=array.flags.writeable
         )
@@ -112,12 +118,19 @@ class _Pointer:
 
 
 class PythonKernel:
-    """A product's text, executed."""
+    """A product's text, executed.
 
-    def __init__(self, source: KernelSource) -> None:
+    Parameters
+    ----------
+    source : KernelSource
+    keep : bool
+        Whether its text is put into a file, so that tracebacks, debuggers and profilers show it.
+    """
+
+    def __init__(self, source: KernelSource, keep: bool = True) -> None:
         self.source = source
-        # A real file, so that tracebacks, debuggers and profilers show the text.
-        filename = str(cache.write_text(f"{source.element}_{cache.key(source.text)[:16]}.py", source.text))
+        name = f"{source.element}_{cache.key(source.text)[:16]}.py"
+        filename = str(cache.write_text(name, source.text)) if keep else f"<{name}>"
         namespace = _namespace(source.dtype)
         try:
             exec(compile(source.text, filename, "exec"), namespace)
@@ -130,13 +143,27 @@ class PythonKernel:
         with np.errstate(all="ignore"):
             self._entry(start, stop, *ints, *map(_Pointer, arrays))
 
+    def run_block(self, block: Block, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
+        """Run a block, where the kernel sums."""
+        with np.errstate(all="ignore"):
+            self._entry(*block.ints, *map(_Pointer, arrays, block.offsets))
 
-def compile_kernel(source: KernelSource) -> PythonKernel:
-    """The kernel of `source`."""
-    return PythonKernel(source)
+
+def compile_kernel(source: KernelSource, keep: bool = True) -> PythonKernel:
+    """The kernel of `source`; see `PythonKernel`."""
+    return PythonKernel(source, keep)
 
 
-def launch(kernel: PythonKernel, total: int, ints: Sequence[int], arrays: Sequence[np.ndarray[Any, Any]]) -> None:
-    """Run all elements; `arrays` are the inputs and then the outputs."""
-    if total:
+def launch(
+    kernel: PythonKernel,
+    total: int,
+    ints: Sequence[int],
+    arrays: Sequence[np.ndarray[Any, Any]],
+    blocks: Sequence[Block] | None = None,
+) -> None:
+    """Run all elements, by `blocks` where the kernel sums; `arrays` are the inputs and then what it writes."""
+    if blocks is not None:
+        for block in blocks:
+            kernel.run_block(block, arrays)
+    elif total:
         kernel(0, total, ints, arrays)

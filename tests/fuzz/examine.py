@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from oracles import Result, Watch, evaluate, finite_differences, numbers_of, rebuild
+from oracles import Result, Watch, evaluate, finite_differences, numbers_of, rebuild, second_derivatives
 from program import POINTS, Program
 
-from dualbcast import differentiable_broadcast
+from dualbcast import differentiable_broadcast, gradient
 from dualbcast.compiler.dualize import dualize
 from dualbcast.compiler.frontend import lower
 from dualbcast.compiler.ir import check
@@ -63,7 +63,8 @@ def examine(program: Program, tally: Tally, *, cpu: bool = True, thorough: bool 
     cpu : bool
         Also compile for the CPU.
     thorough : bool
-        Also hold a point against finite differences, and check the IR after each pass.
+        Also hold a point against finite differences, check the IR after each pass, and take the derivatives inside a
+        kernel, which has second derivatives then.
     """
     expected = {at: found for at in range(POINTS) if (found := expect(program, at, tally)) is not None}
     tally.programs += 1
@@ -79,6 +80,8 @@ def examine(program: Program, tally: Tally, *, cpu: bool = True, thorough: bool 
         if smooth is not None:
             _difference(program, smooth, expected[smooth])
             tally.differenced += 1
+        if program.wrt:
+            _take_inside(program, expected, smooth)
 
 
 # --- what is right ---------------------------------------------------------------------------------------------------
@@ -169,6 +172,27 @@ def _compare(program: Program, backend: Any, expected: dict[int, Expected]) -> N
                 _hold(program, backend, at, what, blocks[output][seed][at], slope, want.slope_tolerances[output][seed])
     if backend == "python":
         _agree(program, kernel, wrt, columns, blocks)
+
+
+def _take_inside(program: Program, expected: dict[int, Expected], smooth: int | None) -> None:
+    """The gradient that a kernel takes inside is the Jacobian of the function, and has that of the gradient."""
+    kernel = differentiable_broadcast(gradient(program.function, wrt=program.wrt), backend="python")
+    value, jacobian = kernel.value_and_jacobian(*program.arguments, wrt=program.wrt)
+    parts = {seed: numbers_of(part) for seed, part in zip(program.wrt, value, strict=True)}
+    for at, want in expected.items():
+        for output, (slopes, by) in enumerate(zip(want.slopes, want.slope_tolerances, strict=True)):
+            for seed, slope in slopes.items():
+                what = f"inside a kernel, d output {output} / d {program.names[seed]}"
+                _hold(program, "python", at, what, np.broadcast_to(parts[seed][output], POINTS)[at], slope, by[seed])
+    if smooth is None or program.single:
+        return
+    seconds = second_derivatives(program.function, program.point(smooth), program.wrt)
+    for output, second in enumerate(seconds):
+        for (seed, moved), slope in second.items():
+            block = jacobian[program.wrt.index(seed) * len(seconds) + output, f"args_{moved}"]
+            by = 1e-6 * (1 + abs(slope)) + expected[smooth].slope_tolerances[output][seed]
+            what = f"d² output {output} / d {program.names[seed]} d {program.names[moved]}"
+            _hold(program, "python", smooth, what, np.broadcast_to(block, POINTS)[smooth], slope, by)
 
 
 def _hold(program: Program, backend: str, at: int, what: str, found: Any, want: float, by: float) -> None:

@@ -1,0 +1,108 @@
+"""One application of a transformation: what it differentiates in, and what the caller gets of its results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dualbcast.errors import DTypeError
+from dualbcast.graph.backward import backward
+from dualbcast.graph.containers import leaves, map_leaves
+from dualbcast.graph.node import STATE, alias, is_float, recording, zeros
+from dualbcast.graph.untracked import stop_gradient
+from dualbcast.graph.variable import Variable
+
+__all__ = ["Level", "is_tracked", "or_zeros"]
+
+
+class Level:
+    """One application of a transformation to arguments.
+
+    Attributes
+    ----------
+    is_inner : bool
+        Whether results are Variables: some argument is one, or this is inside another transformation.
+    record : bool
+        Whether the backward pass is recorded, for derivatives from outside.
+    aliases : list of Variable
+        What is differentiated in: each stands for one array of the arguments, and for no other application.
+    """
+
+    def __init__(self, arguments: Any, is_inner: bool = False) -> None:
+        self.is_inner = is_inner or STATE.depth > 0 or any(isinstance(each, Variable) for each in leaves(arguments))
+        self.record = self.is_inner and STATE.is_recording
+        self.aliases: list[Variable] = []
+
+    def also(self, arguments: Any) -> Level:
+        """The same for a later part of the application, with more arguments."""
+        later = Level(arguments, self.is_inner)
+        later.aliases = self.aliases
+        return later
+
+    def enter(self, tree: Any, name: str) -> Any:
+        """A container like an argument, of aliases."""
+        made = map_leaves(_alias, tree, name)
+        self.aliases.extend(leaves(made))
+        return made
+
+    def evaluate(self, function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Call the function, and record what it does."""
+        with recording(True, level=1):
+            return function(*args, **named)
+
+    def leave(self, tree: Any) -> Any:
+        """A container as the caller gets it: of arrays, or of Variables that depend on no more than they should."""
+        return map_leaves(lambda _, leaf: self._result(leaf) if isinstance(leaf, Variable) else leaf, tree)
+
+    def _result(self, leaf: Variable) -> Any:
+        if self.is_inner:
+            return leaf if self.record else stop_gradient(leaf)
+        return _plain(leaf.value)
+
+    def gradients(self, heads: list[tuple[Variable, Variable]]) -> list[Any]:
+        """The cotangents of the aliases for those of the outputs."""
+        taken = {id(cotangent.value) for _, cotangent in heads}
+        found = backward(heads, self.aliases, self.record)
+        if self.is_inner:
+            return [self._result(or_zeros(each, alias)) for each, alias in zip(found, self.aliases, strict=True)]
+        return [own_array(or_zeros(each, alias), taken) for each, alias in zip(found, self.aliases, strict=True)]
+
+
+def own_array(gradient: Variable, taken: set[int]) -> Any:
+    """A gradient as an array that the user may change: no view, and no array that has been given to anybody."""
+    array = gradient.value
+    if array.base is not None or id(array) in taken:
+        array = array.copy()
+    taken.add(id(array))
+    return _plain(array)
+
+
+def _plain(array: Any) -> Any:
+    """A number is a scalar, as from NumPy's functions."""
+    return array[()] if array.ndim == 0 else array
+
+
+def _alias(name: str, leaf: Any) -> Variable:
+    if not isinstance(leaf, Variable | float) and not hasattr(leaf, "dtype"):
+        hint = "Pass a float: 3.0 and not 3" if isinstance(leaf, int) else "Pass an array or a float"
+        raise DTypeError(f"there is no derivative in {name}, which is of type {type(leaf).__name__}. {hint}")
+    if not is_float(leaf.dtype if hasattr(leaf, "dtype") else np.dtype(float)):
+        raise DTypeError(
+            f"there is no derivative in {name}: its dtype is {leaf.dtype}, and integers and bools carry none. Pass "
+            ".astype('float64'); or leave it out of wrt"
+        )
+    return alias(leaf)
+
+
+def is_tracked(value: Any) -> bool:
+    """Whether a result is a Variable that depends on something."""
+    return isinstance(value, Variable) and value.tracked
+
+
+def or_zeros(found: Variable | None, like: Any) -> Variable:
+    """A cotangent or tangent, and zeros for one that there is not."""
+    if found is not None:
+        return found
+    return zeros(like if isinstance(like, Variable) else Variable(like))

@@ -1,0 +1,69 @@
+"""What a user can say of how the graph computes, for a while and on one thread: fusion, and Jacobians that are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+from dualbcast.errors import ArgumentError
+from dualbcast.graph.node import STATE
+
+__all__ = ["fusion", "jacobian"]
+
+Mode = Literal["auto", "cache", "recompute"]
+
+
+@contextmanager
+def fusion(on: bool) -> Iterator[None]:
+    """Say, for a while and on this thread, whether element-wise operations wait for one another to become one kernel.
+
+    Without it each is computed where it is written, by a kernel of its own. The results are the same but for roundings
+    (of float16, which a kernel computes in float32 and rounds when it stores).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualbcast import graph
+    >>> x = graph.Variable(np.linspace(0.0, 1.0, 2000))
+    >>> with graph.fusion(False), graph.launches() as kernels:
+    ...     y = np.sin(x) * x + 1
+    >>> [kernel.label for kernel in kernels]
+    ['sin', 'multiply', 'add']
+    """
+    before, STATE.is_fusing = STATE.is_fusing, bool(on)
+    try:
+        yield
+    finally:
+        STATE.is_fusing = before
+
+
+@contextmanager
+def jacobian(mode: Mode) -> Iterator[None]:
+    """Say, for a while and on this thread, whether recorded kernels keep their Jacobians.
+
+    Parameters
+    ----------
+    mode : {"auto", "cache", "recompute"}
+        "cache": the forward pass computes values and derivatives in one launch and keeps both; the backward pass
+        multiplies. "recompute": the forward pass computes the values alone; the backward pass computes the derivatives
+        and contracts them in registers. "auto" takes what is expected to be faster. The results are the same but for
+        roundings.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualbcast import graph
+    >>> x = graph.Variable(np.linspace(0.0, 1.0, 2000))
+    >>> with graph.jacobian("cache"), graph.launches() as kernels:
+    ...     gradient = graph.grad(np.sum(np.sin(x) * x), x)
+    >>> [kernel.product for kernel in kernels]
+    ['value_and_jacobian', 'value']
+    """
+    if mode not in ("auto", "cache", "recompute"):
+        raise ArgumentError(f"jacobian={mode!r} is no policy; choose auto, cache or recompute")
+    before, STATE.jacobian = STATE.jacobian, mode
+    try:
+        yield
+    finally:
+        STATE.jacobian = before

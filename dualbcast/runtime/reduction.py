@@ -1,0 +1,196 @@
+"""Sums over a part of the iteration space: the blocks that it is split into, the accumulators of each, what becomes of
+them.
+
+All of it follows from shapes alone, never from the number of threads, so that sums are the same to the last bit.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dualbcast.abi import TILE
+from dualbcast.runtime.cuda_blocks import partial_sums
+from dualbcast.runtime.operands import Array, DType
+
+__all__ = ["Block", "Space", "Split", "Sum", "combine"]
+
+# How many blocks there are where the work suffices, how many must not be given up to save memory, and the elements that
+# each has at least, so that it is worth a thread's while.
+_MOST, _ENOUGH = 64, 16
+_WORK = 1 << 15
+
+
+class Block(NamedTuple):
+    """A part of the iteration space that one thread runs.
+
+    Attributes
+    ----------
+    ints : tuple of int
+        Sizes and strides, as the kernel takes them.
+    offsets : tuple of int
+        Of each pointer argument, in elements.
+    """
+
+    ints: tuple[int, ...]
+    offsets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """An output that is summed.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        What the caller gets.
+    lengths, axes : tuple of int
+        The accumulators' lengths in the order in which the kernel walks them, and the transposition that brings them
+        into the order of `shape`.
+    size : int
+        The number of sums.
+    copies : int
+        How often there are accumulators: once for each block, or once where blocks have accumulators apart. On a GPU,
+        how many partial sums there are for each.
+    """
+
+    shape: tuple[int, ...]
+    lengths: tuple[int, ...]
+    axes: tuple[int, ...]
+    size: int
+    copies: int
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Blocks, and for each output its sum, or None where it is not summed. A CUDA kernel has no such blocks."""
+
+    blocks: tuple[Block, ...]
+    sums: tuple[Sum | None, ...]
+
+    def accumulators(self, compute: str, xp: Any) -> tuple[list[Array | None], list[Array]]:
+        """An array for each summed output, and where what rounding takes is kept apart, others for that.
+
+        What a CPU kernel adds to are zeros; a CUDA kernel writes each partial sum once.
+        """
+        if not self.blocks:
+            return [None if s is None else xp.empty(s.copies * s.size) for s in self.sums], []
+        sums = [None if s is None else xp.zeros(s.copies * s.size) for s in self.sums]
+        rests = [xp.zeros_like(array) for array in sums if array is not None] if compute == "float64" else []
+        return sums, rests
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """An iteration space whose sums are to be split.
+
+    Attributes
+    ----------
+    shape, order : tuple of int
+        The result's shape, and its axes from the outermost to the innermost.
+    sizes, strides : tuple of int
+        The coalesced dimensions, and the run-time strides.
+    rows : sequence of tuple of int
+        For each pointer argument its strides over the coalesced dimensions.
+    shapes : sequence of (tuple of int or None)
+        For each output the shape that its sums have, or None.
+    """
+
+    shape: tuple[int, ...]
+    order: tuple[int, ...]
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    rows: Sequence[tuple[int, ...]]
+    shapes: Sequence[tuple[int, ...] | None]
+
+    def summed(self) -> list[tuple[int, ...]]:
+        """The strides of the outputs that are sums of more than one element."""
+        return [row for row in self._rows() if row is not None]
+
+    def split_for_gpu(self) -> Split | None:
+        """The sums of a CUDA kernel."""
+        return Split((), self._sums(lambda row: partial_sums(self.sizes, row))) if self.summed() else None
+
+    def split(self) -> Split | None:
+        """Blocks for threads, and their sums; None where no output is a sum of more than one element.
+
+        One dimension is cut. A sum that spans it has accumulators apart in each block; of others there is a copy for
+        each. So the dimension is chosen that makes for the fewest copies, if it gives enough blocks.
+        """
+        spans = self.summed()
+        if not spans:
+            return None
+        sizes, last = self.sizes, len(self.sizes) - 1
+        counts = [math.prod(size for size, step in zip(sizes, row, strict=True) if step) for row in spans]
+        wanted = max(1, min(_MOST, math.prod(sizes) // _WORK))
+        units = [-(-size // TILE) if dimension == last else size for dimension, size in enumerate(sizes)]
+        parts = [min(wanted, count) for count in units]
+
+        def cost(dimension: int) -> tuple[int, int, int]:
+            missing = max(0, min(wanted, _ENOUGH) - parts[dimension])
+            copied = sum(count for row, count in zip(spans, counts, strict=True) if not row[dimension])
+            return missing, parts[dimension] * copied, -parts[dimension]
+
+        cut = min(range(len(sizes)), key=cost)
+        unit, many = TILE if cut == last else 1, parts[cut]
+        borders = [min(sizes[cut], unit * (units[cut] * part // many)) for part in range(many + 1)]
+        sums = self._sums(lambda row: 1 if row[cut] else many)
+        first = len(self.rows) - len(sums)
+        blocks = []
+        for number, (start, stop) in enumerate(itertools.pairwise(borders)):
+            offsets = [start * row[cut] for row in self.rows]
+            for position, s in enumerate(sums):
+                if s is not None and s.copies > 1:
+                    offsets[first + position] = number * s.size
+            rests = [offsets[first + position] for position, s in enumerate(sums) if s is not None]
+            ints = (*sizes[:cut], stop - start, *sizes[cut + 1 :], *self.strides)
+            blocks.append(Block(ints, (*offsets, *rests)))
+        return Split(tuple(blocks), sums)
+
+    def _rows(self) -> list[tuple[int, ...] | None]:
+        """For each output its strides if it is a sum of more than one element."""
+        outputs = zip(self.rows[len(self.rows) - len(self.shapes) :], self.shapes, strict=True)
+        return [row if own is not None and 0 in row else None for row, own in outputs]
+
+    def _sums(self, copies: Callable[[tuple[int, ...]], int]) -> tuple[Sum | None, ...]:
+        sums: list[Sum | None] = []
+        for row, own in zip(self._rows(), self.shapes, strict=True):
+            if row is None or own is None:
+                sums.append(None)
+                continue
+            full = (1,) * (len(self.shape) - len(own)) + own
+            spanned = [axis for axis in self.order if full[axis] > 1]
+            lengths = tuple([full[axis] for axis in spanned])
+            axes = tuple(sorted(range(len(spanned)), key=spanned.__getitem__))
+            sums.append(Sum(own, lengths, axes, math.prod(lengths), copies(row)))
+        return tuple(sums)
+
+
+def combine(s: Sum, sums: Array, rests: Array | None, dtype: DType) -> Array:
+    """The sums as the caller gets them, from the accumulators of all blocks. To be called under `numpy.errstate`."""
+    sums = sums.reshape(s.copies, s.size)
+    if rests is None:
+        total = sums[0] if s.copies == 1 else sums.sum(axis=0)
+    else:
+        total = _compensated(sums, rests.reshape(s.copies, s.size))
+    return total.astype(dtype, copy=False).reshape(s.lengths).transpose(s.axes).reshape(s.shape)
+
+
+def _compensated(sums: Any, rests: Any) -> Any:
+    """The sums along the first axis: halves are added, rounding errors on the side, until one is left."""
+    while len(sums) > 1:
+        half = len(sums) // 2
+        old, term = sums[:half], sums[half : 2 * half]
+        new = old + term
+        part = new - old
+        rest = rests[:half] + rests[half : 2 * half] + ((old - (new - part)) + (term - part))
+        if len(sums) % 2:
+            new, rest = np.concatenate([new, sums[-1:]]), np.concatenate([rest, rests[-1:]])
+        sums, rests = new, rest
+    # Where a sum is infinite, what rounding took from it is NaN.
+    return sums[0] + np.where(np.isfinite(rests[0]), rests[0], 0.0)

@@ -1,0 +1,45 @@
+"""The graph on CuPy arrays, held against the same on NumPy's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from test_arrays import CASES, Case, weights_for
+
+from dualbcast import graph
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture
+def xp() -> Any:
+    return pytest.importorskip("cupy")
+
+
+def keys_on_device(xp: Any, function: Any) -> Any:
+    """The function with CuPy arrays for the index arrays that it uses."""
+    names = {name: xp.asarray(value) for name, value in function.__globals__.items() if isinstance(value, np.ndarray)}
+    return type(function)(function.__code__, {**function.__globals__, **names})
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_as_on_the_host(xp: Any, case: Case) -> None:
+    args = case.arguments()
+    wrt = tuple(range(len(args)))
+    weights = weights_for(case.reference(*args))
+    on_device = keys_on_device(xp, case.function)
+
+    def loss(function: Any, scale: Any) -> Any:
+        return lambda *inputs: np.sum(scale * function(*inputs) ** 2)
+
+    expected = graph.grad(loss(case.function, weights), wrt)
+    found = graph.grad(loss(on_device, xp.asarray(weights)), wrt)
+    device_args = [xp.asarray(arg) for arg in args]
+    pairs = [(found(*device_args), expected(*args))]
+    pairs.append((graph.jvp(found, device_args, device_args)[1], graph.jvp(expected, args, args)[1]))
+    for each, host in pairs:
+        for one, other in zip(each, host, strict=True):
+            assert isinstance(one, xp.ndarray)
+            np.testing.assert_allclose(one.get(), other, rtol=1e-10, atol=1e-11)

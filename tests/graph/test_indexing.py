@@ -1,0 +1,183 @@
+"""Indexing, shapes and extreme values: properties for random arguments, and cases by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as st_np
+
+from dualbcast import graph
+
+SHAPES = st_np.array_shapes(min_dims=1, max_dims=4, min_side=1, max_side=4)
+FEW = settings(max_examples=150, deadline=None, derandomize=True)
+
+
+def numbers(shape: tuple[int, ...]) -> Any:
+    return np.arange(1.0, 1.0 + np.prod(shape, dtype=int)).reshape(shape)
+
+
+@FEW
+@given(st.data())
+def test_scatter_is_the_transpose_of_indexing(data: st.DataObject) -> None:
+    """Element by element, for every kind of key: np.add.at is the reference."""
+    shape = data.draw(SHAPES)
+    kind = data.draw(st.sampled_from(["basic", "advanced", "mask", "mixed"]))
+    if kind == "basic":
+        key = data.draw(st_np.basic_indices(shape, allow_newaxis=True, allow_ellipsis=True))
+    elif kind == "advanced":
+        key = data.draw(st_np.integer_array_indices(shape, result_shape=st_np.array_shapes(max_dims=3, max_side=5)))
+    elif kind == "mask":
+        key = data.draw(st_np.arrays(bool, shape))
+    else:
+        at = data.draw(st.integers(0, len(shape) - 1))
+        index = data.draw(st_np.arrays(np.int64, st_np.array_shapes(max_dims=2, max_side=5),
+                                       elements=st.integers(-shape[at], shape[at] - 1)))  # fmt: skip
+        rest = data.draw(st.sampled_from([(), (Ellipsis,), (slice(None),) * (len(shape) - at - 1)]))
+        key = (*(slice(None),) * at, index, *rest)
+    x = numbers(shape)
+    expected = x[key]
+    variable = graph.Variable(x)
+    found = variable[key]
+    np.testing.assert_array_equal(found.value, expected)
+    values = np.random.default_rng(0).integers(1, 9, np.shape(expected)).astype(float)
+    (slope,) = graph.vjp(lambda v: v[key], x)[1](values)
+    sums = np.zeros(shape)
+    np.add.at(sums, key, values)
+    np.testing.assert_array_equal(slope, sums)
+    # And back again: the derivative of the scatter is the gather.
+    (back,) = graph.vjp(lambda c: graph.scatter(c, key, shape), values)[1](x)
+    np.testing.assert_array_equal(back, expected)
+
+
+@FEW
+@given(st.data())
+def test_shapes_are_those_of_numpy(data: st.DataObject) -> None:
+    x = numbers(data.draw(SHAPES))
+    ndim = x.ndim
+    axis = st.integers(-ndim, ndim - 1)
+    source, target = data.draw(axis), data.draw(axis)
+    order = data.draw(st.permutations(range(ndim)))
+    operations = [
+        lambda v: np.moveaxis(v, source, target),
+        lambda v: np.swapaxes(v, source, target),
+        lambda v: np.transpose(v, order),
+        lambda v: np.expand_dims(v, source),
+        lambda v: np.squeeze(v),
+        lambda v: np.flip(v, source),
+        lambda v: np.roll(v, target, axis=source),
+        lambda v: np.repeat(v, 2, axis=source),
+        lambda v: np.tile(v, (2,) * (abs(target) + 1)),
+        lambda v: np.stack([v, v], axis=source),
+        lambda v: np.concatenate([v, v], axis=source),
+        lambda v: np.cumsum(v, axis=source),
+        lambda v: np.sum(v, axis=source, keepdims=bool(target % 2)),
+        lambda v: np.max(v, axis=tuple({source % ndim, target % ndim})),
+        lambda v: np.split(v, [1, 2], axis=source)[1],
+    ]
+    operation = data.draw(st.sampled_from(operations))
+    expected = operation(x)
+    found, pullback = graph.vjp(operation, x)
+    np.testing.assert_array_equal(found, expected)
+    # All of these are linear where x does not change order: <c, A x> = <A' c, x>.
+    cotangent = np.random.default_rng(1).integers(1, 9, np.shape(expected)).astype(float)
+    (back,) = pullback(cotangent)
+    assert back.shape == x.shape
+    assert np.vdot(cotangent, expected) == np.vdot(back, x)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
+@pytest.mark.parametrize("columns", [(), (1,), (3,), (2, 2)])
+def test_gradient_of_an_embedding(columns: tuple[int, ...], dtype: Any) -> None:
+    random = np.random.default_rng(2)
+    index = random.integers(-50, 50, (40, 30))
+    index[0] = 7  # and many times the same
+    values = random.integers(-3, 4, (*index.shape, *columns)).astype(dtype)
+    expected = np.zeros((50, *columns), dtype)
+    np.add.at(expected, index, values)
+    for _ in range(2):
+        found = graph.scatter(values, index, (50, *columns)).value
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_sums_of_the_scatter_are_always_the_same() -> None:
+    random = np.random.default_rng(3)
+    index, values = random.integers(0, 20, 5000), random.uniform(-1, 1, (5000, 3)).astype(np.float32)
+    first = graph.scatter(values, index, (20, 3)).value
+    assert all((graph.scatter(values, index, (20, 3)).value == first).all() for _ in range(3))
+    exact = np.zeros((20, 3))
+    np.add.at(exact, index, values.astype(float))
+    np.testing.assert_allclose(first, exact, atol=5e-6)
+
+
+def test_the_key_is_as_it_was() -> None:
+    index = np.array([0, 1])
+    x = graph.Variable([1.0, 2.0, 3.0])
+    loss = np.sum(x[index] * x[index])
+    index[:] = 2
+    np.testing.assert_array_equal(graph.grad(loss, x), [2.0, 4.0, 0.0])
+
+
+def test_iteration_over_rows_goes_back_in_one_step() -> None:
+    x = graph.Variable(numbers((4, 3)))
+    rows = list(x)
+    assert len({id(row.node.inputs[0].node) for row in rows if row.node}) == 1
+    np.testing.assert_array_equal(graph.grad(np.sum(rows[1] * rows[3]), x)[[1, 3]], x.value[[3, 1]])
+
+
+# --- extreme values ---------------------------------------------------------------------------------------------------
+
+
+def test_logsumexp_of_extreme_values() -> None:
+    x = np.array([[-np.inf, -np.inf], [1e4, 1e4 + 1], [-1e4, -np.inf], [np.inf, 0.0]])
+    with np.errstate(all="ignore"):
+        value, pullback = graph.vjp(lambda v: graph.logsumexp(v, axis=1), x)
+        (slope,) = pullback(np.ones(4))
+        second = graph.jvp(graph.grad(lambda v: np.sum(graph.logsumexp(v, axis=1))), (x[:3],), (np.ones((3, 2)),))[1]
+    share = 1 / (1 + np.e)
+    np.testing.assert_allclose(value, [-np.inf, 1e4 + np.log1p(np.e), -1e4, np.inf], rtol=1e-15)
+    np.testing.assert_allclose(slope[:3], [[0, 0], [share, 1 - share], [1, 0]], rtol=1e-12)
+    np.testing.assert_allclose(second, np.zeros((3, 2)), atol=1e-12)
+
+
+def test_softmax_of_extreme_values() -> None:
+    x = np.array([1e4, 1e4, -np.inf, -1e4])
+    np.testing.assert_array_equal(graph.softmax(x).value, [0.5, 0.5, 0, 0])
+    slope = graph.grad(lambda v: graph.softmax(v)[0])(x)
+    np.testing.assert_array_equal(slope, [0.25, -0.25, 0, 0])
+    np.testing.assert_allclose(graph.log_softmax(x[[0, 1, 3]]).value, -np.log(2) - np.array([0, 0, 2e4]), rtol=1e-12)
+
+
+def test_max_shares_evenly_among_equal_elements() -> None:
+    x = np.array([[2.0, 2.0, 1.0], [0.0, 0.0, 0.0]])
+    np.testing.assert_allclose(
+        graph.grad(lambda v: np.sum(np.max(v, axis=1)))(x), [[0.5, 0.5, 0], [1 / 3, 1 / 3, 1 / 3]]
+    )
+    np.testing.assert_allclose(graph.grad(np.max)(np.array([1.0, np.nan])), [0, 1])
+
+
+def test_var_without_degrees_of_freedom() -> None:
+    """As in NumPy, 0 / 0."""
+    assert np.isnan(graph.var(np.array([1.0]), correction=1).item())
+
+
+def test_half_precision_is_summed_in_more() -> None:
+    x = np.full(70_000, 1.5, np.float16)
+    assert graph.mean(x).item() == np.mean(x) == 1.5
+    assert graph.var(x).item() == 0
+    assert graph.std(x).dtype == graph.mean(x).dtype == np.float16
+    assert graph.grad(graph.mean)(x[:4]).tolist() == [0.25] * 4
+
+
+def test_empty_arrays() -> None:
+    empty = np.zeros((0, 3))
+    assert graph.sum(empty).item() == 0
+    assert graph.prod(empty).item() == 1
+    np.testing.assert_array_equal(graph.prod(empty, axis=0).value, [1, 1, 1])
+    assert graph.grad(lambda v: np.sum(np.sin(v) * 2))(empty).shape == (0, 3)
+    assert graph.grad(lambda v: np.sum(v @ np.ones((3, 2))))(empty).shape == (0, 3)
+    assert graph.grad(lambda v: np.sum(v[:0]))(np.ones(2)).tolist() == [0, 0]
