@@ -188,24 +188,28 @@ def test_a_run_that_is_interrupted_and_resumed_is_the_same_run(
     whole = hmlstm_lm.run(hmlstm_lm.State.first(SMALL, short), short, SMALL, 14, tmp_path / "whole.npz", QUIET)
     assert whole.passes > 2
 
-    train, path, stops = hmlstm_lm.train, tmp_path / "parts.npz", [5, 9]
+    path, stops = tmp_path / "parts.npz", {"train": [5, 9], "examine": [8, 14]}
 
-    def interrupted(state: Any, *others: Any) -> Any:
-        after = train(state, *others)
-        if state.step in stops:
-            stops.remove(state.step)
-            raise KeyboardInterrupt
-        return after
+    def stopping(name: str) -> Any:
+        function = getattr(hmlstm_lm, name)
 
-    monkeypatch.setattr(hmlstm_lm, "train", interrupted)
+        def interrupted(state: Any, *others: Any) -> Any:
+            after = function(state, *others)
+            if state.step in stops[name]:
+                stops[name].remove(state.step)
+                raise KeyboardInterrupt
+            return after
+
+        return interrupted
+
+    for name in stops:
+        monkeypatch.setattr(hmlstm_lm, name, stopping(name))
     state = hmlstm_lm.State.first(SMALL, short)
-    for _ in range(2):
-        with pytest.raises(Exception, match="interrupted at step"):
+    for at in (5, 8, 9, 14):
+        with pytest.raises(Exception, match=f"interrupted at step {at}"):
             hmlstm_lm.run(state, short, SMALL, 14, path, QUIET)
         state, settings = hmlstm_lm.load(path, short)
         assert settings == SMALL
-    assert state.step == 9
-    monkeypatch.undo()
     parts = hmlstm_lm.run(state, short, settings, 14, path, QUIET)
     same(parts, whole)
     same(hmlstm_lm.load(path, short)[0], whole)

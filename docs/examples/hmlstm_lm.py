@@ -16,6 +16,7 @@ import json
 import math
 import os
 import tempfile
+import time
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -258,25 +259,32 @@ def run(state: State, text: Text, settings: Settings, steps: int, checkpoint: Pa
     with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
         task = progress.add_task("", total=steps, completed=state.step)
         try:
-            while state.step < steps:
-                state = train(state, text, settings)
-                if state.step % settings.every == 0 or state.step == steps:
-                    state = examine(state, text, settings)
-                    save(checkpoint, state, settings, text)
-                    step, bits, *shares = state.held_out[-1]
-                    console.print(
-                        f"step {step:.0f}: {np.mean(state.losses[-settings.every :]):.3f} bits/char, held out "
-                        f"{bits:.3f}; layers 1 and 2 end {', '.join(f'{share:.1%}' for share in shares)} of the time"
-                    )
-                progress.update(task, completed=state.step, description=f"{state.losses[-1]:.3f} bits/char")
+            while state.step < steps or is_due(state, settings, steps):
+                if not is_due(state, settings, steps):
+                    state = train(state, text, settings)
+                    progress.update(task, completed=state.step, description=f"{state.losses[-1]:.3f} bits/char")
+                    continue
+                state = examine(state, text, settings)
+                save(checkpoint, state, settings, text)
+                step, bits, *shares = state.held_out[-1]
+                console.print(
+                    f"step {step:.0f}: {np.mean(state.losses[-settings.every :]):.3f} bits/char, held out "
+                    f"{bits:.3f}; layers 1 and 2 end {', '.join(f'{share:.1%}' for share in shares)} of the time"
+                )
         except KeyboardInterrupt:
             save(checkpoint, state, settings, text)
             raise click.ClickException(f"interrupted at step {state.step}; go on with --resume") from None
     return state
 
 
+def is_due(state: State, settings: Settings, steps: int) -> bool:
+    """Whether it is time to examine the state, and that has not been done."""
+    done = state.held_out[-1][0] if state.held_out else 0
+    return state.step > done and (state.step % settings.every == 0 or state.step == steps)
+
+
 @click.command(help="Train a hierarchical multiscale LSTM to predict the next character of a text.")
-@click.option("--steps", default=1500, show_default=True, help="Up to how many steps to train.")
+@click.option("--steps", default=1000, show_default=True, help="Up to how many steps to train.")
 @click.option("--hidden", default=Settings.hidden, show_default=True, help="Units of each layer.")
 @click.option("--rows", default=Settings.rows, show_default=True, help="Parts of the text read side by side.")
 @click.option("--time", default=Settings.time, show_default=True, help="Characters that a gradient goes back.")
@@ -304,7 +312,9 @@ def main(
         f"{text.unigram:.2f} bits each if only their frequencies are known; {weights:,} weights",
         highlight=False,
     )
+    before, start = state.step, time.perf_counter()
     state = run(state, text, settings, steps, checkpoint, console)
+    console.print(f"{state.step - before} steps in {time.perf_counter() - start:.0f} s")
     if plot:
         from hmlstm_picture import draw
 
