@@ -19,6 +19,21 @@ def cell_update(jax: Any) -> Callable[..., Any]:
     return jax.jit(lambda c, f, i, g, z, zb: rows(c, f, i, g, z[:, 0], zb[:, 0]))  # type: ignore[no-any-return]
 
 
+def cell_pullback(jax: Any) -> Callable[..., Any]:
+    """The HM-LSTM update and a cotangent of it → value, cotangents of c, f, i, g."""
+    numpy, sigmoid = jax.numpy, jax.nn.sigmoid
+
+    def update(c: Any, f: Any, i: Any, g: Any, z: Any, zb: Any) -> Any:
+        fresh = sigmoid(i) * numpy.tanh(g)
+        return numpy.where(z == 1, fresh, numpy.where(zb == 0, c, sigmoid(f) * c + fresh))
+
+    def both(c: Any, f: Any, i: Any, g: Any, z: Any, zb: Any, cotangent: Any) -> Any:
+        value, pullback = jax.vjp(lambda *gates: update(*gates, z, zb), c, f, i, g)
+        return value, pullback(cotangent)
+
+    return jax.jit(both)  # type: ignore[no-any-return]
+
+
 def product(jax: Any, arity: int) -> Callable[..., Any]:
     """∏ tanh(g(x)): arrays of shape (n, n) → value, a partial for each."""
     numpy = jax.numpy

@@ -109,7 +109,7 @@ def cases() -> list[Case]:
              (normal(2048, 2048), normal(2048), normal(2048, 1))),
         Case("x·y + z, 2048 by 2048", lambda x, y, z: x * y + z, tuple(normal(2048, 2048) for _ in range(3))),
         Case("product of 8 tanh, 1024 by 1024", product, tuple(normal(1024, 1024) for _ in range(8))),
-        Case("Black–Scholes, 2^20, float64", call_price, tuple(market)),
+        Case("Black and Scholes, 2^20, float64", call_price, tuple(market)),
         Case("Kepler by Newton, 2^18, float64", kepler, (uniform(0, 6, 1 << 18), uniform(0, 0.9, 1 << 18))),
         Case("logistic map, 40 turns, 2^20, float64", orbit, (uniform(0.1, 0.9, million), uniform(3, 3.5, million))),
         Case("log Γ, 2^19, float64", lambda x: differentiable_lgamma(x), (uniform(0.5, 20, 1 << 19),)),

@@ -14,7 +14,13 @@ from typing import Any
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
 # The rows that do what the others of their group do.
-OURS = ("bench_dualbcast[", "bench_dualbcast_jacobian", "bench_dualbcast_from_disk")
+OURS = (
+    "bench_dualbcast[",
+    "bench_dualbcast_jacobian",
+    "bench_dualbcast_from_disk",
+    "bench_dualbcast_vjp",
+    "bench_fused",
+)
 
 HEAD = """\
 # Benchmarks

@@ -11,9 +11,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from dualbcast.cost import work
 from dualbcast.element import Element
 from dualbcast.errors import ArgumentError
-from dualbcast.graph import policy
 from dualbcast.graph.expression import gather
 from dualbcast.graph.node import Node
 from dualbcast.graph.region import REGION, Region, pullback_of, region_of
@@ -171,10 +171,10 @@ def _backward(step: Region | Node) -> Iterator[Row]:
     read = cotangents + sum(array.nbytes for array in kept) if kept is not None else cotangents + _sizes(inputs)
     written = _sizes([inputs[at] for at in wrt])
     note = "computes the derivatives anew" if kept is None else "contracts the Jacobian that was kept"
-    yield Row("backward", element.label, True, region.shape, policy.work(element.function), read, written, note)
+    yield Row("backward", element.label, True, region.shape, work(element.function), read, written, note)
 
 
 def _kernel(
     phase: str, element: Element, shape: tuple[int, ...], inputs: Sequence[Any], written: int, note: str
 ) -> Row:
-    return Row(phase, element.label, True, shape, policy.work(element.function), _sizes(inputs), written, note)
+    return Row(phase, element.label, True, shape, work(element.function), _sizes(inputs), written, note)

@@ -14,27 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast.compiler.ir import Assign, Block, Const, Expr, For, Function, If, Op, While, expressions, statements
-from dualbcast.compiler.rules import RULES
-from dualbcast.compiler.templates import helper_of
+from dualbcast.cost import count
 from dualbcast.element import Element
-from dualbcast.graph.machine import machine_of
 from dualbcast.graph.node import STATE
 from dualbcast.graph.variable import Variable
-from dualbcast.products import make_product
+from dualbcast.machine import machine_of
 
-__all__ = ["Decision", "decide", "work"]
+__all__ = ["Decision", "decide"]
 
-# Operations in units of a vectorised addition. What is not here, and has a helper function, costs what that does.
-_WEIGHTS = {
-    **dict.fromkeys(("div", "sqrt", "floordiv", "mod", "hypot"), 4.0),
-    **dict.fromkeys(("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tanh", "cbrt"), 12.0),
-    **dict.fromkeys(("tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "erf"), 20.0),
-    **dict.fromkeys(("pow", "atan2", "erfc", "fmod"), 30.0),
-    **dict.fromkeys(("lgamma", "tgamma", "nextafter"), 150.0),
-}
-# How often a loop runs whose length depends on data.
-_TURNS = 8
 # What a scalar loop costs more than a vectorised one, for float32 and float64.
 _SCALAR = {4: 10.0, 8: 6.0}
 # Seconds for a launch: below that the two ways are the same.
@@ -89,7 +76,7 @@ def decide(
     if mode == "recompute":
         return Decision(False, 'jacobian="recompute"')
     if mode == "cache":
-        return Decision(True, 'jacobian="cache"', _counts(element, wrt).blocks * math.prod(shape) * dtype.itemsize)
+        return Decision(True, 'jacobian="cache"', count(element, wrt).blocks * math.prod(shape) * dtype.itemsize)
     arrays = [leaf for leaf in leaves if isinstance(leaf, Variable)]
     reads = sum([leaf.size * leaf.dtype.itemsize for leaf in arrays])
     gradients = sum([leaves[at].size * leaves[at].dtype.itemsize for at in wrt])
@@ -102,7 +89,7 @@ def _decide(
     element: Element, wrt: tuple[int, ...], size: int, itemsize: int, reads: int, gradients: int, library: str
 ) -> Decision:
     machine = machine_of(library)
-    counts = _counts(element, wrt)
+    counts = count(element, wrt)
     array = size * itemsize
     blocks, values, cotangents = counts.blocks * array, counts.outputs * array, counts.outputs * array
     again = [
@@ -131,75 +118,3 @@ def _decide(
     if seconds_again <= seconds_kept + _LAUNCH:
         return Decision(False, "computing the derivatives again is cheaper than writing and reading them", *known)
     return Decision(True, "the derivatives cost more to compute again than to write and read", *known)
-
-
-# --- counting ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Counts:
-    """Operations for an element, in units of an addition, and arrays of its size."""
-
-    value: float
-    both: float
-    pullback: float
-    blocks: int
-    outputs: int
-    scalar: bool
-
-
-@lru_cache(maxsize=1024)
-def _counts(element: Element, wrt: tuple[int, ...]) -> _Counts:
-    value = make_product(element.function, "value", ()).function
-    both = make_product(element.function, "value_and_jacobian", wrt)
-    pullback = element.pullback(wrt).function
-    outputs = len(element.function.outputs)
-    return _Counts(
-        work(value), work(both.function), work(pullback), len(both.kinds) - both.values, outputs, _has_loops(value)
-    )
-
-
-def work(function: Function) -> float:
-    """The operations that an element takes, in units of an addition; of a branch both sides count half."""
-    return _block(function.body) + sum(_expression(output.value) for output in function.outputs)
-
-
-def _block(block: Block) -> float:
-    total = 0.0
-    for stmt in block:
-        own = sum(_expression(expr) for expr in expressions(stmt))
-        match stmt:
-            case Assign():
-                total += own
-            case If():
-                total += own + (_block(stmt.then) + _block(stmt.orelse)) / 2
-            case For():
-                total += own + _turns(stmt) * _block(stmt.body)
-            case While():
-                total += _TURNS * (own + _block(stmt.pre) + _block(stmt.body))
-    return total
-
-
-def _turns(loop: For) -> int:
-    bounds = [bound.value for bound in (loop.start, loop.stop, loop.step) if isinstance(bound, Const)]
-    return len(range(*map(int, bounds))) if len(bounds) == 3 and bounds[2] != 0 else _TURNS
-
-
-def _expression(expr: Expr) -> float:
-    if not isinstance(expr, Op):
-        return 0.0
-    return _weight(expr.name) + sum(map(_expression, expr.args))
-
-
-@lru_cache(maxsize=1024)
-def _weight(name: str) -> float:
-    known = _WEIGHTS.get(name)
-    if known is not None:
-        return known
-    row = RULES.get(name)
-    return work(helper_of(row)) if row is not None and row.function is not None else 1.0
-
-
-def _has_loops(function: Function) -> bool:
-    """Whether an element takes a loop of its own, which keeps the loop over elements from being vectorised."""
-    return any(isinstance(stmt, For | While) for stmt in statements(function.body))

@@ -9,16 +9,11 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from dualbcast.call import Options
-from dualbcast.compiler import ir
-from dualbcast.compiler.compose import Step, compose
-from dualbcast.compiler.ir import Function, Var
-from dualbcast.compiler.transform import contraction
+from dualbcast.composition import TOTAL, composed, contracted
 from dualbcast.element import Element
 from dualbcast.graph import policy
 from dualbcast.graph.expression import LIMITS, Expression, Gathered, Output, gather, waiting
@@ -46,23 +41,14 @@ class Composition:
         Outputs of inner expressions that were asked for after all: the kernel gives them, too, the next time.
     """
 
-    __slots__ = ("_elements", "_kinds", "_labels", "_options", "_steps", "learned")
+    __slots__ = ("_elements", "_leaves", "_options", "_steps", "learned")
 
     def __init__(self, gathered: Gathered) -> None:
-        self._steps = [
-            Step(expression.element.function, refs)
-            for expression, refs in zip(gathered.order, gathered.refs, strict=True)
-        ]
-        kinds: dict[int, Any] = {}
-        for step in self._steps:
-            for ref, param in zip(step.inputs, step.function.params, strict=True):
-                kinds[ref] = param.kind  # type: ignore[index]
-        self._kinds = [kinds.get(at, "float") for at in range(len(gathered.leaves))]
-        self._labels = [expression.element.label for expression in gathered.order]
-        chosen = {
-            expression.element.options for expression in gathered.order if expression.element.options != Options()
-        }
-        self._options = next(iter(chosen), Options())
+        elements = [expression.element for expression in gathered.order]
+        self._steps, self._leaves = list(zip(elements, gathered.refs, strict=True)), len(gathered.leaves)
+        # They differ at most in whether the Jacobian is kept: who says something about that is heard.
+        chosen = [element.options for element in elements]
+        self._options = next((options for options in chosen if options.jacobian != "auto"), chosen[0])
         self._elements: dict[tuple[int, ...], Element] = {}
         self.learned: set[tuple[int, int]] = set()
 
@@ -70,17 +56,7 @@ class Composition:
         """The element function that gives some of the values, which are numbered as in `compose`."""
         found = self._elements.get(outputs)
         if found is None:
-            label = " → ".join(dict.fromkeys(self._labels[-4:]))
-            if len(self._labels) > 4:
-                label = f"… {label}"
-            if len(self._steps) == 1 and len(outputs) == len(self._steps[0].function.outputs):
-                function = self._steps[0].function
-                if [*self._steps[0].inputs] != [*range(len(self._kinds))]:
-                    function = compose(function.name, self._kinds, self._steps, outputs)
-            else:
-                function = compose("expression", self._kinds, self._steps, outputs)
-            names = tuple(param.name for param in function.params)
-            found = self._elements[outputs] = Element(function, names, label, self._options)
+            found = self._elements[outputs] = composed(self._steps, self._leaves, outputs, self._options)
         return found
 
 
@@ -177,14 +153,8 @@ def defer(
 def total(variable: Variable, shape: Shape) -> Variable:
     """The sum of a Variable that waits over the axes where `shape` has length 1, by the kernel that computes it."""
     sums = None if shape == variable.shape else shape
-    (found,) = defer(_identity(), (variable,), variable.shape, variable.dtype, (variable.dtype,), (sums,))
+    (found,) = defer(TOTAL, (variable,), variable.shape, variable.dtype, (variable.dtype,), (sums,))
     return found
-
-
-@lru_cache(maxsize=1)
-def _identity() -> Element:
-    x = Var("x", "float")
-    return Element(Function("total", (x,), (), (ir.Output("out", x),)), ("x",), "sum", Options())
 
 
 def _is_any_tracked(inputs: Sequence[Any]) -> bool:
@@ -354,7 +324,7 @@ def pullback_of(
         return region.element.select(present).pullback(wrt), None
     pattern = tuple([tuple([None if is_array(blocks[i, p]) else float(blocks[i, p]) for p in wrt]) for i in present])
     kept = [blocks[i, p] for i in present for p in wrt]
-    return _contraction(pattern, region.element.label), [each for each in kept if is_array(each)]
+    return contracted(pattern, region.element.label), [each for each in kept if is_array(each)]
 
 
 def region_of(gathered: Gathered, output: Output) -> Region:
@@ -397,13 +367,6 @@ def reopen(node: Node, targets: Mapping[tuple[int, int], Variable]) -> None:
 
 
 REGION = Primitive("kernel", _never, _pull, multiple=True)
-
-
-@lru_cache(maxsize=1024)
-def _contraction(pattern: tuple[tuple[float | None, ...], ...], label: str) -> Element:
-    """The element function that contracts a kept Jacobian with cotangents."""
-    function = contraction(pattern)
-    return Element(function, tuple(param.name for param in function.params), f"{label}: contraction", Options())
 
 
 def _number(gathered: Gathered, at: int, index: int) -> int:

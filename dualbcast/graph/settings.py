@@ -56,7 +56,7 @@ def jacobian(mode: Mode) -> Iterator[None]:
     >>> from dualbcast import graph
     >>> x = graph.Variable(np.linspace(0.0, 1.0, 2000))
     >>> with graph.jacobian("cache"), graph.launches() as kernels:
-    ...     gradient = graph.grad(np.sum(np.sin(x) * x), x)
+    ...     gradient = graph.vjp(lambda x: np.sin(x) * x, x.value)[1](x.value)
     >>> [kernel.product for kernel in kernels]
     ['value_and_jacobian', 'value']
     """
