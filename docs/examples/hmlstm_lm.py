@@ -87,7 +87,7 @@ class Settings:
     time: int = 50
     rate: float = 0.003
     anneal: float = 400.0
-    price: float = 0.1
+    price: float = 0.2
     seed: int = 0
     every: int = 100
 

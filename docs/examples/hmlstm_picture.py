@@ -47,7 +47,7 @@ def _curve(ax: Any, state: Any, text: Any, settings: Any) -> None:
     ax.plot(steps, losses, color=_LOSS, linewidth=0.6)
     ax.plot(at, bits, color=_HELD_OUT, marker="o", markersize=3)
     ax.axhline(text.unigram, color=_GREY, linestyle="--", linewidth=1)
-    ax.set_ylim(1.5, text.unigram + 0.5)
+    ax.set_ylim(min(1.5, losses.min() - 0.1), text.unigram + 0.5)
     ax.set_xlim(0, state.step * 1.12)
     for label, y, color in (
         ("frequencies of\ncharacters alone", text.unigram - 0.3, _GREY),
