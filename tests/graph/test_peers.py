@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import types
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from test_arrays import SAME, Case, weighted, weights_for
 
-from dualbcast import graph
+from dualbcast import differentiable_broadcast, graph
 
 INF = np.inf
 
@@ -120,3 +121,42 @@ def test_as_in_pytorch(name: str) -> None:
     gradient = graph.grad(weighted(ours, weights), wrt=tuple(range(len(args))))
     same(list(gradient(*args)), [slope.detach().numpy() for slope in slopes])
     same(list(graph.jvp(gradient, args, finite)[1]), [each.numpy() for each in products])
+
+
+@differentiable_broadcast
+def activation(x, slope):
+    """A branch in each element: what a network's author writes."""
+    if x > 0:
+        return x / (1 + slope * x)
+    return math.tanh(x)
+
+
+@pytest.mark.parametrize("rows", [5, 80], ids=["one by one", "fused"])
+def test_the_gradient_of_the_gradient_of_a_network(rows: int) -> None:
+    """Two layers with a BroadcastFunction between: how the squared length of the gradient changes with the weights."""
+    random = np.random.default_rng(rows)
+    x, y = random.normal(size=(rows, 6)), random.normal(size=(rows, 3))
+    weights = [random.normal(size=(6, 20)), random.normal(size=(20, 3)), random.uniform(0.5, 1.5, 20)]
+
+    def loss(library: Any, act: Any, w: Any, v: Any, slope: Any) -> Any:
+        hidden = act(x @ w, slope)
+        return library.mean((act(hidden @ v, 0.7) - y) ** 2)
+
+    def length(library: Any, grad: Any, act: Any) -> Any:
+        def squared(*arguments: Any) -> Any:
+            gradients = grad(lambda *inner: loss(library, act, *inner), (0, 1, 2))(*arguments)
+            return sum(library.sum(each * each) for each in gradients)
+
+        return squared
+
+    found = graph.grad(length(np, graph.grad, activation), (0, 1, 2))(*weights)
+    jax = pytest.importorskip("jax")
+    jax.config.update("jax_enable_x64", True)
+    numpy = jax.numpy
+
+    def act(h: Any, slope: Any) -> Any:
+        return numpy.where(h > 0, h / (1 + slope * abs(h)), numpy.tanh(h))
+
+    wanted = jax.grad(length(numpy, lambda f, wrt: jax.grad(f, wrt), act), (0, 1, 2))(*weights)
+    for got, want in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)

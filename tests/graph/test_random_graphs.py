@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dualbcast import graph
+from dualbcast.graph.expression import Limits
 
 ROWS = np.array([1, 0, 1])
 # What may be done to one array, and to two: each expression serves NumPy, Variables and JAX. All arrays have two axes.
@@ -60,6 +61,15 @@ KINKS: dict[str, Callable[..., Any]] = {
 }
 
 Step = tuple[str, tuple[int, ...]]
+
+
+@pytest.fixture(autouse=True, scope="module", params=[0, 1024], ids=["fused", "one by one"])
+def smallest(request: pytest.FixtureRequest) -> Iterator[int]:
+    """From how many elements on operations wait for one another; these arrays have few."""
+    before = Limits.elements
+    Limits.elements = request.param
+    yield request.param
+    Limits.elements = before
 
 
 @st.composite
