@@ -284,7 +284,7 @@ def is_due(state: State, settings: Settings, steps: int) -> bool:
 
 
 @click.command(help="Train a hierarchical multiscale LSTM to predict the next character of a text.")
-@click.option("--steps", default=1000, show_default=True, help="Up to how many steps to train.")
+@click.option("--steps", default=600, show_default=True, help="Up to how many steps to train.")
 @click.option("--hidden", default=Settings.hidden, show_default=True, help="Units of each layer.")
 @click.option("--rows", default=Settings.rows, show_default=True, help="Parts of the text read side by side.")
 @click.option("--time", default=Settings.time, show_default=True, help="Characters that a gradient goes back.")
