@@ -20,11 +20,11 @@ from dualbcast.runtime import cache, cpu
 
 __all__ = ["Machine", "machine_of"]
 
-# Of one array: more than allocators keep for themselves when it is freed.
-_BYTES = 1 << 26
+# Of one array: more than caches hold.
+_BYTES = 24 << 20
 _IN_CACHE = 1 << 13
-# The policy's unit: what of an exponential is as much as one addition.
-_PARTS_OF_EXP = 12
+# NumPy's exponential in the units of `cost`.
+_PARTS_OF_EXP = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def machine_of(library: str) -> Machine:
         name, measure = device["name"].decode(), _measure_device
     else:
         name, measure = f"{platform.processor()} {platform.machine()} {cpu.default_threads()}", _measure_host
-    key = cache.key("machine", library, name, platform.node(), "2")
+    key = cache.key("machine", library, name, platform.node(), "4")
     return Machine(**json.loads(cache.fetch(key, lambda: json.dumps(asdict(measure())).encode())))
 
 

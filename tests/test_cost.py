@@ -30,7 +30,7 @@ def searching(x: float) -> float:
     ("function", "wanted"),
     [
         (lambda x: x * x + 1.0, 2),
-        (lambda x: x / 3.0, 4),
+        (lambda x: x / 3.0, 5),
         (lambda x: math.exp(x), 12),
         (lambda x: x * 2 if x > 0 else x * 3 + 1, 1 + (1 + 2) / 2),
         (looped, 20),
