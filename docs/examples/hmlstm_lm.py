@@ -11,10 +11,16 @@ as one that is not, to the last bit.
 
 from __future__ import annotations
 
+import os
+
+if __name__ == "__main__":
+    # Before NumPy is loaded. A second thread gains nothing for matrices as small as these, and where the machine has
+    # other work to do, threads that wait for each other lose much.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import hashlib
 import json
 import math
-import os
 import tempfile
 import time
 from dataclasses import asdict, dataclass, field, replace
