@@ -88,7 +88,7 @@ def _first(program: Program, want: Expected, output: int, at: int, tangent: Any)
 def test_products_of_random_programs(seeds: range) -> None:
     counts = [examine_products(program_of(seed)) for seed in seeds]
     assert sum(compared for compared, _ in counts) > 10 * len(seeds)
-    assert sum(nonzero for _, nonzero in counts) > 2 * len(seeds)
+    assert sum(nonzero for _, nonzero in counts) > len(seeds)
 
 
 def test_a_wrong_second_derivative_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
