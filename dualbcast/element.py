@@ -5,14 +5,14 @@ From values in the order of its parameters to arrays that a kernel has written; 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from dualbcast.call import Call, Options, Shape, Specialised
 from dualbcast.compiler.compose import restrict
-from dualbcast.compiler.ir import Function, statements
+from dualbcast.compiler.ir import Function, Kind, statements
 from dualbcast.compiler.simplify import simplify
 from dualbcast.compiler.transform import floats, partial_of, pullback_of, pushforward_of
 from dualbcast.errors import CompileError
@@ -20,7 +20,7 @@ from dualbcast.products import Which, make_product
 from dualbcast.runtime.broadcast import plan
 from dualbcast.runtime.operands import DType, Signature, classify
 
-__all__ = ["Element"]
+__all__ = ["Element", "output_dtypes"]
 
 
 _TRANSFORMS: dict[str, Callable[[Function, tuple[int, ...]], Function]] = {
@@ -30,6 +30,12 @@ _TRANSFORMS: dict[str, Callable[[Function, tuple[int, ...]], Function]] = {
     "pullback": pullback_of,
     "select": lambda function, outputs: simplify(restrict(function, outputs)),
 }
+
+
+def output_dtypes(kinds: Iterable[Kind], signature: Signature) -> tuple[DType, ...]:
+    """The dtypes of outputs of these kinds for the arguments of a call."""
+    by_kind = {"float": signature.result_dtype, "int": np.dtype(np.int64), "bool": np.dtype(np.bool_)}
+    return tuple([by_kind[kind] for kind in kinds])
 
 
 class Element:
@@ -120,8 +126,7 @@ class Element:
                 product = make_product(self.function, which, wrt)
             except CompileError as error:
                 raise error.with_traceback(None) from None
-            by_kind = {"float": signature.result_dtype, "int": np.dtype(np.int64), "bool": np.dtype(np.bool_)}
-            stored = [by_kind[kind] for kind in product.kinds]
+            stored = list(output_dtypes(product.kinds, signature))
             for place, block in product.blocks.items() if dtypes is not None else ():
                 if block.stored is not None and dtypes is not None:
                     stored[block.stored] = dtypes[place[0]]

@@ -11,7 +11,7 @@ import numpy as np
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.structure import Structure
 
-__all__ = ["Index", "Jacobian", "library_of", "sum_to"]
+__all__ = ["Index", "Jacobian", "broadcasts_to", "library_of"]
 
 
 class Index:
@@ -146,8 +146,7 @@ class Jacobian(Index):
             raise ArgumentError(f"{len(self.wrt)} tangents are needed, for {', '.join(self.wrt)}; got {len(tangents)}")
         for name, tangent in zip(self.wrt, tangents, strict=True):
             shape = np.shape(tangent)
-            extra = len(self.shape) - len(shape)
-            if extra < 0 or any(size not in (1, whole) for size, whole in zip(shape, self.shape[extra:], strict=True)):
+            if not broadcasts_to(shape, self.shape):
                 raise ShapeError(f"the tangent of {name} has shape {shape}, which does not broadcast to {self.shape}")
         results = [
             sum(self._blocks[output, name] * tangent for name, tangent in zip(self.wrt, tangents, strict=True))
@@ -178,7 +177,7 @@ class Jacobian(Index):
         found = []
         for name in self.wrt:
             total = sum(self._blocks[output, name] * cotangents[output] for output in range(self.outputs))
-            found.append(sum_to(total, self._shapes[name]))
+            found.append(_sum_to(total, self._shapes[name]))
         return tuple(found)
 
     def dense(self, output: int | str, argument: int | str) -> Any:
@@ -203,7 +202,13 @@ def library_of(array: Any) -> Any:
     return np if isinstance(array, np.ndarray | np.generic) else sys.modules["cupy"]
 
 
-def sum_to(array: Any, shape: tuple[int, ...]) -> Any:
+def broadcasts_to(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
+    """Whether an array of one shape can stand for one of the other."""
+    extra = len(whole) - len(shape)
+    return extra >= 0 and all(size in (1, length) for size, length in zip(shape, whole[extra:], strict=True))
+
+
+def _sum_to(array: Any, shape: tuple[int, ...]) -> Any:
     """Sum over the axes along which an argument of `shape` was broadcast."""
     extra = array.ndim - len(shape)
     axes = (*range(extra), *(extra + axis for axis, size in enumerate(shape) if size == 1 != array.shape[extra + axis]))

@@ -10,6 +10,7 @@ import numpy as np
 from dualbcast.call import Call
 from dualbcast.element import Element
 from dualbcast.errors import ArgumentError, ShapeError
+from dualbcast.jacobian import broadcasts_to
 from dualbcast.products import Which
 from dualbcast.runtime.operands import DType, Signature, sign
 
@@ -182,10 +183,8 @@ def _tangents(located: Located, dtypes: tuple[DType, ...], given: list[Any]) -> 
         name = f"the tangent of {located.element.names[at]}"
         tangent = _converted(tangent, dtype, name)
         own, shape = np.shape(located.values[at]), tangent.shape
-        if shape != own:
-            extra = len(own) - len(shape)
-            if extra < 0 or any(size not in (1, whole) for size, whole in zip(shape, own[extra:], strict=True)):
-                raise ShapeError(f"{name} has shape {shape}, which does not broadcast to that of the argument, {own}")
+        if shape != own and not broadcasts_to(shape, own):
+            raise ShapeError(f"{name} has shape {shape}, which does not broadcast to that of the argument, {own}")
         found.append(tangent)
     return found
 

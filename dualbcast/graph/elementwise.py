@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dualbcast.api import BroadcastFunction
+from dualbcast.element import output_dtypes
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.graph.node import Node, Primitive, Pulled, constant, is_float, observe, run
 from dualbcast.graph.operations import Operation, power
@@ -112,8 +113,7 @@ def _call(function: BroadcastFunction, args: tuple[Any, ...], named: dict[str, A
             if isinstance(each, Variable)
         )
         raise ShapeError(f"{name or function.__name__}: the shapes do not broadcast together: {shapes}") from None
-    by_kind = {"float": result, "int": np.dtype(np.int64), "bool": np.dtype(np.bool_)}
-    dtypes = tuple([by_kind[output.value.kind] for output in element.function.outputs])
+    dtypes = output_dtypes([output.value.kind for output in element.function.outputs], located.signature)
     return element.function.structure.pack(regions.defer(element, inputs, shape, result, dtypes))
 
 
