@@ -179,7 +179,7 @@ def plan(
     if out is None:
         geometry = lay_out(inputs, (None,) * len(dtypes), operands.names, shapes, xp is not np)
         if geometry.split is None:
-            outputs = targets = tuple([geometry.allocate(dtype, xp) for dtype in dtypes])
+            outputs = targets = geometry.allocate_all(dtypes, xp)
         else:
             outputs, targets = _with_sums(geometry, geometry.split, dtypes, (None,) * len(dtypes), operands, xp)
         pointers = tuple(locate((*operands.arrays, *targets)))
@@ -198,9 +198,7 @@ def plan(
         written = tuple([None if position in aside else form for position, form in enumerate(forms)])
         geometry = lay_out(inputs, written, operands.names, shapes, xp is not np)
     if geometry.split is None:
-        targets = tuple(
-            [geometry.allocate(dtype, xp) if y is None else y for y, dtype in zip(direct, dtypes, strict=True)]
-        )
+        targets = _filled(geometry, dtypes, direct, xp)
     else:
         _, targets = _with_sums(geometry, geometry.split, dtypes, direct, operands, xp)
     outputs = tuple([target if y is None else y for y, target in zip(slots, targets, strict=False)])
@@ -218,13 +216,15 @@ def _with_sums(
 ) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
     """What a kernel that sums writes, one array for each output; and these with the rests of the sums after them."""
     sums, rests = parts.accumulators(operands.compute, xp)
-    outputs = tuple(
-        [
-            geometry.allocate(dtype, xp) if y is None and s is None else s if y is None else y
-            for y, s, dtype in zip(direct, sums, dtypes, strict=True)
-        ]
-    )
+    slots = [s if y is None else y for y, s in zip(direct, sums, strict=True)]
+    outputs = _filled(geometry, dtypes, slots, xp)
     return outputs, (*outputs, *rests)
+
+
+def _filled(geometry: Geometry, dtypes: Sequence[DType], slots: Sequence[Array | None], xp: Any) -> tuple[Array, ...]:
+    """The arrays in `slots`, fresh ones where there is None."""
+    fresh = iter(geometry.allocate_all([dtype for y, dtype in zip(slots, dtypes, strict=True) if y is None], xp))
+    return tuple([next(fresh) if y is None else y for y in slots])
 
 
 # ---- out= ------------------------------------------------------------------------------------------------------------
