@@ -144,12 +144,15 @@ def launch(
     """
     if total <= 0:
         return
+    first = max(_ALIGNMENT, _PROBE // len(pointers))
+    if total <= 2 * first and blocks is None:
+        kernel(0, total, ints, pointers)
+        return
     limit = default_threads() if threads is None else threads
     if blocks is not None:
         _launch_blocks(kernel, pointers, blocks, limit)
         return
-    first = max(_ALIGNMENT, _PROBE // len(pointers))
-    if limit <= 1 or total <= 2 * first:
+    if limit <= 1:
         kernel(0, total, ints, pointers)
         return
     row = ints[kernel.source.layout.rank - 1]
