@@ -201,9 +201,7 @@ def plan(
         written = tuple([None if position in aside else form for position, form in enumerate(forms)])
         geometry = lay_out(inputs, written, operands.names, shapes, xp is not np)
     if geometry.split is None:
-        targets = tuple(
-            [geometry.allocate(dtype, xp) if y is None else y for y, dtype in zip(direct, dtypes, strict=True)]
-        )
+        targets = _filled(geometry, dtypes, direct, xp)
     else:
         _, targets = _with_sums(geometry, geometry.split, dtypes, direct, operands.compute, xp)
     outputs = tuple([target if y is None else y for y, target in zip(slots, targets, strict=False)])
@@ -217,7 +215,7 @@ def fresh(
     """New arrays for the outputs, and all that the kernel writes: those, and what rounding takes from sums."""
     if geometry.split is not None:
         return _with_sums(geometry, geometry.split, dtypes, (None,) * len(dtypes), compute, xp)
-    outputs = tuple([geometry.allocate(dtype, xp) for dtype in dtypes])
+    outputs = geometry.allocate_all(dtypes, xp)
     return outputs, outputs
 
 
@@ -231,13 +229,15 @@ def _with_sums(
 ) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
     """What a kernel that sums writes, one array for each output; and these with the rests of the sums after them."""
     sums, rests = parts.accumulators(compute, xp)
-    outputs = tuple(
-        [
-            geometry.allocate(dtype, xp) if y is None and s is None else s if y is None else y
-            for y, s, dtype in zip(direct, sums, dtypes, strict=True)
-        ]
-    )
+    slots = [s if y is None else y for y, s in zip(direct, sums, strict=True)]
+    outputs = _filled(geometry, dtypes, slots, xp)
     return outputs, (*outputs, *rests)
+
+
+def _filled(geometry: Geometry, dtypes: Sequence[DType], slots: Sequence[Array | None], xp: Any) -> tuple[Array, ...]:
+    """The arrays in `slots`, fresh ones where there is None."""
+    fresh = iter(geometry.allocate_all([dtype for y, dtype in zip(slots, dtypes, strict=True) if y is None], xp))
+    return tuple([next(fresh) if y is None else y for y in slots])
 
 
 # ---- out= ------------------------------------------------------------------------------------------------------------

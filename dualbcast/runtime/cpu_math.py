@@ -42,6 +42,7 @@ def namespace(vector: bool) -> dict[str, Any]:
     names["load_float16"], names["store_float16"] = _storage(_from_float16, _to_float16)
     names["load_bfloat16"], names["store_bfloat16"] = _storage(_from_bfloat16, _to_bfloat16)
     names["scratch"] = _scratch()
+    names["select"] = _select()
     # The sum of a row's first elements in float64, in an order that suits vectors but depends on nothing else.
     names["sum_terms"] = njit(fastmath={"reassoc"}, forceinline=True, **_BARE)(_sum_terms)
     return names
@@ -56,6 +57,22 @@ def _sum_terms(terms: Any, count: int) -> float:
     for j in range(count):
         total += np.float64(terms[j])
     return total
+
+
+def _select() -> Any:
+    """An intrinsic that chooses between two numbers that have both been computed: `select(test, then, orelse)`."""
+
+    def select(_typing: Any, test: Any, then: Any, orelse: Any) -> Any:
+        kind = types.unliteral(then)
+        if not isinstance(test, types.Boolean) or kind != types.unliteral(orelse):
+            return None
+
+        def generate(_context: Any, builder: ir.IRBuilder, _signature: Any, arguments: Sequence[ir.Value]) -> ir.Value:
+            return builder.select(*arguments)
+
+        return kind(types.boolean, kind, kind), generate
+
+    return intrinsic(select)
 
 
 def _scratch() -> Any:

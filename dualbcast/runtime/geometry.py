@@ -59,12 +59,13 @@ class Geometry:
     ints: tuple[int, ...]
     split: Split | None = None
 
-    def allocate(self, dtype: DType, xp: Any) -> Array:
-        """An uninitialised array of the result's shape, contiguous in the order in which the kernel walks it."""
+    def allocate_all(self, dtypes: Sequence[DType], xp: Any) -> tuple[Array, ...]:
+        """Uninitialised arrays of the result's shape, contiguous in the order in which the kernel walks them."""
         if self.order is None:
-            return xp.empty(self.shape, dtype)
+            return tuple([xp.empty(self.shape, dtype) for dtype in dtypes])
+        lengths = [self.shape[axis] for axis in self.order]
         inverse = sorted(range(len(self.order)), key=self.order.__getitem__)
-        return xp.empty([self.shape[axis] for axis in self.order], dtype).transpose(inverse)
+        return tuple([xp.empty(lengths, dtype).transpose(inverse) for dtype in dtypes])
 
 
 @lru_cache(maxsize=1024)
@@ -82,7 +83,7 @@ def lay_out(
     inputs : tuple of Form
         How each input lies in memory; the strides are whole numbers of elements.
     outs : tuple of (Form or None)
-        The same for each output; None is one to be allocated with `Geometry.allocate`.
+        The same for each output; None is one to be allocated with `Geometry.allocate_all`.
     names : tuple of str
         The parameters, for the error.
     shapes : tuple of (tuple of int or None), optional
