@@ -265,7 +265,8 @@ class BroadcastFunction(Derivatives, Inspectable):
     def _locate(
         self, args: tuple[Any, ...], named: dict[str, Any], wanted: Any, gradient: Any = None
     ) -> tuple[Located, tuple[Any, ...]]:
-        form, values = self._binder.bind(args, named, self._named(wanted, gradient) if self._partials else wanted)
+        plain = gradient is None and not self._partials
+        form, values = self._binder.bind(args, named, wanted if plain else self._named(wanted, gradient))
         return self._located(form, values, wanted, gradient)
 
     def _located(

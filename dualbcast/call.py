@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -14,10 +14,13 @@ from dualbcast.compiler.emit import emit
 from dualbcast.errors import ArgumentError, BackendError
 from dualbcast.products import Product
 from dualbcast.results import Results
-from dualbcast.runtime import cpu, cuda, python
+from dualbcast.runtime import cpu, python
 from dualbcast.runtime.broadcast import Plan
 from dualbcast.runtime.operands import DType, Operands
 from dualbcast.runtime.route import Recent, Route
+
+if TYPE_CHECKING:
+    from dualbcast.runtime.cuda import CudaKernel
 
 __all__ = ["Backend", "Call", "Keeping", "Options", "Ran", "Specialised", "run"]
 
@@ -126,6 +129,8 @@ class Call:
         if backend == "cpu":
             cpu.launch(self.cpu_kernel(), planned.total, planned.ints, planned.pointers, blocks=planned.blocks)
         elif backend == "cuda":
+            from dualbcast.runtime import cuda
+
             cuda.launch(self.cuda_kernel(None), planned.total, planned.sizes, planned.strides, planned.pointers)
         else:
             interpreted = self.spec.kernel("python", planned.layout, python.compile_kernel)
@@ -160,13 +165,15 @@ class Call:
     def _compile_cpu(self, source: KernelSource) -> cpu.CpuKernel:
         return cpu.compile_kernel(source, self.spec.options.fastmath)
 
-    def cuda_kernel(self, cc: tuple[int, int] | None) -> cuda.CudaKernel:
+    def cuda_kernel(self, cc: tuple[int, int] | None) -> CudaKernel:
         """The CUDA kernel of the call, for a compute capability or else the current device."""
+        from dualbcast.runtime import cuda
+
         if cc is None:
             cc = cuda.current_cc()
         if not (isinstance(cc, tuple) and len(cc) == 2 and all(isinstance(part, int) for part in cc)):
             raise ArgumentError(f"cc={cc!r} is no compute capability; give it as (major, minor): cc=(9, 0)")
-        kernel: cuda.CudaKernel = self.spec.kernel(
+        kernel: CudaKernel = self.spec.kernel(
             "cuda", self.plan.layout, lambda source: cuda.compile_kernel(source, cc, self.spec.options.fastmath), cc
         )
         return kernel

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,7 +19,9 @@ from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.selects import into_selects
 from dualbcast.compiler.templates import without_customs
 from dualbcast.runtime.broadcast import Plan
-from dualbcast.runtime.cuda import CudaKernel
+
+if TYPE_CHECKING:
+    from dualbcast.runtime.cuda import CudaKernel
 
 __all__ = ["Explanation", "explain_kernel"]
 
