@@ -17,7 +17,7 @@ OURS = "dualbcast"
 PEERS = ("drjit", "jax", "torch", "warp", "numpy")
 GOAL = 1.3
 
-# What limits us where the fastest peer is not 1.3 times slower: by the beginning of the comparison's name, longest first.
+# What limits us where the fastest peer is not 1.3 times slower, by how the name of the comparison begins.
 NOTES: dict[str, str] = {}
 
 HEAD = """\
