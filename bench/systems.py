@@ -1,7 +1,7 @@
 """The systems that are compared, two threads each: one module `with_….py` for each, absent ones skipped by name.
 
-A module has `array(host)` and `host(result)`, and for each case a function of the arrays that gives the forms in which one
-would write it there: a name, and a callable that prepares a call. `CANNOT` says which cases it cannot do, and why.
+A module has `array(host)` and `host(result)`, and for each case a function of the arrays that gives the forms in which
+one would write it there: a name, and a callable that prepares a call. `CANNOT` says which cases it cannot do, and why.
 """
 
 from __future__ import annotations

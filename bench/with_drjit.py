@@ -16,7 +16,6 @@ from constants import BULK, HARDENING, SHEAR, THREADS, TOLERANCE, YIELD
 from drjit.llvm.ad import Float as Float32
 from drjit.llvm.ad import Float64
 
-PACKAGE = "drjit"
 CANNOT: dict[str, str] = {}
 Forms = dict[str, Callable[[], Callable[[], Any]]]
 

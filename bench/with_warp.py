@@ -13,7 +13,6 @@ import constants
 import numpy as np
 import warp as wp
 
-PACKAGE = "warp-lang"
 CANNOT: dict[str, str] = {}
 Forms = dict[str, Callable[[], Callable[[], Any]]]
 BULK, SHEAR = wp.constant(wp.float64(constants.BULK)), wp.constant(wp.float64(constants.SHEAR))
@@ -106,7 +105,7 @@ def product(arrays: list[Any]) -> Forms:
         y = wp.float32(1.0)
         for k in range(wp.static(arity)):
             x = xs[k, row, column]
-            if x > 0.5:
+            if x > 0.5:  # noqa: SIM108
                 y = y * wp.tanh(x)
             else:
                 y = y * wp.tanh(-x)
