@@ -277,7 +277,7 @@ def _environment() -> str:
     import llvmlite.binding as llvm
 
     folder = Path(__file__).parent
-    own = [(folder / name).read_text() for name in ("cpu_numba.py", "cpu_math.py", "libm.py")]
+    own = [(folder / name).read_text() for name in ("cpu_numba.py", "cpu_math.py", "elementary.py", "libm.py")]
     versions = [importlib.metadata.version(name) for name in ("numba", "llvmlite", "numpy")]
     features = llvm.get_host_cpu_features().flatten()
     settings = sorted(item for item in os.environ.items() if item[0].startswith("NUMBA_"))

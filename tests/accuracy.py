@@ -1,0 +1,36 @@
+"""How wrong the CPU backend's functions are: where to look, the exact value, and the largest error found.
+
+The unit is that of the last place of the exact value (its subnormal spacing below the smallest normal number); a result
+that is rounded correctly is at most half of one off.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import mpmath
+import numpy as np
+import scipy.special
+from cpu_kernels import source_of
+
+from dualbcast.abi import KernelSource
+from dualbcast.runtime import cpu, cpu_numba, libm
+
+inf = float("inf")
+Reference = Callable[..., Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A function of one number: its value in mpmath, in NumPy, and the interval on which it has one."""
+
+    exact: Reference
+    wide: Reference | None
+    low: float = -inf
+    high: float = inf
+    # Beyond these the value overflows, underflows or is a constant to float64; outside of them mpmath is not asked.
+    tame: tuple[float, float] = (-inf, inf)
+    limit: float = 4.0
