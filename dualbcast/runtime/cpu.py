@@ -288,7 +288,14 @@ def _environment() -> str:
     folder = Path(__file__).parent
     own = [
         (folder / name).read_text()
-        for name in ("cpu_numba.py", "cpu_lowering.py", "cpu_context.py", "cpu_math.py", "libm.py")
+        for name in (
+            "cpu_numba.py",
+            "cpu_lowering.py",
+            "cpu_context.py",
+            "cpu_math.py",
+            "elementary.py",
+            "libm.py",
+        )
     ]
     versions = [importlib.metadata.version(name) for name in ("numba", "llvmlite", "numpy")]
     features = llvm.get_host_cpu_features().flatten()
