@@ -24,7 +24,7 @@ NOTES = {
     "first result of a fresh process, product of 32 tanh, empty": "Numba's time, which grows with the text",
     "first result of a fresh process": "imports: NumPy, the package, llvmlite",
     "HM-LSTM, value and Jacobian, control by rows": "fresh pages for outputs; libmvec's calls",
-    "HM-LSTM, value and Jacobian, control by elements": "all branches are computed, then selected from; libmvec's calls",
+    "HM-LSTM, value and Jacobian, control by elements": "all branches are computed, then selected; libmvec's calls",
     "HM-LSTM, value and pullback": "two kernels: the arguments are read twice and the functions computed twice",
     "Kepler": "a loop that depends on data runs for one element at a time, with scalar sin and cos",
     "Black-Scholes": "erfc, log and exp of libmvec as calls",
