@@ -19,6 +19,8 @@ from drjit.llvm.ad import Float64
 CANNOT: dict[str, str] = {}
 Forms = dict[str, Callable[[], Callable[[], Any]]]
 
+if not dr.has_backend(dr.JitBackend.LLVM):
+    raise ImportError("Dr.Jit finds no LLVM library; name one in DRJIT_LIBLLVM_PATH")
 dr.set_thread_count(THREADS)
 
 

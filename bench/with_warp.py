@@ -22,6 +22,7 @@ ROOT_TWO, ROOT_TWO_PI = wp.constant(wp.float64(2**0.5)), wp.constant(wp.float64(
 vector6 = wp.types.vector(length=6, dtype=wp.float64)
 
 wp.config.quiet = True
+wp.config.max_unroll = 64  # a loop that is not written out has wrong gradients
 wp.config.log_level = getattr(wp, "LOG_WARNING", 30)
 wp.init()
 
