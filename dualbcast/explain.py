@@ -140,5 +140,8 @@ def _branches(function: Function, layout: Layout) -> tuple[str, ...]:
     for choice in sorted(choices, key=lambda choice: (choice.location.filename, choice.location.line)):
         where = choice.location
         text = linecache.getline(where.filename, where.line).strip()
-        found[f"{PurePath(where.filename).name}:{where.line}  {text}  →  {choice}"] = None
+        at = f"line {where.line}"
+        if where.filename != function.location.filename:
+            at = f"{PurePath(where.filename).name}:{where.line}"
+        found[f"{at}  {text}  →  {choice}"] = None
     return tuple(found)
