@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from operator import add, mul
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -277,33 +278,41 @@ def _key(source: KernelSource, fastmath: bool) -> str:
     return cache.key("cpu", source.identity, repr(fastmath), _environment())
 
 
+# The files of this package that machine code depends on beside the kernel's text.
+_OWN = ("cpu_numba", "cpu_lowering", "cpu_context", "cpu_math", "elementary", "libm")
+
+
 @functools.cache
 def _environment() -> str:
     """Everything beside the source that the machine code depends on."""
-    import importlib.metadata
     import platform
 
+    import llvmlite
     import llvmlite.binding as llvm
 
     folder = Path(__file__).parent
-    own = [
-        (folder / name).read_text()
-        for name in (
-            "cpu_numba.py",
-            "cpu_lowering.py",
-            "cpu_context.py",
-            "cpu_math.py",
-            "elementary.py",
-            "libm.py",
-        )
-    ]
-    versions = [importlib.metadata.version(name) for name in ("numba", "llvmlite", "numpy")]
+    own = [(folder / f"{name}.py").read_text(encoding="utf-8") for name in _OWN]
+    versions = [_numba_version(), llvmlite.__version__, np.__version__]
     features = llvm.get_host_cpu_features().flatten()
     settings = sorted(item for item in os.environ.items() if item[0].startswith("NUMBA_"))
     libraries = [libm.has_libmvec(), platform.libc_ver()]
     return repr(
         [own, versions, sys.version, llvm.get_process_triple(), llvm.get_host_cpu_name(), features, settings, libraries]
     )
+
+
+def _numba_version() -> str:
+    """What tells releases of Numba apart, which is not imported for that."""
+    found = find_spec("numba")
+    if found is None or found.origin is None:
+        return ""
+    with contextlib.suppress(OSError):
+        text = Path(found.origin).with_name("_version.py").read_text(encoding="utf-8")
+        if '"version": ' in text:  # a release; a checkout of the repository works it out
+            return text
+    import importlib.metadata  # which takes much longer to import
+
+    return importlib.metadata.version("numba")
 
 
 def _load(symbol: str, code: bytes) -> tuple[Any, int]:
