@@ -232,7 +232,8 @@ def test_the_side_that_is_not_taken_leaves_no_trace() -> None:
     # root = 0, log → -1, ratio = y / x or y
     safe = np.where(x == 0, 1.0, x)
     np.testing.assert_allclose(value, np.where(x == 0, y, y / safe) - 1)
-    np.testing.assert_allclose(jacobian["x"], np.where(x == 0, 0.0, -y / safe / safe))
+    with np.errstate(over="ignore"):
+        np.testing.assert_allclose(jacobian["x"], np.where(x == 0, 0.0, -y / safe / safe))
     np.testing.assert_allclose(jacobian["y"], np.where(x == 0, 1.0, 1 / safe))
 
 
