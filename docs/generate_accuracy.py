@@ -38,13 +38,13 @@ most 0.50 off. Without `fastmath=True`, which may add a few.
 
 A loop over elements calls the vector functions of glibc's libmvec, and for the last few elements of a row, and in loops
 that cannot be vectorised, those of the C library: the columns *v* and *s*. {inlined} and what is made of them are this
-package's own where the processor has fused multiply-add, and give the same bits in either place. Without it they are the
-libraries' as well, with the errors of the second table.
+package's own where the processor has fused multiply-add, and give the same bits in either place. Without it they are
+the libraries' as well, with the errors of the second table.
 
 **How they were found.** float32 functions of one number: every {stride}th of all 2³² bit patterns and {count:,} more,
 many of them near zeros, poles, thresholds and where the way of computing changes; screened against NumPy, SciPy or the
-C library in float64, the {confirmed} worst of each batch computed by mpmath. float64, and functions of two numbers: {count:,}
-points, screened in the C library's long double, or {few:,} points that are all computed by mpmath. So the figures are
+C library in float64, the {confirmed} worst of each batch computed by mpmath. float64, and functions of two numbers:
+{count:,} points, screened in the C library's long double, or {few:,} points all computed by mpmath. So the figures are
 lower bounds of the largest errors, close ones for float32. NaN, infinities and signed zeros: `tests/test_cpu_math.py`.
 
 """
@@ -52,9 +52,10 @@ DERIVATIVES = """
 ## Derivatives
 
 The partial derivatives in the table of rules that are not 0 or 1, at {points} points of the interval that
-`tests/test_rules.py` takes them on, against mpmath. Two figures, because a derivative that is much smaller than its terms
-has few right digits: the error in units of the last place of the exact partial, and of 1 where the partial is smaller than
-that. The first is large where the rule takes a cheaper form on purpose (`1 - y * y` for tanh), and next to zeros.
+`tests/test_rules.py` takes them on, against mpmath. Two figures, because a derivative that is much smaller than its
+terms has few right digits: the error in units of the last place of the exact partial, and of 1 where the partial is
+smaller than that. The first is large where the rule takes a cheaper form on purpose (`1 - y * y` for tanh), and next
+to zeros.
 
 | function | partial in | float32 | of 1 at least | float64 | of 1 at least |
 | --- | --- | ---: | ---: | ---: | ---: |

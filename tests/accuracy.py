@@ -123,7 +123,7 @@ def _exact_erfc(x: Any) -> Any:
 _ROUNDED = "its argument is rounded before the function is taken, which the function magnifies"
 
 CASES: dict[str, Case] = {
-    "sqrt": Case(mpmath.sqrt, np.sqrt, limits=(0.5, 0.5)),
+    "sqrt": Case(mpmath.sqrt, np.sqrt, (0, inf), limits=(0.5, 0.5)),
     "cbrt": Case(lambda x: mpmath.sign(x) * mpmath.cbrt(abs(x)), np.cbrt),
     "exp": Case(mpmath.exp, np.exp, (-800, 720), (0.0, 88.72, -87.33, -103.97, 709.78, -708.39, -745.13)),
     "exp2": Case(lambda x: mpmath.mpf(2) ** x, np.exp2, (-1100, 1030), (0.0, 128.0, -126.0, -149.0, 1024.0, -1022.0)),
