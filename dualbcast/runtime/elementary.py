@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba.core import registry
+
+from dualbcast.runtime.cpu_context import context
 
 __all__ = ["FUNCTIONS", "has_fma"]
 
@@ -77,7 +78,7 @@ _FLOAT64 = _Format(
 @functools.cache
 def has_fma() -> bool:
     """Whether the code that Numba makes may use fused multiply-adds; LLVM would call a slow function for each else."""
-    triple, _, features = registry.cpu_target.target_context.codegen().magic_tuple()
+    triple, _, features = context().codegen().magic_tuple()
     return triple.startswith(("aarch64", "arm64")) or "+fma" in features.split(",")
 
 
