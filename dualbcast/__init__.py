@@ -23,5 +23,8 @@ from dualbcast.extend import stop_derivative as stop_derivative
 from dualbcast.hessian import Hessian as Hessian
 from dualbcast.jacobian import Jacobian as Jacobian
 from dualbcast.located import Pullback as Pullback
+from dualbcast.runtime.threads import get_num_threads as get_num_threads
+from dualbcast.runtime.threads import num_threads as num_threads
+from dualbcast.runtime.threads import set_num_threads as set_num_threads
 
 __version__ = "0.1.0"

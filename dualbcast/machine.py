@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast.runtime import cache, cpu
+from dualbcast.runtime import cache
 from dualbcast.runtime.memory import POOL
+from dualbcast.runtime.threads import get_num_threads
 
 __all__ = ["Machine", "machine_of"]
 
@@ -72,7 +73,7 @@ def machine_of(library: str) -> Machine:
         device = sys.modules["cupy"].cuda.runtime.getDeviceProperties(sys.modules["cupy"].cuda.Device().id)
         name, measure = device["name"].decode(), _measure_device
     else:
-        name, measure = f"{platform.processor()} {platform.machine()} {cpu.default_threads()}", _measure_host
+        name, measure = f"{platform.processor()} {platform.machine()} {get_num_threads()}", _measure_host
     key = cache.key("machine", library, name, platform.node(), "4")
     return Machine(**json.loads(cache.fetch(key, lambda: json.dumps(asdict(measure())).encode())))
 
@@ -88,7 +89,7 @@ def _best(run: Callable[[], Any], count: int = 5) -> float:
 
 
 def _measure_host() -> Machine:
-    threads = cpu.default_threads()
+    threads = get_num_threads()
     sources = [np.ones(_BYTES, np.uint8) for _ in range(threads)]
     targets = [np.ones_like(source) for source in sources]
     rates = []

@@ -21,6 +21,7 @@ import numpy as np
 from dualbcast.abi import KernelSource
 from dualbcast.errors import BackendError
 from dualbcast.runtime import cache, libm
+from dualbcast.runtime.threads import get_num_threads
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from dualbcast.runtime.cpu_numba import Built
     from dualbcast.runtime.reduction import Block
 
-__all__ = ["CpuKernel", "compile_kernel", "default_threads", "launch"]
+__all__ = ["CpuKernel", "compile_kernel", "launch"]
 
 # Elements times pointers below which other threads are not thought of, and how many are run first to see how long the
 # rest will take: what an element costs varies a thousandfold. These take some microseconds at least.
@@ -138,7 +139,7 @@ def launch(
     ints, pointers : sequence of int
         As for `CpuKernel.__call__`.
     threads : int, optional
-        At most so many threads, this one among them; `default_threads()` if not given.
+        At most so many threads, this one among them; `get_num_threads()` if not given.
     blocks : sequence of Block, optional
         What is run instead of ranges of elements where the kernel sums.
     """
@@ -148,7 +149,7 @@ def launch(
     if total <= 2 * first and blocks is None:
         kernel(0, total, ints, pointers)
         return
-    limit = default_threads() if threads is None else threads
+    limit = get_num_threads() if threads is None else threads
     if blocks is not None:
         _launch_blocks(kernel, pointers, blocks, limit)
         return
@@ -202,26 +203,6 @@ def _share(run: Callable[[Any], None], pieces: Sequence[Any], limit: int) -> Non
         errors = _settle(helpers)
     if errors:
         raise errors[0]
-
-
-def default_threads() -> int:
-    """How many threads a launch may use: `DUALBCAST_NUM_THREADS`, or the CPUs this process may run on."""
-    chosen = os.environ.get("DUALBCAST_NUM_THREADS")
-    return _allowed_cpus() if chosen is None else _parse_threads(chosen)
-
-
-@functools.cache
-def _parse_threads(text: str) -> int:
-    if not text.strip().isdecimal() or int(text) < 1:
-        raise BackendError(f"DUALBCAST_NUM_THREADS must be a positive integer, not {text!r}")
-    return int(text)
-
-
-@functools.cache
-def _allowed_cpus() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _aligned(index: int, row: int) -> int:
