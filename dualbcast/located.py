@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dualbcast.call import Call, Ran, Shape, run
-from dualbcast.element import Element
+from dualbcast.element import Element, flatten_out
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.jacobian import broadcasts_to
 from dualbcast.products import Which
@@ -73,10 +73,17 @@ class Located:
     def run(self, which: Which, values: tuple[Any, ...], out: Any = None) -> Ran:
         """Make that call."""
         if out is None:
-            return run(self._routes, which, values, lambda: self.prepare(which, values))
+            return run(self._routes, which, values, self._prepare, which, None)
+        given = flatten_out(which, out, self.element.function.structure)
+        given = given if isinstance(given, tuple) else (given,)
+        if {np.ndarray}.issuperset(map(type, given)):
+            return run(self._routes, (which, forms_of(given)), values, self._prepare, which, out, out=given)
         call = self.prepare(which, values, out)
         outputs = call.run()
         return call.results, outputs
+
+    def _prepare(self, which: Which, out: Any, values: tuple[Any, ...]) -> Call:
+        return self.prepare(which, values, out)
 
     def derive(self, what: Literal["pushforward", "tangent", "pullback"]) -> Derived:
         """A derivative of the element function, in `wrt`; what it is called there."""
@@ -95,7 +102,7 @@ class Located:
         found = self.derive(what)
         given = self._tangents(found.extra, values, tangents)
         every = (*values, *given)
-        return run(self._routes, (what, forms_of(given)), every, lambda: self._forward(what, found, every))
+        return run(self._routes, (what, forms_of(given)), every, self._forward, what, found)
 
     def _forward(self, what: Literal["pushforward", "tangent"], found: Derived, values: tuple[Any, ...]) -> Call:
         which: Which = "parts" if what == "pushforward" else "jacobian"
@@ -106,9 +113,9 @@ class Located:
         """The cotangents of parameters, which have these shapes, for cotangents of the float outputs."""
         every = (*values, *given)
         key = "pullback", forms_of(given)
-        return run(self._routes, key, every, lambda: self._back(every, shapes))
+        return run(self._routes, key, every, self._back, shapes)
 
-    def _back(self, values: tuple[Any, ...], shapes: tuple[Shape, ...]) -> Call:
+    def _back(self, shapes: tuple[Shape, ...], values: tuple[Any, ...]) -> Call:
         found = self.derive("pullback")
         return found.element.prepare("parts", values, (), self.gradient_dtypes(), shapes, found.signature)
 
@@ -117,7 +124,7 @@ class Located:
         shapes = tuple([np.shape(values[at]) for at in self.wrt])
         if product == "vjp":
             zeros = [call.library.empty(call.shape, dtype) for dtype in self.derive("pullback").extra]
-            return self._back((*values, *zeros), shapes)
+            return self._back(shapes, (*values, *zeros))
         what: Literal["pushforward", "tangent"] = "pushforward" if product == "jvp" else "tangent"
         found = self.derive(what)
         tangents = [call.library.empty(shape, dtype) for shape, dtype in zip(shapes, found.extra, strict=True)]
