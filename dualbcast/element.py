@@ -23,7 +23,7 @@ from dualbcast.runtime.operands import DType, Signature, classify, forms_of
 from dualbcast.runtime.route import Recent, Route
 from dualbcast.structure import Structure
 
-__all__ = ["Element", "output_dtypes"]
+__all__ = ["Element", "flatten_out", "output_dtypes"]
 
 
 _TRANSFORMS: dict[str, Callable[[Function, tuple[int, ...]], Function]] = {
@@ -200,7 +200,10 @@ class Element:
     ) -> Ran:
         """Compute a product; see `prepare`."""
         key = which, wrt, dtypes, shapes, forms_of(values)
-        return run(self._routes, key, values, lambda: self.prepare(which, values, wrt, dtypes, shapes))
+        return run(self._routes, key, values, self._prepare, which, wrt, dtypes, shapes)
+
+    def _prepare(self, which: Which, wrt: Any, dtypes: Any, shapes: Any, values: tuple[Any, ...]) -> Call:
+        return self.prepare(which, values, wrt, dtypes, shapes)
 
     def parts(
         self,

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dualbcast.call import Call, Ran, Shape, run
-from dualbcast.element import Element, output_dtypes
+from dualbcast.element import Element, flatten_out, output_dtypes
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.jacobian import broadcasts_to
 from dualbcast.products import Which
@@ -77,10 +77,17 @@ class Located:
     def run(self, which: Which, values: tuple[Any, ...], out: Any = None) -> Ran:
         """Make that call."""
         if out is None:
-            return run(self._routes, which, values, lambda: self.prepare(which, values))
+            return run(self._routes, which, values, self._prepare, which, None)
+        given = flatten_out(which, out, self.element.function.structure)
+        given = given if isinstance(given, tuple) else (given,)
+        if {np.ndarray}.issuperset(map(type, given)):
+            return run(self._routes, (which, forms_of(given)), values, self._prepare, which, out, out=given)
         call = self.prepare(which, values, out)
         outputs = call.run()
         return call.results, outputs
+
+    def _prepare(self, which: Which, out: Any, values: tuple[Any, ...]) -> Call:
+        return self.prepare(which, values, out)
 
     def derive(self, what: Literal["pushforward", "tangent", "pullback", "value_and_pullback"]) -> Derived:
         """A derivative of the element function, in `wrt`; what it is called there."""
@@ -99,7 +106,7 @@ class Located:
         found = self.derive(what)
         given = self._tangents(found.extra, values, tangents)
         every = (*values, *given)
-        return run(self._routes, (what, forms_of(given)), every, lambda: self._forward(what, found, every))
+        return run(self._routes, (what, forms_of(given)), every, self._forward, what, found)
 
     def _forward(self, what: Literal["pushforward", "tangent"], found: Derived, values: tuple[Any, ...]) -> Call:
         which: Which = "parts" if what == "pushforward" else "jacobian"
@@ -119,7 +126,7 @@ class Located:
 
     def _contracted(self, what: Back, values: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, ...]:
         every = (*values, *given)
-        results, outputs = run(self._routes, (what, forms_of(given)), every, lambda: self._back(what, every))
+        results, outputs = run(self._routes, (what, forms_of(given)), every, self._back, what)
         return results.parts(outputs)
 
     def _back(self, what: Back, values: tuple[Any, ...]) -> Call:

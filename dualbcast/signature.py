@@ -313,7 +313,7 @@ _OMITTED, _OPEN = object(), object()
 
 def wrt_key(wrt: Any) -> str | int | tuple[Any, ...] | None:
     """`wrt=` as part of a key; whether it names arguments is found out later."""
-    if wrt is None or isinstance(wrt, str):
+    if wrt is None or isinstance(wrt, str) or (type(wrt) is tuple and {str}.issuperset(map(type, wrt))):
         return wrt
     if isinstance(wrt, int | np.integer):
         return _position(wrt)

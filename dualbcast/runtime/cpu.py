@@ -21,6 +21,7 @@ import numpy as np
 from dualbcast.abi import KernelSource
 from dualbcast.errors import BackendError
 from dualbcast.runtime import cache, libm
+from dualbcast.runtime.entry import Entry
 from dualbcast.runtime.threads import get_num_threads
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from dualbcast.runtime.cpu_numba import Built
     from dualbcast.runtime.reduction import Block
 
-__all__ = ["CpuKernel", "compile_kernel", "launch"]
+__all__ = ["CpuKernel", "compile_kernel", "is_little", "launch"]
 
 # Elements times pointers below which other threads are not thought of, and how many are run first to see how long the
 # rest will take: what an element costs varies a thousandfold. These take some microseconds at least.
@@ -56,13 +57,13 @@ class CpuKernel:
 
     def __init__(self, source: KernelSource, fastmath: bool, symbol: str, code: bytes) -> None:
         self.source, self.fastmath = source, fastmath
-        self._engine, address = _load(symbol, code)
+        self._engine, self._address = _load(symbol, code)
         integers = (0 if source.summed else 2) + source.layout.rank + source.layout.stride_count
         pointers = len(source.inputs) + len(source.outputs)
         prototype = ctypes.CFUNCTYPE(
             ctypes.c_int32, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * integers, *[ctypes.c_void_p] * pointers
         )
-        self._function: Callable[..., int] = prototype(address)
+        self._function: Callable[..., int] = prototype(self._address)
         self._itemsizes = tuple(
             2 if dtype == "bfloat16" else np.dtype(dtype).itemsize for dtype in source.inputs + source.outputs
         )
@@ -74,16 +75,20 @@ class CpuKernel:
         """Run the elements from `start` to `stop`; `ints` are the sizes and then the strides, in elements."""
         status = self._function(*self._head, start, stop, *ints, *pointers)
         if status != _SUCCESS:
-            raise self._fault(status)
+            raise self.fault(status)
 
     def run_block(self, block: Block, pointers: Sequence[int]) -> None:
         """Run a block of a kernel that sums, on the calling thread; `pointers` are those of the whole space."""
         offsets = map(mul, block.offsets, self._itemsizes)
         status = self._function(*self._head, *block.ints, *map(add, pointers, offsets))
         if status != _SUCCESS:
-            raise self._fault(status)
+            raise self.fault(status)
 
-    def _fault(self, status: int) -> BackendError:
+    def entry(self, total: int, ints: Sequence[int], masks: tuple[int, ...]) -> Entry:
+        """The short way to run so many elements of NumPy arrays; see `Entry`."""
+        return Entry(self._address, total, ints, masks, len(self.source.outputs))
+
+    def fault(self, status: int) -> BackendError:
         return BackendError(f"the CPU kernel {self.source.element} stopped with an error (status {status})")
 
     def llvm(self) -> str:
@@ -145,17 +150,14 @@ def launch(
     """
     if total <= 0:
         return
-    first = max(_ALIGNMENT, _PROBE // len(pointers))
-    if total <= 2 * first and blocks is None:
-        kernel(0, total, ints, pointers)
-        return
-    limit = get_num_threads() if threads is None else threads
+    limit = 1 if blocks is None and is_little(total, len(pointers)) else threads or get_num_threads()
     if blocks is not None:
         _launch_blocks(kernel, pointers, blocks, limit)
         return
     if limit <= 1:
         kernel(0, total, ints, pointers)
         return
+    first = _first(len(pointers))
     row = ints[kernel.source.layout.rank - 1]
     first = _aligned(first, row)
     started = time.perf_counter_ns()
@@ -168,6 +170,15 @@ def launch(
     bounds = sorted({max(first, _aligned(first + (total - first) * part // count, row)) for part in range(count)})
     bounds.append(total)
     _share(lambda piece: kernel(piece[0], piece[1], ints, pointers), list(itertools.pairwise(bounds)), limit)
+
+
+def is_little(total: int, pointers: int) -> bool:
+    """Whether so many elements of so many arrays are certainly no work for several threads."""
+    return total <= 2 * _first(pointers)
+
+
+def _first(pointers: int) -> int:
+    return max(_ALIGNMENT, _PROBE // pointers)
 
 
 def _launch_blocks(kernel: CpuKernel, pointers: Sequence[int], blocks: Sequence[Block], limit: int) -> None:

@@ -20,6 +20,7 @@ from dualbcast.errors import ArgumentError, DTypeError, ShapeError
 from dualbcast.runtime.variables import VariableGiven, is_variable
 
 __all__ = [
+    "HEADER",
     "Array",
     "DType",
     "Kind",
@@ -33,6 +34,7 @@ __all__ = [
     "classify",
     "extended",
     "forms_of",
+    "is_writeable",
     "on_host",
     "sign",
     "storage_name",
@@ -54,7 +56,9 @@ _WEAK = (bool, int, float)  # bool first: it is a subclass of int
 _HOST = (ndarray, np.memmap)
 # The types whose objects are numbers of one dtype.
 _NUMBERS = frozenset({*_WEAK, *[np.dtype(name).type for name in _STORAGES.values()]})
-_is_writeable = attrgetter("flags.writeable")
+# Where a NumPy array has the address of its data: by NumPy's stable C ABI that comes first after the object's header.
+HEADER = object.__basicsize__
+is_writeable = attrgetter("flags.writeable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +254,7 @@ def check_out(out: Array | Sequence[Array | None], count: int, module: str) -> t
     slots = tuple(out) if isinstance(out, tuple | list) else (out,)
     if len(slots) != count:
         raise ArgumentError(f"out= has {len(slots)} arrays; one is needed for each of {count} outputs.")
-    if [*map(type, slots)].count(ndarray) == count and module == "numpy" and all(map(_is_writeable, slots)):
+    if [*map(type, slots)].count(ndarray) == count and module == "numpy" and all(map(is_writeable, slots)):
         return slots  # by far the most calls, and this runs at every one
     for position, y in enumerate(slots):
         if y is None:
