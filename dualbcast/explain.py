@@ -20,6 +20,7 @@ from dualbcast.compiler.schedule import INSTRUCTIONS
 from dualbcast.compiler.selects import into_selects
 from dualbcast.compiler.templates import without_customs
 from dualbcast.runtime.broadcast import Plan
+from dualbcast.runtime.streams import goes_past_the_cache
 
 if TYPE_CHECKING:
     from dualbcast.runtime.cuda import CudaKernel
@@ -53,6 +54,8 @@ class Explanation:
         What becomes of each `if` on the CPU, with its place: a branch or a select, and why.
     cuda : CudaKernel or None
         Where a compute capability was given.
+    streamed : bool
+        Whether a CPU kernel stores its outputs past the cache; see `runtime.streams`.
     """
 
     name: str
@@ -65,6 +68,7 @@ class Explanation:
     layout: str
     branches: tuple[str, ...] = ()
     cuda: CudaKernel | None = None
+    streamed: bool = False
 
     @property
     def arithmetic(self) -> int:
@@ -89,6 +93,8 @@ class Explanation:
             f"  operations  {counted}",
             f"  memory      {self.bytes_read:,} bytes read, {self.bytes_written:,} written",
         ]
+        if self.streamed:
+            lines.append("  stores      streamed past the cache")
         lines += [f"  {'branches' if at == 0 else '':<10}  {branch}" for at, branch in enumerate(self.branches)]
         if self.cuda is not None:
             major, minor = self.cuda.cc
@@ -129,7 +135,16 @@ def explain_kernel(
         ", ".join(patterns),
         () if kernel is not None or operands.module != "numpy" else _branches(function, layout),
         kernel,
+        kernel is None and _is_streamed(plan, dtypes),
     )
+
+
+def _is_streamed(plan: Plan, dtypes: Sequence[np.dtype[Any]]) -> bool:
+    arrays = plan.operands.arrays
+    if plan.operands.module != "numpy" or plan.blocks is not None or plan.total == 0:
+        return False
+    itemsizes = [kind.itemsize for kind in (*(array.dtype for array in arrays), *dtypes)]
+    return goes_past_the_cache(plan.layout, plan.ints, plan.total, itemsizes, len(arrays))
 
 
 def _branches(function: Function, layout: Layout) -> tuple[str, ...]:

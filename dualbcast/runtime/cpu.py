@@ -20,7 +20,7 @@ import numpy as np
 
 from dualbcast.abi import KernelSource
 from dualbcast.errors import BackendError
-from dualbcast.runtime import cache, libm
+from dualbcast.runtime import cache, libm, streams
 from dualbcast.runtime.entry import Entry
 from dualbcast.runtime.threads import get_num_threads
 
@@ -64,6 +64,7 @@ class CpuKernel:
             ctypes.c_int32, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * integers, *[ctypes.c_void_p] * pointers
         )
         self._function: Callable[..., int] = prototype(self._address)
+        self._streamed: Callable[..., int] | None = None
         self._itemsizes = tuple(
             2 if dtype == "bfloat16" else np.dtype(dtype).itemsize for dtype in source.inputs + source.outputs
         )
@@ -74,6 +75,25 @@ class CpuKernel:
     def __call__(self, start: int, stop: int, ints: Sequence[int], pointers: Sequence[int]) -> None:
         """Run the elements from `start` to `stop`; `ints` are the sizes and then the strides, in elements."""
         status = self._function(*self._head, start, stop, *ints, *pointers)
+        if status != _SUCCESS:
+            raise self.fault(status)
+
+    def goes_past_the_cache(self, total: int, ints: Sequence[int]) -> bool:
+        """Whether a launch is one for `streamed`."""
+        source = self.source
+        return streams.goes_past_the_cache(source.layout, ints, total, self._itemsizes, len(source.inputs))
+
+    def streamed(self, start: int, stop: int, ints: Sequence[int], pointers: Sequence[int]) -> None:
+        """As `__call__`, to the last bit, with outputs stored past the cache; these must be contiguous."""
+        if self._streamed is None:
+            outputs = self._itemsizes[len(self.source.inputs) :]
+            address = streams.loop(len(ints), len(self.source.inputs), outputs, _ALIGNMENT)
+            pointer, word = ctypes.c_void_p, ctypes.c_int64
+            head = [pointer, word, pointer, pointer, word, word]
+            kinds = [*head, *[word] * len(ints), *[pointer] * len(pointers)]
+            self._streamed = ctypes.CFUNCTYPE(ctypes.c_int32, *kinds)(address)
+        row = ints[self.source.layout.rank - 1]
+        status = self._streamed(self._address, row, *self._head, start, stop, *ints, *pointers)
         if status != _SUCCESS:
             raise self.fault(status)
 
@@ -154,22 +174,23 @@ def launch(
     if blocks is not None:
         _launch_blocks(kernel, pointers, blocks, limit)
         return
+    run = kernel.streamed if kernel.goes_past_the_cache(total, ints) else kernel
     if limit <= 1:
-        kernel(0, total, ints, pointers)
+        run(0, total, ints, pointers)
         return
     first = _first(len(pointers))
     row = ints[kernel.source.layout.rank - 1]
     first = _aligned(first, row)
     started = time.perf_counter_ns()
-    kernel(0, first, ints, pointers)
+    run(0, first, ints, pointers)
     rest = (time.perf_counter_ns() - started) * (total - first) // first
     if rest < _WORTH_A_THREAD:
-        kernel(first, total, ints, pointers)
+        run(first, total, ints, pointers)
         return
     count = min(limit * _RANGES_PER_THREAD, rest // _WORTH_A_RANGE)
     bounds = sorted({max(first, _aligned(first + (total - first) * part // count, row)) for part in range(count)})
     bounds.append(total)
-    _share(lambda piece: kernel(piece[0], piece[1], ints, pointers), list(itertools.pairwise(bounds)), limit)
+    _share(lambda piece: run(piece[0], piece[1], ints, pointers), list(itertools.pairwise(bounds)), limit)
 
 
 def is_little(total: int, pointers: int) -> bool:
