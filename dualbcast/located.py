@@ -12,7 +12,8 @@ from dualbcast.element import Element, flatten_out
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.jacobian import broadcasts_to
 from dualbcast.products import Which
-from dualbcast.runtime.operands import DType, Signature, extended, forms_of, sign
+from dualbcast.runtime.forms import forms_of
+from dualbcast.runtime.operands import DType, Signature, extended, sign
 from dualbcast.runtime.route import Recent, Route
 
 __all__ = ["Derived", "Located", "Pullback"]
@@ -121,7 +122,7 @@ class Located:
 
     def example(self, product: str, call: Call, values: tuple[Any, ...]) -> Call:
         """A call for a derived product, to be looked at; `call` is that of the value."""
-        shapes = tuple([np.shape(values[at]) for at in self.wrt])
+        shapes = tuple([_shape_of(values[at]) for at in self.wrt])
         if product == "vjp":
             zeros = [call.library.empty(call.shape, dtype) for dtype in self.derive("pullback").extra]
             return self._back(shapes, (*values, *zeros))
@@ -146,7 +147,7 @@ class Located:
         for at, tangent, dtype in zip(self.wrt, given, dtypes, strict=True):
             if type(tangent) is not np.ndarray or tangent.dtype != dtype:
                 tangent = _converted(tangent, dtype, f"the tangent of {self.element.names[at]}")
-            own, shape = np.shape(values[at]), tangent.shape
+            own, shape = _shape_of(values[at]), tangent.shape
             if shape != own and not broadcasts_to(shape, own):
                 raise ShapeError(
                     f"the tangent of {self.element.names[at]} has shape {shape}, "
@@ -209,7 +210,7 @@ class Pullback:
             if type(cotangent) is not np.ndarray or cotangent.dtype != dtype or cotangent.shape != shape:
                 cotangent = self._checked(cotangent, dtype, f" of output {at}" if structure.count > 1 else "")
             given.append(cotangent)
-        shapes = tuple([np.shape(values[at]) for at in located.wrt])
+        shapes = tuple([_shape_of(values[at]) for at in located.wrt])
         results, outputs = located.back(values, tuple(given), shapes)
         return results.parts(outputs)
 
@@ -222,6 +223,11 @@ class Pullback:
         if cotangent.shape != self.shape:
             raise ShapeError(f"{name} has shape {cotangent.shape}; it must have that of the output, {self.shape}")
         return cotangent
+
+
+def _shape_of(value: Any) -> Shape:
+    """The shape of an array or a number."""
+    return getattr(value, "shape", ())
 
 
 def _gradient_dtype(signature: Signature, at: int) -> DType:

@@ -10,7 +10,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dualbcast.runtime.operands import HEADER, Array
+from dualbcast.runtime.forms import HEADER
+from dualbcast.runtime.operands import Array
 
 __all__ = ["REFUSED", "Entry"]
 
