@@ -1,4 +1,4 @@
-"""Kepler's equation for a million orbits by Newton's method, float64: the anomaly and its derivatives in both arguments."""
+"""Kepler's equation for a million orbits by Newton's method, float64: the anomaly and both its derivatives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process of its own: imports one system, makes its first call of one case on 4 by 4 arrays, prints how long each took.
+"""A process of its own: imports one system, makes its first call of a case on 4 by 4 arrays, prints how long that took.
 
 python bench/first_call.py SYSTEM cell|product32 [check]
 """

@@ -1,7 +1,7 @@
 """The systems that are compared, two threads each: one module `with_….py` for each, absent ones skipped by name.
 
-A module has `array(host)` and `host(result)`, and for each case a function of the arrays that gives the forms in which one
-would write it there: a name, and a callable that prepares a call. `CANNOT` says which cases it cannot do, and why.
+A module has `array(host)` and `host(result)`, and for each case a function of the arrays that gives the forms in which
+one would write it there: a name, and a callable that prepares a call. `CANNOT` says which cases it cannot do, and why.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ PACKAGES = ("drjit", "jax", "jaxlib", "torch", "warp-lang", "scipy")
 Check = Callable[[list[Any]], None]
 
 every = pytest.mark.parametrize("system", SYSTEMS)
+SLOW_TO_COMPILE = ("torch",)  # the form of a case is chosen at its first size only
 _best: dict[tuple[str, str], str] = {}
 
 
@@ -71,7 +72,8 @@ def compare(
         pytest.skip(f"{name}: {reason}")
     forms = getattr(module, case)([module.array(a) for a in host])
     form, call = fastest(forms, _best.get((name, case)), lambda result: check([module.host(a) for a in flat(result)]))
-    _best[name, case] = form
+    if name in SLOW_TO_COMPILE:
+        _best[name, case] = form
     benchmark.extra_info.update(label=label or name, form=form, moved=moved)
     benchmark(call)
 
@@ -84,10 +86,7 @@ def forget(name: str, case: str) -> None:
 def fastest(
     forms: dict[str, Callable[[], Callable[[], Any]]], known: str | None, check: Callable[[Any], None]
 ) -> tuple[str, Callable[[], Any]]:
-    """The fastest form of a case and a call of it; each that is tried is checked first.
-
-    The first size at which a case is met decides; after that its form is `known`.
-    """
+    """The fastest form of a case, or the `known` one, and a call of it; all that are tried are checked."""
     found: list[tuple[float, str, Callable[[], Any]]] = []
     for form, make in forms.items():
         if known in (None, form):

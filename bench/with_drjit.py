@@ -16,10 +16,11 @@ from constants import BULK, HARDENING, SHEAR, THREADS, TOLERANCE, YIELD
 from drjit.llvm.ad import Float as Float32
 from drjit.llvm.ad import Float64
 
-PACKAGE = "drjit"
 CANNOT: dict[str, str] = {}
 Forms = dict[str, Callable[[], Callable[[], Any]]]
 
+if not dr.has_backend(dr.JitBackend.LLVM):
+    raise ImportError("Dr.Jit finds no LLVM library; name one in DRJIT_LIBLLVM_PATH")
 dr.set_thread_count(THREADS)
 
 

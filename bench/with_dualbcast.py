@@ -12,7 +12,6 @@ import problems
 from dualbcast import custom_partials, differentiable_broadcast
 from dualbcast.cli import models
 
-PACKAGE = "dualbcast"
 CANNOT: dict[str, str] = {}
 Forms = dict[str, Callable[[], Callable[[], Any]]]
 GATES = ("c", "f", "i", "g")
@@ -43,7 +42,8 @@ def _pullback(function: Callable[..., Any], arrays: list[Any], wrt: Any = None) 
         value, pullback = ours.vjp(*arrays[:-1], wrt=wrt)
         return value, pullback(arrays[-1])
 
-    return {"vjp": lambda: call}
+    primals, cotangent = tuple(arrays[:-1]), arrays[-1]
+    return {"value_and_vjp": lambda: lambda: ours.value_and_vjp(primals, cotangent, wrt=wrt), "vjp": lambda: call}
 
 
 def cell_value(arrays: list[Any]) -> Forms:
@@ -96,12 +96,11 @@ def kepler(arrays: list[Any]) -> Forms:
 def kepler_implicit(arrays: list[Any]) -> Forms:
     """With the derivative of the inverse function given by hand."""
 
-    @custom_partials(
-        lambda mean, eccentricity, x: (
-            1 / (1 - eccentricity * math.cos(x)),
-            math.sin(x) / (1 - eccentricity * math.cos(x)),
-        )
-    )
+    def partials(_: float, eccentricity: float, x: float) -> tuple[float, float]:
+        slope = 1 / (1 - eccentricity * math.cos(x))
+        return slope, slope * math.sin(x)
+
+    @custom_partials(partials)
     def anomaly(mean: float, eccentricity: float) -> float:
         return problems.eccentric_anomaly(mean, eccentricity)
 

@@ -1,4 +1,4 @@
-"""JAX: `jit`, with partials by `vjp` of whole arrays or by `vmap` of scalar derivatives; `where` or `lax.cond` for `if`."""
+"""JAX: `jit`; partials by `vjp` of whole arrays or `vmap` of scalar derivatives; `where` or `lax.cond` for `if`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from constants import BULK, HARDENING, SHEAR, TOLERANCE, YIELD
 from jax import lax
 from jax.scipy.special import erfc, ndtr
 
-PACKAGE = "jax"
 CANNOT: dict[str, str] = {}
 Forms = dict[str, Callable[[], Callable[[], Any]]]
 

@@ -1,4 +1,4 @@
-"""NumPy by hand: whole arrays, `where` for `if`, and derivatives that somebody has worked out. One thread: NumPy has no more."""
+"""NumPy by hand: whole arrays, `where` for `if`, derivatives that somebody has worked out; NumPy has one thread."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from scipy.special import ndtr
 
 from dualbcast.cli.models import cell_update_by_hand
 
-PACKAGE = "numpy"
 CANNOT: dict[str, str] = {}
 Forms = dict[str, Callable[[], Callable[[], Any]]]
 

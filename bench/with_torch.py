@@ -11,7 +11,6 @@ import torch
 from constants import BULK, HARDENING, SHEAR, THREADS, YIELD
 from torch.func import jacrev, jvp, vjp, vmap
 
-PACKAGE = "torch"
 CANNOT: dict[str, str] = {}
 Forms = dict[str, Callable[[], Callable[[], Any]]]
 TURNS = 7  # of Newton's method: what the slowest of the orbits needs

@@ -13,7 +13,6 @@ import constants
 import numpy as np
 import warp as wp
 
-PACKAGE = "warp-lang"
 CANNOT: dict[str, str] = {}
 Forms = dict[str, Callable[[], Callable[[], Any]]]
 BULK, SHEAR = wp.constant(wp.float64(constants.BULK)), wp.constant(wp.float64(constants.SHEAR))
@@ -23,6 +22,7 @@ ROOT_TWO, ROOT_TWO_PI = wp.constant(wp.float64(2**0.5)), wp.constant(wp.float64(
 vector6 = wp.types.vector(length=6, dtype=wp.float64)
 
 wp.config.quiet = True
+wp.config.max_unroll = 64  # a loop that is not written out has wrong gradients
 wp.config.log_level = getattr(wp, "LOG_WARNING", 30)
 wp.init()
 
@@ -106,7 +106,7 @@ def product(arrays: list[Any]) -> Forms:
         y = wp.float32(1.0)
         for k in range(wp.static(arity)):
             x = xs[k, row, column]
-            if x > 0.5:
+            if x > 0.5:  # noqa: SIM108
                 y = y * wp.tanh(x)
             else:
                 y = y * wp.tanh(-x)

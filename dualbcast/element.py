@@ -32,6 +32,7 @@ _TRANSFORMS: dict[str, Callable[[Function, tuple[int, ...]], Function]] = {
     "pushforward": pushforward_of,
     "tangent": lambda function, wrt: pushforward_of(function, wrt, values=False),
     "pullback": pullback_of,
+    "value and pullback": lambda function, wrt: pullback_of(function, wrt, values=True),
     "select": lambda function, outputs: simplify(restrict(function, outputs)),
 }
 
@@ -84,6 +85,10 @@ class Element:
     def pullback(self, wrt: tuple[int, ...]) -> Element:
         """The cotangents of the parameters at `wrt`, from the parameters and then the cotangents of float outputs."""
         return self._derive("pullback", wrt)
+
+    def value_and_pullback(self, wrt: tuple[int, ...]) -> Element:
+        """The outputs and then what `pullback` gives, from the same parameters as that."""
+        return self._derive("value and pullback", wrt)
 
     def select(self, outputs: tuple[int, ...]) -> Element:
         """Some of the outputs only."""

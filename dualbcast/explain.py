@@ -16,6 +16,7 @@ from dualbcast.compiler.arrange import place_loads
 from dualbcast.compiler.emit import operations, steady_inputs
 from dualbcast.compiler.ir import ARITHMETIC, Assign, Function, Load, statements
 from dualbcast.compiler.rules import RULES
+from dualbcast.compiler.schedule import INSTRUCTIONS
 from dualbcast.compiler.selects import into_selects
 from dualbcast.compiler.templates import without_customs
 from dualbcast.runtime.broadcast import Plan
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["Explanation", "explain_kernel"]
 
 _BLOCK = 256
-# Rows of the table that processors have an instruction for, or little more.
-_INSTRUCTIONS = frozenset({"ceil", "copysign", "fabs", "floor", "rint", "sqrt", "trunc"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,7 @@ class Explanation:
     @property
     def calls(self) -> int:
         """Functions of the rule table that are more than an instruction."""
-        return sum(count for name, count in self.operations.items() if name in RULES.keys() - _INSTRUCTIONS)
+        return sum(count for name, count in self.operations.items() if name in RULES.keys() - INSTRUCTIONS)
 
     @property
     def bytes(self) -> int:
@@ -140,5 +139,8 @@ def _branches(function: Function, layout: Layout) -> tuple[str, ...]:
     for choice in sorted(choices, key=lambda choice: (choice.location.filename, choice.location.line)):
         where = choice.location
         text = linecache.getline(where.filename, where.line).strip()
-        found[f"{PurePath(where.filename).name}:{where.line}  {text}  →  {choice}"] = None
+        at = f"line {where.line}"
+        if where.filename != function.location.filename:
+            at = f"{PurePath(where.filename).name}:{where.line}"
+        found[f"{at}  {text}  →  {choice}"] = None
     return tuple(found)

@@ -22,6 +22,7 @@ from dualbcast.abi import KernelSource
 from dualbcast.errors import BackendError
 from dualbcast.runtime import cache, libm
 from dualbcast.runtime.entry import Entry
+from dualbcast.runtime.threads import get_num_threads
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from dualbcast.runtime.cpu_numba import Built
     from dualbcast.runtime.reduction import Block
 
-__all__ = ["CpuKernel", "compile_kernel", "default_threads", "is_little", "launch"]
+__all__ = ["CpuKernel", "compile_kernel", "is_little", "launch"]
 
 # Elements times pointers below which other threads are not thought of, and how many are run first to see how long the
 # rest will take: what an element costs varies a thousandfold. These take some microseconds at least.
@@ -143,13 +144,13 @@ def launch(
     ints, pointers : sequence of int
         As for `CpuKernel.__call__`.
     threads : int, optional
-        At most so many threads, this one among them; `default_threads()` if not given.
+        At most so many threads, this one among them; `get_num_threads()` if not given.
     blocks : sequence of Block, optional
         What is run instead of ranges of elements where the kernel sums.
     """
     if total <= 0:
         return
-    limit = 1 if blocks is None and is_little(total, len(pointers)) else threads or default_threads()
+    limit = 1 if blocks is None and is_little(total, len(pointers)) else threads or get_num_threads()
     if blocks is not None:
         _launch_blocks(kernel, pointers, blocks, limit)
         return
@@ -215,26 +216,6 @@ def _share(run: Callable[[Any], None], pieces: Sequence[Any], limit: int) -> Non
         raise errors[0]
 
 
-def default_threads() -> int:
-    """How many threads a launch may use: `DUALBCAST_NUM_THREADS`, or the CPUs this process may run on."""
-    chosen = os.environ.get("DUALBCAST_NUM_THREADS")
-    return _allowed_cpus() if chosen is None else _parse_threads(chosen)
-
-
-@functools.cache
-def _parse_threads(text: str) -> int:
-    if not text.strip().isdecimal() or int(text) < 1:
-        raise BackendError(f"DUALBCAST_NUM_THREADS must be a positive integer, not {text!r}")
-    return int(text)
-
-
-@functools.cache
-def _allowed_cpus() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def _aligned(index: int, row: int) -> int:
     """The last place at or before `index` where a range may begin: in its row, a multiple of `_ALIGNMENT`."""
     return index - index % row % _ALIGNMENT
@@ -289,6 +270,10 @@ def _key(source: KernelSource, fastmath: bool) -> str:
     return cache.key("cpu", source.identity, repr(fastmath), _environment())
 
 
+# The files of this package that machine code depends on beside the kernel's text.
+_OWN = ("cpu_numba", "cpu_lowering", "cpu_context", "cpu_math", "elementary", "libm")
+
+
 @functools.cache
 def _environment() -> str:
     """Everything beside the source that the machine code depends on."""
@@ -298,7 +283,7 @@ def _environment() -> str:
     import llvmlite.binding as llvm
 
     folder = Path(__file__).parent
-    own = [(folder / name).read_text() for name in ("cpu_numba.py", "cpu_math.py", "libm.py")]
+    own = [(folder / f"{name}.py").read_text(encoding="utf-8") for name in _OWN]
     versions = [_numba_version(), llvmlite.__version__, np.__version__]
     features = llvm.get_host_cpu_features().flatten()
     settings = sorted(item for item in os.environ.items() if item[0].startswith("NUMBA_"))

@@ -22,8 +22,8 @@ HEADER = object.__basicsize__
 def forms_of(values: Sequence[Any]) -> tuple[Any, ...]:
     """What calls of one form have in common, as a key: an array's shape, strides and dtype, a number's type.
 
-    Two lists with the same forms have the same signature; and where `are_plain`, everything else about a call is the
-    same, too, but what is in the arrays and where they are.
+    Arguments with the same forms have the same signature and broadcast to the same shape; and where they `are_plain`,
+    everything else about a call is the same, too, but what is in the arrays and where they are.
     """
     return tuple([(x.shape, x.strides, x.dtype) if type(x) is ndarray else _other_form(x) for x in values])
 
@@ -32,8 +32,8 @@ def _other_form(value: Any) -> Any:
     kind = type(value)
     if kind in _NUMBERS:
         return kind
-    dtype = getattr(value, "dtype", None)
-    return kind, dtype if isinstance(dtype, np.dtype) else None
+    dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
+    return kind, dtype if isinstance(dtype, np.dtype) else None, shape if type(shape) is tuple else None
 
 
 def are_plain(values: Sequence[object]) -> bool:
