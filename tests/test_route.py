@@ -3,6 +3,8 @@ again."""
 
 from __future__ import annotations
 
+import functools
+import gc
 import threading
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 
 from dualbcast import differentiable_broadcast
 from dualbcast.errors import ArgumentError
-from dualbcast.runtime import route
+from dualbcast.runtime import entry, route
 from dualbcast.runtime.route import Route
 
 RNG = np.random.default_rng(7)
@@ -206,3 +208,25 @@ def test_threads_share_what_is_remembered() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_machine_code_lives_as_long_as_what_calls_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entry, "_code", functools.lru_cache(maxsize=1)(entry._code.__wrapped__))
+    functions = [differentiable_broadcast(lambda *xs: sum(xs)) for _ in range(4)]
+    x = np.arange(3.0)
+    for _ in range(3):
+        for count, f in enumerate(functions, 1):
+            np.testing.assert_array_equal(f(*[x] * count), count * x)
+        gc.collect()
+
+
+def test_a_memmap_of_another_shape(tmp_path: Any) -> None:
+    f = differentiable_broadcast(lambda x: x * x)
+    for shape in ((2, 3), (6,), (3, 2)):
+        x = np.memmap(tmp_path / "x", np.float64, "w+", shape=shape)
+        x[...] = np.arange(6.0).reshape(shape)
+        for _ in range(2):
+            np.testing.assert_array_equal(f(x), np.arange(6.0).reshape(shape) ** 2)
+            value, gradients = f.value_and_vjp((x,), np.ones(shape))
+            np.testing.assert_array_equal(value, np.arange(6.0).reshape(shape) ** 2)
+            np.testing.assert_array_equal(gradients[0], 2 * np.arange(6.0).reshape(shape))
