@@ -19,7 +19,8 @@ from dualbcast.errors import ArgumentError, CompileError
 from dualbcast.jacobian import Jacobian
 from dualbcast.products import Which, make_product
 from dualbcast.runtime.broadcast import plan
-from dualbcast.runtime.operands import DType, Signature, classify, forms_of
+from dualbcast.runtime.forms import forms_of
+from dualbcast.runtime.operands import DType, Signature, classify
 from dualbcast.runtime.route import Recent, Route
 from dualbcast.structure import Structure
 

@@ -12,8 +12,9 @@ from dualbcast.element import Element, flatten_out, output_dtypes
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.jacobian import broadcasts_to
 from dualbcast.products import Which
+from dualbcast.runtime.forms import forms_of
 from dualbcast.runtime.geometry import form_of, result_shape
-from dualbcast.runtime.operands import DType, Signature, classify, extended, forms_of, sign
+from dualbcast.runtime.operands import DType, Signature, classify, extended, sign
 from dualbcast.runtime.route import Recent, Route
 
 __all__ = ["Derived", "Located", "Pullback"]
@@ -131,7 +132,7 @@ class Located:
 
     def _back(self, what: Back, values: tuple[Any, ...]) -> Call:
         found = self.derive(what)
-        shapes: tuple[Shape | None, ...] = tuple([np.shape(values[at]) for at in self.wrt])
+        shapes: tuple[Shape | None, ...] = tuple([_shape_of(values[at]) for at in self.wrt])
         dtypes = self.gradient_dtypes()
         if what == "value_and_pullback":
             kinds = [output.value.kind for output in self.element.function.outputs]
@@ -169,7 +170,7 @@ class Located:
             back: Back = "pullback" if product == "vjp" else "value_and_pullback"
             zeros = [call.library.empty(call.shape, dtype) for dtype in self.derive(back).extra]
             return self._back(back, (*values, *zeros))
-        shapes = [np.shape(values[at]) for at in self.wrt]
+        shapes = [_shape_of(values[at]) for at in self.wrt]
         what: Literal["pushforward", "tangent"] = "pushforward" if product == "jvp" else "tangent"
         found = self.derive(what)
         tangents = [call.library.empty(shape, dtype) for shape, dtype in zip(shapes, found.extra, strict=True)]
@@ -191,7 +192,7 @@ class Located:
         for at, tangent, dtype in zip(self.wrt, given, dtypes, strict=True):
             if type(tangent) is not np.ndarray or tangent.dtype != dtype:
                 tangent = _converted(tangent, dtype, f"the tangent of {self.element.names[at]}")
-            own, shape = np.shape(values[at]), tangent.shape
+            own, shape = _shape_of(values[at]), tangent.shape
             if shape != own and not broadcasts_to(shape, own):
                 raise ShapeError(
                     f"the tangent of {self.element.names[at]} has shape {shape}, "
@@ -243,6 +244,11 @@ class Pullback:
         """
         located = self._located
         return located.back(self._values, located.cotangents(cotangents, self.shape))
+
+
+def _shape_of(value: Any) -> Shape:
+    """The shape of an array or a number."""
+    return getattr(value, "shape", ())
 
 
 def _gradient_dtype(signature: Signature, at: int) -> DType:

@@ -6,7 +6,6 @@ kernel must not write to, because they overlap an input, say, get their values b
 
 from __future__ import annotations
 
-import ctypes
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
@@ -19,11 +18,12 @@ import numpy as np
 
 from dualbcast.abi import Layout
 from dualbcast.errors import ArgumentError
+from dualbcast.runtime.forms import device_addresses, host_addresses
 from dualbcast.runtime.geometry import Form, Geometry, Shapes, extent, form_of, is_nested, lay_out, result_shape
-from dualbcast.runtime.operands import HEADER, Array, DType, Operands, check_forms, check_out
+from dualbcast.runtime.operands import Array, DType, Operands, check_forms, check_out
 from dualbcast.runtime.reduction import Block, Split, combine
 
-__all__ = ["Fit", "Plan", "aside_of", "find_fit", "fresh", "host_addresses", "plan", "scalars", "summed"]
+__all__ = ["Fit", "Plan", "aside_of", "find_fit", "fresh", "plan", "scalars", "summed"]
 
 _MAX_WORK: Any = 10_000  # of NumPy's exact overlap test: under a millisecond (NumPy's own annotation allows only 0, -1)
 
@@ -181,7 +181,7 @@ def plan(
     """
     inputs, dtypes = tuple(map(form_of, operands.arrays)), tuple(dtypes)
     xp = np if operands.module == "numpy" else sys.modules["cupy"]
-    locate = host_addresses if xp is np else _device_addresses
+    locate = host_addresses if xp is np else device_addresses
     if out is None:
         geometry = lay_out(inputs, (None,) * len(dtypes), operands.names, shapes, xp is not np)
         outputs, targets = fresh(geometry, dtypes, operands.compute, xp)
@@ -364,18 +364,3 @@ def _overlap(a: Form, a_address: int, b: Form, b_address: int) -> bool:
     """Whether two arrays share a byte; also true where an exact answer would take too long."""
     pair = np.asarray(_StandIn(a, a_address)), np.asarray(_StandIn(b, b_address))
     return np.may_share_memory(*pair, max_work=_MAX_WORK)
-
-
-# ---- addresses -------------------------------------------------------------------------------------------------------
-
-# `array.ctypes.data` and `__array_interface__` build objects and take 0.75 µs an array; a call has ten arrays. Reading
-# the pointer where it is takes 0.1 µs.
-_read_pointer = ctypes.c_size_t.from_address
-
-
-def host_addresses(arrays: Sequence[Array]) -> list[int]:
-    return [_read_pointer(id(array) + HEADER).value for array in arrays]
-
-
-def _device_addresses(arrays: Sequence[Array]) -> list[int]:
-    return [array.data.ptr for array in arrays]

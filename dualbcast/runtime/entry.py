@@ -10,7 +10,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dualbcast.runtime.operands import HEADER, Array
+from dualbcast.runtime.forms import HEADER
+from dualbcast.runtime.operands import Array
 
 __all__ = ["REFUSED", "Entry"]
 
@@ -37,13 +38,13 @@ class Entry:
         How many there are.
     """
 
-    __slots__ = ("_function", "_head", "_where")
+    __slots__ = ("_function", "_head", "_owner", "_where")
 
     def __init__(self, kernel: int, total: int, ints: Sequence[int], masks: tuple[int, ...], outputs: int) -> None:
         head = kernel, 0, total, *ints
         self._head = (ctypes.c_int64 * len(head))(*head)
         self._where = ctypes.addressof(self._head)
-        self._function = _code(len(ints), masks, outputs)[0]
+        self._function, self._owner = _code(len(ints), masks, outputs)
 
     def __call__(self, inputs: tuple[Array, ...], outputs: tuple[Array, ...]) -> int:
         """Run the kernel on NumPy arrays, without the GIL: its status, or `REFUSED`."""
@@ -53,7 +54,7 @@ class Entry:
 
 @functools.lru_cache(maxsize=256)
 def _code(ints: int, masks: tuple[int, ...], outputs: int) -> tuple[Callable[..., int], Any]:
-    """The machine code for so many sizes and strides, such inputs, and so many outputs; and its owner."""
+    """The machine code for so many sizes and strides, such inputs, and so many outputs; and what it lives with."""
     import llvmlite.binding as llvm
 
     machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(opt=0)

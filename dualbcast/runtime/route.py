@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dualbcast.runtime import cpu
-from dualbcast.runtime.broadcast import Fit, Plan, aside_of, find_fit, fresh, host_addresses, summed
+from dualbcast.runtime.broadcast import Fit, Plan, aside_of, find_fit, fresh, summed
 from dualbcast.runtime.entry import REFUSED, Entry
+from dualbcast.runtime.forms import are_plain, host_addresses
 from dualbcast.runtime.geometry import form_of
-from dualbcast.runtime.operands import Array, Token, are_plain, is_writeable, on_host
+from dualbcast.runtime.operands import Array, Token, is_writeable, on_host
 
 __all__ = ["Recent", "Route"]
 
