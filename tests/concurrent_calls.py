@@ -1,6 +1,6 @@
 """Many threads that call functions at once, the first calls among them; to be run as a program, by test_concurrency.py.
 
-python concurrent_calls.py THREADS CALLS SECONDS: fails if a result is wrong, and with all tracebacks if it takes longer.
+python concurrent_calls.py THREADS CALLS SECONDS: fails if a result is wrong, or, with all tracebacks, if it hangs.
 """
 
 from __future__ import annotations
@@ -143,7 +143,9 @@ class Problem:
 
 def main(threads: int, calls: int, seconds: float) -> None:
     faulthandler.dump_traceback_later(seconds, exit=True)
-    cpu._WORTH_A_THREAD = 0  # so that all that is large enough goes over the threads of the pool
+    sys.setswitchinterval(1e-5)  # more ways of threads to meet, and less waiting for each other
+    # So that all that is large enough goes over the threads of the pool.
+    cpu._WORTH_A_THREAD, cpu._WORTH_A_RANGE = 0, 1
     problems = {size: [Problem(known, size) for known in KNOWN] for size in (*SMALL, LARGE)}
     ready, errors = threading.Barrier(threads), []
 

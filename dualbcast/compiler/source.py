@@ -6,6 +6,8 @@ import ast
 import builtins
 import inspect
 import linecache
+import os
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -156,10 +158,23 @@ def _locate(function: FunctionType) -> FunctionNode:
     return node
 
 
+# Warnings are set aside for the whole process, and before 3.11.9 `ast.parse` fails in threads that run it at once.
+_parsing = threading.Lock()
+
+
+def _renew_after_fork() -> None:
+    global _parsing
+    _parsing = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_after_fork)
+
+
 @lru_cache(maxsize=64)
 def _parse(text: str) -> ast.Module | None:
     try:
-        with warnings.catch_warnings(action="ignore"):
+        with _parsing, warnings.catch_warnings(action="ignore"):
             return ast.parse(text)
     except SyntaxError:  # the file was edited since; or a REPL that keeps other text under this name
         return None
@@ -168,7 +183,7 @@ def _parse(text: str) -> ast.Module | None:
 @lru_cache(maxsize=64)
 def _code_objects(text: str) -> tuple[CodeType, ...]:
     """Every function of a text, compiled."""
-    with warnings.catch_warnings(action="ignore"):  # Python has given them when the text was run
+    with _parsing, warnings.catch_warnings(action="ignore"):  # Python has given them when the text was run
         pending = [compile(text, "<source>", "exec", dont_inherit=True)]
     found: list[CodeType] = []
     while pending:
