@@ -12,7 +12,7 @@ import platform
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from operator import add, mul
 from pathlib import Path
@@ -23,6 +23,8 @@ import numpy as np
 from dualbcast.abi import KernelSource
 from dualbcast.errors import BackendError
 from dualbcast.runtime import cache, libm, streams
+from dualbcast.runtime.packing import Panel
+from dualbcast.runtime.packing import gathering as gathering_loop
 
 if TYPE_CHECKING:
     from dualbcast.runtime.cpu_numba import Built
@@ -64,6 +66,7 @@ class CpuKernel:
         self._address = address
         self._function: Callable[..., int] = prototype(address)
         self._streamed: Callable[..., int] | None = None
+        self._gathering: dict[Any, Callable[..., int]] = {}
         self._itemsizes = tuple(
             2 if dtype == "bfloat16" else np.dtype(dtype).itemsize for dtype in source.inputs + source.outputs
         )
@@ -93,6 +96,25 @@ class CpuKernel:
             self._streamed = ctypes.CFUNCTYPE(ctypes.c_int32, *kinds)(address)
         row = ints[self.source.layout.rank - 1]
         status = self._streamed(self._address, row, *self._head, start, stop, *ints, *pointers)
+        if status != _SUCCESS:
+            raise self._fault(status)
+
+    def run_panel(self, panel: Panel, ints: Sequence[int], pointers: Sequence[int]) -> None:
+        """Run a panel, on the calling thread; `pointers` are those of the whole space."""
+        packing = panel.packing
+        sizes = tuple([self._itemsizes[at] for at in packing.inputs])
+        wanted = packing.inputs, (packing.most, packing.columns)
+        gathering = self._gathering.get(wanted)
+        if gathering is None:
+            address = gathering_loop(len(ints), len(pointers), packing.inputs, sizes, wanted[1])
+            kinds = [*[ctypes.c_void_p] * 3, *[ctypes.c_int64] * (4 + 2 * len(sizes) + len(ints))]
+            prototype = ctypes.CFUNCTYPE(ctypes.c_int32, *kinds, *[ctypes.c_void_p] * len(pointers))
+            gathering = self._gathering[wanted] = prototype(address)
+        moved, steps = list(pointers), []
+        for at, offset, row, size in zip(packing.inputs, panel.offsets, packing.strides, sizes, strict=True):
+            moved[at] += offset * size
+            steps += [row[packing.down] * size, row[-1] * size]
+        status = gathering(self._address, *self._head, *panel[:4], *steps, *ints, *moved)
         if status != _SUCCESS:
             raise self._fault(status)
 
@@ -144,7 +166,7 @@ def launch(
     ints: Sequence[int],
     pointers: Sequence[int],
     threads: int | None = None,
-    blocks: Sequence[Block] | None = None,
+    blocks: Sequence[Block] | Sequence[Panel] | None = None,
 ) -> None:
     """Run all `total` elements, over the threads of one lasting pool where that pays; return when all are done.
 
@@ -161,7 +183,7 @@ def launch(
     threads : int, optional
         At most so many threads, this one among them; `default_threads()` if not given.
     blocks : sequence of Block, optional
-        What is run instead of ranges of elements where the kernel sums.
+        What is run instead of ranges of elements where the kernel sums, or has packed inputs.
     """
     if total <= 0:
         return
@@ -171,7 +193,7 @@ def launch(
         return
     limit = default_threads() if threads is None else threads
     if blocks is not None:
-        _launch_blocks(kernel, pointers, blocks, limit)
+        _launch_blocks(kernel, ints, pointers, blocks, limit)
         return
     run = kernel.streamed if kernel.goes_past_the_cache(total, ints) else kernel
     if limit <= 1:
@@ -188,25 +210,40 @@ def launch(
     count = min(limit * _RANGES_PER_THREAD, rest // _WORTH_A_RANGE)
     bounds = sorted({max(first, _aligned(first + (total - first) * part // count, row)) for part in range(count)})
     bounds.append(total)
-    _share(lambda piece: run(piece[0], piece[1], ints, pointers), list(itertools.pairwise(bounds)), limit)
+    _share(
+        lambda piece: run(piece[0], piece[1], ints, pointers), itertools.pairwise(bounds), min(limit, len(bounds) - 1)
+    )
 
 
-def _launch_blocks(kernel: CpuKernel, pointers: Sequence[int], blocks: Sequence[Block], limit: int) -> None:
+def _launch_blocks(
+    kernel: CpuKernel,
+    ints: Sequence[int],
+    pointers: Sequence[int],
+    blocks: Sequence[Block] | Sequence[Panel],
+    limit: int,
+) -> None:
     """Run all blocks. They do not depend on the number of threads, nor does what becomes of them."""
+
+    def run(block: Block | Panel) -> None:
+        if isinstance(block, Panel):
+            kernel.run_panel(block, ints, pointers)
+        else:
+            kernel.run_block(block, pointers)
+
+    remaining: Iterator[Block | Panel] = iter(blocks)
     started = time.perf_counter_ns()
-    kernel.run_block(blocks[0], pointers)
+    run(next(remaining))
     rest = (time.perf_counter_ns() - started) * (len(blocks) - 1)
     if limit > 1 and rest >= _WORTH_A_THREAD:
-        _share(lambda block: kernel.run_block(block, pointers), blocks[1:], limit)
+        _share(run, remaining, min(limit, len(blocks) - 1))
         return
-    for block in blocks[1:]:
-        kernel.run_block(block, pointers)
+    for block in remaining:
+        run(block)
 
 
-def _share(run: Callable[[Any], None], pieces: Sequence[Any], limit: int) -> None:
+def _share(run: Callable[[Any], None], remaining: Iterator[Any], limit: int) -> None:
     """Run pieces of work over the threads of the pool."""
     # Threads draw the next piece from one iterator. The caller draws too, so the call ends even if the pool is busy.
-    remaining = iter(pieces)
     drawing = threading.Lock()
 
     def work() -> None:
@@ -217,7 +254,7 @@ def _share(run: Callable[[Any], None], pieces: Sequence[Any], limit: int) -> Non
                 return
             run(piece)
 
-    helpers = _submit(work, min(limit, len(pieces)) - 1)
+    helpers = _submit(work, limit - 1)
     try:
         work()
     finally:

@@ -73,6 +73,5 @@ class Route:
         # The strides are whole numbers of elements, as they were at the first call; the address is each array's own.
         if reduce(or_, pointers) & self._mask:
             return None
-        blocks = None if geometry.split is None else geometry.split.blocks
-        cpu.launch(self._kernel, geometry.total, geometry.ints, pointers, blocks=blocks)
+        cpu.launch(self._kernel, geometry.total, geometry.ints, pointers, blocks=geometry.blocks)
         return outputs if self._shapes is None else summed(geometry, self._shapes, dtypes, outputs, targets)

@@ -16,7 +16,7 @@ from typing import Any
 
 from dualbcast.abi import Layout
 
-__all__ = ["goes_past_the_cache", "last_level_cache", "loop"]
+__all__ = ["compiled", "goes_past_the_cache", "last_level_cache", "loop"]
 
 # How many times what the last-level cache holds a launch must move.
 BEYOND = 4
@@ -87,15 +87,25 @@ def loop(integers: int, inputs: int, outputs: tuple[int, ...], tile: int) -> int
     tile : int
         The elements of a tile. Tiles begin at multiples of it in their rows, as ranges do: see `cpu.launch`.
     """
+    return compiled(_text(integers, inputs, outputs, tile), "streamed")
+
+
+def compiled(text: str, name: str) -> int:
+    """The address of a function in LLVM's language, which stays in the process."""
     import llvmlite.binding as llvm
 
     machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
         cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=2
     )
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(_text(integers, inputs, outputs, tile)), machine)
+    module = llvm.parse_assembly(text)
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    options.loop_vectorization = True
+    passes = llvm.create_pass_builder(machine, options)
+    passes.getModulePassManager().run(module, passes)
+    engine = llvm.create_mcjit_compiler(module, machine)
     engine.finalize_object()
     _engines.append(engine)
-    return int(engine.get_function_address("streamed"))
+    return int(engine.get_function_address(name))
 
 
 def _text(integers: int, inputs: int, outputs: tuple[int, ...], tile: int) -> str:
