@@ -49,7 +49,8 @@ class Explanation:
     bytes_read, bytes_written : int
         With every element of an argument read once; an argument that the kernel never reads counts nothing.
     layout : str
-        The coalesced dimensions that each argument spans: 1 contiguous, s strided, 0 broadcast.
+        The coalesced dimensions that each argument spans: 1 contiguous, s strided, 0 broadcast. An input that is
+        packed lies otherwise in memory, and is read tile by tile; see `runtime.packing`.
     branches : tuple of str
         What becomes of each `if` on the CPU, with its place: a branch or a select, and why.
     cuda : CudaKernel or None
@@ -120,7 +121,10 @@ def explain_kernel(
     arrays = operands.arrays
     layout = plan.layout
     names = [param.name for param in function.params]
-    patterns = [f"{name} {layout.classes[which]}" for name, which in zip([*names, "out"], layout.which, strict=False)]
+    kinds = [layout.classes[which] for which in layout.which]
+    for position in () if plan.geometry.packing is None else plan.geometry.packing.inputs:
+        kinds[position] = "packed"
+    patterns = [f"{name} {kind}" for name, kind in zip([*names, "out"], kinds, strict=False)]
     return Explanation(
         function.name,
         compute,
