@@ -151,15 +151,16 @@ def _is_small(loop: For) -> bool:
 
 def _as_while(loop: For, own: Names) -> tuple[Block, While]:
     """A loop that counts as one that tests, with what comes before it."""
-    counter, stop, goes = (Var(own.fresh(TEMPORARY + name), kind) for name, kind in _COUNTING)
+    counter, copy, goes = (Var(own.fresh(TEMPORARY + name), kind) for name, kind in _COUNTING)
     assert isinstance(loop.step, Const)
+    stop = loop.stop if isinstance(loop.stop, Const) else copy
     test = Op("lt" if loop.step.value > 0 else "gt", (counter, stop), "bool", loop.location)
     body = (
         Assign(loop.target, counter, loop.location),
         Assign(counter, Op("add", (counter, loop.step), "int", loop.location), loop.location),
         *loop.body,
     )
-    before = (Assign(counter, loop.start, loop.location), Assign(stop, loop.stop, loop.location))
+    before = (Assign(counter, loop.start, loop.location), Assign(copy, loop.stop, loop.location))
     return before, While((Assign(goes, test, loop.location),), goes, body, loop.location)
 
 
