@@ -1,5 +1,6 @@
 """Broadcast scalar Python functions over arrays, with exact derivatives from one fused kernel on CPU or GPU."""
 
+from dualbcast import memory as memory
 from dualbcast.api import BroadcastFunction as BroadcastFunction
 from dualbcast.api import differentiable_broadcast as differentiable_broadcast
 from dualbcast.differentiate import derivative as derivative
@@ -22,5 +23,8 @@ from dualbcast.extend import stop_derivative as stop_derivative
 from dualbcast.hessian import Hessian as Hessian
 from dualbcast.jacobian import Jacobian as Jacobian
 from dualbcast.located import Pullback as Pullback
+from dualbcast.runtime.threads import get_num_threads as get_num_threads
+from dualbcast.runtime.threads import num_threads as num_threads
+from dualbcast.runtime.threads import set_num_threads as set_num_threads
 
 __version__ = "0.1.0"

@@ -10,17 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast.call import Call, Options, Shape, Specialised
+from dualbcast.call import Call, Options, Ran, Shape, Specialised, run
 from dualbcast.compiler.compose import restrict
 from dualbcast.compiler.ir import Function, Kind, statements
 from dualbcast.compiler.simplify import simplify
 from dualbcast.compiler.transform import floats, partial_of, pullback_of, pushforward_of
-from dualbcast.errors import CompileError
+from dualbcast.errors import ArgumentError, CompileError
+from dualbcast.jacobian import Jacobian
 from dualbcast.products import Which, make_product
 from dualbcast.runtime.broadcast import plan
+from dualbcast.runtime.forms import forms_of
 from dualbcast.runtime.operands import DType, Signature, classify
+from dualbcast.runtime.route import Recent, Route
+from dualbcast.structure import Structure
 
-__all__ = ["Element", "output_dtypes"]
+__all__ = ["Element", "flatten_out", "output_dtypes"]
 
 
 _TRANSFORMS: dict[str, Callable[[Function, tuple[int, ...]], Function]] = {
@@ -28,6 +32,7 @@ _TRANSFORMS: dict[str, Callable[[Function, tuple[int, ...]], Function]] = {
     "pushforward": pushforward_of,
     "tangent": lambda function, wrt: pushforward_of(function, wrt, values=False),
     "pullback": pullback_of,
+    "value and pullback": lambda function, wrt: pullback_of(function, wrt, values=True),
     "select": lambda function, outputs: simplify(restrict(function, outputs)),
 }
 
@@ -54,13 +59,14 @@ class Element:
         How many statements it has.
     """
 
-    __slots__ = ("_derived", "_products", "function", "label", "length", "names", "options")
+    __slots__ = ("_derived", "_products", "_routes", "function", "label", "length", "names", "options")
 
     def __init__(self, function: Function, names: tuple[str, ...], label: str, options: Options) -> None:
         self.function, self.names, self.label, self.options = function, names, label, options
         self.length = 1 + sum(1 for _ in statements(function.body))
         self._products: dict[tuple[Any, ...], Specialised] = {}
         self._derived: dict[tuple[str, tuple[int, ...]], Element] = {}
+        self._routes: Recent[Route] = Recent()
 
     # --- derivatives, as element functions again -----------------------------------------------------------------
 
@@ -79,6 +85,10 @@ class Element:
     def pullback(self, wrt: tuple[int, ...]) -> Element:
         """The cotangents of the parameters at `wrt`, from the parameters and then the cotangents of float outputs."""
         return self._derive("pullback", wrt)
+
+    def value_and_pullback(self, wrt: tuple[int, ...]) -> Element:
+        """The outputs and then what `pullback` gives, from the same parameters as that."""
+        return self._derive("value and pullback", wrt)
 
     def select(self, outputs: tuple[int, ...]) -> Element:
         """Some of the outputs only."""
@@ -154,6 +164,7 @@ class Element:
         dtypes: tuple[DType, ...] | None = None,
         shapes: tuple[Shape | None, ...] | None = None,
         signature: Signature | None = None,
+        out: Any = None,
     ) -> Call:
         """A product with arguments, ready to run.
 
@@ -168,6 +179,8 @@ class Element:
             output is summed over what it does not span.
         signature : Signature, optional
             Of the values, where it is known.
+        out : optional
+            What the function returns, or for a Jacobian the pair with it, to be written to.
         """
         operands = classify(values, self.names, signature)
         spec = self.specialise(which, operands.signature, wrt, dtypes)
@@ -175,7 +188,23 @@ class Element:
         if shapes is not None:
             blocks = spec.product.blocks.items()
             sums = tuple([shapes[place[0]] for place, block in blocks if block.stored is not None])
-        return Call(spec, operands, plan(operands, spec.dtypes, shapes=sums), dtypes, shapes)
+        given = flatten_out(which, out, spec.product.structure)
+        return Call(spec, operands, plan(operands, spec.dtypes, given, sums), dtypes, shapes)
+
+    def run(
+        self,
+        which: Which,
+        values: tuple[Any, ...],
+        wrt: tuple[int, ...] = (),
+        dtypes: tuple[DType, ...] | None = None,
+        shapes: tuple[Shape | None, ...] | None = None,
+    ) -> Ran:
+        """Compute a product; see `prepare`."""
+        key = which, wrt, dtypes, shapes, forms_of(values)
+        return run(self._routes, key, values, self._prepare, which, wrt, dtypes, shapes)
+
+    def _prepare(self, which: Which, wrt: Any, dtypes: Any, shapes: Any, values: tuple[Any, ...]) -> Call:
+        return self.prepare(which, values, wrt, dtypes, shapes)
 
     def parts(
         self,
@@ -190,6 +219,17 @@ class Element:
         tuple of array
             An output that is one number everywhere is a read-only view of that number.
         """
-        call = self.prepare("parts", values, (), dtypes, shapes)
-        call.run()
-        return call.results()
+        results, outputs = self.run("parts", values, (), dtypes, shapes)
+        return results.parts(outputs)
+
+
+def flatten_out(which: Which, out: Any, structure: Structure) -> Any:
+    """The arrays of `out=` in the order in which the kernel stores them; None stands for one to be allocated."""
+    if out is None:
+        return None
+    if which == "value":
+        # What is no such structure is refused later, with the other things that an array can have wrong.
+        return structure.flatten(out, "out=") if structure.holds(out) else out
+    if not (isinstance(out, tuple) and len(out) == 2 and isinstance(out[1], Jacobian)):
+        raise ArgumentError("out= must be the pair (value, Jacobian) that an earlier call returned")
+    return (*structure.flatten(out[0], "the value in out="), *out[1]._stored)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,7 +22,10 @@ from dualbcast.compiler.selects import into_selects
 from dualbcast.compiler.templates import without_customs
 from dualbcast.errors import Location
 from dualbcast.runtime.broadcast import Plan
-from dualbcast.runtime.cuda import CudaKernel
+from dualbcast.runtime.streams import goes_past_the_cache
+
+if TYPE_CHECKING:
+    from dualbcast.runtime.cuda import CudaKernel
 
 __all__ = ["Explanation", "explain_kernel"]
 
@@ -53,6 +56,8 @@ class Explanation:
         What becomes of each `if` and each loop in vectors on the CPU, with its place: a branch or a select, and why.
     cuda : CudaKernel or None
         Where a compute capability was given.
+    streamed : bool
+        Whether a CPU kernel stores its outputs past the cache; see `runtime.streams`.
     """
 
     name: str
@@ -65,6 +70,7 @@ class Explanation:
     layout: str
     branches: tuple[str, ...] = ()
     cuda: CudaKernel | None = None
+    streamed: bool = False
 
     @property
     def arithmetic(self) -> int:
@@ -89,6 +95,8 @@ class Explanation:
             f"  operations  {counted}",
             f"  memory      {self.bytes_read:,} bytes read, {self.bytes_written:,} written",
         ]
+        if self.streamed:
+            lines.append("  stores      streamed past the cache")
         lines += [f"  {'branches' if at == 0 else '':<10}  {branch}" for at, branch in enumerate(self.branches)]
         if self.cuda is not None:
             major, minor = self.cuda.cc
@@ -129,7 +137,16 @@ def explain_kernel(
         ", ".join(patterns),
         () if kernel is not None or operands.module != "numpy" else _branches(function, layout),
         kernel,
+        kernel is None and _is_streamed(plan, dtypes),
     )
+
+
+def _is_streamed(plan: Plan, dtypes: Sequence[np.dtype[Any]]) -> bool:
+    arrays = plan.operands.arrays
+    if plan.operands.module != "numpy" or plan.blocks is not None or plan.total == 0:
+        return False
+    itemsizes = [kind.itemsize for kind in (*(array.dtype for array in arrays), *dtypes)]
+    return goes_past_the_cache(plan.layout, plan.ints, plan.total, itemsizes, len(arrays))
 
 
 def _branches(function: Function, layout: Layout) -> tuple[str, ...]:
@@ -151,5 +168,8 @@ def _branches(function: Function, layout: Layout) -> tuple[str, ...]:
     lines: dict[str, None] = {}
     for where, outcome in sorted(found, key=lambda at: (at[0].filename, at[0].line)):
         text = linecache.getline(where.filename, where.line).strip()
-        lines[f"{PurePath(where.filename).name}:{where.line}  {text}  →  {outcome}"] = None
+        at = f"line {where.line}"
+        if where.filename != function.location.filename:
+            at = f"{PurePath(where.filename).name}:{where.line}"
+        lines[f"{at}  {text}  →  {outcome}"] = None
     return tuple(lines)

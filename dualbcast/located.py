@@ -7,14 +7,19 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dualbcast.call import Call
-from dualbcast.element import Element
+from dualbcast.call import Call, Ran, Shape, run
+from dualbcast.element import Element, flatten_out, output_dtypes
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.jacobian import broadcasts_to
 from dualbcast.products import Which
-from dualbcast.runtime.operands import DType, Signature, sign
+from dualbcast.runtime.forms import forms_of
+from dualbcast.runtime.geometry import form_of, result_shape
+from dualbcast.runtime.operands import DType, Signature, classify, extended, sign
+from dualbcast.runtime.route import Recent, Route
 
-__all__ = ["Derived", "Located", "Pullback", "gradient_dtypes"]
+__all__ = ["Derived", "Located", "Pullback"]
+
+Back = Literal["pullback", "value_and_pullback"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,61 +41,165 @@ class Derived:
     signature: Signature
 
 
-@dataclass(frozen=True, slots=True)
 class Located:
-    """A call's element function with its arguments: the arrays and numbers, and the captured arrays.
+    """The element function of all calls whose arguments, and captured arrays, have the same forms.
 
     Attributes
     ----------
     element : Element
-    values : tuple
     signature : Signature
     wrt : tuple of int
         The parameters to differentiate in: those that have tangents, or are to get cotangents.
     gradient : tuple of int
         For products of a Hessian with tangents, the parameters whose gradient is meant.
-    known : dict
-        What has been derived already, for all calls of this function, by what it is, dtypes and positions.
     """
 
-    element: Element
-    values: tuple[Any, ...]
-    signature: Signature
-    wrt: tuple[int, ...]
-    gradient: tuple[int, ...]
-    known: dict[tuple[Any, ...], Derived]
+    __slots__ = ("_known", "_routes", "_shape", "element", "gradient", "signature", "wrt")
 
-    def derive(self, what: Literal["pushforward", "tangent", "pullback"]) -> Derived:
+    def __init__(
+        self,
+        element: Element,
+        signature: Signature,
+        wrt: tuple[int, ...],
+        gradient: tuple[int, ...],
+        known: dict[tuple[Any, ...], Derived],
+    ) -> None:
+        self.element, self.signature, self.wrt, self.gradient = element, signature, wrt, gradient
+        # What has been derived already, for all calls of this function, by what it is, dtypes and positions.
+        self._known = known
+        self._routes: Recent[Route] = Recent()
+        self._shape: Shape | None = None
+
+    def prepare(self, which: Which, values: tuple[Any, ...], out: Any = None) -> Call:
+        """The call of a product of the element function itself; see `Element.prepare`."""
+        wrt = () if which == "value" else self.wrt
+        return self.element.prepare(which, values, wrt, signature=self.signature, out=out)
+
+    def run(self, which: Which, values: tuple[Any, ...], out: Any = None) -> Ran:
+        """Make that call."""
+        if out is None:
+            return run(self._routes, which, values, self._prepare, which, None)
+        given = flatten_out(which, out, self.element.function.structure)
+        given = given if isinstance(given, tuple) else (given,)
+        if {np.ndarray}.issuperset(map(type, given)):
+            return run(self._routes, (which, forms_of(given)), values, self._prepare, which, out, out=given)
+        call = self.prepare(which, values, out)
+        outputs = call.run()
+        return call.results, outputs
+
+    def _prepare(self, which: Which, out: Any, values: tuple[Any, ...]) -> Call:
+        return self.prepare(which, values, out)
+
+    def derive(self, what: Literal["pushforward", "tangent", "pullback", "value_and_pullback"]) -> Derived:
         """A derivative of the element function, in `wrt`; what it is called there."""
         key = what, self.signature, self.wrt
-        found = self.known.get(key)
+        found = self._known.get(key)
         if found is None:
             element: Element = getattr(self.element, what)(self.wrt)
             cotangents = (self.signature.result_dtype,) * len(self.element.floats)
-            extra = cotangents if what == "pullback" else gradient_dtypes(self)
-            examples = [np.empty((), dtype) for dtype in extra]
-            found = Derived(element, extra, sign((*self.values, *examples), element.names))
-            self.known[key] = found
+            extra = cotangents if what.endswith("pullback") else self.gradient_dtypes()
+            found = Derived(element, extra, extended(self.signature, extra, element.names))
+            self._known[key] = found
         return found
 
-    def forward(self, what: Literal["pushforward", "tangent"], tangents: list[Any]) -> Call:
-        """The call that gives values with tangents, or the Jacobian of tangents."""
+    def forward(self, what: Literal["pushforward", "tangent"], values: tuple[Any, ...], tangents: list[Any]) -> Ran:
+        """Values with tangents, or the Jacobian of tangents."""
         found = self.derive(what)
-        given = _tangents(self, found.extra, tangents)
+        given = self._tangents(found.extra, values, tangents)
+        every = (*values, *given)
+        return run(self._routes, (what, forms_of(given)), every, self._forward, what, found)
+
+    def _forward(self, what: Literal["pushforward", "tangent"], found: Derived, values: tuple[Any, ...]) -> Call:
         which: Which = "parts" if what == "pushforward" else "jacobian"
         wrt = () if what == "pushforward" else self.gradient
-        return found.element.prepare(which, (*self.values, *given), wrt, signature=found.signature)
+        return found.element.prepare(which, values, wrt, signature=found.signature)
 
-    def example(self, product: str, call: Call) -> Call:
+    def back(self, values: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The cotangents of parameters for cotangents of the float outputs, as `cotangents` gives them."""
+        return self._contracted("pullback", values, given)
+
+    def value_and_back(
+        self, values: tuple[Any, ...], given: tuple[Any, ...]
+    ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """The outputs, and the same."""
+        found, count = self._contracted("value_and_pullback", values, given), len(self.element.function.outputs)
+        return found[:count], found[count:]
+
+    def _contracted(self, what: Back, values: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, ...]:
+        every = (*values, *given)
+        results, outputs = run(self._routes, (what, forms_of(given)), every, self._back, what)
+        return results.parts(outputs)
+
+    def _back(self, what: Back, values: tuple[Any, ...]) -> Call:
+        found = self.derive(what)
+        shapes: tuple[Shape | None, ...] = tuple([_shape_of(values[at]) for at in self.wrt])
+        dtypes = self.gradient_dtypes()
+        if what == "value_and_pullback":
+            kinds = [output.value.kind for output in self.element.function.outputs]
+            shapes = ((None,) * len(kinds)) + shapes
+            dtypes = (*output_dtypes(kinds, self.signature), *dtypes)
+        return found.element.prepare("parts", values, (), dtypes, shapes, found.signature)
+
+    def shape_of(self, values: tuple[Any, ...]) -> Shape:
+        """The shape that the arguments broadcast to; that of the outputs."""
+        if self._shape is None:
+            operands = classify(values, self.element.names, self.signature)
+            self._shape = result_shape(tuple(map(form_of, operands.arrays)), self.element.names)
+        return self._shape
+
+    def cotangents(self, given: tuple[Any, ...], shape: Shape) -> tuple[Any, ...]:
+        """The cotangents of the float outputs from those of all outputs, checked."""
+        structure, floats = self.element.function.structure, self.element.floats
+        if len(given) == 1 and structure.holds(given[0]):
+            given = structure.flatten(given[0], "the cotangent")
+        if len(given) != structure.count:
+            raise ArgumentError(f"{structure.count} cotangents are needed, one for each output; got {len(given)}")
+        dtype = self.signature.result_dtype
+        found = []
+        for at in floats:
+            cotangent = given[at]
+            if type(cotangent) is not np.ndarray or cotangent.dtype != dtype or cotangent.shape != shape:
+                name = f"the cotangent of output {at}" if structure.count > 1 else "the cotangent"
+                cotangent = _cotangent(cotangent, dtype, shape, name)
+            found.append(cotangent)
+        return tuple(found)
+
+    def example(self, product: str, call: Call, values: tuple[Any, ...]) -> Call:
         """A call for a derived product, to be looked at; `call` is that of the value."""
-        if product == "vjp":
-            zeros = [call.library.empty(call.shape, dtype) for dtype in call.spec.dtypes]
-            return Pullback(self, call.shape).prepare(*zeros)
-        shapes = [np.shape(self.values[at]) for at in self.wrt]
-        tangents = [
-            call.library.empty(shape, dtype) for shape, dtype in zip(shapes, gradient_dtypes(self), strict=True)
-        ]
-        return self.forward("pushforward" if product == "jvp" else "tangent", tangents)
+        if product in ("vjp", "value_and_vjp"):
+            back: Back = "pullback" if product == "vjp" else "value_and_pullback"
+            zeros = [call.library.empty(call.shape, dtype) for dtype in self.derive(back).extra]
+            return self._back(back, (*values, *zeros))
+        shapes = [_shape_of(values[at]) for at in self.wrt]
+        what: Literal["pushforward", "tangent"] = "pushforward" if product == "jvp" else "tangent"
+        found = self.derive(what)
+        tangents = [call.library.empty(shape, dtype) for shape, dtype in zip(shapes, found.extra, strict=True)]
+        return self._forward(what, found, (*values, *tangents))
+
+    def gradient_dtypes(self) -> tuple[DType, ...]:
+        """The dtypes of the cotangents of arguments: their own; for Python numbers and uint64 that of the result."""
+        return tuple([_gradient_dtype(self.signature, at) for at in self.wrt])
+
+    def _tangents(self, dtypes: tuple[DType, ...], values: tuple[Any, ...], given: list[Any]) -> list[Any]:
+        """The tangents, checked, in the dtypes that do not change that of the result."""
+        if not given:
+            raise ArgumentError("no argument has a tangent; give at least one")
+        if len(self.wrt) != len(given):
+            raise ArgumentError(
+                "a tangent is for one argument, and an argument has one tangent; name each argument once"
+            )
+        found = []
+        for at, tangent, dtype in zip(self.wrt, given, dtypes, strict=True):
+            if type(tangent) is not np.ndarray or tangent.dtype != dtype:
+                tangent = _converted(tangent, dtype, f"the tangent of {self.element.names[at]}")
+            own, shape = _shape_of(values[at]), tangent.shape
+            if shape != own and not broadcasts_to(shape, own):
+                raise ShapeError(
+                    f"the tangent of {self.element.names[at]} has shape {shape}, "
+                    f"which does not broadcast to that of the argument, {own}"
+                )
+            found.append(tangent)
+        return found
 
 
 class Pullback:
@@ -98,18 +207,17 @@ class Pullback:
 
     Attributes
     ----------
-    wrt : tuple of str
-        The arguments that it gives cotangents of.
     shape : tuple of int
         What the cotangents of the outputs must have.
     """
 
-    def __init__(self, located: Located, shape: tuple[int, ...]) -> None:
-        self._located, self.shape = located, shape
-        self._derived = located.derive("pullback")
-        self._dtypes = gradient_dtypes(located)
-        self._shapes = tuple([np.shape(located.values[at]) for at in located.wrt])
-        self.wrt = tuple([located.element.names[at] for at in located.wrt])
+    def __init__(self, located: Located, values: tuple[Any, ...], shape: Shape) -> None:
+        self._located, self._values, self.shape = located, values, shape
+
+    @property
+    def wrt(self) -> tuple[str, ...]:
+        """The arguments that it gives cotangents of."""
+        return tuple([self._located.element.names[at] for at in self._located.wrt])
 
     def __repr__(self) -> str:
         return f"<Pullback of {self._located.element.label} to ({', '.join(self.wrt)}), shape {self.shape}>"
@@ -134,34 +242,13 @@ class Pullback:
         ArgumentError, ShapeError, DTypeError
             The cotangents do not fit; nothing has run.
         """
-        call = self.prepare(*cotangents)
-        call.run()
-        return call.results()
-
-    def prepare(self, *cotangents: Any) -> Call:
-        """The call that is about to run."""
-        located, found = self._located, self._derived
-        structure, floats = located.element.function.structure, located.element.floats
-        if len(cotangents) == 1 and structure.holds(cotangents[0]):
-            cotangents = structure.flatten(cotangents[0], "the cotangent")
-        if len(cotangents) != structure.count:
-            raise ArgumentError(f"{structure.count} cotangents are needed, one for each output; got {len(cotangents)}")
-        given = []
-        for at, dtype in zip(floats, found.extra, strict=True):
-            name = "the cotangent" if structure.count == 1 else f"the cotangent of output {at}"
-            if cotangents[at] is None:
-                raise ArgumentError(f"{name} is None; give zeros where it is zero")
-            cotangent = _converted(cotangents[at], dtype, name)
-            if cotangent.shape != self.shape:
-                raise ShapeError(f"{name} has shape {cotangent.shape}; it must have that of the output, {self.shape}")
-            given.append(cotangent)
-        values = (*located.values, *given)
-        return found.element.prepare("parts", values, (), self._dtypes, self._shapes, found.signature)
+        located = self._located
+        return located.back(self._values, located.cotangents(cotangents, self.shape))
 
 
-def gradient_dtypes(located: Located) -> tuple[DType, ...]:
-    """The dtypes of the cotangents of arguments: their own; for Python numbers and uint64 that of the result."""
-    return tuple([_gradient_dtype(located.signature, at) for at in located.wrt])
+def _shape_of(value: Any) -> Shape:
+    """The shape of an array or a number."""
+    return getattr(value, "shape", ())
 
 
 def _gradient_dtype(signature: Signature, at: int) -> DType:
@@ -172,27 +259,18 @@ def _gradient_dtype(signature: Signature, at: int) -> DType:
     return token if token.isnative else token.newbyteorder("=")
 
 
-def _tangents(located: Located, dtypes: tuple[DType, ...], given: list[Any]) -> list[Any]:
-    """The tangents, checked, in the dtypes that do not change that of the result."""
-    if not given:
-        raise ArgumentError("no argument has a tangent; give at least one")
-    if len(located.wrt) != len(given):
-        raise ArgumentError("a tangent is for one argument, and an argument has one tangent; name each argument once")
-    found = []
-    for at, tangent, dtype in zip(located.wrt, given, dtypes, strict=True):
-        name = f"the tangent of {located.element.names[at]}"
-        tangent = _converted(tangent, dtype, name)
-        own, shape = np.shape(located.values[at]), tangent.shape
-        if shape != own and not broadcasts_to(shape, own):
-            raise ShapeError(f"{name} has shape {shape}, which does not broadcast to that of the argument, {own}")
-        found.append(tangent)
-    return found
+def _cotangent(value: Any, dtype: DType, shape: Shape, name: str) -> Any:
+    """A cotangent in the dtype of the result."""
+    if value is None:
+        raise ArgumentError(f"{name} is None; give zeros where it is zero")
+    value = _converted(value, dtype, name)
+    if value.shape != shape:
+        raise ShapeError(f"{name} has shape {value.shape}; it must have that of the output, {shape}")
+    return value
 
 
 def _converted(value: Any, dtype: DType, name: str) -> Any:
     """An array or a number in a float dtype."""
-    if type(value) is np.ndarray and value.dtype == dtype:
-        return value
     token = sign((value,), (name,)).tokens[0]
     if isinstance(token, type):
         return dtype.type(value)

@@ -16,7 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast.runtime import cache, cpu
+from dualbcast.runtime import cache
+from dualbcast.runtime.memory import POOL
+from dualbcast.runtime.threads import get_num_threads
 
 __all__ = ["Machine", "machine_of"]
 
@@ -51,7 +53,8 @@ class Machine:
 
     def seconds(self, read: int, written: int, operations: float, itemsize: int) -> float:
         """What a kernel is expected to take: moving the bytes, or computing, whichever is longer."""
-        moving = read / self.copy + written / self.fresh
+        # Outputs have the memory of earlier ones, where they go into the pool.
+        moving = read / self.copy + written / (self.copy if written <= POOL.limit else self.fresh)
         return max(moving, operations / (self.rate8 if itemsize == 8 else self.rate4))
 
     def free(self) -> int:
@@ -60,7 +63,7 @@ class Machine:
             return int(sys.modules["cupy"].cuda.Device().mem_info[0])
         if not hasattr(os, "sysconf") or "SC_AVPHYS_PAGES" not in os.sysconf_names:
             return 1 << 62
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") + POOL.kept
 
 
 @once
@@ -70,7 +73,7 @@ def machine_of(library: str) -> Machine:
         device = sys.modules["cupy"].cuda.runtime.getDeviceProperties(sys.modules["cupy"].cuda.Device().id)
         name, measure = device["name"].decode(), _measure_device
     else:
-        name, measure = f"{platform.processor()} {platform.machine()} {cpu.default_threads()}", _measure_host
+        name, measure = f"{platform.processor()} {platform.machine()} {get_num_threads()}", _measure_host
     key = cache.key("machine", library, name, platform.node(), "4")
     return Machine(**json.loads(cache.fetch(key, lambda: json.dumps(asdict(measure())).encode())))
 
@@ -86,7 +89,7 @@ def _best(run: Callable[[], Any], count: int = 5) -> float:
 
 
 def _measure_host() -> Machine:
-    threads = cpu.default_threads()
+    threads = get_num_threads()
     sources = [np.ones(_BYTES, np.uint8) for _ in range(threads)]
     targets = [np.ones_like(source) for source in sources]
     rates = []

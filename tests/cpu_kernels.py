@@ -10,7 +10,7 @@ import textwrap
 import numpy as np
 
 from dualbcast.abi import KernelSource, Layout
-from dualbcast.runtime import cpu
+from dualbcast.runtime import cpu, elementary, libm
 
 
 def source_of(
@@ -41,7 +41,17 @@ def run(source: KernelSource, *inputs: np.ndarray, fastmath: bool = False, threa
 
 
 def vector_calls(llvm: str) -> set[str]:
-    return set(re.findall(r"call [^\n]*@(_ZGV\w+)\(", llvm))
+    """The functions of libmvec that are called, as C names them."""
+    return set(re.findall(r"call [^\n]*@_ZGV[^_]*_(\w+)\(", llvm))
+
+
+def from_libmvec(*names: str) -> set[str]:
+    """Those that this machine has from libmvec, and not inlined."""
+    return {name for name in names if libm.has_libmvec() and not is_inlined(name.removesuffix("f"))}
+
+
+def is_inlined(name: str) -> bool:
+    return name in elementary.FUNCTIONS and elementary.has_fma()
 
 
 PRELUDE = """

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from cpu_kernels import DOUBLE, cell_arguments, cell_run, source_of
 
-from dualbcast.errors import BackendError
+from dualbcast import get_num_threads, num_threads, set_num_threads
+from dualbcast.errors import ArgumentError, BackendError
 from dualbcast.runtime import cpu
 
 
@@ -31,6 +32,9 @@ class Recorder:
         self.source = SimpleNamespace(layout=SimpleNamespace(rank=rank))
         self.seconds, self.fail_at = seconds, fail_at
         self.calls: list[tuple[int, int, int]] = []
+
+    def goes_past_the_cache(self, _total, _ints):
+        return False
 
     def __call__(self, start, stop, _ints, _pointers):
         self.calls.append((start, stop, threading.get_ident()))
@@ -107,15 +111,68 @@ def test_the_number_of_threads_does_not_change_a_bit(monkeypatch, shape):
         np.testing.assert_array_equal(cell_run(arguments, threads).view(np.uint32), alone.view(np.uint32))
 
 
+@pytest.fixture
+def unset(monkeypatch):
+    """Nothing has been said of threads."""
+    monkeypatch.delenv("DUALBCAST_NUM_THREADS", raising=False)
+    yield
+    set_num_threads(None)
+
+
+@pytest.mark.usefixtures("unset")
 def test_the_environment_sets_the_number_of_threads(monkeypatch):
+    assert get_num_threads() == len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else os.cpu_count())
     monkeypatch.setenv("DUALBCAST_NUM_THREADS", "3")
-    assert cpu.default_threads() == 3
+    assert get_num_threads() == 3
     for wrong in ("0", "-1", "many", "1.5", ""):
         monkeypatch.setenv("DUALBCAST_NUM_THREADS", wrong)
         with pytest.raises(BackendError, match="DUALBCAST_NUM_THREADS"):
-            cpu.default_threads()
-    monkeypatch.delenv("DUALBCAST_NUM_THREADS")
-    assert 1 <= cpu.default_threads() <= (os.cpu_count() or 1)
+            get_num_threads()
+
+
+@pytest.mark.usefixtures("unset")
+def test_what_is_said_closest_to_a_launch_counts(monkeypatch):
+    monkeypatch.setenv("DUALBCAST_NUM_THREADS", "3")
+    set_num_threads(np.int64(5))
+    assert get_num_threads() == 5
+    with num_threads(7):
+        assert get_num_threads() == 7
+        with num_threads(1):
+            assert get_num_threads() == 1
+            found: list[int] = []
+            other = threading.Thread(target=lambda: found.append(get_num_threads()))
+            other.start()
+            other.join()
+            assert found == [5]
+        assert get_num_threads() == 7
+        with pytest.raises(ZeroDivisionError), num_threads(2):
+            raise ZeroDivisionError
+        assert get_num_threads() == 7
+    assert get_num_threads() == 5
+    set_num_threads(None)
+    assert get_num_threads() == 3
+
+
+@pytest.mark.usefixtures("unset")
+@pytest.mark.parametrize("wrong", [0, -1, 1.0, "2", True, None])
+def test_a_number_of_threads_is_a_positive_integer(wrong):
+    with pytest.raises(ArgumentError, match="the number of threads is a positive integer"), num_threads(wrong):
+        pass
+    if wrong is not None:
+        with pytest.raises(ArgumentError, match="positive integer"):
+            set_num_threads(wrong)
+
+
+@pytest.mark.usefixtures("unset")
+def test_a_launch_uses_no_more_threads_than_was_said():
+    for count in (1, 2, 4):
+        recorder = Recorder()
+        with num_threads(count):
+            cpu.launch(recorder, 20_000, (20_000,), POINTERS)
+        assert recorder.covered() == list(range(20_000))
+        used = len({thread for *_, thread in recorder.calls})
+        assert used <= count
+        assert (used > 1) == (count > 1)
 
 
 def test_the_lock_of_the_interpreter_is_released():

@@ -73,9 +73,9 @@ def cpu_model() -> str:
 
 def threads() -> int:
     """How many threads the cpu backend uses."""
-    from dualbcast.runtime.cpu import default_threads
+    from dualbcast.runtime.threads import get_num_threads
 
-    return default_threads()
+    return get_num_threads()
 
 
 def cache_bytes() -> int:

@@ -6,7 +6,6 @@ kernel must not write to, because they overlap an input, say, get their values b
 
 from __future__ import annotations
 
-import ctypes
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
@@ -19,11 +18,12 @@ import numpy as np
 
 from dualbcast.abi import Layout
 from dualbcast.errors import ArgumentError
+from dualbcast.runtime.forms import device_addresses, host_addresses
 from dualbcast.runtime.geometry import Form, Geometry, Shapes, extent, form_of, is_nested, lay_out, result_shape
 from dualbcast.runtime.operands import Array, DType, Operands, check_forms, check_out
 from dualbcast.runtime.reduction import Block, Split, combine
 
-__all__ = ["Plan", "plan"]
+__all__ = ["Fit", "Plan", "aside_of", "find_fit", "fresh", "plan", "scalars", "summed"]
 
 _MAX_WORK: Any = 10_000  # of NumPy's exact overlap test: under a millisecond (NumPy's own annotation allows only 0, -1)
 
@@ -92,41 +92,47 @@ class Plan(NamedTuple):
         """The parts of the space that the kernel is run on where it sums; else None."""
         return None if self.geometry.split is None else self.geometry.split.blocks
 
-    def finish(self) -> tuple[Any, ...]:
-        """To be called once the kernel has succeeded: fill the arrays of `out=` that it could not write directly, and
-        make sums of what each block has added up.
-
-        Returns
-        -------
-        tuple
-            `outputs`, where a fresh NumPy output of shape () has become a NumPy scalar, as NumPy's own functions do.
-            CuPy's are 0-d arrays, so that nothing waits for the device.
-        """
+    def written(self) -> tuple[Array, ...]:
+        """To be called once the kernel has succeeded: `outputs`, where arrays of `out=` that it could not write
+        directly have been filled, and sums made of what each block has added up."""
         if self.targets is not self.outputs:
             for output, target in zip(self.outputs, self.targets, strict=False):
                 if output is not target:
                     output[...] = target
-        if self.shapes is not None:
-            return self._summed(self.shapes)
-        if self.geometry.shape or self.operands.module != "numpy":
+        if self.shapes is None:
             return self.outputs
-        return tuple(y if given else y[()] for y, given in zip(self.outputs, self.given, strict=True))
+        return summed(self.geometry, self.shapes, self.dtypes, self.outputs, self.targets)
 
-    def _summed(self, shapes: tuple[tuple[int, ...] | None, ...]) -> tuple[Any, ...]:
-        """The outputs, some of which are sums."""
-        parts = self.geometry.split
-        xp = np if self.operands.module == "numpy" else sys.modules["cupy"]
-        sums = (None,) * len(shapes) if parts is None else parts.sums
-        rests = iter(self.targets[len(self.outputs) :])
-        finished: list[Any] = []
-        with np.errstate(all="ignore"):
-            for y, shape, s, dtype, given in zip(self.outputs, shapes, sums, self.dtypes, self.given, strict=True):
-                if s is not None:
-                    y = combine(s, y, next(rests, None), dtype)
-                elif shape is not None:  # a sum of one term at most
-                    y = y.reshape(shape) if self.total else xp.zeros(shape, dtype)
-                finished.append(y if given or y.shape else y[()])
-        return tuple(finished)
+    def finish(self) -> tuple[Any, ...]:
+        """`written`, where a fresh NumPy output of shape () has become a NumPy scalar, as NumPy's own functions do."""
+        outputs = self.written()
+        return scalars(outputs, self.given) if self.operands.module == "numpy" else outputs
+
+
+def scalars(outputs: tuple[Any, ...], given: tuple[bool, ...]) -> tuple[Any, ...]:
+    """The outputs, with scalars for those of shape () that were not given by the caller."""
+    return tuple([y if is_given or y.shape else y[()] for y, is_given in zip(outputs, given, strict=True)])
+
+
+def summed(
+    geometry: Geometry,
+    shapes: tuple[tuple[int, ...] | None, ...],
+    dtypes: tuple[DType, ...],
+    outputs: tuple[Array, ...],
+    targets: tuple[Array, ...],
+) -> tuple[Array, ...]:
+    """The outputs, some of which are sums, from what the kernel has written."""
+    sums = (None,) * len(shapes) if geometry.split is None else geometry.split.sums
+    rests = iter(targets[len(outputs) :])
+    finished: list[Any] = []
+    with np.errstate(all="ignore"):
+        for y, shape, s, dtype in zip(outputs, shapes, sums, dtypes, strict=True):
+            if s is not None:
+                y = combine(s, y, next(rests, None), dtype)
+            elif shape is not None:  # a sum of one term at most
+                y = y.reshape(shape) if geometry.total else np.zeros_like(y, shape=shape)
+            finished.append(y)
+    return tuple(finished)
 
 
 def plan(
@@ -175,21 +181,18 @@ def plan(
     """
     inputs, dtypes = tuple(map(form_of, operands.arrays)), tuple(dtypes)
     xp = np if operands.module == "numpy" else sys.modules["cupy"]
-    locate = _host_addresses if xp is np else _device_addresses
+    locate = host_addresses if xp is np else device_addresses
     if out is None:
         geometry = lay_out(inputs, (None,) * len(dtypes), operands.names, shapes, xp is not np)
-        if geometry.split is None:
-            outputs = targets = tuple([geometry.allocate(dtype, xp) for dtype in dtypes])
-        else:
-            outputs, targets = _with_sums(geometry, geometry.split, dtypes, (None,) * len(dtypes), operands, xp)
+        outputs, targets = fresh(geometry, dtypes, operands.compute, xp)
         pointers = tuple(locate((*operands.arrays, *targets)))
         return Plan(geometry, pointers, outputs, operands, targets, (False,) * len(dtypes), dtypes, shapes)
     slots = check_out(out, len(dtypes), operands.module)
     given = tuple([y is not None for y in slots])
     forms = tuple([None if y is None else form_of(y) for y in slots])
-    fit = _fit(inputs, forms, dtypes, operands.names, shapes, xp is not np)
+    fit = find_fit(inputs, forms, dtypes, operands.names, shapes, xp is not np)
     pointers = tuple(locate((*operands.arrays, *[y for y in slots if y is not None])))
-    aside = _aside(fit, pointers)
+    aside = aside_of(fit, pointers)
     if not aside and False not in given:
         return Plan(fit.geometry, pointers, slots, operands, slots, given, dtypes)
     direct = [None if position in aside else y for position, y in enumerate(slots)]
@@ -198,14 +201,22 @@ def plan(
         written = tuple([None if position in aside else form for position, form in enumerate(forms)])
         geometry = lay_out(inputs, written, operands.names, shapes, xp is not np)
     if geometry.split is None:
-        targets = tuple(
-            [geometry.allocate(dtype, xp) if y is None else y for y, dtype in zip(direct, dtypes, strict=True)]
-        )
+        targets = _filled(geometry, dtypes, direct, xp)
     else:
-        _, targets = _with_sums(geometry, geometry.split, dtypes, direct, operands, xp)
+        _, targets = _with_sums(geometry, geometry.split, dtypes, direct, operands.compute, xp)
     outputs = tuple([target if y is None else y for y, target in zip(slots, targets, strict=False)])
     pointers = tuple(locate((*operands.arrays, *targets)))
     return Plan(geometry, pointers, outputs, operands, targets, given, dtypes, shapes)
+
+
+def fresh(
+    geometry: Geometry, dtypes: tuple[DType, ...], compute: str, xp: Any
+) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+    """New arrays for the outputs, and all that the kernel writes: those, and what rounding takes from sums."""
+    if geometry.split is not None:
+        return _with_sums(geometry, geometry.split, dtypes, (None,) * len(dtypes), compute, xp)
+    outputs = geometry.allocate_all(dtypes, xp)
+    return outputs, outputs
 
 
 def _with_sums(
@@ -213,25 +224,27 @@ def _with_sums(
     parts: Split,
     dtypes: tuple[DType, ...],
     direct: Sequence[Array | None],
-    operands: Operands,
+    compute: str,
     xp: Any,
 ) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
     """What a kernel that sums writes, one array for each output; and these with the rests of the sums after them."""
-    sums, rests = parts.accumulators(operands.compute, xp)
-    outputs = tuple(
-        [
-            geometry.allocate(dtype, xp) if y is None and s is None else s if y is None else y
-            for y, s, dtype in zip(direct, sums, dtypes, strict=True)
-        ]
-    )
+    sums, rests = parts.accumulators(compute, xp)
+    slots = [s if y is None else y for y, s in zip(direct, sums, strict=True)]
+    outputs = _filled(geometry, dtypes, slots, xp)
     return outputs, (*outputs, *rests)
+
+
+def _filled(geometry: Geometry, dtypes: Sequence[DType], slots: Sequence[Array | None], xp: Any) -> tuple[Array, ...]:
+    """The arrays in `slots`, fresh ones where there is None."""
+    fresh = iter(geometry.allocate_all([dtype for y, dtype in zip(slots, dtypes, strict=True) if y is None], xp))
+    return tuple([next(fresh) if y is None else y for y in slots])
 
 
 # ---- out= ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Fit:
+class Fit:
     """What follows from the forms of a call's inputs and of its `out=` alone; made once, and so compared by identity.
 
     Attributes
@@ -263,14 +276,14 @@ class _Fit:
 
 
 @lru_cache(maxsize=1024)
-def _fit(
+def find_fit(
     inputs: tuple[Form, ...],
     outs: tuple[Form | None, ...],
     dtypes: tuple[DType, ...],
     names: tuple[str, ...],
     shapes: Shapes,
     gpu: bool,
-) -> _Fit:
+) -> Fit:
     """Check the forms of `out=`, and work out all that does not depend on addresses."""
     if shapes is not None and any(
         out is not None and shape is not None for out, shape in zip(outs, shapes, strict=True)
@@ -284,11 +297,11 @@ def _fit(
     firsts, lasts = zip(*map(extent, forms), strict=True) if forms else ((), ())
     positions = tuple([position for position, form in enumerate(outs) if form is not None])
     itemsizes = tuple([form[2].itemsize for form in forms[len(inputs) :]])
-    return _Fit(geometry, forms, firsts, lasts, itemsizes, len(inputs), positions, unfit)
+    return Fit(geometry, forms, firsts, lasts, itemsizes, len(inputs), positions, unfit)
 
 
 @lru_cache(maxsize=1024)
-def _aside(fit: _Fit, places: tuple[int, ...]) -> frozenset[int]:
+def aside_of(fit: Fit, places: tuple[int, ...]) -> frozenset[int]:
     """The outputs whose arrays a kernel must not write to directly, where the arrays of `fit` begin at `places`.
 
     Kernels are compiled on the promise that no output shares memory with an input, and they run in parallel, so an
@@ -307,7 +320,7 @@ def _aside(fit: _Fit, places: tuple[int, ...]) -> frozenset[int]:
     return aside
 
 
-def _apart(fit: _Fit, places: tuple[int, ...]) -> bool:
+def _apart(fit: Fit, places: tuple[int, ...]) -> bool:
     """Whether each array of `out=` spans bytes that no other array spans. Inputs may share them: it is `f(x, x)`."""
     starts, stops = list(map(add, places, fit.firsts)), list(map(add, places, fit.lasts))
     count = fit.count
@@ -319,7 +332,7 @@ def _apart(fit: _Fit, places: tuple[int, ...]) -> bool:
     return [bisect_right(highs, x) for x in starts[:count]] == [bisect_left(lows, x) for x in stops[:count]]
 
 
-def _meeting(fit: _Fit, places: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+def _meeting(fit: Fit, places: tuple[int, ...]) -> Iterator[tuple[int, int]]:
     """The pairs (i, j), i < j, of arrays whose first to last bytes intersect, found in one sweep over the addresses."""
     starts, stops = map(add, places, fit.firsts), map(add, places, fit.lasts)
     live: list[tuple[int, int]] = []
@@ -351,19 +364,3 @@ def _overlap(a: Form, a_address: int, b: Form, b_address: int) -> bool:
     """Whether two arrays share a byte; also true where an exact answer would take too long."""
     pair = np.asarray(_StandIn(a, a_address)), np.asarray(_StandIn(b, b_address))
     return np.may_share_memory(*pair, max_work=_MAX_WORK)
-
-
-# ---- addresses -------------------------------------------------------------------------------------------------------
-
-# `array.ctypes.data` and `__array_interface__` build objects and take 0.75 µs an array; a call has ten arrays. The data
-# pointer is the first field after the object header, by NumPy's stable C ABI, and reading it takes 0.1 µs.
-_HEADER = object.__basicsize__
-_read_pointer = ctypes.c_size_t.from_address
-
-
-def _host_addresses(arrays: Sequence[Array]) -> list[int]:
-    return [_read_pointer(id(array) + _HEADER).value for array in arrays]
-
-
-def _device_addresses(arrays: Sequence[Array]) -> list[int]:
-    return [array.data.ptr for array in arrays]

@@ -12,7 +12,7 @@ from numba import types
 from numba.core import cgutils
 from numba.core.types.misc import unliteral
 
-from dualbcast.runtime import libm
+from dualbcast.runtime import elementary, libm
 from dualbcast.runtime.cpu_context import intrinsic
 
 __all__ = ["HELPERS", "namespace"]
@@ -37,6 +37,9 @@ def namespace(vector: bool) -> dict[str, Any]:
         names[name] = _operation(arity, _llvm_intrinsic(name))
     for name, arity in libm.FUNCTIONS.items():
         names[name] = _operation(arity, _library_call(name, vector and name in libm.VECTORISED))
+    if elementary.has_fma():
+        for name, emit in elementary.FUNCTIONS.items():
+            names[name] = _operation(1, emit)
     names["fmod"] = _operation(2, lambda builder, arguments: builder.frem(*arguments))
     names["nextafter"] = _operation(2, _nextafter)
     names["load_float16"], names["store_float16"] = _storage(_from_float16, _to_float16)

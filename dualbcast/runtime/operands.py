@@ -20,15 +20,21 @@ from dualbcast.errors import ArgumentError, DTypeError, ShapeError
 from dualbcast.runtime.variables import VariableGiven, is_variable
 
 __all__ = [
+    "STORAGES",
+    "WEAK",
     "Array",
     "DType",
     "Kind",
     "Operands",
     "Signature",
+    "Token",
     "array_kind",
     "check_forms",
     "check_out",
     "classify",
+    "extended",
+    "is_writeable",
+    "on_host",
     "sign",
     "storage_name",
 ]
@@ -37,17 +43,17 @@ Array: TypeAlias = Any  # numpy.ndarray or cupy.ndarray: CuPy is optional and ha
 DType: TypeAlias = "np.dtype[Any]"
 Kind = Literal["bool", "int", "float"]
 # What promotion looks at: the dtype of an array or a NumPy scalar, or the type of a (weak) Python scalar.
-_Token: TypeAlias = "DType | type[float] | type[int] | type[bool]"
+Token: TypeAlias = "DType | type[float] | type[int] | type[bool]"
 
-_STORAGES = {
+STORAGES = {
     **{("f", size): f"float{8 * size}" for size in (2, 4, 8)},
     **{("i", size): f"int{8 * size}" for size in (1, 2, 4, 8)},
     **{("u", size): f"uint{8 * size}" for size in (1, 2, 4, 8)},
     ("b", 1): "bool",
 }
-_WEAK = (bool, int, float)  # bool first: it is a subclass of int
+WEAK = (bool, int, float)  # bool first: it is a subclass of int
 _HOST = (ndarray, np.memmap)
-_is_writeable = attrgetter("flags.writeable")
+is_writeable = attrgetter("flags.writeable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +70,7 @@ class Signature:
         As `Operands` describes them.
     """
 
-    tokens: tuple[_Token, ...]
+    tokens: tuple[Token, ...]
     kinds: tuple[Kind, ...]
     storages: tuple[str, ...]
     result_dtype: DType
@@ -135,6 +141,11 @@ def array_kind(value: object) -> Kind | None:
     return _kind(storage_name(dtype) or "float64")
 
 
+def extended(signature: Signature, dtypes: Sequence[DType], names: tuple[str, ...]) -> Signature:
+    """The signature where arrays of these dtypes come after the arguments."""
+    return _signature((*signature.tokens, *dtypes), names)
+
+
 def sign(arguments: Sequence[object], names: tuple[str, ...]) -> Signature:
     """What follows from the dtypes of the arguments; `classify` says what they may be and what it raises."""
     tokens = [
@@ -186,7 +197,7 @@ def classify(arguments: Sequence[object], names: tuple[str, ...], signature: Sig
     module = "numpy"
     if "cupy" in sys.modules:
         module = _module(arguments, names)
-    convert = _on_device if module == "cupy" else _on_host
+    convert = _on_device if module == "cupy" else on_host
     arrays = list(arguments)
     for position, value in enumerate(arguments):
         if not (type(value) is ndarray and value.flags.aligned and signature.native):
@@ -216,7 +227,7 @@ def check_out(out: Array | Sequence[Array | None], count: int, module: str) -> t
     slots = tuple(out) if isinstance(out, tuple | list) else (out,)
     if len(slots) != count:
         raise ArgumentError(f"out= has {len(slots)} arrays; one is needed for each of {count} outputs.")
-    if [*map(type, slots)].count(ndarray) == count and module == "numpy" and all(map(_is_writeable, slots)):
+    if [*map(type, slots)].count(ndarray) == count and module == "numpy" and all(map(is_writeable, slots)):
         return slots  # by far the most calls, and this runs at every one
     for position, y in enumerate(slots):
         if y is None:
@@ -282,11 +293,11 @@ def storage_name(dtype: DType) -> str:
     # ml_dtypes need not be imported to know its bfloat16 by name.
     if dtype.name == "bfloat16":
         return "bfloat16"
-    return _STORAGES.get((dtype.kind, dtype.itemsize), "")
+    return STORAGES.get((dtype.kind, dtype.itemsize), "")
 
 
 @lru_cache(maxsize=1024)
-def _signature(tokens: tuple[_Token, ...], names: tuple[str, ...]) -> Signature:
+def _signature(tokens: tuple[Token, ...], names: tuple[str, ...]) -> Signature:
     """Kinds, storages and promotion. The names are for the errors alone (which the cache does not keep)."""
     strong: list[tuple[str, DType]] = []
     for token, name in zip(tokens, names, strict=True):
@@ -324,12 +335,12 @@ def _kind(storage: str) -> Kind:
     return "float" if "float" in storage or storage == "uint64" else "int"
 
 
-def _token(value: object, name: str) -> _Token:
+def _token(value: object, name: str) -> Token:
     """What promotion looks at in one argument, which is refused here if it is neither an array nor a number."""
     if isinstance(value, np.generic) or _is_array(value, "numpy") or _is_array(value, "cupy") or is_variable(value):
         dtype: DType = value.dtype  # type: ignore[attr-defined]
         return dtype
-    for weak in _WEAK:
+    for weak in WEAK:
         if isinstance(value, weak):
             return weak
     if isinstance(value, complex):
@@ -392,7 +403,7 @@ def _module(arguments: Sequence[object], names: tuple[str, ...]) -> str:
     return "cupy"
 
 
-def _on_host(value: Any, token: _Token, signature: Signature, name: str) -> Array:
+def on_host(value: Any, token: Token, signature: Signature, name: str) -> Array:
     """A NumPy array that a kernel can read: the argument itself where possible."""
     if isinstance(token, type):
         return _weak_array(value, token, signature, name)
@@ -403,10 +414,10 @@ def _on_host(value: Any, token: _Token, signature: Signature, name: str) -> Arra
     return array.astype(array.dtype.newbyteorder("="), order="K", copy=True)
 
 
-def _on_device(value: Any, token: _Token, signature: Signature, name: str) -> Array:
+def _on_device(value: Any, token: Token, signature: Signature, name: str) -> Array:
     """A CuPy array that a kernel can read: the argument itself where possible."""
     if not _is_array(value, "cupy"):
-        return sys.modules["cupy"].asarray(_on_host(value, token, signature, name))
+        return sys.modules["cupy"].asarray(on_host(value, token, signature, name))
     steps = [step for step, length in zip(value.strides, value.shape, strict=True) if length > 1]
     aligned = all(number % value.itemsize == 0 for number in (value.data.ptr, *steps))
     return value if aligned else value.copy(order="K")

@@ -1,0 +1,158 @@
+"""Measures the functions of the CPU backend and writes docs/accuracy.md: python docs/generate_accuracy.py
+
+Takes some ten minutes. The figures are those of the machine it runs on, which the page names.
+"""
+
+from __future__ import annotations
+
+import platform
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import mpmath
+import numpy as np
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "tests"))
+
+import accuracy  # noqa: E402
+import rule_oracles  # noqa: E402
+from accuracy import CASES, PAIRS, Worst, computed_by, worst  # noqa: E402
+
+from dualbcast import differentiable_broadcast  # noqa: E402
+from dualbcast.cli.machine import cpu_model  # noqa: E402
+from dualbcast.compiler.rules import RULES  # noqa: E402
+from dualbcast.runtime import elementary, libm  # noqa: E402
+
+PAGE = HERE / "accuracy.md"
+
+HEAD = """\
+# How accurate functions are on the CPU
+
+The largest error found of each function, in units in the last place of the exact value; what is rounded correctly is at
+most 0.50 off. Without `fastmath=True`, which may add a few.
+
+{machine}
+
+A loop over elements calls the vector functions of glibc's libmvec, and for the last few elements of a row, and in loops
+that cannot be vectorised, those of the C library: the columns *v* and *s*. {inlined} and what is made of them are this
+package's own where the processor has fused multiply-add, and give the same bits in either place. Without it they are
+the libraries' as well, with the errors of the second table.
+
+**How they were found.** float32 functions of one number: every {stride}th of all 2³² bit patterns and {count:,} more,
+many of them near zeros, poles, thresholds and where the way of computing changes; screened against NumPy, SciPy or the
+C library in float64, the {confirmed} worst of each batch computed by mpmath. float64, and functions of two numbers:
+{count:,} points, screened in the C library's long double, or {few:,} points all computed by mpmath. So the figures are
+lower bounds of the largest errors, close ones for float32. NaN, infinities and signed zeros: `tests/test_cpu_math.py`.
+
+"""
+DERIVATIVES = """
+## Derivatives
+
+The partial derivatives in the table of rules that are not 0 or 1, at {points} points of the interval that
+`tests/test_rules.py` takes them on, against mpmath. Two figures, because a derivative that is much smaller than its
+terms has few right digits: the error in units of the last place of the exact partial, and of 1 where the partial is
+smaller than that. The first is large where the rule takes a cheaper form on purpose (`1 - y * y` for tanh), and next
+to zeros.
+
+| function | partial in | float32 | of 1 at least | float64 | of 1 at least |
+| --- | --- | ---: | ---: | ---: | ---: |
+"""
+STRIDE, COUNT, FEW, CONFIRMED, POINTS = 101, 1_000_000, 20_000, 12, 100
+
+
+def measured(name: str, dtype: str) -> Worst:
+    """The worst of a function, computed as the current `computed_by` has it."""
+    kernel = accuracy.compiled(name, dtype)
+    if name in PAIRS:
+        return worst(name, kernel, accuracy.pairs(name, dtype, COUNT), CONFIRMED)
+    case = CASES[name]
+    count = FEW if dtype == "float64" and name in accuracy.MPMATH_ONLY else COUNT
+    found = worst(name, kernel, (accuracy.points(case, dtype, count),), CONFIRMED)
+    for block in range(16) if dtype == "float32" else ():
+        x = accuracy.every(case, STRIDE, block)
+        if x.size:
+            found.add(worst(name, kernel, (x,), CONFIRMED))
+    return found
+
+
+def column(names: list[str], dtype: str, **way: bool) -> dict[str, Worst]:
+    with computed_by(**way):
+        found = {}
+        for name in names:
+            found[name] = measured(name, dtype)
+            print(dtype, way, name, found[name], flush=True)
+        return found
+
+
+def table(names: list[str], **way: bool) -> list[str]:
+    """Rows of a function's errors: in vectors and alone, in float32 and float64."""
+    columns = [
+        column(names, dtype, vectors=vectors, **way) for dtype in ("float32", "float64") for vectors in (True, False)
+    ]
+    lines = [
+        "| function | float32 *v* | float32 *s* | float64 *v* | float64 *s* | worst at | |",
+        "| --- | ---: | ---: | ---: | ---: | --- | --- |",
+    ]
+    for name in names:
+        case = CASES.get(name) or PAIRS[name]
+        errors = [found[name].error for found in columns]
+        places = [found[name].at for found in columns]
+        place = ", ".join(f"{x:.9g}" for x in places[errors.index(max(errors))])
+        note = case.reason if max(errors) > 4 or case.scale else ""
+        if case.scale:
+            note = f"in units of the last place of {case.scale:g} where it is smaller: {note}"
+        lines.append(f"| `{name}` | {' | '.join(f'{error:.2f}' for error in errors)} | {place} | {note} |")
+    return lines
+
+
+def derivative_rows() -> list[str]:
+    """The errors of all partials of the table of rules."""
+    lines = []
+    for name, row in sorted(RULES.items()):
+        if row.by_user or name not in rule_oracles.VALUES or row.integer:
+            continue
+        draw = random.Random(name)
+        drawn = [tuple(draw.uniform(low, high) for low, high in row.domain) for _ in range(POINTS)]
+        cells: list[list[str]] = [[] for _ in row.domain]
+        for dtype in ("float32", "float64"):
+            arrays = [np.array(values, dtype) for values in zip(*drawn, strict=True)]
+            spelling = f"{row.function.__module__}.{row.function.__name__}" if row.function else row.spellings[0]
+            function: Any = differentiable_broadcast(accuracy.written(spelling, len(arrays)))
+            _, jacobian = function.value_and_jacobian(*arrays)
+            for position in range(len(arrays)):
+                got = np.broadcast_to(np.asarray(jacobian[f"x{position}"], dtype), arrays[0].shape)
+                orders = tuple(int(position == other) for other in range(len(arrays)))
+                pairs = [
+                    (got[k], rule_oracles.derivative(name, tuple(float(a[k]) for a in arrays), orders))
+                    for k in range(POINTS)
+                ]
+                for scale in (0.0, 1.0):
+                    cells[position].append(f"{max(accuracy.units_off(*pair, scale) for pair in pairs):.3g}")
+        for position, cell in enumerate(cells):
+            if any(float(error) for error in cell):
+                lines.append(f"| `{name}` | {position} | {' | '.join(cell)} |")
+                print(lines[-1], flush=True)
+    return lines
+
+
+def page() -> str:
+    """The text of docs/accuracy.md."""
+    names = [*CASES, *PAIRS]
+    own = sorted(elementary.FUNCTIONS)
+    libraries = f"glibc {platform.libc_ver()[1]}" if platform.libc_ver()[0] == "glibc" else platform.platform()
+    machine = (
+        f"Measured on {cpu_model()} ({platform.machine()}) with {libraries}, "
+        f"{'with' if libm.has_libmvec() else 'without'} libmvec, NumPy {np.__version__}, mpmath {mpmath.__version__}."
+    )
+    inlined = ", ".join(f"`{name}`" for name in own)
+    head = HEAD.format(machine=machine, inlined=inlined, stride=STRIDE, count=COUNT, few=FEW, confirmed=CONFIRMED)
+    lines = table(names)
+    lines += ["", "Without fused multiply-add:", "", *table([*own, "sigmoid", "softplus"], inlined=False)]
+    return head + "\n".join(lines) + "\n" + DERIVATIVES.format(points=POINTS) + "\n".join(derivative_rows()) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,96 @@
+"""How many threads a launch on the CPU may use: what was said, the environment, or the CPUs that the process has."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from dualbcast.errors import ArgumentError, BackendError
+
+__all__ = ["get_num_threads", "num_threads", "set_num_threads"]
+
+_chosen: int | None = None
+_within: ContextVar[int | None] = ContextVar("num_threads", default=None)
+
+
+def get_num_threads() -> int:
+    """How many threads a kernel that is launched here and now may use on the CPU, the calling one among them.
+
+    The number of an enclosing `num_threads`, else that of `set_num_threads`, else the environment variable
+    `DUALBCAST_NUM_THREADS`, else how many CPUs the process may run on. A kernel uses fewer where more would not pay,
+    and gives the same bits with any number.
+    """
+    found = _within.get() or _chosen
+    if found is not None:
+        return found
+    text = os.environ.get("DUALBCAST_NUM_THREADS")
+    return _allowed_cpus() if text is None else _parsed(text)
+
+
+def set_num_threads(count: int | None) -> None:
+    """Say how many threads a kernel may use on the CPU, in the whole process and from now on.
+
+    Parameters
+    ----------
+    count : int or None
+        At least 1; more than there are CPUs is as many as there are. None for what holds if nothing is said.
+
+    Examples
+    --------
+    >>> set_num_threads(1)
+    >>> get_num_threads()
+    1
+    >>> set_num_threads(None)
+    """
+    global _chosen
+    _chosen = None if count is None else _checked(count)
+
+
+@contextmanager
+def num_threads(count: int) -> Iterator[None]:
+    """Say how many threads a kernel may use on the CPU, for a while and for launches of this thread.
+
+    Parameters
+    ----------
+    count : int
+        At least 1.
+
+    Examples
+    --------
+    >>> with num_threads(1):
+    ...     get_num_threads()
+    1
+    """
+    token = _within.set(_checked(count))
+    try:
+        yield
+    finally:
+        _within.reset(token)
+
+
+def _checked(count: int) -> int:
+    try:
+        number = 0 if isinstance(count, bool) else operator.index(count)
+    except TypeError:
+        number = 0
+    if number < 1:
+        raise ArgumentError(f"the number of threads is a positive integer, not {count!r}")
+    return number
+
+
+@functools.cache
+def _parsed(text: str) -> int:
+    if not text.strip().isdecimal() or int(text) < 1:
+        raise BackendError(f"DUALBCAST_NUM_THREADS must be a positive integer, not {text!r}")
+    return int(text)
+
+
+@functools.cache
+def _allowed_cpus() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
