@@ -42,7 +42,8 @@ def _pullback(function: Callable[..., Any], arrays: list[Any], wrt: Any = None) 
         value, pullback = ours.vjp(*arrays[:-1], wrt=wrt)
         return value, pullback(arrays[-1])
 
-    return {"vjp": lambda: call}
+    primals, cotangent = tuple(arrays[:-1]), arrays[-1]
+    return {"value_and_vjp": lambda: lambda: ours.value_and_vjp(primals, cotangent, wrt=wrt), "vjp": lambda: call}
 
 
 def cell_value(arrays: list[Any]) -> Forms:

@@ -20,7 +20,8 @@ from dualbcast.inspection import Inspectable, Show, check_product, is_derived
 from dualbcast.jacobian import Jacobian
 from dualbcast.located import Located
 from dualbcast.products import Which
-from dualbcast.runtime.operands import Kind, array_kind, forms_of, sign
+from dualbcast.runtime.forms import forms_of
+from dualbcast.runtime.operands import Kind, array_kind, sign
 from dualbcast.runtime.route import Recent
 from dualbcast.runtime.variables import VariableGiven
 from dualbcast.signature import Binder, Form, Wrt, directions, wrt_key

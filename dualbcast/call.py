@@ -153,7 +153,7 @@ class Call:
     def route(self, values: tuple[Any, ...]) -> Route | None:
         """What serves the next call with arguments of the same forms as `values`, which were those of this one."""
         planned = self.plan
-        if self._backend() != "cpu" or planned.total == 0 or not planned.targets or any(planned.given):
+        if self._backend() != "cpu" or planned.total == 0 or not planned.targets:
             return None
         return Route.of(planned, values, self.cpu_kernel(), self.results)
 
@@ -183,7 +183,14 @@ class Call:
 Ran = tuple[Results, tuple[Any, ...]]
 
 
-def run(routes: Recent[Route], key: Any, values: tuple[Any, ...], prepare: Callable[[], Call]) -> Ran:
+def run(
+    routes: Recent[Route],
+    key: Any,
+    values: tuple[Any, ...],
+    prepare: Callable[..., Call],
+    *arguments: Any,
+    out: tuple[Any, ...] = (),
+) -> Ran:
     """Make a call: by the route that an earlier one has left, else prepared for itself, which leaves one.
 
     Parameters
@@ -195,14 +202,16 @@ def run(routes: Recent[Route], key: Any, values: tuple[Any, ...], prepare: Calla
     values : tuple
         The arguments.
     prepare : callable
-        Makes the call ready.
+        Makes the call ready, given `arguments` and then `values`.
+    out : tuple of numpy.ndarray
+        The arrays of `out=`; `key` says their forms, too.
     """
     route = routes.get(key)
     if route is not None:
-        outputs = route.run(values)
+        outputs = route.run(values, out)
         if outputs is not None:
             return route.results, outputs
-    call = prepare()
+    call = prepare(*arguments, values)
     outputs = call.run()
     route = call.route(values)
     if route is None:

@@ -130,6 +130,51 @@ class Derivatives:
         results, outputs = found.run("value", values)
         return results.value(outputs), Pullback(found, values, results.shape)
 
+    def value_and_vjp(
+        self, primals: Sequence[Any], cotangents: Any, /, wrt: Wrt = None, **named: Any
+    ) -> tuple[Any, tuple[Any, ...]]:
+        """The value, and what `vjp` pulls back to the arguments, from one launch: for cotangents that are known before.
+
+        Parameters
+        ----------
+        primals : sequence of array
+            The arguments by position; others follow by name.
+        cotangents : array, or structure of arrays
+            As the function returns its outputs, with a cotangent for each. Those of outputs that are integers or bools
+            do not matter, and may be None.
+        wrt : str, int, or sequence of them, optional
+            The arguments to differentiate in; as for `value_and_jacobian`.
+
+        Returns
+        -------
+        value : array, or structure of arrays
+        gradients : tuple of array
+            As a `Pullback` gives them.
+
+        Raises
+        ------
+        ArgumentError, ShapeError, DTypeError
+            The arguments or cotangents do not fit; nothing has run.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualbcast import differentiable_broadcast
+        >>> @differentiable_broadcast
+        ... def scaled(x, scale):
+        ...     return x * scale
+        >>> scaled.value_and_vjp((np.array([1.0, 2.0, 3.0]), np.array(10.0)), np.ones(3))
+        (array([10., 20., 30.]), (array([10., 10., 10.]), np.float64(6.0)))
+        """
+        if not isinstance(primals, tuple | list):
+            raise ArgumentError(
+                "the primals are a tuple with one for each argument: f.value_and_vjp((x, y), cotangent)"
+            )
+        found, values = self._locate(tuple(primals), named, self._wanted(wrt))
+        given = found.cotangents((cotangents,), found.shape_of(values))
+        outputs, gradients = found.value_and_back(values, given)
+        return found.element.function.structure.pack(outputs), gradients
+
     def hessian(self, *arrays: Any, wrt: Wrt = None, **named: Any) -> Hessian:
         """The second partial derivatives of every element, from one launch; see `value_jacobian_and_hessian`.
 

@@ -19,11 +19,12 @@ from dualbcast.errors import ArgumentError, CompileError
 from dualbcast.jacobian import Jacobian
 from dualbcast.products import Which, make_product
 from dualbcast.runtime.broadcast import plan
-from dualbcast.runtime.operands import DType, Signature, classify, forms_of
+from dualbcast.runtime.forms import forms_of
+from dualbcast.runtime.operands import DType, Signature, classify
 from dualbcast.runtime.route import Recent, Route
 from dualbcast.structure import Structure
 
-__all__ = ["Element", "output_dtypes"]
+__all__ = ["Element", "flatten_out", "output_dtypes"]
 
 
 _TRANSFORMS: dict[str, Callable[[Function, tuple[int, ...]], Function]] = {
@@ -31,6 +32,7 @@ _TRANSFORMS: dict[str, Callable[[Function, tuple[int, ...]], Function]] = {
     "pushforward": pushforward_of,
     "tangent": lambda function, wrt: pushforward_of(function, wrt, values=False),
     "pullback": pullback_of,
+    "value and pullback": lambda function, wrt: pullback_of(function, wrt, values=True),
     "select": lambda function, outputs: simplify(restrict(function, outputs)),
 }
 
@@ -83,6 +85,10 @@ class Element:
     def pullback(self, wrt: tuple[int, ...]) -> Element:
         """The cotangents of the parameters at `wrt`, from the parameters and then the cotangents of float outputs."""
         return self._derive("pullback", wrt)
+
+    def value_and_pullback(self, wrt: tuple[int, ...]) -> Element:
+        """The outputs and then what `pullback` gives, from the same parameters as that."""
+        return self._derive("value and pullback", wrt)
 
     def select(self, outputs: tuple[int, ...]) -> Element:
         """Some of the outputs only."""
@@ -195,7 +201,10 @@ class Element:
     ) -> Ran:
         """Compute a product; see `prepare`."""
         key = which, wrt, dtypes, shapes, forms_of(values)
-        return run(self._routes, key, values, lambda: self.prepare(which, values, wrt, dtypes, shapes))
+        return run(self._routes, key, values, self._prepare, which, wrt, dtypes, shapes)
+
+    def _prepare(self, which: Which, wrt: Any, dtypes: Any, shapes: Any, values: tuple[Any, ...]) -> Call:
+        return self.prepare(which, values, wrt, dtypes, shapes)
 
     def parts(
         self,

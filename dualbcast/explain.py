@@ -16,9 +16,11 @@ from dualbcast.compiler.arrange import place_loads
 from dualbcast.compiler.emit import operations, steady_inputs
 from dualbcast.compiler.ir import ARITHMETIC, Assign, Function, Load, statements
 from dualbcast.compiler.rules import RULES
+from dualbcast.compiler.schedule import INSTRUCTIONS
 from dualbcast.compiler.selects import into_selects
 from dualbcast.compiler.templates import without_customs
 from dualbcast.runtime.broadcast import Plan
+from dualbcast.runtime.streams import goes_past_the_cache
 
 if TYPE_CHECKING:
     from dualbcast.runtime.cuda import CudaKernel
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["Explanation", "explain_kernel"]
 
 _BLOCK = 256
-# Rows of the table that processors have an instruction for, or little more.
-_INSTRUCTIONS = frozenset({"ceil", "copysign", "fabs", "floor", "rint", "sqrt", "trunc"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,8 @@ class Explanation:
         What becomes of each `if` on the CPU, with its place: a branch or a select, and why.
     cuda : CudaKernel or None
         Where a compute capability was given.
+    streamed : bool
+        Whether a CPU kernel stores its outputs past the cache; see `runtime.streams`.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Explanation:
     layout: str
     branches: tuple[str, ...] = ()
     cuda: CudaKernel | None = None
+    streamed: bool = False
 
     @property
     def arithmetic(self) -> int:
@@ -75,7 +78,7 @@ class Explanation:
     @property
     def calls(self) -> int:
         """Functions of the rule table that are more than an instruction."""
-        return sum(count for name, count in self.operations.items() if name in RULES.keys() - _INSTRUCTIONS)
+        return sum(count for name, count in self.operations.items() if name in RULES.keys() - INSTRUCTIONS)
 
     @property
     def bytes(self) -> int:
@@ -90,6 +93,8 @@ class Explanation:
             f"  operations  {counted}",
             f"  memory      {self.bytes_read:,} bytes read, {self.bytes_written:,} written",
         ]
+        if self.streamed:
+            lines.append("  stores      streamed past the cache")
         lines += [f"  {'branches' if at == 0 else '':<10}  {branch}" for at, branch in enumerate(self.branches)]
         if self.cuda is not None:
             major, minor = self.cuda.cc
@@ -130,7 +135,16 @@ def explain_kernel(
         ", ".join(patterns),
         () if kernel is not None or operands.module != "numpy" else _branches(function, layout),
         kernel,
+        kernel is None and _is_streamed(plan, dtypes),
     )
+
+
+def _is_streamed(plan: Plan, dtypes: Sequence[np.dtype[Any]]) -> bool:
+    arrays = plan.operands.arrays
+    if plan.operands.module != "numpy" or plan.blocks is not None or plan.total == 0:
+        return False
+    itemsizes = [kind.itemsize for kind in (*(array.dtype for array in arrays), *dtypes)]
+    return goes_past_the_cache(plan.layout, plan.ints, plan.total, itemsizes, len(arrays))
 
 
 def _branches(function: Function, layout: Layout) -> tuple[str, ...]:
@@ -140,5 +154,8 @@ def _branches(function: Function, layout: Layout) -> tuple[str, ...]:
     for choice in sorted(choices, key=lambda choice: (choice.location.filename, choice.location.line)):
         where = choice.location
         text = linecache.getline(where.filename, where.line).strip()
-        found[f"{PurePath(where.filename).name}:{where.line}  {text}  →  {choice}"] = None
+        at = f"line {where.line}"
+        if where.filename != function.location.filename:
+            at = f"{PurePath(where.filename).name}:{where.line}"
+        found[f"{at}  {text}  →  {choice}"] = None
     return tuple(found)

@@ -17,7 +17,7 @@ __all__ = ["Inspectable", "Show", "check_product", "is_derived"]
 
 # The products of a BroadcastFunction that can be looked at: its own, and those of what is derived from it.
 _Own = Literal["value", "jacobian", "value_and_jacobian", "hessian", "value_jacobian_and_hessian"]
-_Derived = Literal["jvp", "vjp", "hvp"]
+_Derived = Literal["jvp", "vjp", "value_and_vjp", "hvp"]
 Show = _Own | _Derived
 Capability = tuple[int, int] | None
 
@@ -57,8 +57,9 @@ class Inspectable:
         wrt
             As for `value_and_jacobian`.
         product : str
-            What is computed: "value", "jacobian", "value_and_jacobian", "hessian", "value_jacobian_and_hessian", "jvp"
-            and "hvp" with tangents of all arguments in `wrt`, or "vjp", which is the pullback that `vjp` returns.
+            What is computed: "value", "jacobian", "value_and_jacobian", "hessian", "value_jacobian_and_hessian",
+            "value_and_vjp", "vjp" (the pullback that `vjp` returns), or "jvp" and "hvp" with tangents of all arguments
+            in `wrt`.
         cc : (int, int), optional
             A compute capability to compile for, which needs no GPU; adds registers, spills and occupancy.
         """

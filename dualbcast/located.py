@@ -8,14 +8,18 @@ from typing import Any, Literal
 import numpy as np
 
 from dualbcast.call import Call, Ran, Shape, run
-from dualbcast.element import Element
+from dualbcast.element import Element, flatten_out, output_dtypes
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.jacobian import broadcasts_to
 from dualbcast.products import Which
-from dualbcast.runtime.operands import DType, Signature, extended, forms_of, sign
+from dualbcast.runtime.forms import forms_of
+from dualbcast.runtime.geometry import form_of, result_shape
+from dualbcast.runtime.operands import DType, Signature, classify, extended, sign
 from dualbcast.runtime.route import Recent, Route
 
 __all__ = ["Derived", "Located", "Pullback"]
+
+Back = Literal["pullback", "value_and_pullback"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,7 @@ class Located:
         For products of a Hessian with tangents, the parameters whose gradient is meant.
     """
 
-    __slots__ = ("_known", "_routes", "element", "gradient", "signature", "wrt")
+    __slots__ = ("_known", "_routes", "_shape", "element", "gradient", "signature", "wrt")
 
     def __init__(
         self,
@@ -64,6 +68,7 @@ class Located:
         # What has been derived already, for all calls of this function, by what it is, dtypes and positions.
         self._known = known
         self._routes: Recent[Route] = Recent()
+        self._shape: Shape | None = None
 
     def prepare(self, which: Which, values: tuple[Any, ...], out: Any = None) -> Call:
         """The call of a product of the element function itself; see `Element.prepare`."""
@@ -73,19 +78,26 @@ class Located:
     def run(self, which: Which, values: tuple[Any, ...], out: Any = None) -> Ran:
         """Make that call."""
         if out is None:
-            return run(self._routes, which, values, lambda: self.prepare(which, values))
+            return run(self._routes, which, values, self._prepare, which, None)
+        given = flatten_out(which, out, self.element.function.structure)
+        given = given if isinstance(given, tuple) else (given,)
+        if {np.ndarray}.issuperset(map(type, given)):
+            return run(self._routes, (which, forms_of(given)), values, self._prepare, which, out, out=given)
         call = self.prepare(which, values, out)
         outputs = call.run()
         return call.results, outputs
 
-    def derive(self, what: Literal["pushforward", "tangent", "pullback"]) -> Derived:
+    def _prepare(self, which: Which, out: Any, values: tuple[Any, ...]) -> Call:
+        return self.prepare(which, values, out)
+
+    def derive(self, what: Literal["pushforward", "tangent", "pullback", "value_and_pullback"]) -> Derived:
         """A derivative of the element function, in `wrt`; what it is called there."""
         key = what, self.signature, self.wrt
         found = self._known.get(key)
         if found is None:
             element: Element = getattr(self.element, what)(self.wrt)
             cotangents = (self.signature.result_dtype,) * len(self.element.floats)
-            extra = cotangents if what == "pullback" else self.gradient_dtypes()
+            extra = cotangents if what.endswith("pullback") else self.gradient_dtypes()
             found = Derived(element, extra, extended(self.signature, extra, element.names))
             self._known[key] = found
         return found
@@ -95,29 +107,70 @@ class Located:
         found = self.derive(what)
         given = self._tangents(found.extra, values, tangents)
         every = (*values, *given)
-        return run(self._routes, (what, forms_of(given)), every, lambda: self._forward(what, found, every))
+        return run(self._routes, (what, forms_of(given)), every, self._forward, what, found)
 
     def _forward(self, what: Literal["pushforward", "tangent"], found: Derived, values: tuple[Any, ...]) -> Call:
         which: Which = "parts" if what == "pushforward" else "jacobian"
         wrt = () if what == "pushforward" else self.gradient
         return found.element.prepare(which, values, wrt, signature=found.signature)
 
-    def back(self, values: tuple[Any, ...], given: tuple[Any, ...], shapes: tuple[Shape, ...]) -> Ran:
-        """The cotangents of parameters, which have these shapes, for cotangents of the float outputs."""
-        every = (*values, *given)
-        key = "pullback", forms_of(given)
-        return run(self._routes, key, every, lambda: self._back(every, shapes))
+    def back(self, values: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The cotangents of parameters for cotangents of the float outputs, as `cotangents` gives them."""
+        return self._contracted("pullback", values, given)
 
-    def _back(self, values: tuple[Any, ...], shapes: tuple[Shape, ...]) -> Call:
-        found = self.derive("pullback")
-        return found.element.prepare("parts", values, (), self.gradient_dtypes(), shapes, found.signature)
+    def value_and_back(
+        self, values: tuple[Any, ...], given: tuple[Any, ...]
+    ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """The outputs, and the same."""
+        found, count = self._contracted("value_and_pullback", values, given), len(self.element.function.outputs)
+        return found[:count], found[count:]
+
+    def _contracted(self, what: Back, values: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, ...]:
+        every = (*values, *given)
+        results, outputs = run(self._routes, (what, forms_of(given)), every, self._back, what)
+        return results.parts(outputs)
+
+    def _back(self, what: Back, values: tuple[Any, ...]) -> Call:
+        found = self.derive(what)
+        shapes: tuple[Shape | None, ...] = tuple([_shape_of(values[at]) for at in self.wrt])
+        dtypes = self.gradient_dtypes()
+        if what == "value_and_pullback":
+            kinds = [output.value.kind for output in self.element.function.outputs]
+            shapes = ((None,) * len(kinds)) + shapes
+            dtypes = (*output_dtypes(kinds, self.signature), *dtypes)
+        return found.element.prepare("parts", values, (), dtypes, shapes, found.signature)
+
+    def shape_of(self, values: tuple[Any, ...]) -> Shape:
+        """The shape that the arguments broadcast to; that of the outputs."""
+        if self._shape is None:
+            operands = classify(values, self.element.names, self.signature)
+            self._shape = result_shape(tuple(map(form_of, operands.arrays)), self.element.names)
+        return self._shape
+
+    def cotangents(self, given: tuple[Any, ...], shape: Shape) -> tuple[Any, ...]:
+        """The cotangents of the float outputs from those of all outputs, checked."""
+        structure, floats = self.element.function.structure, self.element.floats
+        if len(given) == 1 and structure.holds(given[0]):
+            given = structure.flatten(given[0], "the cotangent")
+        if len(given) != structure.count:
+            raise ArgumentError(f"{structure.count} cotangents are needed, one for each output; got {len(given)}")
+        dtype = self.signature.result_dtype
+        found = []
+        for at in floats:
+            cotangent = given[at]
+            if type(cotangent) is not np.ndarray or cotangent.dtype != dtype or cotangent.shape != shape:
+                name = f"the cotangent of output {at}" if structure.count > 1 else "the cotangent"
+                cotangent = _cotangent(cotangent, dtype, shape, name)
+            found.append(cotangent)
+        return tuple(found)
 
     def example(self, product: str, call: Call, values: tuple[Any, ...]) -> Call:
         """A call for a derived product, to be looked at; `call` is that of the value."""
-        shapes = tuple([np.shape(values[at]) for at in self.wrt])
-        if product == "vjp":
-            zeros = [call.library.empty(call.shape, dtype) for dtype in self.derive("pullback").extra]
-            return self._back((*values, *zeros), shapes)
+        if product in ("vjp", "value_and_vjp"):
+            back: Back = "pullback" if product == "vjp" else "value_and_pullback"
+            zeros = [call.library.empty(call.shape, dtype) for dtype in self.derive(back).extra]
+            return self._back(back, (*values, *zeros))
+        shapes = [_shape_of(values[at]) for at in self.wrt]
         what: Literal["pushforward", "tangent"] = "pushforward" if product == "jvp" else "tangent"
         found = self.derive(what)
         tangents = [call.library.empty(shape, dtype) for shape, dtype in zip(shapes, found.extra, strict=True)]
@@ -139,7 +192,7 @@ class Located:
         for at, tangent, dtype in zip(self.wrt, given, dtypes, strict=True):
             if type(tangent) is not np.ndarray or tangent.dtype != dtype:
                 tangent = _converted(tangent, dtype, f"the tangent of {self.element.names[at]}")
-            own, shape = np.shape(values[at]), tangent.shape
+            own, shape = _shape_of(values[at]), tangent.shape
             if shape != own and not broadcasts_to(shape, own):
                 raise ShapeError(
                     f"the tangent of {self.element.names[at]} has shape {shape}, "
@@ -189,32 +242,13 @@ class Pullback:
         ArgumentError, ShapeError, DTypeError
             The cotangents do not fit; nothing has run.
         """
-        located, values = self._located, self._values
-        structure, floats = located.element.function.structure, located.element.floats
-        if len(cotangents) == 1 and structure.holds(cotangents[0]):
-            cotangents = structure.flatten(cotangents[0], "the cotangent")
-        if len(cotangents) != structure.count:
-            raise ArgumentError(f"{structure.count} cotangents are needed, one for each output; got {len(cotangents)}")
-        dtype, shape = located.signature.result_dtype, self.shape
-        given = []
-        for at in floats:
-            cotangent = cotangents[at]
-            if type(cotangent) is not np.ndarray or cotangent.dtype != dtype or cotangent.shape != shape:
-                cotangent = self._checked(cotangent, dtype, f" of output {at}" if structure.count > 1 else "")
-            given.append(cotangent)
-        shapes = tuple([np.shape(values[at]) for at in located.wrt])
-        results, outputs = located.back(values, tuple(given), shapes)
-        return results.parts(outputs)
+        located = self._located
+        return located.back(self._values, located.cotangents(cotangents, self.shape))
 
-    def _checked(self, cotangent: Any, dtype: DType, which: str) -> Any:
-        """A cotangent in the dtype of the result."""
-        name = f"the cotangent{which}"
-        if cotangent is None:
-            raise ArgumentError(f"{name} is None; give zeros where it is zero")
-        cotangent = _converted(cotangent, dtype, name)
-        if cotangent.shape != self.shape:
-            raise ShapeError(f"{name} has shape {cotangent.shape}; it must have that of the output, {self.shape}")
-        return cotangent
+
+def _shape_of(value: Any) -> Shape:
+    """The shape of an array or a number."""
+    return getattr(value, "shape", ())
 
 
 def _gradient_dtype(signature: Signature, at: int) -> DType:
@@ -223,6 +257,16 @@ def _gradient_dtype(signature: Signature, at: int) -> DType:
         return signature.result_dtype
     # Kernels write in the machine's byte order.
     return token if token.isnative else token.newbyteorder("=")
+
+
+def _cotangent(value: Any, dtype: DType, shape: Shape, name: str) -> Any:
+    """A cotangent in the dtype of the result."""
+    if value is None:
+        raise ArgumentError(f"{name} is None; give zeros where it is zero")
+    value = _converted(value, dtype, name)
+    if value.shape != shape:
+        raise ShapeError(f"{name} has shape {value.shape}; it must have that of the output, {shape}")
+    return value
 
 
 def _converted(value: Any, dtype: DType, name: str) -> Any:

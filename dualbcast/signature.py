@@ -164,14 +164,16 @@ class Binder:
         if filling is None:
             filling = self._filling(len(args), tuple(named), wanted)
         values = (*args, *named.values(), *filling.defaults)
-        marks = tuple([self._mark(filling.names[at], values[filling.order[at]]) for at in filling.open])
+        marks: tuple[Any, ...] = ()
+        if filling.open:
+            marks = tuple([self._mark(filling.names[at], values[filling.order[at]]) for at in filling.open])
         found = filling.forms.get(marks)
         if found is None:
             found = filling.forms[marks] = self._form(filling, marks, values)
-            if found[1] == tuple(range(len(args))) and not filling.open and not filling.defaults:
+            if found[1] is None and not (named or filling.open or filling.defaults):
                 self._plain[len(args)] = found[0]
         form, places = found
-        return form, tuple([values[place] for place in places])
+        return form, values if places is None else tuple([values[place] for place in places])
 
     def _filling(self, count: int, named: tuple[str, ...], wanted: Any) -> _Filling:
         """Bind as many arguments and these names, whatever their values are."""
@@ -206,7 +208,7 @@ class Binder:
         default = self._defaults[name]
         return _OMITTED if value is default or (isinstance(value, str) and value == default) else None
 
-    def _form(self, filling: _Filling, marks: tuple[Any, ...], values: tuple[Any, ...]) -> tuple[Form, tuple[int, ...]]:
+    def _form(self, filling: _Filling, marks: tuple[Any, ...], values: tuple[Any, ...]) -> _Filled:
         """The form of a call, and the places of its arrays among `values`."""
         decided = iter(marks)
         key = tuple(next(decided) if mark is _OPEN else mark for mark in filling.marks)
@@ -218,7 +220,8 @@ class Binder:
         names = tuple(name for name, array in zip(filling.names, is_array, strict=True) if array)
         spread = tuple(name for name in filling.spread if name in names)
         # setdefault: of two threads that come here at once both get one object.
-        return self._forms.setdefault(key, Form(slots, names, filling.parameters, spread)), places
+        form = self._forms.setdefault(key, Form(slots, names, filling.parameters, spread))
+        return form, None if places == tuple(range(len(values))) else places
 
     def _assigned(
         self, args: tuple[Any, ...], named: dict[str, Any]
@@ -271,6 +274,9 @@ class Binder:
         return tuple(names), values, left_out, extra
 
 
+_Filled = tuple[Form, tuple[int, ...] | None]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Filling:
     """How so many arguments and these names fill the parameters, all but their values.
@@ -290,7 +296,7 @@ class _Filling:
     open : tuple of int
         The parameters whose mark depends on the value.
     forms : dict
-        By the marks of those, the form, and the places of its arrays.
+        By the marks of those, the form, and the places of its arrays: None where all are arrays, in their order.
     """
 
     names: tuple[str, ...]
@@ -300,7 +306,7 @@ class _Filling:
     defaults: tuple[Any, ...]
     marks: tuple[Any, ...]
     open: tuple[int, ...]
-    forms: dict[tuple[Any, ...], tuple[Form, tuple[int, ...]]] = field(default_factory=dict)
+    forms: dict[tuple[Any, ...], _Filled] = field(default_factory=dict)
 
 
 _ELLIPSIS = type("_", (), {"__repr__": lambda _: "..."})()
@@ -313,7 +319,7 @@ _OMITTED, _OPEN = object(), object()
 
 def wrt_key(wrt: Any) -> str | int | tuple[Any, ...] | None:
     """`wrt=` as part of a key; whether it names arguments is found out later."""
-    if wrt is None or isinstance(wrt, str):
+    if wrt is None or isinstance(wrt, str) or (type(wrt) is tuple and {str}.issuperset(map(type, wrt))):
         return wrt
     if isinstance(wrt, int | np.integer):
         return _position(wrt)

@@ -9,6 +9,7 @@ import copy
 import itertools
 import math
 import pickle
+import re
 import threading
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -95,6 +96,12 @@ def check_products(function: Any, x: Array, y: Array) -> None:
     assert pullback.shape == shape
     assert pullback.wrt == ("x", "y")
     for got, partial, each in zip(pullback(cotangent), gradient, (x, y), strict=True):
+        assert np.shape(got) == each.shape
+        np.testing.assert_allclose(got, summed(partial * cotangent, each.shape), rtol=1e-13, atol=1e-13)
+    found, gradients = function.value_and_vjp((x, y), cotangent)
+    assert np.shape(found) == shape
+    np.testing.assert_allclose(found, value, rtol=1e-14)
+    for got, partial, each in zip(gradients, gradient, (x, y), strict=True):
         assert np.shape(got) == each.shape
         np.testing.assert_allclose(got, summed(partial * cotangent, each.shape), rtol=1e-13, atol=1e-13)
 
@@ -837,6 +844,66 @@ def test_powers_at_zero() -> None:
 # --- pullbacks are kept and shared -----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("backend", ["python", "cpu"])
+def test_value_and_vjp_of_outputs_of_all_kinds(backend: str) -> None:
+    @differentiable_broadcast(backend=backend)
+    def several(x, y, count):
+        if x > y:
+            return x * y, True, (count + 1, x)
+        return y * y, False, (count, 2.0)
+
+    x, y = np.array([[1.0, 3.0, -1.0]]), np.array([[2.0], [-4.0]])
+    count = np.arange(3)
+    first, last = array_of((2, 3)), array_of((2, 3))
+    found, gradients = several.value_and_vjp((x, y, count), (first, None, (None, last)), wrt=("y", "x"))
+    product, is_above, (more, chosen) = found
+    above = x > y
+    np.testing.assert_array_equal(product, np.where(above, x * y, y * y))
+    np.testing.assert_array_equal(is_above, above, strict=True)
+    np.testing.assert_array_equal(more, count + above, strict=True)
+    np.testing.assert_array_equal(chosen, np.where(above, x, 2.0))
+    in_y, in_x = np.where(above, x, 2 * y) * first, np.where(above, y, 0.0) * first + np.where(above, 1.0, 0.0) * last
+    np.testing.assert_allclose(gradients[0], in_y.sum(1, keepdims=True), rtol=1e-14)
+    np.testing.assert_allclose(gradients[1], in_x.sum(0, keepdims=True), rtol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f2"])
+def test_value_and_vjp_keep_the_dtypes_of_the_arguments(dtype: str) -> None:
+    x, y = np.array([1.5, 2.0], dtype), 0.25
+    value, (in_x, in_y) = differentiable_broadcast(wave.__wrapped__).value_and_vjp((x, y), np.ones(2, dtype))
+    assert (value.dtype, in_x.dtype, in_y.dtype) == (np.dtype(dtype),) * 3
+    assert np.shape(in_y) == ()
+    epsilon = 4 * float(np.finfo(dtype).eps)
+    wide = x.astype(float)
+    np.testing.assert_allclose(value, wide**2 * math.sin(y), rtol=epsilon)
+    np.testing.assert_allclose(in_x, 2 * wide * math.sin(y), rtol=epsilon)
+    np.testing.assert_allclose(in_y, np.sum(wide**2) * math.cos(y), rtol=epsilon)
+
+
+def test_value_and_vjp_is_one_kernel_and_can_be_explained() -> None:
+    f = differentiable_broadcast(wave.__wrapped__)
+    text = f.inspect_source("float64", "float64", product="value_and_vjp")
+    code = "\n".join(line.partition("#")[0] for line in text.splitlines())
+    assert len(re.findall(r"\b(?:sin|cos)\(", code)) == 2
+    assert f.explain(np.ones(8), np.ones(8), product="value_and_vjp").bytes_written == 3 * 64
+
+
+def test_bad_cotangents_of_value_and_vjp() -> None:
+    x = np.ones((2, 3))
+    with pytest.raises(
+        ShapeError, match=re.escape("the cotangent has shape (3,); it must have that of the output, (2, 3)")
+    ):
+        wave.value_and_vjp((x, 1.0), np.ones(3))
+    with pytest.raises(ShapeError, match=re.escape("(4, 2, 3); it must have")):
+        wave.value_and_vjp((x, 1.0), np.ones((4, 2, 3)))
+    with pytest.raises(ArgumentError, match="the cotangent is None"):
+        wave.value_and_vjp((x, 1.0), None)
+    with pytest.raises(ArgumentError, match="the primals are a tuple"):
+        wave.value_and_vjp(x, np.ones((2, 3)))
+    with pytest.raises(ShapeError, match="broadcast"):
+        wave.value_and_vjp((x, np.ones(2)), np.ones((2, 3)))
+
+
 def test_a_pullback_may_be_called_again_and_by_several_threads() -> None:
     f = differentiable_broadcast(wave.__wrapped__)
     x, y = array_of((64, 64)), array_of((64,))
@@ -925,7 +992,7 @@ ONE = "partial takes the name or the position of one argument, not "
 HESSIAN = "a Hessian is indexed by [argument, argument] or [output, argument, argument], not 'x'"
 PRODUCT = (
     "product='gradient' is none of value, jacobian, value_and_jacobian, hessian, value_jacobian_and_hessian, "
-    "jvp, vjp, hvp"
+    "jvp, vjp, value_and_vjp, hvp"
 )
 WRONG: list[tuple[Any, type[Exception], str]] = [
     (lambda f: f.jvp(X, (X,)), ArgumentError, PRIMALS),

@@ -39,6 +39,7 @@ from dualbcast.compiler.ir import (
 )
 from dualbcast.compiler.reductions import summing_loops
 from dualbcast.compiler.rules import RULES
+from dualbcast.compiler.schedule import calls_first
 from dualbcast.compiler.selects import into_selects
 from dualbcast.compiler.shell import cuda_shell
 from dualbcast.compiler.simplify import simplify
@@ -108,7 +109,7 @@ def emit(
     function = without_customs(function)
     steady = steady_inputs(function, layout)
     if target == "cpu":
-        function, _ = into_selects(function, steady)
+        function = calls_first(into_selects(function, steady)[0])
     module = _Module(dtype, target, avoid={*assigned(function.body), *(param.name for param in function.params)})
     helpers = module.helpers(function)
     names = Names(RESERVED | RULES.keys() | set(module.compiled))

@@ -9,7 +9,7 @@ import linecache
 import os
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CellType, CodeType, FunctionType, MethodType
@@ -209,7 +209,7 @@ def _find(text: str, code: CodeType) -> FunctionNode | None:
         return None
     is_lambda = code.co_name == "<lambda>"
     found: list[FunctionNode] = []
-    for node in ast.walk(tree):
+    for node in _around(tree, code.co_firstlineno):
         if isinstance(node, ast.FunctionDef) and not is_lambda and node.name == code.co_name:
             # The first line of a decorated function is its first decorator's.
             first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
@@ -223,6 +223,21 @@ def _find(text: str, code: CodeType) -> FunctionNode | None:
         # Python 3.12 forgets them for a lambda that is only a constant: then the constants tell.
         found = placed or [node for node in found if _constants(node) == code.co_consts]
     return found[0] if found else None
+
+
+def _around(tree: ast.AST, line: int) -> Iterator[ast.AST]:
+    """The nodes of a tree that a line belongs to."""
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        yield node
+        for child in ast.iter_child_nodes(node):
+            first = getattr(child, "lineno", line)
+            # What decorates a function or a class comes before its own first line.
+            for decorator in getattr(child, "decorator_list", ()):
+                first = min(first, decorator.lineno)
+            if first <= line <= (getattr(child, "end_lineno", None) or line):
+                pending.append(child)
 
 
 def _span(node: FunctionNode) -> tuple[int | None, ...]:

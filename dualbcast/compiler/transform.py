@@ -71,10 +71,11 @@ def pushforward_of(function: Function, wrt: Sequence[int], *, values: bool = Tru
     return simplify(replace(dual.function, outputs=outputs, structure=structure))
 
 
-def pullback_of(function: Function, wrt: Sequence[int]) -> Function:
+def pullback_of(function: Function, wrt: Sequence[int], *, values: bool = False) -> Function:
     """The cotangents of the parameters at `wrt`, from the arguments and then the cotangents of the float outputs.
 
-    The duals are computed anew and contracted where they are: no Jacobian is stored.
+    The duals are computed anew and contracted where they are: no Jacobian is stored. With `values` there is a pair, of
+    the outputs and those.
     """
     dual = dualize(function, wrt)
     names = _names(dual.function)
@@ -113,6 +114,9 @@ def pullback_of(function: Function, wrt: Sequence[int]) -> Function:
     outputs = tuple(Output(name, totals.get(seed, ZERO)) for seed, name in named.items())
     params = (*function.params, *cotangents.values())
     structure = Structure(tuple, (Structure(),) * len(outputs))
+    if values:
+        outputs = (*dual.function.outputs[: len(function.outputs)], *outputs)
+        structure = Structure(tuple, (function.structure, structure))
     return simplify(replace(dual.function, params=params, body=body, outputs=outputs, structure=structure))
 
 

@@ -6,7 +6,6 @@ kernel must not write to, because they overlap an input, say, get their values b
 
 from __future__ import annotations
 
-import ctypes
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
@@ -19,11 +18,12 @@ import numpy as np
 
 from dualbcast.abi import Layout
 from dualbcast.errors import ArgumentError
+from dualbcast.runtime.forms import device_addresses, host_addresses
 from dualbcast.runtime.geometry import Form, Geometry, Shapes, extent, form_of, is_nested, lay_out, result_shape
 from dualbcast.runtime.operands import Array, DType, Operands, check_forms, check_out
 from dualbcast.runtime.reduction import Block, Split, combine
 
-__all__ = ["Plan", "fresh", "host_addresses", "plan", "scalars", "summed"]
+__all__ = ["Fit", "Plan", "aside_of", "find_fit", "fresh", "plan", "scalars", "summed"]
 
 _MAX_WORK: Any = 10_000  # of NumPy's exact overlap test: under a millisecond (NumPy's own annotation allows only 0, -1)
 
@@ -181,7 +181,7 @@ def plan(
     """
     inputs, dtypes = tuple(map(form_of, operands.arrays)), tuple(dtypes)
     xp = np if operands.module == "numpy" else sys.modules["cupy"]
-    locate = host_addresses if xp is np else _device_addresses
+    locate = host_addresses if xp is np else device_addresses
     if out is None:
         geometry = lay_out(inputs, (None,) * len(dtypes), operands.names, shapes, xp is not np)
         outputs, targets = fresh(geometry, dtypes, operands.compute, xp)
@@ -190,9 +190,9 @@ def plan(
     slots = check_out(out, len(dtypes), operands.module)
     given = tuple([y is not None for y in slots])
     forms = tuple([None if y is None else form_of(y) for y in slots])
-    fit = _fit(inputs, forms, dtypes, operands.names, shapes, xp is not np)
+    fit = find_fit(inputs, forms, dtypes, operands.names, shapes, xp is not np)
     pointers = tuple(locate((*operands.arrays, *[y for y in slots if y is not None])))
-    aside = _aside(fit, pointers)
+    aside = aside_of(fit, pointers)
     if not aside and False not in given:
         return Plan(fit.geometry, pointers, slots, operands, slots, given, dtypes)
     direct = [None if position in aside else y for position, y in enumerate(slots)]
@@ -244,7 +244,7 @@ def _filled(geometry: Geometry, dtypes: Sequence[DType], slots: Sequence[Array |
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Fit:
+class Fit:
     """What follows from the forms of a call's inputs and of its `out=` alone; made once, and so compared by identity.
 
     Attributes
@@ -276,14 +276,14 @@ class _Fit:
 
 
 @lru_cache(maxsize=1024)
-def _fit(
+def find_fit(
     inputs: tuple[Form, ...],
     outs: tuple[Form | None, ...],
     dtypes: tuple[DType, ...],
     names: tuple[str, ...],
     shapes: Shapes,
     gpu: bool,
-) -> _Fit:
+) -> Fit:
     """Check the forms of `out=`, and work out all that does not depend on addresses."""
     if shapes is not None and any(
         out is not None and shape is not None for out, shape in zip(outs, shapes, strict=True)
@@ -297,11 +297,11 @@ def _fit(
     firsts, lasts = zip(*map(extent, forms), strict=True) if forms else ((), ())
     positions = tuple([position for position, form in enumerate(outs) if form is not None])
     itemsizes = tuple([form[2].itemsize for form in forms[len(inputs) :]])
-    return _Fit(geometry, forms, firsts, lasts, itemsizes, len(inputs), positions, unfit)
+    return Fit(geometry, forms, firsts, lasts, itemsizes, len(inputs), positions, unfit)
 
 
 @lru_cache(maxsize=1024)
-def _aside(fit: _Fit, places: tuple[int, ...]) -> frozenset[int]:
+def aside_of(fit: Fit, places: tuple[int, ...]) -> frozenset[int]:
     """The outputs whose arrays a kernel must not write to directly, where the arrays of `fit` begin at `places`.
 
     Kernels are compiled on the promise that no output shares memory with an input, and they run in parallel, so an
@@ -320,7 +320,7 @@ def _aside(fit: _Fit, places: tuple[int, ...]) -> frozenset[int]:
     return aside
 
 
-def _apart(fit: _Fit, places: tuple[int, ...]) -> bool:
+def _apart(fit: Fit, places: tuple[int, ...]) -> bool:
     """Whether each array of `out=` spans bytes that no other array spans. Inputs may share them: it is `f(x, x)`."""
     starts, stops = list(map(add, places, fit.firsts)), list(map(add, places, fit.lasts))
     count = fit.count
@@ -332,7 +332,7 @@ def _apart(fit: _Fit, places: tuple[int, ...]) -> bool:
     return [bisect_right(highs, x) for x in starts[:count]] == [bisect_left(lows, x) for x in stops[:count]]
 
 
-def _meeting(fit: _Fit, places: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+def _meeting(fit: Fit, places: tuple[int, ...]) -> Iterator[tuple[int, int]]:
     """The pairs (i, j), i < j, of arrays whose first to last bytes intersect, found in one sweep over the addresses."""
     starts, stops = map(add, places, fit.firsts), map(add, places, fit.lasts)
     live: list[tuple[int, int]] = []
@@ -364,19 +364,3 @@ def _overlap(a: Form, a_address: int, b: Form, b_address: int) -> bool:
     """Whether two arrays share a byte; also true where an exact answer would take too long."""
     pair = np.asarray(_StandIn(a, a_address)), np.asarray(_StandIn(b, b_address))
     return np.may_share_memory(*pair, max_work=_MAX_WORK)
-
-
-# ---- addresses -------------------------------------------------------------------------------------------------------
-
-# `array.ctypes.data` and `__array_interface__` build objects and take 0.75 µs an array; a call has ten arrays. The data
-# pointer is the first field after the object header, by NumPy's stable C ABI, and reading it takes 0.1 µs.
-_HEADER = object.__basicsize__
-_read_pointer = ctypes.c_size_t.from_address
-
-
-def host_addresses(arrays: Sequence[Array]) -> list[int]:
-    return [_read_pointer(id(array) + _HEADER).value for array in arrays]
-
-
-def _device_addresses(arrays: Sequence[Array]) -> list[int]:
-    return [array.data.ptr for array in arrays]

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from operator import add, mul
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,8 @@ import numpy as np
 
 from dualbcast.abi import KernelSource
 from dualbcast.errors import BackendError
-from dualbcast.runtime import cache, libm
+from dualbcast.runtime import cache, libm, streams
+from dualbcast.runtime.entry import Entry
 from dualbcast.runtime.threads import get_num_threads
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from dualbcast.runtime.cpu_numba import Built
     from dualbcast.runtime.reduction import Block
 
-__all__ = ["CpuKernel", "compile_kernel", "launch"]
+__all__ = ["CpuKernel", "compile_kernel", "is_little", "launch"]
 
 # Elements times pointers below which other threads are not thought of, and how many are run first to see how long the
 # rest will take: what an element costs varies a thousandfold. These take some microseconds at least.
@@ -55,13 +57,14 @@ class CpuKernel:
 
     def __init__(self, source: KernelSource, fastmath: bool, symbol: str, code: bytes) -> None:
         self.source, self.fastmath = source, fastmath
-        self._engine, address = _load(symbol, code)
+        self._engine, self._address = _load(symbol, code)
         integers = (0 if source.summed else 2) + source.layout.rank + source.layout.stride_count
         pointers = len(source.inputs) + len(source.outputs)
         prototype = ctypes.CFUNCTYPE(
             ctypes.c_int32, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * integers, *[ctypes.c_void_p] * pointers
         )
-        self._function: Callable[..., int] = prototype(address)
+        self._function: Callable[..., int] = prototype(self._address)
+        self._streamed: Callable[..., int] | None = None
         self._itemsizes = tuple(
             2 if dtype == "bfloat16" else np.dtype(dtype).itemsize for dtype in source.inputs + source.outputs
         )
@@ -73,16 +76,39 @@ class CpuKernel:
         """Run the elements from `start` to `stop`; `ints` are the sizes and then the strides, in elements."""
         status = self._function(*self._head, start, stop, *ints, *pointers)
         if status != _SUCCESS:
-            raise self._fault(status)
+            raise self.fault(status)
+
+    def goes_past_the_cache(self, total: int, ints: Sequence[int]) -> bool:
+        """Whether a launch is one for `streamed`."""
+        source = self.source
+        return streams.goes_past_the_cache(source.layout, ints, total, self._itemsizes, len(source.inputs))
+
+    def streamed(self, start: int, stop: int, ints: Sequence[int], pointers: Sequence[int]) -> None:
+        """As `__call__`, to the last bit, with outputs stored past the cache; these must be contiguous."""
+        if self._streamed is None:
+            outputs = self._itemsizes[len(self.source.inputs) :]
+            address = streams.loop(len(ints), len(self.source.inputs), outputs, _ALIGNMENT)
+            pointer, word = ctypes.c_void_p, ctypes.c_int64
+            head = [pointer, word, pointer, pointer, word, word]
+            kinds = [*head, *[word] * len(ints), *[pointer] * len(pointers)]
+            self._streamed = ctypes.CFUNCTYPE(ctypes.c_int32, *kinds)(address)
+        row = ints[self.source.layout.rank - 1]
+        status = self._streamed(self._address, row, *self._head, start, stop, *ints, *pointers)
+        if status != _SUCCESS:
+            raise self.fault(status)
 
     def run_block(self, block: Block, pointers: Sequence[int]) -> None:
         """Run a block of a kernel that sums, on the calling thread; `pointers` are those of the whole space."""
         offsets = map(mul, block.offsets, self._itemsizes)
         status = self._function(*self._head, *block.ints, *map(add, pointers, offsets))
         if status != _SUCCESS:
-            raise self._fault(status)
+            raise self.fault(status)
 
-    def _fault(self, status: int) -> BackendError:
+    def entry(self, total: int, ints: Sequence[int], masks: tuple[int, ...]) -> Entry:
+        """The short way to run so many elements of NumPy arrays; see `Entry`."""
+        return Entry(self._address, total, ints, masks, len(self.source.outputs))
+
+    def fault(self, status: int) -> BackendError:
         return BackendError(f"the CPU kernel {self.source.element} stopped with an error (status {status})")
 
     def llvm(self) -> str:
@@ -144,29 +170,36 @@ def launch(
     """
     if total <= 0:
         return
-    first = max(_ALIGNMENT, _PROBE // len(pointers))
-    if total <= 2 * first and blocks is None:
-        kernel(0, total, ints, pointers)
-        return
-    limit = get_num_threads() if threads is None else threads
+    limit = 1 if blocks is None and is_little(total, len(pointers)) else threads or get_num_threads()
     if blocks is not None:
         _launch_blocks(kernel, pointers, blocks, limit)
         return
+    run = kernel.streamed if kernel.goes_past_the_cache(total, ints) else kernel
     if limit <= 1:
-        kernel(0, total, ints, pointers)
+        run(0, total, ints, pointers)
         return
+    first = _first(len(pointers))
     row = ints[kernel.source.layout.rank - 1]
     first = _aligned(first, row)
     started = time.perf_counter_ns()
-    kernel(0, first, ints, pointers)
+    run(0, first, ints, pointers)
     rest = (time.perf_counter_ns() - started) * (total - first) // first
     if rest < _WORTH_A_THREAD:
-        kernel(first, total, ints, pointers)
+        run(first, total, ints, pointers)
         return
     count = min(limit * _RANGES_PER_THREAD, rest // _WORTH_A_RANGE)
     bounds = sorted({max(first, _aligned(first + (total - first) * part // count, row)) for part in range(count)})
     bounds.append(total)
-    _share(lambda piece: kernel(piece[0], piece[1], ints, pointers), list(itertools.pairwise(bounds)), limit)
+    _share(lambda piece: run(piece[0], piece[1], ints, pointers), list(itertools.pairwise(bounds)), limit)
+
+
+def is_little(total: int, pointers: int) -> bool:
+    """Whether so many elements of so many arrays are certainly no work for several threads."""
+    return total <= 2 * _first(pointers)
+
+
+def _first(pointers: int) -> int:
+    return max(_ALIGNMENT, _PROBE // pointers)
 
 
 def _launch_blocks(kernel: CpuKernel, pointers: Sequence[int], blocks: Sequence[Block], limit: int) -> None:
@@ -258,33 +291,41 @@ def _key(source: KernelSource, fastmath: bool) -> str:
     return cache.key("cpu", source.identity, repr(fastmath), _environment())
 
 
+# The files of this package that machine code depends on beside the kernel's text.
+_OWN = ("cpu_numba", "cpu_lowering", "cpu_context", "cpu_math", "elementary", "libm")
+
+
 @functools.cache
 def _environment() -> str:
     """Everything beside the source that the machine code depends on."""
-    import importlib.metadata
     import platform
 
+    import llvmlite
     import llvmlite.binding as llvm
 
     folder = Path(__file__).parent
-    own = [
-        (folder / name).read_text()
-        for name in (
-            "cpu_numba.py",
-            "cpu_lowering.py",
-            "cpu_context.py",
-            "cpu_math.py",
-            "elementary.py",
-            "libm.py",
-        )
-    ]
-    versions = [importlib.metadata.version(name) for name in ("numba", "llvmlite", "numpy")]
+    own = [(folder / f"{name}.py").read_text(encoding="utf-8") for name in _OWN]
+    versions = [_numba_version(), llvmlite.__version__, np.__version__]
     features = llvm.get_host_cpu_features().flatten()
     settings = sorted(item for item in os.environ.items() if item[0].startswith("NUMBA_"))
     libraries = [libm.has_libmvec(), platform.libc_ver()]
     return repr(
         [own, versions, sys.version, llvm.get_process_triple(), llvm.get_host_cpu_name(), features, settings, libraries]
     )
+
+
+def _numba_version() -> str:
+    """What tells releases of Numba apart, which is not imported for that."""
+    found = find_spec("numba")
+    if found is None or found.origin is None:
+        return ""
+    with contextlib.suppress(OSError):
+        text = Path(found.origin).with_name("_version.py").read_text(encoding="utf-8")
+        if '"version": ' in text:  # a release; a checkout of the repository works it out
+            return text
+    import importlib.metadata  # which takes much longer to import
+
+    return importlib.metadata.version("numba")
 
 
 def _load(symbol: str, code: bytes) -> tuple[Any, int]:

@@ -20,19 +20,20 @@ from dualbcast.errors import ArgumentError, DTypeError, ShapeError
 from dualbcast.runtime.variables import VariableGiven, is_variable
 
 __all__ = [
+    "STORAGES",
+    "WEAK",
     "Array",
     "DType",
     "Kind",
     "Operands",
     "Signature",
     "Token",
-    "are_plain",
     "array_kind",
     "check_forms",
     "check_out",
     "classify",
     "extended",
-    "forms_of",
+    "is_writeable",
     "on_host",
     "sign",
     "storage_name",
@@ -44,17 +45,15 @@ Kind = Literal["bool", "int", "float"]
 # What promotion looks at: the dtype of an array or a NumPy scalar, or the type of a (weak) Python scalar.
 Token: TypeAlias = "DType | type[float] | type[int] | type[bool]"
 
-_STORAGES = {
+STORAGES = {
     **{("f", size): f"float{8 * size}" for size in (2, 4, 8)},
     **{("i", size): f"int{8 * size}" for size in (1, 2, 4, 8)},
     **{("u", size): f"uint{8 * size}" for size in (1, 2, 4, 8)},
     ("b", 1): "bool",
 }
-_WEAK = (bool, int, float)  # bool first: it is a subclass of int
+WEAK = (bool, int, float)  # bool first: it is a subclass of int
 _HOST = (ndarray, np.memmap)
-# The types whose objects are numbers of one dtype.
-_NUMBERS = frozenset({*_WEAK, *[np.dtype(name).type for name in _STORAGES.values()]})
-_is_writeable = attrgetter("flags.writeable")
+is_writeable = attrgetter("flags.writeable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,28 +139,6 @@ def array_kind(value: object) -> Kind | None:
         return None
     dtype: DType = value.dtype  # type: ignore[attr-defined]
     return _kind(storage_name(dtype) or "float64")
-
-
-def forms_of(values: Sequence[Any]) -> tuple[Any, ...]:
-    """What calls of one form have in common, as a key: an array's shape, strides and dtype, a number's type.
-
-    Two lists with the same forms have the same signature; and where `are_plain`, everything else about a call is the
-    same, too, but what is in the arrays and where they are.
-    """
-    return tuple([(x.shape, x.strides, x.dtype) if type(x) is ndarray else _other_form(x) for x in values])
-
-
-def _other_form(value: Any) -> Any:
-    kind = type(value)
-    if kind in _NUMBERS:
-        return kind
-    dtype = getattr(value, "dtype", None)
-    return kind, dtype if isinstance(dtype, np.dtype) else None
-
-
-def are_plain(values: Sequence[object]) -> bool:
-    """Whether all are NumPy arrays or numbers, of no other class."""
-    return all(type(value) is ndarray or type(value) in _NUMBERS for value in values)
 
 
 def extended(signature: Signature, dtypes: Sequence[DType], names: tuple[str, ...]) -> Signature:
@@ -250,7 +227,7 @@ def check_out(out: Array | Sequence[Array | None], count: int, module: str) -> t
     slots = tuple(out) if isinstance(out, tuple | list) else (out,)
     if len(slots) != count:
         raise ArgumentError(f"out= has {len(slots)} arrays; one is needed for each of {count} outputs.")
-    if [*map(type, slots)].count(ndarray) == count and module == "numpy" and all(map(_is_writeable, slots)):
+    if [*map(type, slots)].count(ndarray) == count and module == "numpy" and all(map(is_writeable, slots)):
         return slots  # by far the most calls, and this runs at every one
     for position, y in enumerate(slots):
         if y is None:
@@ -316,7 +293,7 @@ def storage_name(dtype: DType) -> str:
     # ml_dtypes need not be imported to know its bfloat16 by name.
     if dtype.name == "bfloat16":
         return "bfloat16"
-    return _STORAGES.get((dtype.kind, dtype.itemsize), "")
+    return STORAGES.get((dtype.kind, dtype.itemsize), "")
 
 
 @lru_cache(maxsize=1024)
@@ -363,7 +340,7 @@ def _token(value: object, name: str) -> Token:
     if isinstance(value, np.generic) or _is_array(value, "numpy") or _is_array(value, "cupy") or is_variable(value):
         dtype: DType = value.dtype  # type: ignore[attr-defined]
         return dtype
-    for weak in _WEAK:
+    for weak in WEAK:
         if isinstance(value, weak):
             return weak
     if isinstance(value, complex):

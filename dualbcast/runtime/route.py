@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
-from operator import or_
+from operator import and_
 from typing import Any, TypeVar
 
 import numpy as np
 
 from dualbcast.runtime import cpu
-from dualbcast.runtime.broadcast import Plan, fresh, host_addresses, summed
-from dualbcast.runtime.operands import Array, Token, are_plain, on_host
+from dualbcast.runtime.broadcast import Fit, Plan, aside_of, find_fit, fresh, summed
+from dualbcast.runtime.entry import REFUSED, Entry
+from dualbcast.runtime.forms import are_plain, host_addresses
+from dualbcast.runtime.geometry import form_of
+from dualbcast.runtime.operands import Array, Token, is_writeable, on_host
 
 __all__ = ["Recent", "Route"]
 
@@ -39,21 +41,37 @@ class Route:
         Whatever belongs to those calls, too.
     """
 
-    __slots__ = ("_converted", "_dtypes", "_geometry", "_kernel", "_mask", "_names", "_shapes", "_signature", "results")
+    __slots__ = (
+        *("_converted", "_dtypes", "_entry", "_fit", "_geometry", "_is_little", "_kernel", "_masks", "_names"),
+        *("_shapes", "_signature", "results"),
+    )
 
-    def __init__(self, planned: Plan, kernel: cpu.CpuKernel, converted: Sequence[tuple[int, Token]], results: Any):
+    def __init__(
+        self, planned: Plan, kernel: cpu.CpuKernel, converted: Sequence[tuple[int, Token]], results: Any
+    ) -> None:
         operands, geometry = planned.operands, planned.geometry
         self._kernel, self._geometry, self._dtypes, self.results = kernel, geometry, planned.dtypes, results
         self._converted, self._names, self._signature = tuple(converted), operands.names, operands.signature
         trivial = geometry.split is None and {None, geometry.shape}.issuperset(planned.shapes or ())
         self._shapes = None if trivial else planned.shapes
-        self._mask = max([array.itemsize for array in operands.arrays], default=1) - 1
+        # What the address of each input must have no bit of.
+        self._masks = tuple([array.itemsize - 1 for array in operands.arrays])
+        self._is_little = not kernel.source.summed and cpu.is_little(geometry.total, len(planned.pointers))
+        self._entry: Entry | None = None
+        # For calls with out=.
+        self._fit: Fit | None = None
+        if all(planned.given):
+            inputs, outs = tuple(map(form_of, operands.arrays)), tuple(map(form_of, planned.outputs))
+            self._fit = find_fit(inputs, outs, planned.dtypes, operands.names, None, False)
 
     @staticmethod
     def of(planned: Plan, values: Sequence[Any], kernel: cpu.CpuKernel, results: Any) -> Route | None:
-        """The route of a call that has allocated its outputs; None where the forms of `values` do not say it all."""
+        """The route of a call that has written to its outputs directly, which were either all or none given by the
+        caller; None where it was otherwise, or where the forms of `values` do not say it all."""
         operands = planned.operands
-        if operands.module != "numpy" or not are_plain(values):
+        if operands.module != "numpy" or not are_plain(values) or len({*planned.given}) > 1:
+            return None
+        if any(planned.given) and planned.targets is not planned.outputs:
             return None
         pairs = zip(values, operands.arrays, operands.signature.tokens, strict=True)
         converted = [(at, token) for at, (x, array, token) in enumerate(pairs) if x is not array]
@@ -61,18 +79,40 @@ class Route:
             return None
         return Route(planned, kernel, converted, results)
 
-    def run(self, values: Sequence[Array]) -> tuple[Array, ...] | None:
-        """Run the kernel on arguments of these forms; its outputs, or None where it cannot read them in place."""
+    def run(self, values: tuple[Array, ...], out: tuple[Array, ...] = ()) -> tuple[Array, ...] | None:
+        """Run the kernel on arguments of these forms, and on arrays to write to where the first call had such.
+
+        Returns
+        -------
+        tuple of array or None
+            Its outputs; None where it cannot read or write the arrays in place, and nothing has run.
+        """
         if self._converted:
-            values = list(values)
+            every = list(values)
             for at, token in self._converted:
-                values[at] = on_host(values[at], token, self._signature, self._names[at])
+                every[at] = on_host(every[at], token, self._signature, self._names[at])
+            values = tuple(every)
         geometry, dtypes = self._geometry, self._dtypes
-        outputs, targets = fresh(geometry, dtypes, self._signature.compute, np)
-        pointers = host_addresses((*values, *targets))
-        # The strides are whole numbers of elements, as they were at the first call; the address is each array's own.
-        if reduce(or_, pointers) & self._mask:
-            return None
-        blocks = None if geometry.split is None else geometry.split.blocks
-        cpu.launch(self._kernel, geometry.total, geometry.ints, pointers, blocks=blocks)
+        if self._fit is None:
+            outputs, targets = fresh(geometry, dtypes, self._signature.compute, np)
+        else:
+            if not all(map(is_writeable, out)) or aside_of(self._fit, tuple(host_addresses((*values, *out)))):
+                return None
+            outputs = targets = out
+        # The strides are whole numbers of elements, as they were at the first call; the addresses are looked at.
+        if self._is_little:
+            entry = self._entry
+            if entry is None:  # made for the second call: the first one may be the last
+                entry = self._entry = self._kernel.entry(geometry.total, geometry.ints, self._masks)
+            status = entry(values, targets)
+            if status:
+                if status == REFUSED:
+                    return None
+                raise self._kernel.fault(status)
+        else:
+            pointers = host_addresses((*values, *targets))
+            if any(map(and_, pointers, self._masks)):
+                return None
+            blocks = None if geometry.split is None else geometry.split.blocks
+            cpu.launch(self._kernel, geometry.total, geometry.ints, pointers, blocks=blocks)
         return outputs if self._shapes is None else summed(geometry, self._shapes, dtypes, outputs, targets)

@@ -14,6 +14,7 @@ import pytest
 
 from dualbcast import graph
 from dualbcast.graph.node import Primitive, run
+from dualbcast.memory import info, set_limit
 
 SIZE = 20_000
 ARRAY = SIZE * 8
@@ -50,11 +51,14 @@ class Memory:
 def measured() -> Iterator[Memory]:
     gc.collect()
     gc.disable()
+    limit = info().limit
+    set_limit(0)  # tracemalloc does not see the pool's blocks
     tracemalloc.start()
     try:
         yield Memory()
     finally:
         tracemalloc.stop()
+        set_limit(limit)
         gc.enable()
 
 

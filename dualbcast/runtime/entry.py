@@ -1,0 +1,106 @@
+"""The short way into a CPU kernel: machine code that takes the addresses out of tuples of arrays, and calls the kernel.
+
+Twenty numbers take longer to hand over by way of ctypes than a kernel takes on small arrays; two tuples take little.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dualbcast.runtime.forms import HEADER
+from dualbcast.runtime.operands import Array
+
+__all__ = ["REFUSED", "Entry"]
+
+# Where the items of a tuple begin.
+_ITEMS = tuple.__basicsize__
+# What the code returns instead of the kernel's status where an input is misaligned, and the kernel has not run.
+REFUSED = -1
+
+
+class Entry:
+    """A kernel with all that it takes besides arrays, to be called for those.
+
+    Parameters
+    ----------
+    kernel : int
+        The address of its machine code, a function of a range, sizes, strides and pointers.
+    total : int
+        The number of elements.
+    ints : sequence of int
+        Sizes and strides.
+    masks : tuple of int
+        What the address of each input must have no bit of.
+    outputs : int
+        How many there are.
+    """
+
+    __slots__ = ("_function", "_head", "_owner", "_where")
+
+    def __init__(self, kernel: int, total: int, ints: Sequence[int], masks: tuple[int, ...], outputs: int) -> None:
+        head = kernel, 0, total, *ints
+        self._head = (ctypes.c_int64 * len(head))(*head)
+        self._where = ctypes.addressof(self._head)
+        self._function, self._owner = _code(len(ints), masks, outputs)
+
+    def __call__(self, inputs: tuple[Array, ...], outputs: tuple[Array, ...]) -> int:
+        """Run the kernel on NumPy arrays, without the GIL: its status, or `REFUSED`."""
+        # The caller's frame holds the tuples, and so the arrays in them.
+        return self._function(self._where, id(inputs), id(outputs))
+
+
+@functools.lru_cache(maxsize=256)
+def _code(ints: int, masks: tuple[int, ...], outputs: int) -> tuple[Callable[..., int], Any]:
+    """The machine code for so many sizes and strides, such inputs, and so many outputs; and what it lives with."""
+    import llvmlite.binding as llvm
+
+    machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(opt=0)
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(_text(ints, masks, outputs)), machine)
+    engine.finalize_object()
+    prototype = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 3)
+    return prototype(engine.get_function_address("enter")), engine
+
+
+def _text(ints: int, masks: tuple[int, ...], outputs: int) -> str:
+    """LLVM IR: `enter(head, inputs, outputs)`, where `head` is the kernel's address, the range, and `ints`."""
+    numbers = [f"%head{at}" for at in range(ints + 3)]
+    arrays = {
+        "inputs": [f"%inputs{at}" for at in range(len(masks))],
+        "outputs": [f"%outputs{at}" for at in range(outputs)],
+    }
+    lines = ["define i32 @enter(ptr %head, ptr %inputs, ptr %outputs) {"]
+    for at, number in enumerate(numbers):
+        lines += [f"  {number}.at = getelementptr i64, ptr %head, i64 {at}", f"  {number} = load i64, ptr {number}.at"]
+    for side, names in arrays.items():
+        for at, name in enumerate(names):
+            lines += [
+                f"  {name}.at = getelementptr i8, ptr %{side}, i64 {_ITEMS + ctypes.sizeof(ctypes.c_void_p) * at}",
+                f"  {name}.array = load ptr, ptr {name}.at",
+                f"  {name}.data = getelementptr i8, ptr {name}.array, i64 {HEADER}",
+                f"  {name} = load i64, ptr {name}.data",
+            ]
+    every = "0"
+    for name, mask in zip(arrays["inputs"], masks, strict=True):
+        lines += [f"  {name}.low = and i64 {name}, {mask}", f"  {name}.or = or i64 {every}, {name}.low"]
+        every = f"{name}.or"
+    given = [f"i64 {name}" for name in (*numbers[1:], *arrays["inputs"], *arrays["outputs"])]
+    return "\n".join(
+        [
+            *lines,
+            f"  %aligned = icmp eq i64 {every}, 0",
+            "  br i1 %aligned, label %call, label %refuse",
+            "refuse:",
+            f"  ret i32 {REFUSED}",
+            "call:",
+            # Numba's convention: where the result and the exception go, and then the arguments.
+            "  %result = alloca ptr",
+            "  %exception = alloca ptr",
+            f"  %kernel = inttoptr i64 {numbers[0]} to ptr",
+            f"  %status = call i32 %kernel(ptr %result, ptr %exception, {', '.join(given)})",
+            "  ret i32 %status",
+            "}",
+        ]
+    )

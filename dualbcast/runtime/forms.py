@@ -1,0 +1,54 @@
+"""What calls of one form have in common, and what each has for itself: the key of a form, and addresses."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy import ndarray
+
+from dualbcast.runtime.operands import STORAGES, WEAK, Array
+
+__all__ = ["HEADER", "are_plain", "device_addresses", "forms_of", "host_addresses"]
+
+# The types whose objects are numbers of one dtype.
+_NUMBERS = frozenset({*WEAK, *[np.dtype(name).type for name in STORAGES.values()]})
+# Where a NumPy array has the address of its data: by NumPy's stable C ABI that comes first after the object's header.
+HEADER = object.__basicsize__
+
+
+def forms_of(values: Sequence[Any]) -> tuple[Any, ...]:
+    """What calls of one form have in common, as a key: an array's shape, strides and dtype, a number's type.
+
+    Arguments with the same forms have the same signature and broadcast to the same shape; and where they `are_plain`,
+    everything else about a call is the same, too, but what is in the arrays and where they are.
+    """
+    return tuple([(x.shape, x.strides, x.dtype) if type(x) is ndarray else _other_form(x) for x in values])
+
+
+def _other_form(value: Any) -> Any:
+    kind = type(value)
+    if kind in _NUMBERS:
+        return kind
+    dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
+    return kind, dtype if isinstance(dtype, np.dtype) else None, shape if type(shape) is tuple else None
+
+
+def are_plain(values: Sequence[object]) -> bool:
+    """Whether all are NumPy arrays or numbers, of no other class."""
+    return all(type(value) is ndarray or type(value) in _NUMBERS for value in values)
+
+
+# `array.ctypes.data` and `__array_interface__` build objects and take 0.75 µs an array; a call has ten arrays. Reading
+# the pointer where it is takes 0.1 µs.
+_read_pointer = ctypes.c_size_t.from_address
+
+
+def host_addresses(arrays: Sequence[Array]) -> list[int]:
+    return [_read_pointer(id(array) + HEADER).value for array in arrays]
+
+
+def device_addresses(arrays: Sequence[Array]) -> list[int]:
+    return [array.data.ptr for array in arrays]

@@ -1,0 +1,313 @@
+"""Threads that share the pieces of a launch: machine code draws them and waits, without the interpreter and its lock.
+
+A thread that has no work watches for more for a while, since to wake it takes longer than many kernels run; then it
+sleeps. Whoever launches works, too, so that a launch ends even if no other thread comes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import platform
+import sys
+import threading
+from array import array
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["Pool", "share"]
+
+# How often an idle thread looks for work before it sleeps: some 100 microseconds.
+_LOOKS = 4000
+# How many launches may have threads to help them at a time; others do their work themselves.
+_POOLS = 8
+# Bytes of a pool's state: the cursor, the number of pieces done, and the free places have a cache line each.
+_STATE, _LINE = 512, 64
+
+
+def share(address: int, pieces: Sequence[Sequence[int]], threads: int) -> int:
+    """Call a function of the machine once for each piece of work, on several threads, and return when all are done.
+
+    Parameters
+    ----------
+    address : int
+        Of the function. It takes 64-bit integers and pointers, and returns a 32-bit status.
+    pieces : sequence of sequence of int
+        The arguments of each call.
+    threads : int
+        At most so many, the calling one among them.
+
+    Returns
+    -------
+    int
+        0, or a status of a call that returned another.
+    """
+    helpers = min(threads, len(pieces)) - 1
+    try:
+        pool = _idle.pop()
+    except IndexError:
+        pool = Pool() if len(_every) < _POOLS else None
+    if pool is None:
+        return _alone(address, pieces)
+    try:
+        return pool.run(address, pieces, helpers)
+    finally:
+        _idle.append(pool)
+
+
+def _alone(address: int, pieces: Sequence[Sequence[int]]) -> int:
+    status = 0
+    call = _prototype(ctypes.c_void_p, ctypes.c_void_p)(_caller(len(pieces[0])))
+    for piece in pieces:
+        status = call(address, array("q", piece).buffer_info()[0]) or status
+    return status
+
+
+class Pool:
+    """Threads for one launch at a time."""
+
+    def __init__(self) -> None:
+        _every.append(self)
+        self._memory = ctypes.create_string_buffer(_STATE + _LINE)
+        self._state = -(-ctypes.addressof(self._memory) // _LINE) * _LINE
+        self._launch, self._attend, self._code = _functions()
+        self._asleep: deque[Any] = deque()
+        self._threads = 0
+
+    def run(self, address: int, pieces: Sequence[Sequence[int]], helpers: int) -> int:
+        """See `share`; `helpers` are the threads beside this one."""
+        while self._threads < helpers:
+            self._threads += 1
+            threading.Thread(target=self._stay, name="dualbcast", daemon=True).start()
+        for _ in range(helpers):
+            try:
+                self._asleep.pop().release()
+            except IndexError:
+                break
+        count, length = len(pieces), len(pieces[0])
+        arguments = array("q", [number for piece in pieces for number in piece])
+        where = arguments.buffer_info()[0]
+        return int(self._launch(self._state, _caller(length), address, where, 8 * length, count, helpers))
+
+    def _stay(self) -> None:
+        """What the other threads do."""
+        asleep = threading.Lock()
+        asleep.acquire()
+        while True:
+            self._attend(self._state, _LOOKS)
+            # A launch that begins between these lines goes without this thread.
+            self._asleep.append(asleep)
+            asleep.acquire()
+
+
+def _prototype(*kinds: Any) -> Any:
+    return ctypes.CFUNCTYPE(ctypes.c_int32, *kinds)
+
+
+@functools.cache
+def _functions() -> tuple[Any, Any, Any]:
+    """`launch`, `attend`, and what owns their code."""
+    text = _TEXT.format(pause=_PAUSES.get(platform.machine().lower(), ("", ""))[0], **_yielding())
+    text += _PAUSES.get(platform.machine().lower(), ("", ""))[1]
+    engine = _engine(text)
+    pointer, word = ctypes.c_void_p, ctypes.c_int64
+    launch = _prototype(pointer, pointer, pointer, pointer, word, word, word)(engine.get_function_address("launch"))
+    attend = _prototype(pointer, word)(engine.get_function_address("attend"))
+    return launch, attend, engine
+
+
+@functools.cache
+def _caller(count: int) -> int:
+    """The address of `call(function, arguments)`: integers and pointers are passed alike, so one serves for all."""
+    numbers = [f"%n{at}" for at in range(count)]
+    lines = ["define i32 @call(ptr %function, ptr %arguments) {"]
+    for at, number in enumerate(numbers):
+        lines += [f"  {number}.at = getelementptr i64, ptr %arguments, i64 {at}"]
+        lines += [f"  {number} = load i64, ptr {number}.at"]
+    lines += [f"  %status = call i32 %function({', '.join(f'i64 {number}' for number in numbers)})"]
+    engine = _engine("\n".join([*lines, "  ret i32 %status", "}"]))
+    _callers.append(engine)
+    return int(engine.get_function_address("call"))
+
+
+def _engine(text: str) -> Any:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(opt=1)
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), machine)
+    engine.finalize_object()
+    return engine
+
+
+def _yielding() -> dict[str, str]:
+    """How a thread lets others run, where there is a way."""
+    if sys.platform == "win32":
+        return {"declare": "declare i32 @SwitchToThread()", "rest": "call i32 @SwitchToThread()"}
+    return {"declare": "declare i32 @sched_yield()", "rest": "call i32 @sched_yield()"}
+
+
+_PAUSES = {
+    **dict.fromkeys(
+        ("x86_64", "amd64"), ("call void @llvm.x86.sse2.pause()", "\ndeclare void @llvm.x86.sse2.pause()\n")
+    ),
+    **dict.fromkeys(
+        ("aarch64", "arm64"), ("call void @llvm.aarch64.hint(i32 1)", "\ndeclare void @llvm.aarch64.hint(i32)\n")
+    ),
+}
+
+# The state of a pool, by byte: at 0 the cursor, at 64 how many pieces are done, at 128 the places for threads, at 192
+# a status that was not 0, the caller, its function, the arguments, the bytes of those of a piece, and how many pieces
+# there are. The cursor's lower half counts the pieces that nobody has drawn; the upper half, and that of the places,
+# counts the launches: who comes late finds another number there, and touches nothing. The rest belongs to the launch,
+# and stays as it is until all of its pieces are done, and so for as long as a thread has drawn one.
+_TEXT = """\
+{declare}
+
+define private void @work(ptr %state, i64 %launch) {{
+entry:
+  %done = getelementptr i8, ptr %state, i64 64
+  %failed = getelementptr i8, ptr %state, i64 192
+  %caller.at = getelementptr i8, ptr %state, i64 200
+  %function.at = getelementptr i8, ptr %state, i64 208
+  %arguments.at = getelementptr i8, ptr %state, i64 216
+  %length.at = getelementptr i8, ptr %state, i64 224
+  %count.at = getelementptr i8, ptr %state, i64 232
+  br label %look
+look:
+  %cursor = load atomic i64, ptr %state seq_cst, align 8
+  %left = and i64 %cursor, 4294967295
+  %current = lshr i64 %cursor, 32
+  %some = icmp ne i64 %left, 0
+  %same = icmp eq i64 %current, %launch
+  %go = and i1 %some, %same
+  br i1 %go, label %draw, label %end
+draw:
+  %less = sub i64 %cursor, 1
+  %drawn = cmpxchg ptr %state, i64 %cursor, i64 %less seq_cst seq_cst
+  %mine = extractvalue {{ i64, i1 }} %drawn, 1
+  br i1 %mine, label %run, label %look
+run:
+  %caller = load ptr, ptr %caller.at
+  %function = load ptr, ptr %function.at
+  %arguments = load ptr, ptr %arguments.at
+  %length = load i64, ptr %length.at
+  %count = load i64, ptr %count.at
+  %piece = sub i64 %count, %left
+  %offset = mul i64 %piece, %length
+  %own = getelementptr i8, ptr %arguments, i64 %offset
+  %status = call i32 %caller(ptr %function, ptr %own)
+  %good = icmp eq i32 %status, 0
+  br i1 %good, label %count.it, label %note
+note:
+  store atomic i32 %status, ptr %failed seq_cst, align 8
+  br label %count.it
+count.it:
+  %before = atomicrmw add ptr %done, i64 1 seq_cst
+  br label %look
+end:
+  ret void
+}}
+
+define i32 @launch(ptr %state, ptr %caller, ptr %function, ptr %arguments, i64 %length, i64 %count, i64 %places) {{
+entry:
+  %done = getelementptr i8, ptr %state, i64 64
+  %places.at = getelementptr i8, ptr %state, i64 128
+  %failed = getelementptr i8, ptr %state, i64 192
+  %caller.at = getelementptr i8, ptr %state, i64 200
+  %function.at = getelementptr i8, ptr %state, i64 208
+  %arguments.at = getelementptr i8, ptr %state, i64 216
+  %length.at = getelementptr i8, ptr %state, i64 224
+  %count.at = getelementptr i8, ptr %state, i64 232
+  store atomic i32 0, ptr %failed seq_cst, align 8
+  store ptr %caller, ptr %caller.at
+  store ptr %function, ptr %function.at
+  store ptr %arguments, ptr %arguments.at
+  store i64 %length, ptr %length.at
+  store i64 %count, ptr %count.at
+  store atomic i64 0, ptr %done seq_cst, align 8
+  %old = load atomic i64, ptr %state seq_cst, align 8
+  %former = lshr i64 %old, 32
+  %after = add i64 %former, 1
+  %launch = and i64 %after, 4294967295
+  %high = shl i64 %launch, 32
+  %offered = or i64 %high, %places
+  store atomic i64 %offered, ptr %places.at seq_cst, align 8
+  %cursor = or i64 %high, %count
+  store atomic i64 %cursor, ptr %state seq_cst, align 8
+  call void @work(ptr %state, i64 %launch)
+  br label %wait
+wait:
+  %turn = phi i64 [ 0, %entry ], [ %next, %more ], [ 0, %rest ]
+  %finished = load atomic i64, ptr %done seq_cst, align 8
+  %all = icmp eq i64 %finished, %count
+  br i1 %all, label %end, label %again
+again:
+  %next = add i64 %turn, 1
+  %long = icmp ugt i64 %next, 1000
+  br i1 %long, label %rest, label %more
+more:
+  {pause}
+  br label %wait
+rest:
+  ; Who runs the last piece may be waiting for this processor.
+  {rest}
+  br label %wait
+end:
+  %status = load atomic i32, ptr %failed seq_cst, align 8
+  ret i32 %status
+}}
+
+define i32 @attend(ptr %state, i64 %looks) {{
+entry:
+  %places.at = getelementptr i8, ptr %state, i64 128
+  br label %look
+look:
+  %left = phi i64 [ %looks, %entry ], [ %less, %idle ], [ %looks, %back ], [ %left, %place ]
+  %offered = load atomic i64, ptr %places.at seq_cst, align 8
+  %free = and i64 %offered, 4294967295
+  %launch = lshr i64 %offered, 32
+  %cursor = load atomic i64, ptr %state seq_cst, align 8
+  %undrawn = and i64 %cursor, 4294967295
+  %current = lshr i64 %cursor, 32
+  %same = icmp eq i64 %current, %launch
+  %some = icmp ne i64 %undrawn, 0
+  %room = icmp ne i64 %free, 0
+  %work = and i1 %same, %some
+  %go = and i1 %work, %room
+  br i1 %go, label %place, label %nothing
+nothing:
+  %less = sub i64 %left, 1
+  %over = icmp eq i64 %less, 0
+  br i1 %over, label %end, label %idle
+idle:
+  {pause}
+  br label %look
+place:
+  %fewer = sub i64 %offered, 1
+  %taken = cmpxchg ptr %places.at, i64 %offered, i64 %fewer seq_cst seq_cst
+  %mine = extractvalue {{ i64, i1 }} %taken, 1
+  br i1 %mine, label %back, label %look
+back:
+  call void @work(ptr %state, i64 %launch)
+  br label %look
+end:
+  ret i32 0
+}}
+"""
+
+
+def _renew_after_fork() -> None:
+    # Threads do not survive a fork.
+    _every.clear()
+    _idle.clear()
+
+
+_every: list[Pool] = []
+_idle: deque[Pool] = deque()
+_callers: list[Any] = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_after_fork)
