@@ -19,7 +19,7 @@ sys.path.insert(0, str(HERE.parent / "tests"))
 
 import accuracy  # noqa: E402
 import rule_oracles  # noqa: E402
-from accuracy import CASES, PAIRS, Worst, computed_by, worst  # noqa: E402
+from accuracy import CASES, COUNT, FEW, PAIRS, STRIDE, Worst, computed_by  # noqa: E402
 
 from dualbcast import differentiable_broadcast  # noqa: E402
 from dualbcast.cli.machine import cpu_model  # noqa: E402
@@ -37,15 +37,16 @@ most 0.50 off. Without `fastmath=True`, which may add a few.
 {machine}
 
 A loop over elements calls the vector functions of glibc's libmvec, and for the last few elements of a row, and in loops
-that cannot be vectorised, those of the C library: the columns *v* and *s*. {inlined} and what is made of them are this
-package's own where the processor has fused multiply-add, and give the same bits in either place. Without it they are
-the libraries' as well, with the errors of the second table.
+that cannot be vectorised, those of the C library: the columns *v* and *s*. Where the processor has fused multiply-add,
+{inlined} and what is made of them are this package's own, and give the same bits in either place. Without it they
+are the libraries' as well, with the errors of the second table.
 
-**How they were found.** float32 functions of one number: every {stride}th of all 2³² bit patterns and {count:,} more,
-many of them near zeros, poles, thresholds and where the way of computing changes; screened against NumPy, SciPy or the
-C library in float64, the {confirmed} worst of each batch computed by mpmath. float64, and functions of two numbers:
-{count:,} points, screened in the C library's long double, or {few:,} points all computed by mpmath. So the figures are
-lower bounds of the largest errors, close ones for float32. NaN, infinities and signed zeros: `tests/test_cpu_math.py`.
+**How they were found.** float32 functions of one number: every {stride}th of all 2³² bit patterns, {count:,} more, many
+of them near zeros, poles, thresholds and where the way of computing changes, and then the million numbers around the
+worst; screened against NumPy, SciPy or the C library in float64, the 12 worst of each batch computed by mpmath. In
+float64 {count:,} points and a million around the worst, screened in the C library's long double, or {few:,} points all
+computed by mpmath. Functions of two numbers: {count:,} points. So the figures are lower bounds of the largest errors,
+close ones for float32. NaN, infinities and signed zeros: `tests/test_cpu_math.py`.
 
 """
 DERIVATIVES = """
@@ -60,29 +61,14 @@ to zeros.
 | function | partial in | float32 | of 1 at least | float64 | of 1 at least |
 | --- | --- | ---: | ---: | ---: | ---: |
 """
-STRIDE, COUNT, FEW, CONFIRMED, POINTS = 101, 1_000_000, 20_000, 12, 100
-
-
-def measured(name: str, dtype: str) -> Worst:
-    """The worst of a function, computed as the current `computed_by` has it."""
-    kernel = accuracy.compiled(name, dtype)
-    if name in PAIRS:
-        return worst(name, kernel, accuracy.pairs(name, dtype, COUNT), CONFIRMED)
-    case = CASES[name]
-    count = FEW if dtype == "float64" and name in accuracy.MPMATH_ONLY else COUNT
-    found = worst(name, kernel, (accuracy.points(case, dtype, count),), CONFIRMED)
-    for block in range(16) if dtype == "float32" else ():
-        x = accuracy.every(case, STRIDE, block)
-        if x.size:
-            found.add(worst(name, kernel, (x,), CONFIRMED))
-    return found
+POINTS = 100
 
 
 def column(names: list[str], dtype: str, **way: bool) -> dict[str, Worst]:
     with computed_by(**way):
         found = {}
         for name in names:
-            found[name] = measured(name, dtype)
+            found[name] = accuracy.thorough(name, dtype)
             print(dtype, way, name, found[name], flush=True)
         return found
 
@@ -148,7 +134,7 @@ def page() -> str:
         f"{'with' if libm.has_libmvec() else 'without'} libmvec, NumPy {np.__version__}, mpmath {mpmath.__version__}."
     )
     inlined = ", ".join(f"`{name}`" for name in own)
-    head = HEAD.format(machine=machine, inlined=inlined, stride=STRIDE, count=COUNT, few=FEW, confirmed=CONFIRMED)
+    head = HEAD.format(machine=machine, inlined=inlined, stride=STRIDE, count=COUNT, few=FEW)
     lines = table(names)
     lines += ["", "Without fused multiply-add:", "", *table([*own, "sigmoid", "softplus"], inlined=False)]
     return head + "\n".join(lines) + "\n" + DERIVATIVES.format(points=POINTS) + "\n".join(derivative_rows()) + "\n"

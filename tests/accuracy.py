@@ -191,7 +191,7 @@ CASES: dict[str, Case] = {
         scipy.special.digamma,
         (1e-300, inf),
         (1.4616,),
-        (8.0, 8.0),
+        (16.0, 8.0),
         "a sum of up to ten quotients and a logarithm, which cancel near its zero at 1.46",
         scale=1.0,
     ),
@@ -293,6 +293,16 @@ def every(case: Case, stride: int, block: int) -> np.ndarray:
     return np.ascontiguousarray(x[: x.size - x.size % 64])
 
 
+def around(x: float, case: Case, dtype: str) -> np.ndarray:
+    """The neighbours of a number, half a million on either side in float32; in float64 as many, spread wider."""
+    integer = np.int32 if dtype == "float32" else np.int64
+    steps = np.arange(-(1 << 19), 1 << 19, dtype=integer) * integer(1 if dtype == "float32" else (1 << 24) + 1)
+    near = (np.array(x, dtype).view(integer) + steps).view(dtype)
+    with np.errstate(invalid="ignore"):
+        near = near[np.isfinite(near) & (near > case.within[0]) & (near < case.within[1])]
+    return np.ascontiguousarray(near[: near.size - near.size % 64])
+
+
 def pairs(name: str, dtype: str, count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Arguments of a function of two: of all exponents, ordinary ones, and for `pow` results of all sizes."""
     random = np.random.default_rng(seed)
@@ -355,6 +365,26 @@ def worst(name: str, kernel: Any, arguments: tuple[np.ndarray, ...], confirmed: 
             error = inf if np.isnan(got[index]) else units_off(got[index], exact, case.scale)
             if error > found.error:
                 found.error, found.at = error, point
+    return found
+
+
+STRIDE, COUNT, FEW = 97, 1_000_000, 20_000
+
+
+def thorough(name: str, dtype: str) -> Worst:
+    """The worst of a function, computed as the current `computed_by` has it, at some ten million points in float32."""
+    kernel = compiled(name, dtype)
+    if name in PAIRS:
+        return worst(name, kernel, pairs(name, dtype, COUNT))
+    case = CASES[name]
+    few = dtype == "float64" and name in MPMATH_ONLY
+    found = worst(name, kernel, (points(case, dtype, FEW if few else COUNT),))
+    for block in range(16) if dtype == "float32" else ():
+        x = every(case, STRIDE, block)
+        if x.size:
+            found.add(worst(name, kernel, (x,)))
+    x = around(found.at[0], case, dtype)
+    found.add(worst(name, kernel, (x[:: FEW // 4 if few else 1].copy(),)))
     return found
 
 

@@ -16,7 +16,7 @@ from dualbcast.runtime import cache, cpu
 
 HERE = Path(__file__).parent
 # Of a program that is expected to take a few seconds; it then shows where its threads are.
-PATIENCE = 240
+PATIENCE = 600
 
 
 @pytest.fixture

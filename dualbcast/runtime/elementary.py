@@ -87,7 +87,8 @@ def _exp(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
     x = f.at_least(f.format.smallest, f.at_most(f.format.largest, arguments[0]))
     r, square_p, n = f.reduced(x)
     # In two steps, because neither 2**n nor a subnormal result leaves room for one; the last multiplication rounds.
-    half = builder.ashr(n, f.integer(1))
+    # (Shifted as if it had no sign, which takes AVX-512 else: the bits that it lets in are shifted out again.)
+    half = builder.lshr(n, f.integer(1))
     scaled = builder.fmul(builder.fadd(f.number(1), builder.fadd(r, square_p)), f.power_of_two(half))
     return builder.fmul(scaled, f.power_of_two(builder.sub(n, half)))
 
