@@ -13,6 +13,7 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from operator import mul
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +42,7 @@ _WORTH_A_THREAD = 30_000
 _WORTH_A_RANGE = 10_000
 # Ranges begin at a multiple of this many elements of a row: more than a vectorised loop advances in one step, so that
 # which elements go through vector code, and with it every bit of the result, does not depend on the number of threads.
-_ALIGNMENT = 256
+_ALIGNMENT = streams.TILE
 # More ranges than threads, since a branch can make some elements cost more than others.
 _RANGES_PER_THREAD = 4
 
@@ -112,7 +113,7 @@ class CpuKernel:
         head: tuple[int, ...] = self._head
         if streamed:
             outputs = self._itemsizes[len(self.source.inputs) :]
-            address = streams.loop(len(ints), len(self.source.inputs), outputs, _ALIGNMENT)
+            address = streams.loop(len(ints), len(self.source.inputs), outputs)
             head = (self._address, ints[self.source.layout.rank - 1], *head)
         count, at = len(bounds) - 1, len(head)
         arguments = array("q", (*head, 0, 0, *ints, *pointers))
@@ -128,13 +129,13 @@ class CpuKernel:
             made = self._panels(parts, ints) if isinstance(parts, Packing) else self._blocks(parts)
             known = self._known = (parts, ints, *made)
         _, _, address, numbers = known
-        arguments = numbers.copy()
-        arguments[:, -len(pointers) :] += np.array(pointers)
+        arguments, count = numbers.copy(), len(self._itemsizes)
+        arguments[:, -count:] += np.array(pointers[:count])
         return Work(address, arguments.reshape(-1), len(numbers))
 
     def _blocks(self, blocks: Sequence[Block]) -> tuple[int, NDArray[np.int64]]:
         """The arguments of each block, without the pointers that its offsets are from."""
-        rows = [(*self._head, *block.ints, *np.multiply(block.offsets, self._itemsizes)) for block in blocks]
+        rows = [(*self._head, *block.ints, *map(mul, block.offsets, self._itemsizes)) for block in blocks]
         return self._address, np.array(rows, np.int64)
 
     def _panels(self, packing: Packing, ints: Sequence[int]) -> tuple[int, NDArray[np.int64]]:

@@ -16,10 +16,14 @@ from pathlib import Path
 from dualbcast.abi import Layout
 from dualbcast.runtime.native import compiled
 
-__all__ = ["goes_past_the_cache", "last_level_cache", "loop"]
+__all__ = ["TILE", "goes_past_the_cache", "last_level_cache", "loop"]
 
-# How many times what the last-level cache holds a launch must move.
+# How many times what the last-level cache holds a launch must move, and what the tiles of all outputs may be together:
+# they have to stay in the first cache.
 BEYOND = 4
+_TILES = 1 << 15
+# The elements of a tile. Tiles begin at multiples of it in their rows, as ranges of a launch do.
+TILE = 256
 
 
 def goes_past_the_cache(layout: Layout, ints: Sequence[int], total: int, itemsizes: Sequence[int], inputs: int) -> bool:
@@ -40,7 +44,9 @@ def goes_past_the_cache(layout: Layout, ints: Sequence[int], total: int, itemsiz
     """
     spans = ["0" not in layout.classes[which] for which in layout.which]
     moved = total * sum(itertools.compress(itemsizes, spans))
-    if moved <= BEYOND * last_level_cache() or platform.machine() not in ("x86_64", "AMD64"):
+    if moved <= BEYOND * last_level_cache() or TILE * sum(itemsizes[inputs:]) > _TILES:
+        return False
+    if platform.machine() not in ("x86_64", "AMD64"):
         return False
     return all(_is_linear(layout, ints, which) for which in set(layout.which[inputs:]))
 
@@ -70,7 +76,7 @@ def last_level_cache() -> int:
 
 
 @once
-def loop(integers: int, inputs: int, outputs: tuple[int, ...], tile: int) -> int:
+def loop(integers: int, inputs: int, outputs: tuple[int, ...]) -> int:
     """The address of a loop around kernels of a signature.
 
     It is a function of the kernel's address, the length of a row, and the kernel's own parameters; outputs must be
@@ -84,13 +90,11 @@ def loop(integers: int, inputs: int, outputs: tuple[int, ...], tile: int) -> int
         How many inputs.
     outputs : tuple of int
         The bytes of an element of each output.
-    tile : int
-        The elements of a tile. Tiles begin at multiples of it in their rows, as ranges do: see `cpu.launch`.
     """
-    return compiled(_text(integers, inputs, outputs, tile), "streamed", optimise=True)
+    return compiled(_text(integers, inputs, outputs), "streamed", optimise=True)
 
 
-def _text(integers: int, inputs: int, outputs: tuple[int, ...], tile: int) -> str:
+def _text(integers: int, inputs: int, outputs: tuple[int, ...]) -> str:
     """The loop in LLVM's language."""
     own = [f"i64 %n{k}" for k in range(integers)]
     read = [f"ptr %x{k}" for k in range(inputs)]
@@ -100,14 +104,14 @@ def _text(integers: int, inputs: int, outputs: tuple[int, ...], tile: int) -> st
         _COPY,
         f"define i32 @streamed({', '.join([*fixed, *own, *read, *written])}) {{",
         "entry:",
-        *(f"  %t{k} = alloca [{size * tile} x i8], align 64" for k, size in enumerate(outputs)),
+        *(f"  %t{k} = alloca [{size * TILE} x i8], align 64" for k, size in enumerate(outputs)),
         "  %any = icmp slt i64 %start, %stop",
         "  br i1 %any, label %next, label %done",
         "next:",
         "  %at = phi i64 [ %start, %entry ], [ %end, %store ]",
-        f"  %far = add i64 %at, {tile}",
+        f"  %far = add i64 %at, {TILE}",
         "  %column = urem i64 %far, %row",
-        f"  %over = urem i64 %column, {tile}",
+        f"  %over = urem i64 %column, {TILE}",
         "  %near = sub i64 %far, %over",
         "  %last = icmp sge i64 %far, %stop",
         "  %end = select i1 %last, i64 %stop, i64 %near",
