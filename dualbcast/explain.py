@@ -14,11 +14,13 @@ import numpy as np
 from dualbcast.abi import Layout
 from dualbcast.compiler.arrange import place_loads
 from dualbcast.compiler.emit import operations, steady_inputs
-from dualbcast.compiler.ir import ARITHMETIC, Assign, Function, Load, statements
+from dualbcast.compiler.ir import ARITHMETIC, Assign, For, Function, If, Load, Names, While, statements
+from dualbcast.compiler.lockstep import lockstep
 from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.schedule import INSTRUCTIONS
 from dualbcast.compiler.selects import into_selects
 from dualbcast.compiler.templates import without_customs
+from dualbcast.errors import Location
 from dualbcast.runtime.broadcast import Plan
 from dualbcast.runtime.streams import goes_past_the_cache
 
@@ -49,9 +51,10 @@ class Explanation:
     bytes_read, bytes_written : int
         With every element of an argument read once; an argument that the kernel never reads counts nothing.
     layout : str
-        The coalesced dimensions that each argument spans: 1 contiguous, s strided, 0 broadcast.
+        The coalesced dimensions that each argument spans: 1 contiguous, s strided, 0 broadcast. An input that is
+        packed lies otherwise in memory, and is read tile by tile; see `runtime.packing`.
     branches : tuple of str
-        What becomes of each `if` on the CPU, with its place: a branch or a select, and why.
+        What becomes of each `if` and each loop in vectors on the CPU, with its place: a branch or a select, and why.
     cuda : CudaKernel or None
         Where a compute capability was given.
     streamed : bool
@@ -120,7 +123,10 @@ def explain_kernel(
     arrays = operands.arrays
     layout = plan.layout
     names = [param.name for param in function.params]
-    patterns = [f"{name} {layout.classes[which]}" for name, which in zip([*names, "out"], layout.which, strict=False)]
+    kinds = [layout.classes[which] for which in layout.which]
+    for position in () if plan.geometry.packing is None else plan.geometry.packing.inputs:
+        kinds[position] = "packed"
+    patterns = [f"{name} {kind}" for name, kind in zip([*names, "out"], kinds, strict=False)]
     return Explanation(
         function.name,
         compute,
@@ -148,14 +154,26 @@ def _is_streamed(plan: Plan, dtypes: Sequence[np.dtype[Any]]) -> bool:
 
 
 def _branches(function: Function, layout: Layout) -> tuple[str, ...]:
-    """What becomes of each branch on the CPU; of several of one line, such as those of one rule, each outcome once."""
-    _, choices = into_selects(function, steady_inputs(function, layout))
-    found: dict[str, None] = {}
-    for choice in sorted(choices, key=lambda choice: (choice.location.filename, choice.location.line)):
-        where = choice.location
+    """What becomes of each branch and loop on the CPU; of several of one line, such as a rule's, each outcome once."""
+    steady = steady_inputs(function, layout)
+    steps = None if layout.summed(len(function.params)) else lockstep(function, Names())
+    found: list[tuple[Location, str]] = []
+    if steps is None:
+        found += [(choice.location, str(choice)) for choice in into_selects(function, steady)[1]]
+    else:
+        for piece in steps.pieces:
+            if not piece.turn:
+                found += [(choice.location, str(choice)) for choice in into_selects(piece.function, steady)[1]]
+        for loop in function.body:
+            if isinstance(loop, For | While):
+                found.append((loop.location, "vectors (several elements take each turn together)"))
+                inside = [stmt.location for stmt in statements(loop.body) if isinstance(stmt, If)]
+                found += [(where, "select (as its loop runs for several elements together)") for where in inside]
+    lines: dict[str, None] = {}
+    for where, outcome in sorted(found, key=lambda at: (at[0].filename, at[0].line)):
         text = linecache.getline(where.filename, where.line).strip()
         at = f"line {where.line}"
         if where.filename != function.location.filename:
             at = f"{PurePath(where.filename).name}:{where.line}"
-        found[f"{at}  {text}  →  {choice}"] = None
-    return tuple(found)
+        lines[f"{at}  {text}  →  {outcome}"] = None
+    return tuple(lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from cpu_kernels import DOUBLE, cell_arguments, cell_run, source_of
 
 from dualbcast import get_num_threads, num_threads, set_num_threads
 from dualbcast.errors import ArgumentError, BackendError
-from dualbcast.runtime import cpu
+from dualbcast.runtime import cpu, pool
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -25,29 +26,40 @@ def _own_cache(tmp_path_factory):
         yield
 
 
-class Recorder:
-    """Stands for a kernel: takes its time, and notes which thread ran which range."""
+class Recorder(cpu.CpuKernel):
+    """Machine code that calls back: it takes its time, and notes which thread ran which range."""
 
     def __init__(self, rank: int = 1, seconds: float = 2e-3, fail_at: int | None = None) -> None:
-        self.source = SimpleNamespace(layout=SimpleNamespace(rank=rank))
+        self.source = SimpleNamespace(element="recorder", layout=SimpleNamespace(rank=rank), outputs=())
         self.seconds, self.fail_at = seconds, fail_at
         self.calls: list[tuple[int, int, int]] = []
+        integers = 2 + rank + len(POINTERS)
+        kinds = [*[ctypes.c_void_p] * 2, *[ctypes.c_int64] * integers]
+        self._code = ctypes.CFUNCTYPE(ctypes.c_int32, *kinds)(self.note)
+        self._address = ctypes.cast(self._code, ctypes.c_void_p).value
+        self._head, self._known, self.pace = (1, 2), None, None
 
     def goes_past_the_cache(self, _total, _ints):
         return False
 
-    def __call__(self, start, stop, _ints, _pointers):
+    def note(self, result, error, start, stop, *rest) -> int:
+        assert (result, error, rest[-2:]) == (1, 2, POINTERS)
         self.calls.append((start, stop, threading.get_ident()))
         if self.seconds:
             time.sleep(self.seconds)
-        if self.fail_at is not None and start <= self.fail_at < stop:
-            raise BackendError("failed in a range")
+        return 7 if self.fail_at is not None and start <= self.fail_at < stop else 0
 
     def covered(self) -> list[int]:
         return [index for start, stop, _ in sorted(self.calls) for index in range(start, stop)]
 
 
-POINTERS = [0] * 1000  # So many that a launch thinks of threads from 512 elements on.
+POINTERS = (1 << 46, 5)
+
+
+@pytest.fixture(autouse=True)
+def _few_are_many(monkeypatch):
+    monkeypatch.setattr(cpu, "_PROBE", 1024)  # a launch thinks of threads from 1024 elements on
+    monkeypatch.setattr(pool, "_POOLS", 100)
 
 
 def test_ranges_cover_all_and_threads_share_them():
@@ -59,7 +71,7 @@ def test_ranges_cover_all_and_threads_share_them():
         assert all(start % ints[-1] % 256 == 0 for start, *_ in recorder.calls)
 
 
-@pytest.mark.parametrize("total", [0, 1, 511, 512, 513, 769, 1023])
+@pytest.mark.parametrize("total", [0, 1, 1023, 1024, 1025, 1281, 2047])
 def test_every_total_is_covered(total):
     recorder = Recorder(seconds=1e-4)
     cpu.launch(recorder, total, (total,), POINTERS, threads=3)
@@ -78,7 +90,7 @@ def test_little_work_stays_on_this_thread():
 @pytest.mark.parametrize("fail_at", [0, 700, 5000, 9999])
 def test_an_error_in_any_range_is_raised_after_the_others_end(fail_at):
     recorder = Recorder(fail_at=fail_at)
-    with pytest.raises(BackendError, match="failed in a range"):
+    with pytest.raises(BackendError, match=r"recorder stopped with an error \(status 7\)"):
         cpu.launch(recorder, 10_000, (10_000,), POINTERS, threads=3)
     calls = len(recorder.calls)
     time.sleep(0.01)
@@ -175,6 +187,21 @@ def test_a_launch_uses_no_more_threads_than_was_said():
         assert (used > 1) == (count > 1)
 
 
+def test_a_pace_is_measured_and_used():
+    recorder = Recorder(seconds=1e-3)
+    cpu.launch(recorder, 20_000, (20_000,), POINTERS, threads=2)
+    assert recorder.calls[0][:2] == (0, 512)  # by the first elements, where nothing is known
+    assert recorder.pace > 1e6 * len(recorder.calls) / 20_000 / 2
+    recorder.calls.clear()
+    cpu.launch(recorder, 20_000, (20_000,), POINTERS, threads=2)
+    assert len(recorder.calls) == 8
+    assert recorder.covered() == list(range(20_000))
+    recorder.pace = 1.0
+    recorder.calls.clear()
+    cpu.launch(recorder, 20_000, (20_000,), POINTERS, threads=2)
+    assert recorder.calls == [(0, 20_000, threading.get_ident())]
+
+
 def test_the_lock_of_the_interpreter_is_released():
     source = source_of("out[k] = lgamma(x[k])", "float64", {"x": "float64"}, {"out": "float64"})
     kernel = cpu.compile_kernel(source, False)
@@ -200,7 +227,7 @@ FORK = """
 import os, sys
 import numpy as np
 from dualbcast.abi import KernelSource, Layout
-from dualbcast.runtime import cpu
+from dualbcast.runtime import cpu, pool
 cpu._WORTH_A_THREAD = 0
 kernel = cpu.compile_kernel(eval(sys.argv[1]), False)
 x = np.linspace(-2, 2, 1_000_000)
@@ -208,11 +235,11 @@ def check():
     out = np.zeros_like(x)
     cpu.launch(kernel, x.size, (x.size,), (x.ctypes.data, out.ctypes.data), 2)
     np.testing.assert_allclose(out, x + np.tanh(x), rtol=1e-15)
-    assert cpu._pool is not None
+    assert pool._every
 check()
 child = os.fork()
 if child == 0:
-    assert cpu._pool is None
+    assert not pool._every
     check()
     os._exit(0)
 check()

@@ -351,7 +351,13 @@ def test_threads_do_not_change_a_bit(shape, dtype, monkeypatch):
     for threads in (2, 5):
         for a, b in zip(first, sums(function, (x, y), wanted, "cpu", threads=threads), strict=True):
             np.testing.assert_array_equal(a, b)
-    monkeypatch.setattr(cpu, "_share", lambda run, pieces, _limit: [run(piece) for piece in reversed(pieces)])
+    run = cpu.CpuKernel.run
+
+    def backwards(kernel: cpu.CpuKernel, work: cpu.Work, _threads: int, first: int = 0) -> None:
+        for piece in reversed(range(first, work.count)):
+            run(kernel, work, 1, piece, piece + 1)
+
+    monkeypatch.setattr(cpu.CpuKernel, "run", backwards)
     for a, b in zip(first, sums(function, (x, y), wanted, "cpu", threads=2), strict=True):
         np.testing.assert_array_equal(a, b)
 

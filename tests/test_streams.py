@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import math
 from typing import Any
 
@@ -35,13 +36,14 @@ def cell(c, f, i, z):
 def streamed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Every launch of CPU kernels is streamed that can be; a list of the ranges."""
     ranges: list[Any] = []
-    inner = cpu.CpuKernel.streamed
+    inner = cpu.CpuKernel.ranges
 
-    def record(self: Any, start: int, stop: int, ints: Any, pointers: Any) -> None:
-        ranges.append((start, stop))
-        inner(self, start, stop, ints, pointers)
+    def record(self: Any, bounds: Any, ints: Any, pointers: Any, streamed: bool = False) -> cpu.Work:
+        if streamed:
+            ranges.extend(itertools.pairwise(bounds))
+        return inner(self, bounds, ints, pointers, streamed)
 
-    monkeypatch.setattr(cpu.CpuKernel, "streamed", record)
+    monkeypatch.setattr(cpu.CpuKernel, "ranges", record)
     monkeypatch.setattr(streams, "BEYOND", -1)
     monkeypatch.setattr(cpu, "_PROBE", 1)
     return ranges
@@ -68,11 +70,12 @@ def test_any_range_writes_the_bits_that_it_writes_unstreamed_and_no_others(data:
     arguments = cell_arguments(rows, columns)
     offsets = [4 * data.draw(st.integers(0, 16)) for _ in range(5)]
     found = []
-    for run in (kernel, kernel.streamed):
+    for is_streamed in (False, True):
         buffers = [guarded(total, offset) for offset in offsets]
         firsts = [-buffer.ctypes.data % 64 + 64 + offset for buffer, offset in zip(buffers, offsets, strict=True)]
         places = [buffer.ctypes.data + first for buffer, first in zip(buffers, firsts, strict=True)]
-        run(start, stop, (rows, columns, 2), [*(array.ctypes.data for array in arguments), *places])
+        pointers = [*(array.ctypes.data for array in arguments), *places]
+        kernel.run(kernel.ranges((start, stop), (rows, columns, 2), pointers, is_streamed))
         for buffer, first in zip(buffers, firsts, strict=True):
             assert (buffer[: first + 4 * start] == GUARD).all()
             assert (buffer[first + 4 * stop :] == GUARD).all()
@@ -172,7 +175,7 @@ def ranges_of(row: int, stop: int, fails_at: int = 1 << 40) -> list[tuple[int, i
     function = KIND(noting)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernel, "_address", ctypes.cast(function, ctypes.c_void_p).value)
-        kernel.streamed(0, stop, (row,), (x.ctypes.data, out.ctypes.data))
+        kernel.run(kernel.ranges((0, stop), (row,), (x.ctypes.data, out.ctypes.data), streamed=True))
     return calls
 
 

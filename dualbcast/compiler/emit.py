@@ -37,6 +37,7 @@ from dualbcast.compiler.ir import (
     expressions,
     statements,
 )
+from dualbcast.compiler.lockstep import GROUP, Lockstep, lockstep
 from dualbcast.compiler.reductions import summing_loops
 from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.schedule import calls_first
@@ -108,8 +109,6 @@ def emit(
     """
     function = without_customs(function)
     steady = steady_inputs(function, layout)
-    if target == "cpu":
-        function = calls_first(into_selects(function, steady)[0])
     module = _Module(dtype, target, avoid={*assigned(function.body), *(param.name for param in function.params)})
     helpers = module.helpers(function)
     names = Names(RESERVED | RULES.keys() | set(module.compiled))
@@ -121,7 +120,6 @@ def emit(
     stored = [output.name for output in function.outputs]
     summed = layout.summed(len(params))
     outputs = [dtype if position in summed else kind for position, kind in enumerate(outputs)]
-    function = arrange(function, names, loads=True)
 
     storage = dict(zip((*params, *stored), (*inputs, *outputs), strict=True))
     address = dict(zip((*params, *stored), (indices[position] for position in layout.which), strict=True))
@@ -129,13 +127,21 @@ def emit(
     term = names.fresh("t") if summed and target != "cuda" else "0"
     address |= {stored[position]: term for position in summed}
     writer = _Writer(module, storage, address)
-    vectorise = target != "cpu" or is_vectorisable(function, steady)
-    writer.block(function.body, 1)
-    for output, kind in zip(function.outputs, outputs, strict=True):
-        writer.line(1, writer.store(output.name, output.value, kind))
     used = [indices[position] for position in layout.indexed(len(params))]
     if term != "0":
         used.append(term)
+    steps = lockstep(function, names) if target == "cpu" and not summed else None
+    group = 0
+    if steps is not None:
+        group = GROUP // (8 if dtype == "float64" else 4)
+        used, functions_run = _in_groups(writer, steps, layout, used, indices, names, steady, group)
+    else:
+        if target == "cpu":
+            function = calls_first(into_selects(function, steady)[0])
+        function = arrange(function, names, loads=True)
+        writer.function(function, outputs, 1)
+        functions_run = [function]
+    vectorise = target != "cpu" or all(is_vectorisable(each, steady) for each in functions_run)
     head = f"def {element}({', '.join([*used, *params, *stored])}):"
     text = "\n".join([head, *writer.text()])
     sections = [*helpers, text]
@@ -155,7 +161,7 @@ def emit(
         outputs = [*outputs, *["float64"] * rests]
     else:
         entry = names.fresh("kernel")
-        sections.append(loops(layout, element, entry, [*params, *stored], indices, names))
+        sections.append(loops(layout, element, entry, [*params, *stored], indices, names, group))
     outputs = ["float64" if position in summed else kind for position, kind in enumerate(outputs)]
     prelude = "\n".join([*([f"# {title}"] if title else []), *module.prelude()])
     return KernelSource(
@@ -169,6 +175,44 @@ def emit(
         shell,
         vectorise,
     )
+
+
+def _in_groups(
+    writer: _Writer,
+    steps: Lockstep,
+    layout: Layout,
+    used: Sequence[str],
+    indices: Sequence[str],
+    names: Names,
+    steady: set[str],
+    group: int,
+) -> tuple[list[str], list[Function]]:
+    """Write an element function for groups of elements: what it takes before the pointers, and its pieces."""
+    count, at = names.fresh("count"), names.fresh("l")
+    strides: dict[str, str] = {}
+    for pattern, index in zip(layout.classes, indices, strict=True):
+        if pattern[-1] == "s":
+            strides[index] = names.fresh(f"{index}_step")
+    within = {
+        index: {"1": f"{index} + {at}", "s": f"{index} + {at} * {strides.get(index)}", "0": index}[pattern[-1]]
+        for pattern, index in zip(layout.classes, indices, strict=True)
+    }
+    writer.address = {name: within[index] for name, index in writer.address.items()}
+    for name, kind in steps.arrays.items():
+        writer.storage[name] = {"float": writer.module.dtype, "int": "int64", "bool": "bool"}[kind]
+        writer.address[name] = at
+        made = writer.storage[name].replace("bool", "uint8")
+        writer.line(1, f"{name} = scratch({made}, {group})")
+    pieces = []
+    for piece in steps.pieces:
+        function = piece.function if piece.turn else into_selects(piece.function, steady)[0]
+        function = arrange(calls_first(function), names, loads=True)
+        pieces.append(function)
+        if piece.turn:
+            writer.line(1, f"while some({steps.going}, {count}):")
+        writer.line(1 + piece.turn, f"for {at} in range({count}):")
+        writer.function(function, [writer.storage[output.name] for output in function.outputs], 2 + piece.turn)
+    return [count, *used, *strides.values()], pieces
 
 
 def steady_inputs(function: Function, layout: Layout) -> set[str]:
@@ -298,6 +342,13 @@ class _Writer:
                 indent = code[: len(code) - len(code.lstrip())]
                 found += [_cut(f"{indent}# {comment}"), code]
         return found
+
+    def function(self, function: Function, storage: Sequence[str], depth: int) -> None:
+        """The body and the stores of an arranged function."""
+        if function.body:
+            self.block(function.body, depth)
+        for output, kind in zip(function.outputs, storage, strict=True):
+            self.line(depth, self.store(output.name, output.value, kind))
 
     # --- statements ----------------------------------------------------------------------------------------------
 

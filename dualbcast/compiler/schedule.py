@@ -28,7 +28,7 @@ from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.templates import helper_of
 from dualbcast.compiler.weights import operations_of
 
-__all__ = ["INSTRUCTIONS", "calls_first"]
+__all__ = ["INSTRUCTIONS", "calls_first", "is_call"]
 
 # Rows of the table that processors have an instruction for, or little more.
 INSTRUCTIONS = frozenset({"ceil", "copysign", "fabs", "floor", "rint", "sqrt", "trunc"})
@@ -106,12 +106,13 @@ def _order(run: list[Assign], names: Names, named: dict[str, str]) -> list[Assig
 
 
 def _calls(stmt: Assign) -> bool:
-    return isinstance(stmt.value, Op) and _is_call(stmt.value.name)
+    return isinstance(stmt.value, Op) and is_call(stmt.value.name)
 
 
 @lru_cache(maxsize=1024)
-def _is_call(name: str) -> bool:
+def is_call(name: str) -> bool:
+    """Whether an operation is a call of the C library, or makes one."""
     row = RULES.get(name)
     if row is None or name in INSTRUCTIONS:
         return False
-    return row.function is None or any(_is_call(op.name) for op in operations_of(helper_of(row)))
+    return row.function is None or any(is_call(op.name) for op in operations_of(helper_of(row)))

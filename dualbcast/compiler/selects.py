@@ -46,7 +46,7 @@ from dualbcast.compiler.templates import helper_of
 from dualbcast.compiler.weights import blocks_vectors, operations_of, weigh
 from dualbcast.errors import Location
 
-__all__ = ["Choice", "into_selects"]
+__all__ = ["Choice", "into_selects", "is_total"]
 
 # What both sides of a branch may cost together, in additions. A vectorised loop does ten times as much in the time of a
 # scalar one, so a side would have to be that much longer than what is around it, and seldom taken.
@@ -221,13 +221,13 @@ def _why_not(stmt: If) -> str:
         if isinstance(part, Break | Continue):
             return "the body jumps"
     for op in operations_of((stmt,)):
-        if not _is_total(op):
+        if not is_total(op):
             return f"{op.name.partition('#')[0]} must not run for elements that do not need it"
     cost = weigh(stmt.then) + weigh(stmt.orelse)
     return "the sides cost too much" if cost > MOST else ""
 
 
-def _is_total(op: Op) -> bool:
+def is_total(op: Op) -> bool:
     """Whether an operation may run on any numbers, those that a guard would have kept away too."""
     if op.name in ("floordiv", "mod") and op.kind == "int":
         divisor = op.args[1]
@@ -245,7 +245,7 @@ def _is_total_rule(name: str) -> bool:
     helper = helper_of(row)
     # A conversion to an integer has no meaning for what does not fit, and no branch may depend on one.
     operations = list(operations_of(helper))
-    return all(_is_total(op) and op.name != "to_int" for op in operations) and not any(
+    return all(is_total(op) and op.name != "to_int" for op in operations) and not any(
         isinstance(stmt, For | While) for stmt in statements(helper.body)
     )
 

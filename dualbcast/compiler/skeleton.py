@@ -35,19 +35,36 @@ def index_names(layout: Layout, params: Sequence[str], names: Names) -> list[str
 
 
 def loops(
-    layout: Layout, element: str, entry: str, pointers: Sequence[str], indices: Sequence[str], names: Names
+    layout: Layout,
+    element: str,
+    entry: str,
+    pointers: Sequence[str],
+    indices: Sequence[str],
+    names: Names,
+    group: int = 0,
 ) -> str:
-    """The text of the entry: a function of start, stop, sizes, strides and pointers that calls the element function."""
+    """The text of the entry: a function of start, stop, sizes, strides and pointers that calls the element function.
+
+    With a `group` that takes so many elements at a time, by their number, their first, and how far apart they are.
+    """
     sizes = [names.fresh(f"n{dimension}") for dimension in range(layout.rank)]
     strides = run_time_strides(layout, indices, names)
     flat = [stride for by_dimension in strides for stride in by_dimension.values()]
     start, stop, inner = names.fresh("start"), names.fresh("stop"), names.fresh("j")
     head = f"def {entry}({', '.join([start, stop, *sizes, *flat, *pointers])}):"
+    apart = [by[layout.rank - 1] for by in strides if layout.rank - 1 in by]
+
+    def turns(low: str, high: str, arguments: Sequence[str], indent: str) -> list[str]:
+        if group:
+            arguments = [f"min({group}, {high} - {inner})", *arguments, *apart]
+        steps = f"{low}, {high}, {group}" if group else f"{low}, {high}"
+        call = f"{element}({', '.join([*arguments, *pointers])})"
+        return [f"{indent}for {inner} in range({steps}):", f"{indent}    {call}"]
+
     if layout.rank == 1:
         arguments = [step(pattern, by.get(0), inner, "") for pattern, by in zip(layout.classes, strides, strict=True)]
-        call = f"{element}({', '.join([*(text for text in arguments if text), *pointers])})"
-        title = f"# Elements [{start}, {stop})."
-        return "\n".join([title, head, f"    for {inner} in range({start}, {stop}):", f"        {call}"])
+        lines = [f"# Elements [{start}, {stop}).", head]
+        return "\n".join([*lines, *turns(start, stop, [text for text in arguments if text], "    ")])
 
     last = layout.rank - 1
     at, row, first, end = (names.fresh(name) for name in ("at", "row", "first", "end"))
@@ -80,8 +97,7 @@ def loops(
             base = names.fresh(f"{index}_row")
             lines.append(f"        {base} = {' + '.join(terms)}")
         arguments.append(step(pattern[last], by.get(last), inner, base))
-    lines.append(f"        for {inner} in range({first}, {end}):")
-    lines.append(f"            {element}({', '.join([*arguments, *pointers])})")
+    lines += turns(first, end, arguments, "        ")
     lines.append(f"        {at} += {end} - {first}")
     return "\n".join(lines)
 

@@ -21,6 +21,7 @@ from dualbcast.errors import ArgumentError
 from dualbcast.runtime.forms import device_addresses, host_addresses
 from dualbcast.runtime.geometry import Form, Geometry, Shapes, extent, form_of, is_nested, lay_out, result_shape
 from dualbcast.runtime.operands import Array, DType, Operands, check_forms, check_out
+from dualbcast.runtime.packing import Packing
 from dualbcast.runtime.reduction import Block, Split, combine
 
 __all__ = ["Fit", "Plan", "aside_of", "find_fit", "fresh", "plan", "scalars", "summed"]
@@ -88,9 +89,9 @@ class Plan(NamedTuple):
         return self.geometry.ints
 
     @property
-    def blocks(self) -> tuple[Block, ...] | None:
-        """The parts of the space that the kernel is run on where it sums; else None."""
-        return None if self.geometry.split is None else self.geometry.split.blocks
+    def blocks(self) -> Sequence[Block] | Packing | None:
+        """The parts of the space that the kernel is run on, where it is not run on ranges."""
+        return self.geometry.blocks
 
     def written(self) -> tuple[Array, ...]:
         """To be called once the kernel has succeeded: `outputs`, where arrays of `out=` that it could not write

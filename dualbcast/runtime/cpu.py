@@ -1,51 +1,68 @@
-"""Kernels for the CPU: machine code from Numba or from the cache, loaded with llvmlite, run in ranges over threads."""
+"""Kernels for the CPU: machine code from Numba or from the cache, loaded with llvmlite, run in pieces over threads."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
 import functools
-import itertools
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
-from operator import add, mul
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dualbcast.abi import KernelSource
 from dualbcast.errors import BackendError
-from dualbcast.runtime import cache, libm, streams
+from dualbcast.runtime import cache, libm, pool, streams
 from dualbcast.runtime.entry import Entry
+from dualbcast.runtime.packing import Packing, gathering
 from dualbcast.runtime.threads import get_num_threads
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future, ThreadPoolExecutor
-
     from dualbcast.runtime.cpu_numba import Built
     from dualbcast.runtime.reduction import Block
 
-__all__ = ["CpuKernel", "compile_kernel", "is_little", "launch"]
+__all__ = ["CpuKernel", "Work", "compile_kernel", "is_little", "launch"]
 
-# Elements times pointers below which other threads are not thought of, and how many are run first to see how long the
-# rest will take: what an element costs varies a thousandfold. These take some microseconds at least.
+# Elements times pointers below which other threads are not thought of, and how many are run first where it is not known
+# yet how long a kernel takes: what an element costs varies a thousandfold. These take some microseconds at least.
 _PROBE = 1 << 16
-# Nanoseconds of remaining work below which another thread is not woken (waking one takes 10 to 100 microseconds), and
-# that a range should take at least.
-_WORTH_A_THREAD = 150_000
-_WORTH_A_RANGE = 25_000
+# Nanoseconds of work from which on another thread is worth having (one that watches comes in two microseconds, one that
+# sleeps in 10 to 100), and that a piece of it should take at least.
+_WORTH_A_THREAD = 30_000
+_WORTH_A_RANGE = 10_000
 # Ranges begin at a multiple of this many elements of a row: more than a vectorised loop advances in one step, so that
 # which elements go through vector code, and with it every bit of the result, does not depend on the number of threads.
 _ALIGNMENT = 256
 # More ranges than threads, since a branch can make some elements cost more than others.
 _RANGES_PER_THREAD = 4
-# What a Numba function returns when it has raised nothing: RETCODE_OK.
-_SUCCESS = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a launch calls machine code with, piece by piece.
+
+    Attributes
+    ----------
+    address : int
+        Of the code.
+    arguments : array
+        Its arguments, 64-bit integers: those of the first piece, of the second, and so on.
+    count : int
+        How many pieces there are.
+    """
+
+    address: int
+    arguments: Any
+    count: int
 
 
 class CpuKernel:
@@ -53,56 +70,94 @@ class CpuKernel:
 
     Calling it runs the linear indices from `start` to `stop` on the calling thread, without the GIL. Nothing is
     checked: the pointers must be valid for the sizes and strides, and no output may overlap another argument.
+
+    Attributes
+    ----------
+    pace : float or None
+        Nanoseconds that an element took a thread lately; None if that is not known.
     """
 
     def __init__(self, source: KernelSource, fastmath: bool, symbol: str, code: bytes) -> None:
         self.source, self.fastmath = source, fastmath
         self._engine, self._address = _load(symbol, code)
-        integers = (0 if source.summed else 2) + source.layout.rank + source.layout.stride_count
-        pointers = len(source.inputs) + len(source.outputs)
-        prototype = ctypes.CFUNCTYPE(
-            ctypes.c_int32, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * integers, *[ctypes.c_void_p] * pointers
-        )
-        self._function: Callable[..., int] = prototype(self._address)
-        self._streamed: Callable[..., int] | None = None
         self._itemsizes = tuple(
             2 if dtype == "bfloat16" else np.dtype(dtype).itemsize for dtype in source.inputs + source.outputs
         )
         # Numba's convention: where the result and the exception go. Threads may share them, a kernel returns nothing.
         self._result, self._exception = ctypes.c_void_p(), ctypes.c_void_p()
         self._head = ctypes.addressof(self._result), ctypes.addressof(self._exception)
+        self._known: tuple[Any, Any, int, NDArray[np.int64]] | None = None
+        self.pace: float | None = None
 
     def __call__(self, start: int, stop: int, ints: Sequence[int], pointers: Sequence[int]) -> None:
         """Run the elements from `start` to `stop`; `ints` are the sizes and then the strides, in elements."""
-        status = self._function(*self._head, start, stop, *ints, *pointers)
-        if status != _SUCCESS:
+        self.run(self.ranges((start, stop), ints, pointers))
+
+    def run(self, work: Work, threads: int = 1, first: int = 0, stop: int | None = None) -> None:
+        """Run pieces of work, from `first` on and before `stop`, on so many threads."""
+        count = (work.count if stop is None else stop) - first
+        length = len(work.arguments) // work.count
+        status = pool.share(work.address, work.arguments, length, first, count, threads)
+        if status:
             raise self.fault(status)
 
-    def goes_past_the_cache(self, total: int, ints: Sequence[int]) -> bool:
-        """Whether a launch is one for `streamed`."""
-        source = self.source
-        return streams.goes_past_the_cache(source.layout, ints, total, self._itemsizes, len(source.inputs))
+    def ranges(
+        self, bounds: Sequence[int], ints: Sequence[int], pointers: Sequence[int], streamed: bool = False
+    ) -> Work:
+        """The work from each of `bounds` to the next; `streamed` with outputs, contiguous ones, stored past the cache.
 
-    def streamed(self, start: int, stop: int, ints: Sequence[int], pointers: Sequence[int]) -> None:
-        """As `__call__`, to the last bit, with outputs stored past the cache; these must be contiguous."""
-        if self._streamed is None:
+        Both give the same bits.
+        """
+        address = self._address
+        head: tuple[int, ...] = self._head
+        if streamed:
             outputs = self._itemsizes[len(self.source.inputs) :]
             address = streams.loop(len(ints), len(self.source.inputs), outputs, _ALIGNMENT)
-            pointer, word = ctypes.c_void_p, ctypes.c_int64
-            head = [pointer, word, pointer, pointer, word, word]
-            kinds = [*head, *[word] * len(ints), *[pointer] * len(pointers)]
-            self._streamed = ctypes.CFUNCTYPE(ctypes.c_int32, *kinds)(address)
-        row = ints[self.source.layout.rank - 1]
-        status = self._streamed(self._address, row, *self._head, start, stop, *ints, *pointers)
-        if status != _SUCCESS:
-            raise self.fault(status)
+            head = (self._address, ints[self.source.layout.rank - 1], *head)
+        count, at = len(bounds) - 1, len(head)
+        arguments = array("q", (*head, 0, 0, *ints, *pointers))
+        length = len(arguments)
+        arguments *= count
+        arguments[at::length], arguments[at + 1 :: length] = array("q", bounds[:-1]), array("q", bounds[1:])
+        return Work(address, arguments, count)
 
-    def run_block(self, block: Block, pointers: Sequence[int]) -> None:
-        """Run a block of a kernel that sums, on the calling thread; `pointers` are those of the whole space."""
-        offsets = map(mul, block.offsets, self._itemsizes)
-        status = self._function(*self._head, *block.ints, *map(add, pointers, offsets))
-        if status != _SUCCESS:
-            raise self.fault(status)
+    def parts(self, parts: Sequence[Block] | Packing, ints: Sequence[int], pointers: Sequence[int]) -> Work:
+        """The work of blocks, of a kernel that sums, or of panels; `pointers` are those of the whole space."""
+        known = self._known
+        if known is None or known[0] is not parts or known[1] is not ints:
+            made = self._panels(parts, ints) if isinstance(parts, Packing) else self._blocks(parts)
+            known = self._known = (parts, ints, *made)
+        _, _, address, numbers = known
+        arguments = numbers.copy()
+        arguments[:, -len(pointers) :] += np.array(pointers)
+        return Work(address, arguments.reshape(-1), len(numbers))
+
+    def _blocks(self, blocks: Sequence[Block]) -> tuple[int, NDArray[np.int64]]:
+        """The arguments of each block, without the pointers that its offsets are from."""
+        rows = [(*self._head, *block.ints, *np.multiply(block.offsets, self._itemsizes)) for block in blocks]
+        return self._address, np.array(rows, np.int64)
+
+    def _panels(self, packing: Packing, ints: Sequence[int]) -> tuple[int, NDArray[np.int64]]:
+        sizes = tuple([self._itemsizes[at] for at in packing.inputs])
+        count = len(self._itemsizes)
+        tile = packing.most, packing.columns
+        steps = [
+            step * size
+            for row, size in zip(packing.strides, sizes, strict=True)
+            for step in (row[packing.down], row[-1])
+        ]
+        rows = []
+        for panel in packing:
+            offsets = [0] * count
+            for at, offset, size in zip(packing.inputs, panel.offsets, sizes, strict=True):
+                offsets[at] = offset * size
+            rows.append((self._address, *self._head, *panel[:4], *steps, *ints, *offsets))
+        return gathering(len(ints), count, packing.inputs, sizes, tile), np.array(rows, np.int64)
+
+    def goes_past_the_cache(self, total: int, ints: Sequence[int]) -> bool:
+        """Whether a launch is one for streamed ranges."""
+        source = self.source
+        return streams.goes_past_the_cache(source.layout, ints, total, self._itemsizes, len(source.inputs))
 
     def entry(self, total: int, ints: Sequence[int], masks: tuple[int, ...]) -> Entry:
         """The short way to run so many elements of NumPy arrays; see `Entry`."""
@@ -149,7 +204,7 @@ def launch(
     ints: Sequence[int],
     pointers: Sequence[int],
     threads: int | None = None,
-    blocks: Sequence[Block] | None = None,
+    blocks: Sequence[Block] | Packing | None = None,
 ) -> None:
     """Run all `total` elements, over the threads of one lasting pool where that pays; return when all are done.
 
@@ -165,32 +220,21 @@ def launch(
         As for `CpuKernel.__call__`.
     threads : int, optional
         At most so many threads, this one among them; `get_num_threads()` if not given.
-    blocks : sequence of Block, optional
-        What is run instead of ranges of elements where the kernel sums.
+    blocks : sequence of Block or Packing, optional
+        What is run instead of ranges of elements where the kernel sums, or has packed inputs.
     """
     if total <= 0:
         return
-    limit = 1 if blocks is None and is_little(total, len(pointers)) else threads or get_num_threads()
+    if blocks is None and is_little(total, len(pointers)):
+        kernel(0, total, ints, pointers)
+        return
+    limit = threads or get_num_threads()
+    began = time.perf_counter_ns()
     if blocks is not None:
-        _launch_blocks(kernel, pointers, blocks, limit)
-        return
-    run = kernel.streamed if kernel.goes_past_the_cache(total, ints) else kernel
-    if limit <= 1:
-        run(0, total, ints, pointers)
-        return
-    first = _first(len(pointers))
-    row = ints[kernel.source.layout.rank - 1]
-    first = _aligned(first, row)
-    started = time.perf_counter_ns()
-    run(0, first, ints, pointers)
-    rest = (time.perf_counter_ns() - started) * (total - first) // first
-    if rest < _WORTH_A_THREAD:
-        run(first, total, ints, pointers)
-        return
-    count = min(limit * _RANGES_PER_THREAD, rest // _WORTH_A_RANGE)
-    bounds = sorted({max(first, _aligned(first + (total - first) * part // count, row)) for part in range(count)})
-    bounds.append(total)
-    _share(lambda piece: run(piece[0], piece[1], ints, pointers), list(itertools.pairwise(bounds)), limit)
+        used = _run_parts(kernel, kernel.parts(blocks, ints, pointers), total, limit)
+    else:
+        used = _run_ranges(kernel, total, ints, pointers, limit)
+    kernel.pace = (time.perf_counter_ns() - began) * used / total
 
 
 def is_little(total: int, pointers: int) -> bool:
@@ -202,75 +246,46 @@ def _first(pointers: int) -> int:
     return max(_ALIGNMENT, _PROBE // pointers)
 
 
-def _launch_blocks(kernel: CpuKernel, pointers: Sequence[int], blocks: Sequence[Block], limit: int) -> None:
-    """Run all blocks. They do not depend on the number of threads, nor does what becomes of them."""
-    started = time.perf_counter_ns()
-    kernel.run_block(blocks[0], pointers)
-    rest = (time.perf_counter_ns() - started) * (len(blocks) - 1)
-    if limit > 1 and rest >= _WORTH_A_THREAD:
-        _share(lambda block: kernel.run_block(block, pointers), blocks[1:], limit)
-        return
-    for block in blocks[1:]:
-        kernel.run_block(block, pointers)
+def _run_ranges(kernel: CpuKernel, total: int, ints: Sequence[int], pointers: Sequence[int], limit: int) -> int:
+    """Run ranges of elements; the number of threads that did."""
+    streamed = kernel.goes_past_the_cache(total, ints)
+    if limit <= 1:
+        kernel.run(kernel.ranges((0, total), ints, pointers, streamed))
+        return 1
+    row, first, pace = ints[kernel.source.layout.rank - 1], 0, kernel.pace
+    if pace is None:
+        first = _aligned(_first(len(pointers)), row)
+        began = time.perf_counter_ns()
+        kernel.run(kernel.ranges((0, first), ints, pointers, streamed))
+        pace = (time.perf_counter_ns() - began) / first
+    rest = pace * (total - first)
+    if rest < _WORTH_A_THREAD:
+        kernel.run(kernel.ranges((first, total), ints, pointers, streamed))
+        return 1
+    count = int(max(1, min(limit * _RANGES_PER_THREAD, rest // _WORTH_A_RANGE)))
+    bounds = sorted({max(first, _aligned(first + (total - first) * part // count, row)) for part in range(count)})
+    kernel.run(kernel.ranges((*bounds, total), ints, pointers, streamed), limit)
+    return min(limit, len(bounds))
 
 
-def _share(run: Callable[[Any], None], pieces: Sequence[Any], limit: int) -> None:
-    """Run pieces of work over the threads of the pool."""
-    # Threads draw the next piece from one iterator. The caller draws too, so the call ends even if the pool is busy.
-    remaining = iter(pieces)
-    drawing = threading.Lock()
-
-    def work() -> None:
-        while True:
-            with drawing:
-                piece = next(remaining, None)
-            if piece is None:
-                return
-            run(piece)
-
-    helpers = _submit(work, min(limit, len(pieces)) - 1)
-    try:
-        work()
-    finally:
-        errors = _settle(helpers)
-    if errors:
-        raise errors[0]
+def _run_parts(kernel: CpuKernel, work: Work, total: int, limit: int) -> int:
+    """Run work whose pieces do not depend on the number of threads, nor does what becomes of them; how many did."""
+    first, pace = 0, kernel.pace
+    if pace is None:
+        began = time.perf_counter_ns()
+        kernel.run(work, stop=1)
+        first, pace = 1, (time.perf_counter_ns() - began) * work.count / total
+    if first == work.count:
+        return 1
+    if pace * total < _WORTH_A_THREAD:
+        limit = 1
+    kernel.run(work, limit, first)
+    return min(limit, work.count - first)
 
 
 def _aligned(index: int, row: int) -> int:
     """The last place at or before `index` where a range may begin: in its row, a multiple of `_ALIGNMENT`."""
     return index - index % row % _ALIGNMENT
-
-
-def _submit(work: Callable[[], None], count: int) -> list[Future[None]]:
-    from concurrent.futures import ThreadPoolExecutor
-
-    global _pool
-    helpers: list[Future[None]] = []
-    with _pool_lock:
-        if _pool is None:
-            _pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="dualbcast")
-        # RuntimeError: the interpreter is shutting down, and the caller does it all.
-        with contextlib.suppress(RuntimeError):
-            for _ in range(count):
-                helpers.append(_pool.submit(work))
-    return helpers
-
-
-def _settle(helpers: list[Future[None]]) -> list[BaseException]:
-    """End what `_submit` began; its errors. An interrupt must wait too: the arrays have to outlive the threads."""
-    from concurrent.futures import wait
-
-    running = [helper for helper in helpers if not helper.cancel()]
-    interrupt: BaseException | None = None
-    while any(not helper.done() for helper in running):
-        try:
-            wait(running)
-        except BaseException as caught:
-            interrupt = caught
-    if interrupt is not None:
-        raise interrupt
-    return [error for helper in running if (error := helper.exception()) is not None]
 
 
 def _build(source: KernelSource, fastmath: bool) -> Built:
@@ -350,14 +365,12 @@ def _start_llvm() -> None:
 
 
 def _renew_after_fork() -> None:
-    # Threads do not survive a fork, and a lock may have been held by one of them.
-    global _pool, _pool_lock, _compile_lock
-    _pool, _pool_lock, _compile_lock = None, threading.Lock(), threading.RLock()
+    # A lock may have been held by a thread that is not there any more.
+    global _compile_lock
+    _compile_lock = threading.RLock()
 
 
 _kernels: dict[tuple[KernelSource, bool], CpuKernel] = {}
 _compile_lock = threading.RLock()
-_pool: ThreadPoolExecutor | None = None
-_pool_lock = threading.Lock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_after_fork)

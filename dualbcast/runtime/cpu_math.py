@@ -49,11 +49,20 @@ def namespace(vector: bool) -> dict[str, Any]:
     names["min"] = _min()
     # The sum of a row's first elements in float64, in an order that suits vectors but depends on nothing else.
     names["sum_terms"] = _sum_terms
+    # Whether one of a group's elements has its flag set.
+    names["some"] = _some
     return names
 
 
 # The functions among the names, with the liberties that LLVM may take with their floats.
-HELPERS = {"sum_terms": frozenset({"reassoc"})}
+HELPERS = {"sum_terms": frozenset({"reassoc"}), "some": frozenset[str]()}
+
+
+def _some(flags: Any, count: int) -> bool:
+    found = types.uint8(0)
+    for j in range(count):
+        found = types.uint8(found | flags[j])
+    return found != 0  # type: ignore[no-any-return]
 
 
 def _sum_terms(terms: Any, count: int) -> float:

@@ -6,11 +6,10 @@ Twenty numbers take longer to hand over by way of ctypes than a kernel takes on 
 from __future__ import annotations
 
 import ctypes
-import functools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from dualbcast.runtime.forms import HEADER
+from dualbcast.runtime.native import compiled
 from dualbcast.runtime.operands import Array
 
 __all__ = ["REFUSED", "Entry"]
@@ -38,13 +37,13 @@ class Entry:
         How many there are.
     """
 
-    __slots__ = ("_function", "_head", "_owner", "_where")
+    __slots__ = ("_function", "_head", "_where")
 
     def __init__(self, kernel: int, total: int, ints: Sequence[int], masks: tuple[int, ...], outputs: int) -> None:
         head = kernel, 0, total, *ints
         self._head = (ctypes.c_int64 * len(head))(*head)
         self._where = ctypes.addressof(self._head)
-        self._function, self._owner = _code(len(ints), masks, outputs)
+        self._function = _code(len(ints), masks, outputs)
 
     def __call__(self, inputs: tuple[Array, ...], outputs: tuple[Array, ...]) -> int:
         """Run the kernel on NumPy arrays, without the GIL: its status, or `REFUSED`."""
@@ -52,16 +51,10 @@ class Entry:
         return self._function(self._where, id(inputs), id(outputs))
 
 
-@functools.lru_cache(maxsize=256)
-def _code(ints: int, masks: tuple[int, ...], outputs: int) -> tuple[Callable[..., int], Any]:
-    """The machine code for so many sizes and strides, such inputs, and so many outputs; and what it lives with."""
-    import llvmlite.binding as llvm
-
-    machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(opt=0)
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(_text(ints, masks, outputs)), machine)
-    engine.finalize_object()
+def _code(ints: int, masks: tuple[int, ...], outputs: int) -> Callable[..., int]:
+    """The machine code for so many sizes and strides, such inputs, and so many outputs."""
     prototype = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 3)
-    return prototype(engine.get_function_address("enter")), engine
+    return prototype(compiled(_text(ints, masks, outputs), "enter"))
 
 
 def _text(ints: int, masks: tuple[int, ...], outputs: int) -> str:

@@ -18,7 +18,8 @@ from dualbcast.errors import ShapeError
 from dualbcast.runtime.cuda_blocks import foremost
 from dualbcast.runtime.memory import POOL, SMALLEST
 from dualbcast.runtime.operands import Array, DType
-from dualbcast.runtime.reduction import Space, Split
+from dualbcast.runtime.packing import Packing
+from dualbcast.runtime.reduction import Block, Space, Split
 
 __all__ = ["Form", "Geometry", "Shapes", "extent", "form_of", "is_nested", "lay_out", "result_shape"]
 
@@ -51,6 +52,8 @@ class Geometry:
         `sizes` and `strides`.
     split : Split or None
         How the space is split where outputs are summed.
+    packing : Packing or None
+        The inputs that a CPU kernel has as contiguous ones, and is given piece by piece.
     """
 
     shape: tuple[int, ...]
@@ -61,6 +64,12 @@ class Geometry:
     strides: tuple[int, ...]
     ints: tuple[int, ...]
     split: Split | None = None
+    packing: Packing | None = None
+
+    @property
+    def blocks(self) -> Sequence[Block] | Packing | None:
+        """The parts of the space that a kernel is run on where it sums or inputs are packed; else None."""
+        return self.packing if self.split is None else self.split.blocks
 
     def allocate_all(self, dtypes: Sequence[DType], xp: Any) -> tuple[Array, ...]:
         """Uninitialised arrays of the result's shape, contiguous in the order in which the kernel walks them.
@@ -133,6 +142,11 @@ def lay_out(
     rows += [
         _fresh(shape, order, span) if form is None else next(others) for form, span in zip(outs, spans, strict=True)
     ]
+    packing = None
+    if shapes is None and not gpu:
+        packing = _packing(shape, order, rows[: len(inputs)], inputs)
+        for position in () if packing is None else packing.inputs:
+            rows[position] = _fresh(shape, order, None)
     sizes, rows = _coalesced(shape, rows, order)
     if shapes is not None and gpu and (summed := [row for row in rows[len(inputs) :] if 0 in row]):
         sizes, *rows = _with_first(foremost(sizes, summed), sizes, *rows)
@@ -152,7 +166,7 @@ def lay_out(
         space = Space(shape, order, sizes, strides, rows, shapes)
         parts = space.split_for_gpu() if gpu else space.split()
     in_order = order == tuple(range(rank))
-    return Geometry(shape, total, None if in_order else order, layout, sizes, strides, sizes + strides, parts)
+    return Geometry(shape, total, None if in_order else order, layout, sizes, strides, sizes + strides, parts, packing)
 
 
 @lru_cache(maxsize=1024)
@@ -250,6 +264,19 @@ def _coalesced(
             sizes.append(size)
             columns.append(inner)
     return tuple(sizes), list(zip(*columns, strict=True))
+
+
+def _packing(
+    shape: tuple[int, ...], order: tuple[int, ...], rows: Sequence[tuple[int, ...]], inputs: tuple[Form, ...]
+) -> Packing | None:
+    """How the inputs are packed whose elements are not next to each other in the innermost axis."""
+    inner = next(axis for axis in reversed(order) if shape[axis] > 1)
+    packed = tuple([position for position, row in enumerate(rows) if row[inner] not in (0, 1)])
+    if not packed:
+        return None
+    sizes, columns = _coalesced(shape, [_fresh(shape, order, None), *(rows[position] for position in packed)], order)
+    itemsizes = [inputs[position][2].itemsize for position in packed]
+    return Packing.of(packed, sizes, columns[0], tuple(columns[1:]), itemsizes)
 
 
 def _pattern(row: tuple[int, ...]) -> str:

@@ -14,28 +14,33 @@ import sys
 import threading
 from array import array
 from collections import deque
-from collections.abc import Sequence
 from typing import Any
+
+from dualbcast.runtime.native import compiled
 
 __all__ = ["Pool", "share"]
 
 # How often an idle thread looks for work before it sleeps: some 100 microseconds.
 _LOOKS = 4000
 # How many launches may have threads to help them at a time; others do their work themselves.
-_POOLS = 8
+_POOLS = max(1, (os.cpu_count() or 1) // 4)
 # Bytes of a pool's state: the cursor, the number of pieces done, and the free places have a cache line each.
 _STATE, _LINE = 512, 64
 
 
-def share(address: int, pieces: Sequence[Sequence[int]], threads: int) -> int:
+def share(address: int, arguments: Any, length: int, first: int, count: int, threads: int) -> int:
     """Call a function of the machine once for each piece of work, on several threads, and return when all are done.
 
     Parameters
     ----------
     address : int
         Of the function. It takes 64-bit integers and pointers, and returns a 32-bit status.
-    pieces : sequence of sequence of int
-        The arguments of each call.
+    arguments : array
+        A contiguous buffer of 64-bit integers: the arguments of one call after the other.
+    length : int
+        How many of them belong to a call.
+    first, count : int
+        The piece to begin with, and how many there are to run.
     threads : int
         At most so many, the calling one among them.
 
@@ -44,25 +49,33 @@ def share(address: int, pieces: Sequence[Sequence[int]], threads: int) -> int:
     int
         0, or a status of a call that returned another.
     """
-    helpers = min(threads, len(pieces)) - 1
+    where = _address_of(arguments) + 8 * length * first
+    helpers = min(threads, count) - 1
+    found = None if helpers <= 0 else _take()
+    if found is None:
+        call = _call(length)
+        status = 0
+        for piece in range(count):
+            status = call(address, where + 8 * length * piece) or status
+        return status
     try:
-        pool = _idle.pop()
-    except IndexError:
-        pool = Pool() if len(_every) < _POOLS else None
-    if pool is None:
-        return _alone(address, pieces)
-    try:
-        return pool.run(address, pieces, helpers)
+        return found.run(address, where, length, count, helpers)
     finally:
-        _idle.append(pool)
+        _idle.append(found)
 
 
-def _alone(address: int, pieces: Sequence[Sequence[int]]) -> int:
-    status = 0
-    call = _prototype(ctypes.c_void_p, ctypes.c_void_p)(_caller(len(pieces[0])))
-    for piece in pieces:
-        status = call(address, array("q", piece).buffer_info()[0]) or status
-    return status
+def _address_of(numbers: Any) -> int:
+    if isinstance(numbers, array):
+        return numbers.buffer_info()[0]
+    return int(numbers.ctypes.data)
+
+
+def _take() -> Pool | None:
+    """Threads that nobody uses, if there may be more."""
+    try:
+        return _idle.pop()
+    except IndexError:
+        return Pool() if len(_every) < _POOLS else None
 
 
 class Pool:
@@ -72,12 +85,12 @@ class Pool:
         _every.append(self)
         self._memory = ctypes.create_string_buffer(_STATE + _LINE)
         self._state = -(-ctypes.addressof(self._memory) // _LINE) * _LINE
-        self._launch, self._attend, self._code = _functions()
+        self._launch, self._attend = _functions()
         self._asleep: deque[Any] = deque()
         self._threads = 0
 
-    def run(self, address: int, pieces: Sequence[Sequence[int]], helpers: int) -> int:
-        """See `share`; `helpers` are the threads beside this one."""
+    def run(self, address: int, where: int, length: int, count: int, helpers: int) -> int:
+        """See `share`; `where` the arguments are, `helpers` are the threads beside this one."""
         while self._threads < helpers:
             self._threads += 1
             threading.Thread(target=self._stay, name="dualbcast", daemon=True).start()
@@ -86,9 +99,6 @@ class Pool:
                 self._asleep.pop().release()
             except IndexError:
                 break
-        count, length = len(pieces), len(pieces[0])
-        arguments = array("q", [number for piece in pieces for number in piece])
-        where = arguments.buffer_info()[0]
         return int(self._launch(self._state, _caller(length), address, where, 8 * length, count, helpers))
 
     def _stay(self) -> None:
@@ -107,15 +117,13 @@ def _prototype(*kinds: Any) -> Any:
 
 
 @functools.cache
-def _functions() -> tuple[Any, Any, Any]:
-    """`launch`, `attend`, and what owns their code."""
-    text = _TEXT.format(pause=_PAUSES.get(platform.machine().lower(), ("", ""))[0], **_yielding())
-    text += _PAUSES.get(platform.machine().lower(), ("", ""))[1]
-    engine = _engine(text)
+def _functions() -> tuple[Any, Any]:
+    """`launch` and `attend`."""
+    pause, declared = _PAUSES.get(platform.machine().lower(), ("", ""))
+    text = _TEXT.format(pause=pause, **_yielding()) + declared
     pointer, word = ctypes.c_void_p, ctypes.c_int64
-    launch = _prototype(pointer, pointer, pointer, pointer, word, word, word)(engine.get_function_address("launch"))
-    attend = _prototype(pointer, word)(engine.get_function_address("attend"))
-    return launch, attend, engine
+    launch = _prototype(pointer, pointer, pointer, pointer, word, word, word)(compiled(text, "launch"))
+    return launch, _prototype(pointer, word)(compiled(text, "attend"))
 
 
 @functools.cache
@@ -127,20 +135,12 @@ def _caller(count: int) -> int:
         lines += [f"  {number}.at = getelementptr i64, ptr %arguments, i64 {at}"]
         lines += [f"  {number} = load i64, ptr {number}.at"]
     lines += [f"  %status = call i32 %function({', '.join(f'i64 {number}' for number in numbers)})"]
-    engine = _engine("\n".join([*lines, "  ret i32 %status", "}"]))
-    _callers.append(engine)
-    return int(engine.get_function_address("call"))
+    return compiled("\n".join([*lines, "  ret i32 %status", "}"]), "call")
 
 
-def _engine(text: str) -> Any:
-    import llvmlite.binding as llvm
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(opt=1)
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), machine)
-    engine.finalize_object()
-    return engine
+@functools.cache
+def _call(count: int) -> Any:
+    return _prototype(ctypes.c_void_p, ctypes.c_void_p)(_caller(count))
 
 
 def _yielding() -> dict[str, str]:
@@ -308,6 +308,5 @@ def _renew_after_fork() -> None:
 
 _every: list[Pool] = []
 _idle: deque[Pool] = deque()
-_callers: list[Any] = []
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_after_fork)

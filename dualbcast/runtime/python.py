@@ -5,6 +5,7 @@ Slow and easy to step through: the executable meaning of the text that the other
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ import numpy as np
 from dualbcast.abi import KernelSource
 from dualbcast.errors import kernel_fault
 from dualbcast.runtime import cache
+from dualbcast.runtime.packing import Packing, Panel
 
 if TYPE_CHECKING:
     from dualbcast.runtime.reduction import Block
@@ -148,6 +150,20 @@ class PythonKernel:
         with np.errstate(all="ignore"):
             self._entry(*block.ints, *map(_Pointer, arrays, block.offsets))
 
+    def run_panel(self, panel: Panel, ints: Sequence[int], arrays: Sequence[np.ndarray[Any, Any]]) -> None:
+        """Run a panel, where inputs are packed."""
+        pointers = list(map(_Pointer, arrays))
+        packing = panel.packing
+        for i, j in itertools.product(range(panel.rows), range(0, panel.columns, packing.columns)):
+            at, count = panel.start + i * panel.step + j, min(packing.columns, panel.columns - j)
+            given = list(pointers)
+            for position, offset, row in zip(packing.inputs, panel.offsets, packing.strides, strict=True):
+                first = offset + i * row[packing.down] + j * row[-1]
+                tile = [pointers[position][first + k * row[-1]] for k in range(count)]
+                given[position] = _Pointer(np.array(tile, arrays[position].dtype), -at)
+            with np.errstate(all="ignore"):
+                self._entry(at, at + count, *ints, *given)
+
 
 def compile_kernel(source: KernelSource, keep: bool = True) -> PythonKernel:
     """The kernel of `source`; see `PythonKernel`."""
@@ -159,11 +175,14 @@ def launch(
     total: int,
     ints: Sequence[int],
     arrays: Sequence[np.ndarray[Any, Any]],
-    blocks: Sequence[Block] | None = None,
+    blocks: Sequence[Block] | Packing | None = None,
 ) -> None:
-    """Run all elements, by `blocks` where the kernel sums; `arrays` are the inputs and then what it writes."""
+    """Run all elements, by `blocks` where there are; `arrays` are the inputs and then what it writes."""
     if blocks is not None:
         for block in blocks:
-            kernel.run_block(block, arrays)
+            if isinstance(block, Panel):
+                kernel.run_panel(block, ints, arrays)
+            else:
+                kernel.run_block(block, arrays)
     elif total:
         kernel(0, total, ints, arrays)

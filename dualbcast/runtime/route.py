@@ -56,7 +56,7 @@ class Route:
         self._shapes = None if trivial else planned.shapes
         # What the address of each input must have no bit of.
         self._masks = tuple([array.itemsize - 1 for array in operands.arrays])
-        self._is_little = not kernel.source.summed and cpu.is_little(geometry.total, len(planned.pointers))
+        self._is_little = geometry.blocks is None and cpu.is_little(geometry.total, len(planned.pointers))
         self._entry: Entry | None = None
         # For calls with out=.
         self._fit: Fit | None = None
@@ -113,6 +113,5 @@ class Route:
             pointers = host_addresses((*values, *targets))
             if any(map(and_, pointers, self._masks)):
                 return None
-            blocks = None if geometry.split is None else geometry.split.blocks
-            cpu.launch(self._kernel, geometry.total, geometry.ints, pointers, blocks=blocks)
+            cpu.launch(self._kernel, geometry.total, geometry.ints, pointers, blocks=geometry.blocks)
         return outputs if self._shapes is None else summed(geometry, self._shapes, dtypes, outputs, targets)

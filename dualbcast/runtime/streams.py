@@ -12,9 +12,9 @@ import platform
 from collections.abc import Sequence
 from functools import cache as once
 from pathlib import Path
-from typing import Any
 
 from dualbcast.abi import Layout
+from dualbcast.runtime.native import compiled
 
 __all__ = ["goes_past_the_cache", "last_level_cache", "loop"]
 
@@ -87,15 +87,7 @@ def loop(integers: int, inputs: int, outputs: tuple[int, ...], tile: int) -> int
     tile : int
         The elements of a tile. Tiles begin at multiples of it in their rows, as ranges do: see `cpu.launch`.
     """
-    import llvmlite.binding as llvm
-
-    machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=2
-    )
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(_text(integers, inputs, outputs, tile)), machine)
-    engine.finalize_object()
-    _engines.append(engine)
-    return int(engine.get_function_address("streamed"))
+    return compiled(_text(integers, inputs, outputs, tile), "streamed", optimise=True)
 
 
 def _text(integers: int, inputs: int, outputs: tuple[int, ...], tile: int) -> str:
@@ -190,6 +182,3 @@ rest:
   ret void
 }
 """
-
-# What owns the code.
-_engines: list[Any] = []

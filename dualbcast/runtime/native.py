@@ -1,0 +1,46 @@
+"""Small functions in LLVM's language, made into machine code of the host."""
+
+from __future__ import annotations
+
+from functools import cache as once
+from typing import Any
+
+__all__ = ["compiled"]
+
+
+@once
+def compiled(text: str, name: str, optimise: bool = False) -> int:
+    """The address of a function, which stays in the process.
+
+    Parameters
+    ----------
+    text : str
+        A module.
+    name : str
+        The function's.
+    optimise : bool
+        Whether its loops are worth vectorising.
+    """
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_triple(llvm.get_process_triple())
+    module = llvm.parse_assembly(text)
+    if optimise:
+        features = llvm.get_host_cpu_features().flatten()
+        machine = target.create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=2)
+        options = llvm.create_pipeline_tuning_options(speed_level=2)
+        options.loop_vectorization = True
+        passes = llvm.create_pass_builder(machine, options)
+        passes.getModulePassManager().run(module, passes)
+    else:
+        machine = target.create_target_machine(opt=1)
+    engine = llvm.create_mcjit_compiler(module, machine)
+    engine.finalize_object()
+    _engines.append(engine)
+    return int(engine.get_function_address(name))
+
+
+# What owns the code.
+_engines: list[Any] = []

@@ -1,0 +1,259 @@
+"""Loops that several elements take together: the values, the derivatives, and where it is done."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from corpus import CORPUS, Case
+from models import eccentric_anomaly
+from test_passes import dual
+
+from dualbcast import differentiable_broadcast
+from dualbcast.compiler import emit, lockstep
+from dualbcast.compiler.frontend import lower
+from dualbcast.compiler.ir import For, Names, While, check, statements
+from dualbcast.compiler.simplify import simplify
+from dualbcast.compiler.templates import without_customs
+
+EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
+
+
+@EVERY
+def test_pieces_are_checked_and_have_no_loops(case: Case) -> None:
+    function = without_customs(simplify(dual(case)))
+    steps = lockstep.lockstep(function, Names(["l"]))
+    if steps is None:
+        return
+    loops = sum(isinstance(stmt, For | While) for stmt in function.body)
+    assert sum(piece.turn for piece in steps.pieces) == loops
+    written: set[str] = set()
+    for piece in steps.pieces:
+        check(piece.function)
+        assert not any(isinstance(stmt, For | While) for stmt in statements(piece.function.body))
+        written |= {output.name for output in piece.function.outputs}
+        read = {param.name for param in piece.function.params} & steps.arrays.keys()
+        if not piece.turn:
+            assert read <= written  # nothing is taken from an array that nobody has filled
+    assert written >= steps.arrays.keys()
+
+
+# --- programs ---------------------------------------------------------------------------------------------------------
+
+
+def newton(x: float, y: float) -> float:
+    """The root of y² + x², by Newton's method."""
+    root = abs(x) + 1.0
+    step, turns = 1.0, 0
+    while abs(step) > 1e-9 * root and turns < 60:
+        step = 0.5 * (root - (x * x + y * y) / root)
+        root -= step
+        turns += 1
+    return root
+
+
+def leaves_early(x: float, y: float) -> float:
+    total = 0.0
+    for k in range(20):
+        if total > 5 * y:
+            break
+        if k % 3 == 1 and x < 0:
+            continue
+        total += math.exp(x / (k + 1))
+        if total > 50:
+            total = -total
+            break
+        y = y * 0.9
+    return total * y
+
+
+def swaps(x: float, y: float) -> float:
+    a, b, n = x, y, 0
+    while n < 7 and b > 0.01:
+        a, b = b, math.sin(a) * b
+        n += 1
+    return a + 2 * b + n
+
+
+def counts(x: float, y: float) -> tuple[float, int, bool]:
+    n = int(abs(4 * y))
+    seen = False
+    total = 1.0
+    for k in range(n):
+        total = total * math.cos(x * k)
+        if total < 0:
+            seen = True
+            last = k
+    else:
+        last = n
+    return total, last, seen
+
+
+def two_loops(x: float, y: float) -> float:
+    scale = math.exp(-x * x)
+    s = 0.0
+    while s < abs(y):
+        s += math.sqrt(scale) + 0.3
+    if s > 1:
+        s = s / scale
+    t = s
+    for _ in range(30):
+        t = t - (t * t - s) / (2 * t + 1e-3)
+        if abs(t * t - s) < 1e-8:
+            break
+    return t + s * x
+
+
+def backwards(x: float, y: float) -> float:
+    s = 0.0
+    for k in range(9, 0, -2):
+        s = s + math.sin(k * x)
+        if s > y:
+            break
+    return s
+
+
+def never(x: float, y: float) -> float:
+    while x < -1e300:
+        x = math.exp(x) + y
+    return x * y
+
+
+def guarded(x: float, y: float) -> float:
+    """For elements that have left the logarithm is of something negative."""
+    n = 0
+    while x > 0.5:
+        x = x - math.log(x) - 0.7 if x > 2 else x - 0.6
+        n += 1
+    return x * y + n
+
+
+PROGRAMS = [newton, leaves_early, swaps, counts, two_loops, backwards, never, guarded]
+each = pytest.mark.parametrize("function", PROGRAMS, ids=lambda function: function.__name__)
+
+
+def points(size: int = 0) -> tuple[Any, Any]:
+    x, y = (axis.ravel() for axis in np.meshgrid(np.linspace(-2.3, 7.1, 11), np.linspace(-3.2, 3.1, 9)))
+    return (x, y) if not size else (np.resize(x, size), np.resize(y, size))
+
+
+def runs_together(function: Any, *arrays: Any) -> bool:
+    return "scratch(" in differentiable_broadcast(function).inspect_source(*arrays)
+
+
+@each
+def test_all_of_these_are_run_together(function: Any) -> None:
+    assert runs_together(function, *points())
+
+
+def results(function: Any, x: Any, y: Any, backend: str) -> list[Any]:
+    value, jacobian = differentiable_broadcast(backend=backend)(function).value_and_jacobian(x, y)
+    if not isinstance(value, tuple):
+        return [value, jacobian["x"], jacobian["y"]]
+    return [*value, jacobian[0, "x"], jacobian[0, "y"]]
+
+
+@each
+@pytest.mark.parametrize("size", [0, 1, 16, 17, 40])
+def test_like_one_after_the_other(function: Any, size: int) -> None:
+    x, y = points(size)
+    for found, wanted in zip(results(function, x, y, "cpu"), results(function, x, y, "python"), strict=True):
+        assert found.dtype == wanted.dtype
+        np.testing.assert_allclose(found, wanted, rtol=1e-11, atol=1e-13)
+    values = results(function, x, y, "cpu")
+    plain = [function(float(a), float(b)) for a, b in zip(x, y, strict=True)]
+    firsts = [row[0] if isinstance(row, tuple) else row for row in plain]
+    np.testing.assert_allclose(values[0], firsts, rtol=1e-11, atol=1e-13)
+
+
+@each
+def test_float32_and_other_layouts(function: Any) -> None:
+    x, y = np.linspace(-2.2, 6.9, 7), np.linspace(-3.1, 3, 43)
+    grid = np.ascontiguousarray(np.broadcast_arrays(x[:, None], y)[1])
+    for a, b in ((x[:, None], y), (y, x[:, None]), (x[::-2, None], y[::3]), (grid.T, x), (x[:, None], grid), (0.7, y)):
+        for found, wanted in zip(results(function, a, b, "cpu"), results(function, a, b, "python"), strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-11, atol=1e-13)
+    single = differentiable_broadcast(backend="cpu")(function)(x.astype("f4")[:, None], y.astype("f4"))
+    first = single[0] if isinstance(single, tuple) else single
+    assert first.dtype == np.float32
+
+
+@each
+def test_tangents_pullbacks_and_threads(function: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = points(70_000)
+    weights = np.linspace(-1, 1, x.size)
+    monkeypatch.setenv("DUALBCAST_NUM_THREADS", "1")
+    f = differentiable_broadcast(backend="cpu")(function)
+    once = results(function, x, y, "cpu")
+    tangent = f.jvp((x, y), (weights, 2 * weights))[1]
+    first = tangent[0] if isinstance(tangent, tuple) else tangent
+    np.testing.assert_allclose(first, once[-2] * weights + once[-1] * 2 * weights, rtol=1e-9, atol=1e-11)
+    monkeypatch.setenv("DUALBCAST_NUM_THREADS", "2")
+    for found, wanted in zip(results(function, x, y, "cpu"), once, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_keplers_equation() -> None:
+    mean, eccentricity = (axis.ravel() for axis in np.meshgrid(np.linspace(0.1, 6, 50), np.linspace(0, 0.9, 20)))
+    f = differentiable_broadcast(backend="cpu")(eccentric_anomaly)
+    anomaly, jacobian = f.value_and_jacobian(mean, eccentricity)
+    np.testing.assert_allclose(anomaly - eccentricity * np.sin(anomaly), mean, rtol=1e-12)
+    slope = 1 - eccentricity * np.cos(anomaly)
+    np.testing.assert_allclose(jacobian["mean"], 1 / slope, rtol=1e-10)
+    np.testing.assert_allclose(jacobian["eccentricity"], np.sin(anomaly) / slope, rtol=1e-10, atol=1e-12)
+    assert [line.partition("→")[2].split()[0] for line in f.explain(mean, eccentricity).branches] == [
+        "vectors",
+        "select",
+    ]
+
+
+# --- where it is not done ---------------------------------------------------------------------------------------------
+
+
+def test_what_stays_a_loop_for_each_element() -> None:
+    def short(x: float) -> float:  # written out by LLVM
+        s = 0.0
+        for k in range(5):
+            s += math.sin(k * x)
+        return s
+
+    def cheap(x: float, n: int) -> float:
+        for _ in range(n):
+            x = x * x - 0.5
+        return x
+
+    def divides(x: float, n: int) -> float:  # the division of integers must not run for elements that have left
+        while n > 1:
+            x = math.exp(-x)
+            n = 100 // n - 3
+        return x
+
+    def unvectorised(x: float, n: int) -> float:
+        for _ in range(n):
+            x = math.lgamma(abs(x) + 1)
+        return x
+
+    def nested(x: float, n: int) -> float:
+        for k in range(n):
+            for j in range(k):
+                x = math.sin(x) + j
+        return x
+
+    for function in (cheap, divides, unvectorised, nested):
+        assert lockstep.lockstep(simplify(lower(function, ("float", "int")).function), Names()) is None
+    assert lockstep.lockstep(simplify(lower(short, ("float",)).function), Names()) is None
+
+
+def test_sums_are_not_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cotangent of a broadcast argument is summed, by a loop of its own."""
+    x = points()[0]
+    pullback = differentiable_broadcast(backend="cpu")(newton).vjp(x, 1.5)[1]
+    found = pullback(np.ones_like(x))
+    monkeypatch.setattr(emit, "lockstep", lambda *_: None)
+    wanted = differentiable_broadcast(backend="cpu")(newton).vjp(x, 1.5)[1](np.ones_like(x))
+    for ours, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+    root = np.sqrt(x * x + 1.5 * 1.5)
+    np.testing.assert_allclose(found[1], np.sum(1.5 / root), rtol=1e-8)

@@ -1,0 +1,199 @@
+"""Inputs that are transposed or have gaps: packed tile by tile, with the results of contiguous ones."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import math
+import mmap
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dualbcast import differentiable_broadcast
+from dualbcast.runtime import broadcast, cpu, geometry, packing
+from dualbcast.runtime.packing import Packing
+
+
+def combined(x, y, z):
+    return x * y + z
+
+
+exact = differentiable_broadcast(combined)
+interpreted = differentiable_broadcast(backend="python")(combined)
+
+
+@differentiable_broadcast
+def curved(x, y):
+    return math.tanh(x) * y
+
+
+def forget() -> None:
+    geometry.lay_out.cache_clear()
+    broadcast._fit.cache_clear()
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Whatever can be packed is, in small tiles, so that all their borders are met."""
+    monkeypatch.setattr(packing, "_WORTH_IT", 1)
+    monkeypatch.setattr(packing, "_TILE", (16, 32))
+    monkeypatch.setattr(packing, "_ROW", (1, 64))
+    monkeypatch.setattr(packing, "_LARGEST", 1 << 10)
+    forget()
+    yield
+    forget()
+
+
+@st.composite
+def views(draw: st.DrawFn, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """An array of a shape: axes in any order in memory, gaps, reversed, broadcast along some."""
+    rank = len(shape)
+    order = draw(st.permutations(range(rank)))
+    steps = [draw(st.sampled_from([1, 1, 1, 2, -1, -2, 3])) for _ in range(rank)]
+    ones = [draw(st.integers(0, 5)) == 0 for _ in range(rank)]
+    own = [1 if one else length for one, length in zip(ones, shape, strict=True)]
+    memory = [own[axis] * abs(steps[axis]) + draw(st.integers(0, 2)) for axis in order]
+    values = np.random.default_rng(draw(st.integers(0, 99))).integers(-99, 99, memory).astype(dtype)
+    inverse = sorted(range(rank), key=order.__getitem__)
+    array = values.transpose(inverse)
+    array = array[tuple(slice(None, None, step) for step in steps)]
+    return array[tuple(slice(length) for length in own)]
+
+
+DTYPES = ["float64", "float32", "float16", "int8", "int32"]
+
+
+@pytest.mark.usefixtures("always")
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_any_views_give_numpys_results(data: st.DataObject) -> None:
+    shape = data.draw(
+        st.one_of(
+            st.tuples(st.integers(1, 3000)),
+            st.tuples(st.integers(1, 70), st.integers(1, 90)),
+            st.tuples(st.integers(1, 9), st.integers(1, 40), st.integers(1, 40)),
+            st.tuples(*[st.integers(1, 9)] * 4),
+        )
+    )
+    dtype = data.draw(st.sampled_from(DTYPES))
+    arrays = [data.draw(views(shape, kind)) for kind in (dtype, "float64", dtype)]
+    x, y, z = arrays
+    expected = x.astype(np.float64) * y + z.astype(np.float64)
+    np.testing.assert_array_equal(exact(*arrays), expected)
+    value, jacobian = exact.value_and_jacobian(*arrays, wrt="y")
+    np.testing.assert_array_equal(value, expected)
+    np.testing.assert_array_equal(jacobian["y"], np.broadcast_to(x, expected.shape))
+    if expected.size < 500:
+        np.testing.assert_array_equal(interpreted(*arrays), expected)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_panels_cover_the_space_once(data: st.DataObject) -> None:
+    rank = data.draw(st.integers(1, 4))
+    sizes = tuple(data.draw(st.integers(2, 40)) for _ in range(rank))
+    steps = tuple(math.prod(sizes[at + 1 :]) for at in range(rank))
+    order = data.draw(st.permutations(range(rank)))
+    strides = [0] * rank
+    step = 1
+    for axis in order:
+        strides[axis] = step
+        step *= sizes[axis]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packing, "_WORTH_IT", 1)
+        patch.setattr(packing, "_TILE", (8, 16))
+        patch.setattr(packing, "_ROW", (1, 32))
+        patch.setattr(packing, "_LARGEST", 256)
+        panels = Packing.of((0,), sizes, steps, (tuple(strides),), (8,))
+    assert panels is not None
+    # What lies where, by the linear index.
+    source = sum(index * stride for index, stride in zip(np.indices(sizes), strides, strict=True)).reshape(-1)
+    seen = np.zeros(step, int)
+    for panel in panels:
+        assert panel.rows * panel.columns > 0
+        for i, j in itertools.product(range(panel.rows), range(panel.columns)):
+            linear = panel.start + i * panel.step + j
+            seen[linear] += 1
+            row = panels.strides[0]
+            assert source[linear] == panel.offsets[0] + i * row[panels.down] + j * row[-1]
+    assert (seen == 1).all()
+    assert len(list(panels)) == len(panels)
+    with pytest.raises(IndexError):
+        panels[len(panels)]
+
+
+def test_the_bits_are_those_of_contiguous_inputs() -> None:
+    """Rows are multiples of what a vectorised loop advances, so that the same elements go through vector code."""
+    random = np.random.default_rng(0)
+    for dtype in (np.float32, np.float64):
+        x, y = random.standard_normal((2, 512, 512)).astype(dtype)
+        gaps = np.repeat(x, 2, axis=1)
+        for view in (x.T, x[:, ::-1], x[::-1, ::-1], gaps[:, ::2], x.T[::-1]):
+            assert "x packed, y 1" in curved.explain(view, y).layout
+            np.testing.assert_array_equal(curved(view, y), curved(view.copy(), y))
+
+
+def test_the_number_of_threads_does_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu, "_WORTH_A_THREAD", 0)
+    random = np.random.default_rng(0)
+    x, y = random.standard_normal((1003, 777)), random.standard_normal((777, 1003))
+    found = []
+    for threads in ("1", "2", "5"):
+        monkeypatch.setenv("DUALBCAST_NUM_THREADS", threads)
+        found.append(curved.value_and_jacobian(x.T, y))
+    np.testing.assert_allclose(found[0][0], np.tanh(x.T) * y, rtol=1e-13)
+    for value, jacobian in found[1:]:
+        np.testing.assert_array_equal(found[0][0], value)
+        np.testing.assert_array_equal(found[0][1]["x"], jacobian["x"])
+
+
+@pytest.mark.usefixtures("always")
+def test_outputs_may_overlap_packed_inputs() -> None:
+    x = np.random.default_rng(0).standard_normal((150, 150))
+    before = x.copy()
+    assert exact(x.T, x, x, out=x) is x
+    np.testing.assert_array_equal(x, before.T * before + before)
+
+
+@pytest.mark.usefixtures("always")
+def test_outputs_with_strides() -> None:
+    x, y, z = np.random.default_rng(0).standard_normal((3, 150, 130))
+    wide = np.full((150, 260), 7.0)
+    exact(np.asfortranarray(x), y[::-1], z, out=wide[:, ::2])
+    np.testing.assert_array_equal(wide[:, ::2], x * y[::-1] + z)
+    assert (wide[:, 1::2] == 7.0).all()
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="mprotect")
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.int8])
+def test_nothing_is_read_outside_an_input(dtype: type) -> None:
+    """Inputs that fill a page, with none to be read before and after it."""
+    page = mmap.PAGESIZE
+    memory = mmap.mmap(-1, 3 * page)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    protect = ctypes.CDLL(None, use_errno=True).mprotect
+    protect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    for edge in (start, start + 2 * page):
+        assert protect(edge, page, 0) == 0
+    try:
+        full = np.frombuffer((ctypes.c_char * page).from_address(start + page), dtype)
+        full[:] = np.arange(full.size) % 50
+        for width in (1, 7, 8, 9, 15, 16, 17, 31, 64, 65):
+            rows = full.size // width
+            for part in (full[: rows * width], full[full.size - rows * width :]):
+                x = part.reshape(rows, width)
+                for view in (x.T, x[:, ::-1], x[:, ::2], x[:, 1::2], x[::-1].T, x[:, ::-2]):
+                    other = np.ones(view.shape, np.float64)
+                    np.testing.assert_array_equal(exact(view, other, other), view.astype(np.float64) + 1)
+        for view in (full[::2], full[1::2], full[::-1], full[::-2], full[::3]):
+            other = np.ones(view.shape, np.float64)
+            np.testing.assert_array_equal(exact(view, other, other), view.astype(np.float64) + 1)
+    finally:
+        for edge in (start, start + 2 * page):
+            protect(edge, page, mmap.PROT_READ | mmap.PROT_WRITE)
