@@ -97,14 +97,16 @@ KILLER = """
 import os, random, signal, sys, time
 from dualbcast.runtime import cache
 draw = random.Random(0)
-payloads = {cache.key(str(n)): bytes([n]) * 300_000 for n in range(5)}
+payloads = {cache.key(str(n)): bytes([n]) * 3_000_000 for n in range(5)}
 def write():
     while True:
         for key, payload in payloads.items():
             content = cache._MAGIC + cache._checksum(key, payload) + payload
             cache._write(cache.directory() / "kernels" / f"{key}.bin", content)
 torn = 0
-for child in range(60):
+for child in range(1000):
+    if child >= 60 and torn:
+        break
     pid = os.fork()
     if pid == 0:
         write()

@@ -178,13 +178,15 @@ def test_a_number_of_threads_is_a_positive_integer(wrong):
 @pytest.mark.usefixtures("unset")
 def test_a_launch_uses_no_more_threads_than_was_said():
     for count in (1, 2, 4):
-        recorder = Recorder()
-        with num_threads(count):
-            cpu.launch(recorder, 20_000, (20_000,), POINTERS)
-        assert recorder.covered() == list(range(20_000))
-        used = len({thread for *_, thread in recorder.calls})
-        assert used <= count
-        assert (used > 1) == (count > 1)
+        used = []
+        while len(used) < 5 or (count > 1 and max(used) == 1 and len(used) < 100):  # a thread may come too late
+            recorder = Recorder()
+            with num_threads(count):
+                cpu.launch(recorder, 20_000, (20_000,), POINTERS)
+            assert recorder.covered() == list(range(20_000))
+            used.append(len({thread for *_, thread in recorder.calls}))
+        assert max(used) <= count
+        assert (max(used) > 1) == (count > 1)
 
 
 def test_a_pace_is_measured_and_used():
