@@ -19,6 +19,7 @@ from dualbcast.special import sigmoid
 __all__ = [
     "cell_update",
     "cell_update_by_hand",
+    "cell_update_by_masks",
     "cell_update_reference",
     "product",
     "product_reference",
@@ -50,6 +51,14 @@ def cell_update(c: float, f: float, i: float, g: float, z: float, zb: float) -> 
     else:  # UPDATE
         state = sigmoid(f) * c + sigmoid(i) * tanh(g)
     return state
+
+
+def cell_update_by_masks(c: float, f: float, i: float, g: float, z: float, zb: float) -> float:
+    """The same with products with 0 and 1 for `if`, as systems without branches compute it: everything is read."""
+    flush = 1.0 if z == 1 else 0.0
+    copy = 1.0 if z != 1 and zb == 0 else 0.0
+    kept = copy + (1.0 - flush - copy) * sigmoid(f)
+    return kept * c + (1.0 - copy) * (sigmoid(i) * tanh(g))
 
 
 def product_reference(xs: Sequence[Array]) -> tuple[Array, list[Array], list[Array]]:
