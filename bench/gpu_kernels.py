@@ -29,10 +29,11 @@ def compiled(cc: tuple[int, int], doing: Callable[[str], None] = lambda _: None)
     seen: set[Any] = set()
     for part, what, kernel in _all(cc):
         doing(f"{part}: {what}")
-        if kernel.image in seen:
-            continue
-        seen.add(kernel.image)
         written = isinstance(kernel, by_hand.HandKernel)
+        key = kernel.image, kernel.name if written else ""  # all kernels by hand of one width are in one image
+        if key in seen:
+            continue
+        seen.add(key)
         rows.append(
             {
                 "part": part,

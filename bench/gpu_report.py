@@ -1,4 +1,4 @@
-"""All that needs a GPU, in one command of less than eight minutes: the paper's experiments, the GPU tests, the sanitizers.
+"""All that needs a GPU, in one command of less than eight minutes: the experiments, the GPU tests, the sanitizers.
 
     python bench/gpu_report.py                     writes bench/results/DEVICE: JSON, pictures, summary.md
     python bench/gpu_report.py --dry-run --cc 9.0  needs no GPU: compiles every kernel of the experiments

@@ -1,4 +1,4 @@
-"""The report's page: what it was measured on, which parts passed, the figures beside what they should be, the tables."""
+"""The page of a report: what it was measured on, which parts passed, and the figures beside what they should be."""
 
 from __future__ import annotations
 

@@ -54,10 +54,9 @@ def cell_update(c: float, f: float, i: float, g: float, z: float, zb: float) -> 
 
 
 def cell_update_by_masks(c: float, f: float, i: float, g: float, z: float, zb: float) -> float:
-    """The same with products with 0 and 1 for `if`, as systems without branches compute it: everything is read."""
-    flush = 1.0 if z == 1 else 0.0
-    copy = 1.0 if z != 1 and zb == 0 else 0.0
-    kept = copy + (1.0 - flush - copy) * sigmoid(f)
+    """The same for z and zb that are 0 or 1, with products for `if`, as without branches: everything is read."""
+    copy = (1.0 - z) * (1.0 - zb)
+    kept = copy + ((1.0 - z) * zb) * sigmoid(f)
     return kept * c + (1.0 - copy) * (sigmoid(i) * tanh(g))
 
 

@@ -17,7 +17,8 @@ from dualbcast.special import sigmoid
 
 __all__ = ["ReverseCell"]
 
-# A selection is a product with 0 or 1: an `if` would be a branch, and what it needs would be read in there only.
+# Controls are 0 or 1, and a selection is a product with them: an `if` would be a branch, which reads what it needs only
+# where it is taken.
 
 
 def _logistic(x: float) -> float:
@@ -29,30 +30,26 @@ def _saturation(x: float) -> float:
 
 
 def _value(c: float, sf: float, si: float, t: float, z: float, zb: float) -> float:
-    flush = 1.0 if z == 1 else 0.0
-    copy = 1.0 if z != 1 and zb == 0 else 0.0
-    return copy * c + (1.0 - copy) * (si * t) + (1.0 - flush - copy) * (sf * c)
+    copy = (1.0 - z) * (1.0 - zb)
+    return copy * c + (1.0 - copy) * (si * t) + ((1.0 - z) * zb) * (sf * c)
 
 
 def _grad_g(si: float, t: float, z: float, zb: float) -> float:
-    gated = 0.0 if z != 1 and zb == 0 else 1.0
-    return gated * (si * (1.0 - t * t))
+    copy = (1.0 - z) * (1.0 - zb)
+    return (1.0 - copy) * (si * (1.0 - t * t))
 
 
 def _grad_i(si: float, t: float, z: float, zb: float) -> float:
-    gated = 0.0 if z != 1 and zb == 0 else 1.0
-    return gated * (t * (si * (1.0 - si)))
+    copy = (1.0 - z) * (1.0 - zb)
+    return (1.0 - copy) * (t * (si * (1.0 - si)))
 
 
 def _grad_f(c: float, sf: float, z: float, zb: float) -> float:
-    update = 1.0 if z != 1 and zb != 0 else 0.0
-    return update * (c * (sf * (1.0 - sf)))
+    return ((1.0 - z) * zb) * (c * (sf * (1.0 - sf)))
 
 
 def _grad_c(sf: float, z: float, zb: float) -> float:
-    copy = 1.0 if z != 1 and zb == 0 else 0.0
-    update = 1.0 if z != 1 and zb != 0 else 0.0
-    return copy + update * sf
+    return (1.0 - z) * (1.0 - zb) + ((1.0 - z) * zb) * sf
 
 
 def _back_g(bar: float, si: float, t: float, z: float, zb: float) -> float:
