@@ -71,6 +71,6 @@ def _all(cc: tuple[int, int]) -> Iterator[tuple[str, str, Any]]:
 
 def show(rows: list[Row], cc: tuple[int, int]) -> None:
     """Print them."""
-    spilled = sum(bool(row["spill_bytes"]) for row in rows)
-    notes = [f"{len(rows)} kernels; {spilled or 'none'} of them spill{'' if spilled else 's'} registers to memory."]
+    spilled = [f"{row['part']}: {row['kernel']}, {row['lanes']} a thread" for row in rows if row["spill_bytes"]]
+    notes = [f"{len(rows)} kernels; registers are spilled to memory by: {'; '.join(spilled) or 'none'}."]
     report.show(report.build_table(_COLUMNS, rows, f"Compiled for compute capability {cc[0]}.{cc[1]}", notes))

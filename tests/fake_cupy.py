@@ -14,8 +14,28 @@ from dualbcast.cli import by_hand, machine
 from dualbcast.runtime import cuda
 
 
+class Memory:
+    """A place in a block of memory, aligned as CuPy's blocks are."""
+
+    def __init__(self, block: np.ndarray, at: int) -> None:
+        self.block, self.at = block, at
+
+    def __add__(self, offset: int) -> Memory:
+        return Memory(self.block, self.at + offset)
+
+    @staticmethod
+    def alloc(size: int) -> Memory:
+        block = np.zeros(size + 512, np.uint8)
+        return Memory(block, -block.ctypes.data % 512)
+
+
 class ndarray(np.ndarray):  # noqa: N801  # CuPy's name
     """A host array that passes for CuPy's."""
+
+    def __new__(cls, shape: Any, dtype: Any = float, memory: Memory | None = None) -> ndarray:
+        if memory is None:
+            memory = Memory.alloc(int(np.prod(shape)) * np.dtype(dtype).itemsize)
+        return super().__new__(cls, tuple(shape), dtype, buffer=memory.block.data, offset=memory.at)
 
     @property
     def data(self) -> Any:  # type: ignore[override]
@@ -75,6 +95,7 @@ class FakeCuPy(ModuleType):
             function=SimpleNamespace(Module=Module),
             Device=lambda *_: SimpleNamespace(compute_capability="90", id=0),
             Event=Event,
+            alloc=Memory.alloc,
             get_elapsed_time=lambda *_: 0.5,
             get_current_stream=lambda: SimpleNamespace(synchronize=lambda: None, ptr=0),
         )

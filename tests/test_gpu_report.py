@@ -157,4 +157,6 @@ def test_the_dry_run_compiles_every_kernel(bench: Any, capsys: pytest.CaptureFix
         "hm_lstm_",
     ):
         assert words in text
-    assert "none of them spills" in text
+    # Of our own none; by hand, two elements a thread can be more than registers suffice for.
+    spilled = text.partition("registers are spilled to memory by: ")[2]
+    assert all("by hand" in one for one in spilled.split("; ")) or spilled.startswith("none.")

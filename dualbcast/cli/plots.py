@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dualbcast.cli.measure import Device
-from dualbcast.cli.report import Row, written
+from dualbcast.cli.report import Row, fits_cache, written
 from dualbcast.errors import MissingDependencyError
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _share_panel(ax: Axes, rows: Sequence[Row], arity: list[int], device: Device
     ax.annotate(
         "a large copy", (0.99, 100), xycoords=("axes fraction", "data"), ha="right", va="bottom", color=_REFERENCE
     )
-    inside = [count for count, row in zip(arity, rows, strict=True) if row["bytes"] < device.cache_bytes]
+    inside = [count for count, row in zip(arity, rows, strict=True) if fits_cache(row, device)]
     title = "Bandwidth"
     if inside:
         ax.axvspan(min(arity) - 0.6, max(inside) + 0.5, color="#EEEEEE", zorder=0)

@@ -32,6 +32,7 @@ __all__ = [
     "Row",
     "Run",
     "build_table",
+    "fits_cache",
     "machine_notes",
     "notes",
     "record",
@@ -115,11 +116,16 @@ TIMING_COLUMNS = (
 )
 
 
+def fits_cache(row: Row, device: Device) -> bool:
+    """Whether all arrays that a row's calls take turns with fit in the cache together."""
+    return bool(row["bytes"] * row.get("arrays_in_turn", 1) < device.cache_bytes)
+
+
 def machine_notes(device: Device, bandwidth: float, rows: Sequence[Row]) -> list[str]:
     """The lines under a table that say what it was measured on and held against."""
     threads = f" ({device.threads} threads)" if device.threads else ""
     notes = [f"{device.name}, {device.backend} backend{threads}; a large copy moves {bandwidth / 1e9:.1f} GB/s."]
-    if any(row["bytes"] < device.cache_bytes for row in rows):
+    if any(fits_cache(row, device) for row in rows):
         size = device.cache_bytes / 2**20
         notes.append(f"What fits in the cache ({size:.0f} MiB) can be moved faster than a large copy.")
     if any(row["seconds"] > 1.5 * row["seconds_best"] for row in rows):
