@@ -284,7 +284,7 @@ def test_divergence_rows(tmp_path: Path) -> None:
         assert 0 <= row["saved"] < 0.5
     random, uniform = rows["elements", "random"], rows["elements", "uniform"]
     assert random["overhead"] == pytest.approx(random["seconds"] / uniform["seconds"] - 1)
-    # c and f are read for a quarter of the elements and i and g for three quarters; two controls and four partials whole.
+    # c and f are read for a quarter of the elements, i and g for three quarters; two controls and four partials whole.
     assert uniform["saved"] == pytest.approx(1 - (2 + 2 + 4) / (4 + 2 + 4), abs=0.03)
     assert random["saved"] < 0.01, "some element of every line needs it"
     assert "by masks" in result.stdout

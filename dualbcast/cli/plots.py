@@ -212,7 +212,7 @@ def plot_divergence(path: Path, rows: Sequence[Row], device: Device, bandwidth: 
     time_ax.legend(frameon=False, fontsize=9, loc="upper left", ncols=2)
     moved = [row["bytes"] / 1e6 for row in rows]
     bars = moved_ax.bar(list(place), moved, 0.5, color=_MEASURED)
-    moved_ax.bar_label(bars, [f"-{row['saved']:.0%}" for row in rows], padding=2, fontsize=9)
+    moved_ax.bar_label(bars, [f"{-row['saved']:.0%}".replace("-0%", "0%") for row in rows], padding=2, fontsize=9)
     moved_ax.axhline(max(row["bytes"] / (1 - row["saved"]) for row in rows) / 1e6, linestyle="--", color=_REFERENCE)
     moved_ax.set_ylabel("bytes needed [MB]")
     moved_ax.set_title("Traffic (dashed: everything is read)", loc="left", fontsize=11)
