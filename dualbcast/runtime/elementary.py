@@ -1,4 +1,4 @@
-"""exp, expm1 and tanh as LLVM IR for processors with fused multiply-add: inlined, they vectorise without a library.
+"""exp, expm1, tanh and log as LLVM IR for processors with fused multiply-add: inlined, they vectorise without a library.
 
 No vector register survives a call, so around a call of a library a kernel stores and reloads all that it holds. And
 what is inlined gives the same bits in a vector as alone: no result depends on where in a row its element lies.
@@ -37,6 +37,8 @@ class _Format:
         Where exp is infinite, where it is 0, where expm1 is -1, and where tanh is 1, with a little to spare.
     tiny : float
         Below this expm1(x) is x.
+    logarithm : tuple of float
+        Q in log((1 + s) / (1 - s)) = 2 * s + s**3 * Q(s**2) where that is between sqrt(1/2) and sqrt(2), found alike.
     """
 
     dtype: type[np.floating[Any]]
@@ -47,6 +49,7 @@ class _Format:
     minus_one: float
     saturated: float
     tiny: float
+    logarithm: tuple[float, ...]
 
 
 _FLOAT32 = _Format(
@@ -58,6 +61,7 @@ _FLOAT32 = _Format(
     minus_one=-18.0,
     saturated=10.0,
     tiny=2.0**-25,
+    logarithm=(0.6666668653488159, 0.3998878002166748, 0.29579949378967285),
 )
 _FLOAT64 = _Format(
     dtype=np.float64,
@@ -72,6 +76,10 @@ _FLOAT64 = _Format(
     minus_one=-38.0,
     saturated=20.0,
     tiny=2.0**-54,
+    logarithm=(
+        *(0.666666666666667, 0.39999999999899505, 0.28571428625975487, 0.2222221113479508, 0.18182889125261723),
+        *(0.15331721600556042, 0.14616449685043406),
+    ),
 )
 
 
@@ -116,7 +124,21 @@ def _tanh(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
     return f.call("copysign", result, arguments[0])
 
 
-FUNCTIONS = {"exp": _exp, "expm1": _expm1, "tanh": _tanh}
+def _log(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
+    """n * log(2) + log(1 + f), with x = 2**n * (1 + f)."""
+    (x,) = arguments
+    f = _Steps(builder, x.type)
+    subnormal = builder.fcmp_ordered("<", x, f.number(float(np.finfo(f.format.dtype).tiny)))
+    raised = builder.fmul(x, f.number(2.0 ** (f.fraction + 1)))
+    part, n = f.split(builder.select(subnormal, raised, x))
+    n = builder.select(subnormal, builder.fsub(n, f.number(f.fraction + 1)), n)
+    result = f.log_of_parts(part, n)
+    invalid = builder.select(builder.fcmp_ordered("==", x, f.number(0)), f.number(-math.inf), f.number(math.nan))
+    result = builder.select(builder.fcmp_ordered("<", x, f.number(math.inf)), result, x)
+    return builder.select(builder.fcmp_unordered(">", x, f.number(0)), result, invalid)
+
+
+FUNCTIONS = {"exp": _exp, "expm1": _expm1, "tanh": _tanh, "log": _log}
 
 
 class _Steps:
@@ -187,3 +209,26 @@ class _Steps:
         scale = self.power_of_two(self.builder.sub(n, self.integer(1)))
         head = self.fma(scale, r, self.builder.fsub(scale, self.number(0.5)))
         return (head, scale, square_p), self.fma(scale, square_p, head)
+
+    def split(self, x: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """f and n so that x = 2**n * (1 + f), which is between sqrt(1/2) and sqrt(2) times 2**n, for normal x > 0."""
+        builder, least = self.builder, self.bits(self.number(math.sqrt(0.5)))
+        # The exponent is one more from sqrt(2) on, and stays positive: so a shift will do that is none of AVX-512 only.
+        moved = builder.add(self.bits(x), builder.sub(self.bits(self.number(1)), least))
+        part = builder.and_(moved, self.integer((1 << self.fraction) - 1))
+        f = builder.fsub(builder.bitcast(builder.add(part, least), self.kind), self.number(1))
+        # As the last bits of a large number, which is made a small one: vectors of 64-bit integers convert slowly.
+        large = 2.0**self.fraction
+        count = builder.or_(builder.lshr(moved, self.integer(self.fraction)), self.bits(self.number(large)))
+        return f, builder.fsub(builder.bitcast(count, self.kind), self.number(large + self.bias))
+
+    def log_of_parts(self, f: ir.Value, n: ir.Value) -> ir.Value:
+        """n * log(2) + log(1 + f), where with s = f / (2 + f) the latter is f - f**2 / 2 + s * (f**2 / 2 + s**2 * Q)."""
+        builder = self.builder
+        s = builder.fdiv(f, builder.fadd(f, self.number(2)))
+        square = builder.fmul(s, s)
+        half = builder.fmul(f, self.number(0.5))
+        rest = self.fma(square, self.polynomial(self.format.logarithm, square), builder.fmul(half, f))
+        rest = self.fma(s, rest, builder.fmul(n, self.number(self.format.log2_low)))
+        rest = builder.fadd(f, self.fma(builder.fneg(half), f, rest))
+        return self.fma(n, self.number(float(self.format.dtype(math.log(2.0)))), rest)
