@@ -37,9 +37,11 @@ from dualbcast.compiler.ir import (
     expressions,
     statements,
 )
+from dualbcast.compiler.lanes import gather_loads, group_loads, group_outputs, spread
 from dualbcast.compiler.reductions import summing_loops
 from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.shell import cuda_shell
+from dualbcast.compiler.signs import choose_signs
 from dualbcast.compiler.simplify import simplify
 from dualbcast.compiler.skeleton import index_names, loops
 from dualbcast.compiler.templates import helper_of, without_customs
@@ -114,6 +116,8 @@ def emit(
     stored = [output.name for output in function.outputs]
     summed = layout.summed(len(params))
     outputs = [dtype if position in summed else kind for position, kind in enumerate(outputs)]
+    if target == "cuda":
+        function = choose_signs(function)
     function = arrange(function, names, loads=True)
 
     storage = dict(zip((*params, *stored), (*inputs, *outputs), strict=True))
@@ -121,14 +125,18 @@ def emit(
     # The terms of a sum go to a row of their own, for a CUDA thread's one element of length one.
     term = names.fresh("t") if summed and target != "cuda" else "0"
     address |= {stored[position]: term for position in summed}
-    writer = _Writer(module, storage, address)
+    if target == "cuda":
+        function = gather_loads(function, names)
+    if layout.lanes > 1:
+        function = spread(function, layout, names)
+    writer = _Writer(module, storage, address, layout.lanes)
     uniform = {
         name for name, position in zip(params, layout.which, strict=False) if layout.classes[position][-1] == "0"
     }
     vectorise = target != "cpu" or is_vectorisable(function, uniform)
     writer.block(function.body, 1)
-    for output, kind in zip(function.outputs, outputs, strict=True):
-        writer.line(1, writer.store(output.name, output.value, kind))
+    for name, values in group_outputs(function.outputs, layout.lanes):
+        writer.line(1, writer.store(name, values))
     used = [indices[position] for position in layout.indexed(len(params))]
     if term != "0":
         used.append(term)
@@ -266,6 +274,7 @@ class _Writer:
     module: _Module
     storage: dict[str, str]
     address: dict[str, str]
+    lanes: int = 1
     lines: list[tuple[str, Location | None]] = field(default_factory=list)
 
     def line(self, depth: int, text: str, where: Location | None = None) -> None:
@@ -294,8 +303,10 @@ class _Writer:
     def block(self, block: Block, depth: int) -> None:
         if not block:
             self.line(depth, "pass")
-        for stmt in block:
+        for stmt, *neighbours in group_loads(block, self.lanes):
             match stmt:
+                case Assign() if neighbours:
+                    self._wide_load([stmt, *neighbours], depth)
                 case Assign():
                     self.line(depth, f"{stmt.target.name} = {self.assigned(stmt.value)}", stmt.location)
                 case If():
@@ -348,15 +359,32 @@ class _Writer:
         if stmt.body or not stmt.pre:
             self.block(stmt.body, depth + 1)
 
-    def store(self, name: str, value: Expr, storage: str) -> str:
-        """The statement that stores an output."""
-        text = self.expression(value)
-        if storage in _HALVES:
-            text = f"float32({text})" if self.module.dtype != "float32" else text
-            return f"store_{storage}({name}, {self.address[name]}, {text})"
+    def _wide_load(self, group: Sequence[Assign], depth: int) -> None:
+        """The statements that load an element and its neighbours in one access."""
+        load, names = group[0].value, [stmt.target.name for stmt in group]
+        assert isinstance(load, Load)
+        access = f"load_{self.lanes}({load.name}, {self.address[load.name]})"
+        self.line(depth, f"{', '.join(names)} = {access}", group[0].location)
+        for name in names:
+            value, _ = self._from_storage(load, name, "from")
+            if value != name:
+                self.line(depth, f"{name} = {value}")
+
+    def store(self, name: str, values: Sequence[Expr]) -> str:
+        """The statement that stores an output, of one element or of several."""
+        storage, index = self.storage[name], self.address[name]
+        texts = [self.expression(value) for value in values]
+        if storage in _HALVES and self.module.dtype != "float32":
+            texts = [f"float32({text})" for text in texts]
         if storage == "bool":
-            text = f"uint8({text})"
-        return f"{name}[{self.address[name]}] = {text}"
+            texts = [f"uint8({text})" for text in texts]
+        if len(values) > 1:
+            if storage in _HALVES:
+                texts = [f"to_{storage}({text})" for text in texts]
+            return f"store_{len(values)}({name}, {index}, {', '.join(texts)})"
+        if storage in _HALVES:
+            return f"store_{storage}({name}, {index}, {texts[0]})"
+        return f"{name}[{index}] = {texts[0]}"
 
     def assigned(self, value: Expr, binding: int = _CONDITIONAL) -> str:
         """A value as it is put into a variable: a bare integer would not be 64 bits wide on every target."""
@@ -402,11 +430,17 @@ class _Writer:
         raise AssertionError(expr)
 
     def _load(self, load: Load) -> tuple[str, int]:
-        storage, index = self.storage[load.name], self.address[load.name]
+        index = self.address[load.name]
+        if self.storage[load.name] in _HALVES:
+            return self._from_storage(load, f"{load.name}, {index}", "load")
+        return self._from_storage(load, f"{load.name}[{index}]", "")
+
+    def _from_storage(self, load: Load, text: str, verb: str) -> tuple[str, int]:
+        """What is loaded, in the kind that it is computed with; `verb` is that of the functions for 16 bits."""
+        storage = self.storage[load.name]
         if storage in _HALVES:
-            text = f"load_{storage}({load.name}, {index})"
+            text = f"{verb}_{storage}({text})"
             return (text if self.module.dtype == "float32" else f"float64({text})"), _ATOM
-        text = f"{load.name}[{index}]"
         if load.kind == "bool":
             return f"{text} != 0", 4
         wanted = "int64" if load.kind == "int" else self.module.dtype

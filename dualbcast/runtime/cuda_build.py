@@ -7,12 +7,13 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 
 from dualbcast.abi import KernelSource
 from dualbcast.errors import BackendError, DualbcastError, MissingDependencyError, kernel_fault
@@ -207,12 +208,62 @@ def _namespace(source: KernelSource, fast: bool) -> dict[str, Any]:
         namespace |= {name: getattr(libdevice, replacement) for name, replacement in _FAST.items()}
         scalar = types.float32(types.float32)
         namespace |= {name: cuda.declare_device(f"dualbcast_fast_{name}", scalar, abi="c") for name in _FAST_HARDWARE}
-    pointer = types.CPointer(types.uint16)
+    bits, pointer = types.uint16, types.CPointer(types.uint16)
     for half in ("float16", "bfloat16"):
-        load, store = f"load_{half}", f"store_{half}"
-        namespace[load] = cuda.declare_device(load, types.float32(pointer, types.int64), abi="c")
-        namespace[store] = cuda.declare_device(store, types.void(pointer, types.int64, types.float32), abi="c")
+        signatures = {
+            f"load_{half}": types.float32(pointer, types.int64),
+            f"store_{half}": types.void(pointer, types.int64, types.float32),
+            f"from_{half}": types.float32(bits),
+            f"to_{half}": bits(types.float32),
+        }
+        namespace |= {name: cuda.declare_device(name, kind, abi="c") for name, kind in signatures.items()}
+    for lanes in (2, 4):
+        namespace[f"load_{lanes}"], namespace[f"store_{lanes}"] = _wide_accesses(lanes)
     return namespace
+
+
+@lru_cache
+def _wide_accesses(lanes: int) -> tuple[Any, Any]:
+    """Intrinsics that load and store neighbouring elements in one access: `load(pointer, k)`, a tuple, and
+    `store(pointer, k, *values)`. The address is aligned to the access, or to 16 bytes if that is less.
+    """
+    types = _compiler("numba.types")
+    intrinsic = _compiler("numba.cuda.extending").intrinsic
+
+    def place(context: Any, builder: Any, kind: Any, pointer: Any, k: Any) -> tuple[Any, int]:
+        element = context.get_data_type(kind)
+        address = builder.bitcast(builder.gep(pointer, [k]), ir.VectorType(element, lanes).as_pointer())
+        return address, min(16, lanes * context.get_abi_sizeof(element))
+
+    @intrinsic
+    def load(_typing: Any, pointer: Any, k: Any) -> Any:
+        kind = pointer.dtype
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Sequence[Any]) -> Any:
+            address, alignment = place(context, builder, kind, *arguments)
+            vector = builder.load(address, align=alignment)
+            values = [builder.extract_element(vector, ir.IntType(32)(lane)) for lane in range(lanes)]
+            return context.make_tuple(builder, signature.return_type, values)
+
+        return types.UniTuple(kind, lanes)(pointer, k), generate
+
+    @intrinsic
+    def store(_typing: Any, pointer: Any, k: Any, *values: Any) -> Any:
+        kind = pointer.dtype
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Sequence[Any]) -> Any:
+            at, index, packed = arguments
+            address, alignment = place(context, builder, kind, at, index)
+            vector = ir.Constant(ir.VectorType(context.get_data_type(kind), lanes), ir.Undefined)
+            for lane, given in enumerate(signature.args[2]):
+                value = context.cast(builder, builder.extract_value(packed, lane), given, kind)
+                vector = builder.insert_element(vector, value, ir.IntType(32)(lane))
+            builder.store(vector, address, align=alignment)
+            return context.get_dummy_value()
+
+        return types.void(pointer, k, types.StarArgTuple(values)), generate
+
+    return load, store
 
 
 def _link(parts: Iterable[tuple[bytes, str]], architecture: str, flags: Iterable[str], ptx: bool) -> tuple[bytes, str]:
