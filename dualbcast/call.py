@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from dualbcast.abi import KernelSource, Layout
 from dualbcast.compiler.emit import emit
+from dualbcast.compiler.lanes import elements_a_thread
 from dualbcast.errors import ArgumentError, BackendError
 from dualbcast.jacobian import Jacobian
 from dualbcast.products import Block, Product
@@ -69,6 +70,7 @@ class Specialised:
     partials: tuple[tuple[tuple[int, str], Block], ...] = field(init=False)
     within: tuple[str, ...] = field(init=False)
     kernels: dict[tuple[str, Any, Layout], Any] = field(default_factory=dict)
+    widened: dict[Layout, Layout] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.within = tuple([self.names[at] for at in self.wrt])
@@ -78,6 +80,14 @@ class Specialised:
     def source(self, layout: Layout, target: str) -> KernelSource:
         outputs = [dtype.name for dtype in self.dtypes]
         return emit(self.product.function, layout, self.compute, self.inputs, outputs, target, self.title)
+
+    def wide(self, layout: Layout) -> Layout:
+        """The layout with as many elements for a CUDA thread as pay."""
+        found = self.widened.get(layout)
+        if found is None:
+            lanes = elements_a_thread(self.product.function, layout, self.compute)
+            found = self.widened[layout] = replace(layout, lanes=lanes)
+        return found
 
     def kernel(self, target: str, layout: Layout, make: Callable[[KernelSource], Any], variant: Any = None) -> Any:
         """The kernel for a layout, compiled by `make` where this product has none yet for the target's variant."""
@@ -193,7 +203,18 @@ class Call:
             cc = cuda.current_cc()
         if not (isinstance(cc, tuple) and len(cc) == 2 and all(isinstance(part, int) for part in cc)):
             raise ArgumentError(f"cc={cc!r} is no compute capability; give it as (major, minor): cc=(9, 0)")
-        kernel: cuda.CudaKernel = self.spec.kernel(
-            "cuda", self.plan.layout, lambda source: cuda.compile_kernel(source, cc, self.spec.options.fastmath), cc
-        )
+        planned = self.plan
+        layout = self.spec.wide(planned.layout)
+        if not cuda.fits(layout, planned.sizes, planned.strides, planned.pointers):
+            layout = planned.layout
+        kernel: cuda.CudaKernel = self.spec.kernel("cuda", layout, lambda source: self._compile_cuda(source, cc), cc)
+        return kernel
+
+    def _compile_cuda(self, source: KernelSource, cc: tuple[int, int]) -> cuda.CudaKernel:
+        """The kernel, of as many elements a thread as its text has, or of fewer if registers do not suffice for them."""
+        kernel = cuda.compile_kernel(source, cc, self.spec.options.fastmath)
+        layout = source.layout
+        if kernel.stack and layout.lanes > 1:
+            narrower = replace(layout, lanes=layout.lanes // 2)
+            return self._compile_cuda(self.spec.source(narrower, "cuda"), cc)
         return kernel

@@ -37,11 +37,10 @@ from dualbcast.compiler.ir import (
     expressions,
     statements,
 )
-from dualbcast.compiler.lanes import gather_loads, group_loads, group_outputs, spread
+from dualbcast.compiler.lanes import arranged, group_loads, group_outputs, spread
 from dualbcast.compiler.reductions import summing_loops
 from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.shell import cuda_shell
-from dualbcast.compiler.signs import choose_signs
 from dualbcast.compiler.simplify import simplify
 from dualbcast.compiler.skeleton import index_names, loops
 from dualbcast.compiler.templates import helper_of, without_customs
@@ -116,17 +115,13 @@ def emit(
     stored = [output.name for output in function.outputs]
     summed = layout.summed(len(params))
     outputs = [dtype if position in summed else kind for position, kind in enumerate(outputs)]
-    if target == "cuda":
-        function = choose_signs(function)
-    function = arrange(function, names, loads=True)
+    function = arranged(function, names) if target == "cuda" else arrange(function, names, loads=True)
 
     storage = dict(zip((*params, *stored), (*inputs, *outputs), strict=True))
     address = dict(zip((*params, *stored), (indices[position] for position in layout.which), strict=True))
     # The terms of a sum go to a row of their own, for a CUDA thread's one element of length one.
     term = names.fresh("t") if summed and target != "cuda" else "0"
     address |= {stored[position]: term for position in summed}
-    if target == "cuda":
-        function = gather_loads(function, names)
     if layout.lanes > 1:
         function = spread(function, layout, names)
     writer = _Writer(module, storage, address, layout.lanes)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TypeGuard
 
 from dualbcast.abi import Layout
+from dualbcast.compiler.arrange import arrange
 from dualbcast.compiler.ir import (
     Assign,
     Block,
@@ -31,8 +32,10 @@ from dualbcast.compiler.ir import (
     map_expr,
     statements,
 )
+from dualbcast.compiler.signs import choose_signs
+from dualbcast.compiler.templates import without_customs
 
-__all__ = ["elements_a_thread", "gather_loads", "group_loads", "group_outputs", "spread"]
+__all__ = ["arranged", "elements_a_thread", "group_loads", "group_outputs", "spread"]
 
 # What separates an array's name from the number of the neighbour that is meant.
 _LANE = "+"
@@ -59,7 +62,7 @@ def elements_a_thread(function: Function, layout: Layout, dtype: str) -> int:
     Parameters
     ----------
     function : Function
-        With loads placed.
+        As `emit` takes it.
     layout : Layout
         How the arguments are addressed.
     dtype : str
@@ -69,17 +72,22 @@ def elements_a_thread(function: Function, layout: Layout, dtype: str) -> int:
     ends = [layout.classes[which][-1] for which in layout.which]
     if layout.summed(count) or "s" in ends or "1" not in ends[count:]:
         return 1
-    stays = uniform_names(function, layout)
-    varying = _varying(function.body, stays)
     if any(isinstance(stmt, For | While) for stmt in statements(function.body)):
         return 1
-    if _loads_apart(function.body, stays, varying, False):
+    function = arranged(function, Names())
+    stays = uniform_names(function, layout)
+    if _loads_apart(function.body, stays, _varying(function.body, stays), False):
         return 1
     lanes = WIDEST_ACCESS // _BYTES[dtype]
     registers = ends.count("1") * _BYTES[dtype] // 4
     while lanes > 1 and lanes * registers > MOST_REGISTERS:
         lanes //= 2
     return lanes
+
+
+def arranged(function: Function, names: Names) -> Function:
+    """The function ready to be written out for a CUDA thread's one element."""
+    return _gather_loads(arrange(choose_signs(without_customs(function)), names, loads=True), names)
 
 
 def uniform_names(function: Function, layout: Layout) -> set[str]:
@@ -91,7 +99,7 @@ def uniform_names(function: Function, layout: Layout) -> set[str]:
     }
 
 
-def gather_loads(function: Function, names: Names) -> Function:
+def _gather_loads(function: Function, names: Names) -> Function:
     """Read what a block needs in groups, each before the first of its values is needed, into variables of their own.
 
     What is between two loads may end in a branch, which compilers do not move loads across: one would wait for the

@@ -16,9 +16,10 @@ from typing import Any
 from dualbcast.abi import KernelSource
 from dualbcast.errors import BackendError, MissingDependencyError
 from dualbcast.runtime import cache, cuda_build
-from dualbcast.runtime.cuda_device import available, current_cc, launch, occupancy, why_not
+from dualbcast.runtime.cuda_device import available, current_cc, fits, launch, occupancy, why_not
+from dualbcast.runtime.sass import Instructions, count
 
-__all__ = ["CudaKernel", "available", "compile_kernel", "current_cc", "launch", "occupancy", "why_not"]
+__all__ = ["CudaKernel", "available", "compile_kernel", "current_cc", "fits", "launch", "occupancy", "why_not"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +70,16 @@ class CudaKernel:
         """The PTX of the whole kernel, with the element function inlined; compiled anew."""
         linked, _ = cuda_build.build(self.source, self.cc, self.fastmath, ptx=True)
         return linked.decode().rstrip("\0")
+
+    def instructions(self) -> Instructions:
+        """The machine code, counted.
+
+        Raises
+        ------
+        MissingDependencyError
+            If nvdisasm is not installed.
+        """
+        return count(self.sass())
 
     def sass(self) -> str:
         """The machine code, disassembled.

@@ -4,13 +4,16 @@ through CuPy; and the theoretical occupancy, which needs no device.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dualbcast.abi import Layout
 from dualbcast.errors import BackendError, MissingDependencyError
 from dualbcast.runtime.cuda_blocks import MAX_GRID_X, MAX_GRID_YZ, THREADS_PER_BLOCK, walk
 from dualbcast.runtime.cuda_build import optional
@@ -18,9 +21,11 @@ from dualbcast.runtime.cuda_build import optional
 if TYPE_CHECKING:
     from dualbcast.runtime.cuda import CudaKernel
 
-__all__ = ["THREADS_PER_BLOCK", "available", "current_cc", "launch", "launch_shape", "occupancy", "why_not"]
+__all__ = ["THREADS_PER_BLOCK", "available", "current_cc", "fits", "launch", "launch_shape", "occupancy", "why_not"]
 
 _WARP = 32
+# Bytes of the widest access to memory, which are also what it must be aligned to.
+WIDEST_ACCESS = 16
 
 # Per compute capability: resident warps, resident blocks and bytes of shared memory of a multiprocessor; from the CUDA
 # C++ Programming Guide, "Technical Specifications per Compute Capability". All have 64 K registers in four partitions.
@@ -166,7 +171,7 @@ def launch(
     total : int
         How many elements there are, the product of `sizes`. If there are none nothing is launched.
     sizes : sequence of int
-        The coalesced dimensions, outermost first.
+        The coalesced dimensions, outermost first. Where a thread takes several elements the arrays must suit it (`fits`).
     strides : sequence of int
         The run-time strides in elements, class by class, outermost first.
     pointers : sequence of int
@@ -182,25 +187,50 @@ def launch(
         If there is no driver or no device, if the kernel is for another device or for smaller arrays, or if the driver
         refuses it.
     """
-    layout = kernel.source.layout
     if total == 0:
         return
+    grid, block, numbers = _prepared(kernel, tuple(sizes), tuple(strides))
+    _loaded(kernel)(grid, block, (*numbers, *map(np.uint64, pointers)), stream=stream)
+
+
+@lru_cache(maxsize=4096)
+def _prepared(
+    kernel: CudaKernel, sizes: tuple[int, ...], strides: tuple[int, ...]
+) -> tuple[tuple[int, int, int], tuple[int, int, int], tuple[Any, ...]]:
+    """The grid, the block and the arguments before the pointers: all of a launch that does not change between calls."""
+    layout = kernel.source.layout
+    total = math.prod(sizes)
     if total > 2**31 - 1 and not layout.wide:
         raise BackendError(f"{total} elements are too many for a kernel with 32-bit indices.")
     size_type, index_type = (np.int64, np.int64) if layout.wide else (np.uint32, np.int32)
+    if layout.lanes > 1:
+        sizes = (*sizes[:-1], sizes[-1] // layout.lanes)
+        steps = _grouped(layout)
+        strides = tuple(
+            [stride // layout.lanes if spans else stride for stride, spans in zip(strides, steps, strict=True)]
+        )
     span: tuple[Any, ...] = ()
     if kernel.source.summed:
-        how = walk(tuple(sizes))
+        how = walk(sizes)
         span, grid, block = (size_type(how.span),), how.grid, how.block
     else:
-        grid, block = launch_shape(tuple(sizes))
-    arguments = (
-        *(size_type(size) for size in sizes),
-        *span,
-        *(index_type(stride) for stride in strides),
-        *(np.uint64(pointer) for pointer in pointers),
-    )
-    _loaded(kernel)(grid, block, arguments, stream=stream)
+        grid, block = launch_shape(sizes)
+    numbers = (*map(size_type, sizes), *span, *map(index_type, strides))
+    return grid, block, numbers
+
+
+@lru_cache
+def _grouped(layout: Layout) -> tuple[bool, ...]:
+    """For each run-time stride whether it is one of a class that spans the innermost dimension, in groups of elements."""
+    return tuple([pattern[-1] == "1" for pattern in layout.classes for kind in pattern if kind == "s"])
+
+
+def fits(layout: Layout, sizes: tuple[int, ...], strides: tuple[int, ...], pointers: Sequence[int]) -> bool:
+    """Whether arrays suit a kernel whose threads take `layout.lanes` elements: whole groups, on their boundaries."""
+    lanes = layout.lanes
+    if lanes == 1 or sizes[-1] % lanes or functools.reduce(or_, pointers, 0) % WIDEST_ACCESS:
+        return lanes == 1
+    return not any(stride % lanes for stride, spans in zip(strides, _grouped(layout), strict=True) if spans)
 
 
 def _loaded(kernel: CudaKernel) -> Any:
