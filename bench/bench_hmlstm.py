@@ -1,70 +1,53 @@
-"""The HM-LSTM cell update, value and ∂/∂(c, f, i, g), float32, control by rows: dualbcast, NumPy by hand, JAX."""
+"""The HM-LSTM cell update, value and ∂/∂(c, f, i, g), float32, control by rows or per element; and a copy."""
 
 from __future__ import annotations
 
+import itertools
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import jax_models
 import numpy as np
 import pytest
+import references
+import systems
+from constants import THREADS
 
-from dualbcast import differentiable_broadcast
-from dualbcast.cli.checking import check_cell_update
-from dualbcast.cli.hmlstm import control_values
-from dualbcast.cli.measure import Device, HostDevice
-from dualbcast.cli.models import cell_update, cell_update_by_hand
-
-WRT = ("c", "f", "i", "g")
-SIZES = (512, 1024, 2048)
+SIZES = (512, 1024, 2048, 4096)
+CONTROLS = ("rows", "elements")
+TOLERANCE = 16 * 2**-23
 
 
-def inputs(n: int) -> list[Any]:
-    """c, f, i, g of shape (n, n) and z, zb of shape (n, 1), on the host."""
-    generator = np.random.default_rng(0)
-    gates = [generator.standard_normal((n, n)).astype(np.float32) for _ in WRT]
-    return [*gates, *control_values(generator, n, "rows", "random")]
+def run(benchmark: Any, n: int, control: str, system: str, case: str, label: str = "") -> None:
+    """One row; five arrays are written."""
+    host = references.cell_arguments(n, control)
+    check = systems.checker(references.cell_expected, host, TOLERANCE)
+    moved = sum(a.nbytes for a in host) + 5 * host[0].nbytes
+    group = f"HM-LSTM, value and Jacobian, control by {control}, n = {n}"
+    systems.compare(benchmark, group, system, case, host, check, label, moved)
 
 
+@systems.every
+@pytest.mark.parametrize("control", CONTROLS)
 @pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("reuse", [True, False], ids=["out", "new"])
-def bench_dualbcast(benchmark: Any, device: Device, finish: Any, n: int, reuse: bool) -> None:
-    """One kernel; its outputs reused, or new at each call."""
-    benchmark.group = f"hmlstm n={n}"
-    function: Any = differentiable_broadcast(cell_update)
-    arrays = [device.array(array) for array in inputs(n)]
-    value, jacobian = function.value_and_jacobian(*arrays, wrt=WRT)
-    check_cell_update(device, arrays, value, [jacobian[name] for name in WRT], 4)
-    out = (value, jacobian) if reuse else None
-    del value, jacobian
-
-    def call() -> None:
-        function.value_and_jacobian(*arrays, wrt=WRT, out=out)
-        finish()
-
-    benchmark(call)
+def bench_jacobian(benchmark: Any, n: int, control: str, system: str) -> None:
+    """New arrays at each call."""
+    run(benchmark, n, control, system, "cell_jacobian")
 
 
+@pytest.mark.parametrize("control", CONTROLS)
 @pytest.mark.parametrize("n", SIZES)
-def bench_by_hand(benchmark: Any, device: Device, finish: Any, n: int) -> None:
-    """Whole-array NumPy (CuPy on a GPU)."""
-    benchmark.group = f"hmlstm n={n}"
-    arrays = [device.array(array) for array in inputs(n)]
-    check_cell_update(device, arrays, *cell_update_by_hand(device.xp, *arrays), 16)
-
-    def call() -> None:
-        cell_update_by_hand(device.xp, *arrays)
-        finish()
-
-    benchmark(call)
+def bench_jacobian_reused(benchmark: Any, n: int, control: str) -> None:
+    """`out=`: the same arrays again."""
+    run(benchmark, n, control, "dualbcast", "cell_jacobian_reused", "dualbcast, out= reused")
 
 
-@pytest.mark.parametrize("n", SIZES)
-def bench_jax(benchmark: Any, jax: Any, n: int) -> None:
-    """JAX on its default device."""
-    benchmark.group = f"hmlstm n={n}"
-    host = inputs(n)
-    arrays = [jax.numpy.asarray(array) for array in host]
-    function = jax_models.cell_update(jax)
-    value, partials = function(*arrays)
-    check_cell_update(HostDevice(), host, np.asarray(value), [np.asarray(partial) for partial in partials], 16)
-    benchmark(lambda: jax.block_until_ready(function(*arrays)))
+def bench_copy(benchmark: Any) -> None:
+    """`numpy.copyto`, a contiguous part on each thread, 256 MiB a side."""
+    size = 256 << 20
+    source, target = np.ones(size, np.uint8), np.zeros(size, np.uint8)
+    bounds = np.linspace(0, size, THREADS + 1).astype(np.int64).tolist()
+    parts = [slice(start, stop) for start, stop in itertools.pairwise(bounds)]
+    benchmark.group = "copy of 256 MiB on two threads"
+    benchmark.extra_info.update(label="numpy.copyto", moved=2 * size)
+    with ThreadPoolExecutor(THREADS) as pool:
+        benchmark(lambda: list(pool.map(lambda part: np.copyto(target[part], source[part]), parts)))

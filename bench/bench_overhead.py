@@ -4,48 +4,38 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax_models
 import pytest
-from bench_hmlstm import WRT, inputs
+import references
+import systems
+from bench_hmlstm import TOLERANCE
 
-from dualbcast import differentiable_broadcast
-from dualbcast.cli.measure import Device
-from dualbcast.cli.models import cell_update, cell_update_by_hand
-
-pytestmark = pytest.mark.benchmark(group="overhead, 4 by 4")
-
-
-def bench_dualbcast_value(benchmark: Any, device: Device, finish: Any) -> None:
-    """The value alone."""
-    function: Any = differentiable_broadcast(cell_update)
-    arrays = [device.array(array) for array in inputs(4)]
-    benchmark(lambda: (function(*arrays), finish()))
+CASES = {
+    "cell_value": ("value", references.cell_value_expected),
+    "cell_jacobian": ("value and four partials", references.cell_expected),
+    "cell_pullback": ("value and pullback", references.cell_pullback_expected),
+}
 
 
-def bench_dualbcast_jacobian(benchmark: Any, device: Device, finish: Any) -> None:
-    """Value and four partials, new arrays."""
-    function: Any = differentiable_broadcast(cell_update)
-    arrays = [device.array(array) for array in inputs(4)]
-    benchmark(lambda: (function.value_and_jacobian(*arrays, wrt=WRT), finish()))
+def run(benchmark: Any, case: str, kind: str, system: str, label: str = "") -> None:
+    """One row."""
+    what, expected = CASES[kind]
+    host = references.cell_arguments(4, "rows")
+    if kind == "cell_pullback":
+        host = [*host, references.cotangent(4)]
+    check = systems.checker(expected, host, TOLERANCE)
+    systems.compare(benchmark, f"4 by 4 arrays, {what}", system, case, host, check, label)
 
 
-def bench_dualbcast_jacobian_out(benchmark: Any, device: Device, finish: Any) -> None:
-    """Value and four partials, arrays reused."""
-    function: Any = differentiable_broadcast(cell_update)
-    arrays = [device.array(array) for array in inputs(4)]
-    out = function.value_and_jacobian(*arrays, wrt=WRT)
-    benchmark(lambda: (function.value_and_jacobian(*arrays, wrt=WRT, out=out), finish()))
+@systems.every
+@pytest.mark.parametrize("case", CASES)
+def bench_overhead(benchmark: Any, case: str, system: str) -> None:
+    """New arrays at each call."""
+    # The form that is best for large arrays need not be the best here.
+    systems.forget(system, case)
+    run(benchmark, case, case, system)
+    systems.forget(system, case)
 
 
-def bench_by_hand(benchmark: Any, device: Device, finish: Any) -> None:
-    """Value and four partials in whole-array NumPy (CuPy on a GPU)."""
-    arrays = [device.array(array) for array in inputs(4)]
-    benchmark(lambda: (cell_update_by_hand(device.xp, *arrays), finish()))
-
-
-def bench_jax(benchmark: Any, jax: Any) -> None:
-    """Value and four partials, compiled by JAX."""
-    arrays = [jax.numpy.asarray(array) for array in inputs(4)]
-    function = jax_models.cell_update(jax)
-    jax.block_until_ready(function(*arrays))
-    benchmark(lambda: jax.block_until_ready(function(*arrays)))
+def bench_reused(benchmark: Any) -> None:
+    """`out=`: the same arrays again."""
+    run(benchmark, "cell_jacobian_reused", "cell_jacobian", "dualbcast", "dualbcast, out= reused")

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import references
+import systems
 
 from dualbcast.compiler.emit import emit
 from dualbcast.compiler.frontend import lower
@@ -76,10 +78,16 @@ SIZES = pytest.mark.parametrize(
 )
 
 
+def name(benchmark: Any, size: tuple[int, int], label: str) -> None:
+    """The row's place in the table."""
+    benchmark.group = f"three cotangents of tanh(x·w + b), {size[0]} by {size[1]}"
+    benchmark.extra_info["label"] = label
+
+
 @SIZES
-@pytest.mark.benchmark(group="pullback of tanh(x·w + b)")
 def bench_fused(benchmark: Any, size: tuple[int, int]) -> None:
     """Three cotangents from one kernel."""
+    name(benchmark, size, "dualbcast")
     arrays = inputs(*size)
     run = call(pullback, arrays, (None, (size[1],), (size[0], 1)))
     check(run(), arrays)
@@ -87,9 +95,9 @@ def bench_fused(benchmark: Any, size: tuple[int, int]) -> None:
 
 
 @SIZES
-@pytest.mark.benchmark(group="pullback of tanh(x·w + b)")
 def bench_terms_then_numpy(benchmark: Any, size: tuple[int, int]) -> None:
     """The terms from one kernel, and NumPy's sums of them."""
+    name(benchmark, size, "dualbcast, terms stored and summed by NumPy")
     arrays = inputs(*size)
     terms = call(pullback, arrays, (None, None, None))
 
@@ -102,9 +110,9 @@ def bench_terms_then_numpy(benchmark: Any, size: tuple[int, int]) -> None:
 
 
 @SIZES
-@pytest.mark.benchmark(group="pullback of tanh(x·w + b)")
 def bench_copy(benchmark: Any, size: tuple[int, int]) -> None:
     """What the fused kernel reads and writes at full size: two arrays read, one written, into fresh memory."""
+    name(benchmark, size, "numpy.add of two such arrays: a floor")
     x, _, _, g = inputs(*size)
     benchmark(lambda: np.add(x, g))
 
@@ -112,6 +120,7 @@ def bench_copy(benchmark: Any, size: tuple[int, int]) -> None:
 @pytest.mark.benchmark(group="one sum of 10^7 terms")
 def bench_fused_sum(benchmark: Any) -> None:
     """∑ x·g + w·b, nothing stored."""
+    benchmark.extra_info["label"] = "dualbcast"
     arrays = inputs(2500, 4000)
     run = call(product, arrays, ((),))
     x, w, b, g = (array.astype(np.float64) for array in arrays)
@@ -122,6 +131,7 @@ def bench_fused_sum(benchmark: Any) -> None:
 @pytest.mark.benchmark(group="one sum of 10^7 terms")
 def bench_numpy_sum(benchmark: Any) -> None:
     """The same in whole-array NumPy."""
+    benchmark.extra_info["label"] = "numpy"
     x, w, b, g = inputs(2500, 4000)
     benchmark(lambda: (x * g + w * b).sum(dtype=np.float64))
 
@@ -129,5 +139,15 @@ def bench_numpy_sum(benchmark: Any) -> None:
 @pytest.mark.benchmark(group="one sum of 10^7 terms")
 def bench_read(benchmark: Any) -> None:
     """NumPy's sum of the two arrays: reading them."""
+    benchmark.extra_info["label"] = "numpy.sum of both arrays: a floor"
     x, _, _, g = inputs(2500, 4000)
     benchmark(lambda: (x.sum(), g.sum()))
+
+
+@systems.every
+@pytest.mark.parametrize("n", [1024, 4096])
+def bench_layer(benchmark: Any, n: int, system: str) -> None:
+    """The value of tanh(x·w + b) and its pullback, by what each system offers its users."""
+    host = references.layer_arguments(n, n)
+    check = systems.checker(references.layer_expected, host, 1e-5, sums=True)
+    systems.compare(benchmark, f"tanh(x·w + b), value and pullback, n = {n}", system, "layer", host, check)

@@ -1,5 +1,6 @@
 """Broadcast scalar Python functions over arrays, with exact derivatives from one fused kernel on CPU or GPU."""
 
+from dualbcast import memory as memory
 from dualbcast.api import BroadcastFunction as BroadcastFunction
 from dualbcast.api import differentiable_broadcast as differentiable_broadcast
 from dualbcast.differentiate import derivative as derivative

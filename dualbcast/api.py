@@ -20,11 +20,11 @@ from dualbcast.inspection import Inspectable, Show, check_product, is_derived
 from dualbcast.jacobian import Jacobian
 from dualbcast.located import Located
 from dualbcast.products import Which
-from dualbcast.runtime.broadcast import plan
-from dualbcast.runtime.operands import Kind, Signature, array_kind, classify, sign
+from dualbcast.runtime.operands import Kind, array_kind, forms_of, sign
+from dualbcast.runtime.route import Recent
 from dualbcast.runtime.variables import VariableGiven
 from dualbcast.signature import Binder, Form, Wrt, directions, wrt_key
-from dualbcast.variant import Variant, flatten_out, is_dtype, stand_in
+from dualbcast.variant import Variant, is_dtype, stand_in
 
 __all__ = ["BroadcastFunction", "differentiable_broadcast"]
 
@@ -73,6 +73,9 @@ class BroadcastFunction(Derivatives, Inspectable):
             raise ArgumentError(f"jacobian={jacobian!r} is no policy; choose auto, cache or recompute")
         self._choices = Options(fastmath, backend, jacobian)
         self._variants: dict[tuple[Form, tuple[Kind, ...]], Variant] = {}
+        # By the form of a call, `wrt` as it is written, and the forms of its arguments: the variant, and what has been
+        # located by the forms of its captured arrays.
+        self._met: Recent[tuple[Variant, Recent[Located]]] = Recent()
         # A method's: the object, and the name that the class has for the function.
         self._instance: Any = None
         self._parts: dict[str | int, BroadcastFunction] = {}
@@ -173,12 +176,12 @@ class BroadcastFunction(Derivatives, Inspectable):
             The arguments do not fit; nothing has run and `out` is untouched.
         """
         try:
-            call = self._prepare("value", arrays, named, None, out)
+            located, values = self._locate(arrays, named, None)
+            results, outputs = located.run("value", values, out)
         except VariableGiven as found:
             variable = found.variable
         else:
-            call.run()
-            return call.spec.product.structure.pack(call.plan.finish())
+            return results.value(outputs)
         # The graph makes the call its own way, and records it.
         return variable.__broadcast_function__(self, arrays, named if out is None else {**named, "out": out})
 
@@ -214,17 +217,15 @@ class BroadcastFunction(Derivatives, Inspectable):
         array([[1.   , 2.718],
                [0.   , 0.   ]])
         """
-        call = self._prepare("value_and_jacobian", arrays, named, wrt, out)
-        call.run()
-        values = call.plan.finish()[: call.spec.product.values]
-        return call.spec.product.structure.pack(values), call.jacobian()
+        located, values = self._locate(arrays, named, self._wanted(wrt))
+        results, outputs = located.run("value_and_jacobian", values, out)
+        return results.value(outputs), results.jacobian(outputs)
 
     def jacobian(self, *arrays: Any, wrt: Wrt = None, **named: Any) -> Jacobian:
         """The partial derivatives alone; see `value_and_jacobian`."""
-        call = self._prepare("jacobian", arrays, named, wrt)
-        call.run()
-        call.plan.finish()
-        return call.jacobian()
+        located, values = self._locate(arrays, named, self._wanted(wrt))
+        results, outputs = located.run("jacobian", values)
+        return results.jacobian(outputs)
 
     def partial(self, wrt: str | int) -> BroadcastFunction:
         key = None if isinstance(wrt, bool) or not isinstance(wrt, str | int | np.integer) else wrt_key(wrt)
@@ -244,10 +245,8 @@ class BroadcastFunction(Derivatives, Inspectable):
 
     # --- the way of a call ---------------------------------------------------------------------------------------
 
-    def _prepare(self, which: Which, args: tuple[Any, ...], named: dict[str, Any], wrt: Wrt, out: Any = None) -> Call:
-        wanted = None if which == "value" else self._wrt if wrt is None else wrt_key(wrt)
-        form, values = self._binder.bind(args, named, self._named(wanted) if self._partials else wanted)
-        return self._ready(which, form, values, wanted, out)
+    def _wanted(self, wrt: Wrt) -> Any:
+        return self._wrt if wrt is None else wrt_key(wrt)
 
     def _named(self, *wanted: Any) -> tuple[Any, ...]:
         """All that is differentiated in, now or for the partial that this is: a default number there is an argument."""
@@ -263,57 +262,58 @@ class BroadcastFunction(Derivatives, Inspectable):
         """How a call fills the parameters, and its arrays and numbers."""
         return self._binder.bind(args, named, self._named(wrt_key(wrt)))
 
-    def _locate(self, args: tuple[Any, ...], named: dict[str, Any], wrt: Wrt, gradient: Wrt = None) -> Located:
-        wanted = self._wrt if wrt is None else wrt_key(wrt)
-        if gradient is None:
-            named_in = self._named(wanted) if self._partials else wanted
-            return self._located(*self._binder.bind(args, named, named_in), wanted)
-        other = wrt_key(gradient)
-        return self._located(*self._binder.bind(args, named, self._named(wanted, other)), wanted, other)
+    def _locate(
+        self, args: tuple[Any, ...], named: dict[str, Any], wanted: Any, gradient: Any = None
+    ) -> tuple[Located, tuple[Any, ...]]:
+        plain = gradient is None and not self._partials
+        form, values = self._binder.bind(args, named, wanted if plain else self._named(wanted, gradient))
+        return self._located(form, values, wanted, gradient)
 
-    def _located(self, form: Form, values: tuple[Any, ...], *wanted: Any) -> Located:
-        variant, values, signature = self._found(form, values)
-        positions = [self._positions(variant, form, signature, each) for each in wanted]
-        return Located(variant.element, values, signature, positions[0], positions[-1], variant.derived)
+    def _located(
+        self, form: Form, values: tuple[Any, ...], wanted: Any, gradient: Any = None
+    ) -> tuple[Located, tuple[Any, ...]]:
+        """The element function for arguments of such forms, and its values: these and then the captured arrays."""
+        key = form, wanted, gradient, forms_of(values)
+        found = self._met.get(key)
+        captured = None if found is None else found[0].captured()
+        if found is None or captured is None:
+            variant, captured = self._variant(form, values)
+            found = self._met.keep(key, (variant, Recent()))
+        variant, known = found
+        values = (*values, *captured) if captured else values
+        forms = forms_of(captured) if captured else ()
+        located = known.get(forms)
+        if located is None:
+            names = variant.element.names
+            signature = sign(values, names)
+            first = directions(wanted, form, names, signature, self._binder)
+            second = first if gradient is None else directions(gradient, form, names, signature, self._binder)
+            located = known.keep(forms, Located(variant.element, signature, first, second, variant.derived))
+        return located, values
 
     def _inspected(self, args: tuple[Any, ...], wrt: Wrt, product: Show, named: dict[str, Any] | None = None) -> Call:
         check_product(product)
         which: Which = "value" if is_derived(product) else cast(Which, product)
-        wanted = None if product == "value" else self._wrt if wrt is None else wrt_key(wrt)
-        form, values = self._binder.bind(args, named or {}, self._named(wanted))
-        call = self._ready(which, form, tuple(map(stand_in, values)), wanted, None)
-        if any(map(is_dtype, values)):
+        wanted = None if product == "value" else self._wanted(wrt)
+        form, given = self._binder.bind(args, named or {}, self._named(wanted))
+        located, values = self._located(form, tuple(map(stand_in, given)), wanted)
+        call = located.prepare(which, values)
+        if any(map(is_dtype, given)):
             # Dtypes stand for arrays of the kind and shape that the others have, captured ones among them.
             shape = call.shape if call.plan.total != 1 else (2,)
-            values = tuple(stand_in(value, shape, call.operands.module) for value in values)
-            call = self._ready(which, form, values, wanted, None)
-        return self._located(form, values, wanted).example(product, call) if is_derived(product) else call
+            given = tuple(stand_in(value, shape, call.operands.module) for value in given)
+            located, values = self._located(form, given, wanted)
+            call = located.prepare(which, values)
+        return located.example(product, call, values) if is_derived(product) else call
 
-    def _ready(self, which: Which, form: Form, values: tuple[Any, ...], wanted: Any, out: Any) -> Call:
-        variant, values, signature = self._found(form, values)
-        operands = classify(values, variant.element.names, signature)
-        spec = variant.products.get((which, signature, wanted))
-        if spec is None:
-            positions = () if which == "value" else self._positions(variant, form, signature, wanted)
-            spec = variant.element.specialise(which, signature, positions)
-            variant.products[which, signature, wanted] = spec
-        if out is not None:
-            out = flatten_out(which, out, spec.product.structure)
-        return Call(spec, operands, plan(operands, spec.dtypes, out))
-
-    def _found(self, form: Form, values: tuple[Any, ...]) -> tuple[Variant, tuple[Any, ...], Signature]:
-        """The function lowered for these values, the values and then the captured arrays, and their signature."""
-        signature = sign(values, form.names)
-        variant = self._variants.get((form, signature.kinds))
-        captured: tuple[Any, ...] | None = None
-        if variant is not None and variant.holds():
-            captured = variant.captured() if variant.captures else ()
+    def _variant(self, form: Form, values: tuple[Any, ...]) -> tuple[Variant, tuple[Any, ...]]:
+        """The function lowered for values of these kinds, and the captured arrays."""
+        kinds = sign(values, form.names).kinds
+        variant = self._variants.get((form, kinds))
+        captured = None if variant is None else variant.captured()
         if variant is None or captured is None:
-            variant, captured = self._lower(form, values, signature.kinds)
-        if captured:
-            values = (*values, *captured)
-            signature = sign(values, variant.element.names)
-        return variant, values, signature
+            return self._lower(form, values, kinds)
+        return variant, captured
 
     def _lower(self, form: Form, values: tuple[Any, ...], kinds: tuple[Kind, ...]) -> tuple[Variant, tuple[Any, ...]]:
         """The function lowered anew, and the captured arrays that were found."""
@@ -334,14 +334,6 @@ class BroadcastFunction(Derivatives, Inspectable):
             variant.element = variant.element.partial(*positions)
         self._variants[form, kinds] = variant
         return variant, captured
-
-    def _positions(self, variant: Variant, form: Form, signature: Signature, wanted: Any) -> tuple[int, ...]:
-        """The parameters of the element function to differentiate in."""
-        found = variant.positions.get((signature, wanted))
-        if found is None:
-            found = directions(wanted, form, variant.element.names, signature, self._binder)
-            variant.positions[signature, wanted] = found
-        return found
 
 
 @overload

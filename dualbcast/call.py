@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -14,13 +13,17 @@ from dualbcast.abi import KernelSource, Layout
 from dualbcast.compiler.emit import emit
 from dualbcast.compiler.lanes import elements_a_thread
 from dualbcast.errors import ArgumentError, BackendError
-from dualbcast.jacobian import Jacobian
-from dualbcast.products import Block, Product
-from dualbcast.runtime import cpu, cuda, python
+from dualbcast.products import Product
+from dualbcast.results import Results
+from dualbcast.runtime import cpu, python
 from dualbcast.runtime.broadcast import Plan
 from dualbcast.runtime.operands import DType, Operands
+from dualbcast.runtime.route import Recent, Route
 
-__all__ = ["Backend", "Call", "Keeping", "Options", "Specialised"]
+if TYPE_CHECKING:
+    from dualbcast.runtime.cuda import CudaKernel
+
+__all__ = ["Backend", "Call", "Keeping", "Options", "Ran", "Specialised", "run"]
 
 Backend = Literal["auto", "python", "cpu", "cuda"]
 # Whether a graph keeps the Jacobian of a recorded call for the backward pass.
@@ -52,8 +55,6 @@ class Specialised:
         arithmetic, and of the inputs as they are stored; what it is called in the kernel's text; how it is made.
     names : tuple of str
         All parameters.
-    partials : tuple
-        The blocks of the Jacobian, by output and name.
     within : tuple of str
         The names of those in `wrt`.
     """
@@ -67,15 +68,12 @@ class Specialised:
     title: str
     options: Options
     names: tuple[str, ...]
-    partials: tuple[tuple[tuple[int, str], Block], ...] = field(init=False)
     within: tuple[str, ...] = field(init=False)
     kernels: dict[tuple[str, Any, Layout], Any] = field(default_factory=dict)
     widened: dict[Layout, Layout] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.within = tuple([self.names[at] for at in self.wrt])
-        every = self.product.blocks.items()
-        self.partials = tuple([((at[0], self.names[at[1]]), block) for at, block in every if len(at) == 2])
 
     def source(self, layout: Layout, target: str) -> KernelSource:
         outputs = [dtype.name for dtype in self.dtypes]
@@ -128,46 +126,29 @@ class Call:
         """NumPy or CuPy, whichever the arrays are of."""
         return np if self.operands.module == "numpy" else sys.modules["cupy"]
 
-    def block(self, place: tuple[int, ...], outputs: tuple[Any, ...]) -> Any:
-        """A result that the product keeps in a block, an array of the call's shape."""
-        block = self.spec.product.blocks[place]
-        if block.stored is not None:
-            return outputs[block.stored]
-        return self._everywhere(block)
+    @property
+    def results(self) -> Results:
+        """What is made of the outputs."""
+        return Results(self)
 
-    def _everywhere(self, block: Block) -> Any:
-        return self.library.broadcast_to(self.library.asarray(block.constant, self.spec.result), self.shape)
+    def run(self) -> tuple[Any, ...]:
+        """Run the kernel, compiled if there is none yet; the outputs."""
+        backend, planned = self._backend(), self.plan
+        if planned.total == 0 or not planned.targets:
+            return planned.written()
+        if backend == "cpu":
+            cpu.launch(self.cpu_kernel(), planned.total, planned.ints, planned.pointers, blocks=planned.blocks)
+        elif backend == "cuda":
+            from dualbcast.runtime import cuda
 
-    def results(self) -> tuple[Any, ...]:
-        """What the kernel has written of a product of "parts", with the outputs that are constant."""
-        outputs = self.plan.finish()
-        return tuple([self._part(place, outputs) for place in self.spec.product.blocks])
+            cuda.launch(self.cuda_kernel(None), planned.total, planned.sizes, planned.strides, planned.pointers)
+        else:
+            interpreted = self.spec.kernel("python", planned.layout, python.compile_kernel)
+            arrays = (*self.operands.arrays, *planned.targets)
+            python.launch(interpreted, planned.total, planned.ints, arrays, planned.blocks)
+        return planned.written()
 
-    def _part(self, place: tuple[int, ...], outputs: tuple[Any, ...]) -> Any:
-        at, block = place[0], self.spec.product.blocks[place]
-        shape = None if self.sums is None else self.sums[at]
-        if block.stored is not None:
-            return outputs[block.stored]
-        # Each element of a summed output has as many terms as there are elements for it.
-        terms = 1 if shape is None else self.plan.total // max(1, math.prod(shape))
-        number = self.library.asarray(block.constant * terms, self.parts[at] if self.parts else self.spec.result)
-        found = self.library.broadcast_to(number, self.shape if shape is None else shape)
-        return found if self.operands.module == "cupy" else found[()]
-
-    def jacobian(self) -> Jacobian:
-        """The Jacobian object over the arrays that the kernel has written."""
-        spec, outputs, arrays = self.spec, self.plan.outputs, self.operands.arrays
-        product, names = spec.product, spec.names
-        blocks = {
-            key: self._everywhere(block) if block.stored is None else outputs[block.stored]
-            for key, block in spec.partials
-        }
-        shapes = {names[at]: arrays[at].shape for at in spec.wrt}
-        stored = outputs[product.values : product.values + product.jacobian]
-        return Jacobian(blocks, spec.within, product.structure, self.plan.geometry.shape, shapes, stored)
-
-    def run(self) -> None:
-        """Run the kernel, compiled if there is none yet."""
+    def _backend(self) -> Backend:
         backend = self.spec.options.backend
         module = self.operands.module
         if backend == "auto":
@@ -177,17 +158,14 @@ class Call:
             raise BackendError(
                 f"the {backend} backend cannot use {kind} arrays; convert them, or choose backend='auto'"
             )
+        return backend
+
+    def route(self, values: tuple[Any, ...]) -> Route | None:
+        """What serves the next call with arguments of the same forms as `values`, which were those of this one."""
         planned = self.plan
-        if planned.total == 0 or not planned.targets:
-            return
-        if backend == "cpu":
-            cpu.launch(self.cpu_kernel(), planned.total, planned.ints, planned.pointers, blocks=planned.blocks)
-        elif backend == "cuda":
-            cuda.launch(self.cuda_kernel(None), planned.total, planned.sizes, planned.strides, planned.pointers)
-        else:
-            interpreted = self.spec.kernel("python", planned.layout, python.compile_kernel)
-            arrays = (*self.operands.arrays, *planned.targets)
-            python.launch(interpreted, planned.total, planned.ints, arrays, planned.blocks)
+        if self._backend() != "cpu" or planned.total == 0 or not planned.targets or any(planned.given):
+            return None
+        return Route.of(planned, values, self.cpu_kernel(), self.results)
 
     def cpu_kernel(self) -> cpu.CpuKernel:
         """The CPU kernel of the call."""
@@ -197,8 +175,10 @@ class Call:
     def _compile_cpu(self, source: KernelSource) -> cpu.CpuKernel:
         return cpu.compile_kernel(source, self.spec.options.fastmath)
 
-    def cuda_kernel(self, cc: tuple[int, int] | None) -> cuda.CudaKernel:
+    def cuda_kernel(self, cc: tuple[int, int] | None) -> CudaKernel:
         """The CUDA kernel of the call, for a compute capability or else the current device."""
+        from dualbcast.runtime import cuda
+
         if cc is None:
             cc = cuda.current_cc()
         if not (isinstance(cc, tuple) and len(cc) == 2 and all(isinstance(part, int) for part in cc)):
@@ -207,14 +187,47 @@ class Call:
         layout = self.spec.wide(planned.layout)
         if not cuda.fits(layout, planned.sizes, planned.strides, planned.pointers):
             layout = planned.layout
-        kernel: cuda.CudaKernel = self.spec.kernel("cuda", layout, lambda source: self._compile_cuda(source, cc), cc)
+        kernel: CudaKernel = self.spec.kernel("cuda", layout, lambda source: self._compile_cuda(source, cc), cc)
         return kernel
 
-    def _compile_cuda(self, source: KernelSource, cc: tuple[int, int]) -> cuda.CudaKernel:
+    def _compile_cuda(self, source: KernelSource, cc: tuple[int, int]) -> CudaKernel:
         """The kernel, of as many elements a thread as its text has, or of fewer if registers do not suffice for them."""
+        from dualbcast.runtime import cuda
+
         kernel = cuda.compile_kernel(source, cc, self.spec.options.fastmath)
         layout = source.layout
         if kernel.stack and layout.lanes > 1:
             narrower = replace(layout, lanes=layout.lanes // 2)
             return self._compile_cuda(self.spec.source(narrower, "cuda"), cc)
         return kernel
+
+
+# How the results are made, and the outputs that they are made of.
+Ran = tuple[Results, tuple[Any, ...]]
+
+
+def run(routes: Recent[Route], key: Any, values: tuple[Any, ...], prepare: Callable[[], Call]) -> Ran:
+    """Make a call: by the route that an earlier one has left, else prepared for itself, which leaves one.
+
+    Parameters
+    ----------
+    routes : Recent
+        Those of earlier calls.
+    key
+        It must say what is computed, and the forms of `values`.
+    values : tuple
+        The arguments.
+    prepare : callable
+        Makes the call ready.
+    """
+    route = routes.get(key)
+    if route is not None:
+        outputs = route.run(values)
+        if outputs is not None:
+            return route.results, outputs
+    call = prepare()
+    outputs = call.run()
+    route = call.route(values)
+    if route is None:
+        return call.results, outputs
+    return routes.keep(key, route).results, outputs

@@ -9,12 +9,10 @@ from dualbcast.errors import ArgumentError
 from dualbcast.hessian import Hessian
 from dualbcast.jacobian import Jacobian
 from dualbcast.located import Located, Pullback
-from dualbcast.products import Which
-from dualbcast.signature import Wrt
+from dualbcast.signature import Wrt, wrt_key
 
 if TYPE_CHECKING:
     from dualbcast.api import BroadcastFunction
-    from dualbcast.call import Call
 
 __all__ = ["Derivatives"]
 
@@ -24,11 +22,14 @@ Tangents = Sequence[Any] | Mapping[str, Any]
 class Derivatives:
     """The methods of a BroadcastFunction that give derivatives; it supplies the two below, and `partial`."""
 
-    def _locate(self, args: tuple[Any, ...], named: dict[str, Any], wrt: Wrt, gradient: Wrt = None) -> Located:
-        """The element function of a call, its arguments, and what to differentiate in."""
+    def _locate(
+        self, args: tuple[Any, ...], named: dict[str, Any], wanted: Any, gradient: Any = None
+    ) -> tuple[Located, tuple[Any, ...]]:
+        """The element function of a call, and the values of its parameters; `wanted` is a key, as all that follows."""
         raise NotImplementedError
 
-    def _prepare(self, which: Which, args: tuple[Any, ...], named: dict[str, Any], wrt: Wrt, out: Any = None) -> Call:
+    def _wanted(self, wrt: Wrt) -> Any:
+        """What a call's `wrt` means, as a key."""
         raise NotImplementedError
 
     def partial(self, wrt: str | int) -> BroadcastFunction:
@@ -90,11 +91,10 @@ class Derivatives:
         (array([3., 6.]), array([3., 3.]))
         """
         wanted, given = _directions(primals, tangents)
-        found = self._locate(tuple(primals), named, wanted)
-        call = found.forward("pushforward", given)
-        call.run()
-        results, structure = call.results(), found.element.function.structure
-        return structure.pack(results[: structure.count]), structure.pack(results[structure.count :])
+        found, values = self._locate(tuple(primals), named, wanted)
+        results, outputs = found.forward("pushforward", values, given)
+        parts, structure = results.parts(outputs), found.element.function.structure
+        return structure.pack(parts[: structure.count]), structure.pack(parts[structure.count :])
 
     def vjp(self, *arrays: Any, wrt: Wrt = None, **named: Any) -> tuple[Any, Pullback]:
         """The value, and the function that pulls cotangents of it back to the arguments.
@@ -125,11 +125,10 @@ class Derivatives:
         >>> pullback(np.ones(3))
         (array([10., 10., 10.]), np.float64(6.0))
         """
-        found = self._locate(arrays, named, wrt)
-        call = found.element.prepare("value", found.values, signature=found.signature)
-        pullback = Pullback(found, call.shape)
-        call.run()
-        return found.element.function.structure.pack(call.plan.finish()), pullback
+        found, values = self._locate(arrays, named, self._wanted(wrt))
+        found.derive("pullback")
+        results, outputs = found.run("value", values)
+        return results.value(outputs), Pullback(found, values, results.shape)
 
     def hessian(self, *arrays: Any, wrt: Wrt = None, **named: Any) -> Hessian:
         """The second partial derivatives of every element, from one launch; see `value_jacobian_and_hessian`.
@@ -145,9 +144,9 @@ class Derivatives:
         >>> H["x", "x"], H["y", "x"], H["y", "y"]
         (array([6., 6.]), array([2., 4.]), array([0., 0.]))
         """
-        call = self._prepare("hessian", arrays, named, wrt)
-        call.run()
-        return _hessian(call, call.plan.finish())
+        found, values = self._locate(arrays, named, self._wanted(wrt))
+        results, outputs = found.run("hessian", values)
+        return results.hessian(outputs)
 
     def value_jacobian_and_hessian(self, *arrays: Any, wrt: Wrt = None, **named: Any) -> tuple[Any, Jacobian, Hessian]:
         """The value, its first and its second partial derivatives, from one launch.
@@ -166,11 +165,9 @@ class Derivatives:
         hessian : Hessian
             Only one of ∂²f/∂x∂y and ∂²f/∂y∂x is computed and stored.
         """
-        call = self._prepare("value_jacobian_and_hessian", arrays, named, wrt)
-        call.run()
-        outputs = call.plan.finish()
-        values = call.spec.product.structure.pack(outputs[: call.spec.product.values])
-        return values, call.jacobian(), _hessian(call, outputs)
+        found, values = self._locate(arrays, named, self._wanted(wrt))
+        results, outputs = found.run("value_jacobian_and_hessian", values)
+        return results.value(outputs), results.jacobian(outputs), results.hessian(outputs)
 
     def hvp(self, primals: Sequence[Any], tangents: Tangents, /, wrt: Wrt = None, **named: Any) -> Jacobian:
         """The products of the Hessian of every element with tangents: how its gradient changes along them.
@@ -198,10 +195,9 @@ class Derivatives:
         array([2., 4.])
         """
         wanted, given = _directions(primals, tangents)
-        call = self._locate(tuple(primals), named, wanted, wrt).forward("tangent", given)
-        call.run()
-        call.plan.finish()
-        return call.jacobian()
+        found, values = self._locate(tuple(primals), named, wanted, None if wrt is None else wrt_key(wrt))
+        results, outputs = found.forward("tangent", values, given)
+        return results.jacobian(outputs)
 
 
 def _directions(primals: Sequence[Any], tangents: Tangents) -> tuple[tuple[str | int, ...], list[Any]]:
@@ -218,13 +214,3 @@ def _directions(primals: Sequence[Any], tangents: Tangents) -> tuple[tuple[str |
 def _with_tangent(every: Iterable[tuple[str | int, Any]]) -> tuple[tuple[str | int, ...], list[Any]]:
     pairs = [(at, tangent) for at, tangent in every if tangent is not None]
     return tuple(at for at, _ in pairs), [tangent for _, tangent in pairs]
-
-
-def _hessian(call: Call, outputs: tuple[Any, ...]) -> Hessian:
-    names = call.operands.names
-    blocks = {
-        (place[0], names[place[1]], names[place[2]]): call.block(place, outputs)
-        for place in call.spec.product.blocks
-        if len(place) == 3
-    }
-    return Hessian(blocks, tuple(names[at] for at in call.spec.wrt), call.spec.product.structure, call.shape)

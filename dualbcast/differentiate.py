@@ -57,7 +57,8 @@ class Derivative(DerivativeOf):
         if compiled is None:
             compiled = self._compiled[names] = BroadcastFunction(functools.partial(called_with, self, names))
         try:
-            call = compiled._prepare("value", tuple(given), {}, None)
+            located, values = compiled._locate(tuple(given), {}, None)
+            call = located.prepare("value", values)
         except CompileError as error:
             # The lines of this package that are on the way are no business of the reader's.
             own = called_with.__code__.co_filename
@@ -68,8 +69,7 @@ class Derivative(DerivativeOf):
             raise CompileError(error.message, error.location, error.hint, calls) from None
         structure = call.spec.product.structure
         if call.plan.geometry.shape != () or not all(isinstance(value, bool | int | float) for value in given):
-            call.run()
-            return structure.pack(call.plan.finish())
+            return call.results.value(call.run())
         kernel = call.spec.kernel("plain", call.plan.layout, functools.partial(python.compile_kernel, keep=False))
         python.launch(kernel, call.plan.total, call.plan.ints, (*call.operands.arrays, *call.plan.targets))
         return structure.pack([value.item() for value in call.plan.finish()])

@@ -10,15 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast.call import Call, Options, Shape, Specialised
+from dualbcast.call import Call, Options, Ran, Shape, Specialised, run
 from dualbcast.compiler.compose import restrict
 from dualbcast.compiler.ir import Function, Kind, statements
 from dualbcast.compiler.simplify import simplify
 from dualbcast.compiler.transform import floats, partial_of, pullback_of, pushforward_of
-from dualbcast.errors import CompileError
+from dualbcast.errors import ArgumentError, CompileError
+from dualbcast.jacobian import Jacobian
 from dualbcast.products import Which, make_product
 from dualbcast.runtime.broadcast import plan
-from dualbcast.runtime.operands import DType, Signature, classify
+from dualbcast.runtime.operands import DType, Signature, classify, forms_of
+from dualbcast.runtime.route import Recent, Route
+from dualbcast.structure import Structure
 
 __all__ = ["Element", "output_dtypes"]
 
@@ -54,13 +57,14 @@ class Element:
         How many statements it has.
     """
 
-    __slots__ = ("_derived", "_products", "function", "label", "length", "names", "options")
+    __slots__ = ("_derived", "_products", "_routes", "function", "label", "length", "names", "options")
 
     def __init__(self, function: Function, names: tuple[str, ...], label: str, options: Options) -> None:
         self.function, self.names, self.label, self.options = function, names, label, options
         self.length = 1 + sum(1 for _ in statements(function.body))
         self._products: dict[tuple[Any, ...], Specialised] = {}
         self._derived: dict[tuple[str, tuple[int, ...]], Element] = {}
+        self._routes: Recent[Route] = Recent()
 
     # --- derivatives, as element functions again -----------------------------------------------------------------
 
@@ -154,6 +158,7 @@ class Element:
         dtypes: tuple[DType, ...] | None = None,
         shapes: tuple[Shape | None, ...] | None = None,
         signature: Signature | None = None,
+        out: Any = None,
     ) -> Call:
         """A product with arguments, ready to run.
 
@@ -168,6 +173,8 @@ class Element:
             output is summed over what it does not span.
         signature : Signature, optional
             Of the values, where it is known.
+        out : optional
+            What the function returns, or for a Jacobian the pair with it, to be written to.
         """
         operands = classify(values, self.names, signature)
         spec = self.specialise(which, operands.signature, wrt, dtypes)
@@ -175,7 +182,20 @@ class Element:
         if shapes is not None:
             blocks = spec.product.blocks.items()
             sums = tuple([shapes[place[0]] for place, block in blocks if block.stored is not None])
-        return Call(spec, operands, plan(operands, spec.dtypes, shapes=sums), dtypes, shapes)
+        given = flatten_out(which, out, spec.product.structure)
+        return Call(spec, operands, plan(operands, spec.dtypes, given, sums), dtypes, shapes)
+
+    def run(
+        self,
+        which: Which,
+        values: tuple[Any, ...],
+        wrt: tuple[int, ...] = (),
+        dtypes: tuple[DType, ...] | None = None,
+        shapes: tuple[Shape | None, ...] | None = None,
+    ) -> Ran:
+        """Compute a product; see `prepare`."""
+        key = which, wrt, dtypes, shapes, forms_of(values)
+        return run(self._routes, key, values, lambda: self.prepare(which, values, wrt, dtypes, shapes))
 
     def parts(
         self,
@@ -190,6 +210,17 @@ class Element:
         tuple of array
             An output that is one number everywhere is a read-only view of that number.
         """
-        call = self.prepare("parts", values, (), dtypes, shapes)
-        call.run()
-        return call.results()
+        results, outputs = self.run("parts", values, (), dtypes, shapes)
+        return results.parts(outputs)
+
+
+def flatten_out(which: Which, out: Any, structure: Structure) -> Any:
+    """The arrays of `out=` in the order in which the kernel stores them; None stands for one to be allocated."""
+    if out is None:
+        return None
+    if which == "value":
+        # What is no such structure is refused later, with the other things that an array can have wrong.
+        return structure.flatten(out, "out=") if structure.holds(out) else out
+    if not (isinstance(out, tuple) and len(out) == 2 and isinstance(out[1], Jacobian)):
+        raise ArgumentError("out= must be the pair (value, Jacobian) that an earlier call returned")
+    return (*structure.flatten(out[0], "the value in out="), *out[1]._stored)

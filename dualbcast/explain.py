@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import linecache
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dualbcast.abi import Layout
 from dualbcast.compiler.arrange import place_loads
-from dualbcast.compiler.emit import operations
+from dualbcast.compiler.emit import operations, steady_inputs
 from dualbcast.compiler.ir import ARITHMETIC, Assign, Function, Load, statements
 from dualbcast.compiler.rules import RULES
+from dualbcast.compiler.selects import into_selects
 from dualbcast.compiler.templates import without_customs
 from dualbcast.runtime.broadcast import Plan
-from dualbcast.runtime.cuda import CudaKernel
+
+if TYPE_CHECKING:
+    from dualbcast.runtime.cuda import CudaKernel
 
 __all__ = ["Explanation", "explain_kernel"]
 
@@ -44,6 +50,8 @@ class Explanation:
         With every element of an argument read once; an argument that the kernel never reads counts nothing.
     layout : str
         The coalesced dimensions that each argument spans: 1 contiguous, s strided, 0 broadcast.
+    branches : tuple of str
+        What becomes of each `if` on the CPU, with its place: a branch or a select, and why.
     cuda : CudaKernel or None
         Where a compute capability was given.
     """
@@ -56,6 +64,7 @@ class Explanation:
     bytes_read: int
     bytes_written: int
     layout: str
+    branches: tuple[str, ...] = ()
     cuda: CudaKernel | None = None
 
     @property
@@ -81,6 +90,7 @@ class Explanation:
             f"  operations  {counted}",
             f"  memory      {self.bytes_read:,} bytes read, {self.bytes_written:,} written",
         ]
+        lines += [f"  {'branches' if at == 0 else '':<10}  {branch}" for at, branch in enumerate(self.branches)]
         if self.cuda is not None:
             major, minor = self.cuda.cc
             spills = self.cuda.spill_loads + self.cuda.spill_stores
@@ -101,7 +111,8 @@ def explain_kernel(
         for stmt in statements(place_loads(function).body)
         if isinstance(stmt, Assign) and isinstance(stmt.value, Load)
     }
-    arrays = plan.operands.arrays
+    operands = plan.operands
+    arrays = operands.arrays
     layout = plan.layout
     names = [param.name for param in function.params]
     patterns = [f"{name} {layout.classes[which]}" for name, which in zip([*names, "out"], layout.which, strict=False)]
@@ -117,5 +128,17 @@ def explain_kernel(
             for dtype, shape in zip(dtypes, plan.shapes or (None,) * len(dtypes), strict=True)
         ),
         ", ".join(patterns),
+        () if kernel is not None or operands.module != "numpy" else _branches(function, layout),
         kernel,
     )
+
+
+def _branches(function: Function, layout: Layout) -> tuple[str, ...]:
+    """What becomes of each branch on the CPU; of several of one line, such as those of one rule, each outcome once."""
+    _, choices = into_selects(function, steady_inputs(function, layout))
+    found: dict[str, None] = {}
+    for choice in sorted(choices, key=lambda choice: (choice.location.filename, choice.location.line)):
+        where = choice.location
+        text = linecache.getline(where.filename, where.line).strip()
+        found[f"{PurePath(where.filename).name}:{where.line}  {text}  →  {choice}"] = None
+    return tuple(found)

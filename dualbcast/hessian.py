@@ -8,7 +8,6 @@ import numpy as np
 
 from dualbcast.errors import ArgumentError
 from dualbcast.jacobian import Index, library_of
-from dualbcast.structure import Structure
 
 __all__ = ["Hessian"]
 
@@ -49,16 +48,6 @@ class Hessian(Index):
     array([[6., 2.],
            [2., 0.]])
     """
-
-    def __init__(
-        self,
-        blocks: dict[tuple[int, str, str], Any],
-        wrt: tuple[str, ...],
-        structure: Structure,
-        shape: tuple[int, ...],
-    ) -> None:
-        super().__init__(wrt, structure, shape)
-        self._blocks = blocks
 
     def __getitem__(self, key: Any) -> Any:
         if not isinstance(key, tuple) or len(key) not in (2, 3):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dualbcast.call import Call
 from dualbcast.compiler.ir import dump
 from dualbcast.errors import ArgumentError
 from dualbcast.explain import Explanation, explain_kernel
-from dualbcast.runtime import cuda
 from dualbcast.signature import Wrt
+
+if TYPE_CHECKING:
+    from dualbcast.runtime.cuda import CudaKernel
 
 __all__ = ["Inspectable", "Show", "check_product", "is_derived"]
 
@@ -110,6 +112,6 @@ class Inspectable:
         product: Show = "value_and_jacobian",
         cc: Capability = None,
         **named: Any,
-    ) -> cuda.CudaKernel:
+    ) -> CudaKernel:
         """The compiled CUDA kernel, with its registers and spills; needs no GPU where `cc` is given."""
         return self._inspected(arrays, wrt, product, named).cuda_kernel(cc)

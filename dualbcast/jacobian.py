@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,20 +13,68 @@ import numpy as np
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.structure import Structure
 
-__all__ = ["Index", "Jacobian", "broadcasts_to", "library_of"]
+__all__ = ["Frame", "Index", "Jacobian", "broadcasts_to", "everywhere", "library_of"]
 
 
-class Index:
-    """How the blocks of derivatives are asked for: by output, which is a position or a label, and by argument.
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """All of a Jacobian or a Hessian but its arrays, which is the same for every call of one form.
 
     Attributes
     ----------
     wrt, structure, shape
         See `Jacobian`.
+    shapes : dict
+        The shapes of the arguments in `wrt`, by name.
+    places : tuple
+        For each block its key, and which of the arrays that a kernel wrote it is, or the number that it is everywhere.
+    dtype : numpy.dtype
+        Of blocks that are one number.
+    module : str
+        "numpy" or "cupy".
     """
 
-    def __init__(self, wrt: tuple[str, ...], structure: Structure, shape: tuple[int, ...]) -> None:
-        self.wrt, self.structure, self.shape = wrt, structure, shape
+    wrt: tuple[str, ...]
+    structure: Structure
+    shape: tuple[int, ...]
+    shapes: dict[str, tuple[int, ...]]
+    places: tuple[tuple[Any, int | None, float], ...]
+    dtype: np.dtype[Any]
+    module: str
+
+    def blocks(self, stored: tuple[Any, ...]) -> dict[Any, Any]:
+        """The blocks by their keys, with the arrays that a kernel wrote."""
+        return {
+            key: everywhere(number, self.dtype, self.shape, self.module) if at is None else stored[at]
+            for key, at, number in self.places
+        }
+
+
+class Index:
+    """How the blocks of derivatives are asked for: by output, which is a position or a label, and by argument."""
+
+    def __init__(self, frame: Frame, stored: tuple[Any, ...]) -> None:
+        # `stored` are the arrays that a kernel wrote, in its order: what `out=` hands back to it.
+        self._frame, self._stored = frame, stored
+
+    @functools.cached_property
+    def _blocks(self) -> dict[Any, Any]:
+        return self._frame.blocks(self._stored)
+
+    @property
+    def wrt(self) -> tuple[str, ...]:
+        """The arguments that were differentiated in."""
+        return self._frame.wrt
+
+    @property
+    def structure(self) -> Structure:
+        """What the function returns."""
+        return self._frame.structure
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of every block: the result's shape."""
+        return self._frame.shape
 
     @property
     def outputs(self) -> int:
@@ -98,20 +148,6 @@ class Jacobian(Index):
     array([30., 60.])
     """
 
-    def __init__(
-        self,
-        blocks: dict[tuple[int, str], Any],
-        wrt: tuple[str, ...],
-        structure: Structure,
-        shape: tuple[int, ...],
-        shapes: dict[str, tuple[int, ...]],
-        stored: tuple[Any, ...],
-    ) -> None:
-        super().__init__(wrt, structure, shape)
-        self._blocks, self._shapes = blocks, shapes
-        # The arrays that a kernel wrote, in its order: what `out=` hands back to it.
-        self._stored = stored
-
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, tuple):
             if len(key) != 2:
@@ -177,14 +213,14 @@ class Jacobian(Index):
         found = []
         for name in self.wrt:
             total = sum(self._blocks[output, name] * cotangents[output] for output in range(self.outputs))
-            found.append(_sum_to(total, self._shapes[name]))
+            found.append(_sum_to(total, self._frame.shapes[name]))
         return tuple(found)
 
     def dense(self, output: int | str, argument: int | str) -> Any:
         """The block as a matrix of shape (elements of the output, elements of the argument). For small arrays."""
         name = self._argument(argument)
         block = self._blocks[self._output(output), name]
-        shape = self._shapes[name]
+        shape = self._frame.shapes[name]
         size = int(np.prod(shape, dtype=np.int64))
         columns = np.broadcast_to(np.arange(size).reshape(shape), self.shape).ravel()
         library = library_of(block)
@@ -200,6 +236,12 @@ def _is_index(key: Any) -> bool:
 def library_of(array: Any) -> Any:
     """NumPy or CuPy, whichever an array belongs to."""
     return np if isinstance(array, np.ndarray | np.generic) else sys.modules["cupy"]
+
+
+def everywhere(number: float, dtype: np.dtype[Any], shape: tuple[int, ...], module: str = "numpy") -> Any:
+    """A read-only array of one number."""
+    library: Any = np if module == "numpy" else sys.modules["cupy"]
+    return library.broadcast_to(library.asarray(number, dtype), shape)
 
 
 def broadcasts_to(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from dualbcast.runtime import cache, cpu
+from dualbcast.runtime.memory import POOL
 
 __all__ = ["Machine", "machine_of"]
 
@@ -51,7 +52,8 @@ class Machine:
 
     def seconds(self, read: int, written: int, operations: float, itemsize: int) -> float:
         """What a kernel is expected to take: moving the bytes, or computing, whichever is longer."""
-        moving = read / self.copy + written / self.fresh
+        # Outputs have the memory of earlier ones, where they go into the pool.
+        moving = read / self.copy + written / (self.copy if written <= POOL.limit else self.fresh)
         return max(moving, operations / (self.rate8 if itemsize == 8 else self.rate4))
 
     def free(self) -> int:
@@ -60,7 +62,7 @@ class Machine:
             return int(sys.modules["cupy"].cuda.Device().mem_info[0])
         if not hasattr(os, "sysconf") or "SC_AVPHYS_PAGES" not in os.sysconf_names:
             return 1 << 62
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") + POOL.kept
 
 
 @once

@@ -57,6 +57,8 @@ class Structure:
 
     def pack(self, leaves: Sequence[Any]) -> Any:
         """The Python object of this structure with `leaves` in the place of the numbers."""
+        if self.type is None:
+            return leaves[0]
         if self.type is tuple and self.is_flat:
             return tuple(leaves)
         return self._build(iter(leaves))

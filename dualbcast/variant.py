@@ -1,4 +1,4 @@
-"""A Python function lowered for what is known of its arguments, with what it captures; how `out=` is read."""
+"""A Python function lowered for what is known of its arguments, with what it captures."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast.call import Options, Specialised
+from dualbcast.call import Options
 from dualbcast.compiler.frontend import Lowered
 from dualbcast.element import Element
-from dualbcast.errors import ArgumentError, DTypeError
-from dualbcast.jacobian import Jacobian
+from dualbcast.errors import DTypeError
 from dualbcast.located import Derived
-from dualbcast.products import Which
-from dualbcast.runtime.operands import Signature, array_kind
-from dualbcast.structure import Structure
+from dualbcast.runtime.operands import array_kind
 
-__all__ = ["Variant", "flatten_out", "is_dtype", "stand_in"]
+__all__ = ["Variant", "is_dtype", "stand_in"]
+
+_GONE = object()
 
 
 class Variant:
@@ -30,49 +29,40 @@ class Variant:
         Of the arrays of the call and then the captured ones.
     captures : tuple of Capture
         Where the captured arrays are.
-    products : dict
-        The products by what is computed, dtypes and `wrt` as it is written.
-    positions : dict
-        What `wrt` means, by dtypes and as it is written.
     derived : dict
         The `Derived` of its calls, by what it is, dtypes and positions.
     """
 
-    __slots__ = ("_guards", "_kinds", "captures", "derived", "element", "positions", "products")
+    __slots__ = ("_guards", "_kinds", "_names", "captures", "derived", "element")
 
     def __init__(self, lowered: Lowered, names: tuple[str, ...], label: str, options: Options) -> None:
         self.element = Element(lowered.function, (*names, *lowered.arrays), label, options)
-        self._guards = lowered.guards
+        # Names in scopes, which most are, are looked up here, as this happens at every call.
+        scopes = [type(guard.place) is dict and not guard.attribute for guard in lowered.guards]
+        pairs = list(zip(lowered.guards, scopes, strict=True))
+        self._names = tuple([(guard.place, guard.key, guard.value, guard) for guard, is_name in pairs if is_name])
+        self._guards = tuple([guard for guard, is_name in pairs if not is_name])
         # The arrays found then are not kept: they may be large, and others may take their place.
         self.captures = tuple(replace(capture, value=None) for capture in lowered.arrays.values())
         self._kinds = tuple(param.kind for param in lowered.function.params[len(names) :])
-        self.products: dict[tuple[Any, ...], Specialised] = {}
-        self.positions: dict[tuple[Signature, Any], tuple[int, ...]] = {}
         self.derived: dict[tuple[Any, ...], Derived] = {}
 
-    def holds(self) -> bool:
-        """Whether what was compiled in is still so."""
-        return all(guard.holds() for guard in self._guards)
-
     def captured(self) -> tuple[Any, ...] | None:
-        """The captured arrays as they are now; None where the function must be lowered anew for them."""
+        """The captured arrays as they are now; None where the function must be lowered anew, because what was compiled
+        in is no longer so, or for those arrays."""
+        for place, key, value, guard in self._names:
+            if place.get(key, _GONE) is not value and not guard.holds():
+                return None
+        for guard in self._guards:
+            if not guard.holds():
+                return None
+        if not self.captures:
+            return ()
         try:
             arrays = tuple([capture.read() for capture in self.captures])
         except Exception:  # a name is gone; or a property raises, which the front end reports at its line
             return None
         return arrays if tuple(map(array_kind, arrays)) == self._kinds else None
-
-
-def flatten_out(which: Which, out: Any, structure: Structure) -> Any:
-    """The arrays of `out=` in the order in which the kernel stores them; None stands for one to be allocated."""
-    if out is None:
-        return None
-    if which == "value":
-        # What is no such structure is refused later, with the other things that an array can have wrong.
-        return structure.flatten(out, "out=") if structure.holds(out) else out
-    if not (isinstance(out, tuple) and len(out) == 2 and isinstance(out[1], Jacobian)):
-        raise ArgumentError("out= must be the pair (value, Jacobian) that an earlier call returned")
-    return (*structure.flatten(out[0], "the value in out="), *out[1]._stored)
 
 
 def stand_in(value: Any, shape: tuple[int, ...] | None = None, module: str = "numpy") -> Any:

@@ -11,7 +11,7 @@ import pytest
 from cpu_kernels import run, source_of, vector_calls
 
 from dualbcast.abi import KernelSource
-from dualbcast.runtime import cpu, libm
+from dualbcast.runtime import cpu, cpu_math, elementary, libm
 
 UNARY = [
     *("sqrt", "cbrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos"),
@@ -210,16 +210,29 @@ def test_special_values_of_two_arguments_are_those_of_ieee_754(name, dtype):
 def test_loops_call_vector_mathematics_where_the_library_has_it(name):
     llvm = cpu.compile_kernel(operation(name, "float32"), False).llvm()
     assert bool(re.search(r"<\d+ x float>", llvm)) == (name not in SCALAR or name == "fmod")
-    library = name not in SCALAR | EXACT and libm.has_libmvec()
+    inlined = name in elementary.FUNCTIONS and elementary.has_fma()
+    library = name not in SCALAR | EXACT and not inlined and libm.has_libmvec()
     assert bool(vector_calls(llvm)) == library
 
 
-def test_without_libmvec_the_calls_are_scalar():
+@pytest.fixture
+def without_fma(monkeypatch):
+    """As on a processor without fused multiply-add."""
+    monkeypatch.setattr(elementary, "has_fma", lambda: False)
+    cpu_math.namespace.cache_clear()
+    yield
+    cpu_math.namespace.cache_clear()
+
+
+@pytest.mark.parametrize("vector", [False, True])
+@pytest.mark.parametrize("name", [*elementary.FUNCTIONS, "atan"])
+def test_without_fused_multiply_add_functions_are_the_librarys(without_fma, name, vector):
     from dualbcast.runtime import cpu_numba
 
-    built = cpu_numba.build(operation("tanh", "float32"), False, "kernel.py", vector=False)
-    assert "@dualbcast_tanhf(float" in built.llvm
-    assert "_ZGV" not in built.llvm
+    built = cpu_numba.build(operation(name, "float32"), False, "kernel.py", vector)
+    assert f"@dualbcast_{name}f(float" in built.llvm
+    assert "fma" not in built.llvm
+    assert bool(vector_calls(built.llvm)) == (vector and libm.has_libmvec())
 
 
 def test_arithmetic_is_not_contracted_unless_asked():

@@ -69,7 +69,8 @@ def emulate(arrays: tuple[Any, ...], shapes: list[Any], folder: Any, wide: bool 
     text = source(geometry, dtype, len(shapes))
     kernel = Emulated(text.shell, text.entry, element_body(geometry, dtype, len(shapes)), folder)
     sums = geometry.split.sums
-    targets = [geometry.allocate(dtype, np) if s is None else np.full(s.copies * s.size + 2, np.nan) for s in sums]
+    (fresh,) = geometry.allocate_all([dtype], np)
+    targets = [np.empty_like(fresh) if s is None else np.full(s.copies * s.size + 2, np.nan) for s in sums]
     inside = [target if s is None else target[1:-1] for target, s in zip(targets, sums, strict=True)]
     how = cuda_blocks.walk(geometry.sizes)
     kernel(how.grid, how.block, (*geometry.sizes, how.span, *geometry.strides), (*arrays, *inside))

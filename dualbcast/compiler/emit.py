@@ -40,6 +40,7 @@ from dualbcast.compiler.ir import (
 from dualbcast.compiler.lanes import arranged, group_loads, group_outputs, spread
 from dualbcast.compiler.reductions import summing_loops
 from dualbcast.compiler.rules import RULES
+from dualbcast.compiler.selects import into_selects
 from dualbcast.compiler.shell import cuda_shell
 from dualbcast.compiler.simplify import simplify
 from dualbcast.compiler.skeleton import index_names, loops
@@ -47,7 +48,7 @@ from dualbcast.compiler.templates import helper_of, without_customs
 from dualbcast.compiler.uniform import is_vectorisable
 from dualbcast.errors import Location
 
-__all__ = ["emit", "operations"]
+__all__ = ["emit", "operations", "steady_inputs"]
 
 # Operators by Python's precedence; a higher number binds tighter.
 _INFIX = {
@@ -69,6 +70,8 @@ _INFIX = {
     "floordiv": ("//", 10),
     "mod": ("%", 10),
 }
+# Both sides of these are computed already; Python's `and` and `or` would be branches to Numba.
+_EAGER = {"and": "bitand", "or": "bitor"}
 _PREFIX = {"not": ("not ", 3), "neg": ("-", 11), "invert": ("~", 11)}
 _CONDITIONAL, _ATOM = 0, 12
 _HALVES = ("float16", "bfloat16")
@@ -104,7 +107,10 @@ def emit(
         What the product is, for the reader.
     """
     function = without_customs(function)
-    module = _Module(dtype, avoid={*assigned(function.body), *(param.name for param in function.params)})
+    steady = steady_inputs(function, layout)
+    if target == "cpu":
+        function, _ = into_selects(function, steady)
+    module = _Module(dtype, target, avoid={*assigned(function.body), *(param.name for param in function.params)})
     helpers = module.helpers(function)
     names = Names(RESERVED | RULES.keys() | set(module.compiled))
     for name in (*(param.name for param in function.params), *(output.name for output in function.outputs)):
@@ -125,10 +131,7 @@ def emit(
     if layout.lanes > 1:
         function = spread(function, layout, names)
     writer = _Writer(module, storage, address, layout.lanes)
-    uniform = {
-        name for name, position in zip(params, layout.which, strict=False) if layout.classes[position][-1] == "0"
-    }
-    vectorise = target != "cpu" or is_vectorisable(function, uniform)
+    vectorise = target != "cpu" or is_vectorisable(function, steady)
     writer.block(function.body, 1)
     for name, values in group_outputs(function.outputs, layout.lanes):
         writer.line(1, writer.store(name, values))
@@ -170,6 +173,12 @@ def emit(
     )
 
 
+def steady_inputs(function: Function, layout: Layout) -> set[str]:
+    """The parameters that do not change within a row."""
+    places = zip(function.params, layout.which, strict=False)
+    return {param.name for param, position in places if layout.classes[position][-1] == "0"}
+
+
 def operations(function: Function) -> dict[str, int]:
     """How many operations of each name the text of a function has; both sides of a branch, one turn of a loop."""
     function = without_customs(function)
@@ -192,8 +201,8 @@ def operations(function: Function) -> dict[str, int]:
 class _Module:
     """What the functions of one text share: constants, and the helper functions they call."""
 
-    def __init__(self, dtype: str, avoid: set[str]) -> None:
-        self.dtype, self.avoid = dtype, avoid
+    def __init__(self, dtype: str, target: str, avoid: set[str]) -> None:
+        self.dtype, self.target, self.avoid = dtype, target, avoid
         self.short = {"float32": "f32", "float64": "f64"}[dtype]
         self.constants: dict[str, str] = {}
         self.integers: dict[int, str] = {}
@@ -404,7 +413,11 @@ class _Writer:
                 return self.module.constant(float(value)), _ATOM
             case Const(value=value):
                 return repr(value), _ATOM if value >= 0 else 11
+            case Op(name="select", args=args) if self.module.target == "cpu":
+                return f"select({', '.join(map(self.assigned, args))})", _ATOM
             case Op(name=name, args=args) if name in _INFIX:
+                if self.module.target == "cpu":
+                    name = _EAGER.get(name, name)
                 sign, strength = _INFIX[name]
                 left = self.expression(args[0], strength + (strength == 4))
                 # Operators are left-associative, and a + (b + c) is not (a + b) + c.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import difflib
 import enum
 import inspect
 import numbers
@@ -254,4 +253,6 @@ def _parameter(node: ast.expr) -> str:
 
 def _nearest(name: str, names: Iterable[str]) -> str:
     """A defined name that the user may have meant."""
+    import difflib  # for errors alone
+
     return "".join(difflib.get_close_matches(name, [other for other in names if not other.startswith("<")], 1))

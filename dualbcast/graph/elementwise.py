@@ -100,8 +100,8 @@ def _call(function: BroadcastFunction, args: tuple[Any, ...], named: dict[str, A
     if named.pop("out", None) is not None:
         raise ArgumentError(f"{function!r}: out= does not go with Variables, which do not change")
     # It binds as it does for arrays; the values are the Variables themselves, captured ones too.
-    located = function._locate(args, named, ())
-    inputs = tuple([_operand(each) for each in located.values])
+    located, values = function._locate(args, named, ())
+    inputs = tuple([_operand(each) for each in values])
     observe(inputs)
     element, result = located.element, located.signature.result_dtype
     try:

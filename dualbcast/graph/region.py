@@ -281,11 +281,10 @@ class Region:
             call = self.element.prepare("value_and_jacobian", values, wrt)
             if call.spec.dtypes[: len(dtypes)] != dtypes:
                 return None
-            call.run()
+            outputs = call.run()
         except MemoryError:
             return None
-        launched(self.element.label, "value_and_jacobian", self.shape, len(values), len(call.plan.outputs))
-        outputs = call.plan.finish()
+        launched(self.element.label, "value_and_jacobian", self.shape, len(values), len(outputs))
         blocks: Blocks = {}
         for place, block in call.spec.product.blocks.items():
             blocks[place[0], place[1]] = block.constant if block.stored is None else as_array(outputs[block.stored])

@@ -23,7 +23,7 @@ from dualbcast.runtime.geometry import Form, Geometry, Shapes, extent, form_of, 
 from dualbcast.runtime.operands import Array, DType, Operands, check_forms, check_out
 from dualbcast.runtime.reduction import Block, Split, combine
 
-__all__ = ["Plan", "plan"]
+__all__ = ["Plan", "fresh", "host_addresses", "plan", "scalars", "summed"]
 
 _MAX_WORK: Any = 10_000  # of NumPy's exact overlap test: under a millisecond (NumPy's own annotation allows only 0, -1)
 
@@ -92,41 +92,47 @@ class Plan(NamedTuple):
         """The parts of the space that the kernel is run on where it sums; else None."""
         return None if self.geometry.split is None else self.geometry.split.blocks
 
-    def finish(self) -> tuple[Any, ...]:
-        """To be called once the kernel has succeeded: fill the arrays of `out=` that it could not write directly, and
-        make sums of what each block has added up.
-
-        Returns
-        -------
-        tuple
-            `outputs`, where a fresh NumPy output of shape () has become a NumPy scalar, as NumPy's own functions do.
-            CuPy's are 0-d arrays, so that nothing waits for the device.
-        """
+    def written(self) -> tuple[Array, ...]:
+        """To be called once the kernel has succeeded: `outputs`, where arrays of `out=` that it could not write
+        directly have been filled, and sums made of what each block has added up."""
         if self.targets is not self.outputs:
             for output, target in zip(self.outputs, self.targets, strict=False):
                 if output is not target:
                     output[...] = target
-        if self.shapes is not None:
-            return self._summed(self.shapes)
-        if self.geometry.shape or self.operands.module != "numpy":
+        if self.shapes is None:
             return self.outputs
-        return tuple(y if given else y[()] for y, given in zip(self.outputs, self.given, strict=True))
+        return summed(self.geometry, self.shapes, self.dtypes, self.outputs, self.targets)
 
-    def _summed(self, shapes: tuple[tuple[int, ...] | None, ...]) -> tuple[Any, ...]:
-        """The outputs, some of which are sums."""
-        parts = self.geometry.split
-        xp = np if self.operands.module == "numpy" else sys.modules["cupy"]
-        sums = (None,) * len(shapes) if parts is None else parts.sums
-        rests = iter(self.targets[len(self.outputs) :])
-        finished: list[Any] = []
-        with np.errstate(all="ignore"):
-            for y, shape, s, dtype, given in zip(self.outputs, shapes, sums, self.dtypes, self.given, strict=True):
-                if s is not None:
-                    y = combine(s, y, next(rests, None), dtype)
-                elif shape is not None:  # a sum of one term at most
-                    y = y.reshape(shape) if self.total else xp.zeros(shape, dtype)
-                finished.append(y if given or y.shape else y[()])
-        return tuple(finished)
+    def finish(self) -> tuple[Any, ...]:
+        """`written`, where a fresh NumPy output of shape () has become a NumPy scalar, as NumPy's own functions do."""
+        outputs = self.written()
+        return scalars(outputs, self.given) if self.operands.module == "numpy" else outputs
+
+
+def scalars(outputs: tuple[Any, ...], given: tuple[bool, ...]) -> tuple[Any, ...]:
+    """The outputs, with scalars for those of shape () that were not given by the caller."""
+    return tuple([y if is_given or y.shape else y[()] for y, is_given in zip(outputs, given, strict=True)])
+
+
+def summed(
+    geometry: Geometry,
+    shapes: tuple[tuple[int, ...] | None, ...],
+    dtypes: tuple[DType, ...],
+    outputs: tuple[Array, ...],
+    targets: tuple[Array, ...],
+) -> tuple[Array, ...]:
+    """The outputs, some of which are sums, from what the kernel has written."""
+    sums = (None,) * len(shapes) if geometry.split is None else geometry.split.sums
+    rests = iter(targets[len(outputs) :])
+    finished: list[Any] = []
+    with np.errstate(all="ignore"):
+        for y, shape, s, dtype in zip(outputs, shapes, sums, dtypes, strict=True):
+            if s is not None:
+                y = combine(s, y, next(rests, None), dtype)
+            elif shape is not None:  # a sum of one term at most
+                y = y.reshape(shape) if geometry.total else np.zeros_like(y, shape=shape)
+            finished.append(y)
+    return tuple(finished)
 
 
 def plan(
@@ -175,13 +181,10 @@ def plan(
     """
     inputs, dtypes = tuple(map(form_of, operands.arrays)), tuple(dtypes)
     xp = np if operands.module == "numpy" else sys.modules["cupy"]
-    locate = _host_addresses if xp is np else _device_addresses
+    locate = host_addresses if xp is np else _device_addresses
     if out is None:
         geometry = lay_out(inputs, (None,) * len(dtypes), operands.names, shapes, xp is not np)
-        if geometry.split is None:
-            outputs = targets = tuple([geometry.allocate(dtype, xp) for dtype in dtypes])
-        else:
-            outputs, targets = _with_sums(geometry, geometry.split, dtypes, (None,) * len(dtypes), operands, xp)
+        outputs, targets = fresh(geometry, dtypes, operands.compute, xp)
         pointers = tuple(locate((*operands.arrays, *targets)))
         return Plan(geometry, pointers, outputs, operands, targets, (False,) * len(dtypes), dtypes, shapes)
     slots = check_out(out, len(dtypes), operands.module)
@@ -198,14 +201,22 @@ def plan(
         written = tuple([None if position in aside else form for position, form in enumerate(forms)])
         geometry = lay_out(inputs, written, operands.names, shapes, xp is not np)
     if geometry.split is None:
-        targets = tuple(
-            [geometry.allocate(dtype, xp) if y is None else y for y, dtype in zip(direct, dtypes, strict=True)]
-        )
+        targets = _filled(geometry, dtypes, direct, xp)
     else:
-        _, targets = _with_sums(geometry, geometry.split, dtypes, direct, operands, xp)
+        _, targets = _with_sums(geometry, geometry.split, dtypes, direct, operands.compute, xp)
     outputs = tuple([target if y is None else y for y, target in zip(slots, targets, strict=False)])
     pointers = tuple(locate((*operands.arrays, *targets)))
     return Plan(geometry, pointers, outputs, operands, targets, given, dtypes, shapes)
+
+
+def fresh(
+    geometry: Geometry, dtypes: tuple[DType, ...], compute: str, xp: Any
+) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+    """New arrays for the outputs, and all that the kernel writes: those, and what rounding takes from sums."""
+    if geometry.split is not None:
+        return _with_sums(geometry, geometry.split, dtypes, (None,) * len(dtypes), compute, xp)
+    outputs = geometry.allocate_all(dtypes, xp)
+    return outputs, outputs
 
 
 def _with_sums(
@@ -213,18 +224,20 @@ def _with_sums(
     parts: Split,
     dtypes: tuple[DType, ...],
     direct: Sequence[Array | None],
-    operands: Operands,
+    compute: str,
     xp: Any,
 ) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
     """What a kernel that sums writes, one array for each output; and these with the rests of the sums after them."""
-    sums, rests = parts.accumulators(operands.compute, xp)
-    outputs = tuple(
-        [
-            geometry.allocate(dtype, xp) if y is None and s is None else s if y is None else y
-            for y, s, dtype in zip(direct, sums, dtypes, strict=True)
-        ]
-    )
+    sums, rests = parts.accumulators(compute, xp)
+    slots = [s if y is None else y for y, s in zip(direct, sums, strict=True)]
+    outputs = _filled(geometry, dtypes, slots, xp)
     return outputs, (*outputs, *rests)
+
+
+def _filled(geometry: Geometry, dtypes: Sequence[DType], slots: Sequence[Array | None], xp: Any) -> tuple[Array, ...]:
+    """The arrays in `slots`, fresh ones where there is None."""
+    fresh = iter(geometry.allocate_all([dtype for y, dtype in zip(slots, dtypes, strict=True) if y is None], xp))
+    return tuple([next(fresh) if y is None else y for y in slots])
 
 
 # ---- out= ------------------------------------------------------------------------------------------------------------
@@ -361,7 +374,7 @@ _HEADER = object.__basicsize__
 _read_pointer = ctypes.c_size_t.from_address
 
 
-def _host_addresses(arrays: Sequence[Array]) -> list[int]:
+def host_addresses(arrays: Sequence[Array]) -> list[int]:
     return [_read_pointer(id(array) + _HEADER).value for array in arrays]
 
 

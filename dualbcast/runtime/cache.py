@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import linecache
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +15,7 @@ _ENTRIES = "kernels"
 _TEXTS = "source"
 # An entry is the magic, the SHA-256 of its key and payload, and the payload. A new format gets a new magic.
 _MAGIC = b"dualbcast kernel 1\n"
-_DIGEST_SIZE = hashlib.sha256().digest_size
+_DIGEST_SIZE = 32  # of SHA-256; hashlib itself, and tempfile, take milliseconds to import
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +57,8 @@ def key(*parts: str) -> str:
     >>> key("ab", "c") == key("a", "bc")
     False
     """
+    import hashlib
+
     digest = hashlib.sha256()
     for part in parts:
         encoded = part.encode()
@@ -129,6 +129,8 @@ def _files() -> Iterator[Path]:
 
 
 def _checksum(key: str, payload: bytes) -> bytes:
+    import hashlib
+
     return hashlib.sha256(key.encode() + payload).digest()
 
 
@@ -148,6 +150,8 @@ def _read(path: Path, key: str) -> bytes | None:
 
 def _write(path: Path, data: bytes) -> bool:
     """Write under a temporary name and rename, so that no reader ever sees a part; False where it cannot be done."""
+    import tempfile
+
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

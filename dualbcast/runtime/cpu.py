@@ -5,15 +5,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import importlib.metadata
 import itertools
 import os
-import platform
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from operator import add, mul
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +22,8 @@ from dualbcast.errors import BackendError
 from dualbcast.runtime import cache, libm
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
     from dualbcast.runtime.cpu_numba import Built
     from dualbcast.runtime.reduction import Block
 
@@ -144,12 +143,15 @@ def launch(
     """
     if total <= 0:
         return
+    first = max(_ALIGNMENT, _PROBE // len(pointers))
+    if total <= 2 * first and blocks is None:
+        kernel(0, total, ints, pointers)
+        return
     limit = default_threads() if threads is None else threads
     if blocks is not None:
         _launch_blocks(kernel, pointers, blocks, limit)
         return
-    first = max(_ALIGNMENT, _PROBE // len(pointers))
-    if limit <= 1 or total <= 2 * first:
+    if limit <= 1:
         kernel(0, total, ints, pointers)
         return
     row = ints[kernel.source.layout.rank - 1]
@@ -227,6 +229,8 @@ def _aligned(index: int, row: int) -> int:
 
 
 def _submit(work: Callable[[], None], count: int) -> list[Future[None]]:
+    from concurrent.futures import ThreadPoolExecutor
+
     global _pool
     helpers: list[Future[None]] = []
     with _pool_lock:
@@ -241,6 +245,8 @@ def _submit(work: Callable[[], None], count: int) -> list[Future[None]]:
 
 def _settle(helpers: list[Future[None]]) -> list[BaseException]:
     """End what `_submit` began; its errors. An interrupt must wait too: the arrays have to outlive the threads."""
+    from concurrent.futures import wait
+
     running = [helper for helper in helpers if not helper.cancel()]
     interrupt: BaseException | None = None
     while any(not helper.done() for helper in running):
@@ -274,10 +280,23 @@ def _key(source: KernelSource, fastmath: bool) -> str:
 @functools.cache
 def _environment() -> str:
     """Everything beside the source that the machine code depends on."""
+    import importlib.metadata
+    import platform
+
     import llvmlite.binding as llvm
 
     folder = Path(__file__).parent
-    own = [(folder / name).read_text() for name in ("cpu_numba.py", "cpu_math.py", "libm.py")]
+    own = [
+        (folder / name).read_text()
+        for name in (
+            "cpu_numba.py",
+            "cpu_lowering.py",
+            "cpu_context.py",
+            "cpu_math.py",
+            "elementary.py",
+            "libm.py",
+        )
+    ]
     versions = [importlib.metadata.version(name) for name in ("numba", "llvmlite", "numpy")]
     features = llvm.get_host_cpu_features().flatten()
     settings = sorted(item for item in os.environ.items() if item[0].startswith("NUMBA_"))

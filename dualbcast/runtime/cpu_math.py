@@ -7,15 +7,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import llvmlite.binding as llvm
-import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
+from numba.core.types.misc import unliteral
 
-from dualbcast.runtime import libm
+from dualbcast.runtime import elementary, libm
+from dualbcast.runtime.cpu_context import intrinsic
 
-__all__ = ["namespace"]
+__all__ = ["HELPERS", "namespace"]
 
 # What LLVM has an operation for, and so has the host; with their arity.
 _LLVM = {"sqrt": 1, "fabs": 1, "floor": 1, "ceil": 1, "trunc": 1, "rint": 1, "copysign": 2}
@@ -32,30 +32,63 @@ def namespace(vector: bool) -> dict[str, Any]:
     vector : bool
         Whether calls may become calls of libmvec, which must then be loaded in the process that runs the kernel.
     """
-    names: dict[str, Any] = {"float32": np.float32, "float64": np.float64, "int64": np.int64, "uint8": np.uint8}
+    names: dict[str, Any] = {name: getattr(types, name) for name in ("float32", "float64", "int64", "uint8")}
     for name, arity in _LLVM.items():
         names[name] = _operation(arity, _llvm_intrinsic(name))
     for name, arity in libm.FUNCTIONS.items():
         names[name] = _operation(arity, _library_call(name, vector and name in libm.VECTORISED))
+    if elementary.has_fma():
+        for name, emit in elementary.FUNCTIONS.items():
+            names[name] = _operation(1, emit)
     names["fmod"] = _operation(2, lambda builder, arguments: builder.frem(*arguments))
     names["nextafter"] = _operation(2, _nextafter)
     names["load_float16"], names["store_float16"] = _storage(_from_float16, _to_float16)
     names["load_bfloat16"], names["store_bfloat16"] = _storage(_from_bfloat16, _to_bfloat16)
     names["scratch"] = _scratch()
+    names["select"] = _select()
+    names["min"] = _min()
     # The sum of a row's first elements in float64, in an order that suits vectors but depends on nothing else.
-    names["sum_terms"] = njit(fastmath={"reassoc"}, forceinline=True, **_BARE)(_sum_terms)
+    names["sum_terms"] = _sum_terms
     return names
 
 
-# What is only called by kernels: without wrappers for Python and C, compiling takes a fifth less time.
-_BARE = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+# The functions among the names, with the liberties that LLVM may take with their floats.
+HELPERS = {"sum_terms": frozenset({"reassoc"})}
 
 
 def _sum_terms(terms: Any, count: int) -> float:
     total = 0.0
     for j in range(count):
-        total += np.float64(terms[j])
+        total += types.float64(terms[j])
     return total
+
+
+def _select() -> Any:
+    """An intrinsic that chooses between two numbers that have both been computed: `select(test, then, orelse)`."""
+
+    def select(_typing: Any, test: Any, then: Any, orelse: Any) -> Any:
+        kind = unliteral(then)
+        if not isinstance(test, types.Boolean) or kind != unliteral(orelse):
+            return None
+
+        def generate(_context: Any, builder: ir.IRBuilder, _signature: Any, arguments: Sequence[ir.Value]) -> ir.Value:
+            return builder.select(*arguments)
+
+        return kind(types.boolean, kind, kind), generate
+
+    return intrinsic(select)
+
+
+def _min() -> Any:
+    """An intrinsic for the smaller one of two integers."""
+
+    def min_(_typing: Any, a: Any, b: Any) -> Any:
+        def generate(_context: Any, builder: ir.IRBuilder, _signature: Any, arguments: Sequence[ir.Value]) -> ir.Value:
+            return builder.select(builder.icmp_signed("<", *arguments), *arguments)
+
+        return (types.int64(types.int64, types.int64), generate) if a == b == types.int64 else None
+
+    return intrinsic(min_)
 
 
 def _scratch() -> Any:
@@ -71,7 +104,7 @@ def _scratch() -> Any:
 
         return types.CPointer(dtype.dtype)(dtype, length), generate
 
-    return intrinsic(prefer_literal=True)(scratch)
+    return intrinsic(scratch)
 
 
 def _operation(arity: int, emit: Emit) -> Any:

@@ -11,9 +11,12 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from dualbcast.abi import Layout
 from dualbcast.errors import ShapeError
 from dualbcast.runtime.cuda_blocks import foremost
+from dualbcast.runtime.memory import POOL, SMALLEST
 from dualbcast.runtime.operands import Array, DType
 from dualbcast.runtime.reduction import Space, Split
 
@@ -59,12 +62,18 @@ class Geometry:
     ints: tuple[int, ...]
     split: Split | None = None
 
-    def allocate(self, dtype: DType, xp: Any) -> Array:
-        """An uninitialised array of the result's shape, contiguous in the order in which the kernel walks it."""
+    def allocate_all(self, dtypes: Sequence[DType], xp: Any) -> tuple[Array, ...]:
+        """Uninitialised arrays of the result's shape, contiguous in the order in which the kernel walks them.
+
+        Each has memory of its own, so that one that is kept keeps no others.
+        """
+        # An element takes 8 bytes at most.
+        empty = POOL.empty if xp is np and 8 * self.total >= SMALLEST else xp.empty
         if self.order is None:
-            return xp.empty(self.shape, dtype)
+            return tuple([empty(self.shape, dtype) for dtype in dtypes])
+        lengths = tuple([self.shape[axis] for axis in self.order])
         inverse = sorted(range(len(self.order)), key=self.order.__getitem__)
-        return xp.empty([self.shape[axis] for axis in self.order], dtype).transpose(inverse)
+        return tuple([empty(lengths, dtype).transpose(inverse) for dtype in dtypes])
 
 
 @lru_cache(maxsize=1024)
@@ -82,7 +91,7 @@ def lay_out(
     inputs : tuple of Form
         How each input lies in memory; the strides are whole numbers of elements.
     outs : tuple of (Form or None)
-        The same for each output; None is one to be allocated with `Geometry.allocate`.
+        The same for each output; None is one to be allocated with `Geometry.allocate_all`.
     names : tuple of str
         The parameters, for the error.
     shapes : tuple of (tuple of int or None), optional

@@ -25,10 +25,15 @@ __all__ = [
     "Kind",
     "Operands",
     "Signature",
+    "Token",
+    "are_plain",
     "array_kind",
     "check_forms",
     "check_out",
     "classify",
+    "extended",
+    "forms_of",
+    "on_host",
     "sign",
     "storage_name",
 ]
@@ -37,7 +42,7 @@ Array: TypeAlias = Any  # numpy.ndarray or cupy.ndarray: CuPy is optional and ha
 DType: TypeAlias = "np.dtype[Any]"
 Kind = Literal["bool", "int", "float"]
 # What promotion looks at: the dtype of an array or a NumPy scalar, or the type of a (weak) Python scalar.
-_Token: TypeAlias = "DType | type[float] | type[int] | type[bool]"
+Token: TypeAlias = "DType | type[float] | type[int] | type[bool]"
 
 _STORAGES = {
     **{("f", size): f"float{8 * size}" for size in (2, 4, 8)},
@@ -47,6 +52,8 @@ _STORAGES = {
 }
 _WEAK = (bool, int, float)  # bool first: it is a subclass of int
 _HOST = (ndarray, np.memmap)
+# The types whose objects are numbers of one dtype.
+_NUMBERS = frozenset({*_WEAK, *[np.dtype(name).type for name in _STORAGES.values()]})
 _is_writeable = attrgetter("flags.writeable")
 
 
@@ -64,7 +71,7 @@ class Signature:
         As `Operands` describes them.
     """
 
-    tokens: tuple[_Token, ...]
+    tokens: tuple[Token, ...]
     kinds: tuple[Kind, ...]
     storages: tuple[str, ...]
     result_dtype: DType
@@ -135,6 +142,33 @@ def array_kind(value: object) -> Kind | None:
     return _kind(storage_name(dtype) or "float64")
 
 
+def forms_of(values: Sequence[Any]) -> tuple[Any, ...]:
+    """What calls of one form have in common, as a key: an array's shape, strides and dtype, a number's type.
+
+    Two lists with the same forms have the same signature; and where `are_plain`, everything else about a call is the
+    same, too, but what is in the arrays and where they are.
+    """
+    return tuple([(x.shape, x.strides, x.dtype) if type(x) is ndarray else _other_form(x) for x in values])
+
+
+def _other_form(value: Any) -> Any:
+    kind = type(value)
+    if kind in _NUMBERS:
+        return kind
+    dtype = getattr(value, "dtype", None)
+    return kind, dtype if isinstance(dtype, np.dtype) else None
+
+
+def are_plain(values: Sequence[object]) -> bool:
+    """Whether all are NumPy arrays or numbers, of no other class."""
+    return all(type(value) is ndarray or type(value) in _NUMBERS for value in values)
+
+
+def extended(signature: Signature, dtypes: Sequence[DType], names: tuple[str, ...]) -> Signature:
+    """The signature where arrays of these dtypes come after the arguments."""
+    return _signature((*signature.tokens, *dtypes), names)
+
+
 def sign(arguments: Sequence[object], names: tuple[str, ...]) -> Signature:
     """What follows from the dtypes of the arguments; `classify` says what they may be and what it raises."""
     tokens = [
@@ -186,7 +220,7 @@ def classify(arguments: Sequence[object], names: tuple[str, ...], signature: Sig
     module = "numpy"
     if "cupy" in sys.modules:
         module = _module(arguments, names)
-    convert = _on_device if module == "cupy" else _on_host
+    convert = _on_device if module == "cupy" else on_host
     arrays = list(arguments)
     for position, value in enumerate(arguments):
         if not (type(value) is ndarray and value.flags.aligned and signature.native):
@@ -286,7 +320,7 @@ def storage_name(dtype: DType) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _signature(tokens: tuple[_Token, ...], names: tuple[str, ...]) -> Signature:
+def _signature(tokens: tuple[Token, ...], names: tuple[str, ...]) -> Signature:
     """Kinds, storages and promotion. The names are for the errors alone (which the cache does not keep)."""
     strong: list[tuple[str, DType]] = []
     for token, name in zip(tokens, names, strict=True):
@@ -324,7 +358,7 @@ def _kind(storage: str) -> Kind:
     return "float" if "float" in storage or storage == "uint64" else "int"
 
 
-def _token(value: object, name: str) -> _Token:
+def _token(value: object, name: str) -> Token:
     """What promotion looks at in one argument, which is refused here if it is neither an array nor a number."""
     if isinstance(value, np.generic) or _is_array(value, "numpy") or _is_array(value, "cupy") or is_variable(value):
         dtype: DType = value.dtype  # type: ignore[attr-defined]
@@ -392,7 +426,7 @@ def _module(arguments: Sequence[object], names: tuple[str, ...]) -> str:
     return "cupy"
 
 
-def _on_host(value: Any, token: _Token, signature: Signature, name: str) -> Array:
+def on_host(value: Any, token: Token, signature: Signature, name: str) -> Array:
     """A NumPy array that a kernel can read: the argument itself where possible."""
     if isinstance(token, type):
         return _weak_array(value, token, signature, name)
@@ -403,10 +437,10 @@ def _on_host(value: Any, token: _Token, signature: Signature, name: str) -> Arra
     return array.astype(array.dtype.newbyteorder("="), order="K", copy=True)
 
 
-def _on_device(value: Any, token: _Token, signature: Signature, name: str) -> Array:
+def _on_device(value: Any, token: Token, signature: Signature, name: str) -> Array:
     """A CuPy array that a kernel can read: the argument itself where possible."""
     if not _is_array(value, "cupy"):
-        return sys.modules["cupy"].asarray(_on_host(value, token, signature, name))
+        return sys.modules["cupy"].asarray(on_host(value, token, signature, name))
     steps = [step for step, length in zip(value.strides, value.shape, strict=True) if length > 1]
     aligned = all(number % value.itemsize == 0 for number in (value.data.ptr, *steps))
     return value if aligned else value.copy(order="K")

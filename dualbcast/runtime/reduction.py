@@ -16,6 +16,7 @@ import numpy as np
 
 from dualbcast.abi import TILE
 from dualbcast.runtime.cuda_blocks import partial_sums
+from dualbcast.runtime.memory import POOL
 from dualbcast.runtime.operands import Array, DType
 
 __all__ = ["Block", "Space", "Split", "Sum", "combine"]
@@ -80,8 +81,9 @@ class Split:
         """
         if not self.blocks:
             return [None if s is None else xp.empty(s.copies * s.size) for s in self.sums], []
-        sums = [None if s is None else xp.zeros(s.copies * s.size) for s in self.sums]
-        rests = [xp.zeros_like(array) for array in sums if array is not None] if compute == "float64" else []
+        zeros = POOL.zeros if xp is np else xp.zeros
+        sums = [None if s is None else zeros(s.copies * s.size) for s in self.sums]
+        rests = [zeros(array.size) for array in sums if array is not None] if compute == "float64" else []
         return sums, rests
 
 

@@ -1,0 +1,140 @@
+"""The systems that are compared, two threads each: one module `with_….py` for each, absent ones skipped by name.
+
+A module has `array(host)` and `host(result)`, and for each case a function of the arrays that gives the forms in which
+one would write it there: a name, and a callable that prepares a call. `CANNOT` says which cases it cannot do, and why.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import time
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from constants import THREADS
+
+from dualbcast import Jacobian
+
+SYSTEMS = ("dualbcast", "drjit", "jax", "torch", "warp", "numpy")
+PACKAGES = ("drjit", "jax", "jaxlib", "torch", "warp-lang", "scipy")
+Check = Callable[[list[Any]], None]
+
+every = pytest.mark.parametrize("system", SYSTEMS)
+SLOW_TO_COMPILE = ("torch",)  # the form of a case is chosen at its first size only
+_best: dict[tuple[str, str], str] = {}
+
+
+def settle() -> None:
+    """Two cores for everybody, before any system has been imported; on the processor, where there is a GPU, too."""
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
+    # glibc learns from the freeing of a large block (up to 32 MiB) to keep such blocks. Without it, what a system's
+    # temporaries cost depends on what this process happened to free before; this is each at its best.
+    np.empty(31 << 20, np.uint8)
+
+
+def load(name: str) -> ModuleType:
+    """The module for a system, or a skip that says why there is none."""
+    try:
+        return importlib.import_module(f"with_{name}")
+    except ImportError as error:
+        pytest.skip(f"{name} cannot be imported: {error}")
+
+
+def compare(
+    benchmark: Any, group: str, name: str, case: str, host: list[Any], check: Check, label: str = "", moved: int = 0
+) -> None:
+    """Check a system's results of a case and time its fastest form.
+
+    Parameters
+    ----------
+    benchmark : fixture
+    group : str
+        What the table calls the comparison.
+    name, case : str
+        The system, and the function of its module.
+    host : list of NumPy arrays
+    check : callable
+        Raises if a flat list of results is not what it should be.
+    label : str
+        What the table calls the row, if not by the system's name.
+    moved : int
+        Bytes of all inputs and outputs, where the table shall say how that compares with a copy.
+    """
+    benchmark.group = group
+    module = load(name)
+    if reason := module.CANNOT.get(case):
+        pytest.skip(f"{name}: {reason}")
+    forms = getattr(module, case)([module.array(a) for a in host])
+    form, call = fastest(forms, _best.get((name, case)), lambda result: check([module.host(a) for a in flat(result)]))
+    if name in SLOW_TO_COMPILE:
+        _best[name, case] = form
+    benchmark.extra_info.update(label=label or name, form=form, moved=moved)
+    benchmark(call)
+
+
+def forget(name: str, case: str) -> None:
+    """Let the next size decide anew which form of a case is the fastest."""
+    _best.pop((name, case), None)
+
+
+def fastest(
+    forms: dict[str, Callable[[], Callable[[], Any]]], known: str | None, check: Callable[[Any], None]
+) -> tuple[str, Callable[[], Any]]:
+    """The fastest form of a case, or the `known` one, and a call of it; all that are tried are checked."""
+    found: list[tuple[float, str, Callable[[], Any]]] = []
+    for form, make in forms.items():
+        if known in (None, form):
+            call = make()
+            call()
+            check(call())  # the second: by then a trace, or what was kept of one, is used again
+            found.append((_seconds(call) if len(forms) > 1 and known is None else 0.0, form, call))
+    _, form, call = min(found, key=lambda one: one[0])
+    return form, call
+
+
+def flat(result: Any) -> list[Any]:
+    """The arrays in a result, row after row of a Jacobian."""
+    if isinstance(result, Jacobian):
+        return [result[output, name] for output in range(result.outputs) for name in result.wrt]
+    if not isinstance(result, (list, tuple)):
+        return [result]
+    return [leaf for part in result for leaf in flat(part)]
+
+
+def _seconds(call: Callable[[], Any]) -> float:
+    """The fastest of some calls: enough to tell forms apart."""
+    taken: list[float] = []
+    while len(taken) < 5 or (sum(taken) < 0.1 and len(taken) < 200):
+        start = time.perf_counter()
+        call()
+        taken.append(time.perf_counter() - start)
+    return min(taken)
+
+
+def checker(expected: Callable[..., list[Any]], host: list[Any], tolerance: float, sums: bool = False) -> Check:
+    """A function that holds results against a float64 reference, to `tolerance` times the largest of each.
+
+    Arrays of more than 2^17 elements are compared at every k-th element, k odd, unless some were summed over.
+    """
+    shape = np.broadcast_shapes(*(a.shape for a in host))
+    step = (int(np.prod(shape)) >> 17) | 1
+
+    def some(array: Any) -> Any:
+        return array if sums else np.broadcast_to(array, shape).ravel()[::step]
+
+    wanted = expected(*(some(a).astype(np.float64) for a in host))
+
+    def check(found: list[Any]) -> None:
+        assert len(found) == len(wanted)
+        for k, (result, exact) in enumerate(zip(found, wanted, strict=True)):
+            judged = some(np.asarray(result).reshape(exact.shape if sums else shape))
+            allowed = tolerance * (np.max(np.abs(exact)) or 1.0)
+            np.testing.assert_allclose(judged, exact, rtol=0, atol=allowed, err_msg=f"result {k}")
+
+    return check

@@ -1,0 +1,293 @@
+"""Branches into selects, for a target that runs the elements of a row side by side.
+
+Where the condition of an `if` differs within a row, both sides are computed and each result is chosen between. What the
+two have in common is then computed once, and every element is read and written by the same instructions. A branch stays
+where its condition is the same for the whole row (the loop over the row is then one of either side), and where the side
+that is not taken must not run: it may not end, or do what a machine traps on, or cost too much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from dualbcast.compiler.fold import fold
+from dualbcast.compiler.ir import (
+    ARITHMETIC,
+    BITWISE,
+    COMPARISONS,
+    LOGIC,
+    TEMPORARY,
+    Assign,
+    Atom,
+    Block,
+    Break,
+    Const,
+    Continue,
+    Expr,
+    For,
+    Function,
+    If,
+    Names,
+    Op,
+    Stmt,
+    Var,
+    While,
+    assigned,
+    atoms,
+    expressions,
+    map_expr,
+    statements,
+)
+from dualbcast.compiler.rules import RULES
+from dualbcast.compiler.simplify import simplify
+from dualbcast.compiler.templates import helper_of
+from dualbcast.compiler.weights import blocks_vectors, operations_of, weigh
+from dualbcast.errors import Location
+
+__all__ = ["Choice", "into_selects"]
+
+# What both sides of a branch may cost together, in additions. A vectorised loop does ten times as much in the time of a
+# scalar one, so a side would have to be that much longer than what is around it, and seldom taken.
+MOST = 500.0
+_TOTAL = COMPARISONS | LOGIC | ARITHMETIC | BITWISE | {"to_float", "to_int", "select", "single"}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What became of an `if`.
+
+    Attributes
+    ----------
+    location : Location
+        Of the `if`, or of what stands for one, in the user's file.
+    selects : bool
+        Whether both sides are computed.
+    reason : str
+        Why, for readers.
+    """
+
+    location: Location
+    selects: bool
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{'select' if self.selects else 'branch'} ({self.reason})"
+
+
+def into_selects(function: Function, steady: Set[str]) -> tuple[Function, list[Choice]]:
+    """The function with selects for branches, and what became of each branch.
+
+    Parameters
+    ----------
+    function : Function
+        Simplified, operations on atoms.
+    steady : set of str
+        The parameters that are the same for the elements of a row.
+    """
+    if not any(isinstance(stmt, If) for stmt in statements(function.body)):
+        return function, []
+    pass_ = _Selects(function, _varying(function, steady))
+    body = pass_.block(function.body)
+    if body == function.body:
+        return function, pass_.choices
+    return simplify(replace(function, body=body)), pass_.choices
+
+
+class _Selects:
+    def __init__(self, function: Function, varying: set[str]) -> None:
+        self.varying = varying
+        self.seen = {param.name for param in function.params}
+        self.names = Names([*self.seen, *assigned(function.body)])
+        self.choices: list[Choice] = []
+
+    def varies(self, expr: Expr) -> bool:
+        return any(isinstance(leaf, Var) and leaf.name in self.varying for leaf in atoms(expr))
+
+    # --- which -------------------------------------------------------------------------------------------------------
+
+    def block(self, block: Block, scalar: str = "") -> Block:
+        """The block, on the way to which something keeps the loop over the row from being vectorised: `scalar`."""
+        scalar = scalar or self.obstacle(block)
+        found: list[Stmt] = []
+        for stmt in block:
+            if isinstance(stmt, If):
+                found += self.branch(stmt, scalar)
+            else:
+                self.stay(stmt, "inside a loop")
+                found.append(stmt)
+            self.seen.update(assigned((stmt,)))
+        return tuple(found)
+
+    def stay(self, stmt: Stmt, reason: str) -> None:
+        self.choices += [Choice(part.location, False, reason) for part in statements((stmt,)) if isinstance(part, If)]
+
+    def obstacle(self, block: Block) -> str:
+        """What keeps a block from being vectorised; branches that the loop over a row can be cut in two for do not."""
+        for stmt in block:
+            if isinstance(stmt, For | While):
+                return "there is a loop in the function"
+            if isinstance(stmt, If) and self.varies(stmt.test):
+                inside = self.obstacle(stmt.then) or self.obstacle(stmt.orelse)
+                if inside:
+                    return inside
+            elif isinstance(stmt, Assign):
+                for op in operations_of((stmt,)):
+                    if blocks_vectors(op.name):
+                        return f"{op.name.partition('#')[0]} has no version for vectors"
+        return ""
+
+    def branch(self, stmt: If, scalar: str) -> list[Stmt]:
+        if not self.varies(stmt.test):
+            self.choices.append(Choice(stmt.location, False, "does not change within a row"))
+            seen = set(self.seen)
+            then = self.block(stmt.then, scalar)
+            self.seen = seen
+            return [replace(stmt, then=then, orelse=self.block(stmt.orelse, scalar))]
+        against = scalar or _why_not(stmt)
+        if against:
+            self.stay(stmt, against)
+            return [stmt]
+        for part in statements((stmt,)):
+            if isinstance(part, If):
+                sides = " + ".join(str(sum(1 for _ in operations_of(side))) for side in (part.then, part.orelse))
+                self.choices.append(Choice(part.location, True, f"both sides computed: {sides} operations"))
+        found: list[Stmt] = []
+        merged = self.flatten(stmt, {}, found)
+        # They are assigned one after the other: none may read what another has changed.
+        if any(leaf.name != name for name, value in merged.items() for leaf in _read(value) if leaf.name in merged):
+            clash = {leaf.name for value in merged.values() for leaf in _read(value)} & merged.keys()
+            copies = {name: Var(self.names.fresh(TEMPORARY), merged[name].kind) for name in sorted(clash)}
+            found += [Assign(copy, Var(name, copy.kind), stmt.location) for name, copy in copies.items()]
+            merged = {name: _renamed(value, copies) for name, value in merged.items()}
+        found += [Assign(Var(name, value.kind), value, stmt.location) for name, value in merged.items()]
+        return found
+
+    # --- how ---------------------------------------------------------------------------------------------------------
+
+    def flatten(self, stmt: If, outer: dict[str, Atom], found: list[Stmt]) -> dict[str, Expr]:
+        """Compute both sides, appending to `found`; for each name that either assigns, its value after the branch.
+
+        `outer` says what holds the value of a name that has been assigned where both sides of other branches are
+        computed.
+        """
+        test = _renamed(stmt.test, outer)
+        sides: list[dict[str, Atom]] = []
+        for side in (stmt.then, stmt.orelse):
+            held = dict(outer)
+            for part in side:
+                if isinstance(part, If):
+                    values = self.flatten(part, held, found)
+                else:
+                    assert isinstance(part, Assign)
+                    values = {part.target.name: _renamed(part.value, held)}
+                for name, value in values.items():
+                    held[name] = self.hold(name, value, part.location, found)
+            sides.append(held)
+        merged: dict[str, Expr] = {}
+        for name in dict.fromkeys(assigned((stmt,))):
+            then, orelse = (held.get(name) for held in sides)
+            kind = (then or orelse or test).kind
+            # Where one side does not assign it, it is what it was; if it was nothing, nobody reads it afterwards.
+            old = Var(name, kind) if name in self.seen else then or orelse
+            then, orelse = then or old, orelse or old
+            assert then is not None and orelse is not None
+            merged[name] = fold(Op("select", (test, then, orelse), kind, stmt.location))
+        return merged
+
+    def hold(self, name: str, value: Expr, location: Location, found: list[Stmt]) -> Atom:
+        if isinstance(value, Const | Var):
+            return value
+        base = name if name.startswith(TEMPORARY) else TEMPORARY + name
+        target = Var(self.names.fresh(base.partition("#")[0]), value.kind)
+        found.append(Assign(target, value, location))
+        return target
+
+
+def _read(expr: Expr) -> list[Var]:
+    return [leaf for leaf in atoms(expr) if isinstance(leaf, Var)]
+
+
+def _renamed(expr: Expr, held: Mapping[str, Atom]) -> Expr:
+    return map_expr(expr, lambda leaf: held.get(leaf.name, leaf) if isinstance(leaf, Var) else leaf)
+
+
+def _why_not(stmt: If) -> str:
+    """Why not both sides of a branch may run; empty where they may."""
+    for part in statements((stmt,)):
+        if isinstance(part, For | While):
+            return "the body loops"
+        if isinstance(part, Break | Continue):
+            return "the body jumps"
+    for op in operations_of((stmt,)):
+        if not _is_total(op):
+            return f"{op.name.partition('#')[0]} must not run for elements that do not need it"
+    cost = weigh(stmt.then) + weigh(stmt.orelse)
+    return "the sides cost too much" if cost > MOST else ""
+
+
+def _is_total(op: Op) -> bool:
+    """Whether an operation may run on any numbers, those that a guard would have kept away too."""
+    if op.name in ("floordiv", "mod") and op.kind == "int":
+        divisor = op.args[1]
+        return isinstance(divisor, Const) and divisor.value not in (0, -1)
+    return op.name in _TOTAL or _is_total_rule(op.name)
+
+
+@lru_cache(maxsize=1024)
+def _is_total_rule(name: str) -> bool:
+    row = RULES.get(name)
+    if row is None or row.integer:
+        return False
+    if row.function is None:
+        return True
+    helper = helper_of(row)
+    # A conversion to an integer has no meaning for what does not fit, and no branch may depend on one.
+    operations = list(operations_of(helper))
+    return all(_is_total(op) and op.name != "to_int" for op in operations) and not any(
+        isinstance(stmt, For | While) for stmt in statements(helper.body)
+    )
+
+
+def _varying(function: Function, steady: Set[str]) -> set[str]:
+    """The names whose values can differ within a row."""
+    varying = {param.name for param in function.params} - steady
+
+    def varies(expr: Expr) -> bool:
+        return any(isinstance(leaf, Var) and leaf.name in varying for leaf in atoms(expr))
+
+    def leaves(block: Block, control: bool) -> bool:
+        """Whether some elements of a row leave a loop where others do not."""
+        for stmt in block:
+            match stmt:
+                case Break() | Continue() if control:
+                    return True
+                case If() if any(leaves(side, control or varies(stmt.test)) for side in (stmt.then, stmt.orelse)):
+                    return True
+        return False
+
+    def walk(block: Block, control: bool) -> None:
+        for stmt in block:
+            inside = control or (not isinstance(stmt, Assign) and any(map(varies, expressions(stmt))))
+            match stmt:
+                case Assign():
+                    if control or varies(stmt.value):
+                        varying.add(stmt.target.name)
+                case If():
+                    walk(stmt.then, inside)
+                    walk(stmt.orelse, inside)
+                case While():
+                    inside = inside or leaves(stmt.body, False)
+                    walk((*stmt.pre, *stmt.body), inside)
+                case For():
+                    inside = inside or leaves(stmt.body, False)
+                    if inside:
+                        varying.add(stmt.target.name)
+                    walk(stmt.body, inside)
+
+    size = -1
+    while size != len(varying):
+        size = len(varying)
+        walk(function.body, False)
+    return varying

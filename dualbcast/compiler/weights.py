@@ -1,0 +1,98 @@
+"""What operations cost on a CPU, in units of a vectorised addition, and which of them cannot be vectorised."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+from dualbcast.compiler.ir import Assign, Block, Const, Expr, For, Function, If, Op, While, expressions, statements
+from dualbcast.compiler.rules import RULES
+from dualbcast.compiler.templates import helper_of
+
+__all__ = ["blocks_vectors", "is_scalar", "operations_of", "weigh", "work"]
+
+# From the times of kernels of each. (Those that are not vectorised in the same units once more: what a scalar loop
+# costs comes on top.) What is not here, and has a helper function, costs what that does.
+_WEIGHTS = {
+    **dict.fromkeys(("div", "sqrt", "floordiv", "mod"), 5.0),
+    "hypot": 9.0,
+    **dict.fromkeys(("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "cbrt"), 12.0),
+    **dict.fromkeys(("asin", "acos", "atan", "lgamma", "fmod", "nextafter"), 12.0),
+    **dict.fromkeys(("tanh", "sinh", "cosh", "asinh", "acosh", "atanh", "erf", "atan2"), 15.0),
+    "erfc": 20.0,
+    "pow": 36.0,
+    "tgamma": 48.0,
+}
+# Functions of the C library that have no version for vectors.
+_UNVECTORISED = {"lgamma", "tgamma", "fmod", "nextafter"}
+# How often a loop runs whose length depends on data.
+_TURNS = 8
+
+
+def work(function: Function) -> float:
+    """The operations that an element takes, in units of an addition; of a branch both sides count half."""
+    return weigh(function.body) + sum(_expression(output.value) for output in function.outputs)
+
+
+def weigh(block: Block) -> float:
+    """The operations of a block, as `work` counts them."""
+    total = 0.0
+    for stmt in block:
+        own = sum(_expression(expr) for expr in expressions(stmt))
+        match stmt:
+            case Assign():
+                total += own
+            case If():
+                total += own + (weigh(stmt.then) + weigh(stmt.orelse)) / 2
+            case For():
+                total += own + _turns(stmt) * weigh(stmt.body)
+            case While():
+                total += _TURNS * (own + weigh(stmt.pre) + weigh(stmt.body))
+    return total
+
+
+def _turns(loop: For) -> int:
+    bounds = [bound.value for bound in (loop.start, loop.stop, loop.step) if isinstance(bound, Const)]
+    return len(range(*map(int, bounds))) if len(bounds) == 3 and bounds[2] != 0 else _TURNS
+
+
+def _expression(expr: Expr) -> float:
+    if not isinstance(expr, Op):
+        return 0.0
+    return _weight(expr.name) + sum(map(_expression, expr.args))
+
+
+@lru_cache(maxsize=1024)
+def _weight(name: str) -> float:
+    known = _WEIGHTS.get(name)
+    if known is not None:
+        return known
+    row = RULES.get(name)
+    return work(helper_of(row)) if row is not None and row.function is not None else 1.0
+
+
+def is_scalar(function: Function) -> bool:
+    """Whether something in an element keeps the loop over elements from being vectorised."""
+    if any(isinstance(stmt, For | While) for stmt in statements(function.body)):
+        return True
+    return any(blocks_vectors(op.name) for op in operations_of(function))
+
+
+@lru_cache(maxsize=1024)
+def blocks_vectors(name: str) -> bool:
+    """Whether an operation keeps the loop over elements from being vectorised."""
+    row = RULES.get(name)
+    return name in _UNVECTORISED or (row is not None and row.function is not None and is_scalar(helper_of(row)))
+
+
+def operations_of(part: Function | Block) -> Iterator[Op]:
+    """Every operation of a function or block, those inside others too."""
+    block = part.body if isinstance(part, Function) else part
+    pending = [expr for stmt in statements(block) for expr in expressions(stmt)]
+    if isinstance(part, Function):
+        pending.extend(output.value for output in part.outputs)
+    while pending:
+        expr = pending.pop()
+        if isinstance(expr, Op):
+            yield expr
+            pending.extend(expr.args)

@@ -1,0 +1,91 @@
+"""What is made of the arrays that a kernel has written: values, a Jacobian, a Hessian, or the parts of a function."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from dualbcast.hessian import Hessian
+from dualbcast.jacobian import Frame, Jacobian, everywhere
+from dualbcast.runtime.broadcast import scalars
+
+if TYPE_CHECKING:
+    from dualbcast.call import Call
+
+__all__ = ["Results"]
+
+
+class Results:
+    """How the results of a call are made of the outputs of its kernel: the same for every call of one form.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        The shape that the arguments broadcast to.
+    """
+
+    __slots__ = (
+        *("_arrays", "_given", "_hessian", "_jacobian", "_module", "_parts", "_spec", "_structure", "_sums", "_total"),
+        *("_values", "shape"),
+    )
+
+    def __init__(self, call: Call) -> None:
+        spec, planned = call.spec, call.plan
+        self.shape, self._total = planned.geometry.shape, planned.total
+        self._spec, self._structure, self._values = spec, spec.product.structure, spec.product.values
+        self._module, self._parts, self._sums = call.operands.module, call.parts, call.sums
+        self._arrays = {spec.names[at]: call.operands.arrays[at].shape for at in spec.wrt}
+        # Fresh outputs of shape () become scalars, as those of NumPy's own functions do. CuPy's stay arrays, so that
+        # nothing waits for the device.
+        self._given = None if self.shape or self._module != "numpy" else planned.given
+        self._jacobian: Frame | None = None
+        self._hessian: Frame | None = None
+
+    def value(self, outputs: tuple[Any, ...]) -> Any:
+        """What the function returns."""
+        if self._given is not None:
+            outputs = scalars(outputs, self._given)
+        return self._structure.pack(outputs[: self._values])
+
+    def jacobian(self, outputs: tuple[Any, ...]) -> Jacobian:
+        """The first partial derivatives."""
+        if self._jacobian is None:
+            self._jacobian = self._frame(2, self._values)
+        first = self._values
+        return Jacobian(self._jacobian, outputs[first : first + self._spec.product.jacobian])
+
+    def hessian(self, outputs: tuple[Any, ...]) -> Hessian:
+        """The second partial derivatives."""
+        first = self._values + self._spec.product.jacobian
+        if self._hessian is None:
+            self._hessian = self._frame(3, first)
+        if self._given is not None:
+            outputs = scalars(outputs, self._given)
+        return Hessian(self._hessian, outputs[first:])
+
+    def parts(self, outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The results of a product of "parts": what is stored, and numbers for what is constant."""
+        found = [
+            self._constant(place[0], block.constant) if block.stored is None else outputs[block.stored]
+            for place, block in self._spec.product.blocks.items()
+        ]
+        if self._module == "numpy" and (self._given is not None or self._sums is not None):
+            return tuple([y if y.shape else y[()] for y in found])
+        return tuple(found)
+
+    def _constant(self, at: int, number: float) -> Any:
+        shape = None if self._sums is None else self._sums[at]
+        # Each element of a summed output has as many terms as there are elements for it.
+        terms = 1 if shape is None else self._total // max(1, math.prod(shape))
+        dtype = self._parts[at] if self._parts else self._spec.result
+        return everywhere(number * terms, dtype, self.shape if shape is None else shape, self._module)
+
+    def _frame(self, depth: int, first: int) -> Frame:
+        """Of the blocks whose keys are an output and `depth - 1` arguments; `first` is the output they begin with."""
+        spec = self._spec
+        places = []
+        for place, block in spec.product.blocks.items():
+            if len(place) == depth:
+                key = place[0], *[spec.names[at] for at in place[1:]]
+                places.append((key, None if block.stored is None else block.stored - first, block.constant))
+        return Frame(spec.within, self._structure, self.shape, self._arrays, tuple(places), spec.result, self._module)
