@@ -77,7 +77,8 @@ class Specialised:
 
     def source(self, layout: Layout, target: str) -> KernelSource:
         outputs = [dtype.name for dtype in self.dtypes]
-        return emit(self.product.function, layout, self.compute, self.inputs, outputs, target, self.title)
+        fastmath = self.options.fastmath
+        return emit(self.product.function, layout, self.compute, self.inputs, outputs, target, self.title, fastmath)
 
     def wide(self, layout: Layout) -> Layout:
         """The layout with as many elements for a CUDA thread as pay."""

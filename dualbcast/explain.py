@@ -13,11 +13,12 @@ import numpy as np
 
 from dualbcast.abi import Layout
 from dualbcast.compiler.arrange import place_loads
-from dualbcast.compiler.emit import operations, steady_inputs
+from dualbcast.compiler.emit import operations
 from dualbcast.compiler.ir import ARITHMETIC, Assign, Function, Load, statements
 from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.selects import into_selects
 from dualbcast.compiler.templates import without_customs
+from dualbcast.compiler.uniform import steady_inputs
 from dualbcast.runtime.broadcast import Plan
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from dualbcast.abi import KernelSource, Layout
+from dualbcast.compiler.approximate import approximated
 from dualbcast.compiler.arrange import arrange
 from dualbcast.compiler.cuda_reductions import summing_shell
 from dualbcast.compiler.fold import fold
@@ -45,10 +46,10 @@ from dualbcast.compiler.shell import cuda_shell
 from dualbcast.compiler.simplify import simplify
 from dualbcast.compiler.skeleton import index_names, loops
 from dualbcast.compiler.templates import helper_of, without_customs
-from dualbcast.compiler.uniform import is_vectorisable
+from dualbcast.compiler.uniform import is_vectorisable, steady_inputs
 from dualbcast.errors import Location
 
-__all__ = ["emit", "operations", "steady_inputs"]
+__all__ = ["emit", "operations"]
 
 # Operators by Python's precedence; a higher number binds tighter.
 _INFIX = {
@@ -87,6 +88,7 @@ def emit(
     outputs: Sequence[str],
     target: str,
     title: str = "",
+    fastmath: bool = False,
 ) -> KernelSource:
     """The text of a product for one target.
 
@@ -105,12 +107,17 @@ def emit(
         "python", "cpu" or "cuda".
     title : str
         What the product is, for the reader.
+    fastmath : bool
+        Whether the target's mathematics are approximate.
     """
     function = without_customs(function)
     steady = steady_inputs(function, layout)
     if target == "cpu":
         function, _ = into_selects(function, steady)
-    module = _Module(dtype, target, avoid={*assigned(function.body), *(param.name for param in function.params)})
+    fast = fastmath and target == "cuda" and dtype == "float32"
+    if fast:
+        function = approximated(function)
+    module = _Module(dtype, target, fast, avoid={*assigned(function.body), *(param.name for param in function.params)})
     helpers = module.helpers(function)
     names = Names(RESERVED | RULES.keys() | set(module.compiled))
     for name in (*(param.name for param in function.params), *(output.name for output in function.outputs)):
@@ -173,12 +180,6 @@ def emit(
     )
 
 
-def steady_inputs(function: Function, layout: Layout) -> set[str]:
-    """The parameters that do not change within a row."""
-    places = zip(function.params, layout.which, strict=False)
-    return {param.name for param, position in places if layout.classes[position][-1] == "0"}
-
-
 def operations(function: Function) -> dict[str, int]:
     """How many operations of each name the text of a function has; both sides of a branch, one turn of a loop."""
     function = without_customs(function)
@@ -201,8 +202,8 @@ def operations(function: Function) -> dict[str, int]:
 class _Module:
     """What the functions of one text share: constants, and the helper functions they call."""
 
-    def __init__(self, dtype: str, target: str, avoid: set[str]) -> None:
-        self.dtype, self.target, self.avoid = dtype, target, avoid
+    def __init__(self, dtype: str, target: str, fast: bool, avoid: set[str]) -> None:
+        self.dtype, self.target, self.fast, self.avoid = dtype, target, fast, avoid
         self.short = {"float32": "f32", "float64": "f64"}[dtype]
         self.constants: dict[str, str] = {}
         self.integers: dict[int, str] = {}
@@ -258,6 +259,8 @@ class _Module:
         called = self.called[expr.name] = Names(taken).fresh(row.label) if row.by_user else row.name
         self.avoid.add(called)
         helper = simplify(without_customs(helper_of(row)))
+        if self.fast:
+            helper = approximated(helper)
         texts.extend(self.helpers(helper))
         self.compiled.append(called)
         names = Names(RESERVED | RULES.keys() | set(self.called.values()))

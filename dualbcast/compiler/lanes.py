@@ -6,7 +6,6 @@ The text has such a group of elements as one access, `load_4` or `store_4`.
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import replace
 from typing import TypeGuard
@@ -28,12 +27,12 @@ from dualbcast.compiler.ir import (
     Stmt,
     Var,
     While,
-    assigned,
     map_expr,
     statements,
 )
 from dualbcast.compiler.signs import choose_signs
 from dualbcast.compiler.templates import without_customs
+from dualbcast.compiler.uniform import steady_inputs
 
 __all__ = ["arranged", "elements_a_thread", "group_loads", "group_outputs", "spread"]
 
@@ -75,7 +74,7 @@ def elements_a_thread(function: Function, layout: Layout, dtype: str) -> int:
     if any(isinstance(stmt, For | While) for stmt in statements(function.body)):
         return 1
     function = arranged(function, Names())
-    stays = uniform_names(function, layout)
+    stays = steady_inputs(function, layout)
     if _loads_apart(function.body, stays, _varying(function.body, stays), False):
         return 1
     lanes = WIDEST_ACCESS // _BYTES[dtype]
@@ -90,15 +89,6 @@ def arranged(function: Function, names: Names) -> Function:
     return _gather_loads(arrange(choose_signs(without_customs(function)), names, loads=True), names)
 
 
-def uniform_names(function: Function, layout: Layout) -> set[str]:
-    """The parameters that do not span the innermost dimension."""
-    return {
-        param.name
-        for param, which in zip(function.params, layout.which, strict=False)
-        if layout.classes[which][-1] == "0"
-    }
-
-
 def _gather_loads(function: Function, names: Names) -> Function:
     """Read what a block needs in groups, each before the first of its values is needed, into variables of their own.
 
@@ -106,7 +96,7 @@ def _gather_loads(function: Function, names: Names) -> Function:
     other. What only one side of a conditional expression reads stays there, and what is in loops.
     """
 
-    writes = Counter(assigned(function.body))
+    elements = _elements(function)
 
     def walk(block: Block, outputs: tuple[Output, ...] = ()) -> tuple[Block, tuple[Output, ...]]:
         # What this block reads itself, and into what; what its statements' blocks read other paths may not need.
@@ -117,7 +107,7 @@ def _gather_loads(function: Function, names: Names) -> Function:
             return load
 
         for stmt in block:
-            if _only_loads(stmt, writes):
+            if _only_loads(stmt, elements):
                 wanted.append(stmt)
             else:
                 _lift(stmt, note)
@@ -136,7 +126,7 @@ def _gather_loads(function: Function, names: Names) -> Function:
             return wanted[position].target
 
         for stmt in block:
-            if _only_loads(stmt, writes):
+            if _only_loads(stmt, elements):
                 value(stmt.value)
                 continue
             stmt = _lift(stmt, value)
@@ -158,7 +148,7 @@ def spread(function: Function, layout: Layout, names: Names) -> Function:
 
     The loads of element 2 of `x` are `x+2`, and so are its outputs' names.
     """
-    lanes, stays = layout.lanes, uniform_names(function, layout)
+    lanes, stays = layout.lanes, steady_inputs(function, layout)
     varying = _varying(function.body, stays)
     kinds = {
         stmt.target.name: stmt.target.kind
@@ -312,9 +302,18 @@ def _spanning(expr: Expr, stays: Set[str], apart: bool) -> bool:
 # --- loads in expressions ----------------------------------------------------------------------------------------------
 
 
-def _only_loads(stmt: Stmt, writes: Counter[str]) -> TypeGuard[Assign]:
-    """Whether a statement does nothing but load into a variable of its own."""
-    return isinstance(stmt, Assign) and isinstance(stmt.value, Load) and writes[stmt.target.name] == 1
+def _elements(function: Function) -> set[str]:
+    """The variables that are never anything but an element of one array."""
+    values: dict[str, set[Expr]] = {}
+    for stmt in statements(function.body):
+        if isinstance(stmt, Assign):
+            values.setdefault(stmt.target.name, set()).add(stmt.value)
+    return {name for name, found in values.items() if len(found) == 1 and all(isinstance(value, Load) for value in found)}
+
+
+def _only_loads(stmt: Stmt, elements: Set[str]) -> TypeGuard[Assign]:
+    """Whether a statement does nothing but load into a variable that is for that."""
+    return isinstance(stmt, Assign) and stmt.target.name in elements
 
 
 def _lift(stmt: Stmt, change: Callable[[Load], Expr]) -> Stmt:

@@ -27,22 +27,38 @@ _SPECIAL_AND_ROUNDING = "erf erfc lgamma tgamma floor ceil trunc rint fabs"
 _BINARY = "atan2 hypot pow fmod copysign nextafter"
 _NATIVE = tuple(" ".join((_UNARY, _SPECIAL_AND_ROUNDING, _BINARY)).split())
 
-# What `fastmath` replaces in float32, as nvcc's --use_fast_math does; but for two functions that would lose more than
-# digits: its pow is NaN for every negative base, and its tan is the quotient of two approximations.
-_FAST = {name: f"fast_{name}f" for name in ("exp", "log", "log2", "log10", "sin", "cos")}
-# libdevice has no approximate version of these, but the hardware has. NVRTC would drop an inline function that its own
-# text does not call; the linker inlines these all the same, and drops those that nothing calls.
-_FAST_HARDWARE = ("sqrt", "tanh")
-_FAST_SHELL = "".join(
+# What `fastmath` replaces in float32, as nvcc's --use_fast_math does, by instructions of the hardware: the argument that
+# each is given, the instruction, and what its result is. Two functions are as they were, because they would lose more
+# than digits: nvcc's pow is NaN for every negative base, and its tan is the quotient of two approximations. NVRTC would
+# drop an inline function that its own text does not call; the linker inlines these, and drops those that nothing calls.
+_FAST = {
+    "exp": ("x * 1.4426950408889634f", "ex2.approx.ftz.f32", "y"),
+    "exp2": ("x", "ex2.approx.ftz.f32", "y"),
+    "log": ("x", "lg2.approx.ftz.f32", "y * 0.6931471805599453f"),
+    "log2": ("x", "lg2.approx.ftz.f32", "y"),
+    "log10": ("x", "lg2.approx.ftz.f32", "y * 0.3010299956639812f"),
+    "sin": ("x", "sin.approx.ftz.f32", "y"),
+    "cos": ("x", "cos.approx.ftz.f32", "y"),
+    "sqrt": ("x", "sqrt.approx.ftz.f32", "y"),
+    "tanh": ("x", "tanh.approx.f32", "y"),
+}
+_FAST_SHELL = """
+extern "C" __device__ float dualbcast_quotient(float x, float z)
+{
+    float y;
+    asm("div.approx.ftz.f32 %0, %1, %2;" : "=f"(y) : "f"(x), "f"(z));
+    return y;
+}
+""" + "".join(
     f"""
 extern "C" __device__ float dualbcast_fast_{name}(float x)
 {{
     float y;
-    asm("{name}.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
+    asm("{instruction} %0, %1;" : "=f"(y) : "f"({argument}));
+    return {result};
 }}
 """
-    for name in _FAST_HARDWARE
+    for name, (argument, instruction, result) in _FAST.items()
 )
 # For the linker, which makes the code. Numba's own fastmath would also assume that there is no NaN and no infinity.
 _FAST_LINK = ("-ftz=1", "-prec-div=0", "-prec-sqrt=0")
@@ -205,9 +221,10 @@ def _namespace(source: KernelSource, fast: bool) -> dict[str, Any]:
     namespace: dict[str, Any] = {name: getattr(libdevice, name + suffix) for name in _NATIVE}
     namespace |= {"float32": np.float32, "float64": np.float64, "int64": np.int64, "uint8": np.uint8}
     if fast:
-        namespace |= {name: getattr(libdevice, replacement) for name, replacement in _FAST.items()}
         scalar = types.float32(types.float32)
-        namespace |= {name: cuda.declare_device(f"dualbcast_fast_{name}", scalar, abi="c") for name in _FAST_HARDWARE}
+        namespace |= {name: cuda.declare_device(f"dualbcast_fast_{name}", scalar, abi="c") for name in _FAST}
+        quotient = types.float32(types.float32, types.float32)
+        namespace["quotient"] = cuda.declare_device("dualbcast_quotient", quotient, abi="c")
     bits, pointer = types.uint16, types.CPointer(types.uint16)
     for half in ("float16", "bfloat16"):
         signatures = {
