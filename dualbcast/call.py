@@ -17,8 +17,9 @@ from dualbcast.products import Product
 from dualbcast.results import Results
 from dualbcast.runtime import cpu, python
 from dualbcast.runtime.broadcast import Plan
+from dualbcast.runtime.cuda_memory import beside
 from dualbcast.runtime.operands import DType, Operands
-from dualbcast.runtime.route import Recent, Route
+from dualbcast.runtime.route import Recent, Route, Way
 
 if TYPE_CHECKING:
     from dualbcast.runtime.cuda import CudaKernel
@@ -161,11 +162,15 @@ class Call:
             )
         return backend
 
-    def route(self, values: tuple[Any, ...]) -> Route | None:
+    def route(self, values: tuple[Any, ...]) -> Way | None:
         """What serves the next call with arguments of the same forms as `values`, which were those of this one."""
-        planned = self.plan
-        if self._backend() != "cpu" or planned.total == 0 or not planned.targets or any(planned.given):
+        planned, backend = self.plan, self._backend()
+        if backend == "python" or planned.total == 0 or not planned.targets or any(planned.given):
             return None
+        if backend == "cuda":
+            from dualbcast.runtime.cuda_route import CudaRoute
+
+            return CudaRoute.of(planned, values, self.cuda_kernel(None), self.results)
         return Route.of(planned, values, self.cpu_kernel(), self.results)
 
     def cpu_kernel(self) -> cpu.CpuKernel:
@@ -207,7 +212,7 @@ class Call:
 Ran = tuple[Results, tuple[Any, ...]]
 
 
-def run(routes: Recent[Route], key: Any, values: tuple[Any, ...], prepare: Callable[[], Call]) -> Ran:
+def run(routes: Recent[Way], key: Any, values: tuple[Any, ...], prepare: Callable[[], Call]) -> Ran:
     """Make a call: by the route that an earlier one has left, else prepared for itself, which leaves one.
 
     Parameters
@@ -226,9 +231,10 @@ def run(routes: Recent[Route], key: Any, values: tuple[Any, ...], prepare: Calla
         outputs = route.run(values)
         if outputs is not None:
             return route.results, outputs
-    call = prepare()
-    outputs = call.run()
-    route = call.route(values)
+    with beside(values):
+        call = prepare()
+        outputs = call.run()
+        route = call.route(values)
     if route is None:
         return call.results, outputs
     return routes.keep(key, route).results, outputs

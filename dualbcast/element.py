@@ -20,7 +20,7 @@ from dualbcast.jacobian import Jacobian
 from dualbcast.products import Which, make_product
 from dualbcast.runtime.broadcast import plan
 from dualbcast.runtime.operands import DType, Signature, classify, forms_of
-from dualbcast.runtime.route import Recent, Route
+from dualbcast.runtime.route import Recent, Way
 from dualbcast.structure import Structure
 
 __all__ = ["Element", "output_dtypes"]
@@ -64,7 +64,7 @@ class Element:
         self.length = 1 + sum(1 for _ in statements(function.body))
         self._products: dict[tuple[Any, ...], Specialised] = {}
         self._derived: dict[tuple[str, tuple[int, ...]], Element] = {}
-        self._routes: Recent[Route] = Recent()
+        self._routes: Recent[Way] = Recent()
 
     # --- derivatives, as element functions again -----------------------------------------------------------------
 

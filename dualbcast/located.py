@@ -12,8 +12,9 @@ from dualbcast.element import Element
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.jacobian import broadcasts_to
 from dualbcast.products import Which
+from dualbcast.runtime.cuda_memory import beside
 from dualbcast.runtime.operands import DType, Signature, extended, forms_of, sign
-from dualbcast.runtime.route import Recent, Route
+from dualbcast.runtime.route import Recent, Way
 
 __all__ = ["Derived", "Located", "Pullback"]
 
@@ -63,7 +64,7 @@ class Located:
         self.element, self.signature, self.wrt, self.gradient = element, signature, wrt, gradient
         # What has been derived already, for all calls of this function, by what it is, dtypes and positions.
         self._known = known
-        self._routes: Recent[Route] = Recent()
+        self._routes: Recent[Way] = Recent()
 
     def prepare(self, which: Which, values: tuple[Any, ...], out: Any = None) -> Call:
         """The call of a product of the element function itself; see `Element.prepare`."""
@@ -74,8 +75,9 @@ class Located:
         """Make that call."""
         if out is None:
             return run(self._routes, which, values, lambda: self.prepare(which, values))
-        call = self.prepare(which, values, out)
-        outputs = call.run()
+        with beside(values):
+            call = self.prepare(which, values, out)
+            outputs = call.run()
         return call.results, outputs
 
     def derive(self, what: Literal["pushforward", "tangent", "pullback"]) -> Derived:

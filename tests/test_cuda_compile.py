@@ -406,9 +406,9 @@ def test_the_assemblers_report():
         "ptxas info    : Used 40 registers, used 1 barriers, 2048 bytes smem, 400 bytes cmem[0]\n"
     )
     expected = {"registers": 40, "spill_stores": 8, "spill_loads": 12, "stack": 48, "shared": 2048}
-    assert cuda._resources(log) == expected
+    assert cuda_build.resources(log) == expected
     with pytest.raises(BackendError, match="cannot be read"):
-        cuda._resources("nothing")
+        cuda_build.resources("nothing")
 
 
 @pytest.mark.usefixtures("compilers")

@@ -70,7 +70,9 @@ def _with_slopes(function: Function) -> Function:
                         return t if isinstance(found, Op) and found.name == "tanh" else None
         return None
 
-    wanted = {name for stmt in statements(function.body) if isinstance(stmt, Assign) and (name := saturating(stmt.value))}
+    wanted = {
+        name for stmt in statements(function.body) if isinstance(stmt, Assign) and (name := saturating(stmt.value))
+    }
     if not wanted:
         return function
     # What x is when t is computed: it may be another variable's value by the time that the slope is.
@@ -148,7 +150,7 @@ def _range(expr: Expr, values: Mapping[str, Expr], depth: int = 16) -> Interval:
             return max(0.0, low, -high), max(-low, high)
         case "exp", [(_, high)]:
             return 0.0, 1.0 if high <= 0 else math.inf
-        case ("tanh" | "sin" | "cos" | "erf"), _:
+        case (("tanh" | "sin" | "cos" | "erf"), _):
             return -1.0, 1.0
         case "add", [(a, b), (c, d)]:
             return a + c, b + d

@@ -308,7 +308,9 @@ def _elements(function: Function) -> set[str]:
     for stmt in statements(function.body):
         if isinstance(stmt, Assign):
             values.setdefault(stmt.target.name, set()).add(stmt.value)
-    return {name for name, found in values.items() if len(found) == 1 and all(isinstance(value, Load) for value in found)}
+    return {
+        name for name, found in values.items() if len(found) == 1 and all(isinstance(value, Load) for value in found)
+    }
 
 
 def _only_loads(stmt: Stmt, elements: Set[str]) -> TypeGuard[Assign]:

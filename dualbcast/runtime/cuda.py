@@ -5,7 +5,6 @@ no GPU; to launch them does (`cuda_device`).
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import tempfile
 from dataclasses import dataclass, field
@@ -16,7 +15,8 @@ from typing import Any
 from dualbcast.abi import KernelSource
 from dualbcast.errors import BackendError, MissingDependencyError
 from dualbcast.runtime import cache, cuda_build
-from dualbcast.runtime.cuda_device import available, current_cc, fits, launch, occupancy, why_not
+from dualbcast.runtime.cuda_device import available, current_cc, fits, launch, why_not
+from dualbcast.runtime.occupancy import occupancy
 from dualbcast.runtime.sass import Instructions, count
 
 __all__ = ["CudaKernel", "available", "compile_kernel", "current_cc", "fits", "launch", "occupancy", "why_not"]
@@ -127,26 +127,10 @@ def compile_kernel(source: KernelSource, cc: tuple[int, int], fastmath: bool = F
 
     def make() -> bytes:
         image, log = cuda_build.build(source, cc, fastmath)
-        return json.dumps(_resources(log)).encode() + b"\n" + image
+        return json.dumps(cuda_build.resources(log)).encode() + b"\n" + image
 
     resources, _, image = cache.fetch(key, make).partition(b"\n")
     return CudaKernel(source=source, cc=cc, fastmath=fastmath, image=image, **json.loads(resources))
-
-
-def _resources(log: str) -> dict[str, int]:
-    """The figures in the log of `ptxas -v`."""
-    patterns = {
-        "registers": r"Used (\d+) registers",
-        "spill_stores": r"(\d+) bytes spill stores",
-        "spill_loads": r"(\d+) bytes spill loads",
-        "stack": r"(\d+) bytes stack frame",
-    }
-    found = {name: re.findall(pattern, log) for name, pattern in patterns.items()}
-    if not all(found.values()):
-        raise BackendError(f"The CUDA assembler's report cannot be read:\n{log}")
-    # A function that was not inlined has figures of its own: the largest count.
-    figures = {name: max(map(int, values)) for name, values in found.items()}
-    return figures | {"shared": max(map(int, re.findall(r"(\d+) bytes smem", log)), default=0)}
 
 
 def _disassembler() -> str:

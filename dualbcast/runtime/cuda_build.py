@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
@@ -18,8 +19,10 @@ from llvmlite import ir
 from dualbcast.abi import KernelSource
 from dualbcast.errors import BackendError, DualbcastError, MissingDependencyError, kernel_fault
 from dualbcast.runtime import cache
+from dualbcast.runtime.cuda_blocks import THREADS_PER_BLOCK
+from dualbcast.runtime.occupancy import roomier
 
-__all__ = ["build", "optional", "toolchain"]
+__all__ = ["build", "optional", "resources", "toolchain"]
 
 # The functions that the emitted text may call beside its own. libdevice has each twice, as `tanhf` and `tanh`.
 _UNARY = "sqrt cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh"
@@ -62,6 +65,9 @@ extern "C" __device__ float dualbcast_fast_{name}(float x)
 )
 # For the linker, which makes the code. Numba's own fastmath would also assume that there is no NaN and no infinity.
 _FAST_LINK = ("-ftz=1", "-prec-div=0", "-prec-sqrt=0")
+
+# How much larger machine code may be that leaves room for more blocks.
+_COSTS_NOTHING = 1.02
 
 _COMPILERS = ("numba-cuda", "cuda-core", "cuda-bindings")
 _LIBRARIES = ("nvidia-nvjitlink", "nvidia-cuda-nvrtc", "nvidia-nvvm", "nvidia-cuda-nvcc")
@@ -122,11 +128,33 @@ def build(source: KernelSource, cc: tuple[int, int], fastmath: bool, *, ptx: boo
         if _compiler("numba.core.config").ENABLE_CUDASIM:
             raise BackendError("Numba's CUDA simulator cannot compile. Unset NUMBA_ENABLE_CUDASIM and restart Python.")
         architecture = _architecture(cc)
-        parts = [
-            (_compile_shell(shell, architecture), source.entry),
-            (_with_numpy(_compile_element, source, cc, fast), source.element),
-        ]
-        return _link(parts, architecture, _FAST_LINK if fast else (), ptx)
+        element = _with_numpy(_compile_element, source, cc, fast)
+
+        def link(shell: str) -> tuple[bytes, str]:
+            parts = [(_compile_shell(shell, architecture), source.entry), (element, source.element)]
+            return _link(parts, architecture, _FAST_LINK if fast else (), ptx)
+
+        image, log = link(shell)
+        return (image, log) if ptx else _roomier(image, log, cc, shell, link)
+
+
+def _roomier(
+    image: bytes, log: str, cc: tuple[int, int], shell: str, link: Callable[[str], tuple[bytes, str]]
+) -> tuple[bytes, str]:
+    """The kernel with fewer registers, where that lets more blocks run at a time and costs next to nothing.
+
+    The assembler weighs registers against instructions without knowing that a few of them decide on occupancy.
+    """
+    found = resources(log)
+    blocks = roomier(cc, found["registers"])
+    if blocks is None or found["stack"]:
+        return image, log
+    bound = f"__launch_bounds__({THREADS_PER_BLOCK}"
+    other, its_log = link(shell.replace(f"{bound})", f"{bound}, {blocks})"))
+    its = resources(its_log)
+    if its["stack"] or its["registers"] >= found["registers"] or len(other) > _COSTS_NOTHING * len(image):
+        return image, log
+    return other, its_log
 
 
 def _with_numpy(compile_element: Callable[..., bytes], source: KernelSource, *arguments: Any) -> bytes:
@@ -303,6 +331,22 @@ def _link(parts: Iterable[tuple[bytes, str]], architecture: str, flags: Iterable
         return bytes(image), _text(nvjitlink.get_info_log_size, nvjitlink.get_info_log, handle)
     finally:
         nvjitlink.destroy(handle)
+
+
+def resources(log: str) -> dict[str, int]:
+    """The figures in the log of `ptxas -v`."""
+    patterns = {
+        "registers": r"Used (\d+) registers",
+        "spill_stores": r"(\d+) bytes spill stores",
+        "spill_loads": r"(\d+) bytes spill loads",
+        "stack": r"(\d+) bytes stack frame",
+    }
+    found = {name: re.findall(pattern, log) for name, pattern in patterns.items()}
+    if not all(found.values()):
+        raise BackendError(f"The CUDA assembler's report cannot be read:\n{log}")
+    # A function that was not inlined has figures of its own: the largest count.
+    figures = {name: max(map(int, values)) for name, values in found.items()}
+    return figures | {"shared": max(map(int, re.findall(r"(\d+) bytes smem", log)), default=0)}
 
 
 def _text(size: Callable[[int], int], fill: Callable[[int, bytearray], None], handle: int) -> str:

@@ -156,7 +156,9 @@ def _other_form(value: Any) -> Any:
     if kind in _NUMBERS:
         return kind
     dtype = getattr(value, "dtype", None)
-    return kind, dtype if isinstance(dtype, np.dtype) else None
+    if not isinstance(dtype, np.dtype):
+        return kind, None
+    return (kind, value.shape, value.strides, dtype) if _is_array(value, "cupy") else (kind, dtype)
 
 
 def are_plain(values: Sequence[object]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from operator import or_
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from dualbcast.runtime import cpu
 from dualbcast.runtime.broadcast import Plan, fresh, host_addresses, summed
 from dualbcast.runtime.operands import Array, Token, are_plain, on_host
 
-__all__ = ["Recent", "Route"]
+__all__ = ["Recent", "Route", "Way"]
 
 _T = TypeVar("_T")
 _LIMIT = 1024
@@ -28,6 +28,15 @@ class Recent(dict[Any, _T]):
             self.clear()
         self[key] = value
         return value
+
+
+class Way(Protocol):
+    """A route on any device."""
+
+    results: Any
+
+    def run(self, values: Sequence[Array]) -> tuple[Array, ...] | None:
+        """Run the kernel on arguments of known forms; its outputs, or None where it cannot read them in place."""
 
 
 class Route:

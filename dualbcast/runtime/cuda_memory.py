@@ -1,0 +1,66 @@
+"""Memory of CUDA devices: the outputs of a call in one allocation, and calls on the device that has the arrays."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from dualbcast.errors import ArgumentError
+from dualbcast.runtime.operands import Array, DType
+
+__all__ = ["allocate", "beside"]
+
+# What CuPy's pool rounds to, and more than any access needs.
+_ALIGNMENT = 512
+
+
+def allocate(shape: Sequence[int], dtypes: Sequence[DType]) -> tuple[Array, ...]:
+    """Uninitialised contiguous CuPy arrays of one shape, in one block of CuPy's current pool.
+
+    One of them that is kept keeps the block.
+
+    Raises
+    ------
+    MemoryError
+        CuPy's, which says how much is taken; a note says what the call needs and what may help.
+    """
+    cupy = sys.modules["cupy"]
+    count = 1
+    for length in shape:
+        count *= length
+    offsets, size = [], 0
+    for dtype in dtypes:
+        offsets.append(size)
+        size += -(-count * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
+    try:
+        memory = cupy.cuda.alloc(size)
+    except MemoryError as error:
+        error.add_note(
+            f"The outputs of the call take {size:,} bytes on the GPU. Give back what CuPy keeps of arrays that are gone: "
+            "cupy.get_default_memory_pool().free_all_blocks(), or compute fewer partial derivatives: wrt="
+        )
+        raise
+    return tuple([cupy.ndarray(shape, dtype, memory + at) for dtype, at in zip(dtypes, offsets, strict=True)])
+
+
+def beside(values: Sequence[object]) -> AbstractContextManager[Any]:
+    """A context in which the current device is the one that has the arrays among `values`; none needed for NumPy's.
+
+    Raises
+    ------
+    ArgumentError
+        If two devices have arrays of the call.
+    """
+    cupy = sys.modules.get("cupy")
+    if cupy is None:
+        return nullcontext()
+    devices = {value.data.device_id for value in values if isinstance(value, cupy.ndarray)}
+    if len(devices) > 1:
+        listed = " and ".join(map(str, sorted(devices)))
+        raise ArgumentError(f"The arrays of one call are on GPUs {listed}; copy them to one of these.")
+    if not devices or devices == {cupy.cuda.runtime.getDevice()}:
+        return nullcontext()
+    context: AbstractContextManager[Any] = cupy.cuda.Device(*devices)
+    return context

@@ -1,0 +1,64 @@
+"""What a call on a GPU leaves behind for the next one like it: from CuPy arrays of known forms straight to the launch."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from functools import reduce
+from operator import or_
+from typing import Any
+
+import numpy as np
+
+from dualbcast.runtime.broadcast import Plan, fresh, summed
+from dualbcast.runtime.cuda import CudaKernel
+from dualbcast.runtime.cuda_device import WIDEST_ACCESS, prepared
+from dualbcast.runtime.operands import Array
+
+__all__ = ["CudaRoute"]
+
+
+class CudaRoute:
+    """The way of the calls whose arguments have the same forms (`operands.forms_of`) as those of one that was made.
+
+    Attributes
+    ----------
+    results
+        Whatever belongs to those calls, too.
+    """
+
+    __slots__ = ("_device", "_geometry", "_launch", "_mask", "_planned", "_shapes", "results")
+
+    def __init__(self, planned: Plan, kernel: CudaKernel, results: Any) -> None:
+        operands, geometry = planned.operands, planned.geometry
+        self._planned = planned.dtypes, operands.compute
+        self._geometry, self.results = geometry, results
+        trivial = geometry.split is None and {None, geometry.shape}.issuperset(planned.shapes or ())
+        self._shapes = None if trivial else planned.shapes
+        self._device = operands.arrays[0].data.device_id
+        self._launch = kernel.functions[self._device], *prepared(kernel, geometry.sizes, geometry.strides)
+        lanes = kernel.source.layout.lanes
+        self._mask = (WIDEST_ACCESS if lanes > 1 else max([array.itemsize for array in operands.arrays])) - 1
+
+    @staticmethod
+    def of(planned: Plan, values: Sequence[Any], kernel: CudaKernel, results: Any) -> CudaRoute | None:
+        """The route of a call that has run and allocated its outputs; None where an argument had to be converted."""
+        arrays = planned.operands.arrays
+        if not arrays or any(x is not array for x, array in zip(values, arrays, strict=True)):
+            return None
+        return CudaRoute(planned, kernel, results)
+
+    def run(self, values: Sequence[Array]) -> tuple[Array, ...] | None:
+        """Start the kernel on arguments of these forms; its outputs, or None where it cannot read them in place."""
+        cupy = sys.modules["cupy"]
+        device = cupy.cuda.runtime.getDevice()
+        if device != self._device or any([x.data.device_id != device for x in values]):
+            return None
+        geometry, (dtypes, compute) = self._geometry, self._planned
+        outputs, targets = fresh(geometry, dtypes, compute, cupy)
+        pointers = [array.data.ptr for array in (*values, *targets)]
+        if reduce(or_, pointers) & self._mask:
+            return None
+        function, grid, block, numbers = self._launch
+        function(grid, block, (*numbers, *map(np.uint64, pointers)))
+        return outputs if self._shapes is None else summed(geometry, self._shapes, dtypes, outputs, targets)
