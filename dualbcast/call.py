@@ -168,8 +168,12 @@ class Call:
         if backend == "python" or planned.total == 0 or not planned.targets or any(planned.given):
             return None
         if backend == "cuda":
+            from dualbcast.runtime.cuda_device import fits
             from dualbcast.runtime.cuda_route import CudaRoute
 
+            wide, form = self.spec.wide(planned.layout), (planned.sizes, planned.strides)
+            if fits(wide, *form, ()) and not fits(wide, *form, planned.pointers):
+                return None  # for want of alignment alone, which other arrays of these forms may have
             return CudaRoute.of(planned, values, self.cuda_kernel(None), self.results)
         return Route.of(planned, values, self.cpu_kernel(), self.results)
 
@@ -197,7 +201,7 @@ class Call:
         return kernel
 
     def _compile_cuda(self, source: KernelSource, cc: tuple[int, int]) -> CudaKernel:
-        """The kernel, of as many elements a thread as its text has, or of fewer if registers do not suffice for them."""
+        """The kernel; of fewer elements a thread than its layout says if registers do not suffice for them."""
         from dualbcast.runtime import cuda
 
         kernel = cuda.compile_kernel(source, cc, self.spec.options.fastmath)

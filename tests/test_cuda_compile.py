@@ -67,7 +67,7 @@ def compilers():
 @pytest.fixture
 def disassembler(compilers):  # noqa: ARG001
     try:
-        cuda._disassembler()
+        cuda.disassembler()
     except MissingDependencyError as error:
         pytest.skip(str(error))
 
@@ -134,7 +134,7 @@ def test_hm_lstm_equals_a_hand_written_kernel(tmp_path, fastmath, factor):
     options = ProgramOptions(arch="sm_90", use_fast_math=True) if fastmath else ProgramOptions(arch="sm_90")
     path = tmp_path / "hand.cubin"
     path.write_bytes(bytes(Program(HAND_WRITTEN, "c++", options).compile("cubin").code))
-    command = [cuda._disassembler(), "--print-code", str(path)]
+    command = [cuda.disassembler(), "--print-code", str(path)]
     hand = instructions(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     ours = instructions(kernel.sass())
     # Measured with CUDA 13.5: 247 against 246 precise, 112 against 103 approximate.

@@ -1,5 +1,5 @@
-"""What a kernel needs where mathematics are approximate (`fastmath` on a GPU): formulas that keep their digits there, and
-the places where a division may be an approximate one.
+"""Kernels with approximate mathematics (`fastmath` on a GPU): formulas that keep their digits there, and the places
+where a division may be an approximate one.
 """
 
 from __future__ import annotations

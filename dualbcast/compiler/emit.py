@@ -32,6 +32,7 @@ from dualbcast.compiler.ir import (
     Load,
     Names,
     Op,
+    Stmt,
     Var,
     While,
     assigned,
@@ -313,7 +314,7 @@ class _Writer:
         for stmt, *neighbours in group_loads(block, self.lanes):
             match stmt:
                 case Assign() if neighbours:
-                    self._wide_load([stmt, *neighbours], depth)
+                    self._wide_load(stmt, neighbours, depth)
                 case Assign():
                     self.line(depth, f"{stmt.target.name} = {self.assigned(stmt.value)}", stmt.location)
                 case If():
@@ -366,12 +367,13 @@ class _Writer:
         if stmt.body or not stmt.pre:
             self.block(stmt.body, depth + 1)
 
-    def _wide_load(self, group: Sequence[Assign], depth: int) -> None:
+    def _wide_load(self, first: Assign, neighbours: Sequence[Stmt], depth: int) -> None:
         """The statements that load an element and its neighbours in one access."""
-        load, names = group[0].value, [stmt.target.name for stmt in group]
+        load = first.value
+        names = [stmt.target.name for stmt in (first, *neighbours) if isinstance(stmt, Assign)]
         assert isinstance(load, Load)
         access = f"load_{self.lanes}({load.name}, {self.address[load.name]})"
-        self.line(depth, f"{', '.join(names)} = {access}", group[0].location)
+        self.line(depth, f"{', '.join(names)} = {access}", first.location)
         for name in names:
             value, _ = self._from_storage(load, name, "from")
             if value != name:

@@ -117,7 +117,7 @@ def _gather_loads(function: Function, names: Names) -> Function:
         found: list[Stmt] = []
         made = 0
 
-        def value(_: Load) -> Var:
+        def value(_: Expr) -> Var:
             nonlocal made
             position = next(place)
             if position == made:
@@ -172,7 +172,8 @@ def spread(function: Function, layout: Layout, names: Names) -> Function:
         return lambda expr: map_expr(expr, leaf)
 
     def alone(block: Block, lane: int) -> Block:
-        change, found = of(lane), []
+        change = of(lane)
+        found: list[Stmt] = []
         for stmt in block:
             match stmt:
                 case Assign():
@@ -196,13 +197,14 @@ def spread(function: Function, layout: Layout, names: Names) -> Function:
                     found.append(stmt)
         return tuple(found)
 
-    body, outputs = list(together(function.body)), []
+    body, outputs = list(together(function.body)), list[Output]()
     for output in function.outputs:
         for lane in range(lanes):
             value = of(lane)(output.value)
             if isinstance(value, Op):  # stores with nothing between them can become one
-                body.append(Assign(Var(names.fresh(f"{output.name}_{_SUFFIXES[lane]}"), value.kind), value))
-                value = body[-1].target
+                kept = Var(names.fresh(f"{output.name}_{_SUFFIXES[lane]}"), value.kind)
+                body.append(Assign(kept, value))
+                value = kept
             outputs.append(Output(_neighbour(output.name, lane), value))
     return replace(function, body=tuple(body), outputs=tuple(outputs))
 
@@ -236,7 +238,7 @@ def _neighbour(name: str, lane: int) -> str:
     return f"{name}{_LANE}{lane}" if lane else name
 
 
-# --- what differs between neighbours -----------------------------------------------------------------------------------
+# --- what differs between neighbours -------------------------------------------------------------------------------
 
 
 def _varies(expr: Expr, stays: Set[str], varying: Set[str]) -> bool:
@@ -299,7 +301,7 @@ def _spanning(expr: Expr, stays: Set[str], apart: bool) -> bool:
     return False
 
 
-# --- loads in expressions ----------------------------------------------------------------------------------------------
+# --- loads in expressions ------------------------------------------------------------------------------------------
 
 
 def _elements(function: Function) -> set[str]:

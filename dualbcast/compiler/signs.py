@@ -1,4 +1,4 @@
-"""A factor that is 1 after one side of a branch and -1 after the other becomes a choice between a value and its negative.
+"""A factor that is 1 after one side of a branch and -1 after the other: a choice between a value and its negative.
 
 Recent versions of LLVM find this themselves; the one that CUDA compilers have for devices before 10.0 does not.
 """
@@ -63,7 +63,7 @@ def _settled(test: Expr, writes: Counter[str]) -> bool:
 
 
 def _signs(stmt: If, writes: Counter[str]) -> dict[str, bool]:
-    """The names that a branch leaves at 1 on one side and at -1 on the other, and whether they are 1 where it is taken."""
+    """The names that a branch leaves at 1 on one side and -1 on the other, and whether they are 1 where it is taken."""
     sides = [_constants(side) for side in (stmt.then, stmt.orelse)]
     return {
         name: sides[0][name] > 0

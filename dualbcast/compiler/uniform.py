@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 
+from dualbcast.abi import Layout
 from dualbcast.compiler.ir import Assign, Block, Const, Expr, For, Function, If, Load, Op, Var, While, assigned
 
 __all__ = ["is_vectorisable", "steady_inputs"]

@@ -19,7 +19,7 @@ from dualbcast.runtime.cuda_device import available, current_cc, fits, launch, w
 from dualbcast.runtime.occupancy import occupancy
 from dualbcast.runtime.sass import Instructions, count
 
-__all__ = ["CudaKernel", "available", "compile_kernel", "current_cc", "fits", "launch", "occupancy", "why_not"]
+__all__ = ["CudaKernel", "available", "compile_kernel", "current_cc", "disassembler", "fits", "launch", "occupancy", "why_not"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +92,7 @@ class CudaKernel:
         with tempfile.TemporaryDirectory() as directory:
             path = Path(directory, "kernel.cubin")
             path.write_bytes(self.image)
-            command = [_disassembler(), "--print-code", str(path)]
+            command = [disassembler(), "--print-code", str(path)]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise BackendError(f"nvdisasm cannot read the compiled kernel: {done.stderr.strip()}")
@@ -133,7 +133,7 @@ def compile_kernel(source: KernelSource, cc: tuple[int, int], fastmath: bool = F
     return CudaKernel(source=source, cc=cc, fastmath=fastmath, image=image, **json.loads(resources))
 
 
-def _disassembler() -> str:
+def disassembler() -> str:
     """The path of nvdisasm, from its wheel or a CUDA toolkit."""
     purpose, install = "Showing machine code", "nvidia-cuda-nvdisasm"
     pathfinder = cuda_build.optional("cuda.pathfinder", "cuda-pathfinder", purpose, f"cuda-pathfinder {install}")

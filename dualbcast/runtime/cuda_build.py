@@ -30,10 +30,11 @@ _SPECIAL_AND_ROUNDING = "erf erfc lgamma tgamma floor ceil trunc rint fabs"
 _BINARY = "atan2 hypot pow fmod copysign nextafter"
 _NATIVE = tuple(" ".join((_UNARY, _SPECIAL_AND_ROUNDING, _BINARY)).split())
 
-# What `fastmath` replaces in float32, as nvcc's --use_fast_math does, by instructions of the hardware: the argument that
-# each is given, the instruction, and what its result is. Two functions are as they were, because they would lose more
-# than digits: nvcc's pow is NaN for every negative base, and its tan is the quotient of two approximations. NVRTC would
-# drop an inline function that its own text does not call; the linker inlines these, and drops those that nothing calls.
+# What `fastmath` replaces in float32, as nvcc's --use_fast_math does, by instructions of the hardware: the argument
+# that each is given, the instruction, and what its result is. Two functions are as they were, because they would lose
+# more than digits: nvcc's pow is NaN for every negative base, and its tan is the quotient of two approximations. NVRTC
+# would drop an inline function that its own text does not call; the linker inlines these, and drops those that nothing
+# calls.
 _FAST = {
     "exp": ("x * 1.4426950408889634f", "ex2.approx.ftz.f32", "y"),
     "exp2": ("x", "ex2.approx.ftz.f32", "y"),
@@ -280,7 +281,6 @@ def _wide_accesses(lanes: int) -> tuple[Any, Any]:
         address = builder.bitcast(builder.gep(pointer, [k]), ir.VectorType(element, lanes).as_pointer())
         return address, min(16, lanes * context.get_abi_sizeof(element))
 
-    @intrinsic
     def load(_typing: Any, pointer: Any, k: Any) -> Any:
         kind = pointer.dtype
 
@@ -292,7 +292,6 @@ def _wide_accesses(lanes: int) -> tuple[Any, Any]:
 
         return types.UniTuple(kind, lanes)(pointer, k), generate
 
-    @intrinsic
     def store(_typing: Any, pointer: Any, k: Any, *values: Any) -> Any:
         kind = pointer.dtype
 
@@ -308,7 +307,7 @@ def _wide_accesses(lanes: int) -> tuple[Any, Any]:
 
         return types.void(pointer, k, types.StarArgTuple(values)), generate
 
-    return load, store
+    return intrinsic(load), intrinsic(store)
 
 
 def _link(parts: Iterable[tuple[bytes, str]], architecture: str, flags: Iterable[str], ptx: bool) -> tuple[bytes, str]:

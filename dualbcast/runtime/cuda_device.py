@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "THREADS_PER_BLOCK",
-    "available",
     "WIDEST_ACCESS",
+    "available",
     "current_cc",
     "fits",
     "launch",
@@ -106,7 +106,7 @@ def launch(
     total : int
         How many elements there are, the product of `sizes`. If there are none nothing is launched.
     sizes : sequence of int
-        The coalesced dimensions, outermost first. Where a thread takes several elements the arrays must suit it (`fits`).
+        The coalesced dimensions, outermost first. Where a thread takes several elements, arrays must suit it (`fits`).
     strides : sequence of int
         The run-time strides in elements, class by class, outermost first.
     pointers : sequence of int
@@ -156,7 +156,7 @@ def prepared(
 
 @lru_cache
 def _grouped(layout: Layout) -> tuple[bool, ...]:
-    """For each run-time stride whether it is one of a class that spans the innermost dimension, in groups of elements."""
+    """For each run-time stride whether its class spans the innermost dimension, and so is in groups of elements."""
     return tuple([pattern[-1] == "1" for pattern in layout.classes for kind in pattern if kind == "s"])
 
 

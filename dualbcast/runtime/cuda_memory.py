@@ -38,8 +38,8 @@ def allocate(shape: Sequence[int], dtypes: Sequence[DType]) -> tuple[Array, ...]
         memory = cupy.cuda.alloc(size)
     except MemoryError as error:
         error.add_note(
-            f"The outputs of the call take {size:,} bytes on the GPU. Give back what CuPy keeps of arrays that are gone: "
-            "cupy.get_default_memory_pool().free_all_blocks(), or compute fewer partial derivatives: wrt="
+            f"The outputs of the call take {size:,} bytes on the GPU. What CuPy keeps of arrays that are gone is given "
+            "back by cupy.get_default_memory_pool().free_all_blocks(); wrt= asks for fewer partial derivatives."
         )
         raise
     return tuple([cupy.ndarray(shape, dtype, memory + at) for dtype, at in zip(dtypes, offsets, strict=True)])

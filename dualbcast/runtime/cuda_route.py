@@ -1,4 +1,4 @@
-"""What a call on a GPU leaves behind for the next one like it: from CuPy arrays of known forms straight to the launch."""
+"""What a call on a GPU leaves behind for the next one like it: from CuPy arrays of known forms to the launch."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class CudaRoute:
         """Start the kernel on arguments of these forms; its outputs, or None where it cannot read them in place."""
         cupy = sys.modules["cupy"]
         device = cupy.cuda.runtime.getDevice()
-        if device != self._device or any([x.data.device_id != device for x in values]):
+        if {device, *[x.data.device_id for x in values]} != {self._device}:
             return None
         geometry, (dtypes, compute) = self._geometry, self._planned
         outputs, targets = fresh(geometry, dtypes, compute, cupy)

@@ -1,4 +1,4 @@
-"""The theoretical occupancy of kernels: how many of their warps fit on a multiprocessor, which needs no device to know."""
+"""The theoretical occupancy of kernels: how many of their warps fit on a multiprocessor; no device is needed."""
 
 from __future__ import annotations
 

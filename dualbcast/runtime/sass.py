@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-__all__ = ["Instructions", "count", "parse"]
+__all__ = ["Instruction", "Instructions", "count", "parse"]
 
 _SECTION = re.compile(r"^\s*(?:\.section\s+|//-+\s+)\.text\.(\S+)", re.MULTILINE)
 _LINE = re.compile(
-    r"^(?P<label>\.L_x_\w+):|/\*[0-9a-f]{4,}\*/\s+(?:@(?P<predicate>!?U?P\w+)\s+)?(?P<opcode>[A-Z][A-Z0-9_.]*)(?P<rest>[^;]*);",
+    r"^(?P<label>\.L_x_\w+):|/\*[0-9a-f]{4,}\*/\s+(?:@(?P<predicate>!?U?P\w+)\s+)?"
+    r"(?P<opcode>[A-Z][A-Z0-9_.]*)(?P<rest>[^;]*);",
     re.MULTILINE,
 )
 _TARGET = re.compile(r"\.L_x_\w+")
@@ -100,7 +101,8 @@ class Instructions:
         functions = ", ".join(f"{many} {name.lower()}" for name, many in self.transcendental.items()) or "none"
         return (
             f"{self.total} instructions ({self.straight} where no branch is taken); loads {listed(self.loads)}; "
-            f"stores {listed(self.stores)}; transcendental {functions}; {self.float64} float64; {self.local} local memory"
+            f"stores {listed(self.stores)}; transcendental {functions}; {self.float64} float64; "
+            f"{self.local} local memory"
         )
 
 
@@ -167,7 +169,8 @@ def parse(sass: str, entry: str | None = None) -> list[Instruction]:
             found.append((match["opcode"], match["predicate"] not in (None, "PT"), target and target[0]))
     code = [Instruction(opcode, guarded, labels.get(name or "")) for opcode, guarded, name in found]
     # An endless loop of one instruction stands after the code, in case that an exit is missed.
-    code = [at for place, at in enumerate(code) if not (at.kind == "BRA" and at.target == place)] if code else code
+    while code and code[-1].kind == "BRA" and code[-1].target == len(code) - 1:
+        code.pop()
     if not code:
         raise ValueError(f"the text has no machine code of {entry or 'any kernel'}")
     return code
