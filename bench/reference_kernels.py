@@ -171,7 +171,9 @@ def _table() -> None:
         if "==" not in part:
             break
         print(part, end="  ")
-    print("\n\n| kernel | mathematics | cc | elements | instructions | by hand | registers | by hand | of prefix form |")
+    print(
+        "\n\n| kernel | mathematics | cc | elements | instructions | by hand | registers | by hand | of prefix form |"
+    )
     print("|---|---|---|---|---|---|---|---|---|")
     for case in cases():
         for cc in CAPABILITIES:

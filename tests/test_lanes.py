@@ -40,6 +40,8 @@ def store(lanes: int) -> Callable[..., None]:
 
 
 WIDE = {f"load_{n}": load(n) for n in (2, 4)} | {f"store_{n}": store(n) for n in (2, 4)}
+
+
 # 16-bit storage is 16-bit patterns, as it is in the C++ around the text.
 def from_half(bits: Any) -> Any:
     return np.float32(np.uint16(bits).view(np.float16))
@@ -73,7 +75,9 @@ def run(call: Any, lanes: int, fastmath: bool = False, **free: Any) -> list[np.n
         steps.append([1 if mark == "1" else 0 if mark == "0" else next(remaining) for mark in pattern])
     with np.errstate(all="ignore"):
         for place in itertools.product(*map(range, planned.sizes[:-1]), range(0, planned.sizes[-1], lanes)):
-            indices = [sum(map(math.prod, zip(place, steps[at], strict=True))) for at in layout.indexed(len(spec.inputs))]
+            indices = [
+                sum(map(math.prod, zip(place, steps[at], strict=True))) for at in layout.indexed(len(spec.inputs))
+            ]
             namespace[source.element](*indices, *memory)
     return outputs
 

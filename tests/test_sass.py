@@ -300,7 +300,9 @@ def test_kernels_by_lanes() -> None:
 def test_where_fewer_registers_make_room(cc: Capability, registers: int, blocks: int | None) -> None:
     assert roomier(cc, registers) == blocks
     if blocks is not None:
-        assert occupancy(cc, registers // 8 * 8 if registers % 8 else registers - 8, 256) > occupancy(cc, registers, 256)
+        assert occupancy(cc, registers // 8 * 8 if registers % 8 else registers - 8, 256) > occupancy(
+            cc, registers, 256
+        )
 
 
 @pytest.mark.usefixtures("tools")

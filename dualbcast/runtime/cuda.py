@@ -19,7 +19,17 @@ from dualbcast.runtime.cuda_device import available, current_cc, fits, launch, w
 from dualbcast.runtime.occupancy import occupancy
 from dualbcast.runtime.sass import Instructions, count
 
-__all__ = ["CudaKernel", "available", "compile_kernel", "current_cc", "disassembler", "fits", "launch", "occupancy", "why_not"]
+__all__ = [
+    "CudaKernel",
+    "available",
+    "compile_kernel",
+    "current_cc",
+    "disassembler",
+    "fits",
+    "launch",
+    "occupancy",
+    "why_not",
+]
 
 
 @dataclass(frozen=True, eq=False)

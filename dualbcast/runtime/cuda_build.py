@@ -136,26 +136,26 @@ def build(source: KernelSource, cc: tuple[int, int], fastmath: bool, *, ptx: boo
             return _link(parts, architecture, _FAST_LINK if fast else (), ptx)
 
         image, log = link(shell)
-        return (image, log) if ptx else _roomier(image, log, cc, shell, link)
+        return (image, log) if ptx else _settled(image, log, cc, shell, link)
 
 
-def _roomier(
+def _settled(
     image: bytes, log: str, cc: tuple[int, int], shell: str, link: Callable[[str], tuple[bytes, str]]
 ) -> tuple[bytes, str]:
-    """The kernel with fewer registers, where that lets more blocks run at a time and costs next to nothing.
+    """The kernel with as many registers as it needs where it spills; else with fewer, where that lets more blocks run
+    at a time and costs next to nothing.
 
-    The assembler weighs registers against instructions without knowing that a few of them decide on occupancy.
+    The assembler decides for itself how many blocks are worth a spill or an instruction, if it is not told.
     """
     found = resources(log)
-    blocks = roomier(cc, found["registers"])
-    if blocks is None or found["stack"]:
+    blocks = 1 if found["stack"] else roomier(cc, found["registers"])
+    if blocks is None:
         return image, log
     bound = f"__launch_bounds__({THREADS_PER_BLOCK}"
     other, its_log = link(shell.replace(f"{bound})", f"{bound}, {blocks})"))
     its = resources(its_log)
-    if its["stack"] or its["registers"] >= found["registers"] or len(other) > _COSTS_NOTHING * len(image):
-        return image, log
-    return other, its_log
+    better = found["stack"] or (its["registers"] < found["registers"] and len(other) <= _COSTS_NOTHING * len(image))
+    return (other, its_log) if better and not its["stack"] else (image, log)
 
 
 def _with_numpy(compile_element: Callable[..., bytes], source: KernelSource, *arguments: Any) -> bytes:
