@@ -1,4 +1,4 @@
-"""Whole calls on CuPy arrays, with NumPy's memory for a GPU's and launches written down: routes, lanes, devices, memory."""
+"""Whole calls on CuPy arrays, with NumPy's memory for a GPU's and launches written down: routes, devices, memory."""
 
 from __future__ import annotations
 
@@ -128,11 +128,13 @@ def arrays(shape: tuple[int, int] = (16, 32), device: int = 0) -> list[DeviceArr
 
 
 def pointers(launch: Any) -> list[int]:
-    return [int(argument) for argument in launch[-1] if type(argument) is np.uint64]
+    """The addresses that a launch was given, as numbers or as arrays."""
+    found = [a.ctypes.data if isinstance(a, DeviceArray) else a for a in launch[-1]]
+    return [int(a) for a in found if type(a) is np.uint64 or type(a) is int]
 
 
 def numbers(launch: Any) -> list[int]:
-    return [int(argument) for argument in launch[-1] if type(argument) is not np.uint64]
+    return [int(argument) for argument in launch[-1] if type(argument) in (np.uint32, np.int32)]
 
 
 def test_a_warm_call_goes_straight_to_the_launch(gpu: GPU, monkeypatch: pytest.MonkeyPatch) -> None:

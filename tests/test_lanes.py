@@ -252,7 +252,7 @@ def test_so_it_does_in_what_is_made_of_it() -> None:
 
 def test_what_a_loop_changes_is_not_mistaken_for_the_argument() -> None:
     def iterated(x):
-        for _ in range(int(3)):
+        for _ in range(3):
             y = math.tanh(x)
             x = x + 0.5 * y
         return y

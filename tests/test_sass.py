@@ -9,6 +9,7 @@ import importlib.util
 import math
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,10 @@ from dualbcast.runtime.occupancy import occupancy, roomier
 
 COUNTS = Path(__file__).parent / "sass" / "counts.txt"
 CAPABILITIES = ((7, 5), (8, 0), (9, 0), (10, 0))
-COLUMNS = "kernel cc elements registers spilled instructions loads read_only stores transcendental float64".split()
+COLUMNS = (
+    *("kernel", "cc", "elements", "registers", "spilled", "instructions", "loads", "read_only", "stores"),
+    *("transcendental", "float64"),
+)
 Capability = tuple[int, int]
 
 
@@ -311,8 +315,6 @@ def test_a_kernel_that_would_spill_takes_fewer_elements() -> None:
     function = differentiable_broadcast(models.product_of_tanh)
     call = function._inspected((full,) * 8, None, "value_and_jacobian")
     spec, layout = call.spec, call.plan.layout
-    from dataclasses import replace
-
     four = emit(spec.product.function, replace(layout, lanes=4), "float32", spec.inputs, ["float32"] * 9, "cuda")
     cramped = replace(four, shell=four.shell.replace("__launch_bounds__(256)", "__launch_bounds__(256, 8)"))
     assert cuda.compile_kernel(cramped, (9, 0)).stack > 0

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
 from typing import Any
 
 from dualbcast.errors import ArgumentError
@@ -27,13 +30,7 @@ def allocate(shape: Sequence[int], dtypes: Sequence[DType]) -> tuple[Array, ...]
         CuPy's, which says how much is taken; a note says what the call needs and what may help.
     """
     cupy = sys.modules["cupy"]
-    count = 1
-    for length in shape:
-        count *= length
-    offsets, size = [], 0
-    for dtype in dtypes:
-        offsets.append(size)
-        size += -(-count * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
+    offsets, size = _offsets(math.prod(shape), tuple(dtypes))
     try:
         memory = cupy.cuda.alloc(size)
     except MemoryError as error:
@@ -43,6 +40,13 @@ def allocate(shape: Sequence[int], dtypes: Sequence[DType]) -> tuple[Array, ...]
         )
         raise
     return tuple([cupy.ndarray(shape, dtype, memory + at) for dtype, at in zip(dtypes, offsets, strict=True)])
+
+
+@lru_cache
+def _offsets(count: int, dtypes: tuple[DType, ...]) -> tuple[list[int], int]:
+    """Where each array begins in the block, and the block's size."""
+    sizes = [-(-count * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT for dtype in dtypes]
+    return [0, *itertools.accumulate(sizes[:-1])], sum(sizes)
 
 
 def beside(values: Sequence[object]) -> AbstractContextManager[Any]:

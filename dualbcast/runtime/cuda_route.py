@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from functools import reduce
-from operator import or_
 from typing import Any
-
-import numpy as np
 
 from dualbcast.runtime.broadcast import Plan, fresh, summed
 from dualbcast.runtime.cuda import CudaKernel
@@ -51,14 +47,19 @@ class CudaRoute:
     def run(self, values: Sequence[Array]) -> tuple[Array, ...] | None:
         """Start the kernel on arguments of these forms; its outputs, or None where it cannot read them in place."""
         cupy = sys.modules["cupy"]
-        device = cupy.cuda.runtime.getDevice()
-        if {device, *[x.data.device_id for x in values]} != {self._device}:
+        device, bits = self._device, 0
+        if cupy.cuda.runtime.getDevice() != device:
+            return None
+        for x in values:
+            memory = x.data
+            if memory.device_id != device:
+                return None
+            bits |= memory.ptr
+        if bits & self._mask:
             return None
         geometry, (dtypes, compute) = self._geometry, self._planned
         outputs, targets = fresh(geometry, dtypes, compute, cupy)
-        pointers = [array.data.ptr for array in (*values, *targets)]
-        if reduce(or_, pointers) & self._mask:
-            return None
         function, grid, block, numbers = self._launch
-        function(grid, block, (*numbers, *map(np.uint64, pointers)))
+        # CuPy takes an array for the address of its first element, faster than a number.
+        function(grid, block, (*numbers, *values, *targets))
         return outputs if self._shapes is None else summed(geometry, self._shapes, dtypes, outputs, targets)

@@ -16,6 +16,7 @@ import numpy as np
 from dualbcast.abi import Layout
 from dualbcast.errors import ShapeError
 from dualbcast.runtime.cuda_blocks import foremost
+from dualbcast.runtime.cuda_memory import allocate
 from dualbcast.runtime.memory import POOL, SMALLEST
 from dualbcast.runtime.operands import Array, DType
 from dualbcast.runtime.reduction import Space, Split
@@ -79,8 +80,6 @@ class Geometry:
         return tuple([empty(lengths, dtype).transpose(inverse) for dtype in dtypes])
 
     def _on_device(self, dtypes: Sequence[DType]) -> tuple[Array, ...]:
-        from dualbcast.runtime.cuda_memory import allocate
-
         if self.order is None:
             return allocate(self.shape, dtypes)
         inverse = sorted(range(len(self.order)), key=self.order.__getitem__)
