@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.selects import into_selects
 from dualbcast.compiler.templates import without_customs
 from dualbcast.compiler.uniform import steady_inputs
+from dualbcast.errors import MissingDependencyError
 from dualbcast.runtime.broadcast import Plan
 
 if TYPE_CHECKING:
@@ -99,6 +101,10 @@ class Explanation:
                 f"  sm_{major}{minor}       {self.cuda.registers} registers, {spills} bytes spilled, "
                 f"occupancy {self.cuda.occupancy(_BLOCK):.0%} in blocks of {_BLOCK}"
             )
+            lanes = self.cuda.source.layout.lanes
+            lines.append(f"              {'one element' if lanes == 1 else f'{lanes} elements'} a thread")
+            with contextlib.suppress(MissingDependencyError):  # nvdisasm
+                lines[-1] += f": {self.cuda.instructions()}"
         return "\n".join(lines)
 
 

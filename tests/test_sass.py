@@ -294,6 +294,14 @@ def test_kernels_by_lanes() -> None:
     assert list(BENCH.by_lanes(alone, (9, 0))) == [1]
 
 
+@pytest.mark.usefixtures("tools")
+def test_an_explanation_says_what_a_thread_does() -> None:
+    text = str(differentiable_broadcast(models.product_of_tanh).explain(full, full, cc=(9, 0)))
+    assert "4 elements a thread: " in text
+    assert "loads 2 of 128 bits; stores 3 of 128 bits" in text
+    assert "one element a thread: " in str(differentiable_broadcast(models.fold).explain(full[:, 1:], cc=(9, 0)))
+
+
 # --- registers and occupancy -----------------------------------------------------------------------------------------
 
 
