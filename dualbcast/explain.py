@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import linecache
 import contextlib
+import linecache
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
