@@ -29,12 +29,16 @@ class Layout:
         For each pointer argument, inputs first and then outputs, the position of its class in `classes`.
     wide : bool
         Whether an index can exceed 2**31 - 1 (CUDA kernels use 32-bit index arithmetic otherwise).
+    lanes : int
+        How many neighbouring elements of the innermost dimension a CUDA thread computes. If more than one, every
+        argument has unit stride or none there, and sizes, strides and addresses suit accesses of so many elements.
     """
 
     rank: int
     classes: tuple[str, ...]
     which: tuple[int, ...]
     wide: bool = False
+    lanes: int = 1
 
     @property
     def stride_count(self) -> int:

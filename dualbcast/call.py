@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from dualbcast.abi import KernelSource, Layout
 from dualbcast.compiler.emit import emit
+from dualbcast.compiler.lanes import elements_a_thread
 from dualbcast.errors import ArgumentError, BackendError
 from dualbcast.products import Product
 from dualbcast.results import Results
 from dualbcast.runtime import cpu, python
 from dualbcast.runtime.broadcast import Plan
+from dualbcast.runtime.cuda_memory import beside
 from dualbcast.runtime.operands import DType, Operands
-from dualbcast.runtime.route import Recent, Route
+from dualbcast.runtime.route import Recent, Route, Way
 
 if TYPE_CHECKING:
     from dualbcast.runtime.cuda import CudaKernel
@@ -69,13 +71,23 @@ class Specialised:
     names: tuple[str, ...]
     within: tuple[str, ...] = field(init=False)
     kernels: dict[tuple[str, Any, Layout], Any] = field(default_factory=dict)
+    widened: dict[Layout, Layout] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.within = tuple([self.names[at] for at in self.wrt])
 
     def source(self, layout: Layout, target: str) -> KernelSource:
         outputs = [dtype.name for dtype in self.dtypes]
-        return emit(self.product.function, layout, self.compute, self.inputs, outputs, target, self.title)
+        fastmath = self.options.fastmath
+        return emit(self.product.function, layout, self.compute, self.inputs, outputs, target, self.title, fastmath)
+
+    def wide(self, layout: Layout) -> Layout:
+        """The layout with as many elements for a CUDA thread as pay."""
+        found = self.widened.get(layout)
+        if found is None:
+            lanes = elements_a_thread(self.product.function, layout, self.compute)
+            found = self.widened[layout] = replace(layout, lanes=lanes)
+        return found
 
     def kernel(self, target: str, layout: Layout, make: Callable[[KernelSource], Any], variant: Any = None) -> Any:
         """The kernel for a layout, compiled by `make` where this product has none yet for the target's variant."""
@@ -150,11 +162,21 @@ class Call:
             )
         return backend
 
-    def route(self, values: tuple[Any, ...]) -> Route | None:
+    def route(self, values: tuple[Any, ...]) -> Way | None:
         """What serves the next call with arguments of the same forms as `values`, which were those of this one."""
-        planned = self.plan
-        if self._backend() != "cpu" or planned.total == 0 or not planned.targets:
+        planned, backend = self.plan, self._backend()
+        if backend == "python" or planned.total == 0 or not planned.targets:
             return None
+        if backend == "cuda" and any(planned.given):
+            return None
+        if backend == "cuda":
+            from dualbcast.runtime.cuda_device import fits
+            from dualbcast.runtime.cuda_route import CudaRoute
+
+            wide, form = self.spec.wide(planned.layout), (planned.sizes, planned.strides)
+            if fits(wide, *form, ()) and not fits(wide, *form, planned.pointers):
+                return None  # for want of alignment alone, which other arrays of these forms may have
+            return CudaRoute.of(planned, values, self.cuda_kernel(None), self.results)
         return Route.of(planned, values, self.cpu_kernel(), self.results)
 
     def cpu_kernel(self) -> cpu.CpuKernel:
@@ -173,9 +195,22 @@ class Call:
             cc = cuda.current_cc()
         if not (isinstance(cc, tuple) and len(cc) == 2 and all(isinstance(part, int) for part in cc)):
             raise ArgumentError(f"cc={cc!r} is no compute capability; give it as (major, minor): cc=(9, 0)")
-        kernel: CudaKernel = self.spec.kernel(
-            "cuda", self.plan.layout, lambda source: cuda.compile_kernel(source, cc, self.spec.options.fastmath), cc
-        )
+        planned = self.plan
+        layout = self.spec.wide(planned.layout)
+        if not cuda.fits(layout, planned.sizes, planned.strides, planned.pointers):
+            layout = planned.layout
+        kernel: CudaKernel = self.spec.kernel("cuda", layout, lambda source: self._compile_cuda(source, cc), cc)
+        return kernel
+
+    def _compile_cuda(self, source: KernelSource, cc: tuple[int, int]) -> CudaKernel:
+        """The kernel; of fewer elements a thread than its layout says if registers do not suffice for them."""
+        from dualbcast.runtime import cuda
+
+        kernel = cuda.compile_kernel(source, cc, self.spec.options.fastmath)
+        layout = source.layout
+        if kernel.stack and layout.lanes > 1:
+            narrower = replace(layout, lanes=layout.lanes // 2)
+            return self._compile_cuda(self.spec.source(narrower, "cuda"), cc)
         return kernel
 
 
@@ -184,7 +219,7 @@ Ran = tuple[Results, tuple[Any, ...]]
 
 
 def run(
-    routes: Recent[Route],
+    routes: Recent[Way],
     key: Any,
     values: tuple[Any, ...],
     prepare: Callable[..., Call],
@@ -211,9 +246,10 @@ def run(
         outputs = route.run(values, out)
         if outputs is not None:
             return route.results, outputs
-    call = prepare(*arguments, values)
-    outputs = call.run()
-    route = call.route(values)
+    with beside(values):
+        call = prepare(*arguments, values)
+        outputs = call.run()
+        route = call.route(values)
     if route is None:
         return call.results, outputs
     return routes.keep(key, route).results, outputs

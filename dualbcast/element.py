@@ -21,7 +21,7 @@ from dualbcast.products import Which, make_product
 from dualbcast.runtime.broadcast import plan
 from dualbcast.runtime.forms import forms_of
 from dualbcast.runtime.operands import DType, Signature, classify
-from dualbcast.runtime.route import Recent, Route
+from dualbcast.runtime.route import Recent, Way
 from dualbcast.structure import Structure
 
 __all__ = ["Element", "flatten_out", "output_dtypes"]
@@ -66,7 +66,7 @@ class Element:
         self.length = 1 + sum(1 for _ in statements(function.body))
         self._products: dict[tuple[Any, ...], Specialised] = {}
         self._derived: dict[tuple[str, tuple[int, ...]], Element] = {}
-        self._routes: Recent[Route] = Recent()
+        self._routes: Recent[Way] = Recent()
 
     # --- derivatives, as element functions again -----------------------------------------------------------------
 

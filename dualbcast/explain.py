@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import linecache
 import math
 from collections.abc import Sequence
@@ -13,14 +14,15 @@ import numpy as np
 
 from dualbcast.abi import Layout
 from dualbcast.compiler.arrange import place_loads
-from dualbcast.compiler.emit import operations, steady_inputs
+from dualbcast.compiler.emit import operations
 from dualbcast.compiler.ir import ARITHMETIC, Assign, For, Function, If, Load, Names, While, statements
 from dualbcast.compiler.lockstep import lockstep
 from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.schedule import INSTRUCTIONS
 from dualbcast.compiler.selects import into_selects
 from dualbcast.compiler.templates import without_customs
-from dualbcast.errors import Location
+from dualbcast.compiler.uniform import steady_inputs
+from dualbcast.errors import Location, MissingDependencyError
 from dualbcast.runtime.broadcast import Plan
 from dualbcast.runtime.streams import goes_past_the_cache
 
@@ -106,6 +108,10 @@ class Explanation:
                 f"  sm_{major}{minor}       {self.cuda.registers} registers, {spills} bytes spilled, "
                 f"occupancy {self.cuda.occupancy(_BLOCK):.0%} in blocks of {_BLOCK}"
             )
+            lanes = self.cuda.source.layout.lanes
+            lines.append(f"              {'one element' if lanes == 1 else f'{lanes} elements'} a thread")
+            with contextlib.suppress(MissingDependencyError):  # nvdisasm
+                lines[-1] += f": {self.cuda.instructions()}"
         return "\n".join(lines)
 
 

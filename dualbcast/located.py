@@ -12,10 +12,11 @@ from dualbcast.element import Element, flatten_out, output_dtypes
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.jacobian import broadcasts_to
 from dualbcast.products import Which
+from dualbcast.runtime.cuda_memory import beside
 from dualbcast.runtime.forms import forms_of
 from dualbcast.runtime.geometry import form_of, result_shape
 from dualbcast.runtime.operands import DType, Signature, classify, extended, sign
-from dualbcast.runtime.route import Recent, Route
+from dualbcast.runtime.route import Recent, Way
 
 __all__ = ["Derived", "Located", "Pullback"]
 
@@ -67,7 +68,7 @@ class Located:
         self.element, self.signature, self.wrt, self.gradient = element, signature, wrt, gradient
         # What has been derived already, for all calls of this function, by what it is, dtypes and positions.
         self._known = known
-        self._routes: Recent[Route] = Recent()
+        self._routes: Recent[Way] = Recent()
         self._shape: Shape | None = None
 
     def prepare(self, which: Which, values: tuple[Any, ...], out: Any = None) -> Call:
@@ -83,8 +84,9 @@ class Located:
         given = given if isinstance(given, tuple) else (given,)
         if {np.ndarray}.issuperset(map(type, given)):
             return run(self._routes, (which, forms_of(given)), values, self._prepare, which, out, out=given)
-        call = self.prepare(which, values, out)
-        outputs = call.run()
+        with beside(values):
+            call = self.prepare(which, values, out)
+            outputs = call.run()
         return call.results, outputs
 
     def _prepare(self, which: Which, out: Any, values: tuple[Any, ...]) -> Call:

@@ -536,7 +536,9 @@ def test_argument_is_refused(value: object, error: type[Exception], words: str) 
 class DeviceArray:
     """What the runtime uses of cupy.ndarray, over host memory."""
 
-    def __init__(self, host: np.ndarray, device: int = 0) -> None:
+    def __init__(self, host: Any, dtype: Any = None, memory: Any = None, device: int = 0) -> None:
+        if memory is not None:  # host is the shape
+            host = np.ndarray(host, dtype, memory)
         self.host = host
         self.dtype, self.shape, self.strides, self.itemsize = host.dtype, host.shape, host.strides, host.itemsize
         self.data = SimpleNamespace(ptr=host.ctypes.data, device_id=device)
@@ -551,13 +553,20 @@ class DeviceArray:
         self.host[key] = value.host
 
 
+class Memory(bytearray):
+    """cupy.cuda.MemoryPointer: memory that an offset can be added to."""
+
+    def __add__(self, offset: int) -> memoryview:  # type: ignore[override]
+        return memoryview(self)[offset:]
+
+
 @pytest.fixture
 def cupy(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     module = ModuleType("cupy")
     module.ndarray = DeviceArray
     module.asarray = lambda x: DeviceArray(np.array(x))
     module.empty = lambda shape, dtype: DeviceArray(np.empty(shape, dtype))
-    module.cuda = SimpleNamespace(runtime=SimpleNamespace(getDevice=lambda: 0))
+    module.cuda = SimpleNamespace(runtime=SimpleNamespace(getDevice=lambda: 0), alloc=Memory)
     monkeypatch.setitem(sys.modules, "cupy", module)
     return module
 

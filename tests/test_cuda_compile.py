@@ -67,7 +67,7 @@ def compilers():
 @pytest.fixture
 def disassembler(compilers):  # noqa: ARG001
     try:
-        cuda._disassembler()
+        cuda.disassembler()
     except MissingDependencyError as error:
         pytest.skip(str(error))
 
@@ -134,7 +134,7 @@ def test_hm_lstm_equals_a_hand_written_kernel(tmp_path, fastmath, factor):
     options = ProgramOptions(arch="sm_90", use_fast_math=True) if fastmath else ProgramOptions(arch="sm_90")
     path = tmp_path / "hand.cubin"
     path.write_bytes(bytes(Program(HAND_WRITTEN, "c++", options).compile("cubin").code))
-    command = [cuda._disassembler(), "--print-code", str(path)]
+    command = [cuda.disassembler(), "--print-code", str(path)]
     hand = instructions(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     ours = instructions(kernel.sass())
     # Measured with CUDA 13.5: 247 against 246 precise, 112 against 103 approximate.
@@ -406,9 +406,9 @@ def test_the_assemblers_report():
         "ptxas info    : Used 40 registers, used 1 barriers, 2048 bytes smem, 400 bytes cmem[0]\n"
     )
     expected = {"registers": 40, "spill_stores": 8, "spill_loads": 12, "stack": 48, "shared": 2048}
-    assert cuda._resources(log) == expected
+    assert cuda_build.resources(log) == expected
     with pytest.raises(BackendError, match="cannot be read"):
-        cuda._resources("nothing")
+        cuda_build.resources("nothing")
 
 
 @pytest.mark.usefixtures("compilers")

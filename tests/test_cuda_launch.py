@@ -33,10 +33,11 @@ def element_indices(layout, sizes, strides):
     body = re.sub(r"\((?:int|long long)\)|const (?:unsigned int|long long) |;", "", body).replace("/", "//")
     body = re.sub(r"if \((.*)\) return", r"if \1: raise StopIteration", body.replace("||", "or"))
     program = compile(re.sub(r"^    ", "", body, flags=re.MULTILINE), "shell", "exec")
-    (gx, gy, gz), (bx, by, bz) = cuda_device.launch_shape(tuple(sizes))
+    kernel = SimpleNamespace(source=SimpleNamespace(layout=layout, summed=()))
+    (gx, gy, gz), (bx, by, bz), told = cuda_device.prepared.__wrapped__(kernel, tuple(sizes), tuple(strides))
     assert bx * by * bz <= shell.THREADS_PER_BLOCK
     found = []
-    scope = dict(zip(integers, [*sizes, *strides], strict=True))
+    scope = dict(zip(integers, map(int, told), strict=True))
     scope |= {name: name for name in names if name not in integers}
     scope |= {"kernel_element": lambda *arguments: found.append(arguments[: -len(layout.classes) - 1])}
     scope |= {"gridDim": SimpleNamespace(x=gx, y=gy, z=gz), "blockDim": SimpleNamespace(x=bx, y=by, z=bz)}
@@ -48,6 +49,29 @@ def element_indices(layout, sizes, strides):
             except StopIteration:
                 continue
     return found
+
+
+@pytest.mark.parametrize("lanes", [2, 4])
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize(
+    ("classes", "sizes", "strides"),
+    [
+        (("1", "0"), (2800,), ()),
+        (("s1", "s0", "01", "00"), (5, 36), (40, 3)),
+        (("s1", "s1", "s0"), (200, 4), (4, -8, 1)),
+        (("ss1", "s00", "0s1", "s00"), (3, 4, 8), (32, 8, 7, -12, 5)),
+    ],
+)
+def test_a_thread_of_several_elements_begins_with_the_first_of_them(classes, sizes, strides, wide, lanes):
+    layout = Layout(len(sizes), classes, (*range(len(classes)), 0), wide, lanes)
+    remaining = iter(strides)
+    starts = [range(size) for size in sizes[:-1]] + [range(0, sizes[-1], lanes)]
+    steps = [[{"1": 1, "0": 0}.get(kind) or (next(remaining) if kind == "s" else 0) for kind in p] for p in classes]
+    expected = [
+        tuple(sum(map(math.prod, zip(place, row, strict=True))) for row in steps if any(row))
+        for place in itertools.product(*starts)
+    ]
+    assert sorted(element_indices(layout, sizes, strides)) == sorted(expected)
 
 
 @pytest.mark.parametrize("wide", [False, True])

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cuda_emulation import COMPILER, Emulated
+from test_broadcast import Memory
 from test_reductions import DTYPES, F4, F8, fsum, integers, patterns, reduced, shifted_products
 
 from dualbcast.abi import KernelSource
@@ -206,7 +207,7 @@ def test_from_plan_to_result(shape, tmp_path, monkeypatch):
     """As a call goes, with an emulated GPU under it."""
     module = ModuleType("cupy")
     module.ndarray = DeviceArray
-    module.cuda = SimpleNamespace(runtime=SimpleNamespace(getDevice=lambda: 0))
+    module.cuda = SimpleNamespace(runtime=SimpleNamespace(getDevice=lambda: 0), alloc=Memory)
     for name in ("empty", "zeros"):
         create = getattr(np, name)
         setattr(module, name, lambda *arguments, create=create: create(*arguments).view(DeviceArray))

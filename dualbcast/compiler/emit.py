@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from dualbcast.abi import KernelSource, Layout
+from dualbcast.compiler.approximate import approximated
 from dualbcast.compiler.arrange import arrange
 from dualbcast.compiler.cuda_reductions import summing_shell
 from dualbcast.compiler.fold import fold
@@ -31,12 +32,14 @@ from dualbcast.compiler.ir import (
     Load,
     Names,
     Op,
+    Stmt,
     Var,
     While,
     assigned,
     expressions,
     statements,
 )
+from dualbcast.compiler.lanes import arranged, group_loads, group_outputs, spread
 from dualbcast.compiler.lockstep import GROUP, Lockstep, lockstep
 from dualbcast.compiler.reductions import summing_loops
 from dualbcast.compiler.rules import RULES
@@ -46,10 +49,10 @@ from dualbcast.compiler.shell import cuda_shell
 from dualbcast.compiler.simplify import simplify
 from dualbcast.compiler.skeleton import index_names, loops
 from dualbcast.compiler.templates import helper_of, without_customs
-from dualbcast.compiler.uniform import is_vectorisable
+from dualbcast.compiler.uniform import is_vectorisable, steady_inputs
 from dualbcast.errors import Location
 
-__all__ = ["emit", "operations", "steady_inputs"]
+__all__ = ["emit", "operations"]
 
 # Operators by Python's precedence; a higher number binds tighter.
 _INFIX = {
@@ -88,6 +91,7 @@ def emit(
     outputs: Sequence[str],
     target: str,
     title: str = "",
+    fastmath: bool = False,
 ) -> KernelSource:
     """The text of a product for one target.
 
@@ -106,10 +110,15 @@ def emit(
         "python", "cpu" or "cuda".
     title : str
         What the product is, for the reader.
+    fastmath : bool
+        Whether the target's mathematics are approximate.
     """
     function = without_customs(function)
     steady = steady_inputs(function, layout)
-    module = _Module(dtype, target, avoid={*assigned(function.body), *(param.name for param in function.params)})
+    fast = fastmath and target == "cuda" and dtype == "float32"
+    if fast:
+        function = approximated(function)
+    module = _Module(dtype, target, fast, avoid={*assigned(function.body), *(param.name for param in function.params)})
     helpers = module.helpers(function)
     names = Names(RESERVED | RULES.keys() | set(module.compiled))
     for name in (*(param.name for param in function.params), *(output.name for output in function.outputs)):
@@ -126,7 +135,7 @@ def emit(
     # The terms of a sum go to a row of their own, for a CUDA thread's one element of length one.
     term = names.fresh("t") if summed and target != "cuda" else "0"
     address |= {stored[position]: term for position in summed}
-    writer = _Writer(module, storage, address)
+    writer = _Writer(module, storage, address, layout.lanes)
     used = [indices[position] for position in layout.indexed(len(params))]
     if term != "0":
         used.append(term)
@@ -138,8 +147,10 @@ def emit(
     else:
         if target == "cpu":
             function = calls_first(into_selects(function, steady)[0])
-        function = arrange(function, names, loads=True)
-        writer.function(function, outputs, 1)
+        function = arranged(function, names) if target == "cuda" else arrange(function, names, loads=True)
+        if layout.lanes > 1:
+            function = spread(function, layout, names)
+        writer.function(function, 1)
         functions_run = [function]
     vectorise = target != "cpu" or all(is_vectorisable(each, steady) for each in functions_run)
     head = f"def {element}({', '.join([*used, *params, *stored])}):"
@@ -211,14 +222,8 @@ def _in_groups(
         if piece.turn:
             writer.line(1, f"while some({steps.going}, {count}):")
         writer.line(1 + piece.turn, f"for {at} in range({count}):")
-        writer.function(function, [writer.storage[output.name] for output in function.outputs], 2 + piece.turn)
+        writer.function(function, 2 + piece.turn)
     return [count, *used, *strides.values()], pieces
-
-
-def steady_inputs(function: Function, layout: Layout) -> set[str]:
-    """The parameters that do not change within a row."""
-    places = zip(function.params, layout.which, strict=False)
-    return {param.name for param, position in places if layout.classes[position][-1] == "0"}
 
 
 def operations(function: Function) -> dict[str, int]:
@@ -243,8 +248,8 @@ def operations(function: Function) -> dict[str, int]:
 class _Module:
     """What the functions of one text share: constants, and the helper functions they call."""
 
-    def __init__(self, dtype: str, target: str, avoid: set[str]) -> None:
-        self.dtype, self.target, self.avoid = dtype, target, avoid
+    def __init__(self, dtype: str, target: str, fast: bool, avoid: set[str]) -> None:
+        self.dtype, self.target, self.fast, self.avoid = dtype, target, fast, avoid
         self.short = {"float32": "f32", "float64": "f64"}[dtype]
         self.constants: dict[str, str] = {}
         self.integers: dict[int, str] = {}
@@ -300,6 +305,8 @@ class _Module:
         called = self.called[expr.name] = Names(taken).fresh(row.label) if row.by_user else row.name
         self.avoid.add(called)
         helper = simplify(without_customs(helper_of(row)))
+        if self.fast:
+            helper = approximated(helper)
         texts.extend(self.helpers(helper))
         self.compiled.append(called)
         names = Names(RESERVED | RULES.keys() | set(self.called.values()))
@@ -320,6 +327,7 @@ class _Writer:
     module: _Module
     storage: dict[str, str]
     address: dict[str, str]
+    lanes: int = 1
     lines: list[tuple[str, Location | None]] = field(default_factory=list)
 
     def line(self, depth: int, text: str, where: Location | None = None) -> None:
@@ -343,20 +351,22 @@ class _Writer:
                 found += [_cut(f"{indent}# {comment}"), code]
         return found
 
-    def function(self, function: Function, storage: Sequence[str], depth: int) -> None:
+    def function(self, function: Function, depth: int) -> None:
         """The body and the stores of an arranged function."""
         if function.body:
             self.block(function.body, depth)
-        for output, kind in zip(function.outputs, storage, strict=True):
-            self.line(depth, self.store(output.name, output.value, kind))
+        for name, values in group_outputs(function.outputs, self.lanes):
+            self.line(depth, self.store(name, values))
 
     # --- statements ----------------------------------------------------------------------------------------------
 
     def block(self, block: Block, depth: int) -> None:
         if not block:
             self.line(depth, "pass")
-        for stmt in block:
+        for stmt, *neighbours in group_loads(block, self.lanes):
             match stmt:
+                case Assign() if neighbours:
+                    self._wide_load(stmt, neighbours, depth)
                 case Assign():
                     self.line(depth, f"{stmt.target.name} = {self.assigned(stmt.value)}", stmt.location)
                 case If():
@@ -409,15 +419,33 @@ class _Writer:
         if stmt.body or not stmt.pre:
             self.block(stmt.body, depth + 1)
 
-    def store(self, name: str, value: Expr, storage: str) -> str:
-        """The statement that stores an output."""
-        text = self.expression(value)
-        if storage in _HALVES:
-            text = f"float32({text})" if self.module.dtype != "float32" else text
-            return f"store_{storage}({name}, {self.address[name]}, {text})"
+    def _wide_load(self, first: Assign, neighbours: Sequence[Stmt], depth: int) -> None:
+        """The statements that load an element and its neighbours in one access."""
+        load = first.value
+        names = [stmt.target.name for stmt in (first, *neighbours) if isinstance(stmt, Assign)]
+        assert isinstance(load, Load)
+        access = f"load_{self.lanes}({load.name}, {self.address[load.name]})"
+        self.line(depth, f"{', '.join(names)} = {access}", first.location)
+        for name in names:
+            value, _ = self._from_storage(load, name, "from")
+            if value != name:
+                self.line(depth, f"{name} = {value}")
+
+    def store(self, name: str, values: Sequence[Expr]) -> str:
+        """The statement that stores an output, of one element or of several."""
+        storage, index = self.storage[name], self.address[name]
+        texts = [self.expression(value) for value in values]
+        if storage in _HALVES and self.module.dtype != "float32":
+            texts = [f"float32({text})" for text in texts]
         if storage == "bool":
-            text = f"uint8({text})"
-        return f"{name}[{self.address[name]}] = {text}"
+            texts = [f"uint8({text})" for text in texts]
+        if len(values) > 1:
+            if storage in _HALVES:
+                texts = [f"to_{storage}({text})" for text in texts]
+            return f"store_{len(values)}({name}, {index}, {', '.join(texts)})"
+        if storage in _HALVES:
+            return f"store_{storage}({name}, {index}, {texts[0]})"
+        return f"{name}[{index}] = {texts[0]}"
 
     def assigned(self, value: Expr, binding: int = _CONDITIONAL) -> str:
         """A value as it is put into a variable: a bare integer would not be 64 bits wide on every target."""
@@ -467,11 +495,17 @@ class _Writer:
         raise AssertionError(expr)
 
     def _load(self, load: Load) -> tuple[str, int]:
-        storage, index = self.storage[load.name], self.address[load.name]
+        index = self.address[load.name]
+        if self.storage[load.name] in _HALVES:
+            return self._from_storage(load, f"{load.name}, {index}", "load")
+        return self._from_storage(load, f"{load.name}[{index}]", "")
+
+    def _from_storage(self, load: Load, text: str, verb: str) -> tuple[str, int]:
+        """What is loaded, in the kind that it is computed with; `verb` is that of the functions for 16 bits."""
+        storage = self.storage[load.name]
         if storage in _HALVES:
-            text = f"load_{storage}({load.name}, {index})"
+            text = f"{verb}_{storage}({text})"
             return (text if self.module.dtype == "float32" else f"float64({text})"), _ATOM
-        text = f"{load.name}[{index}]"
         if load.kind == "bool":
             return f"{text} != 0", 4
         wanted = "int64" if load.kind == "int" else self.module.dtype

@@ -32,50 +32,61 @@ C_TYPES = {
 
 # The hardware's conversions round to nearest even and keep NaN a NaN. No header is needed for them. Before 8.0 there is
 # no instruction that makes a bfloat16: adding just under half of its last place, plus one if that place is odd, rounds.
-_HALF_ACCESS = {
+_HALVES = {
     "float16": """\
-extern "C" __device__ float load_float16(const unsigned short* p, long long k)
+extern "C" __device__ float from_float16(unsigned short bits)
 {
     float v;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"(p[k]));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"(bits));
     return v;
 }
 
-extern "C" __device__ void store_float16(unsigned short* p, long long k, float v)
+extern "C" __device__ unsigned short to_float16(float v)
 {
     unsigned short bits;
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(v));
-    p[k] = bits;
+    return bits;
 }
 """,
     "bfloat16": """\
-extern "C" __device__ float load_bfloat16(const unsigned short* p, long long k)
+extern "C" __device__ float from_bfloat16(unsigned short bits)
 {
-    return __uint_as_float((unsigned int)p[k] << 16);
+    return __uint_as_float((unsigned int)bits << 16);
 }
 
-extern "C" __device__ void store_bfloat16(unsigned short* p, long long k, float v)
+extern "C" __device__ unsigned short to_bfloat16(float v)
 {
 #if __CUDA_ARCH__ >= 800
     unsigned short bits;
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(v));
-    p[k] = bits;
+    return bits;
 #else
     const unsigned int bits = __float_as_uint(v);
     const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
-    p[k] = is_nan ? 0x7fff : (unsigned short)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+    return is_nan ? 0x7fff : (unsigned short)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 #endif
 }
 """,
 }
+_HALF_ACCESS = """\
+extern "C" __device__ float load_{half}(const unsigned short* p, long long k)
+{{
+    return from_{half}(p[k]);
+}}
+
+extern "C" __device__ void store_{half}(unsigned short* p, long long k, float v)
+{{
+    p[k] = to_{half}(v);
+}}
+"""
 
 
 def cuda_shell(layout: Layout, entry: str, inputs: Sequence[str], outputs: Sequence[str]) -> str:
     """The CUDA C++ text of the kernel `entry`, whose element function is linked in as `{entry}_element`.
 
-    One thread computes one element. The innermost dimension lies along x of the grid, all others together along y and z
-    (`runtime.cuda.launch` makes such a grid), so rows need no division; only rank 3 and above divides, once for each
-    dimension between the outermost and the innermost.
+    One thread computes one element, or `layout.lanes` neighbours. The innermost dimension lies along x of the grid, all
+    others together along y and z (`runtime.cuda.launch` makes such a grid), so rows need no division; only rank 3 and
+    above divides, once for each dimension between the outermost and the innermost.
 
     Parameters
     ----------
@@ -86,14 +97,16 @@ def cuda_shell(layout: Layout, entry: str, inputs: Sequence[str], outputs: Seque
         The kernel's name: a C identifier that CUDA C++ does not use itself.
     inputs, outputs : sequence of str
         The dtype name that each pointer argument is stored as. float16 and bfloat16 are 16-bit patterns, and the
-        functions `load_float16(pointer, index)`, `store_float16(pointer, index, value)` (and likewise for bfloat16) are
-        defined for the element function to call.
+        functions `load_float16(pointer, index)`, `store_float16(pointer, index, value)`, `from_float16(bits)` and
+        `to_float16(value)` (and likewise for bfloat16) are defined for the element function to call.
 
     Returns
     -------
     str
         A translation unit without includes. The kernel's parameters are the sizes (outermost first), the run-time
-        strides in elements (class by class, outermost first), the input pointers and the output pointers.
+        strides in elements (class by class, outermost first), the input pointers and the output pointers. With lanes
+        the innermost size, and the strides of classes that span the innermost dimension, are in groups of so many
+        elements.
 
     Raises
     ------
@@ -130,6 +143,11 @@ def cuda_shell(layout: Layout, entry: str, inputs: Sequence[str], outputs: Seque
     parameters += [f"{index} {stride}" for number, pattern in indexed for stride in strides_of(number, pattern)]
     parameters += [f"{kind} __restrict__ {name}" for kind, name in zip(types, names, strict=True)]
     arguments = [class_index(number, pattern, index) for number, pattern in indexed] + names
+    if layout.lanes > 1:
+        arguments[: len(indexed)] = [
+            f"({text}) * {layout.lanes}" if pattern[-1] == "1" else text
+            for text, (_, pattern) in zip(arguments, indexed, strict=False)
+        ]
 
     halves = half_access([*inputs, *outputs])
     kernel = [
@@ -147,8 +165,8 @@ def cuda_shell(layout: Layout, entry: str, inputs: Sequence[str], outputs: Seque
 
 
 def half_access(dtypes: Sequence[str]) -> list[str]:
-    """The C++ functions that load and store those of the dtypes that have 16 bits."""
-    return [text for dtype, text in _HALF_ACCESS.items() if dtype in dtypes]
+    """The C++ functions that convert, load and store those of the dtypes that have 16 bits."""
+    return [f"{text}\n{_HALF_ACCESS.format(half=half)}" for half, text in _HALVES.items() if half in dtypes]
 
 
 def strides_of(number: int, pattern: str) -> list[str]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Set
 
+from dualbcast.abi import Layout
 from dualbcast.compiler.ir import Assign, Block, Const, Expr, For, Function, If, Load, Op, Var, While, assigned
 
-__all__ = ["is_vectorisable"]
+__all__ = ["is_vectorisable", "steady_inputs"]
 
 # Thirty steps take LLVM a second, forty a minute.
 LONGEST = 20
@@ -71,3 +72,9 @@ def _longest(block: Block, uniform: Set[str], chains: dict[str, int], inside: bo
                 for name in set(assigned((stmt,))) & before.keys():
                     chains.setdefault(name, before[name])
     return longest
+
+
+def steady_inputs(function: Function, layout: Layout) -> set[str]:
+    """The parameters that do not change within a row."""
+    places = zip(function.params, layout.which, strict=False)
+    return {param.name for param, position in places if layout.classes[position][-1] == "0"}

@@ -5,7 +5,6 @@ no GPU; to launch them does (`cuda_device`).
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import tempfile
 from dataclasses import dataclass, field
@@ -16,9 +15,21 @@ from typing import Any
 from dualbcast.abi import KernelSource
 from dualbcast.errors import BackendError, MissingDependencyError
 from dualbcast.runtime import cache, cuda_build
-from dualbcast.runtime.cuda_device import available, current_cc, launch, occupancy, why_not
+from dualbcast.runtime.cuda_device import available, current_cc, fits, launch, why_not
+from dualbcast.runtime.occupancy import occupancy
+from dualbcast.runtime.sass import Instructions, count
 
-__all__ = ["CudaKernel", "available", "compile_kernel", "current_cc", "launch", "occupancy", "why_not"]
+__all__ = [
+    "CudaKernel",
+    "available",
+    "compile_kernel",
+    "current_cc",
+    "disassembler",
+    "fits",
+    "launch",
+    "occupancy",
+    "why_not",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +81,16 @@ class CudaKernel:
         linked, _ = cuda_build.build(self.source, self.cc, self.fastmath, ptx=True)
         return linked.decode().rstrip("\0")
 
+    def instructions(self) -> Instructions:
+        """The machine code, counted.
+
+        Raises
+        ------
+        MissingDependencyError
+            If nvdisasm is not installed.
+        """
+        return count(self.sass())
+
     def sass(self) -> str:
         """The machine code, disassembled.
 
@@ -81,7 +102,7 @@ class CudaKernel:
         with tempfile.TemporaryDirectory() as directory:
             path = Path(directory, "kernel.cubin")
             path.write_bytes(self.image)
-            command = [_disassembler(), "--print-code", str(path)]
+            command = [disassembler(), "--print-code", str(path)]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise BackendError(f"nvdisasm cannot read the compiled kernel: {done.stderr.strip()}")
@@ -116,29 +137,13 @@ def compile_kernel(source: KernelSource, cc: tuple[int, int], fastmath: bool = F
 
     def make() -> bytes:
         image, log = cuda_build.build(source, cc, fastmath)
-        return json.dumps(_resources(log)).encode() + b"\n" + image
+        return json.dumps(cuda_build.resources(log)).encode() + b"\n" + image
 
     resources, _, image = cache.fetch(key, make).partition(b"\n")
     return CudaKernel(source=source, cc=cc, fastmath=fastmath, image=image, **json.loads(resources))
 
 
-def _resources(log: str) -> dict[str, int]:
-    """The figures in the log of `ptxas -v`."""
-    patterns = {
-        "registers": r"Used (\d+) registers",
-        "spill_stores": r"(\d+) bytes spill stores",
-        "spill_loads": r"(\d+) bytes spill loads",
-        "stack": r"(\d+) bytes stack frame",
-    }
-    found = {name: re.findall(pattern, log) for name, pattern in patterns.items()}
-    if not all(found.values()):
-        raise BackendError(f"The CUDA assembler's report cannot be read:\n{log}")
-    # A function that was not inlined has figures of its own: the largest count.
-    figures = {name: max(map(int, values)) for name, values in found.items()}
-    return figures | {"shared": max(map(int, re.findall(r"(\d+) bytes smem", log)), default=0)}
-
-
-def _disassembler() -> str:
+def disassembler() -> str:
     """The path of nvdisasm, from its wheel or a CUDA toolkit."""
     purpose, install = "Showing machine code", "nvidia-cuda-nvdisasm"
     pathfinder = cuda_build.optional("cuda.pathfinder", "cuda-pathfinder", purpose, f"cuda-pathfinder {install}")

@@ -6,19 +6,23 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import re
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 
 from dualbcast.abi import KernelSource
 from dualbcast.errors import BackendError, DualbcastError, MissingDependencyError, kernel_fault
 from dualbcast.runtime import cache
+from dualbcast.runtime.cuda_blocks import THREADS_PER_BLOCK
+from dualbcast.runtime.occupancy import roomier
 
-__all__ = ["build", "optional", "toolchain"]
+__all__ = ["build", "optional", "resources", "toolchain"]
 
 # The functions that the emitted text may call beside its own. libdevice has each twice, as `tanhf` and `tanh`.
 _UNARY = "sqrt cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh"
@@ -26,25 +30,45 @@ _SPECIAL_AND_ROUNDING = "erf erfc lgamma tgamma floor ceil trunc rint fabs"
 _BINARY = "atan2 hypot pow fmod copysign nextafter"
 _NATIVE = tuple(" ".join((_UNARY, _SPECIAL_AND_ROUNDING, _BINARY)).split())
 
-# What `fastmath` replaces in float32, as nvcc's --use_fast_math does; but for two functions that would lose more than
-# digits: its pow is NaN for every negative base, and its tan is the quotient of two approximations.
-_FAST = {name: f"fast_{name}f" for name in ("exp", "log", "log2", "log10", "sin", "cos")}
-# libdevice has no approximate version of these, but the hardware has. NVRTC would drop an inline function that its own
-# text does not call; the linker inlines these all the same, and drops those that nothing calls.
-_FAST_HARDWARE = ("sqrt", "tanh")
-_FAST_SHELL = "".join(
+# What `fastmath` replaces in float32, as nvcc's --use_fast_math does, by instructions of the hardware: the argument
+# that each is given, the instruction, and what its result is. Two functions are as they were, because they would lose
+# more than digits: nvcc's pow is NaN for every negative base, and its tan is the quotient of two approximations. NVRTC
+# would drop an inline function that its own text does not call; the linker inlines these, and drops those that nothing
+# calls.
+_FAST = {
+    "exp": ("x * 1.4426950408889634f", "ex2.approx.ftz.f32", "y"),
+    "exp2": ("x", "ex2.approx.ftz.f32", "y"),
+    "log": ("x", "lg2.approx.ftz.f32", "y * 0.6931471805599453f"),
+    "log2": ("x", "lg2.approx.ftz.f32", "y"),
+    "log10": ("x", "lg2.approx.ftz.f32", "y * 0.3010299956639812f"),
+    "sin": ("x", "sin.approx.ftz.f32", "y"),
+    "cos": ("x", "cos.approx.ftz.f32", "y"),
+    "sqrt": ("x", "sqrt.approx.ftz.f32", "y"),
+    "tanh": ("x", "tanh.approx.f32", "y"),
+}
+_FAST_SHELL = """
+extern "C" __device__ float dualbcast_quotient(float x, float z)
+{
+    float y;
+    asm("div.approx.ftz.f32 %0, %1, %2;" : "=f"(y) : "f"(x), "f"(z));
+    return y;
+}
+""" + "".join(
     f"""
 extern "C" __device__ float dualbcast_fast_{name}(float x)
 {{
     float y;
-    asm("{name}.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
+    asm("{instruction} %0, %1;" : "=f"(y) : "f"({argument}));
+    return {result};
 }}
 """
-    for name in _FAST_HARDWARE
+    for name, (argument, instruction, result) in _FAST.items()
 )
 # For the linker, which makes the code. Numba's own fastmath would also assume that there is no NaN and no infinity.
 _FAST_LINK = ("-ftz=1", "-prec-div=0", "-prec-sqrt=0")
+
+# How much larger machine code may be that leaves room for more blocks.
+_COSTS_NOTHING = 1.02
 
 _COMPILERS = ("numba-cuda", "cuda-core", "cuda-bindings")
 _LIBRARIES = ("nvidia-nvjitlink", "nvidia-cuda-nvrtc", "nvidia-nvvm", "nvidia-cuda-nvcc")
@@ -105,11 +129,33 @@ def build(source: KernelSource, cc: tuple[int, int], fastmath: bool, *, ptx: boo
         if _compiler("numba.core.config").ENABLE_CUDASIM:
             raise BackendError("Numba's CUDA simulator cannot compile. Unset NUMBA_ENABLE_CUDASIM and restart Python.")
         architecture = _architecture(cc)
-        parts = [
-            (_compile_shell(shell, architecture), source.entry),
-            (_with_numpy(_compile_element, source, cc, fast), source.element),
-        ]
-        return _link(parts, architecture, _FAST_LINK if fast else (), ptx)
+        element = _with_numpy(_compile_element, source, cc, fast)
+
+        def link(shell: str) -> tuple[bytes, str]:
+            parts = [(_compile_shell(shell, architecture), source.entry), (element, source.element)]
+            return _link(parts, architecture, _FAST_LINK if fast else (), ptx)
+
+        image, log = link(shell)
+        return (image, log) if ptx else _settled(image, log, cc, shell, link)
+
+
+def _settled(
+    image: bytes, log: str, cc: tuple[int, int], shell: str, link: Callable[[str], tuple[bytes, str]]
+) -> tuple[bytes, str]:
+    """The kernel with as many registers as it needs where it spills; else with fewer, where that lets more blocks run
+    at a time and costs next to nothing.
+
+    The assembler decides for itself how many blocks are worth a spill or an instruction, if it is not told.
+    """
+    found = resources(log)
+    blocks = 1 if found["stack"] else roomier(cc, found["registers"])
+    if blocks is None:
+        return image, log
+    bound = f"__launch_bounds__({THREADS_PER_BLOCK}"
+    other, its_log = link(shell.replace(f"{bound})", f"{bound}, {blocks})"))
+    its = resources(its_log)
+    better = found["stack"] or (its["registers"] < found["registers"] and len(other) <= _COSTS_NOTHING * len(image))
+    return (other, its_log) if better and not its["stack"] else (image, log)
 
 
 def _with_numpy(compile_element: Callable[..., bytes], source: KernelSource, *arguments: Any) -> bytes:
@@ -204,15 +250,64 @@ def _namespace(source: KernelSource, fast: bool) -> dict[str, Any]:
     namespace: dict[str, Any] = {name: getattr(libdevice, name + suffix) for name in _NATIVE}
     namespace |= {"float32": np.float32, "float64": np.float64, "int64": np.int64, "uint8": np.uint8}
     if fast:
-        namespace |= {name: getattr(libdevice, replacement) for name, replacement in _FAST.items()}
         scalar = types.float32(types.float32)
-        namespace |= {name: cuda.declare_device(f"dualbcast_fast_{name}", scalar, abi="c") for name in _FAST_HARDWARE}
-    pointer = types.CPointer(types.uint16)
+        namespace |= {name: cuda.declare_device(f"dualbcast_fast_{name}", scalar, abi="c") for name in _FAST}
+        quotient = types.float32(types.float32, types.float32)
+        namespace["quotient"] = cuda.declare_device("dualbcast_quotient", quotient, abi="c")
+    bits, pointer = types.uint16, types.CPointer(types.uint16)
     for half in ("float16", "bfloat16"):
-        load, store = f"load_{half}", f"store_{half}"
-        namespace[load] = cuda.declare_device(load, types.float32(pointer, types.int64), abi="c")
-        namespace[store] = cuda.declare_device(store, types.void(pointer, types.int64, types.float32), abi="c")
+        signatures = {
+            f"load_{half}": types.float32(pointer, types.int64),
+            f"store_{half}": types.void(pointer, types.int64, types.float32),
+            f"from_{half}": types.float32(bits),
+            f"to_{half}": bits(types.float32),
+        }
+        namespace |= {name: cuda.declare_device(name, kind, abi="c") for name, kind in signatures.items()}
+    for lanes in (2, 4):
+        namespace[f"load_{lanes}"], namespace[f"store_{lanes}"] = _wide_accesses(lanes)
     return namespace
+
+
+@lru_cache
+def _wide_accesses(lanes: int) -> tuple[Any, Any]:
+    """Intrinsics that load and store neighbouring elements in one access: `load(pointer, k)`, a tuple, and
+    `store(pointer, k, *values)`. The address is aligned to the access, or to 16 bytes if that is less.
+    """
+    types = _compiler("numba.types")
+    intrinsic = _compiler("numba.cuda.extending").intrinsic
+
+    def place(context: Any, builder: Any, kind: Any, pointer: Any, k: Any) -> tuple[Any, int]:
+        element = context.get_data_type(kind)
+        address = builder.bitcast(builder.gep(pointer, [k]), ir.VectorType(element, lanes).as_pointer())
+        return address, min(16, lanes * context.get_abi_sizeof(element))
+
+    def load(_typing: Any, pointer: Any, k: Any) -> Any:
+        kind = pointer.dtype
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Sequence[Any]) -> Any:
+            address, alignment = place(context, builder, kind, *arguments)
+            vector = builder.load(address, align=alignment)
+            values = [builder.extract_element(vector, ir.IntType(32)(lane)) for lane in range(lanes)]
+            return context.make_tuple(builder, signature.return_type, values)
+
+        return types.UniTuple(kind, lanes)(pointer, k), generate
+
+    def store(_typing: Any, pointer: Any, k: Any, *values: Any) -> Any:
+        kind = pointer.dtype
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Sequence[Any]) -> Any:
+            at, index, packed = arguments
+            address, alignment = place(context, builder, kind, at, index)
+            vector = ir.Constant(ir.VectorType(context.get_data_type(kind), lanes), ir.Undefined)
+            for lane, given in enumerate(signature.args[2]):
+                value = context.cast(builder, builder.extract_value(packed, lane), given, kind)
+                vector = builder.insert_element(vector, value, ir.IntType(32)(lane))
+            builder.store(vector, address, align=alignment)
+            return context.get_dummy_value()
+
+        return types.void(pointer, k, types.StarArgTuple(values)), generate
+
+    return intrinsic(load), intrinsic(store)
 
 
 def _link(parts: Iterable[tuple[bytes, str]], architecture: str, flags: Iterable[str], ptx: bool) -> tuple[bytes, str]:
@@ -235,6 +330,22 @@ def _link(parts: Iterable[tuple[bytes, str]], architecture: str, flags: Iterable
         return bytes(image), _text(nvjitlink.get_info_log_size, nvjitlink.get_info_log, handle)
     finally:
         nvjitlink.destroy(handle)
+
+
+def resources(log: str) -> dict[str, int]:
+    """The figures in the log of `ptxas -v`."""
+    patterns = {
+        "registers": r"Used (\d+) registers",
+        "spill_stores": r"(\d+) bytes spill stores",
+        "spill_loads": r"(\d+) bytes spill loads",
+        "stack": r"(\d+) bytes stack frame",
+    }
+    found = {name: re.findall(pattern, log) for name, pattern in patterns.items()}
+    if not all(found.values()):
+        raise BackendError(f"The CUDA assembler's report cannot be read:\n{log}")
+    # A function that was not inlined has figures of its own: the largest count.
+    figures = {name: max(map(int, values)) for name, values in found.items()}
+    return figures | {"shared": max(map(int, re.findall(r"(\d+) bytes smem", log)), default=0)}
 
 
 def _text(size: Callable[[int], int], fill: Callable[[int, bytearray], None], handle: int) -> str:

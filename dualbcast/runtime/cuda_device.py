@@ -1,102 +1,42 @@
 """The GPU side of CUDA kernels: which device there is, how a kernel's threads are laid out on it, and the launch, all
-through CuPy; and the theoretical occupancy, which needs no device.
+through CuPy.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dualbcast.abi import Layout
 from dualbcast.errors import BackendError, MissingDependencyError
 from dualbcast.runtime.cuda_blocks import MAX_GRID_X, MAX_GRID_YZ, THREADS_PER_BLOCK, walk
 from dualbcast.runtime.cuda_build import optional
+from dualbcast.runtime.occupancy import WARP, occupancy
 
 if TYPE_CHECKING:
     from dualbcast.runtime.cuda import CudaKernel
 
-__all__ = ["THREADS_PER_BLOCK", "available", "current_cc", "launch", "launch_shape", "occupancy", "why_not"]
+__all__ = [
+    "THREADS_PER_BLOCK",
+    "WIDEST_ACCESS",
+    "available",
+    "current_cc",
+    "fits",
+    "launch",
+    "launch_shape",
+    "occupancy",
+    "prepared",
+    "why_not",
+]
 
-_WARP = 32
-
-# Per compute capability: resident warps, resident blocks and bytes of shared memory of a multiprocessor; from the CUDA
-# C++ Programming Guide, "Technical Specifications per Compute Capability". All have 64 K registers in four partitions.
-_LIMITS = {
-    (7, 5): (32, 16, 65536),
-    (8, 0): (64, 32, 167936),
-    (8, 6): (48, 16, 102400),
-    (8, 7): (48, 16, 167936),
-    (8, 9): (48, 24, 102400),
-    (9, 0): (64, 32, 233472),
-    (10, 0): (64, 32, 233472),
-    (10, 3): (64, 32, 233472),
-    (11, 0): (48, 24, 233472),
-    (12, 0): (48, 24, 102400),
-    (12, 1): (48, 24, 102400),
-}
-
-
-def occupancy(cc: tuple[int, int], registers: int, block_size: int, shared: int = 0) -> float:
-    """The theoretical occupancy: the share of a multiprocessor's warp slots that resident blocks can fill.
-
-    The rules are those of the CUDA toolkit's occupancy calculator (`cuda_occupancy.h`): a warp's registers are allotted
-    in units of 256 from one of four equal partitions; a block's shared memory in units of 128 bytes (256 before 8.0),
-    and from 8.0 on the driver takes 1 KiB more of it.
-
-    Parameters
-    ----------
-    cc : tuple of int
-        The compute capability.
-    registers : int
-        Registers a thread.
-    block_size : int
-        Threads a block.
-    shared : int
-        Bytes of shared memory a block.
-
-    Returns
-    -------
-    float
-        Between 0 (such a block does not fit) and 1.
-
-    Raises
-    ------
-    BackendError
-        If the limits of the compute capability are not known.
-
-    Examples
-    --------
-    With 40 registers a warp takes 1280 of a partition's 16384: 12 warps in each of four, so 6 blocks of 8 warps.
-
-    >>> occupancy((9, 0), registers=40, block_size=256)
-    0.75
-    """
-    if cc not in _LIMITS:
-        known = ", ".join(f"{major}.{minor}" for major, minor in _LIMITS)
-        raise BackendError(f"No occupancy is known for compute capability {cc[0]}.{cc[1]}, only for {known}.")
-    if registers < 0 or block_size < 1 or shared < 0:
-        raise ValueError("registers, block_size and shared cannot be negative, nor a block empty")
-    max_warps, max_blocks, shared_memory = _LIMITS[cc]
-    warps = -(-block_size // _WARP)
-    if block_size > 1024 or registers > 255:
-        return 0.0
-    blocks = min(max_blocks, max_warps // warps)
-    if registers:
-        allotted = _round_up(registers * _WARP, 256)
-        if allotted * _round_up(warps, 4) > 65536:
-            return 0.0
-        blocks = min(blocks, 4 * (16384 // allotted) // warps)
-    modern = cc >= (8, 0)
-    if taken := _round_up(shared + 1024, 128) if modern else _round_up(shared, 256):
-        blocks = min(blocks, shared_memory // taken)
-    return blocks * warps / max_warps
-
-
-def _round_up(value: int, unit: int) -> int:
-    return -(-value // unit) * unit
+# Bytes of the widest access to memory, which are also what it must be aligned to.
+WIDEST_ACCESS = 16
 
 
 def why_not() -> str:
@@ -166,7 +106,7 @@ def launch(
     total : int
         How many elements there are, the product of `sizes`. If there are none nothing is launched.
     sizes : sequence of int
-        The coalesced dimensions, outermost first.
+        The coalesced dimensions, outermost first. Where a thread takes several elements, arrays must suit it (`fits`).
     strides : sequence of int
         The run-time strides in elements, class by class, outermost first.
     pointers : sequence of int
@@ -182,25 +122,50 @@ def launch(
         If there is no driver or no device, if the kernel is for another device or for smaller arrays, or if the driver
         refuses it.
     """
-    layout = kernel.source.layout
     if total == 0:
         return
+    grid, block, numbers = prepared(kernel, tuple(sizes), tuple(strides))
+    _loaded(kernel)(grid, block, (*numbers, *map(np.uint64, pointers)), stream=stream)
+
+
+@lru_cache(maxsize=4096)
+def prepared(
+    kernel: CudaKernel, sizes: tuple[int, ...], strides: tuple[int, ...]
+) -> tuple[tuple[int, int, int], tuple[int, int, int], tuple[Any, ...]]:
+    """The grid, the block and the arguments before the pointers: all of a launch that does not change between calls."""
+    layout = kernel.source.layout
+    total = math.prod(sizes)
     if total > 2**31 - 1 and not layout.wide:
         raise BackendError(f"{total} elements are too many for a kernel with 32-bit indices.")
     size_type, index_type = (np.int64, np.int64) if layout.wide else (np.uint32, np.int32)
+    if layout.lanes > 1:
+        sizes = (*sizes[:-1], sizes[-1] // layout.lanes)
+        steps = _grouped(layout)
+        strides = tuple(
+            [stride // layout.lanes if spans else stride for stride, spans in zip(strides, steps, strict=True)]
+        )
     span: tuple[Any, ...] = ()
     if kernel.source.summed:
-        how = walk(tuple(sizes))
+        how = walk(sizes)
         span, grid, block = (size_type(how.span),), how.grid, how.block
     else:
-        grid, block = launch_shape(tuple(sizes))
-    arguments = (
-        *(size_type(size) for size in sizes),
-        *span,
-        *(index_type(stride) for stride in strides),
-        *(np.uint64(pointer) for pointer in pointers),
-    )
-    _loaded(kernel)(grid, block, arguments, stream=stream)
+        grid, block = launch_shape(sizes)
+    numbers = (*map(size_type, sizes), *span, *map(index_type, strides))
+    return grid, block, numbers
+
+
+@lru_cache
+def _grouped(layout: Layout) -> tuple[bool, ...]:
+    """For each run-time stride whether its class spans the innermost dimension, and so is in groups of elements."""
+    return tuple([pattern[-1] == "1" for pattern in layout.classes for kind in pattern if kind == "s"])
+
+
+def fits(layout: Layout, sizes: tuple[int, ...], strides: tuple[int, ...], pointers: Sequence[int]) -> bool:
+    """Whether arrays suit a kernel whose threads take `layout.lanes` elements: whole groups, on their boundaries."""
+    lanes = layout.lanes
+    if lanes == 1 or sizes[-1] % lanes or functools.reduce(or_, pointers, 0) % WIDEST_ACCESS:
+        return lanes == 1
+    return not any(stride % lanes for stride, spans in zip(strides, _grouped(layout), strict=True) if spans)
 
 
 def _loaded(kernel: CudaKernel) -> Any:
@@ -219,6 +184,11 @@ def _loaded(kernel: CudaKernel) -> Any:
             module.load(kernel.image)
             function = module.get_function(kernel.entry)
         except cupy.cuda.driver.CUDADriverError as error:
+            if "OUT_OF_MEMORY" in str(error):
+                raise BackendError(
+                    f"The GPU has no memory left for a kernel's code: {error}. Delete arrays, and give back what CuPy "
+                    "keeps: cupy.get_default_memory_pool().free_all_blocks()"
+                ) from error
             driver = cupy.cuda.runtime.driverGetVersion()
             raise BackendError(
                 f"The NVIDIA driver (for CUDA {driver // 1000}.{driver % 1000 // 10}) refuses the kernel: {error}.\n"
@@ -257,4 +227,4 @@ def launch_shape(sizes: tuple[int, ...]) -> tuple[tuple[int, int, int], tuple[in
 
 def _used(inner: int, x: int, y: int) -> float:
     """The share of the lanes of a row of blocks that have an element along x."""
-    return inner * y / (-(-inner // x) * _round_up(x * y, _WARP))
+    return inner * y / (-(-inner // x) * -(-x * y // WARP) * WARP)

@@ -1,4 +1,4 @@
-"""exp, expm1, tanh and log as LLVM IR for processors with fused multiply-add: inlined, they vectorise without a library.
+"""exp, expm1, tanh and log as LLVM IR for processors with fused multiply-add: inlined, they vectorise without calls.
 
 No vector register survives a call, so around a call of a library a kernel stores and reloads all that it holds. And
 what is inlined gives the same bits in a vector as alone: no result depends on where in a row its element lies.
@@ -223,7 +223,7 @@ class _Steps:
         return f, builder.fsub(builder.bitcast(count, self.kind), self.number(large + self.bias))
 
     def log_of_parts(self, f: ir.Value, n: ir.Value) -> ir.Value:
-        """n * log(2) + log(1 + f), where with s = f / (2 + f) the latter is f - f**2 / 2 + s * (f**2 / 2 + s**2 * Q)."""
+        """n * log(2) + log(1 + f); with s = f / (2 + f) the latter is f - f**2 / 2 + s * (f**2 / 2 + s**2 * Q)."""
         builder = self.builder
         s = builder.fdiv(f, builder.fadd(f, self.number(2)))
         square = builder.fmul(s, s)

@@ -32,8 +32,10 @@ def _other_form(value: Any) -> Any:
     kind = type(value)
     if kind in _NUMBERS:
         return kind
-    dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
-    return kind, dtype if isinstance(dtype, np.dtype) else None, shape if type(shape) is tuple else None
+    dtype = getattr(value, "dtype", None)
+    lengths = [getattr(value, name, None) for name in ("shape", "strides")]
+    known = dtype if isinstance(dtype, np.dtype) else None
+    return kind, known, *[each if type(each) is tuple else None for each in lengths]
 
 
 def are_plain(values: Sequence[object]) -> bool:

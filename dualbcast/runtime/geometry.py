@@ -16,6 +16,7 @@ import numpy as np
 from dualbcast.abi import Layout
 from dualbcast.errors import ShapeError
 from dualbcast.runtime.cuda_blocks import foremost
+from dualbcast.runtime.cuda_memory import allocate
 from dualbcast.runtime.memory import POOL, SMALLEST
 from dualbcast.runtime.operands import Array, DType
 from dualbcast.runtime.packing import Packing
@@ -74,8 +75,11 @@ class Geometry:
     def allocate_all(self, dtypes: Sequence[DType], xp: Any) -> tuple[Array, ...]:
         """Uninitialised arrays of the result's shape, contiguous in the order in which the kernel walks them.
 
-        Each has memory of its own, so that one that is kept keeps no others.
+        NumPy's each have memory of their own, so that one that is kept keeps no others. On a GPU they are one block,
+        because allocating takes longer than the launch.
         """
+        if xp is not np and self.total:
+            return self._on_device(dtypes)
         # An element takes 8 bytes at most.
         empty = POOL.empty if xp is np and 8 * self.total >= SMALLEST else xp.empty
         if self.order is None:
@@ -83,6 +87,13 @@ class Geometry:
         lengths = tuple([self.shape[axis] for axis in self.order])
         inverse = sorted(range(len(self.order)), key=self.order.__getitem__)
         return tuple([empty(lengths, dtype).transpose(inverse) for dtype in dtypes])
+
+    def _on_device(self, dtypes: Sequence[DType]) -> tuple[Array, ...]:
+        if self.order is None:
+            return allocate(self.shape, dtypes)
+        inverse = sorted(range(len(self.order)), key=self.order.__getitem__)
+        arrays = allocate([self.shape[axis] for axis in self.order], dtypes)
+        return tuple([array.transpose(inverse) for array in arrays])
 
 
 @lru_cache(maxsize=1024)

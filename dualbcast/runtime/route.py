@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import and_
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from dualbcast.runtime.forms import are_plain, host_addresses
 from dualbcast.runtime.geometry import form_of
 from dualbcast.runtime.operands import Array, Token, is_writeable, on_host
 
-__all__ = ["Recent", "Route"]
+__all__ = ["Recent", "Route", "Way"]
 
 _T = TypeVar("_T")
 _LIMIT = 1024
@@ -32,8 +32,17 @@ class Recent(dict[Any, _T]):
         return value
 
 
+class Way(Protocol):
+    """A route on any device."""
+
+    results: Any
+
+    def run(self, values: tuple[Array, ...], out: tuple[Array, ...] = ()) -> tuple[Array, ...] | None:
+        """Run the kernel on arguments of known forms; its outputs, or None where it cannot read them in place."""
+
+
 class Route:
-    """The way of the calls whose arguments have the same forms (`operands.forms_of`) as those of one that was made.
+    """The way of the calls whose arguments have the same forms (`forms.forms_of`) as those of one that was made.
 
     Attributes
     ----------
