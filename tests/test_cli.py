@@ -115,10 +115,11 @@ def test_sweep_for_compute_capabilities(tmp_path: Path) -> None:
         assert heading in result.stdout
     cells = body(result.stdout)
     for row, shown in zip(json.loads(target.read_text())["rows"], cells, strict=True):
-        for key in ("sm_90", "sm_86"):
-            assert 8 <= row[f"{key}_registers"] <= 32
+        # With so many registers 64 warps, or the 48 of an 8.6, can be there.
+        for key, most in (("sm_90", 32), ("sm_86", 40)):
+            assert 8 <= row[f"{key}_registers"] <= most
             assert row[f"{key}_spill_bytes"] == 0
-            assert row[f"{key}_occupancy"] == 1.0, "up to 32 registers, every warp slot can be filled"
+            assert row[f"{key}_occupancy"] == 1.0
         assert shown[9:] == [str(row["sm_90_registers"]), "0", "100%", str(row["sm_86_registers"]), "0", "100%"]
 
 
