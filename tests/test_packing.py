@@ -34,7 +34,7 @@ def curved(x, y):
 
 def forget() -> None:
     geometry.lay_out.cache_clear()
-    broadcast._fit.cache_clear()
+    broadcast.find_fit.cache_clear()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The `dualbcast` command: `sweep`, `hmlstm`, `info`."""
+"""The `dualbcast` command: `hmlstm`, `divergence`, `sweep`, `info`."""
 
 from __future__ import annotations
 

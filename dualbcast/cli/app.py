@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from dualbcast.cli.divergence import divergence
 from dualbcast.cli.hmlstm import hmlstm
 from dualbcast.cli.info import info
 from dualbcast.cli.sweep import sweep
@@ -35,4 +36,5 @@ def group() -> None:
 
 group.add_command(sweep)
 group.add_command(hmlstm)
+group.add_command(divergence)
 group.add_command(info)

@@ -14,8 +14,10 @@ from dualbcast.cli.measure import Device
 from dualbcast.cli.models import cell_update_reference, product_reference
 from dualbcast.errors import DualbcastError
 
-__all__ = ["CheckError", "DifferenceCheck", "check_by_differences", "check_cell_update", "check_product"]
+__all__ = ["CellReference", "CheckError", "DifferenceCheck", "check_by_differences", "check_product"]
 
+Array = NDArray[np.float64]
+_COMPARED = 1 << 22  # elements of the cell update at most
 _ELEMENTS = 1 << 18  # compared at a time: the float64 references need many times the memory of the float32 results
 
 
@@ -89,45 +91,71 @@ def check_product(device: Device, xs: Sequence[Any], value: Any, jacobian: Any) 
     return worst, tolerance
 
 
-def check_cell_update(
-    device: Device, arguments: Sequence[Any], value: Any, partials: Sequence[Any], tolerance: float
-) -> float:
-    """Check the HM-LSTM update and its partials in (c, f, i, g) over all elements.
+class CellReference:
+    """What the HM-LSTM update should give, in float64: its partials in (c, f, i, g), or value and cotangents.
 
     Parameters
     ----------
-    device : Device
     arguments : sequence of six arrays
-        c, f, i, g, z, zb as they were passed; they broadcast to the shape of `value`.
-    value : 2-d array
-    partials : sequence of four 2-d arrays
-    tolerance : float
-        The largest error allowed.
+        c, f, i, g of one shape, and z and zb, which broadcast to it.
+    cotangent : array, optional
+        Of the value: then the value and the cotangents are meant, else the partials alone.
 
-    Returns
-    -------
-    float
-        The largest |result - reference| / (eps · max(1, |reference|)), eps that of the result's dtype.
-
-    Raises
-    ------
-    CheckError
-        If an error exceeds the tolerance.
+    Notes
+    -----
+    All rows are compared, up to 2²² elements; of larger arrays so many, in blocks of rows from the first to the last.
     """
-    full = [device.xp.broadcast_to(argument, value.shape) for argument in arguments]
-    worst = 0.0
-    for rows in _blocks(value.shape):
-        exact, exact_partials = cell_update_reference(*(device.host(a[rows]).astype(np.float64) for a in full))
-        for name, result, reference in zip(
-            ("the value", "∂/∂c", "∂/∂f", "∂/∂i", "∂/∂g"),
-            (value, *partials),
-            (exact, *exact_partials),
-            strict=True,
-        ):
-            error = _distance(device.host(result[rows]), reference, np.maximum(1, np.abs(reference)))
-            _require(name, error, tolerance)
-            worst = max(worst, error)
-    return worst
+
+    def __init__(self, arguments: Sequence[NDArray[Any]], cotangent: NDArray[Any] | None = None) -> None:
+        shape = arguments[0].shape
+        full = [np.broadcast_to(argument, shape) for argument in arguments]
+        self.elements = 0
+        self._parts: list[tuple[slice, list[tuple[str, Array, Array]]]] = []
+        for rows in _some(list(_blocks(shape)), _COMPARED // _ELEMENTS):
+            exact, partials = cell_update_reference(*(argument[rows].astype(np.float64) for argument in full))
+            scales = [np.maximum(1, np.abs(partial)) for partial in partials]
+            names = [f"∂/∂{name}" for name in "cfig"]
+            known = list(zip(names, partials, scales, strict=True))
+            if cotangent is not None:
+                bar = cotangent[rows].astype(np.float64)
+                size = np.maximum(1, np.abs(bar))
+                known = [(f"the cotangent of {name[-1]}", bar * one, size * scale) for name, one, scale in known]
+                known.insert(0, ("the value", exact, np.maximum(1, np.abs(exact))))
+            self._parts.append((rows, known))
+            self.elements += exact.size
+
+    def check(self, results: Sequence[Any], host: Callable[[Any], NDArray[Any]], tolerance: float, who: str) -> float:
+        """The largest |result - reference| in units of eps · max(1, |reference|), and of the cotangent if that is more.
+
+        Parameters
+        ----------
+        results : sequence of 2-d arrays
+        host : callable
+            Makes a NumPy array of rows of one of them.
+        tolerance : float
+            The largest error allowed.
+        who : str
+            What made them, for the message.
+
+        Raises
+        ------
+        CheckError
+            If an error exceeds the tolerance.
+        """
+        worst = 0.0
+        for rows, known in self._parts:
+            for result, (name, reference, scale) in zip(results, known, strict=True):
+                error = _distance(host(result[rows]), reference, scale)
+                _require(f"{name} ({who})", error, tolerance)
+                worst = max(worst, error)
+        return worst
+
+
+def _some(blocks: Sequence[slice], most: int) -> list[slice]:
+    """At most so many of the blocks, spread evenly, the first and the last among them."""
+    if len(blocks) <= most:
+        return list(blocks)
+    return [blocks[at] for at in np.linspace(0, len(blocks) - 1, most).round().astype(int)]
 
 
 @dataclass(frozen=True, slots=True)

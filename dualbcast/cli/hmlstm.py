@@ -1,33 +1,34 @@
-"""`dualbcast hmlstm`: the HM-LSTM cell update and its partials, checked, then timed beside NumPy by hand."""
+"""`dualbcast hmlstm`: the derivatives of the HM-LSTM cell update, fused, in reverse mode, and by frameworks."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 
 from dualbcast.api import differentiable_broadcast
 from dualbcast.call import Backend
 from dualbcast.cli import models, plots, report
-from dualbcast.cli.checking import check_cell_update
-from dualbcast.cli.measure import Device, choose_device
+from dualbcast.cli.checking import CellReference
+from dualbcast.cli.implementations import MODES, WRT, Implementation, implementations
+from dualbcast.cli.measure import Device, Rotation, Timing, choose_device, copies, host_cost, wall_clock
 from dualbcast.cli.options import measuring_options, numbers
 from dualbcast.cli.report import Column, Row
 
-__all__ = ["control_values", "hmlstm"]
+__all__ = ["CASES", "control_values", "gate_values", "hmlstm"]
 
-_WRT = ("c", "f", "i", "g")
-_TOLERANCE = 4.0  # ulp of max(1, |reference|)
-_BY_HAND_TOLERANCE = 16.0  # it is the time that is wanted there, of the right thing
-_READS = {"flush": 2, "copy": 1, "update": 4}  # how many of c, f, i, g each case needs
-_CASES = {"flush": (1, 0), "copy": (0, 0), "update": (0, 1)}  # z, zb
+CASES = {"flush": (1, 0), "copy": (0, 0), "update": (0, 1)}  # z, zb
+_MODE_TITLES = {
+    "derivatives": "∂/∂(c, f, i, g) alone, as in the paper",
+    "value and pullback": "The value, and the cotangents of c, f, i, g: what training needs",
+}
 
 
 @dataclass
@@ -35,95 +36,145 @@ class _Cell:
     """What every row of one run has in common."""
 
     device: Device
-    function: Any
     control: str
     pattern: str
+    peers: bool
     repeat: int
     min_time: float
     seed: int
     bandwidth: float = 0.0
+    host_seconds: float = 0.0
 
     @property
     def title(self) -> str:
-        return f"HM-LSTM cell update: value and ∂/∂(c, f, i, g), float32, {self.pattern} control by {self.control}"
+        return f"HM-LSTM cell update, float32, {self.pattern} control by {self.control}"
 
     def table(self, rows: Sequence[Row]) -> RenderableType:
-        by_hand = "CuPy" if self.device.backend == "cuda" else "NumPy"
         columns = [
             Column("n", "n"),
+            Column("implementation", "implementation", left=True),
             Column("error_ulp", "error\nulp", "{:.2f}"),
-            *report.TIMING_COLUMNS,
-            Column("by_hand_seconds", f"{by_hand} by\nhand, ms", "{:.3f}", 1e3),
-            Column("by_hand_ratio", "ratio", "{:.1f}"),
+            Column("launches", "laun-\nches"),
+            Column("seconds", "time\nms", "{:.4f}", 1e3),
+            Column("bytes", "moved\nMB", "{:.1f}", 1e-6),
+            Column("bytes_per_second", "GB/s", "{:.1f}", 1e-9),
+            Column("copy_share", "of\ncopy", "{:.0%}"),
+            Column("speedup", "speed-\nup", "{:.2f}"),
         ]
+        tables = []
+        for mode in MODES:
+            if chosen := [row for row in rows if row["mode"] == mode]:
+                tables.append(report.build_table(columns, chosen, f"{self.title}\n{_MODE_TITLES[mode]}"))
         notes = [
-            *report.machine_notes(self.device, self.bandwidth, rows),
-            f"Error: |result - reference| / (2⁻²³ max(1, |reference|)), all elements; at most {_TOLERANCE:g} allowed.",
+            *report.machine_notes(self.device, self.bandwidth, [row for row in rows if row["bytes"]]),
+            "Speedup: over the reverse mode in separate kernels. Calls take turns with arrays that no cache holds.",
         ]
-        return report.build_table(columns, rows, self.title, notes)
+        if self.host_seconds:
+            notes.append(f"A call of the fused kernel takes {self.host_seconds * 1e6:.1f} µs of the host's time.")
+        return Group(*tables, report.notes(notes))
 
-    def measure(self, n: int, doing: Callable[[str], None]) -> Row:
-        """Check and time one size."""
+    def measure(self, n: int, doing: Callable[[str], None]) -> list[Row]:
+        """Check and time all implementations at one size, in both modes."""
         generator = np.random.default_rng(self.seed)
-        gates = [generator.standard_normal((n, n)).astype(np.float32) for _ in _WRT]
+        gates = gate_values(generator, n, 5)
         z, zb = control_values(generator, n, self.control, self.pattern)
-        moved = _bytes_moved(n, self.control, z, zb)
-        arguments = [self.device.array(array) for array in (*gates, z, zb)]
-        xp = self.device.xp
+        rows: list[Row] = []
+        for mode in MODES:
+            bar = None if mode == "derivatives" else gates[4]
+            given = [*gates[:4], z, zb] if bar is None else [*gates[:4], z, zb, bar]
+            doing(f"n = {n}: the reference")
+            reference = CellReference([*gates[:4], z, zb], bar)
+            arrays = [self.device.array(array) for array in given]
+            outputs = 4 if bar is None else 5
+            sets = copies(self.device, arrays, outputs * gates[0].nbytes)
+            found = []
+            for which in implementations(self.device, mode, n, (z, zb), self.peers):
+                doing(f"n = {n}, {mode}: {which.name}")
+                found.append({"n": n, "mode": mode, **self._one(which, sets, reference, n)})
+            baseline = next(row["seconds"] for row in found if row["implementation"].startswith("reverse"))
+            rows += [row | {"speedup": baseline / row["seconds"]} for row in found]
+        return rows
 
-        doing(f"n = {n}: compiling")
-        start = time.perf_counter()
-        value, jacobian = self.function.value_and_jacobian(*arguments, wrt=_WRT)
-        first_call = time.perf_counter() - start
-        doing(f"n = {n}: checking")
-        error = check_cell_update(self.device, arguments, value, [jacobian[name] for name in _WRT], _TOLERANCE)
-        check_cell_update(self.device, arguments, *models.cell_update_by_hand(xp, *arguments), _BY_HAND_TOLERANCE)
-        doing(f"n = {n}: timing")
-        out = (value, jacobian)
-        timing = self.device.time(
-            lambda: self.function.value_and_jacobian(*arguments, wrt=_WRT, out=out), self.repeat, self.min_time
-        )
-        doing(f"n = {n}: timing by hand")
-        by_hand = self.device.time(lambda: models.cell_update_by_hand(xp, *arguments), self.repeat, self.min_time)
+    def _one(self, which: Implementation, sets: Sequence[Sequence[Any]], reference: CellReference, n: int) -> Row:
+        rotation = Rotation([which.prepare(arrays) for arrays in sets])
+        results = rotation.turn()
+        if which.wait:
+            which.wait()
+        error = max(reference.check(result, which.host, which.tolerance, which.name) for result in results)
+        del results
+        if which.wait:
+            timing = wall_clock(rotation, which.wait, self.repeat, self.min_time)
+        else:
+            timing = self.device.time(rotation, self.repeat, self.min_time)
         return {
-            "n": n,
+            "implementation": which.name,
             "error_ulp": error,
-            **report.timing_fields(timing, n**2, moved, self.bandwidth),
-            "first_call_seconds": first_call,
-            "by_hand_seconds": by_hand.median,
-            "by_hand_ratio": by_hand.median / timing.median,
+            "compared": reference.elements,
+            "launches": which.launches(),
+            "arrays_in_turn": len(sets),
+            "timed_by": "wall clock" if which.wait or self.device.backend != "cuda" else "events",
+            **_fields(timing, n * n, which.moved, self.bandwidth),
         }
+
+    def measure_host(self) -> None:
+        """What the host spends on a call of the fused kernel."""
+        function: Any = differentiable_broadcast(backend=self.device.backend)(models.cell_update)
+        generator = np.random.default_rng(self.seed)
+        controls = control_values(generator, 4, "rows", "random")
+        arrays = [self.device.array(array) for array in (*gate_values(generator, 4, 4), *controls)]
+        out = function.value_and_jacobian(*arrays, wrt=WRT)
+        for given in (None, out):
+            # Without and with `out=`: whichever is less.
+            cost = host_cost(self.device, partial(function.value_and_jacobian, *arrays, wrt=WRT, out=given))
+            self.host_seconds = min(self.host_seconds or cost, cost)
+
+
+def _fields(timing: Timing, elements: int, moved: int | None, bandwidth: float) -> Row:
+    """What a row says of a timing, also where the bytes are not known."""
+    fields = report.timing_fields(timing, elements, moved or 0, bandwidth)
+    if moved is None:
+        fields |= {"bytes": None, "bytes_per_second": None, "copy_share": None}
+    return fields | {"waited": timing.waited}
+
+
+def gate_values(generator: np.random.Generator, n: int, count: int) -> list[NDArray[np.float32]]:
+    """Arrays of normal numbers, n by n."""
+    return [generator.standard_normal((n, n), np.float32) for _ in range(count)]
 
 
 def control_values(
-    generator: np.random.Generator, n: int, control: str, pattern: str
+    generator: np.random.Generator, n: int, control: str, pattern: str, run: int = 1
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """The control values z and zb, of shape (n, 1), (1, n) or (n, n), each 0 or 1."""
+    """The control values z and zb, of shape (n, 1), (1, n) or (n, n), each 0 or 1.
+
+    Parameters
+    ----------
+    generator : numpy.random.Generator
+    n : int
+    control : {"rows", "columns", "elements"}
+        What shares a value.
+    pattern : {"random", "flush", "copy", "update"}
+        Fair coins, or the same case everywhere.
+    run : int
+        How many neighbours in the last dimension have the same coin.
+    """
     shape = {"rows": (n, 1), "columns": (1, n), "elements": (n, n)}[control]
-    if pattern in _CASES:
-        z, zb = (np.full(shape, value, np.float32) for value in _CASES[pattern])
-    else:
-        z, zb = (generator.integers(0, 2, shape).astype(np.float32) for _ in range(2))
+    if pattern in CASES:
+        z, zb = (np.full(shape, value, np.float32) for value in CASES[pattern])
+        return z, zb
+    coins = (shape[0], -(-shape[1] // run))
+    values = (generator.integers(0, 2, coins, np.int8).astype(np.float32) for _ in range(2))
+    z, zb = (np.ascontiguousarray(np.repeat(value, run, axis=1)[:, : shape[1]]) for value in values)
     return z, zb
 
 
-def _bytes_moved(n: int, control: str, z: NDArray[np.float32], zb: NDArray[np.float32]) -> int:
-    """The bytes that have to be read and written: what each element's case needs, the controls, and five outputs."""
-    cases = np.where(z == 1, _READS["flush"], np.where(zb == 0, _READS["copy"], _READS["update"]))
-    reads = int(np.broadcast_to(cases, (n, n)).sum())
-    if control != "rows" and cases.min() < cases.max():
-        # Neighbours differ, and memory comes by the line: all of every input.
-        reads = len(_WRT) * n * n
-    return 4 * (reads + (1 + len(_WRT)) * n * n + z.size + zb.size)
-
-
-@click.command(short_help="Check and time the HM-LSTM cell update.")
+@click.command(short_help="Check and time the HM-LSTM cell update's derivatives.")
 @click.option(
     "--n",
     "sizes",
     type=numbers,
     metavar="N,N,…",
-    default="512,1024,2048",
+    default="512,1024,2048,4096,8192",
     show_default=True,
     help="The arrays are n by n, for each of these.",
 )
@@ -136,16 +187,18 @@ def _bytes_moved(n: int, control: str, z: NDArray[np.float32], zb: NDArray[np.fl
 )
 @click.option(
     "--pattern",
-    type=click.Choice(["random", *_CASES]),
+    type=click.Choice(["random", *CASES]),
     default="random",
     show_default=True,
     help="The control values: fair coins, or the same case everywhere.",
 )
+@click.option("--peers", is_flag=True, help="Also PyTorch, JAX and TensorFlow, whichever are installed.")
 @measuring_options
 def hmlstm(
     sizes: tuple[int, ...],
     control: str,
     pattern: str,
+    peers: bool,
     backend: Backend,
     repeat: int,
     min_time: float,
@@ -154,43 +207,66 @@ def hmlstm(
     csv_path: Path | None,
     plot_path: Path | None,
 ) -> None:
-    """Check and time the HM-LSTM cell update: its value and its partials in (c, f, i, g).
+    """Check and time the HM-LSTM cell update's derivatives, as three kinds of systems compute them.
 
     The update is Eq. 6 of Revels et al. (2018), a scalar function with if / elif / else: FLUSH where z = 1, COPY where
-    z = 0 and zb = 0, UPDATE elsewhere. The control vectors z and zb are broadcast. Value and partials are checked over
-    all elements against a float64 reference, then timed with their output arrays reused, beside the same computed by
-    hand with NumPy (CuPy on a GPU). Exit status 1 means that a result was wrong.
+    z = 0 and zb = 0, UPDATE elsewhere. The control vectors z and zb are broadcast. Implementations:
+
+    \b
+      fused forward mode  one kernel, compiled from the scalar function
+      reverse             the seven kernels of the paper's Fig. 5, which XLA
+                          made of reverse mode; with the value, eight
+      by hand             whole arrays of NumPy (of CuPy on a GPU); on a GPU
+                          also CUDA C++, from a clone's bench/
+      --peers             torch.compile, torch, jax.jit, TensorFlow with XLA
+
+    Each is run for the partials alone, which is what the paper measured, and for the value and what a cotangent is
+    pulled back to. All results are checked against a float64 reference before they are timed. Exit status 1 means that
+    one was wrong.
 
     \b
     Columns:
-      error      the largest; it must not exceed 4
-      time       median over the samples; ns per element is that over n²
-      moved      what the cases of all elements read, and the five outputs
+      error      the largest; 4 is allowed for the fused kernel
+      launches   kernels of one call, where known
+      time       median over the samples; on a GPU that of the device
+      moved      arrays that each kernel reads and writes; for loads in
+                 branches what the elements' cases need; for frameworks the
+                 least that a kernel without branches has to
       of copy    bytes moved per second, as a share of a large copy in this
                  run with as many threads
-      ratio      time by hand over time
+      speedup    time of the reverse mode over time
     """
     if plot_path is not None:
         plots.require()
     device = choose_device(backend)
-    function: Any = differentiable_broadcast(backend=device.backend)(models.cell_update)
-    cell = _Cell(device, function, control, pattern, repeat, min_time, seed)
+    cell = _Cell(device, control, pattern, peers, repeat, min_time, seed)
     with report.Run(len(sizes), cell.table) as run:
         run.doing("copying, to know the bandwidth")
         cell.bandwidth = device.copy_bandwidth(min_time)
         for n in sizes:
-            row = cell.measure(n, run.doing)
-            run.done(row, f"n = {n}: error {row['error_ulp']:.2f} ulp; {row['seconds'] * 1e3:.3f} ms")
+            rows = cell.measure(n, run.doing)
+            run.add(rows, f"n = {n}: checked; fused {_faster(rows)} times as fast as reverse mode in separate kernels")
+        cell.measure_host()
         # Once more: other work on the machine may have slowed the first.
         cell.bandwidth = max(cell.bandwidth, device.copy_bandwidth(min_time))
         run.hold_against(cell.bandwidth)
     report.show(cell.table(run.rows))
     if json_path is not None:
-        parameters = {"n": sizes, "control": control, "pattern": pattern, "seed": seed}
+        parameters = {"n": sizes, "control": control, "pattern": pattern, "peers": peers, "seed": seed}
         parameters |= {"repeat": repeat, "min_time": min_time}
-        extra = {"copy_bytes_per_second": cell.bandwidth, "tolerance_ulp": _TOLERANCE}
+        extra: dict[str, Any] = {"copy_bytes_per_second": cell.bandwidth, "host_seconds_per_call": cell.host_seconds}
+        if peers:
+            from dualbcast.cli.peers import versions
+
+            extra["peers"] = versions()
         report.write_json(json_path, report.record("hmlstm", device, parameters, run.rows, **extra))
     if csv_path is not None:
         report.write_csv(csv_path, run.rows)
     if plot_path is not None:
         plots.plot_hmlstm(plot_path, run.rows, device, cell.bandwidth, cell.title)
+
+
+def _faster(rows: Sequence[Row]) -> str:
+    """The speedups of the fused kernel in both modes."""
+    found = {row["mode"]: row["speedup"] for row in rows if row["implementation"].startswith("fused")}
+    return " and ".join(f"{speedup:.2f}" for speedup in found.values())

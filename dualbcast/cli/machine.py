@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import platform
+import re
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
@@ -12,7 +13,18 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Gpu", "cache_bytes", "cpu_model", "driver_version", "gpus", "has_libmvec", "threads", "versions"]
+__all__ = [
+    "Gpu",
+    "cache_bytes",
+    "commit",
+    "cpu_model",
+    "driver_release",
+    "driver_version",
+    "gpus",
+    "has_libmvec",
+    "threads",
+    "versions",
+]
 
 _PACKAGES = (
     "dualbcast",
@@ -114,6 +126,30 @@ def driver_version() -> str:
     if driver is None or driver.cuDriverGetVersion(ctypes.byref(version)) != 0:
         return ""
     return f"{version.value // 1000}.{version.value % 1000 // 10}"
+
+
+def driver_release() -> str:
+    """The release of the NVIDIA kernel driver, such as "580.82.07"; empty without one, or where it cannot be read."""
+    try:
+        text = Path("/proc/driver/nvidia/version").read_text()
+    except OSError:
+        return ""
+    found = re.search(r"\b\d+\.\d+(\.\d+)?\b", text)
+    return found[0] if found else ""
+
+
+def commit() -> str:
+    """The commit that the package is run from, with "+" if files of the package differ; empty outside a repository."""
+    package = Path(__file__).parents[1]
+    command = ["git", "-C", str(package)]
+    try:
+        head = subprocess.run([*command, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+        # A package that is installed somewhere below another repository is not a part of it.
+        subprocess.run([*command, "ls-files", "--error-unmatch", "__init__.py"], capture_output=True, check=True)
+        changed = subprocess.run([*command, "status", "--porcelain", "."], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return head.stdout.strip() + ("+" if changed.stdout.strip() else "")
 
 
 @cache

@@ -1,4 +1,6 @@
-"""Timing on the host and on a CUDA device: repeated calls, and the bandwidth of a large copy to hold them against."""
+"""Timing on the host and on a CUDA device: repeated calls on arrays that no cache holds, and the bandwidth of a large
+copy to hold them against.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,9 @@ import importlib
 import itertools
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,10 +20,23 @@ from dualbcast.call import Backend
 from dualbcast.cli import machine
 from dualbcast.errors import BackendError
 
-__all__ = ["CudaDevice", "Device", "HostDevice", "Timing", "choose_device"]
+__all__ = [
+    "CudaDevice",
+    "Device",
+    "HostDevice",
+    "Rotation",
+    "Timing",
+    "choose_device",
+    "copies",
+    "host_cost",
+    "wall_clock",
+]
 
 _COPY_BYTES = 256 << 20  # the least each side of the copy holds: far beyond the caches of most processors
 _SHORTEST_SAMPLE = 100e-6  # seconds; shorter calls are timed several at a time
+_CACHES = 4  # how many times the size of the cache what is walked in turn has
+_MOST_SETS = 64
+_MOST_AHEAD = 256  # copies that a GPU is given to do while the host queues what is timed
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +49,8 @@ class Timing:
         The median, the least, and the first and third quartile, in seconds.
     samples, calls : int
         How many samples were taken, and how many calls each one timed.
+    waited : bool
+        Whether a GPU may have waited for the host between kernels in some sample, which is then in the time.
     """
 
     median: float
@@ -42,6 +59,51 @@ class Timing:
     upper: float
     samples: int
     calls: int
+    waited: bool = False
+
+
+class Rotation:
+    """Calls that are made in turn, each on arrays of its own; the results of a turn are kept, each in its own memory.
+
+    Parameters
+    ----------
+    calls : sequence of callable
+    """
+
+    def __init__(self, calls: Sequence[Callable[[], object]]) -> None:
+        self._calls = tuple(calls)
+        self.results: list[Any] = [None] * len(self._calls)
+        self._next = 0
+
+    def __call__(self) -> None:
+        """Make the next call."""
+        at = self._next
+        self._next = (at + 1) % len(self._calls)
+        self.results[at] = None  # its memory is free for the new one
+        self.results[at] = self._calls[at]()
+
+    def turn(self) -> list[Any]:
+        """Make each call once; the results, in order."""
+        self._next = 0
+        for _ in self._calls:
+            self()
+        return self.results
+
+
+def copies(device: Device, arrays: Sequence[Any], written: int) -> list[list[Any]]:
+    """The arrays, and as many copies of them all as it takes that one set after another is never found in the cache.
+
+    Parameters
+    ----------
+    device : Device
+    arrays : sequence of array
+        On the device.
+    written : int
+        The bytes that are written with each set, if each has outputs of its own.
+    """
+    size = sum(array.nbytes for array in arrays) + written
+    count = min(_MOST_SETS, -(-_CACHES * device.cache_bytes // max(1, size)))
+    return [list(arrays), *([array.copy() for array in arrays] for _ in range(count - 1))]
 
 
 class Device(Protocol):
@@ -69,6 +131,10 @@ class Device(Protocol):
         """Bytes read plus bytes written per second by a large copy: the best of many, as STREAM counts."""
         ...
 
+    def wait(self) -> None:
+        """Wait for all that was queued."""
+        ...
+
 
 def _collect(sample: Callable[[int], float], repeat: int, min_time: float, most_calls: int) -> Timing:
     """Call `sample(calls)`, which gives the seconds that many calls take, until there are enough samples."""
@@ -83,6 +149,32 @@ def _collect(sample: Callable[[int], float], repeat: int, min_time: float, most_
         times.append(elapsed / calls)
     lower, median, upper = np.quantile(times, (0.25, 0.5, 0.75)).tolist()
     return Timing(median, min(times), lower, upper, len(times), calls)
+
+
+def wall_clock(call: Callable[[], object], wait: Callable[[], object], repeat: int, min_time: float) -> Timing:
+    """Time calls that a runtime queues on streams of its own: several, and then the wait for all of them."""
+
+    def sample(calls: int) -> float:
+        start = time.perf_counter()
+        for _ in range(calls):
+            call()
+        wait()
+        return time.perf_counter() - start
+
+    return _collect(sample, repeat, min_time, most_calls=32)
+
+
+def host_cost(device: Device, call: Callable[[], object]) -> float:
+    """The seconds that the host spends on a call, without what the device does with it: the best of many."""
+    best = math.inf
+    for _ in range(20):
+        device.wait()
+        start = time.perf_counter()
+        for _ in range(100):
+            call()
+        best = min(best, (time.perf_counter() - start) / 100)
+    device.wait()
+    return best
 
 
 class HostDevice:
@@ -136,6 +228,9 @@ class HostDevice:
 
             return 2 * size / self.time(copy, 10, min_time).best
 
+    def wait(self) -> None:
+        """Nothing is queued."""
+
 
 class CudaDevice:
     """The current CUDA device: CuPy arrays, time between two events on the current stream."""
@@ -154,6 +249,7 @@ class CudaDevice:
         size = max(_COPY_BYTES, 4 * self.cache_bytes)
         self._source = self.xp.ones(size, self.xp.uint8)
         self._target = self.xp.zeros(size, self.xp.uint8)
+        self._ahead = 4
 
     def array(self, host: NDArray[Any]) -> Any:
         """A copy of `host` in device memory."""
@@ -169,23 +265,37 @@ class CudaDevice:
     def time(self, call: Callable[[], object], repeat: int, min_time: float) -> Timing:
         """Device seconds per call: what the host spends on launching is not in it, as long as it keeps ahead."""
         begin, end = self.xp.cuda.Event(), self.xp.cuda.Event()
+        waited = False
 
-        def sample(calls: int) -> float:
-            # While the device copies, the host queues the calls; they then run back to back.
-            for _ in range(4):
+        def queue(calls: int) -> bool:
+            """Whether the host was ready before the device was: the calls then run back to back."""
+            for _ in range(self._ahead):
                 self._copy()
             begin.record()
             for _ in range(calls):
                 call()
             end.record()
+            ready = not begin.done
             end.synchronize()
+            return ready
+
+        def sample(calls: int) -> float:
+            nonlocal waited
+            while not (ready := queue(calls)) and self._ahead < _MOST_AHEAD:
+                self._ahead *= 2
+            waited |= not ready
             return float(self.xp.cuda.get_elapsed_time(begin, end)) * 1e-3
 
-        return _collect(sample, repeat, min_time, most_calls=8)
+        timing = _collect(sample, repeat, min_time, most_calls=8)
+        return replace(timing, waited=waited)
 
     def copy_bandwidth(self, min_time: float) -> float:
         """Bytes per second of a device-to-device copy."""
         return 2 * int(self._source.nbytes) / self.time(self._copy, 10, min_time).best
+
+    def wait(self) -> None:
+        """Wait for the current stream."""
+        self.xp.cuda.get_current_stream().synchronize()
 
 
 def choose_device(backend: Backend) -> Device:

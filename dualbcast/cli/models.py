@@ -19,6 +19,7 @@ from dualbcast.special import sigmoid
 __all__ = [
     "cell_update",
     "cell_update_by_hand",
+    "cell_update_by_masks",
     "cell_update_reference",
     "product",
     "product_reference",
@@ -50,6 +51,13 @@ def cell_update(c: float, f: float, i: float, g: float, z: float, zb: float) -> 
     else:  # UPDATE
         state = sigmoid(f) * c + sigmoid(i) * tanh(g)
     return state
+
+
+def cell_update_by_masks(c: float, f: float, i: float, g: float, z: float, zb: float) -> float:
+    """The same for z and zb that are 0 or 1, with products for `if`, as without branches: everything is read."""
+    copy = (1.0 - z) * (1.0 - zb)
+    kept = copy + ((1.0 - z) * zb) * sigmoid(f)
+    return kept * c + (1.0 - copy) * (sigmoid(i) * tanh(g))
 
 
 def product_reference(xs: Sequence[Array]) -> tuple[Array, list[Array], list[Array]]:

@@ -1,4 +1,4 @@
-"""The pictures: time, bandwidth and resources over the number of arguments; the cell update beside NumPy by hand."""
+"""The pictures: the sweep over the number of arguments, the implementations of the cell update, and divergence."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dualbcast.cli.measure import Device
-from dualbcast.cli.report import Row, written
+from dualbcast.cli.report import Row, fits_cache, written
 from dualbcast.errors import MissingDependencyError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["plot_hmlstm", "plot_sweep", "require"]
+__all__ = ["plot_divergence", "plot_hmlstm", "plot_sweep", "require"]
 
 # Okabe and Ito's palette, told apart with any colour vision.
 _MEASURED, _REFERENCE, _ALARM = "#0072B2", "#6B6B6B", "#D55E00"
@@ -95,6 +95,10 @@ def _time_panel(ax: Axes, rows: Sequence[Row], arity: list[int], bandwidth: floa
         linewidth=0,
     )
     ax.plot(arity, per_element("seconds"), "o-", color=_MEASURED, label="measured (median, quartiles)")
+    if any(row.get("by_hand_seconds") for row in rows):
+        by_hand = [float("nan") if row.get("by_hand_seconds") is None else row["by_hand_seconds"] for row in rows]
+        times = [seconds / count * 1e9 for seconds, count in zip(by_hand, elements, strict=True)]
+        ax.plot(arity, times, "s--", color=_ALARM, markersize=4, label="CUDA C++ by hand")
     ax.set_ylim(bottom=0)
     ax.set_ylabel("time per element [ns]")
     ax.set_title("Time", loc="left", fontsize=11)
@@ -107,7 +111,7 @@ def _share_panel(ax: Axes, rows: Sequence[Row], arity: list[int], device: Device
     ax.annotate(
         "a large copy", (0.99, 100), xycoords=("axes fraction", "data"), ha="right", va="bottom", color=_REFERENCE
     )
-    inside = [count for count, row in zip(arity, rows, strict=True) if row["bytes"] < device.cache_bytes]
+    inside = [count for count, row in zip(arity, rows, strict=True) if fits_cache(row, device)]
     title = "Bandwidth"
     if inside:
         ax.axvspan(min(arity) - 0.6, max(inside) + 0.5, color="#EEEEEE", zorder=0)
@@ -151,6 +155,10 @@ def _occupancy_panel(ax: Axes, rows: Sequence[Row], arity: list[int], keys: Sequ
         share = [row.get(f"{key}_occupancy") for row in rows]
         values = [float("nan") if value is None else 100 * value for value in share]
         ax.plot(arity, values, **_style(number, key))
+    for key, mark, label in (("achieved_occupancy", "x-", "achieved"), ("compute_share", "+:", "compute utilisation")):
+        if any(row.get(key) is not None for row in rows):
+            values = [float("nan") if row.get(key) is None else 100 * row[key] for row in rows]
+            ax.plot(arity, values, mark, color=_REFERENCE, label=label)
     ax.set_ylim(0, 105)
     ax.set_ylabel("theoretical occupancy [%]")
     ax.set_title("Occupancy", loc="left", fontsize=11)
@@ -158,31 +166,64 @@ def _occupancy_panel(ax: Axes, rows: Sequence[Row], arity: list[int], keys: Sequ
 
 
 def plot_hmlstm(path: Path, rows: Sequence[Row], device: Device, bandwidth: float, title: str) -> None:
-    """Draw the cell update: time an element beside the same by hand, and the share of the copy bandwidth."""
-    figure, (time_ax, share_ax) = _figure((1, 2), title, device, bandwidth)
-    place = range(len(rows))
-    names = [f"{row['n']}²" for row in rows]
-    by_hand = "CuPy by hand" if device.backend == "cuda" else "NumPy by hand"
-    for offset, key, color, label in (
-        (-0.2, "seconds", _MEASURED, "dualbcast"),
-        (0.2, "by_hand_seconds", _REFERENCE, by_hand),
-    ):
-        heights = [row[key] / row["n"] ** 2 * 1e9 for row in rows]
-        bars = time_ax.bar([k + offset for k in place], heights, 0.38, color=color, label=label)
-        time_ax.bar_label(bars, [f"{height:.2f}" for height in heights], padding=2, fontsize=9)
-    time_ax.set_xticks(list(place), names)
-    time_ax.set_ylabel("time per element [ns]")
-    time_ax.set_title("Time", loc="left", fontsize=11)
-    time_ax.margins(y=0.12)
-    time_ax.legend(frameon=False, fontsize=9, loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0.2, ncols=2)
-    share = [row["copy_share"] * 100 for row in rows]
-    bars = share_ax.bar(list(place), share, 0.5, color=_MEASURED)
-    share_ax.bar_label(bars, [f"{value:.0f} %" for value in share], padding=2, fontsize=9)
-    share_ax.axhline(100, linestyle="--", color=_REFERENCE)
-    share_ax.set_xticks(list(place), names)
-    share_ax.set_ylim(0, max(110.0, *share) * 1.1)
-    share_ax.set_ylabel("share of copy bandwidth [%]")
-    share_ax.set_title("Bandwidth", loc="left", fontsize=11)
-    for ax in (time_ax, share_ax):
-        ax.set_xlabel("elements")
+    """Draw the cell update: for each mode the speedup over separate kernels, and the share of the copy bandwidth."""
+    figure, axes = _figure((2, 2), title, device, bandwidth)
+    modes = list(dict.fromkeys(row["mode"] for row in rows))
+    sizes = sorted({row["n"] for row in rows})
+    names = list(dict.fromkeys(row["implementation"] for row in rows))
+    for column, mode in enumerate(modes):
+        speed, share = axes[column], axes[2 + column]
+        for number, name in enumerate(names):
+            own = [row for row in rows if row["mode"] == mode and row["implementation"] == name]
+            style = _line(number) | {"label": name}
+            speed.plot([row["n"] for row in own], [row["speedup"] for row in own], **style)
+            known = [row for row in own if row["copy_share"]]
+            if known:
+                share.plot([row["n"] for row in known], [row["copy_share"] * 100 for row in known], **style)
+        speed.set_title(mode[0].upper() + mode[1:], loc="left", fontsize=11)
+        speed.set_ylabel("speedup over the reverse kernels")
+        speed.set_ylim(bottom=0)
+        speed.legend(frameon=False, fontsize=9)
+        share.axhline(100, linestyle="--", color=_REFERENCE)
+        share.set_ylabel("share of copy bandwidth [%]")
+        share.set_ylim(bottom=0)
+        for ax in (speed, share):
+            ax.set_xscale("log", base=2)
+            ax.set_xticks(sizes, [f"{n}²" for n in sizes])
+            ax.set_xlabel("elements")
     _save(figure, path)
+
+
+def plot_divergence(path: Path, rows: Sequence[Row], device: Device, bandwidth: float, title: str) -> None:
+    """Draw the cell update by the layout of control: time with branches and by masks, and the bytes moved."""
+    figure, (time_ax, moved_ax) = _figure((1, 2), title, device, bandwidth)
+    place = range(len(rows))
+    names = [f"{row['control']}\n{row['pattern']}" for row in rows]
+    for offset, key, color, label in (
+        (-0.2, "seconds", _MEASURED, "branches"),
+        (0.2, "masks_seconds", _REFERENCE, "masks: all is read"),
+    ):
+        heights = [row[key] * 1e3 for row in rows]
+        bars = time_ax.bar([k + offset for k in place], heights, 0.38, color=color, label=label)
+        time_ax.bar_label(bars, [f"{height:.3g}" for height in heights], padding=2, fontsize=9)
+    time_ax.set_ylabel("time [ms]")
+    time_ax.set_title("Time", loc="left", fontsize=11)
+    time_ax.margins(y=0.2)
+    time_ax.legend(frameon=False, fontsize=9, loc="upper left", ncols=2)
+    moved = [row["bytes"] / 1e6 for row in rows]
+    bars = moved_ax.bar(list(place), moved, 0.5, color=_MEASURED)
+    moved_ax.bar_label(bars, [f"{-row['saved']:.0%}".replace("-0%", "0%") for row in rows], padding=2, fontsize=9)
+    moved_ax.axhline(max(row["bytes"] / (1 - row["saved"]) for row in rows) / 1e6, linestyle="--", color=_REFERENCE)
+    moved_ax.set_ylabel("bytes needed [MB]")
+    moved_ax.set_title("Traffic (dashed: everything is read)", loc="left", fontsize=11)
+    moved_ax.margins(y=0.12)
+    for ax in (time_ax, moved_ax):
+        ax.set_xticks(list(place), names)
+        ax.set_xlabel("control by")
+    _save(figure, path)
+
+
+def _line(number: int) -> dict[str, Any]:
+    """How the lines of implementations are drawn: the first is ours."""
+    colors = (_MEASURED, _ALARM, *_SERIES)
+    return {"color": colors[number % len(colors)], "marker": "os^Dvp<>"[number % 8], "markersize": 5}

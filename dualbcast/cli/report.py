@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -32,7 +32,9 @@ __all__ = [
     "Row",
     "Run",
     "build_table",
+    "fits_cache",
     "machine_notes",
+    "notes",
     "record",
     "show",
     "timing_fields",
@@ -47,12 +49,13 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: the key in a row, the heading, and how a number is shown; a missing one is a dash."""
+    """A column of a table: the key in a row, the heading, and how it is shown; what is missing is a dash."""
 
     key: str
     heading: str
     format: str = "{}"
     scale: float = 1.0
+    left: bool = False
 
     def text(self, row: Row) -> str:
         """The cell's text."""
@@ -62,14 +65,20 @@ class Column:
         return self.format.format(value if self.scale == 1 else value * self.scale)
 
 
-def build_table(columns: Sequence[Column], rows: Sequence[Row], title: str, notes: Sequence[str] = ()) -> Group:
+def build_table(columns: Sequence[Column], rows: Sequence[Row], title: str, lines: Sequence[str] = ()) -> Group:
     """A table of the rows, right-aligned, between a title and notes."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for column in columns:
-        table.add_column(column.heading, justify="right", no_wrap=True, vertical="bottom")
+        justify: Literal["left", "right"] = "left" if column.left else "right"
+        table.add_column(column.heading, justify=justify, no_wrap=True, vertical="bottom")
     for row in rows:
         table.add_row(*(column.text(row) for column in columns))
-    return Group(Text(title, style="bold"), table, *(Text(note, style="dim") for note in notes))
+    return Group(Text(title, style="bold"), table, notes(lines))
+
+
+def notes(lines: Sequence[str]) -> RenderableType:
+    """Lines under a table."""
+    return Group(*(Text(line, style="dim") for line in lines))
 
 
 def width() -> int:
@@ -107,11 +116,16 @@ TIMING_COLUMNS = (
 )
 
 
+def fits_cache(row: Row, device: Device) -> bool:
+    """Whether all arrays that a row's calls take turns with fit in the cache together."""
+    return bool(row["bytes"] * row.get("arrays_in_turn", 1) < device.cache_bytes)
+
+
 def machine_notes(device: Device, bandwidth: float, rows: Sequence[Row]) -> list[str]:
     """The lines under a table that say what it was measured on and held against."""
     threads = f" ({device.threads} threads)" if device.threads else ""
     notes = [f"{device.name}, {device.backend} backend{threads}; a large copy moves {bandwidth / 1e9:.1f} GB/s."]
-    if any(row["bytes"] < device.cache_bytes for row in rows):
+    if any(fits_cache(row, device) for row in rows):
         size = device.cache_bytes / 2**20
         notes.append(f"What fits in the cache ({size:.0f} MiB) can be moved faster than a large copy.")
     if any(row["seconds"] > 1.5 * row["seconds_best"] for row in rows):
@@ -166,7 +180,8 @@ class Run:
     def hold_against(self, bandwidth: float) -> None:
         """State every row's share of a copy's bandwidth again."""
         for row in self.rows:
-            row["copy_share"] = row["bytes_per_second"] / bandwidth
+            if row["bytes_per_second"]:
+                row["copy_share"] = row["bytes_per_second"] / bandwidth
 
     def doing(self, what: str) -> None:
         """Say what happens now."""
@@ -176,7 +191,11 @@ class Run:
 
     def done(self, row: Row, summary: str) -> None:
         """Add a finished row; `summary` is the line shown where there is no terminal."""
-        self.rows.append(row)
+        self.add([row], summary)
+
+    def add(self, rows: Sequence[Row], summary: str) -> None:
+        """Add the rows of a finished step."""
+        self.rows += rows
         self._bar.advance(self._task)
         if self._console.is_terminal:
             self._live.refresh()
@@ -200,7 +219,9 @@ def record(
         },
         "backend": device.backend,
         "device": device.name,
+        "driver": {"release": machine.driver_release(), "cuda": machine.driver_version()},
         "versions": machine.versions(),
+        "commit": machine.commit(),
         "parameters": dict(parameters),
         **more,
         "rows": [dict(row) for row in rows],

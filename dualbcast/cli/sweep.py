@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,19 +15,33 @@ from rich.console import RenderableType
 
 from dualbcast.api import differentiable_broadcast
 from dualbcast.call import Backend
-from dualbcast.cli import models, plots, report
+from dualbcast.cli import by_hand, models, plots, report
 from dualbcast.cli.checking import check_by_differences, check_product
-from dualbcast.cli.measure import Device, choose_device
+from dualbcast.cli.measure import Device, Rotation, choose_device, copies
 from dualbcast.cli.options import capability, function_name, measuring_options, numbers
+from dualbcast.cli.profiling import profile
 from dualbcast.cli.report import Column, Row
 from dualbcast.errors import MissingDependencyError
+from dualbcast.runtime import cuda
 from dualbcast.runtime.cuda_device import THREADS_PER_BLOCK
 
-__all__ = ["sweep"]
+__all__ = ["DEFAULT_ARITIES", "hand_kernels", "own_kernels", "sweep"]
+
+DEFAULT_ARITIES = "1:16,18,20,24,28,32"
+_MOST_LANES = 32  # arity times elements a thread, by hand: the sums and the products all stay in registers
+_SAME_BELOW = 2  # up to here the two ways by hand to compute partials are one
 
 _DTYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32, "float64": np.float64}
 _ARITY = Column("arity", "arity")
 _OPERATIONS = (Column("arithmetic", "+ - * /"), Column("transcendental", "tran-\nscend."))
+# Shown where there are any.
+_ON_A_GPU = (
+    Column("by_hand_seconds", "C++ by\nhand, ms", "{:.3f}", 1e3),
+    Column("by_hand_ratio", "ratio", "{:.2f}"),
+    Column("achieved_occupancy", "achieved\noccup.", "{:.0%}"),
+    Column("compute_share", "com-\npute", "{:.0%}"),
+    Column("dram_share", "DRAM", "{:.0%}"),
+)
 
 
 @dataclass
@@ -56,6 +70,7 @@ class _Sweep:
         if self.exact is not None:
             check = Column("error_relative", "error\nrel.", "{:.0e}")
         columns = [_ARITY, *report.TIMING_COLUMNS, *_OPERATIONS, check]
+        columns += [column for column in _ON_A_GPU if any(row.get(column.key) is not None for row in rows)]
         if self.resources_inline:
             columns += self._resource_columns()
         notes = report.machine_notes(self.device, self.bandwidth, rows)
@@ -64,7 +79,8 @@ class _Sweep:
     @property
     def resources_inline(self) -> bool:
         """Whether the columns of the compute capabilities fit beside the others, or need a table of their own."""
-        return 66 + 21 * len(self.capabilities) <= report.width()
+        on_a_gpu = 40 if self.device.backend == "cuda" else 0
+        return 66 + on_a_gpu + 21 * len(self.capabilities) <= report.width()
 
     def resource_table(self, rows: Sequence[Row]) -> RenderableType:
         """Only the columns of the compute capabilities."""
@@ -91,19 +107,78 @@ class _Sweep:
         doing(f"arity {arity}: checking")
         row = {"arity": arity, **self._check(xs, value, jacobian)}
         doing(f"arity {arity}: timing")
-        out = (value, jacobian)
-        timing = self.device.time(
-            lambda: self.function.value_and_jacobian(*xs, wrt=every, out=out), self.repeat, self.min_time
-        )
         explanation = self.function.explain(*xs, wrt=every)
         moved = explanation.bytes_read + explanation.bytes_written
+        sets = copies(self.device, xs, explanation.bytes_written)
+        timing = self.device.time(self._rotation(sets), self.repeat, self.min_time)
+        row["arrays_in_turn"] = len(sets)
         row |= report.timing_fields(timing, self.n**2, moved, self.bandwidth)
         row |= {"first_call_seconds": first_call}
         row |= {"arithmetic": explanation.arithmetic, "transcendental": explanation.calls}
+        if self.has_by_hand:
+            doing(f"arity {arity}: CUDA C++ by hand")
+            row |= self._by_hand(sets, timing.median)
         for cc in self.capabilities:
             doing(f"arity {arity}: compiling for {_key(cc)}")
             row |= self._resources(xs, cc)
         return row
+
+    def _rotation(self, sets: Sequence[Sequence[Any]]) -> Rotation:
+        """The calls for each of these arrays, with outputs of their own."""
+
+        def prepared(xs: Sequence[Any]) -> Callable[[], Any]:
+            out = self.function.value_and_jacobian(*xs, wrt=range(len(xs)))
+            return lambda: self.function.value_and_jacobian(*xs, wrt=range(len(xs)), out=out)
+
+        return Rotation([prepared(xs) for xs in sets])
+
+    @property
+    def is_product(self) -> bool:
+        """Whether it is the paper's product on a GPU, which is compared with kernels by hand, and profiled."""
+        return self.device.backend == "cuda" and self.exact is None and self.dtype == "float32"
+
+    @property
+    def has_by_hand(self) -> bool:
+        """Whether there are kernels by hand to compare with."""
+        return self.is_product and by_hand.available()
+
+    def _by_hand(self, sets: Sequence[Sequence[Any]], seconds: float) -> Row:
+        """The fastest of the kernels by hand, all checked."""
+        found: list[tuple[float, by_hand.HandKernel]] = []
+        for kernel in hand_kernels(len(sets[0]), self.n * self.n, cuda.current_cc()):
+
+            def prepared(xs: Sequence[Any], kernel: by_hand.HandKernel = kernel) -> Callable[[], Any]:
+                out = [xs[0].copy() for _ in range(len(xs) + 1)]
+
+                def call() -> Any:
+                    by_hand.launch_product(kernel, xs, out)
+                    return out
+
+                return call
+
+            rotation = Rotation([prepared(xs) for xs in sets])
+            out = rotation.turn()[0]
+            check_product(self.device, sets[0], out[0], out[1:])
+            found.append((self.device.time(rotation, self.repeat, self.min_time).median, kernel))
+        best, kernel = min(found, key=lambda one: one[0])
+        return {
+            "by_hand_seconds": best,
+            "by_hand_ratio": best / seconds,
+            "by_hand_kernel": kernel.label,
+            "by_hand_registers": kernel.registers,
+            "by_hand_spill_bytes": kernel.spill_bytes,
+        }
+
+    def profile(self, rows: Sequence[Row], doing: Callable[[str], None]) -> None:
+        """Add what the hardware's counters say, where they can be read."""
+        if not self.is_product:
+            return
+        doing("profiling with Nsight Compute")
+        found, why = profile([row["arity"] for row in rows], self.n)
+        for row, metrics in zip(rows, found, strict=bool(found)):
+            row |= metrics
+        if why:
+            self._note(why)
 
     def _check(self, xs: Sequence[Any], value: Any, jacobian: Any) -> dict[str, Any]:
         if self.exact is None:
@@ -117,19 +192,34 @@ class _Sweep:
 
     def _resources(self, xs: Sequence[Any], cc: tuple[int, int]) -> dict[str, Any]:
         try:
-            cuda = self.function.explain(*xs, wrt=range(len(xs)), cc=cc).cuda
+            kernel = self.function.explain(*xs, wrt=range(len(xs)), cc=cc).cuda
         except MissingDependencyError as error:
             self._note(" ".join(str(error).split()))
             return {}
         return {
-            f"{_key(cc)}_registers": cuda.registers,
-            f"{_key(cc)}_spill_bytes": cuda.spill_stores + cuda.spill_loads,
-            f"{_key(cc)}_occupancy": cuda.occupancy(THREADS_PER_BLOCK),
+            f"{_key(cc)}_registers": kernel.registers,
+            f"{_key(cc)}_spill_bytes": kernel.spill_stores + kernel.spill_loads,
+            f"{_key(cc)}_occupancy": kernel.occupancy(THREADS_PER_BLOCK),
         }
 
     def _note(self, text: str) -> None:
         if text not in self.notes:
             self.notes.append(text)
+
+
+def hand_kernels(arity: int, size: int, cc: tuple[int, int]) -> list[by_hand.HandKernel]:
+    """The kernels by hand of a product, in the widths that registers suffice for and whole threads fit."""
+    widths = [width for width in (1, 2, 4) if (width == 1 or width * arity <= _MOST_LANES) and size % width == 0]
+    names = ("product_forward", "product_prefix") if arity > _SAME_BELOW else ("product_forward",)
+    return [by_hand.compile_by_hand(name, cc, width, arity) for name in names for width in widths]
+
+
+def own_kernels(arities: Sequence[int], n: int, cc: tuple[int, int]) -> Iterator[tuple[str, Any]]:
+    """The CUDA kernels that the command launches, with what each is of; needs no GPU."""
+    function: Any = differentiable_broadcast(models.product)
+    xs = [np.empty((n, n), np.float32) for _ in range(max(arities))]
+    for arity in arities:
+        yield f"arity {arity}", function.cuda_resources(*xs[:arity], wrt=range(arity), cc=cc)
 
 
 def _key(cc: tuple[int, int]) -> str:
@@ -141,7 +231,7 @@ def _key(cc: tuple[int, int]) -> str:
     "--arity",
     type=numbers,
     metavar="A:B",
-    default="1:16",
+    default=DEFAULT_ARITIES,
     show_default=True,
     help="Numbers of arguments: A:B, one, or a list.",
 )
@@ -194,12 +284,17 @@ def sweep(
       transcend. calls of transcendental functions an element
       error      the largest: in ulps of the value, or for a partial of the
                  product of the other factors; relative with --function
-      regs …     for --cc: registers a thread, bytes spilled to memory,
-                 theoretical occupancy
+      regs …     for --cc, and for a GPU that it runs on: registers a thread,
+                 bytes spilled to memory, theoretical occupancy
+
+    On a GPU also the fastest of the same written by hand in CUDA C++, if it is run from a clone, with its time over
+    ours; and by Nsight Compute, if ncu is on the path, achieved occupancy and the utilisation of compute and DRAM.
     """
     if plot_path is not None:
         plots.require()
     device = choose_device(backend)
+    if device.backend == "cuda" and not capabilities:
+        capabilities = (cuda.current_cc(),)
     function, exact = _compiled(user_function or models.product, device.backend)
     setup = _Sweep(
         device=device,
@@ -223,6 +318,7 @@ def sweep(
                 xs.append(device.array(x))
             row = setup.measure(xs[:count], run.doing)
             run.done(row, f"arity {count}: checked; {row['seconds'] * 1e3:.3f} ms")
+        setup.profile(run.rows, run.doing)
         # Once more: other work on the machine may have slowed the first.
         setup.bandwidth = max(setup.bandwidth, device.copy_bandwidth(min_time))
         run.hold_against(setup.bandwidth)

@@ -1,0 +1,168 @@
+"""All that needs a GPU, in one command of less than eight minutes: the experiments, the GPU tests, the sanitizers.
+
+    python bench/gpu_report.py                     writes bench/results/DEVICE: JSON, pictures, summary.md
+    python bench/gpu_report.py --dry-run --cc 9.0  needs no GPU: compiles every kernel of the experiments
+
+A part that fails, or is not done in time, is said at the end, and the exit status is 1; the others go on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gpu_summary import summary
+
+from dualbcast.cli import machine
+from dualbcast.cli.options import capability
+
+ROOT = Path(__file__).resolve().parent.parent
+BUDGET = 470.0  # seconds
+_COMMAND = "import sys; from dualbcast.cli import main; sys.argv[0] = 'dualbcast'; main()"
+_TOOLKIT = Path("/usr/local/cuda/bin/compute-sanitizer")
+
+
+@dataclass
+class Part:
+    """A step of the report.
+
+    Attributes
+    ----------
+    name : str
+    command : list of str
+        Empty if it cannot be run here.
+    seconds : float
+        The most that it may take.
+    status : str
+        "passed", "failed (…)", or "left out: …".
+    """
+
+    name: str
+    command: list[str]
+    seconds: float
+    status: str = ""
+    took: float = 0.0
+    process: subprocess.Popen[str] | None = field(default=None, repr=False)
+
+
+def parts(folder: Path) -> tuple[list[Part], list[Part]]:
+    """What is timed, one after the other with the GPU to itself; and what is only checked, all at once."""
+
+    def experiment(name: str, seconds: float, *options: str) -> Part:
+        files = ["--json", str(folder / f"{name}.json"), "--plot", str(folder / f"{name}.png")]
+        return Part(name, [sys.executable, "-c", _COMMAND, name, "--backend", "cuda", *options, *files], seconds)
+
+    sums = [sys.executable, str(ROOT / "bench" / "gpu_sums.py"), str(folder / "sums.json")]
+    timed = [
+        experiment("hmlstm", 170, "--peers"),
+        experiment("divergence", 40),
+        experiment("sweep", 150),
+        Part("sums", sums, 40),
+    ]
+    tests = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider"]
+    if importlib.util.find_spec("xdist") and (os.cpu_count() or 1) >= 8:
+        tests += ["-n", "4"]
+    checked = [Part("tests", [*tests, "tests"], 240)]
+    for tool, where in (("memcheck", ["tests/gpu"]), ("racecheck", ["tests/test_derivatives.py", "tests/gpu"])):
+        sanitizer = shutil.which("compute-sanitizer") or (str(_TOOLKIT) if _TOOLKIT.exists() else None)
+        options = ["--tool", tool, "--target-processes", "all", "--error-exitcode", "9"]
+        command = [sanitizer, *options, *tests, *where] if sanitizer else []
+        why = "" if sanitizer else "left out: compute-sanitizer is not installed"
+        checked.append(Part(tool, command, 240, why))
+    return timed, checked
+
+
+def run(groups: tuple[list[Part], list[Part]], folder: Path, budget: float) -> list[Part]:
+    """Run the parts of the first group one by one, those of the second together; what each prints goes into a log."""
+    end = time.monotonic() + budget
+    timed, checked = groups
+    for group in [*([part] for part in timed), checked]:
+        started = time.monotonic()
+        for part in group:
+            if part.command:
+                _start(part, folder)
+        for part in group:
+            if part.process is not None:
+                left = min(started + part.seconds, end) - time.monotonic()
+                _finish(part, max(1.0, left), started)
+            print(f"{part.name}: {part.status}" + (f", {part.took:.0f} s" if part.took else ""), flush=True)
+    return [*timed, *checked]
+
+
+def _start(part: Part, folder: Path) -> None:
+    paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    with (folder / f"{part.name}.log").open("w") as log:
+        part.process = subprocess.Popen(
+            part.command,
+            cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": paths, "COLUMNS": "140"},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+
+def _finish(part: Part, seconds: float, started: float) -> None:
+    assert part.process is not None
+    try:
+        status = part.process.wait(seconds)
+        # pytest says 5 where there is no test: nothing was checked.
+        part.status = "passed" if status == 0 else f"failed (status {status})"
+    except subprocess.TimeoutExpired:
+        # The whole session: a sanitizer's or a test runner's children too.
+        os.killpg(part.process.pid, 9)
+        part.process.wait()
+        part.status = "failed (out of time)"
+    part.took = time.monotonic() - started
+
+
+def results(folder: Path) -> dict[str, Any]:
+    """What the parts have written."""
+    return {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command; its exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dry-run", action="store_true", help="compile every kernel of the experiments; needs no GPU")
+    parser.add_argument("--cc", type=capability, default=(9, 0), help="for --dry-run: the compute capability (9.0)")
+    parser.add_argument("--out", type=Path, default=ROOT / "bench" / "results", help="where the results go")
+    parser.add_argument("--budget", type=float, default=BUDGET, help=f"seconds that all may take ({BUDGET:.0f})")
+    given = parser.parse_args(arguments)
+    if given.dry_run:
+        import gpu_kernels
+
+        rows = gpu_kernels.compiled(given.cc, lambda what: print(what, file=sys.stderr))
+        gpu_kernels.show(rows, given.cc)
+        return 0
+    if not machine.gpus():
+        print("No GPU answers here. With --dry-run every kernel is compiled all the same.", file=sys.stderr)
+        return 2
+    name = machine.gpus()[0].name
+    folder = given.out / re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    started = time.monotonic()
+    done = run(parts(folder), folder, given.budget)
+    text = summary(name, results(folder), done, time.monotonic() - started)
+    (folder / "summary.md").write_text(text, encoding="utf-8")
+    print(text)
+    failed = [part.name for part in done if part.status.startswith("failed")]
+    if failed:
+        print(f"Failed: {', '.join(failed)}; see the logs in {folder}.", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

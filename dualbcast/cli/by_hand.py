@@ -1,0 +1,138 @@
+"""Kernels written by hand in CUDA C++ (`bench/*.cu`): compiled by NVRTC, without a GPU, and launched through CuPy."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache as once
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dualbcast.runtime import cache
+from dualbcast.runtime.cuda_build import optional
+from dualbcast.runtime.cuda_device import launch_shape
+
+__all__ = ["HandKernel", "available", "compile_by_hand", "launch_cell", "launch_product"]
+
+_FOLDER = Path(__file__).parents[2] / "bench"
+_CELL, _PRODUCT = "experiment_kernels.cu", "reference_kernels.cu"
+
+
+@dataclass(frozen=True, eq=False)
+class HandKernel:
+    """A compiled kernel.
+
+    Attributes
+    ----------
+    name : str
+        Its name in the source.
+    width, arity : int
+        Elements a thread; factors of the product.
+    image : bytes
+        The cubin.
+    registers, spill_bytes : int
+        What the assembler says of it.
+    """
+
+    name: str
+    width: int
+    arity: int
+    image: bytes = field(repr=False)
+    registers: int
+    spill_bytes: int
+
+    @property
+    def label(self) -> str:
+        """What tells it from the others."""
+        return f"{self.name}, {self.width} a thread"
+
+
+def available() -> bool:
+    """Whether the sources are here: they are not part of an installed package, but of a clone of the repository."""
+    return all((_FOLDER / name).is_file() for name in (_CELL, _PRODUCT))
+
+
+@lru_cache(maxsize=256)
+def compile_by_hand(name: str, cc: tuple[int, int], width: int, arity: int = 1) -> HandKernel:
+    """Compile one of the kernels, or take it from the cache.
+
+    Parameters
+    ----------
+    name : str
+        `product_…` of `reference_kernels.cu`, or another of either file.
+    cc : tuple of int
+        The compute capability.
+    width, arity : int
+        Elements a thread; factors of the product.
+    """
+    file = _PRODUCT if name.startswith("product") else _CELL
+    core = optional("cuda.core", "cuda-core", "Compiling kernels written by hand")
+    texts = [(_FOLDER / each).read_text(encoding="utf-8") for each in (_PRODUCT, _CELL)]
+    version = str(core.__version__)
+
+    def make() -> bytes:
+        options = core.ProgramOptions(
+            arch=f"sm_{cc[0]}{cc[1]}",
+            define_macro=[("WIDTH", str(width)), ("ARITY", str(arity))],
+            include_path=[str(_FOLDER)],
+            ptxas_options=["-v"],
+        )
+        log = io.StringIO()
+        image = core.Program((_FOLDER / file).read_text(encoding="utf-8"), "c++", options).compile("cubin", logs=log)
+        return json.dumps(_resources(log.getvalue())).encode() + b"\n" + bytes(image.code)
+
+    key = cache.key("by hand", file, *texts, f"{cc}", f"{width}", f"{arity}", version)
+    resources, _, image = cache.fetch(key, make).partition(b"\n")
+    registers, spills = json.loads(resources)[name]
+    return HandKernel(name, width, arity, image, registers, spills)
+
+
+def _resources(log: str) -> dict[str, tuple[int, int]]:
+    """For each kernel its registers and the bytes it spills, from the log of `ptxas -v`."""
+    found = {}
+    for part in log.split("Compiling entry function '")[1:]:
+        counts = [re.search(pattern, part) for pattern in (r"Used (\d+) registers", r"(\d+) bytes spill stores")]
+        loads = re.search(r"(\d+) bytes spill loads", part)
+        registers, stores, loaded = (int(match[1]) if match else 0 for match in (*counts, loads))
+        found[part.partition("'")[0]] = (registers, stores + loaded)
+    return found
+
+
+@once
+def _function(kernel: HandKernel, _device: int) -> Any:
+    """The kernel, loaded on the device of that number, the current one."""
+    cupy = optional("cupy", "CuPy", "Running a kernel on a GPU")
+    module = cupy.cuda.function.Module()
+    module.load(kernel.image)
+    return module.get_function(kernel.name)
+
+
+def _launch(kernel: HandKernel, sizes: tuple[int, ...], arguments: Sequence[Any]) -> None:
+    cupy = optional("cupy", "CuPy", "Running a kernel on a GPU")
+    grid, block = launch_shape((*sizes[:-1], -(-sizes[-1] // kernel.width)))
+    _function(kernel, cupy.cuda.runtime.getDevice())(grid, block, tuple(arguments))
+
+
+def launch_cell(kernel: HandKernel, arrays: Sequence[Any], out: Sequence[Any]) -> None:
+    """Launch a kernel of the cell update: arrays (n, n) of float32, the controls (n, 1), the columns whole threads."""
+    rows, columns = arrays[0].shape
+    sizes = [np.uint32(rows), np.uint32(columns), np.int32(columns), np.int32(1)]
+    pointers = [np.uint64(array.data.ptr) for array in (*arrays, *out)]
+    _launch(kernel, (rows, columns), (*sizes, *pointers))
+
+
+def launch_product(kernel: HandKernel, arrays: Sequence[Any], out: Sequence[Any]) -> None:
+    """Launch a kernel of the product: contiguous arrays of float32, of one size; the value and then the partials."""
+    packed = []
+    for group in (arrays, out):
+        # CuPy passes a NumPy array of one element by value: the structure that the kernel takes.
+        structure = np.zeros(1, np.dtype([("at", np.uint64, (len(group),))]))
+        structure["at"][0] = [array.data.ptr for array in group]
+        packed.append(structure)
+    _launch(kernel, (arrays[0].size,), (np.uint32(arrays[0].size), *packed))

@@ -1,0 +1,183 @@
+"""`dualbcast divergence`: what branches cost where neighbours take different ones, and what loads inside them save."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from rich.console import RenderableType
+
+from dualbcast.api import differentiable_broadcast
+from dualbcast.call import Backend
+from dualbcast.cli import models, plots, report
+from dualbcast.cli.checking import CellReference
+from dualbcast.cli.hmlstm import control_values, gate_values
+from dualbcast.cli.implementations import WRT, needed
+from dualbcast.cli.measure import Device, Rotation, Timing, choose_device, copies
+from dualbcast.cli.options import measuring_options
+from dualbcast.cli.report import Column, Row
+
+__all__ = ["CONTROLS", "RUN", "divergence", "own_kernels"]
+
+CONTROLS = ("rows", "columns", "elements")
+# Neighbours that share a case where control is uniform: the threads of a warp, with up to four elements each.
+RUN = 128
+_TOLERANCE = {"branches": 4.0, "masks": 16.0}
+_FUNCTIONS = {"branches": models.cell_update, "masks": models.cell_update_by_masks}
+
+
+@dataclass
+class _Divergence:
+    """What every row of one run has in common."""
+
+    device: Device
+    n: int
+    repeat: int
+    min_time: float
+    seed: int
+    bandwidth: float = 0.0
+
+    @property
+    def title(self) -> str:
+        return f"HM-LSTM cell update: ∂/∂(c, f, i, g), {self.n} by {self.n} float32, by how control is laid out"
+
+    def table(self, rows: Sequence[Row]) -> RenderableType:
+        columns = [
+            Column("control", "control by", left=True),
+            Column("pattern", "pattern", left=True),
+            Column("error_ulp", "error\nulp", "{:.2f}"),
+            Column("seconds", "time\nms", "{:.4f}", 1e3),
+            Column("overhead", "over\nuniform", "{:+.0%}"),
+            Column("bytes", "moved\nMB", "{:.1f}", 1e-6),
+            Column("saved", "saved by\nbranches", "{:.0%}"),
+            Column("copy_share", "of\ncopy", "{:.0%}"),
+            Column("masks_seconds", "by masks\nms", "{:.4f}", 1e3),
+            Column("masks_ratio", "ratio", "{:.2f}"),
+        ]
+        notes = [
+            *report.machine_notes(self.device, self.bandwidth, rows),
+            f"Uniform: {RUN} neighbours in a row, a warp's worth, share each value of the control vectors.",
+        ]
+        return report.build_table(columns, rows, self.title, notes)
+
+    def measure(self, control: str, doing: Callable[[str], None]) -> list[Row]:
+        """Check and time uniform and random control of one layout."""
+        rows: list[Row] = []
+        for pattern, run in (("uniform", RUN), ("random", 1)):
+            if control == "rows" and pattern == "uniform":
+                continue  # the elements of a row share their control as it is
+            generator = np.random.default_rng(self.seed)
+            gates = gate_values(generator, self.n, 4)
+            z, zb = control_values(generator, self.n, control, "random", run)
+            doing(f"control by {control}, {pattern}: the reference")
+            reference = CellReference([*gates, z, zb])
+            sets = copies(self.device, [self.device.array(a) for a in (*gates, z, zb)], 4 * gates[0].nbytes)
+            timings, error = {}, 0.0
+            for name in _FUNCTIONS:
+                doing(f"control by {control}, {pattern}: by {name}")
+                timings[name], worst = self._time(name, sets, reference)
+                error = max(error, worst) if name == "branches" else error
+            timing = timings["branches"]
+            whole = needed(*control_values(generator, self.n, control, "update"), self.n, "derivatives", 4)
+            moved = needed(z, zb, self.n, "derivatives", 32 if self.device.backend == "cuda" else 64)
+            uniform = next((row["seconds"] for row in rows if row["pattern"] == "uniform"), None)
+            rows.append(
+                {
+                    "control": control,
+                    "pattern": pattern,
+                    "error_ulp": error,
+                    "compared": reference.elements,
+                    "arrays_in_turn": len(sets),
+                    **report.timing_fields(timing, self.n**2, moved, self.bandwidth),
+                    "waited": timing.waited,
+                    "overhead": None if uniform is None else timing.median / uniform - 1,
+                    "saved": 1 - moved / whole,
+                    "masks_seconds": timings["masks"].median,
+                    "masks_ratio": timings["masks"].median / timing.median,
+                }
+            )
+        return rows
+
+    def _time(self, name: str, sets: Sequence[Sequence[Any]], reference: CellReference) -> tuple[Timing, float]:
+        function: Any = differentiable_broadcast(backend=self.device.backend)(_FUNCTIONS[name])
+
+        def prepared(arrays: Sequence[Any]) -> Callable[[], Any]:
+            def call() -> Any:
+                jacobian = function.jacobian(*arrays, wrt=WRT)
+                return [jacobian[at] for at in WRT]
+
+            return call
+
+        rotation = Rotation([prepared(arrays) for arrays in sets])
+        errors = [reference.check(found, self.device.host, _TOLERANCE[name], f"by {name}") for found in rotation.turn()]
+        return self.device.time(rotation, self.repeat, self.min_time), max(errors)
+
+
+def own_kernels(n: int, cc: tuple[int, int]) -> Iterator[tuple[str, Any]]:
+    """The CUDA kernels that the command launches, with what each is of; needs no GPU."""
+    gates = [np.empty((n, n), np.float32) for _ in range(4)]
+    for control in CONTROLS:
+        z, zb = control_values(np.random.default_rng(0), n, control, "copy")
+        for name, scalar in _FUNCTIONS.items():
+            function: Any = differentiable_broadcast(scalar)
+            kernel = function.cuda_resources(*gates, z, zb, wrt=WRT, product="jacobian", cc=cc)
+            yield f"by {name}, control by {control}", kernel
+
+
+@click.command(short_help="Time the cell update where neighbours take different branches.")
+@click.option("--n", type=click.IntRange(1), default=2048, show_default=True, help="The arrays are n by n.")
+@measuring_options
+def divergence(
+    n: int,
+    backend: Backend,
+    repeat: int,
+    min_time: float,
+    seed: int,
+    json_path: Path | None,
+    csv_path: Path | None,
+    plot_path: Path | None,
+) -> None:
+    """Time the HM-LSTM cell update's partials where neighbours take different branches, and where they take the same.
+
+    The three cases of the update are chosen by fair coins for z and zb: one a row, one a column, or one an element
+    (random), or one for each run of 128 neighbours in a row (uniform). By rows, neighbours always share their case. The
+    same partials are also computed by masks: with products with 0 and 1 for `if`, so that everything is read and
+    computed. Results are checked before they are timed; exit status 1 means that one was wrong.
+
+    \b
+    Columns:
+      over uniform  the time over that of uniform control of the same layout
+      moved         what the elements' cases need, by sectors of 32 bytes on a
+                    GPU and lines of 64 on a processor; and the four partials
+      saved by      of all bytes that are moved where everything is read
+      branches
+      by masks      time of the version that reads everything
+      ratio         that over the time with branches
+    """
+    if plot_path is not None:
+        plots.require()
+    device = choose_device(backend)
+    setup = _Divergence(device, n, repeat, min_time, seed)
+    with report.Run(len(CONTROLS), setup.table) as run:
+        run.doing("copying, to know the bandwidth")
+        setup.bandwidth = device.copy_bandwidth(min_time)
+        for control in CONTROLS:
+            rows = setup.measure(control, run.doing)
+            times = ", ".join(f"{row['pattern']} {row['seconds'] * 1e3:.3f} ms" for row in rows)
+            run.add(rows, f"control by {control}: checked; {times}")
+        # Once more: other work on the machine may have slowed the first.
+        setup.bandwidth = max(setup.bandwidth, device.copy_bandwidth(min_time))
+        run.hold_against(setup.bandwidth)
+    report.show(setup.table(run.rows))
+    if json_path is not None:
+        parameters = {"n": n, "run": RUN, "seed": seed, "repeat": repeat, "min_time": min_time}
+        extra = {"copy_bytes_per_second": setup.bandwidth, "tolerance_ulp": _TOLERANCE}
+        report.write_json(json_path, report.record("divergence", device, parameters, run.rows, **extra))
+    if csv_path is not None:
+        report.write_csv(csv_path, run.rows)
+    if plot_path is not None:
+        plots.plot_divergence(plot_path, run.rows, device, setup.bandwidth, setup.title)
