@@ -193,6 +193,54 @@ def test_special_values_of_two_arguments_are_those_of_ieee_754(name, dtype):
     assert_same_special_values(name, got, expected, x, y)
 
 
+def nearest_to_multiples(digits: int) -> list[mpmath.mpf]:
+    """Numbers of at most so many binary digits that are nearest to multiples of pi / 2, by continued fractions."""
+    found = []
+    for exponent in range(-digits, 0, 3):
+        rest, before, numerator = mpmath.ldexp(mpmath.pi / 2, -exponent), 0, 1
+        while numerator < 2**digits:
+            found.append(mpmath.ldexp(numerator, exponent))
+            whole = int(rest)
+            before, numerator, rest = numerator, whole * numerator + before, 1 / (rest - whole)
+    return found
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", ["sin", "cos"])
+def test_the_last_digits_of_pi_count_near_its_multiples(name, dtype):
+    random = np.random.default_rng(6)
+    turns = np.concatenate([np.arange(1, 65), *(random.integers(1, 2**bits, 40) for bits in range(7, 41))])
+    with mpmath.workprec(400):
+        zeros = [int(turn) * mpmath.pi / 2 for turn in turns] + nearest_to_multiples(np.finfo(dtype).nmant)
+        zeros = np.array(list(map(float, zeros))).astype(dtype)
+        zeros = zeros[zeros < 2**40]  # beyond, glibc's scalar sin is up to seven units off at such places
+        x = np.concatenate([zeros, np.nextafter(zeros, 0, dtype=dtype), -zeros])
+        (out,) = run(operation(name, dtype), x)
+        errors = [units_off(got, exactly(name, float(value))) for got, value in zip(out, x, strict=True)]
+    worst = int(np.argmax(errors))
+    assert errors[worst] <= (2 if is_inlined(name) else 4), (float(x[worst]), out[worst], errors[worst])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", ["sin", "cos"])
+def test_one_large_number_of_a_vector_changes_no_other(name, dtype):
+    if not is_inlined(name):
+        pytest.skip("the library's vectors are its own matter")
+    x = samples(name, dtype, 4)
+    small = x[np.abs(x) < 1e4]
+    (expected,) = run(operation(name, dtype), small)
+    large = np.array([1e15, -1e22, np.finfo(dtype).max, INF, -INF, NAN], dtype)
+    alone = np.concatenate([run(operation(name, dtype), large[k : k + 1])[0] for k in range(large.size)])
+    with mpmath.workprec(1400):
+        assert max(units_off(alone[k], exactly(name, float(large[k]))) for k in range(3)) <= 1
+    assert np.isnan(alone[3:]).all()
+    for place in range(0, small.size, 5):
+        mixed, k = small.copy(), place % large.size
+        mixed[place] = large[k]
+        (out,) = run(operation(name, dtype), mixed)
+        np.testing.assert_array_equal(out, np.concatenate([expected[:place], alone[k : k + 1], expected[place + 1 :]]))
+
+
 @pytest.mark.parametrize("name", UNARY + BINARY)
 def test_loops_call_vector_mathematics_where_the_library_has_it(name):
     llvm = cpu.compile_kernel(operation(name, "float32"), False).llvm()

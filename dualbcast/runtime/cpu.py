@@ -308,7 +308,16 @@ def _key(source: KernelSource, fastmath: bool) -> str:
 
 
 # The files of this package that machine code depends on beside the kernel's text.
-_OWN = ("cpu_numba", "cpu_lowering", "cpu_context", "cpu_math", "elementary", "libm")
+_OWN = (
+    "cpu_numba",
+    "cpu_lowering",
+    "cpu_context",
+    "cpu_math",
+    "elementary",
+    "elementary_steps",
+    "elementary_trig",
+    "libm",
+)
 
 
 @functools.cache

@@ -116,6 +116,11 @@ class _Library:
 
     def add_ir_module(self, module: Any) -> None:
         """Take a module with its function in it."""
+        for function in module.functions:
+            if not function.is_declaration:
+                # Else LLVM may find too late that vectors are kept on the stack, and keep them across cache lines.
+                # (llvmlite checks attributes against a list that has none of these.)
+                set.add(function.attributes, '"stackrealign"')
         self._modules.append(llvm.parse_assembly(cgutils.normalize_ir_text(str(module))))
 
     def add_linking_library(self, library: Any) -> None:
@@ -135,6 +140,8 @@ class _Library:
             if not function.is_declaration and function.name != symbol:
                 function.linkage = llvm.Linkage.internal
         manager, passes = self.codegen._module_pass_manager(loop_vectorize=bool(config.LOOP_VECTORIZE and vectorise))
+        # The vectoriser makes calls of functions that are to be inlined, and comes after the inliner.
+        manager.add_always_inliner_pass()
         manager.run(module, passes)
         return Built(symbol, module, self.codegen._tm)
 

@@ -14,6 +14,7 @@ from numba.core.types.misc import unliteral
 
 from dualbcast.runtime import elementary, libm
 from dualbcast.runtime.cpu_context import intrinsic
+from dualbcast.runtime.elementary_steps import keep
 
 __all__ = ["HELPERS", "namespace"]
 
@@ -180,22 +181,7 @@ def _offer_vector_versions(function: ir.Function, name: str) -> None:
         mappings.append(f"_ZGV_LLVM_{shape}_{function.name}({symbol})")
         versions.append(_declare(function.module, symbol, ir.VectorType(kind, lanes), arity))
     set.add(function.attributes, f'"vector-function-abi-variant"="{",".join(mappings)}"')
-    _keep(function.module, versions)
-
-
-def _keep(module: ir.Module, functions: list[ir.Function]) -> None:
-    """Keep declarations that nothing refers to yet: LLVM drops them unless `llvm.compiler.used` lists them."""
-    pointer = ir.IntType(8).as_pointer()
-    kept = module.globals.get("llvm.compiler.used")
-    entries = [function.bitcast(pointer) for function in functions]
-    if kept is not None:  # A module has one such array: make it longer.
-        entries = [*kept.initializer.constant, *entries]
-    array = ir.ArrayType(pointer, len(entries))
-    if kept is None:
-        kept = ir.GlobalVariable(module, array, "llvm.compiler.used")
-        kept.linkage, kept.section = "appending", "llvm.metadata"
-    kept.value_type, kept.type = array, array.as_pointer()
-    kept.initializer = ir.Constant(array, entries)
+    keep(function.module, versions)
 
 
 def _nextafter(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:

@@ -1,0 +1,153 @@
+"""Steps of elementary functions as LLVM IR in one floating-point format, and what depends on the format."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+
+__all__ = ["Steps", "keep"]
+
+
+@dataclass(frozen=True)
+class _Format:
+    """What depends on the floating-point format.
+
+    Attributes
+    ----------
+    dtype : type
+        The format.
+    exponential : tuple of float
+        P in exp(r) = 1 + r + r**2 * P(r) for abs(r) <= log(2) / 2, from the constant on: it interpolates at
+        Chebyshev's points, and leaves out less than a tenth of a unit in the last place of exp.
+    log2_low : float
+        log(2) beyond its digits in this format.
+    largest, smallest, minus_one, saturated : float
+        Where exp is infinite, where it is 0, where expm1 is -1, and where tanh is 1, with a little to spare.
+    tiny : float
+        Below this expm1(x) is x.
+    """
+
+    dtype: type[np.floating[Any]]
+    exponential: tuple[float, ...]
+    log2_low: float
+    largest: float
+    smallest: float
+    minus_one: float
+    saturated: float
+    tiny: float
+
+
+_FLOAT32 = _Format(
+    dtype=np.float32,
+    exponential=(0.5, 0.16666576266288757, 0.041666556149721146, 0.008363178931176662, 0.0013926184037700295),
+    log2_low=-1.9046542121259336e-09,
+    largest=89.0,
+    smallest=-104.0,
+    minus_one=-18.0,
+    saturated=10.0,
+    tiny=2.0**-25,
+)
+_FLOAT64 = _Format(
+    dtype=np.float64,
+    exponential=(
+        *(0.5000000000000001, 0.16666666666666669, 0.04166666666662413, 0.008333333333330062, 0.0013888888917213717),
+        *(0.00019841269863053618, 2.4801521295954376e-05, 2.7557268459997064e-06, 2.7620088445409746e-07),
+        2.510038549551032e-08,
+    ),
+    log2_low=2.3190468138462996e-17,
+    largest=710.0,
+    smallest=-746.0,
+    minus_one=-38.0,
+    saturated=20.0,
+    tiny=2.0**-54,
+)
+
+
+class Steps:
+    """Steps of a computation in one format.
+
+    Comparisons are false for NaN, and the bits of a NaN are shifted like others: a NaN stays one through all of it.
+    """
+
+    def __init__(self, builder: ir.IRBuilder, kind: ir.Type) -> None:
+        self.builder, self.kind = builder, kind
+        self.format = _FLOAT32 if isinstance(kind, ir.FloatType) else _FLOAT64
+        info = np.finfo(self.format.dtype)
+        self.fraction, self.bias = int(info.nmant), int(info.maxexp) - 1
+        self.word = ir.IntType(int(info.bits))
+        # Added to a small number it rounds it to a whole one, which the last bits of the sum then hold.
+        self.shifter = 1.5 * 2.0**self.fraction
+
+    def number(self, value: float) -> ir.Constant:
+        return ir.Constant(self.kind, float(value))
+
+    def integer(self, value: int) -> ir.Constant:
+        return ir.Constant(self.word, value)
+
+    def call(self, name: str, *arguments: ir.Value) -> ir.Value:
+        function_type = ir.FunctionType(self.kind, [self.kind] * len(arguments))
+        declared = self.builder.module.declare_intrinsic(f"llvm.{name}", [self.kind], function_type)
+        return self.builder.call(declared, arguments)
+
+    def fma(self, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
+        return self.call("fma", a, b, c)
+
+    def absolute(self, x: ir.Value) -> ir.Value:
+        return self.call("fabs", x)
+
+    def at_most(self, limit: float, x: ir.Value) -> ir.Value:
+        return self.builder.select(self.builder.fcmp_ordered(">", x, self.number(limit)), self.number(limit), x)
+
+    def at_least(self, limit: float, x: ir.Value) -> ir.Value:
+        return self.builder.select(self.builder.fcmp_ordered("<", x, self.number(limit)), self.number(limit), x)
+
+    def bits(self, x: ir.Value) -> ir.Value:
+        return self.builder.bitcast(x, self.word)
+
+    def polynomial(self, coefficients: Sequence[float], x: ir.Value) -> ir.Value:
+        total: ir.Value = self.number(coefficients[-1])
+        for coefficient in coefficients[-2::-1]:
+            total = self.fma(total, x, self.number(coefficient))
+        return total
+
+    def power_of_two(self, n: ir.Value) -> ir.Value:
+        """2**n for a whole number whose power is normal."""
+        biased = self.builder.add(n, self.integer(self.bias))
+        return self.builder.bitcast(self.builder.shl(biased, self.integer(self.fraction)), self.kind)
+
+    def reduced(self, x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
+        """r, r**2 * P(r) and the integer n, so that exp(x) = 2**n * (1 + r + r**2 * P(r)) (Cody and Waite)."""
+        shifted = self.fma(x, self.number(1 / math.log(2.0)), self.number(self.shifter))
+        n = self.builder.fsub(shifted, self.number(self.shifter))
+        # The first of these is exact.
+        r = self.fma(n, self.number(-float(self.format.dtype(math.log(2.0)))), x)
+        r = self.fma(n, self.number(-self.format.log2_low), r)
+        count = self.builder.sub(self.bits(shifted), self.bits(self.number(self.shifter)))
+        return r, self.builder.fmul(self.builder.fmul(r, r), self.polynomial(self.format.exponential, r)), count
+
+    def half_expm1(self, x: ir.Value) -> tuple[tuple[ir.Value, ir.Value, ir.Value], ir.Value]:
+        """expm1(x) / 2, and the a, b, c that it is a + b * c of; halved, it is finite wherever 2**(n - 1) is."""
+        r, square_p, n = self.reduced(x)
+        scale = self.power_of_two(self.builder.sub(n, self.integer(1)))
+        head = self.fma(scale, r, self.builder.fsub(scale, self.number(0.5)))
+        return (head, scale, square_p), self.fma(scale, square_p, head)
+
+
+def keep(module: ir.Module, functions: list[ir.Function]) -> None:
+    """Keep declarations that nothing refers to yet: LLVM drops them unless `llvm.compiler.used` lists them."""
+    pointer = ir.IntType(8).as_pointer()
+    kept = module.globals.get("llvm.compiler.used")
+    entries = [function.bitcast(pointer) for function in functions]
+    if kept is not None:  # A module has one such array: make it longer.
+        entries = [*kept.initializer.constant, *entries]
+    array = ir.ArrayType(pointer, len(entries))
+    if kept is None:
+        kept = ir.GlobalVariable(module, array, "llvm.compiler.used")
+        kept.linkage, kept.section = "appending", "llvm.metadata"
+    kept.value_type, kept.type = array, array.as_pointer()
+    kept.initializer = ir.Constant(array, entries)
