@@ -85,7 +85,7 @@ class Pool:
         _every.append(self)
         self._memory = ctypes.create_string_buffer(_STATE + _LINE)
         self._state = -(-ctypes.addressof(self._memory) // _LINE) * _LINE
-        self._launch, self._attend = _functions()
+        self._post, self._finish, self._attend = _functions()
         self._asleep: deque[Any] = deque()
         self._threads = 0
 
@@ -94,12 +94,18 @@ class Pool:
         while self._threads < helpers:
             self._threads += 1
             threading.Thread(target=self._stay, name="dualbcast", daemon=True).start()
-        for _ in range(helpers):
-            try:
+        status = 0
+        try:
+            # First the work, and then who is to do it: whoever wakes and finds none sleeps again.
+            self._post(self._state, _caller(length), address, where, 8 * length, count, helpers)
+            for _ in range(helpers):
                 self._asleep.pop().release()
-            except IndexError:
-                break
-        return int(self._launch(self._state, _caller(length), address, where, 8 * length, count, helpers))
+        except IndexError:  # no more are asleep
+            pass
+        finally:
+            # Whatever interrupts: the arrays must outlive the work. If none was posted, the last one is done.
+            status = int(self._finish(self._state))
+        return status
 
     def _stay(self) -> None:
         """What the other threads do."""
@@ -107,8 +113,9 @@ class Pool:
         asleep.acquire()
         while True:
             self._attend(self._state, _LOOKS)
-            # A launch that begins between these lines goes without this thread.
             self._asleep.append(asleep)
+            # Work that was posted while this thread waited for the interpreter did not find it there.
+            self._attend(self._state, 1)
             asleep.acquire()
 
 
@@ -117,13 +124,14 @@ def _prototype(*kinds: Any) -> Any:
 
 
 @functools.cache
-def _functions() -> tuple[Any, Any]:
-    """`launch` and `attend`."""
+def _functions() -> tuple[Any, Any, Any]:
+    """`post`, `finish` and `attend`."""
     pause, declared = _PAUSES.get(platform.machine().lower(), ("", ""))
     text = _TEXT.format(pause=pause, **_yielding()) + declared
     pointer, word = ctypes.c_void_p, ctypes.c_int64
-    launch = _prototype(pointer, pointer, pointer, pointer, word, word, word)(compiled(text, "launch"))
-    return launch, _prototype(pointer, word)(compiled(text, "attend"))
+    post = _prototype(pointer, pointer, pointer, pointer, word, word, word)(compiled(text, "post"))
+    finish = _prototype(pointer)(compiled(text, "finish"))
+    return post, finish, _prototype(pointer, word)(compiled(text, "attend"))
 
 
 @functools.cache
@@ -212,8 +220,7 @@ end:
   ret void
 }}
 
-define i32 @launch(ptr %state, ptr %caller, ptr %function, ptr %arguments, i64 %length, i64 %count, i64 %places) {{
-entry:
+define i32 @post(ptr %state, ptr %caller, ptr %function, ptr %arguments, i64 %length, i64 %count, i64 %places) {{
   %done = getelementptr i8, ptr %state, i64 64
   %places.at = getelementptr i8, ptr %state, i64 128
   %failed = getelementptr i8, ptr %state, i64 192
@@ -238,6 +245,17 @@ entry:
   store atomic i64 %offered, ptr %places.at seq_cst, align 8
   %cursor = or i64 %high, %count
   store atomic i64 %cursor, ptr %state seq_cst, align 8
+  ret i32 0
+}}
+
+define i32 @finish(ptr %state) {{
+entry:
+  %done = getelementptr i8, ptr %state, i64 64
+  %failed = getelementptr i8, ptr %state, i64 192
+  %count.at = getelementptr i8, ptr %state, i64 232
+  %count = load i64, ptr %count.at
+  %cursor = load atomic i64, ptr %state seq_cst, align 8
+  %launch = lshr i64 %cursor, 32
   call void @work(ptr %state, i64 %launch)
   br label %wait
 wait:
