@@ -272,7 +272,7 @@ def test_a_call_that_fails_gives_its_memory_back(monkeypatch: pytest.MonkeyPatch
     double(X)
     before = memory.info().used
     with monkeypatch.context() as patch:
-        patch.setattr(cpu, "launch", fail)
+        patch.setattr(cpu.CpuKernel, "run", fail)
         with pytest.raises(error, match="in the middle"):
             double(X)
     gc.collect()
@@ -455,8 +455,8 @@ def test_threads_never_share_a_block() -> None:
 
 def test_the_hammer_finds_a_block_given_twice() -> None:
     class Faulty(Pool):
-        def _take(self, shelf: Any) -> Any:
-            block = super()._take(shelf)
+        def _new(self, shelf: Any) -> Any:
+            block = super()._new(shelf)
             shelf.waiting.append(block)
             return block
 

@@ -12,7 +12,7 @@ import math
 import mmap
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
@@ -80,8 +80,8 @@ class _Shelf:
         Those that no array has, the last that came back at the right.
     blocks : WeakSet of _Block
         All of them.
-    lease : type
-        The class of what arrays have for their `base`.
+    lease : callable
+        Makes what an array has for its `base` of an address.
     """
 
     __slots__ = ("blocks", "lease", "size", "waiting")
@@ -90,7 +90,7 @@ class _Shelf:
         self.size = size
         self.waiting: deque[_Block] = deque()
         self.blocks: WeakSet[_Block] = WeakSet()
-        self.lease = _lease_type(pool, self)
+        self.lease: Callable[[int], Any] = _lease_type(pool, self).from_address
 
 
 class Pool:
@@ -163,17 +163,25 @@ class Pool:
         Worth while where they have `WORTH` bytes together.
         """
         arrays: list[Array] = []
+        places, ndarray = self._places, np.ndarray
         shelf, former = None, None
         for dtype in dtypes:
             if dtype is not former:
                 shelf, former = self._shelf(math.prod(shape) * dtype.itemsize), dtype
-            block = None if shelf is None else self._take(shelf)
-            if shelf is None or block is None:
+            if shelf is None:
                 arrays.append(np.empty(shape, dtype))
                 continue
-            lease = shelf.lease.from_address(block.address + next(self._places))
+            block: _Block | None
+            try:
+                block = shelf.waiting.pop()
+            except IndexError:  # there is none
+                block = self._new(shelf)
+                if block is None:
+                    arrays.append(np.empty(shape, dtype))
+                    continue
+            lease = shelf.lease(block.address + next(places))
             lease.block = block
-            arrays.append(np.ndarray(shape, dtype, lease))
+            arrays.append(ndarray(shape, dtype, lease))
         return arrays
 
     def zeros(self, size: int) -> Array:
@@ -211,12 +219,8 @@ class Pool:
             self._shelves = {**self._shelves, size: shelf}
         return shelf
 
-    def _take(self, shelf: _Shelf) -> _Block | None:
-        """The block that came back last, else a new one; None where the system has none to give."""
-        try:
-            return shelf.waiting.pop()
-        except IndexError:  # there is none
-            pass
+    def _new(self, shelf: _Shelf) -> _Block | None:
+        """Another block; None where the system has none to give."""
         try:
             block = _Block(shelf.size)
         except (OSError, ValueError, MemoryError):
@@ -237,7 +241,7 @@ class Pool:
 
 
 def _lease_type(pool: Pool, shelf: _Shelf) -> Any:
-    """The class of what the arrays of a shelf have for their `base`: its end gives the block back.
+    """The class of what the arrays of a shelf have for their `base`: the end of one gives its block back.
 
     NumPy keeps it for as long as the array or a view lives; a view's base is the array, or the array's base.
     """
