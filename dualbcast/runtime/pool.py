@@ -21,8 +21,9 @@ from dualbcast.runtime.native import compiled
 
 __all__ = ["Pool", "Work", "share"]
 
-# How often an idle thread looks for work before it sleeps: some 100 microseconds.
-_LOOKS = 4000
+# How often an idle thread looks for work before it sleeps: some 100 microseconds at a stretch, and then some 300 in which
+# it lets others run. As much Python is between two calls that have tens of large outputs.
+_LOOKS, _YIELDS = 4000, 1000
 # How many launches may have threads to help them at a time; others do their work themselves.
 _POOLS = max(1, (os.cpu_count() or 1) // 4)
 # Bytes of a pool's state: the cursor, the number of pieces done, and the free places have a cache line each.
@@ -136,7 +137,7 @@ class Pool:
         asleep = threading.Lock()
         asleep.acquire()
         while True:
-            self._attend(self._state, _LOOKS)
+            self._attend(self._state, _LOOKS + _YIELDS)
             self._asleep.append(asleep)
             # Work that was posted while this thread waited for the interpreter did not find it there.
             self._attend(self._state, 1)
@@ -151,7 +152,7 @@ def _prototype(*kinds: Any) -> Any:
 def _functions() -> tuple[Any, Any, Any, Any]:
     """`post`, `finish`, the two in one, and `attend`."""
     pause, declared = _PAUSES.get(platform.machine().lower(), ("", ""))
-    text = _TEXT.format(pause=pause, **_yielding()) + declared
+    text = _TEXT.format(pause=pause, yields=_YIELDS, **_yielding()) + declared
     pointer, word = ctypes.c_void_p, ctypes.c_int64
     work = pointer, pointer, pointer, pointer, word, word, word
     post, serve = [_prototype(*work)(compiled(text, name)) for name in ("post", "serve")]
@@ -315,7 +316,7 @@ entry:
   %places.at = getelementptr i8, ptr %state, i64 128
   br label %look
 look:
-  %left = phi i64 [ %looks, %entry ], [ %less, %idle ], [ %looks, %back ], [ %left, %place ]
+  %left = phi i64 [ %looks, %entry ], [ %less, %stay ], [ %less, %yield ], [ %looks, %back ], [ %left, %place ]
   %offered = load atomic i64, ptr %places.at seq_cst, align 8
   %free = and i64 %offered, 4294967295
   %launch = lshr i64 %offered, 32
@@ -333,7 +334,13 @@ nothing:
   %over = icmp eq i64 %less, 0
   br i1 %over, label %end, label %idle
 idle:
+  %late = icmp ult i64 %less, {yields}
+  br i1 %late, label %yield, label %stay
+stay:
   {pause}
+  br label %look
+yield:
+  {rest}
   br label %look
 place:
   %fewer = sub i64 %offered, 1
