@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from typing import Any
 
 import ml_dtypes
@@ -163,7 +164,7 @@ def test_rows_with_gaps_are_streamed(streamed: list[Any]) -> None:
 def test_all_vectors_of_outputs_are_streamed_and_nothing_else() -> None:
     """In what LLVM made of a kernel: as many stores as it has outputs, or more, and none to the stack."""
     built = cpu._build(CELL, False)
-    text = streams._rewritten(built.llvm, built.symbol)
+    text = streams._streaming(built.llvm, built.symbol)
     calls = [line for line in text.splitlines() if "call void @past." in line]
     assert len(calls) >= 5 * 3  # five outputs on three paths
     own = [line for line in built.llvm.splitlines() if "  store <" in line]
@@ -171,6 +172,14 @@ def test_all_vectors_of_outputs_are_streamed_and_nothing_else() -> None:
     assert len(own) == len(calls) + len(left)
     assert "@llvm.mem" not in built.llvm
     assert text.count("fence seq_cst") == text.split("define private")[0].count("  ret i32")
+
+
+def test_all_vectors_that_are_loaded_are_asked_for_early() -> None:
+    text = cpu._build(CELL, False).llvm
+    prefetched = re.findall(r"= getelementptr i8, ptr (%\S+), i64 2048\n  call void @llvm.prefetch", text)
+    loaded = re.findall(r"= load <(?:8|16|32) x float>, ptr (%[^\s,]+), align 4\b", text)
+    assert len(loaded) >= 1 + 2 + 4  # on three paths
+    assert prefetched == loaded
 
 
 def test_what_is_not_aligned_is_not_streamed() -> None:
