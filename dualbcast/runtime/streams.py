@@ -23,8 +23,9 @@ __all__ = ["build", "goes_past_the_cache", "prefetching", "room"]
 # Of the last-level cache, the most for each CPU that the process may use: a virtual machine is told of a cache that
 # others use as well. On a Xeon of 105 MiB, of which 2 CPUs are ours, streaming pays from 40 MB on.
 _PER_CPU = 1 << 24
-# The bytes of the shortest vectors that this is about. Shorter stores would leave lines half written in between.
-_SHORTEST = 32
+# The bytes of the shortest vectors that are worth a prefetch, and of those that fill a line of the cache: a line that
+# is streamed in two parts, with those of other outputs in between, is written twice (42 outputs: six times slower).
+_SHORTEST, _LINE = 32, 64
 # How many bytes ahead of a load a prefetch is; 1024 and 4096 were no better.
 _AHEAD = 2048
 # In the text of a module: a function's parameters that are pointers, a pointer from another, and accesses
@@ -51,9 +52,7 @@ def goes_past_the_cache(layout: Layout, total: int, itemsizes: Sequence[int], in
     """
     patterns = [layout.classes[which] for which in layout.which]
     moved = total * sum(itertools.compress(itemsizes, ["0" not in pattern for pattern in patterns]))
-    if moved <= room() or platform.machine() not in ("x86_64", "AMD64"):
-        return False
-    return all(pattern.endswith("1") for pattern in patterns[inputs:])
+    return moved > room() and _stores_lines() and all(pattern.endswith("1") for pattern in patterns[inputs:])
 
 
 def room() -> int:
@@ -88,11 +87,21 @@ def prefetching(text: str, symbol: str) -> str:
     return "\n".join(lines)
 
 
+@once
+def _stores_lines() -> bool:
+    """Whether the processor has vectors as long as a line of its cache."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return False
+    import llvmlite.binding as llvm
+
+    return bool(llvm.get_host_cpu_features().get("avx512f"))
+
+
 def build(bitcode: bytes, symbol: str, processor: str, features: str) -> bytes:
     """The object file of the optimised kernel `symbol` with streaming stores, which gives the same bits.
 
-    A streaming store of a vector must be aligned to the vector's size. Whether it is, is asked at each store, which a
-    store to memory hides, so that nothing is asked of where outputs, ranges, and rows begin.
+    A streaming store must be aligned, and be of a whole line. Whether it is, is asked at each, which a store to memory
+    hides, so that nothing is asked of where outputs, ranges, and rows begin.
     """
     import llvmlite.binding as llvm
 
@@ -124,14 +133,13 @@ def _streaming(text: str, symbol: str) -> str:
             lines.append("  fence seq_cst")
         lines.append(line)
     for vector, name in kinds.items():
-        align = min(_size(vector), 64)
-        lines.append(_STREAM.format(name=name, kind=vector, group=group, align=align, last=align - 1))
+        lines.append(_STREAM.format(name=name, kind=vector, group=group, align=_LINE, last=_LINE - 1))
     return "\n".join(lines)
 
 
 def _accesses(text: str, symbol: str) -> Iterator[tuple[str, str, Any]]:
     """Each line of a module, and what it is in the function `symbol`: "define", "ret", or a "load" or "store" of a
-    vector of an array, with the match of its pattern."""
+    long vector of an array, with the match of its pattern."""
     pointers: set[str] = set()  # to arrays, or to somewhere in them
     for line in text.splitlines():
         kind, found = "", None
@@ -143,7 +151,7 @@ def _accesses(text: str, symbol: str) -> Iterator[tuple[str, str, Any]]:
         elif pointers:
             if (found := _OFFSET.match(line)) and found[2] in pointers:
                 pointers.add(found[1])
-            elif (found := _STORE.match(line)) and found[3] in pointers and _size(found[1]) >= _SHORTEST:
+            elif (found := _STORE.match(line)) and found[3] in pointers and _size(found[1]) >= _LINE:
                 kind = "store"
             elif (found := _LOAD.match(line)) and found[2] in pointers and _size(found[1]) >= _SHORTEST:
                 kind = "load"
