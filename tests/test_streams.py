@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from typing import Any
 
 import ml_dtypes
@@ -21,7 +22,7 @@ from dualbcast.runtime.pool import Work
 from dualbcast.runtime.streams import goes_past_the_cache
 
 pytestmark = pytest.mark.skipif(
-    not goes_past_the_cache(Layout(1, ("1",), (0, 0)), 1 << 40, (8, 8), 1), reason="only on x86-64"
+    not goes_past_the_cache(Layout(1, ("1",), (0, 0)), 1 << 40, (8, 8), 1), reason="only with AVX-512"
 )
 
 
@@ -179,14 +180,22 @@ def test_rows_with_gaps_are_streamed(streamed: list[Any]) -> None:
 def test_all_vectors_of_outputs_are_streamed_and_nothing_else() -> None:
     """In what LLVM made of a kernel: as many stores as it has outputs, or more, and none to the stack."""
     built = cpu._build(CELL, False)
-    text = streams._rewritten(built.llvm, built.symbol)
+    text = streams._streaming(built.llvm, built.symbol)
     calls = [line for line in text.splitlines() if "call void @past." in line]
     assert len(calls) >= 5 * 3  # five outputs on three paths
-    own = [line for line in built.llvm.splitlines() if "  store <" in line]
-    left = [line for line in text.split("define private")[0].splitlines() if "  store <" in line]
+    own = [line for line in built.llvm.splitlines() if "  store <16 x" in line]
+    left = [line for line in text.split("define private")[0].splitlines() if "  store <16 x" in line]
     assert len(own) == len(calls) + len(left)
     assert "@llvm.mem" not in built.llvm
     assert text.count("fence seq_cst") == text.split("define private")[0].count("  ret i32")
+
+
+def test_all_vectors_that_are_loaded_are_asked_for_early() -> None:
+    text = cpu._build(CELL, False).llvm
+    prefetched = re.findall(r"= getelementptr i8, ptr (%\S+), i64 2048\n  call void @llvm.prefetch", text)
+    loaded = re.findall(r"= load <(?:8|16|32) x float>, ptr (%[^\s,]+), align 4\b", text)
+    assert len(loaded) >= 1 + 2 + 4  # on three paths
+    assert prefetched == loaded
 
 
 def test_what_is_not_aligned_is_not_streamed() -> None:

@@ -16,6 +16,7 @@ from numba.core import cgutils, compiler, config, types
 from numba.core.cpu_options import FastMathOptions
 from numba.core.types.misc import unliteral
 
+from dualbcast.runtime import streams
 from dualbcast.runtime.cpu_context import Called, context
 
 __all__ = ["Built", "lower"]
@@ -154,6 +155,7 @@ class _Library:
         # The vectoriser makes calls of functions that are to be inlined, and comes after the inliner.
         manager.add_always_inliner_pass()
         manager.run(module, passes)
+        module = llvm.parse_assembly(streams.prefetching(str(module), symbol))
         processor = self.codegen._get_host_cpu_name(), self.codegen._tm_features
         return Built(symbol, module, self.codegen._tm, processor)
 

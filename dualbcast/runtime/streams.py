@@ -1,7 +1,7 @@
-"""Outputs that go past the cache: an optimised kernel, with streaming stores where it stores whole vectors.
+"""What LLVM does not do for memory: in an optimised kernel, prefetches of what it loads, and streaming stores.
 
 A store to memory that is not in the cache reads the line first, and drives out what inputs would be read from; a
-streaming store of a whole line does neither. LLVM does not vectorise loops with such stores, so they are put in later.
+streaming store of a whole line does neither. Loops with such stores are not vectorised, so they are put in later.
 """
 
 from __future__ import annotations
@@ -10,23 +10,29 @@ import contextlib
 import itertools
 import platform
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache as once
 from pathlib import Path
+from typing import Any
 
 from dualbcast.abi import Layout
 from dualbcast.runtime.threads import allowed_cpus
 
-__all__ = ["build", "goes_past_the_cache", "room"]
+__all__ = ["build", "goes_past_the_cache", "prefetching", "room"]
 
 # Of the last-level cache, the most for each CPU that the process may use: a virtual machine is told of a cache that
 # others use as well. On a Xeon of 105 MiB, of which 2 CPUs are ours, streaming pays from 40 MB on.
 _PER_CPU = 1 << 24
-# The bytes of the shortest vectors that are streamed. Shorter ones would leave lines half written in between.
-_SHORTEST = 32
-# In the text of a module: a function's parameters that are pointers, a pointer from another, and a store of a vector.
+# The bytes of the shortest vectors that are worth a prefetch, and of those that fill a line of the cache: a line that
+# is streamed in two parts, with those of other outputs in between, is written twice (42 outputs: six times slower).
+_SHORTEST, _LINE = 32, 64
+# How many bytes ahead of a load a prefetch is; 1024 and 4096 were no better.
+_AHEAD = 2048
+# In the text of a module: a function's parameters that are pointers, a pointer from another, and accesses
+# to vectors.
 _PARAMETER = re.compile(r"ptr [^,%]*(%[^\s,)]+)")
 _OFFSET = re.compile(r"  (%\S+) = getelementptr [^%]*ptr (%[^\s,]+),")
+_LOAD = re.compile(r"  %\S+ = load (<\d+ x \w+>), ptr (%[^\s,]+)")
 _STORE = re.compile(r"  store (<\d+ x \w+>) (.+), ptr (%[^\s,]+)")
 
 
@@ -46,9 +52,7 @@ def goes_past_the_cache(layout: Layout, total: int, itemsizes: Sequence[int], in
     """
     patterns = [layout.classes[which] for which in layout.which]
     moved = total * sum(itertools.compress(itemsizes, ["0" not in pattern for pattern in patterns]))
-    if moved <= room() or platform.machine() not in ("x86_64", "AMD64"):
-        return False
-    return all(pattern.endswith("1") for pattern in patterns[inputs:])
+    return moved > room() and _stores_lines() and all(pattern.endswith("1") for pattern in patterns[inputs:])
 
 
 def room() -> int:
@@ -66,17 +70,44 @@ def _last_level_cache() -> int:
     return max(found, default=1 << 25)
 
 
+def prefetching(text: str, symbol: str) -> str:
+    """The text of an optimised module, in which the kernel `symbol` asks early for what it loads as vectors.
+
+    The processor foresees what is next in an array by itself, but later, and not of many arrays at a time.
+    """
+    lines, count = [], 0
+    for line, kind, found in _accesses(text, symbol):
+        if kind == "load":
+            count += 1
+            lines.append(f"  %ahead.{count} = getelementptr i8, ptr {found[2]}, i64 {_AHEAD}")
+            lines.append(f"  call void @llvm.prefetch.p0(ptr %ahead.{count}, i32 0, i32 3, i32 1)")
+        lines.append(line)
+    if count:
+        lines.append("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+    return "\n".join(lines)
+
+
+@once
+def _stores_lines() -> bool:
+    """Whether the processor has vectors as long as a line of its cache."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return False
+    import llvmlite.binding as llvm
+
+    return bool(llvm.get_host_cpu_features().get("avx512f"))
+
+
 def build(bitcode: bytes, symbol: str, processor: str, features: str) -> bytes:
     """The object file of the optimised kernel `symbol` with streaming stores, which gives the same bits.
 
-    A streaming store of a vector must be aligned to the vector's size. Whether it is, is asked at each store, which a
-    store to memory hides, so that nothing is asked of where outputs, ranges, and rows begin.
+    A streaming store must be aligned, and be of a whole line. Whether it is, is asked at each, which a store to memory
+    hides, so that nothing is asked of where outputs, ranges, and rows begin.
     """
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    module = llvm.parse_assembly(_rewritten(str(llvm.parse_bitcode(bitcode)), symbol))
+    module = llvm.parse_assembly(_streaming(str(llvm.parse_bitcode(bitcode)), symbol))
     # As Numba has it on the processors that are asked for this.
     target = llvm.Target.from_triple(llvm.get_process_triple())
     machine = target.create_target_machine(processor, features, opt=3, reloc="static", jit=True)
@@ -86,32 +117,47 @@ def build(bitcode: bytes, symbol: str, processor: str, features: str) -> bytes:
     return bytes(machine.emit_object(module))
 
 
-def _rewritten(text: str, symbol: str) -> str:
+def _streaming(text: str, symbol: str) -> str:
     """The module's text, with functions that are called instead of stores of vectors to parameters of `symbol`."""
     lines: list[str] = []
     kinds: dict[str, str] = {}
-    pointers: set[str] = set()  # to outputs, or to somewhere in them
     group = ""
+    for line, kind, found in _accesses(text, symbol):
+        if kind == "define":
+            group = " ".join(re.findall(r"#\d+", line))
+        elif kind == "store":
+            name = kinds.setdefault(found[1], f"@past.{len(kinds)}")
+            line = f"  call void {name}({found[1]} {found[2]}, ptr {found[3]})"
+        elif kind == "ret":
+            # Streamed lines may be seen late by other threads but for this.
+            lines.append("  fence seq_cst")
+        lines.append(line)
+    for vector, name in kinds.items():
+        lines.append(_STREAM.format(name=name, kind=vector, group=group, align=_LINE, last=_LINE - 1))
+    return "\n".join(lines)
+
+
+def _accesses(text: str, symbol: str) -> Iterator[tuple[str, str, Any]]:
+    """Each line of a module, and what it is in the function `symbol`: "define", "ret", or a "load" or "store" of a
+    long vector of an array, with the match of its pattern."""
+    pointers: set[str] = set()  # to arrays, or to somewhere in them
     for line in text.splitlines():
+        kind, found = "", None
         if line.startswith("define "):
             pointers.clear()
             if f"@{symbol}(" in line or f'@"{symbol}"(' in line:
                 pointers.update(_PARAMETER.findall(line))
-                group = " ".join(re.findall(r"#\d+", line))
+                kind = "define"
         elif pointers:
             if (found := _OFFSET.match(line)) and found[2] in pointers:
                 pointers.add(found[1])
-            elif (found := _STORE.match(line)) and found[3] in pointers and _size(found[1]) >= _SHORTEST:
-                name = kinds.setdefault(found[1], f"@past.{len(kinds)}")
-                line = f"  call void {name}({found[1]} {found[2]}, ptr {found[3]})"
+            elif (found := _STORE.match(line)) and found[3] in pointers and _size(found[1]) >= _LINE:
+                kind = "store"
+            elif (found := _LOAD.match(line)) and found[2] in pointers and _size(found[1]) >= _SHORTEST:
+                kind = "load"
             elif line.startswith("  ret "):
-                # Streamed lines may be seen late by other threads but for this.
-                lines.append("  fence seq_cst")
-        lines.append(line)
-    for kind, name in kinds.items():
-        align = min(_size(kind), 64)
-        lines.append(_STREAM.format(name=name, kind=kind, group=group, align=align, last=align - 1))
-    return "\n".join(lines)
+                kind = "ret"
+        yield line, kind, found
 
 
 def _size(vector: str) -> int:
