@@ -21,7 +21,7 @@ from dualbcast.runtime.native import compiled
 
 __all__ = ["Pool", "Work", "share"]
 
-# How often an idle thread looks for work before it sleeps: some 100 microseconds at a stretch, and then some 300 in which
+# How often an idle thread looks for work before it sleeps: some 100 microseconds at a stretch, and then some 300 while
 # it lets others run. As much Python is between two calls that have tens of large outputs.
 _LOOKS, _YIELDS = 4000, 1000
 # How many launches may have threads to help them at a time; others do their work themselves.
