@@ -215,14 +215,20 @@ def _in_groups(
         made = writer.storage[name].replace("bool", "uint8")
         writer.line(1, f"{name} = scratch({made}, {group})")
     pieces = []
-    for piece in steps.pieces:
+    some = names.fresh("some")
+    for position, piece in enumerate(steps.pieces):
         function = piece.function if piece.turn else into_selects(piece.function, steady)[0]
         function = arrange(calls_first(function), names, loads=True)
         pieces.append(function)
         if piece.turn:
-            writer.line(1, f"while some({steps.going}, {count}):")
+            writer.line(1, f"while {some}:")
+        if position < len(steps.pieces) - 1:
+            writer.line(1 + piece.turn, f"{some} = False")
         writer.line(1 + piece.turn, f"for {at} in range({count}):")
         writer.function(function, 2 + piece.turn)
+        if position < len(steps.pieces) - 1:
+            going = next(output.value for output in function.outputs if output.name == steps.going)
+            writer.line(2 + piece.turn, f"{some} = {some} | ({steps.going}[{at}] != 0)")
     return [count, *used, *strides.values()], pieces
 
 

@@ -51,15 +51,26 @@ def loops(
     strides = run_time_strides(layout, indices, names)
     flat = [stride for by_dimension in strides for stride in by_dimension.values()]
     start, stop, inner = names.fresh("start"), names.fresh("stop"), names.fresh("j")
+    next_ = names.fresh("next") if group else ""
     head = f"def {entry}({', '.join([start, stop, *sizes, *flat, *pointers])}):"
     apart = [by[layout.rank - 1] for by in strides if layout.rank - 1 in by]
 
     def turns(low: str, high: str, arguments: Sequence[str], indent: str) -> list[str]:
-        if group:
-            arguments = [f"min({group}, {high} - {inner})", *arguments, *apart]
-        steps = f"{low}, {high}, {group}" if group else f"{low}, {high}"
-        call = f"{element}({', '.join([*arguments, *pointers])})"
-        return [f"{indent}for {inner} in range({steps}):", f"{indent}    {call}"]
+        def loop(count: str, steps: str, indent: str) -> list[str]:
+            call = f"{element}({', '.join([*([count, *arguments, *apart] if group else arguments), *pointers])})"
+            return [f"{indent}for {inner} in range({steps}):", f"{indent}    {call}"]
+
+        if not group:
+            return loop("", f"{low}, {high}", indent)
+        # The last group begins earlier, where it would not be whole: its first elements have the same results again.
+        return [
+            f"{indent}if {high} - {low} < {group}:",
+            *loop("1", f"{low}, {high}", f"{indent}    "),
+            f"{indent}else:",
+            f"{indent}    for {next_} in range({low}, {high}, {group}):",
+            f"{indent}        {inner} = min({next_}, {high} - {group})",
+            f"{indent}        {element}({', '.join([str(group), *arguments, *apart, *pointers])})",
+        ]
 
     if layout.rank == 1:
         arguments = [step(pattern, by.get(0), inner, "") for pattern, by in zip(layout.classes, strides, strict=True)]
