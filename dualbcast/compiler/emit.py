@@ -227,8 +227,9 @@ def _in_groups(
         writer.line(1 + piece.turn, f"for {at} in range({count}):")
         writer.function(function, 2 + piece.turn)
         if position < len(steps.pieces) - 1:
-            going = next(output.value for output in function.outputs if output.name == steps.going)
             writer.line(2 + piece.turn, f"{some} = {some} | ({steps.going}[{at}] != 0)")
+        import os
+        writer.line(2 + piece.turn, f"interleave({os.environ.get('UF', GROUP // 64)})")
     return [count, *used, *strides.values()], pieces
 
 

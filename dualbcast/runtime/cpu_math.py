@@ -48,6 +48,7 @@ def namespace(vector: bool) -> dict[str, Any]:
     names["scratch"] = _scratch()
     names["select"] = _select()
     names["min"] = _min()
+    names["interleave"] = _interleave()
     # The sum of a row's first elements in float64, in an order that suits vectors but depends on nothing else.
     names["sum_terms"] = _sum_terms
     # Whether one of a group's elements has its flag set.
@@ -100,6 +101,24 @@ def _min() -> Any:
 
     return intrinsic(min_)
 
+
+def _interleave() -> Any:
+    """An intrinsic for the end of a loop's body, of which so many copies are to be side by side: `interleave(count)`."""
+
+    def interleave(_typing: Any, count: Any) -> Any:
+        if not isinstance(count, types.IntegerLiteral):
+            return None
+
+        def generate(context: Any, builder: ir.IRBuilder, _signature: Any, _arguments: Sequence[ir.Value]) -> ir.Value:
+            INTERLEAVED.setdefault(builder.module.name, []).append((builder.block, count.literal_value))
+            return context.get_dummy_value()
+
+        return types.void(count), generate
+
+    return intrinsic(interleave)
+
+
+INTERLEAVED = {}
 
 def _scratch() -> Any:
     """An intrinsic that makes an array on the stack: `scratch(dtype, length)`, a pointer."""
