@@ -40,7 +40,7 @@ from dualbcast.compiler.ir import (
     statements,
 )
 from dualbcast.compiler.lanes import arranged, group_loads, group_outputs, spread
-from dualbcast.compiler.lockstep import GROUP, Lockstep, lockstep
+from dualbcast.compiler.lockstep import SIDE_BY_SIDE, WIDEST, Lockstep, lockstep
 from dualbcast.compiler.reductions import summing_loops
 from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.schedule import calls_first
@@ -140,10 +140,11 @@ def emit(
     if term != "0":
         used.append(term)
     steps = lockstep(function, names) if target == "cpu" and not summed else None
-    group = 0
+    groups: tuple[int, ...] = ()
     if steps is not None:
-        group = GROUP // (8 if dtype == "float64" else 4)
-        used, functions_run = _in_groups(writer, steps, layout, used, indices, names, steady, group)
+        vector = WIDEST // (8 if dtype == "float64" else 4)
+        groups = SIDE_BY_SIDE * vector, vector
+        used, functions_run = _in_groups(writer, steps, layout, used, indices, names, steady, groups[0])
     else:
         if target == "cpu":
             function = calls_first(into_selects(function, steady)[0])
@@ -172,7 +173,7 @@ def emit(
         outputs = [*outputs, *["float64"] * rests]
     else:
         entry = names.fresh("kernel")
-        sections.append(loops(layout, element, entry, [*params, *stored], indices, names, group))
+        sections.append(loops(layout, element, entry, [*params, *stored], indices, names, groups))
     outputs = ["float64" if position in summed else kind for position, kind in enumerate(outputs)]
     prelude = "\n".join([*([f"# {title}"] if title else []), *module.prelude()])
     return KernelSource(
@@ -220,16 +221,16 @@ def _in_groups(
         function = piece.function if piece.turn else into_selects(piece.function, steady)[0]
         function = arrange(calls_first(function), names, loads=True)
         pieces.append(function)
+        depth, last = 1 + piece.turn, position == len(steps.pieces) - 1
         if piece.turn:
             writer.line(1, f"while {some}:")
-        if position < len(steps.pieces) - 1:
-            writer.line(1 + piece.turn, f"{some} = False")
-        writer.line(1 + piece.turn, f"for {at} in range({count}):")
-        writer.function(function, 2 + piece.turn)
-        if position < len(steps.pieces) - 1:
-            writer.line(2 + piece.turn, f"{some} = {some} | ({steps.going}[{at}] != 0)")
-        import os
-        writer.line(2 + piece.turn, f"interleave({os.environ.get('UF', GROUP // 64)})")
+        if not last:
+            writer.line(depth, f"{some} = False")
+        writer.line(depth, f"for {at} in range({count}):")
+        writer.function(function, depth + 1)
+        if not last:
+            writer.line(depth + 1, f"{some} = {some} | ({steps.going}[{at}] != 0)")
+        writer.line(depth + 1, f"side_by_side({SIDE_BY_SIDE})")
     return [count, *used, *strides.values()], pieces
 
 

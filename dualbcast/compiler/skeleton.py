@@ -41,36 +41,30 @@ def loops(
     pointers: Sequence[str],
     indices: Sequence[str],
     names: Names,
-    group: int = 0,
+    groups: Sequence[int] = (),
 ) -> str:
     """The text of the entry: a function of start, stop, sizes, strides and pointers that calls the element function.
 
-    With a `group` that takes so many elements at a time, by their number, their first, and how far apart they are.
+    With `groups` that takes several elements, by their number, their first, and how far apart they are: as long as so
+    many are left the first of these numbers, which the compiler knows, then the next, and one at a time in the end.
     """
     sizes = [names.fresh(f"n{dimension}") for dimension in range(layout.rank)]
     strides = run_time_strides(layout, indices, names)
     flat = [stride for by_dimension in strides for stride in by_dimension.values()]
     start, stop, inner = names.fresh("start"), names.fresh("stop"), names.fresh("j")
-    next_ = names.fresh("next") if group else ""
     head = f"def {entry}({', '.join([start, stop, *sizes, *flat, *pointers])}):"
     apart = [by[layout.rank - 1] for by in strides if layout.rank - 1 in by]
 
     def turns(low: str, high: str, arguments: Sequence[str], indent: str) -> list[str]:
-        def loop(count: str, steps: str, indent: str) -> list[str]:
-            call = f"{element}({', '.join([*([count, *arguments, *apart] if group else arguments), *pointers])})"
-            return [f"{indent}for {inner} in range({steps}):", f"{indent}    {call}"]
-
-        if not group:
-            return loop("", f"{low}, {high}", indent)
-        # The last group begins earlier, where it would not be whole: its first elements have the same results again.
-        return [
-            f"{indent}if {high} - {low} < {group}:",
-            *loop("1", f"{low}, {high}", f"{indent}    "),
-            f"{indent}else:",
-            f"{indent}    for {next_} in range({low}, {high}, {group}):",
-            f"{indent}        {inner} = min({next_}, {high} - {group})",
-            f"{indent}        {element}({', '.join([str(group), *arguments, *apart, *pointers])})",
-        ]
+        if not groups:
+            call = f"{element}({', '.join([*arguments, *pointers])})"
+            return [f"{indent}for {inner} in range({low}, {high}):", f"{indent}    {call}"]
+        found = [f"{indent}{inner} = {low}"]
+        for group in (*groups, 1):
+            call = f"{element}({', '.join([str(group), *arguments, *apart, *pointers])})"
+            found.append(f"{indent}while {f'{inner} <= {high} - {group}' if group > 1 else f'{inner} < {high}'}:")
+            found += [f"{indent}    {call}", f"{indent}    {inner} += {group}"]
+        return found
 
     if layout.rank == 1:
         arguments = [step(pattern, by.get(0), inner, "") for pattern, by in zip(layout.classes, strides, strict=True)]

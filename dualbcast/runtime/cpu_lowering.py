@@ -16,6 +16,7 @@ from numba.core import cgutils, compiler, config, types
 from numba.core.cpu_options import FastMathOptions
 from numba.core.types.misc import unliteral
 
+from dualbcast.runtime import interleaved
 from dualbcast.runtime.cpu_context import Called, context
 
 __all__ = ["Built", "lower"]
@@ -123,13 +124,7 @@ class _Library:
                 set.add(function.attributes, '"stackrealign"')
                 # For Intel's processors LLVM prefers vectors of half the size, from when whole ones slowed the clock.
                 set.add(function.attributes, '"prefer-vector-width"="512"')
-        from dualbcast.runtime.cpu_math import INTERLEAVED
-        from llvmlite import ir
-        for block, count in INTERLEAVED.pop(module.name, []):
-            hint = module.add_metadata(["llvm.loop.interleave.count", ir.Constant(ir.IntType(32), count)])
-            loop = ir.MDValue(module, [hint], name=str(len(module.metadata)))
-            loop.operands = (loop, hint)
-            block.terminator.set_metadata("llvm.loop", loop)
+        interleaved.hint(module)
         self._modules.append(llvm.parse_assembly(cgutils.normalize_ir_text(str(module))))
 
     def add_linking_library(self, library: Any) -> None:
