@@ -140,11 +140,10 @@ def emit(
     if term != "0":
         used.append(term)
     steps = lockstep(function, names) if target == "cpu" and not summed else None
-    groups: tuple[int, ...] = ()
+    group = 0
     if steps is not None:
-        vector = WIDEST // (8 if dtype == "float64" else 4)
-        groups = SIDE_BY_SIDE * vector, vector
-        used, functions_run = _in_groups(writer, steps, layout, used, indices, names, steady, groups[0])
+        group = SIDE_BY_SIDE * WIDEST // (8 if dtype == "float64" else 4)
+        used, functions_run = _in_groups(writer, steps, layout, used, indices, names, steady, group)
     else:
         if target == "cpu":
             function = calls_first(into_selects(function, steady)[0])
@@ -173,7 +172,7 @@ def emit(
         outputs = [*outputs, *["float64"] * rests]
     else:
         entry = names.fresh("kernel")
-        sections.append(loops(layout, element, entry, [*params, *stored], indices, names, groups))
+        sections.append(loops(layout, element, entry, [*params, *stored], indices, names, group))
     outputs = ["float64" if position in summed else kind for position, kind in enumerate(outputs)]
     prelude = "\n".join([*([f"# {title}"] if title else []), *module.prelude()])
     return KernelSource(

@@ -41,12 +41,12 @@ def loops(
     pointers: Sequence[str],
     indices: Sequence[str],
     names: Names,
-    groups: Sequence[int] = (),
+    group: int = 0,
 ) -> str:
     """The text of the entry: a function of start, stop, sizes, strides and pointers that calls the element function.
 
-    With `groups` that takes several elements, by their number, their first, and how far apart they are: as long as so
-    many are left the first of these numbers, which the compiler knows, then the next, and one at a time in the end.
+    With a `group` that takes so many elements at a time, and one when fewer are left, by their number, which is a
+    constant to the compiler, their first, and how far apart they are.
     """
     sizes = [names.fresh(f"n{dimension}") for dimension in range(layout.rank)]
     strides = run_time_strides(layout, indices, names)
@@ -56,14 +56,13 @@ def loops(
     apart = [by[layout.rank - 1] for by in strides if layout.rank - 1 in by]
 
     def turns(low: str, high: str, arguments: Sequence[str], indent: str) -> list[str]:
-        if not groups:
+        if not group:
             call = f"{element}({', '.join([*arguments, *pointers])})"
             return [f"{indent}for {inner} in range({low}, {high}):", f"{indent}    {call}"]
         found = [f"{indent}{inner} = {low}"]
-        for group in (*groups, 1):
-            call = f"{element}({', '.join([str(group), *arguments, *apart, *pointers])})"
-            found.append(f"{indent}while {f'{inner} <= {high} - {group}' if group > 1 else f'{inner} < {high}'}:")
-            found += [f"{indent}    {call}", f"{indent}    {inner} += {group}"]
+        for count, test in ((group, f"{inner} <= {high} - {group}"), (1, f"{inner} < {high}")):
+            call = f"{element}({', '.join([str(count), *arguments, *apart, *pointers])})"
+            found += [f"{indent}while {test}:", f"{indent}    {call}", f"{indent}    {inner} += {count}"]
         return found
 
     if layout.rank == 1:
