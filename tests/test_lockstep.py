@@ -17,6 +17,7 @@ from dualbcast.compiler.frontend import lower
 from dualbcast.compiler.ir import For, Names, While, check, statements
 from dualbcast.compiler.simplify import simplify
 from dualbcast.compiler.templates import without_customs
+from dualbcast.runtime import elementary
 
 EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
 
@@ -207,6 +208,34 @@ def test_keplers_equation() -> None:
         "vectors",
         "select",
     ]
+
+
+@pytest.mark.parametrize("function", [newton, eccentric_anomaly], ids=lambda function: function.__name__)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_an_element_has_the_same_bits_alone_and_in_a_group(function: Any, dtype: str) -> None:
+    if not elementary.has_fma():
+        pytest.skip("sin and cos are the C library's")
+    random = np.random.default_rng(3)
+    x, y = (random.uniform(0.1, high, 77).astype(dtype) for high in (3.0, 0.5))
+    f = differentiable_broadcast(backend="cpu")(function)
+    value, jacobian = f.value_and_jacobian(x, y)
+    whole = [value, jacobian[0], jacobian[1]]
+    for start, stop in ((0, 1), (5, 6), (3, 36), (40, 77), (70, 77)):
+        value, jacobian = f.value_and_jacobian(x[start:stop], y[start:stop])
+        for found, wanted in zip((value, jacobian[0], jacobian[1]), whole, strict=True):
+            np.testing.assert_array_equal(found, wanted[start:stop])
+
+
+def test_variables_of_a_group_are_in_registers() -> None:
+    """Nothing is left of the arrays that hold them in the text."""
+    f = differentiable_broadcast(backend="cpu")(eccentric_anomaly)
+    code = f.inspect_llvm("float64", "float64")
+    if "<8 x double>" not in code:
+        pytest.skip("no vectors of 512 bits")
+    assert "alloca" not in code.partition("dualbcast_sin_masked")[0].partition("define")[2]
+    # Two vectors go through the loop side by side: a value and two partials each, and who is still in it.
+    assert len([line for line in code.splitlines() if "= phi <8 x double>" in line and "sroa" in line]) >= 6
+    assert len([line for line in code.splitlines() if "= phi <8 x i1>" in line]) >= 2
 
 
 # --- where it is not done ---------------------------------------------------------------------------------------------

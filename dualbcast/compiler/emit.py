@@ -40,7 +40,7 @@ from dualbcast.compiler.ir import (
     statements,
 )
 from dualbcast.compiler.lanes import arranged, group_loads, group_outputs, spread
-from dualbcast.compiler.lockstep import GROUP, Lockstep, lockstep
+from dualbcast.compiler.lockstep import SIDE_BY_SIDE, WIDEST, Lockstep, lockstep
 from dualbcast.compiler.reductions import summing_loops
 from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.schedule import calls_first
@@ -142,7 +142,7 @@ def emit(
     steps = lockstep(function, names) if target == "cpu" and not summed else None
     group = 0
     if steps is not None:
-        group = GROUP // (8 if dtype == "float64" else 4)
+        group = SIDE_BY_SIDE * WIDEST // (8 if dtype == "float64" else 4)
         used, functions_run = _in_groups(writer, steps, layout, used, indices, names, steady, group)
     else:
         if target == "cpu":
@@ -215,14 +215,21 @@ def _in_groups(
         made = writer.storage[name].replace("bool", "uint8")
         writer.line(1, f"{name} = scratch({made}, {group})")
     pieces = []
-    for piece in steps.pieces:
+    some = names.fresh("some")
+    for position, piece in enumerate(steps.pieces):
         function = piece.function if piece.turn else into_selects(piece.function, steady)[0]
         function = arrange(calls_first(function), names, loads=True)
         pieces.append(function)
+        depth, last = 1 + piece.turn, position == len(steps.pieces) - 1
         if piece.turn:
-            writer.line(1, f"while some({steps.going}, {count}):")
-        writer.line(1 + piece.turn, f"for {at} in range({count}):")
-        writer.function(function, 2 + piece.turn)
+            writer.line(1, f"while {some}:")
+        if not last:
+            writer.line(depth, f"{some} = False")
+        writer.line(depth, f"for {at} in range({count}):")
+        writer.function(function, depth + 1)
+        if not last:
+            writer.line(depth + 1, f"{some} = {some} | ({steps.going}[{at}] != 0)")
+        writer.line(depth + 1, f"side_by_side({SIDE_BY_SIDE})")
     return [count, *used, *strides.values()], pieces
 
 

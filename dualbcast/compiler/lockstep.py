@@ -43,10 +43,11 @@ from dualbcast.compiler.selects import is_total
 from dualbcast.compiler.simplify import falls_through, simplify
 from dualbcast.compiler.weights import blocks_vectors, operations_of
 
-__all__ = ["GROUP", "Lockstep", "Piece", "lockstep"]
+__all__ = ["SIDE_BY_SIDE", "WIDEST", "Lockstep", "Piece", "lockstep"]
 
-# Bytes of a variable for a group of elements: some vectors. The slowest element of a group holds up all others.
-GROUP = 128
+# Bytes of the longest vectors, and how many of them a group of elements has, whose instructions alternate: while one
+# waits for a result the other goes on. More of them would wait longer for the slowest element of the group.
+WIDEST, SIDE_BY_SIDE = 64, 2
 # Statements that a turn may have. What follows an `if` with a jump in it is written twice before it is simplified.
 MOST = 2000
 

@@ -45,7 +45,8 @@ def loops(
 ) -> str:
     """The text of the entry: a function of start, stop, sizes, strides and pointers that calls the element function.
 
-    With a `group` that takes so many elements at a time, by their number, their first, and how far apart they are.
+    With a `group` that takes so many elements at a time, and one when fewer are left, by their number, which is a
+    constant to the compiler, their first, and how far apart they are.
     """
     sizes = [names.fresh(f"n{dimension}") for dimension in range(layout.rank)]
     strides = run_time_strides(layout, indices, names)
@@ -55,11 +56,14 @@ def loops(
     apart = [by[layout.rank - 1] for by in strides if layout.rank - 1 in by]
 
     def turns(low: str, high: str, arguments: Sequence[str], indent: str) -> list[str]:
-        if group:
-            arguments = [f"min({group}, {high} - {inner})", *arguments, *apart]
-        steps = f"{low}, {high}, {group}" if group else f"{low}, {high}"
-        call = f"{element}({', '.join([*arguments, *pointers])})"
-        return [f"{indent}for {inner} in range({steps}):", f"{indent}    {call}"]
+        if not group:
+            call = f"{element}({', '.join([*arguments, *pointers])})"
+            return [f"{indent}for {inner} in range({low}, {high}):", f"{indent}    {call}"]
+        found = [f"{indent}{inner} = {low}"]
+        for count, test in ((group, f"{inner} <= {high} - {group}"), (1, f"{inner} < {high}")):
+            call = f"{element}({', '.join([str(count), *arguments, *apart, *pointers])})"
+            found += [f"{indent}while {test}:", f"{indent}    {call}", f"{indent}    {inner} += {count}"]
+        return found
 
     if layout.rank == 1:
         arguments = [step(pattern, by.get(0), inner, "") for pattern, by in zip(layout.classes, strides, strict=True)]

@@ -16,7 +16,7 @@ from numba.core import cgutils, compiler, config, types
 from numba.core.cpu_options import FastMathOptions
 from numba.core.types.misc import unliteral
 
-from dualbcast.runtime import streams
+from dualbcast.runtime import interleaved, streams
 from dualbcast.runtime.cpu_context import Called, context
 
 __all__ = ["Built", "lower"]
@@ -133,6 +133,7 @@ class _Library:
                 # Their stores could not be made streaming ones.
                 for name in ("memset", "memcpy"):
                     set.add(function.attributes, f'"no-builtin-{name}"')
+        interleaved.hint(module)
         self._modules.append(llvm.parse_assembly(cgutils.normalize_ir_text(str(module))))
 
     def add_linking_library(self, library: Any) -> None:

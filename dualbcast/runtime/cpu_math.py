@@ -12,7 +12,7 @@ from numba import types
 from numba.core import cgutils
 from numba.core.types.misc import unliteral
 
-from dualbcast.runtime import elementary, libm
+from dualbcast.runtime import elementary, interleaved, libm
 from dualbcast.runtime.cpu_context import intrinsic
 from dualbcast.runtime.elementary_steps import keep
 
@@ -48,22 +48,14 @@ def namespace(vector: bool) -> dict[str, Any]:
     names["scratch"] = _scratch()
     names["select"] = _select()
     names["min"] = _min()
+    names["side_by_side"] = _side_by_side()
     # The sum of a row's first elements in float64, in an order that suits vectors but depends on nothing else.
     names["sum_terms"] = _sum_terms
-    # Whether one of a group's elements has its flag set.
-    names["some"] = _some
     return names
 
 
 # The functions among the names, with the liberties that LLVM may take with their floats.
-HELPERS = {"sum_terms": frozenset({"reassoc"}), "some": frozenset[str]()}
-
-
-def _some(flags: Any, count: int) -> bool:
-    found = types.uint8(0)
-    for j in range(count):
-        found = types.uint8(found | flags[j])
-    return found != 0  # type: ignore[no-any-return]
+HELPERS = {"sum_terms": frozenset({"reassoc"})}
 
 
 def _sum_terms(terms: Any, count: int) -> float:
@@ -99,6 +91,22 @@ def _min() -> Any:
         return (types.int64(types.int64, types.int64), generate) if a == b == types.int64 else None
 
     return intrinsic(min_)
+
+
+def _side_by_side() -> Any:
+    """An intrinsic for the end of a loop's body, of which so many vectors are computed together: `side_by_side(n)`."""
+
+    def side_by_side(_typing: Any, count: Any) -> Any:
+        if not isinstance(count, types.IntegerLiteral):
+            return None
+
+        def generate(context: Any, builder: ir.IRBuilder, _signature: Any, _arguments: Sequence[ir.Value]) -> ir.Value:
+            interleaved.mark(builder.block, count.literal_value)
+            return context.get_dummy_value()
+
+        return types.void(count), generate
+
+    return intrinsic(side_by_side)
 
 
 def _scratch() -> Any:
