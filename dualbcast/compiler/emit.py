@@ -172,7 +172,9 @@ def emit(
         outputs = [*outputs, *["float64"] * rests]
     else:
         entry = names.fresh("kernel")
-        sections.append(loops(layout, element, entry, [*params, *stored], indices, names, group))
+        # A vector of float64 is a line of the cache, and memory likes pairs of lines better.
+        vectors = 2 if target == "cpu" and dtype == "float64" and vectorise else 1
+        sections.append(loops(layout, element, entry, [*params, *stored], indices, names, group, vectors))
     outputs = ["float64" if position in summed else kind for position, kind in enumerate(outputs)]
     prelude = "\n".join([*([f"# {title}"] if title else []), *module.prelude()])
     return KernelSource(

@@ -42,11 +42,13 @@ def loops(
     indices: Sequence[str],
     names: Names,
     group: int = 0,
+    vectors: int = 1,
 ) -> str:
     """The text of the entry: a function of start, stop, sizes, strides and pointers that calls the element function.
 
     With a `group` that takes so many elements at a time, and one when fewer are left, by their number, which is a
-    constant to the compiler, their first, and how far apart they are.
+    constant to the compiler, their first, and how far apart they are. Without, `vectors` of elements are computed side by
+    side where it can be.
     """
     sizes = [names.fresh(f"n{dimension}") for dimension in range(layout.rank)]
     strides = run_time_strides(layout, indices, names)
@@ -58,7 +60,8 @@ def loops(
     def turns(low: str, high: str, arguments: Sequence[str], indent: str) -> list[str]:
         if not group:
             call = f"{element}({', '.join([*arguments, *pointers])})"
-            return [f"{indent}for {inner} in range({low}, {high}):", f"{indent}    {call}"]
+            hint = [f"{indent}    side_by_side({vectors})"] if vectors > 1 else []
+            return [f"{indent}for {inner} in range({low}, {high}):", f"{indent}    {call}", *hint]
         found = [f"{indent}{inner} = {low}"]
         for count, test in ((group, f"{inner} <= {high} - {group}"), (1, f"{inner} < {high}")):
             call = f"{element}({', '.join([str(count), *arguments, *apart, *pointers])})"
