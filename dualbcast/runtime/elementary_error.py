@@ -1,0 +1,102 @@
+"""erf and erfc as LLVM IR: where a kernel takes exp(-x * x) too, as their derivatives do, it is computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from dualbcast.runtime.elementary_steps import Steps
+
+__all__ = ["FUNCTIONS"]
+
+
+@dataclass(frozen=True)
+class _Error:
+    """What depends on the format; the coefficients are by docs/generate_coefficients.py.
+
+    Attributes
+    ----------
+    largest : float
+        From here on erfc is 0, and the square is not beyond where exp is.
+    above, below : tuple of float
+        A and B in erfc(x) = exp(-x**2) * (1 + x * A(x) / (1 + x * B(x))) / (1 + 2 * x) for 0 <= x <= largest. All are
+        positive, so nothing cancels; and the quotient is at most 0.29, so its errors count little.
+    small : tuple of float
+        S in erf(x) = x + x * S(x**2) for abs(x) <= 0.625.
+    """
+
+    largest: float
+    above: tuple[float, ...]
+    below: tuple[float, ...]
+    small: tuple[float, ...]
+
+
+_SMALL = 0.625
+_FLOAT32 = _Error(
+    largest=10.19,
+    above=(0.8716210722923279, 0.8367740511894226, 0.39160871505737305, 0.09431421756744385, 0.008563670329749584),
+    below=(2.4018921852111816, 2.480891227722168, 1.3997302055358887, 0.44168105721473694, 0.06670189648866653),
+    small=(0.12837915122509003, -0.37612465023994446, 0.11280228197574615, -0.026609528809785843, 0.004455881658941507),
+)
+_FLOAT64 = _Error(
+    largest=27.3,
+    above=(
+        *(0.8716208329044818, 1.6538392548928191, 1.5701167434944252, 0.9536291900731277, 0.40325932085483934),
+        *(0.1222677872948438, 0.02648068533231667, 0.003942380084032703, 0.0003653020256716554, 1.5886735280816383e-05),
+    ),
+    below=(
+        *(3.339293278918687, 5.184655998982194, 4.941828267661365, 3.2124551426590724, 1.4938263394807754),
+        *(0.5056301503684861, 0.12376263547693393, 0.02113760936803515, 0.0023016536998337837, 0.00012374854612720376),
+    ),
+    small=(
+        *(0.12837916709551256, -0.3761263890318365, 0.11283791670946211, -0.02686617064222606, 0.005223977577266971),
+        *(-0.000854832242531404, 0.00012055065111329767, -1.4915955307806138e-05, 1.6248606287748914e-06),
+        -1.372020594741108e-07,
+    ),
+)
+
+
+def _erfc(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
+    (x,) = arguments
+    f = Steps(builder, x.type)
+    tail = _tail(f, x)
+    below = builder.fcmp_ordered("<", x, f.number(0))
+    return builder.select(below, builder.fsub(f.number(2), tail), tail)
+
+
+def _erf(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
+    (x,) = arguments
+    f = Steps(builder, x.type)
+    large = f.call("copysign", builder.fsub(f.number(1), _tail(f, x)), x)
+    small = f.fma(x, f.polynomial(_constants(f).small, builder.fmul(x, x)), x)
+    return builder.select(builder.fcmp_ordered("<", f.absolute(x), f.number(_SMALL)), small, large)
+
+
+FUNCTIONS = {"erf": _erf, "erfc": _erfc}
+
+
+def _constants(f: Steps) -> _Error:
+    return _FLOAT32 if isinstance(f.kind, ir.FloatType) else _FLOAT64
+
+
+def _tail(f: Steps, argument: ir.Value) -> ir.Value:
+    """erfc(abs(x)) = exp(-x * x) * (1 + S) / (1 + 2 * x), with a quotient of polynomials S."""
+    builder, constants, one = f.builder, _constants(f), f.number(1)
+    # As the rules in the table write it, so that LLVM sees that it is the same.
+    square = f.clamped(builder.fmul(builder.fneg(argument), argument))
+    x = f.at_most(constants.largest, f.absolute(argument))
+    above = builder.fmul(x, f.polynomial(constants.above, x))
+    ratio = builder.fdiv(above, f.fma(x, f.polynomial(constants.below, x), one))
+    twice = builder.fadd(x, x)
+    inverse = f.inverse(builder.fadd(one, twice))
+    scaled = f.fma(ratio, inverse, inverse)
+    rest = builder.fadd(ratio, f.fma(builder.fneg(twice), scaled, builder.fsub(one, scaled)))
+    # exp without its 1, and what the square lost when it was rounded, which exp would magnify: all of it is added to
+    # what is there in one step, so that only this rounds.
+    small, n = f.reduced_expm1(square)
+    decay = builder.fadd(one, small)
+    small = f.fma(builder.fneg(f.fma(x, x, square)), decay, small)
+    rest = f.fma(rest, builder.fmul(inverse, decay), builder.fmul(scaled, small))
+    return f.twice_scaled(builder.fadd(scaled, rest), n)
