@@ -91,12 +91,10 @@ def _tail(f: Steps, argument: ir.Value) -> ir.Value:
     ratio = builder.fdiv(above, f.fma(x, f.polynomial(constants.below, x), one))
     twice = builder.fadd(x, x)
     inverse = f.inverse(builder.fadd(one, twice))
-    scaled = f.fma(ratio, inverse, inverse)
-    rest = builder.fadd(ratio, f.fma(builder.fneg(twice), scaled, builder.fsub(one, scaled)))
-    # exp without its 1, and what the square lost when it was rounded, which exp would magnify: all of it is added to
-    # what is there in one step, so that only this rounds.
+    head = f.fma(ratio, inverse, inverse)
+    rest = builder.fadd(ratio, f.fma(builder.fneg(twice), head, builder.fsub(one, head)))
+    # And what the square lost when it was rounded, which exp would magnify.
+    rest = f.fma(f.fma(x, x, square), builder.fneg(head), builder.fmul(rest, inverse))
+    # exp without its 1: all of it is added to what is there in one step, so that only this rounds.
     small, n = f.reduced_expm1(square)
-    decay = builder.fadd(one, small)
-    small = f.fma(builder.fneg(f.fma(x, x, square)), decay, small)
-    rest = f.fma(rest, builder.fmul(inverse, decay), builder.fmul(scaled, small))
-    return f.twice_scaled(builder.fadd(scaled, rest), n)
+    return f.twice_scaled(builder.fadd(head, f.fma(small, builder.fadd(head, rest), rest)), n)
