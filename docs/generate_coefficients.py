@@ -105,7 +105,7 @@ def logarithm(dtype: type[np.floating], degree: int) -> None:
 
 if __name__ == "__main__":
     complementary(np.float32, 10.19, 5)
-    complementary(np.float64, 27.3, 10)
+    complementary(np.float64, 27.3, 11)
     small_error(np.float32, 0.625, 4)
     small_error(np.float64, 0.625, 9)
     logarithm(np.float32, 7)

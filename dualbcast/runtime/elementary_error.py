@@ -43,12 +43,20 @@ _FLOAT32 = _Error(
 _FLOAT64 = _Error(
     largest=27.3,
     above=(
-        *(0.8716208329044818, 1.6538392548928191, 1.5701167434944252, 0.9536291900731277, 0.40325932085483934),
-        *(0.1222677872948438, 0.02648068533231667, 0.003942380084032703, 0.0003653020256716554, 1.5886735280816383e-05),
+        *(0.8716208329044876, 1.7831245672575717, 1.8270761585231294, 1.2076444055999798, 0.5637479853017717),
+        *(
+            0.19293373621770568,
+            0.048843481062885906,
+            0.009015964116475955,
+            0.0011605482301868609,
+            9.399803182262009e-05,
+        ),
+        3.617385932762937e-06,
     ),
     below=(
-        *(3.339293278918687, 5.184655998982194, 4.941828267661365, 3.2124551426590724, 1.4938263394807754),
-        *(0.5056301503684861, 0.12376263547693393, 0.02113760936803515, 0.0023016536998337837, 0.00012374854612720376),
+        *(3.487620748254554, 5.6933303922036895, 5.754361406117451, 4.010904579673181, 2.0302507090841213),
+        *(0.7642040747099568, 0.21482770146779076, 0.044441784690802726, 0.006490271328915694, 0.0006083592915899163),
+        2.817735941585227e-05,
     ),
     small=(
         *(0.12837916709551256, -0.3761263890318365, 0.11283791670946211, -0.02686617064222606, 0.005223977577266971),
@@ -88,13 +96,10 @@ def _tail(f: Steps, argument: ir.Value) -> ir.Value:
     square = f.clamped(builder.fmul(builder.fneg(argument), argument))
     x = f.at_most(constants.largest, f.absolute(argument))
     above = builder.fmul(x, f.polynomial(constants.above, x))
-    ratio = builder.fdiv(above, f.fma(x, f.polynomial(constants.below, x), one))
-    twice = builder.fadd(x, x)
-    inverse = f.inverse(builder.fadd(one, twice))
-    head = f.fma(ratio, inverse, inverse)
-    rest = builder.fadd(ratio, f.fma(builder.fneg(twice), head, builder.fsub(one, head)))
-    # And what the square lost when it was rounded, which exp would magnify.
-    rest = f.fma(f.fma(x, x, square), builder.fneg(head), builder.fmul(rest, inverse))
+    below = f.fma(x, f.polynomial(constants.below, x), one)
+    head = builder.fdiv(builder.fadd(above, below), f.fma(builder.fadd(x, x), below, below))
+    # What the square lost when it was rounded, which exp would magnify.
+    rest = builder.fmul(f.fma(x, x, square), builder.fneg(head))
     # exp without its 1: all of it is added to what is there in one step, so that only this rounds.
     small, n = f.reduced_expm1(square)
     return f.twice_scaled(builder.fadd(head, f.fma(small, builder.fadd(head, rest), rest)), n)

@@ -120,16 +120,6 @@ class Steps:
                 x = self.builder.fmul(x, x)
         return terms[0]
 
-    def inverse(self, x: ir.Value) -> ir.Value:
-        """About 1 / x for a positive normal x, to 12 bits or in float64 to 38; most processors divide slowly."""
-        builder = self.builder
-        # The exponent of 1 / x, and a line between the powers of two for the rest: 5 % off, then that cubed.
-        r = builder.bitcast(builder.sub(self.bits(self.number(1.9 * 2.0 ** (self.bias - 1))), self.bits(x)), self.kind)
-        for _ in range(1 if isinstance(self.kind, ir.FloatType) else 2):
-            off = self.fma(builder.fneg(x), r, self.number(1))
-            r = self.fma(r, self.fma(off, off, off), r)
-        return r
-
     def power_of_two(self, n: ir.Value) -> ir.Value:
         """2**n, which is normal; only the last bits of n count."""
         biased = self.builder.add(n, self.integer(self.bias))
