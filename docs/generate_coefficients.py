@@ -75,19 +75,6 @@ def complementary(dtype: type[np.floating], largest: float, degree: int) -> None
     show("erfc", dtype, ("above", above[1:]), ("below", below[1:]), error=error)
 
 
-def small_error(dtype: type[np.floating], largest: float, degree: int) -> None:
-    """(erf(x) / x - 1) as a polynomial in the square of x; the error is relative to erf."""
-
-    def of(square: Number) -> Number:
-        x = mpmath.sqrt(square)
-        return mpmath.erf(x) / x - 1
-
-    points = chebyshev(0, largest * largest, 8 * degree)
-    top, _ = fit(of, points, degree, weight=lambda square: 1 / (1 + of(square)))
-    error = max(abs((value(top, x) - of(x)) / (1 + of(x))) for x in points)
-    show("erf", dtype, ("small", top), error=error)
-
-
 def logarithm(dtype: type[np.floating], degree: int) -> None:
     """(log(1 + f) - f + f**2 / 2) / f**3 as a polynomial; the error is relative to the logarithm."""
 
@@ -106,7 +93,5 @@ def logarithm(dtype: type[np.floating], degree: int) -> None:
 if __name__ == "__main__":
     complementary(np.float32, 10.19, 5)
     complementary(np.float64, 27.3, 11)
-    small_error(np.float32, 0.625, 4)
-    small_error(np.float64, 0.625, 9)
     logarithm(np.float32, 7)
     logarithm(np.float64, 18)
