@@ -111,7 +111,12 @@ class Steps:
         return self.builder.bitcast(x, self.word)
 
     def polynomial(self, coefficients: Sequence[float], x: ir.Value) -> ir.Value:
-        """By halves (Estrin): few steps wait for the one before, and a kernel's length is what others it can begin."""
+        """Short ones with the fewest steps (Horner), long ones by halves (Estrin), so that few wait for the one before."""
+        if len(coefficients) < 8:
+            total: ir.Value = self.number(coefficients[-1])
+            for coefficient in coefficients[-2::-1]:
+                total = self.fma(total, x, self.number(coefficient))
+            return total
         terms: list[ir.Value] = [self.number(coefficient) for coefficient in coefficients]
         while len(terms) > 1:
             pairs = [self.fma(high, x, low) for low, high in zip(terms[::2], terms[1::2], strict=False)]
