@@ -111,7 +111,7 @@ class Steps:
         return self.builder.bitcast(x, self.word)
 
     def polynomial(self, coefficients: Sequence[float], x: ir.Value) -> ir.Value:
-        """Short ones with the fewest steps (Horner), long ones by halves (Estrin), so that few wait for the one before."""
+        """Short ones in the fewest steps (Horner), long ones by halves (Estrin): then few wait for the one before."""
         if len(coefficients) < 8:
             total: ir.Value = self.number(coefficients[-1])
             for coefficient in coefficients[-2::-1]:
