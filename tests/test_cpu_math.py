@@ -241,6 +241,45 @@ def test_one_large_number_of_a_vector_changes_no_other(name, dtype):
         np.testing.assert_array_equal(out, np.concatenate([expected[:place], alone[k : k + 1], expected[place + 1 :]]))
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_erfc_ends_in_subnormal_numbers_and_zero(dtype):
+    info = np.finfo(dtype)
+    x = np.linspace(*((9.0, 10.5) if dtype == "float32" else (26.0, 28.0)), 2000).astype(dtype)
+    x = np.concatenate([x, np.array([40, 1e3, 1e18, info.max, INF], dtype)])
+    (out,) = run(operation("erfc", dtype), x)
+    with mpmath.workprec(200):
+        errors = [units_off(got, exactly("erfc", float(value))) for got, value in zip(out[:-1], x[:-1], strict=True)]
+    assert max(errors) <= 4, float(x[int(np.argmax(errors))])
+    assert ((out > 0) & (out < info.tiny)).any()
+    assert not out[-5:].any()
+    (mirrored,) = run(operation("erfc", dtype), -x)
+    assert (mirrored == 2).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_log_of_subnormal_numbers_and_of_powers_of_two(dtype):
+    info = np.finfo(dtype)
+    powers = np.exp2(np.arange(int(info.minexp) - int(info.nmant), int(info.maxexp), dtype=np.float64)).astype(dtype)
+    x = np.concatenate([powers, np.nextafter(powers, 0, dtype=dtype)[1:], np.nextafter(powers, INF, dtype=dtype)])
+    (out,) = run(operation("log", dtype), x)
+    with mpmath.workprec(200):
+        errors = [units_off(got, mpmath.log(float(value))) for got, value in zip(out, x, strict=True)]
+    assert max(errors) <= (1 if is_inlined("log") else 4), float(x[int(np.argmax(errors))])
+
+
+def test_erfc_shares_the_exponential_of_its_derivative():
+    if not is_inlined("erfc"):
+        pytest.skip("the library's functions share nothing")
+
+    def multiplied(body: str) -> int:
+        llvm = cpu.compile_kernel(source_of(body, "float64", {"x": "float64"}, {"out": "float64"}), False).llvm()
+        return len(re.findall(r"call <\d+ x double> @llvm\.fma", llvm))
+
+    alone, decay = multiplied("out[k] = erfc(x[k])"), multiplied("out[k] = exp(-x[k] * x[k])")
+    assert decay > 8
+    assert multiplied("out[k] = erfc(x[k]) + exp(-x[k] * x[k])") == alone
+
+
 @pytest.mark.parametrize("name", UNARY + BINARY)
 def test_loops_call_vector_mathematics_where_the_library_has_it(name):
     llvm = cpu.compile_kernel(operation(name, "float32"), False).llvm()

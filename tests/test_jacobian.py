@@ -238,3 +238,19 @@ def test_a_jacobian_can_be_copied_and_pickled(transport: Any) -> None:
     twin = transport(jacobian)
     assert repr(twin) == repr(jacobian)
     np.testing.assert_array_equal(twin[1, "x"], jacobian[1, "x"])
+
+
+@pytest.mark.parametrize("backend", ["python", "cpu"])
+def test_the_partials_of_a_quotient_share_a_division(backend):
+    @differentiable_broadcast(backend=backend)
+    def quotient(a, b):
+        return a / b
+
+    a, b = np.meshgrid([0.0, -0.0, 3.0, -7.5, 1e-300, 1e300, np.inf], [0.3, -4.0, 0.0, -0.0, 1e-160, 1e160, -np.inf])
+    with np.errstate(all="ignore"):
+        value, jacobian = quotient.value_and_jacobian(a, b)
+        np.testing.assert_array_equal(value, a / b)
+        np.testing.assert_array_equal(jacobian["a"], 1 / b)
+        np.testing.assert_allclose(jacobian["b"], -(a / b / b), rtol=1e-15)
+    code = [line.partition("  # ")[0] for line in quotient.inspect_source(a, b).splitlines()]
+    assert sum(line.count(" / ") for line in code) == 2

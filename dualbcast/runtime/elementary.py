@@ -1,4 +1,4 @@
-"""exp, expm1, tanh, sin and cos as LLVM IR for processors with fused multiply-add: they vectorise without a library.
+"""Elementary functions as LLVM IR, for processors with fused multiply-add: they vectorise without a library.
 
 No vector register survives a call, so around a call of a library a kernel stores and reloads all that it holds. And
 what is inlined gives the same bits in a vector as alone: no result depends on where in a row its element lies.
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from dualbcast.runtime import elementary_trig
+from dualbcast.runtime import elementary_error, elementary_log, elementary_trig
 from dualbcast.runtime.cpu_context import context
 from dualbcast.runtime.elementary_steps import Steps
 
@@ -26,14 +26,7 @@ def has_fma() -> bool:
 
 
 def _exp(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
-    f = Steps(builder, arguments[0].type)
-    x = f.at_least(f.format.smallest, f.at_most(f.format.largest, arguments[0]))
-    r, square_p, n = f.reduced(x)
-    # In two steps, because neither 2**n nor a subnormal result leaves room for one; the last multiplication rounds.
-    # (Shifted as if it had no sign, which takes AVX-512 else: the bits that it lets in are shifted out again.)
-    half = builder.lshr(n, f.integer(1))
-    scaled = builder.fmul(builder.fadd(f.number(1), builder.fadd(r, square_p)), f.power_of_two(half))
-    return builder.fmul(scaled, f.power_of_two(builder.sub(n, half)))
+    return Steps(builder, arguments[0].type).exp(arguments[0])
 
 
 def _expm1(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
@@ -59,4 +52,11 @@ def _tanh(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
     return f.call("copysign", result, arguments[0])
 
 
-FUNCTIONS = {"exp": _exp, "expm1": _expm1, "tanh": _tanh, **elementary_trig.FUNCTIONS}
+FUNCTIONS = {
+    "exp": _exp,
+    "expm1": _expm1,
+    "tanh": _tanh,
+    **elementary_log.FUNCTIONS,
+    **elementary_trig.FUNCTIONS,
+    **elementary_error.FUNCTIONS,
+}

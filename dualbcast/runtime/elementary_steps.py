@@ -78,6 +78,7 @@ class Steps:
         self.builder, self.kind = builder, kind
         self.format = _FLOAT32 if isinstance(kind, ir.FloatType) else _FLOAT64
         info = np.finfo(self.format.dtype)
+        self.info = info
         self.fraction, self.bias = int(info.nmant), int(info.maxexp) - 1
         self.word = ir.IntType(int(info.bits))
         # Added to a small number it rounds it to a whole one, which the last bits of the sum then hold.
@@ -110,25 +111,63 @@ class Steps:
         return self.builder.bitcast(x, self.word)
 
     def polynomial(self, coefficients: Sequence[float], x: ir.Value) -> ir.Value:
-        total: ir.Value = self.number(coefficients[-1])
-        for coefficient in coefficients[-2::-1]:
-            total = self.fma(total, x, self.number(coefficient))
-        return total
+        """Short ones in the fewest steps (Horner), long ones by halves (Estrin): then few wait for the one before."""
+        if len(coefficients) < 8:
+            total: ir.Value = self.number(coefficients[-1])
+            for coefficient in coefficients[-2::-1]:
+                total = self.fma(total, x, self.number(coefficient))
+            return total
+        terms: list[ir.Value] = [self.number(coefficient) for coefficient in coefficients]
+        while len(terms) > 1:
+            pairs = [self.fma(high, x, low) for low, high in zip(terms[::2], terms[1::2], strict=False)]
+            terms = pairs + terms[2 * len(pairs) :]
+            if len(terms) > 1:
+                x = self.builder.fmul(x, x)
+        return terms[0]
 
     def power_of_two(self, n: ir.Value) -> ir.Value:
-        """2**n for a whole number whose power is normal."""
+        """2**n, which is normal; only the last bits of n count."""
         biased = self.builder.add(n, self.integer(self.bias))
         return self.builder.bitcast(self.builder.shl(biased, self.integer(self.fraction)), self.kind)
 
+    def scaled(self, x: ir.Value, n: ir.Value) -> ir.Value:
+        """x * 2**n, where both are normal."""
+        return self.builder.bitcast(
+            self.builder.add(self.bits(x), self.builder.shl(n, self.integer(self.fraction))), self.kind
+        )
+
     def reduced(self, x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
-        """r, r**2 * P(r) and the integer n, so that exp(x) = 2**n * (1 + r + r**2 * P(r)) (Cody and Waite)."""
+        """r, r**2 * P(r) and n, so that exp(x) = 2**n * (1 + r + r**2 * P(r)) (Cody and Waite).
+
+        The integer n is in the last bits of what is returned, which has others above them.
+        """
         shifted = self.fma(x, self.number(1 / math.log(2.0)), self.number(self.shifter))
         n = self.builder.fsub(shifted, self.number(self.shifter))
         # The first of these is exact.
         r = self.fma(n, self.number(-float(self.format.dtype(math.log(2.0)))), x)
         r = self.fma(n, self.number(-self.format.log2_low), r)
-        count = self.builder.sub(self.bits(shifted), self.bits(self.number(self.shifter)))
-        return r, self.builder.fmul(self.builder.fmul(r, r), self.polynomial(self.format.exponential, r)), count
+        square_p = self.builder.fmul(self.builder.fmul(r, r), self.polynomial(self.format.exponential, r))
+        return r, square_p, self.bits(shifted)
+
+    def clamped(self, x: ir.Value) -> ir.Value:
+        """Beyond what is left, exp is infinite or 0."""
+        return self.at_least(self.format.smallest, self.at_most(self.format.largest, x))
+
+    def reduced_expm1(self, clamped: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """s and n, so that exp(x) = 2**n * (1 + s)."""
+        r, square_p, n = self.reduced(clamped)
+        return self.builder.fadd(r, square_p), n
+
+    def exp(self, x: ir.Value) -> ir.Value:
+        small, n = self.reduced_expm1(self.clamped(x))
+        return self.twice_scaled(self.builder.fadd(self.number(1), small), n)
+
+    def twice_scaled(self, x: ir.Value, n: ir.Value) -> ir.Value:
+        """x * 2**n in two steps, because neither 2**n nor a subnormal result leaves room for one; the last rounds."""
+        builder = self.builder
+        # Shifted as if it had no sign, which takes AVX-512 else: the bits that it lets in are shifted out again.
+        half = builder.lshr(n, self.integer(1))
+        return builder.fmul(self.scaled(x, half), self.power_of_two(builder.sub(n, half)))
 
     def half_expm1(self, x: ir.Value) -> tuple[tuple[ir.Value, ir.Value, ir.Value], ir.Value]:
         """expm1(x) / 2, and the a, b, c that it is a + b * c of; halved, it is finite wherever 2**(n - 1) is."""

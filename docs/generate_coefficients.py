@@ -1,0 +1,97 @@
+"""Prints the coefficients in dualbcast/runtime/elementary_error.py and elementary_log.py, and what error they leave:
+python docs/generate_coefficients.py
+
+Least squares of the relative error, at Chebyshev's points and 70 digits. A quotient P / Q is found by weighting the
+linear problem P - y * Q with the Q before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import mpmath
+import numpy as np
+
+Number = mpmath.mpf
+Real = Callable[[Number], Number]
+mpmath.mp.dps = 70
+
+
+def chebyshev(low: float, high: float, count: int, way: Real = lambda x: x, back: Real = lambda x: x) -> list[Number]:
+    """Chebyshev's points of an interval, as they lie after the change of variable `way`."""
+    low, high = way(Number(low)), way(Number(high))
+    middle, half = (low + high) / 2, (high - low) / 2
+    return [back(middle + half * mpmath.cos(mpmath.pi * (k + 0.5) / count)) for k in range(count)]
+
+
+def value(coefficients: Sequence[Number], x: Number) -> Number:
+    return mpmath.polyval(list(coefficients)[::-1], x)
+
+
+def fit(
+    of: Real, points: list[Number], above: int, below: int = 0, weight: Real | None = None, first: Number | None = None
+) -> tuple[list[Number], list[Number]]:
+    """P and Q, of these degrees, with P / Q close to `of`; Q begins with 1, and P with `first` if that is given.
+
+    The error is relative, unless it has a `weight`.
+    """
+    values = [of(x) for x in points]
+    weights = [1 / y if weight is None else weight(x) for x, y in zip(points, values, strict=True)]
+    scale = max(map(abs, points))
+    start = 0 if first is None else 1
+    top, bottom = [Number(0)], [Number(1)]
+    for _ in range(6 if below else 1):
+        rows, right = [], []
+        for x, y, w in zip(points, values, weights, strict=True):
+            w = w / value(bottom, x)
+            powers = [w * (x / scale) ** k for k in range(max(above, below) + 1)]
+            rows.append([*powers[start : above + 1], *(-y * power for power in powers[1 : below + 1])])
+            right.append(w * y - (w * first if first is not None else 0))
+        matrix = mpmath.matrix(rows)
+        found = list(mpmath.lu_solve(matrix.T * matrix, matrix.T * mpmath.matrix(right)))
+        count = above + 1 - start
+        top = [*([first] * start), *(c / scale ** (k + start) for k, c in enumerate(found[:count]))]
+        bottom = [Number(1), *(c / scale ** (k + 1) for k, c in enumerate(found[count:]))]
+    return top, bottom
+
+
+def show(name: str, dtype: type[np.floating], *parts: tuple[str, list[Number]], error: Number) -> None:
+    """Print coefficients rounded to a format, and the error as a power of two."""
+    print(f"# {name}, {dtype.__name__}: leaves out 2**{float(mpmath.log(error, 2)):.1f}")
+    for label, coefficients in parts:
+        print(f"{label}=({', '.join(repr(float(dtype(float(c)))) for c in coefficients)},),")
+
+
+def tail(x: Number) -> Number:
+    """S in erfc(x) = exp(-x * x) * (1 + S) / (1 + 2 * x)."""
+    return mpmath.exp(x * x) * mpmath.erfc(x) * (1 + 2 * x) - 1
+
+
+def complementary(dtype: type[np.floating], largest: float, degree: int) -> None:
+    """The tail of erfc as a quotient, without the first coefficients, 0 and 1; it is smooth in 1 / (x + 4)."""
+    points = chebyshev(0, largest, 16 * degree, lambda x: 1 / (x + 4), lambda r: 1 / r - 4)
+    above, below = fit(tail, points, degree, degree, weight=lambda x: 1 / (1 + tail(x)), first=Number(0))
+    error = max(abs((value(above, x) / value(below, x) - tail(x)) / (1 + tail(x))) for x in points)
+    show("erfc", dtype, ("above", above[1:]), ("below", below[1:]), error=error)
+
+
+def logarithm(dtype: type[np.floating], degree: int) -> None:
+    """(log(1 + f) - f + f**2 / 2) / f**3 as a polynomial; the error is relative to the logarithm."""
+
+    def of(f: Number) -> Number:
+        return (mpmath.log(1 + f) - f + f * f / 2) / f**3
+
+    def weight(f: Number) -> Number:
+        return f**3 / mpmath.log(1 + f)
+
+    points = chebyshev(mpmath.sqrt(0.5) - 1, mpmath.sqrt(2) - 1, 16 * degree)
+    top, _ = fit(of, points, degree, weight=weight)
+    error = max(abs((value(top, f) - of(f)) * weight(f)) for f in points)
+    show("log", dtype, ("logarithm", top), error=error)
+
+
+if __name__ == "__main__":
+    complementary(np.float32, 10.19, 5)
+    complementary(np.float64, 27.3, 11)
+    logarithm(np.float32, 7)
+    logarithm(np.float64, 18)
