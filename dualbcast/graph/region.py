@@ -20,6 +20,7 @@ from dualbcast.graph.expression import LIMITS, Expression, Gathered, Output, gat
 from dualbcast.graph.launches import launched
 from dualbcast.graph.node import STATE, Node, Primitive, Pulled, as_array, is_array, is_float
 from dualbcast.graph.variable import Variable
+from dualbcast.runtime.cuda_memory import beside
 
 __all__ = ["Composition", "composition_of", "compute", "defer", "reopen", "settle"]
 
@@ -278,10 +279,11 @@ class Region:
     ) -> tuple[list[Any], Blocks] | None:
         """Value and Jacobian; None where there is no memory for them, or the outputs have dtypes of their own."""
         try:
-            call = self.element.prepare("value_and_jacobian", values, wrt)
-            if call.spec.dtypes[: len(dtypes)] != dtypes:
-                return None
-            outputs = call.run()
+            with beside(values):
+                call = self.element.prepare("value_and_jacobian", values, wrt)
+                if call.spec.dtypes[: len(dtypes)] != dtypes:
+                    return None
+                outputs = call.run()
         except MemoryError:
             return None
         launched(self.element.label, "value_and_jacobian", self.shape, len(values), len(outputs))

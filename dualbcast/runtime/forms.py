@@ -53,4 +53,5 @@ def host_addresses(arrays: Sequence[Array]) -> list[int]:
 
 
 def device_addresses(arrays: Sequence[Array]) -> list[int]:
-    return [array.data.ptr for array in arrays]
+    """Of CuPy arrays; 0 for numbers, which are on the host."""
+    return [0 if type(array) is ndarray else array.data.ptr for array in arrays]
