@@ -61,13 +61,15 @@ class GPU:
         self.launches: list[tuple[int, str, Any, Any, tuple[Any, ...]]] = []
         self.loads: list[tuple[int, bytes]] = []
         self.blocks: list[int] = []
-        self.full = False
+        self.full = self.capturing = False
         gpu = self
 
         class Module:
             def load(self, image: bytes) -> None:
                 if gpu.full:
                     raise DriverError("CUDA_ERROR_OUT_OF_MEMORY: out of memory")
+                if gpu.capturing:
+                    raise DriverError("CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED: operation not permitted")
                 gpu.loads.append((GPU.current, image))
 
             def get_function(self, name: str) -> Any:
@@ -398,3 +400,15 @@ def test_nothing_but_sums_or_constants(gpu: GPU) -> None:
     jacobian = differentiable_broadcast(lambda x: 3.0 * x).jacobian(row())
     assert np.asarray(jacobian["x"]).tolist() == [3.0] * 32
     assert len(gpu.launches) == 4
+
+
+def test_a_capture_takes_calls_that_were_made_before(gpu: GPU) -> None:
+    function = differentiable_broadcast(scaled)
+    gpu.capturing = True
+    with pytest.raises(BackendError, match="Make the call once before the capture"):
+        function(row(), 0.5, 3, True)
+    gpu.capturing = False
+    function(row(), 0.5, 3, True)
+    gpu.capturing = True
+    function(row(), 0.25, 4, True)
+    assert len(gpu.launches) == 2

@@ -310,7 +310,7 @@ def test_an_explanation_says_what_a_thread_does() -> None:
 def test_a_number_is_not_read_from_memory(name: str, shape: tuple[int, ...]) -> None:
     """It is where the kernel's arguments are, of which no thread makes a copy in its memory."""
     dtype = np.dtype(getattr(ml_dtypes, name, None) or name)
-    function = differentiable_broadcast(lambda x, scale, n, flag: (x * scale if flag else x * n))
+    function = differentiable_broadcast(lambda x, scale, n, flag: x * scale if flag else x * n)
     x = np.zeros((64, 64), dtype)[: shape[0], : shape[1]]
     for scale in (0.5, dtype.type(0.5)):
         kernel = function.cuda_resources(x, scale, 3, True, wrt="x", cc=(9, 0))

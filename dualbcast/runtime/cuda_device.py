@@ -198,6 +198,11 @@ def _loaded(kernel: CudaKernel) -> Any:
                     f"The GPU has no memory left for a kernel's code: {error}. Delete arrays, and give back what CuPy "
                     "keeps: cupy.get_default_memory_pool().free_all_blocks()"
                 ) from error
+            if "STREAM_CAPTURE" in str(error):
+                raise BackendError(
+                    f"The kernel is loaded at its first call, and not while a stream is captured: {error}. Make the "
+                    "call once before the capture, with arrays of the same forms and alignment."
+                ) from error
             driver = cupy.cuda.runtime.driverGetVersion()
             raise BackendError(
                 f"The NVIDIA driver (for CUDA {driver // 1000}.{driver % 1000 // 10}) refuses the kernel: {error}.\n"

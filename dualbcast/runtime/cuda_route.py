@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dualbcast.runtime.broadcast import Fit, Plan, aside_of, find_fit, fresh, summed
 from dualbcast.runtime.cuda import CudaKernel
-from dualbcast.runtime.cuda_device import WIDEST_ACCESS, by_value, prepared
+from dualbcast.runtime.cuda_device import WIDEST_ACCESS, prepared
 from dualbcast.runtime.geometry import form_of
-from dualbcast.runtime.operands import Array, on_host
+from dualbcast.runtime.operands import Array, Operands
 
 __all__ = ["CudaRoute"]
 
@@ -38,7 +38,7 @@ class CudaRoute:
         Whatever belongs to those calls, too.
     """
 
-    __slots__ = ("_arrays", "_converted", "_fit", "_geometry", "_operands", "_planned", "_ready", "_shapes", "results")
+    __slots__ = ("_arrays", "_converted", "_fit", "_geometry", "_planned", "_ready", "_shapes", "results")
 
     def __init__(self, planned: Plan, kernel: CudaKernel, results: Any, earlier: object) -> None:
         operands, geometry = planned.operands, planned.geometry
@@ -46,10 +46,8 @@ class CudaRoute:
         self._geometry, self.results = geometry, results
         trivial = geometry.split is None and {None, geometry.shape}.issuperset(planned.shapes or ())
         self._shapes = None if trivial else planned.shapes
-        tokens = operands.signature.tokens
-        self._converted = tuple([(at, tokens[at]) for at in operands.numbers])
+        self._converted = tuple([(at, _maker(operands, at)) for at in operands.numbers])
         self._arrays = tuple([at for at in range(len(operands.arrays)) if at not in operands.numbers])
-        self._operands = operands.signature, operands.names
         # For calls with out=.
         self._fit: Fit | None = None
         if all(planned.given):
@@ -89,7 +87,13 @@ class CudaRoute:
         cupy = sys.modules["cupy"]
         arrays: Sequence[Array] = values
         if self._converted:
-            arrays, values = [values[at] for at in self._arrays], self._by_value(values)
+            every = list(values)
+            try:
+                for at, make in self._converted:
+                    every[at] = make(every[at])
+            except OverflowError:
+                return None  # the longer way has a message for it
+            arrays, values = [values[at] for at in self._arrays], tuple(every)
         device, bits = arrays[0].data.device_id, 0
         for x in (*arrays, *out):
             memory = x.data
@@ -104,13 +108,6 @@ class CudaRoute:
         with cupy.cuda.Device(device):
             return self._launch(cupy, ready, values, out)
 
-    def _by_value(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments, with its number as the kernel takes it for each that is none of CuPy's arrays."""
-        every, (signature, names) = list(values), self._operands
-        for at, token in self._converted:
-            every[at] = by_value(on_host(every[at], token, signature, names[at]))
-        return tuple(every)
-
     def _launch(
         self, cupy: Any, ready: _Ready, values: tuple[Any, ...], out: tuple[Array, ...]
     ) -> tuple[Array, ...] | None:
@@ -124,3 +121,20 @@ class CudaRoute:
         # CuPy takes an array for the address of its first element, faster than a number.
         ready.function(ready.grid, ready.block, (*ready.ints, *values, *targets))
         return outputs if self._shapes is None else summed(geometry, self._shapes, dtypes, outputs, targets)
+
+
+def _maker(operands: Operands, at: int) -> Callable[[Any], Any]:
+    """What makes of a number what `cuda_device.by_value` would, at once."""
+    array = operands.arrays[at]
+    if isinstance(operands.signature.tokens[at], type):
+        make: Callable[[Any], Any] = array.dtype.type
+        return make
+    return _bits if array.dtype.name == "bfloat16" else _itself
+
+
+def _bits(number: Any) -> Any:
+    return number.view(np.uint16)
+
+
+def _itself(number: Any) -> Any:
+    return number
