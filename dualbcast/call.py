@@ -24,7 +24,7 @@ from dualbcast.runtime.route import Recent, Route, Way
 if TYPE_CHECKING:
     from dualbcast.runtime.cuda import CudaKernel
 
-__all__ = ["Backend", "Call", "Keeping", "Options", "Ran", "Specialised", "run"]
+__all__ = ["Backend", "Call", "Keeping", "Options", "Ran", "Specialised", "beside", "run"]
 
 Backend = Literal["auto", "python", "cpu", "cuda"]
 # Whether a graph keeps the Jacobian of a recorded call for the backward pass.

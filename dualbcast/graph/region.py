@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from dualbcast.call import beside
 from dualbcast.composition import TOTAL, composed, contracted
 from dualbcast.element import Element
 from dualbcast.graph import policy
@@ -20,7 +21,6 @@ from dualbcast.graph.expression import LIMITS, Expression, Gathered, Output, gat
 from dualbcast.graph.launches import launched
 from dualbcast.graph.node import STATE, Node, Primitive, Pulled, as_array, is_array, is_float
 from dualbcast.graph.variable import Variable
-from dualbcast.runtime.cuda_memory import beside
 
 __all__ = ["Composition", "composition_of", "compute", "defer", "reopen", "settle"]
 
