@@ -155,7 +155,7 @@ def _is_streamed(plan: Plan, dtypes: Sequence[np.dtype[Any]]) -> bool:
     if plan.operands.module != "numpy" or plan.blocks is not None or plan.total == 0:
         return False
     itemsizes = [kind.itemsize for kind in (*(array.dtype for array in arrays), *dtypes)]
-    return goes_past_the_cache(plan.layout, plan.ints, plan.total, itemsizes, len(arrays))
+    return goes_past_the_cache(plan.layout, plan.total, itemsizes, len(arrays))
 
 
 def _branches(function: Function, layout: Layout) -> tuple[str, ...]:

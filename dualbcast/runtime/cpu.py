@@ -42,7 +42,7 @@ _WORTH_A_THREAD = 30_000
 _WORTH_A_RANGE = 10_000
 # Ranges begin at a multiple of this many elements of a row: more than a vectorised loop advances in one step, so that
 # which elements go through vector code, and with it every bit of the result, does not depend on the number of threads.
-_ALIGNMENT = streams.TILE
+_ALIGNMENT = 256
 # More ranges than threads, since a branch can make some elements cost more than others.
 _RANGES_PER_THREAD = 4
 
@@ -78,9 +78,13 @@ class CpuKernel:
         Nanoseconds that an element took a thread lately; None if that is not known.
     """
 
-    def __init__(self, source: KernelSource, fastmath: bool, symbol: str, code: bytes) -> None:
+    def __init__(self, source: KernelSource, fastmath: bool, payload: bytes) -> None:
         self.source, self.fastmath = source, fastmath
-        self._engine, self._address = _load(symbol, code)
+        *head, rest = payload.split(b"\0", 4)
+        self._symbol, size, *self._processor = [part.decode() for part in head]
+        self._module = rest[int(size) :]
+        self._engine, self._address = _load(self._symbol, rest[: int(size)])
+        self._streaming: tuple[Any, int] | None = None
         self._itemsizes = tuple(
             2 if dtype == "bfloat16" else np.dtype(dtype).itemsize for dtype in source.inputs + source.outputs
         )
@@ -105,28 +109,23 @@ class CpuKernel:
     def ranges(
         self, bounds: Sequence[int], ints: Sequence[int], pointers: Sequence[int], streamed: bool = False
     ) -> Work:
-        """The work from each of `bounds` to the next; `streamed` with outputs, contiguous ones, stored past the cache.
+        """The work from each of `bounds` to the next; `streamed` with outputs stored past the cache.
 
         Both give the same bits.
         """
-        address = self._address
-        head: tuple[int, ...] = self._head
-        if streamed:
-            outputs = self._itemsizes[len(self.source.inputs) :]
-            address = streams.loop(len(ints), len(self.source.inputs), outputs)
-            head = (self._address, ints[self.source.layout.rank - 1], *head)
-        count, at = len(bounds) - 1, len(head)
-        arguments = array("q", (*head, 0, 0, *ints, *pointers))
+        address = self._past_the_cache() if streamed else self._address
+        count, at = len(bounds) - 1, len(self._head)
+        arguments = array("q", (*self._head, 0, 0, *ints, *pointers))
         length = len(arguments)
         arguments *= count
         arguments[at::length], arguments[at + 1 :: length] = array("q", bounds[:-1]), array("q", bounds[1:])
         return Work(address, arguments, count)
 
-    def parts(self, parts: Sequence[Block] | Packing, ints: Sequence[int], pointers: Sequence[int]) -> Work:
+    def parts(self, parts: Sequence[Block] | Packing, ints: Sequence[int], pointers: Sequence[int], total: int) -> Work:
         """The work of blocks, of a kernel that sums, or of panels; `pointers` are those of the whole space."""
         known = self._known
         if known is None or known[0] is not parts or known[1] is not ints:
-            made = self._panels(parts, ints) if isinstance(parts, Packing) else self._blocks(parts)
+            made = self._panels(parts, ints, total) if isinstance(parts, Packing) else self._blocks(parts)
             known = self._known = (parts, ints, *made)
         _, _, address, numbers = known
         arguments, count = numbers.copy(), len(self._itemsizes)
@@ -138,7 +137,8 @@ class CpuKernel:
         rows = [(*self._head, *block.ints, *map(mul, block.offsets, self._itemsizes)) for block in blocks]
         return self._address, np.array(rows, np.int64)
 
-    def _panels(self, packing: Packing, ints: Sequence[int]) -> tuple[int, NDArray[np.int64]]:
+    def _panels(self, packing: Packing, ints: Sequence[int], total: int) -> tuple[int, NDArray[np.int64]]:
+        kernel = self._past_the_cache() if self.goes_past_the_cache(total) else self._address
         sizes = tuple([self._itemsizes[at] for at in packing.inputs])
         count = len(self._itemsizes)
         tile = packing.most, packing.columns
@@ -152,13 +152,22 @@ class CpuKernel:
             offsets = [0] * count
             for at, offset, size in zip(packing.inputs, panel.offsets, sizes, strict=True):
                 offsets[at] = offset * size
-            rows.append((self._address, *self._head, *panel[:4], *steps, *ints, *offsets))
+            rows.append((kernel, *self._head, *panel[:4], *steps, *ints, *offsets))
         return gathering(len(ints), count, packing.inputs, sizes, tile), np.array(rows, np.int64)
 
-    def goes_past_the_cache(self, total: int, ints: Sequence[int]) -> bool:
+    def goes_past_the_cache(self, total: int) -> bool:
         """Whether a launch is one for streamed ranges."""
-        source = self.source
-        return streams.goes_past_the_cache(source.layout, ints, total, self._itemsizes, len(source.inputs))
+        return streams.goes_past_the_cache(self.source.layout, total, self._itemsizes, len(self.source.inputs))
+
+    def _past_the_cache(self) -> int:
+        """The address of the kernel that stores past the cache, made for the first launch that wants it."""
+        if self._streaming is None:
+            with _compile_lock:
+                if self._streaming is None:
+                    key = cache.key("past the cache", _key(self.source, self.fastmath))
+                    code = cache.fetch(key, lambda: streams.build(self._module, self._symbol, *self._processor))
+                    self._streaming = _load(self._symbol, code)
+        return self._streaming[1]
 
     def entry(self, total: int, ints: Sequence[int], masks: tuple[int, ...]) -> Entry:
         """The short way to run so many elements of NumPy arrays; see `Entry`."""
@@ -194,8 +203,7 @@ def compile_kernel(source: KernelSource, fastmath: bool) -> CpuKernel:
             kernel = _kernels.get(wanted)
             if kernel is None:
                 payload = cache.fetch(_key(source, fastmath), lambda: _build(source, fastmath).payload())
-                symbol, _, code = payload.partition(b"\0")
-                kernel = _kernels[wanted] = CpuKernel(source, fastmath, symbol.decode(), code)
+                kernel = _kernels[wanted] = CpuKernel(source, fastmath, payload)
     return kernel
 
 
@@ -232,7 +240,7 @@ def launch(
     limit = threads or get_num_threads()
     began = time.perf_counter_ns()
     if blocks is not None:
-        used = _run_parts(kernel, kernel.parts(blocks, ints, pointers), total, limit)
+        used = _run_parts(kernel, kernel.parts(blocks, ints, pointers, total), total, limit)
     else:
         used = _run_ranges(kernel, total, ints, pointers, limit)
     kernel.pace = (time.perf_counter_ns() - began) * used / total
@@ -249,7 +257,7 @@ def _first(pointers: int) -> int:
 
 def _run_ranges(kernel: CpuKernel, total: int, ints: Sequence[int], pointers: Sequence[int], limit: int) -> int:
     """Run ranges of elements; the number of threads that did."""
-    streamed = kernel.goes_past_the_cache(total, ints)
+    streamed = kernel.goes_past_the_cache(total)
     if limit <= 1:
         kernel.run(kernel.ranges((0, total), ints, pointers, streamed))
         return 1
@@ -317,6 +325,7 @@ _OWN = (
     "elementary_steps",
     "elementary_trig",
     "libm",
+    "streams",
 )
 
 

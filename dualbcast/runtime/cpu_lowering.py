@@ -16,6 +16,7 @@ from numba.core import cgutils, compiler, config, types
 from numba.core.cpu_options import FastMathOptions
 from numba.core.types.misc import unliteral
 
+from dualbcast.runtime import streams
 from dualbcast.runtime.cpu_context import Called, context
 
 __all__ = ["Built", "lower"]
@@ -32,15 +33,21 @@ class Built:
     module : llvmlite.binding.ModuleRef
     machine : llvmlite.binding.TargetMachine
         What the module is for.
+    processor : (str, str)
+        The machine's processor and its features, by LLVM's names.
     """
 
     symbol: str
     module: Any
     machine: Any
+    processor: tuple[str, str]
 
     def payload(self) -> bytes:
-        """The symbol, a null byte, and the object file: the form kept on disk."""
-        return self.symbol.encode() + b"\0" + bytes(self.machine.emit_object(self.module))
+        """The form kept on disk: the symbol, the size of the object file, the processor and its features, then the
+        object file and the module, from which `streams` makes another object file where one is wanted."""
+        code = bytes(self.machine.emit_object(self.module))
+        head = "\0".join([self.symbol, str(len(code)), *self.processor, ""])
+        return head.encode() + code + bytes(self.module.as_bitcode())
 
     @property
     def llvm(self) -> str:
@@ -123,6 +130,9 @@ class _Library:
                 set.add(function.attributes, '"stackrealign"')
                 # For Intel's processors LLVM prefers vectors of half the size, from when whole ones slowed the clock.
                 set.add(function.attributes, '"prefer-vector-width"="512"')
+                # Their stores could not be made streaming ones.
+                for name in ("memset", "memcpy"):
+                    set.add(function.attributes, f'"no-builtin-{name}"')
         self._modules.append(llvm.parse_assembly(cgutils.normalize_ir_text(str(module))))
 
     def add_linking_library(self, library: Any) -> None:
@@ -145,7 +155,9 @@ class _Library:
         # The vectoriser makes calls of functions that are to be inlined, and comes after the inliner.
         manager.add_always_inliner_pass()
         manager.run(module, passes)
-        return Built(symbol, module, self.codegen._tm)
+        module = llvm.parse_assembly(streams.prefetching(str(module), symbol))
+        processor = self.codegen._get_host_cpu_name(), self.codegen._tm_features
+        return Built(symbol, module, self.codegen._tm, processor)
 
 
 class _Callee(Called):

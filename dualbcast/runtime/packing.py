@@ -164,6 +164,7 @@ def gathering(
         called[position] = f"ptr %moved{k}"
     head = ["ptr %kernel", "ptr %result", "ptr %error", *bounds, *steps, *own, *given]
     lines = [
+        "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
         *(_pack(size, pitch) for size in sorted(set(itemsizes))),
         f"define i32 @loop({', '.join(head)}) {{",
         "entry:",
@@ -262,6 +263,10 @@ row:
             f"  %l{v} = mul i64 %along, {v}",
             f"  %p{v} = getelementptr i8, ptr %ip, i64 %l{v}",
             f"  %v0{v} = load {vector}, ptr %p{v}, align {size}",
+            # What the next turn of the outer loop reads: too little lies together for the processor to foresee it.
+            f"  %f{v} = mul i64 %along, {v + 8}",
+            f"  %g{v} = getelementptr i8, ptr %ip, i64 %f{v}",
+            f"  call void @llvm.prefetch.p0(ptr %g{v}, i32 0, i32 3, i32 1)",
         ]
     low = "i32 0, i32 8, i32 1, i32 9, i32 2, i32 10, i32 3, i32 11"
     high = "i32 4, i32 12, i32 5, i32 13, i32 6, i32 14, i32 7, i32 15"

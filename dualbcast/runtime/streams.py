@@ -1,7 +1,7 @@
-"""Outputs that go past the cache: a CPU kernel is run tile by tile into the stack, and each tile streamed to its place.
+"""What LLVM does not do for memory: in an optimised kernel, prefetches of what it loads, and streaming stores.
 
-A store to memory that is not in the cache reads the line first; a streaming store of a whole line does not. LLVM's
-vectoriser does not take streaming stores, so the kernel stays as it is, and this writes the loop around it.
+A store to memory that is not in the cache reads the line first, and drives out what inputs would be read from; a
+streaming store of a whole line does neither. Loops with such stores are not vectorised, so they are put in later.
 """
 
 from __future__ import annotations
@@ -9,32 +9,40 @@ from __future__ import annotations
 import contextlib
 import itertools
 import platform
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from functools import cache as once
 from pathlib import Path
+from typing import Any
 
 from dualbcast.abi import Layout
-from dualbcast.runtime.native import compiled
+from dualbcast.runtime.threads import allowed_cpus
 
-__all__ = ["TILE", "goes_past_the_cache", "last_level_cache", "loop"]
+__all__ = ["build", "goes_past_the_cache", "prefetching", "room"]
 
-# How many times what the last-level cache holds a launch must move, and what the tiles of all outputs may be together:
-# they have to stay in the first cache.
-BEYOND = 4
-_TILES = 1 << 15
-# The elements of a tile. Tiles begin at multiples of it in their rows, as ranges of a launch do.
-TILE = 256
+# Of the last-level cache, the most for each CPU that the process may use: a virtual machine is told of a cache that
+# others use as well. On a Xeon of 105 MiB, of which 2 CPUs are ours, streaming pays from 40 MB on.
+_PER_CPU = 1 << 24
+# The bytes of the shortest vectors that are worth a prefetch, and of those that fill a line of the cache: a line that
+# is streamed in two parts, with those of other outputs in between, is written twice (42 outputs: six times slower).
+_SHORTEST, _LINE = 32, 64
+# How many bytes ahead of a load a prefetch is; 1024 and 4096 were no better.
+_AHEAD = 2048
+# In the text of a module: a function's parameters that are pointers, a pointer from another, and accesses
+# to vectors.
+_PARAMETER = re.compile(r"ptr [^,%]*(%[^\s,)]+)")
+_OFFSET = re.compile(r"  (%\S+) = getelementptr [^%]*ptr (%[^\s,]+),")
+_LOAD = re.compile(r"  %\S+ = load (<\d+ x \w+>), ptr (%[^\s,]+)")
+_STORE = re.compile(r"  store (<\d+ x \w+>) (.+), ptr (%[^\s,]+)")
 
 
-def goes_past_the_cache(layout: Layout, ints: Sequence[int], total: int, itemsizes: Sequence[int], inputs: int) -> bool:
-    """Whether the outputs of a launch are streamed: it moves far more than the cache holds, and they are contiguous.
+def goes_past_the_cache(layout: Layout, total: int, itemsizes: Sequence[int], inputs: int) -> bool:
+    """Whether the outputs of a launch are streamed: it moves more than the cache has room for, and stores vectors.
 
     Parameters
     ----------
     layout : Layout
         Of the kernel.
-    ints : sequence of int
-        Sizes and strides.
     total : int
         The number of elements.
     itemsizes : sequence of int
@@ -42,31 +50,18 @@ def goes_past_the_cache(layout: Layout, ints: Sequence[int], total: int, itemsiz
     inputs : int
         How many of them are inputs.
     """
-    spans = ["0" not in layout.classes[which] for which in layout.which]
-    moved = total * sum(itertools.compress(itemsizes, spans))
-    if moved <= BEYOND * last_level_cache() or TILE * sum(itemsizes[inputs:]) > _TILES:
-        return False
-    if platform.machine() not in ("x86_64", "AMD64"):
-        return False
-    return all(_is_linear(layout, ints, which) for which in set(layout.which[inputs:]))
+    patterns = [layout.classes[which] for which in layout.which]
+    moved = total * sum(itertools.compress(itemsizes, ["0" not in pattern for pattern in patterns]))
+    return moved > room() and _stores_lines() and all(pattern.endswith("1") for pattern in patterns[inputs:])
 
 
-def _is_linear(layout: Layout, ints: Sequence[int], which: int) -> bool:
-    """Whether elements of an address class are where their linear index says."""
-    pattern = layout.classes[which]
-    if "0" in pattern or pattern[-1] != "1":
-        return False
-    first = layout.rank + sum(pattern.count("s") for pattern in layout.classes[:which])
-    strides, step = ints[first : first + layout.rank - 1], 1
-    for size, stride in zip(reversed(ints[1 : layout.rank]), reversed(strides), strict=True):
-        step *= size
-        if stride != step:
-            return False
-    return True
+def room() -> int:
+    """The bytes that may be thought to stay in the cache from one launch to the next."""
+    return min(_last_level_cache(), _PER_CPU * allowed_cpus())
 
 
 @once
-def last_level_cache() -> int:
+def _last_level_cache() -> int:
     """The bytes of the processor's largest cache, as far as the system tells."""
     found = []
     for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
@@ -75,114 +70,114 @@ def last_level_cache() -> int:
     return max(found, default=1 << 25)
 
 
-@once
-def loop(integers: int, inputs: int, outputs: tuple[int, ...]) -> int:
-    """The address of a loop around kernels of a signature.
+def prefetching(text: str, symbol: str) -> str:
+    """The text of an optimised module, in which the kernel `symbol` asks early for what it loads as vectors.
 
-    It is a function of the kernel's address, the length of a row, and the kernel's own parameters; outputs must be
-    contiguous.
-
-    Parameters
-    ----------
-    integers : int
-        How many sizes and strides they take.
-    inputs : int
-        How many inputs.
-    outputs : tuple of int
-        The bytes of an element of each output.
+    The processor foresees what is next in an array by itself, but later, and not of many arrays at a time.
     """
-    return compiled(_text(integers, inputs, outputs), "streamed", optimise=True)
-
-
-def _text(integers: int, inputs: int, outputs: tuple[int, ...]) -> str:
-    """The loop in LLVM's language."""
-    own = [f"i64 %n{k}" for k in range(integers)]
-    read = [f"ptr %x{k}" for k in range(inputs)]
-    written = [f"ptr %y{k}" for k in range(len(outputs))]
-    fixed = ["ptr %kernel", "i64 %row", "ptr %result", "ptr %error", "i64 %start", "i64 %stop"]
-    lines = [
-        _COPY,
-        f"define i32 @streamed({', '.join([*fixed, *own, *read, *written])}) {{",
-        "entry:",
-        *(f"  %t{k} = alloca [{size * TILE} x i8], align 64" for k, size in enumerate(outputs)),
-        "  %any = icmp slt i64 %start, %stop",
-        "  br i1 %any, label %next, label %done",
-        "next:",
-        "  %at = phi i64 [ %start, %entry ], [ %end, %store ]",
-        f"  %far = add i64 %at, {TILE}",
-        "  %column = urem i64 %far, %row",
-        f"  %over = urem i64 %column, {TILE}",
-        "  %near = sub i64 %far, %over",
-        "  %last = icmp sge i64 %far, %stop",
-        "  %end = select i1 %last, i64 %stop, i64 %near",
-    ]
-    for k, size in enumerate(outputs):
-        lines += [
-            f"  %o{k} = mul i64 %at, {size}",
-            f"  %m{k} = sub i64 0, %o{k}",
-            f"  %p{k} = getelementptr i8, ptr %t{k}, i64 %m{k}",
-        ]
-    moved = [f"ptr %p{k}" for k in range(len(outputs))]
-    arguments = ["ptr %result", "ptr %error", "i64 %at", "i64 %end", *own, *read, *moved]
-    lines += [
-        f"  %status = call i32 %kernel({', '.join(arguments)})",
-        "  %good = icmp eq i32 %status, 0",
-        "  br i1 %good, label %store, label %failed",
-        "store:",
-        "  %count = sub i64 %end, %at",
-    ]
-    for k, size in enumerate(outputs):
-        lines += [
-            f"  %c{k} = mul i64 %count, {size}",
-            f"  %q{k} = getelementptr i8, ptr %y{k}, i64 %o{k}",
-            f"  call void @stream(ptr %q{k}, ptr %t{k}, i64 %c{k})",
-        ]
-    lines += [
-        "  %more = icmp slt i64 %end, %stop",
-        "  br i1 %more, label %next, label %done",
-        "failed:",
-        "  ret i32 %status",
-        "done:",
-        # Streamed lines may be seen late by other threads but for this.
-        "  fence seq_cst",
-        "  ret i32 0",
-        "}",
-        "!0 = !{i32 1}",
-    ]
+    lines, count = [], 0
+    for line, kind, found in _accesses(text, symbol):
+        if kind == "load":
+            count += 1
+            lines.append(f"  %ahead.{count} = getelementptr i8, ptr {found[2]}, i64 {_AHEAD}")
+            lines.append(f"  call void @llvm.prefetch.p0(ptr %ahead.{count}, i32 0, i32 3, i32 1)")
+        lines.append(line)
+    if count:
+        lines.append("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
     return "\n".join(lines)
 
 
-# Copies bytes: those before the first whole line and after the last one as usual, the lines between past the cache.
-_COPY = """\
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+@once
+def _stores_lines() -> bool:
+    """Whether the processor has vectors as long as a line of its cache."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return False
+    import llvmlite.binding as llvm
 
-define private void @stream(ptr %to, ptr %from, i64 %bytes) noinline {
-entry:
+    return bool(llvm.get_host_cpu_features().get("avx512f"))
+
+
+def build(bitcode: bytes, symbol: str, processor: str, features: str) -> bytes:
+    """The object file of the optimised kernel `symbol` with streaming stores, which gives the same bits.
+
+    A streaming store must be aligned, and be of a whole line. Whether it is, is asked at each, which a store to memory
+    hides, so that nothing is asked of where outputs, ranges, and rows begin.
+    """
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    module = llvm.parse_assembly(_streaming(str(llvm.parse_bitcode(bitcode)), symbol))
+    # As Numba has it on the processors that are asked for this.
+    target = llvm.Target.from_triple(llvm.get_process_triple())
+    machine = target.create_target_machine(processor, features, opt=3, reloc="static", jit=True)
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options()))
+    return bytes(machine.emit_object(module))
+
+
+def _streaming(text: str, symbol: str) -> str:
+    """The module's text, with functions that are called instead of stores of vectors to parameters of `symbol`."""
+    lines: list[str] = []
+    kinds: dict[str, str] = {}
+    group = ""
+    for line, kind, found in _accesses(text, symbol):
+        if kind == "define":
+            group = " ".join(re.findall(r"#\d+", line))
+        elif kind == "store":
+            name = kinds.setdefault(found[1], f"@past.{len(kinds)}")
+            line = f"  call void {name}({found[1]} {found[2]}, ptr {found[3]})"
+        elif kind == "ret":
+            # Streamed lines may be seen late by other threads but for this.
+            lines.append("  fence seq_cst")
+        lines.append(line)
+    for vector, name in kinds.items():
+        lines.append(_STREAM.format(name=name, kind=vector, group=group, align=_LINE, last=_LINE - 1))
+    return "\n".join(lines)
+
+
+def _accesses(text: str, symbol: str) -> Iterator[tuple[str, str, Any]]:
+    """Each line of a module, and what it is in the function `symbol`: "define", "ret", or a "load" or "store" of a
+    long vector of an array, with the match of its pattern."""
+    pointers: set[str] = set()  # to arrays, or to somewhere in them
+    for line in text.splitlines():
+        kind, found = "", None
+        if line.startswith("define "):
+            pointers.clear()
+            if f"@{symbol}(" in line or f'@"{symbol}"(' in line:
+                pointers.update(_PARAMETER.findall(line))
+                kind = "define"
+        elif pointers:
+            if (found := _OFFSET.match(line)) and found[2] in pointers:
+                pointers.add(found[1])
+            elif (found := _STORE.match(line)) and found[3] in pointers and _size(found[1]) >= _LINE:
+                kind = "store"
+            elif (found := _LOAD.match(line)) and found[2] in pointers and _size(found[1]) >= _SHORTEST:
+                kind = "load"
+            elif line.startswith("  ret "):
+                kind = "ret"
+        yield line, kind, found
+
+
+def _size(vector: str) -> int:
+    """The bytes of a vector type."""
+    count, kind = vector[1:-1].split(" x ")
+    sizes = {"double": 64, "float": 32, "half": 16, "bfloat": 16}
+    return int(count) * (sizes.get(kind) or int(kind[1:])) // 8
+
+
+_STREAM = """\
+define private void {name}({kind} %vector, ptr %to) alwaysinline {group} {{
   %place = ptrtoint ptr %to to i64
-  %negative = sub i64 0, %place
-  %gap = and i64 %negative, 63
-  %short = icmp ult i64 %bytes, %gap
-  %lead = select i1 %short, i64 %bytes, i64 %gap
-  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %lead, i1 false)
-  %left = sub i64 %bytes, %lead
-  %whole = and i64 %left, -64
-  %stop = add i64 %lead, %whole
-  %any = icmp ugt i64 %whole, 0
-  br i1 %any, label %line, label %rest
-line:
-  %k = phi i64 [ %lead, %entry ], [ %next, %line ]
-  %source = getelementptr i8, ptr %from, i64 %k
-  %target = getelementptr i8, ptr %to, i64 %k
-  %data = load <8 x i64>, ptr %source, align 1
-  store <8 x i64> %data, ptr %target, align 64, !nontemporal !0
-  %next = add i64 %k, 64
-  %again = icmp ult i64 %next, %stop
-  br i1 %again, label %line, label %rest
-rest:
-  %after = getelementptr i8, ptr %to, i64 %stop
-  %behind = getelementptr i8, ptr %from, i64 %stop
-  %end = sub i64 %bytes, %stop
-  call void @llvm.memcpy.p0.p0.i64(ptr %after, ptr %behind, i64 %end, i1 false)
+  %odd = and i64 %place, {last}
+  %whole = icmp eq i64 %odd, 0
+  br i1 %whole, label %past, label %through, !prof !{{!"branch_weights", i32 1000, i32 1}}
+past:
+  store {kind} %vector, ptr %to, align {align}, !nontemporal !{{i32 1}}
   ret void
-}
+through:
+  store {kind} %vector, ptr %to, align 1
+  ret void
+}}
 """

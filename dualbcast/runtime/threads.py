@@ -11,7 +11,7 @@ from contextvars import ContextVar
 
 from dualbcast.errors import ArgumentError, BackendError
 
-__all__ = ["get_num_threads", "num_threads", "set_num_threads"]
+__all__ = ["allowed_cpus", "get_num_threads", "num_threads", "set_num_threads"]
 
 _chosen: int | None = None
 _within: ContextVar[int | None] = ContextVar("num_threads", default=None)
@@ -28,7 +28,7 @@ def get_num_threads() -> int:
     if found is not None:
         return found
     text = os.environ.get("DUALBCAST_NUM_THREADS")
-    return _allowed_cpus() if text is None else _parsed(text)
+    return allowed_cpus() if text is None else _parsed(text)
 
 
 def set_num_threads(count: int | None) -> None:
@@ -90,7 +90,7 @@ def _parsed(text: str) -> int:
 
 
 @functools.cache
-def _allowed_cpus() -> int:
+def allowed_cpus() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
