@@ -1,7 +1,7 @@
 """The memory that large results on the host are kept in: see how much there is, limit it, and give it back.
 
-Results of 128 KiB and more come from a pool. When such an array and all its views are gone, its memory waits for the
-next one, which is then spared what fresh memory costs.
+The results of a call come from a pool where they have 64 KiB or more together, and 16 KiB each. When such an array and
+all its views are gone, its memory waits for the next one, which is then spared what fresh memory costs.
 
 >>> import numpy as np
 >>> from dualbcast import differentiable_broadcast, memory

@@ -190,6 +190,20 @@ def test_a_launch_uses_no_more_threads_than_was_said():
         assert (max(used) > 1) == (count > 1)
 
 
+@pytest.mark.parametrize("pause", [0.0, 2e-4, 5e-2])
+def test_helpers_that_watch_and_helpers_that_sleep(pause):
+    recorder, asleep, helped = Recorder(seconds=5e-4), [], 0
+    for _ in range(12):
+        recorder.calls.clear()
+        cpu.launch(recorder, 5000, (5000,), POINTERS, threads=2)
+        assert recorder.covered() == list(range(5000))
+        helped += len({thread for *_, thread in recorder.calls}) > 1
+        time.sleep(pause)
+        asleep.append(any(each._asleep for each in pool._every))
+    assert helped > 0
+    assert all(asleep) or pause < 5e-2
+
+
 def test_a_pace_is_measured_and_used():
     recorder = Recorder(seconds=1e-3)
     cpu.launch(recorder, 20_000, (20_000,), POINTERS, threads=2)

@@ -8,6 +8,7 @@ import gc
 import io
 import itertools
 import math
+import mmap
 import os
 import pickle
 import random
@@ -25,7 +26,7 @@ from hypothesis import strategies as st
 from dualbcast import differentiable_broadcast, graph, memory
 from dualbcast.errors import ArgumentError, BackendError
 from dualbcast.runtime import cpu
-from dualbcast.runtime.memory import POOL, SMALLEST, Pool, size_class
+from dualbcast.runtime.memory import POOL, SMALLEST, WORTH, Pool, size_class
 
 F4, F8 = np.dtype(np.float32), np.dtype(np.float64)
 N = 1 << 18
@@ -55,27 +56,32 @@ def address(array: Any) -> int:
     return array.__array_interface__["data"][0]
 
 
+def block(array: Any) -> int:
+    """The page that an array begins in, which its block has for itself."""
+    return address(array) // mmap.PAGESIZE
+
+
 def test_the_memory_of_a_result_is_used_again() -> None:
     y = double(X)
-    first = address(y)
+    first = block(y)
     del y
     assert memory.info().kept == N * 8
     y = double(X)
-    assert address(y) == first
+    assert block(y) == first
     np.testing.assert_array_equal(y, X * 2)
     assert memory.info().kept == 0
     # Another shape, another dtype, and a size that is a little smaller have it too.
     del y
     y = double(X[: N - 1000])
-    assert address(y) == first
+    assert block(y) == first
     del y
     y = double(X.astype(np.float32).repeat(2).reshape(512, -1))
-    assert address(y) == first
+    assert block(y) == first
 
 
 def test_a_result_that_lives_has_its_memory_for_itself() -> None:
     results = [double(X) for _ in range(8)]
-    assert len({address(y) for y in results}) == 8
+    assert len({block(y) for y in results}) == 8
     starts = sorted(map(address, results))
     assert all(b - a >= N * 8 for a, b in itertools.pairwise(starts))
 
@@ -128,17 +134,17 @@ KEEPERS: dict[str, Callable[[Any], Any]] = {
 def test_memory_is_not_used_again_while_anything_refers_to_it(keep: Callable[[Any], Any]) -> None:
     y = double(X)
     y.fill(7.0)
-    place = address(y)
+    place, where = block(y), address(y)
     kept = keep(y)
     del y
     gc.collect()
     others = [double(X) for _ in range(3)]
-    assert place not in map(address, others)
-    assert set((ctypes.c_double * N).from_address(place)) == {7.0}
+    assert place not in map(block, others)
+    assert set((ctypes.c_double * N).from_address(where)) == {7.0}
     # It is `kept` that has held the memory.
     del kept, others
     gc.collect()
-    assert place in [address(y) for y in [double(X) for _ in range(4)]]
+    assert place in [block(y) for y in [double(X) for _ in range(4)]]
 
 
 def test_memory_in_garbage_comes_back_when_it_is_collected() -> None:
@@ -146,11 +152,11 @@ def test_memory_in_garbage_comes_back_when_it_is_collected() -> None:
     try:
         cycle: list[Any] = [double(X)]
         cycle.append(cycle)
-        place = address(cycle[0])
+        place = block(cycle[0])
         del cycle
-        assert address(double(X)) != place
+        assert block(double(X)) != place
         gc.collect()
-        assert place in [address(y) for y in [double(X) for _ in range(2)]]
+        assert place in [block(y) for y in [double(X) for _ in range(2)]]
     finally:
         gc.enable()
 
@@ -175,7 +181,7 @@ def test_results_are_arrays_like_any_other() -> None:
         y.resize(3)
 
 
-@pytest.mark.parametrize("size", [SMALLEST // 8, 100_001, 1 << 18, 600_001])
+@pytest.mark.parametrize("size", [WORTH // 8, 100_001, 1 << 18, 600_001])
 def test_alignment(size: int) -> None:
     places = [address(y) for y in [double(np.ones(size)) for _ in range(5)]]
     assert all(place % 64 == 0 for place in places)
@@ -197,10 +203,37 @@ def test_the_order_of_inputs_is_kept() -> None:
 
 def test_small_and_empty_results_have_their_own() -> None:
     before = memory.info()
-    small = double(np.ones(SMALLEST // 8 - 1))
+    small = double(np.ones(WORTH // 8 - 1))
     assert small.flags.owndata
     assert double(np.ones((0, 1 << 20))).shape == (0, 1 << 20)
     assert memory.info() == before
+
+
+def test_outputs_that_are_small_but_many_are_from_the_pool() -> None:
+    x = np.ones(SMALLEST // 8)
+    many = differentiable_broadcast(lambda x, y, z, u: x * y * z * u)
+    before = memory.info().used
+    value, jacobian = many.value_and_jacobian(x, x, x, x)
+    assert memory.info().used - before == 5 * SMALLEST
+    assert len({block(y) for y in (value, *[jacobian[at] for at in range(4)])}) == 5
+    del value, jacobian
+    smaller = many.value_and_jacobian(*[x[1:]] * 4)
+    assert smaller[0].flags.owndata and memory.info().used == before
+
+
+def test_outputs_of_a_call_begin_at_different_places_of_their_pages() -> None:
+    """Whatever has been used in between, and in whatever order it came back."""
+    x, choose, kept = np.ones(1 << 15), random.Random(2), []
+    for _ in range(30):
+        value, jacobian = product.value_and_jacobian(x, x)
+        places = {address(y) % mmap.PAGESIZE for y in (value, jacobian["x"], jacobian["y"])}
+        assert len(places) == 3
+        kept += [value, jacobian["x"], jacobian["y"], double(x)]
+        del value, jacobian
+        choose.shuffle(kept)
+        del kept[8:]
+    arrays = POOL.empties((1 << 15,), [F8] * 64)
+    assert len({address(y) % mmap.PAGESIZE for y in arrays}) == 64
 
 
 def test_each_output_has_memory_of_its_own() -> None:
@@ -239,7 +272,7 @@ def test_a_call_that_fails_gives_its_memory_back(monkeypatch: pytest.MonkeyPatch
     double(X)
     before = memory.info().used
     with monkeypatch.context() as patch:
-        patch.setattr(cpu, "launch", fail)
+        patch.setattr(cpu.CpuKernel, "run", fail)
         with pytest.raises(error, match="in the middle"):
             double(X)
     gc.collect()
@@ -255,7 +288,7 @@ def test_a_graph_uses_the_memory_of_the_last_step() -> None:
     w = X[::-1].copy()
     for _ in range(6):
         gradient = graph.grad(loss)(w)
-        places.add(address(gradient))
+        places.add(block(gradient))
         del gradient
     assert len(places) <= 3
     t = np.tanh(w * X)
@@ -285,14 +318,14 @@ def test_what_came_back_first_is_dropped_first() -> None:
     pool = Pool(limit=5 << 20)
     sizes = [3 << 20, 1 << 20, 2 << 20]
     arrays = {size: pool.empty((size,), np.dtype(np.uint8)) for size in sizes}
-    places = {size: address(array) for size, array in arrays.items()}
+    places = {size: block(array) for size, array in arrays.items()}
     for size in sizes:
         del arrays[size]
     del size
     # The first of them, 3 MiB, was over the limit when the last came.
     assert pool.kept == 3 << 20
     again = [pool.empty((size,), np.dtype(np.uint8)) for size in (1 << 20, 2 << 20)]
-    assert [address(array) for array in again] == [places[1 << 20], places[2 << 20]]
+    assert [block(array) for array in again] == [places[1 << 20], places[2 << 20]]
     assert pool.kept == 0
 
 
@@ -370,7 +403,7 @@ def hammer(pool: Pool, seed: int, handed: list[Any], errors: list[str], rounds: 
     choose = random.Random(seed)
     mine: list[tuple[Any, float]] = []
     for turn in range(rounds):
-        array = pool.empty((choose.choice([SMALLEST // 8, SMALLEST // 8 + 3, SMALLEST // 4, SMALLEST // 2]),), F8)
+        array = pool.empty((choose.choice([WORTH // 8, WORTH // 8 + 3, WORTH // 4, WORTH // 2]),), F8)
         mark = seed * 1e6 + turn
         array.fill(mark)
         mine.append((array, mark))
@@ -422,9 +455,10 @@ def test_threads_never_share_a_block() -> None:
 
 def test_the_hammer_finds_a_block_given_twice() -> None:
     class Faulty(Pool):
-        def _give(self, block: Any) -> None:
-            super()._give(block)
-            self._shelves[block.size].append(block)
+        def _new(self, shelf: Any) -> Any:
+            block = super()._new(shelf)
+            shelf.waiting.append(block)
+            return block
 
     pool, errors = Faulty(limit=2 << 20), []
     hammer(pool, 1, [], errors, 400)
@@ -440,7 +474,7 @@ first = POOL.empty((1 << 19,), DTYPE)
 first.fill(1.0)
 lent = POOL.empty((1 << 19,), DTYPE)
 lent.fill(2.0)
-place = first.ctypes.data
+place = first.ctypes.data // 4096
 del first
 ready, go = os.pipe(), os.pipe()
 child = os.fork()
@@ -448,7 +482,7 @@ if child == 0:
     status = 1
     try:
         again = POOL.empty((1 << 19,), DTYPE)
-        assert again.ctypes.data == place
+        assert again.ctypes.data // 4096 == place
         again.fill(3.0)
         lent.fill(4.0)
         os.write(ready[1], b"x")
@@ -460,7 +494,7 @@ if child == 0:
     finally:
         os._exit(status)
 again = POOL.empty((1 << 19,), DTYPE)
-assert again.ctypes.data == place
+assert again.ctypes.data // 4096 == place
 again.fill(5.0)
 os.read(ready[0], 1)
 assert (again == 5.0).all() and (lent == 2.0).all()

@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from dualbcast import differentiable_broadcast, special
 from dualbcast.abi import Layout
 from dualbcast.runtime import cpu, streams
+from dualbcast.runtime import entry as entries
+from dualbcast.runtime.pool import Work
 from dualbcast.runtime.streams import goes_past_the_cache
 
 pytestmark = pytest.mark.skipif(
@@ -34,18 +36,32 @@ def cell(c, f, i, z):
 @pytest.fixture
 def streamed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Every launch of CPU kernels is streamed that can be; a list of the ranges."""
-    ranges: list[Any] = []
-    inner = cpu.CpuKernel.ranges
+    found: list[Any] = []
+    ranges, entry, entered = cpu.CpuKernel.ranges, cpu.CpuKernel.entry, entries.Entry.ranges
+    past: list[Any] = []
 
-    def record(self: Any, bounds: Any, ints: Any, pointers: Any, streamed: bool = False) -> cpu.Work:
+    def record(self: Any, bounds: Any, ints: Any, pointers: Any, streamed: bool = False) -> Work:
         if streamed:
-            ranges.extend(itertools.pairwise(bounds))
-        return inner(self, bounds, ints, pointers, streamed)
+            found.extend(itertools.pairwise(bounds))
+        return ranges(self, bounds, ints, pointers, streamed)
+
+    def made(self: Any, total: int, ints: Any, masks: Any) -> Any:
+        new = entry(self, total, ints, masks)
+        if self._streaming is not None and new._head[0] == self._streaming[1]:
+            past.append(new)
+        return new
+
+    def record_entered(self: Any, bounds: Any, inputs: Any, outputs: Any) -> Work:
+        if self in past:
+            found.extend(itertools.pairwise(bounds))
+        return entered(self, bounds, inputs, outputs)
 
     monkeypatch.setattr(cpu.CpuKernel, "ranges", record)
+    monkeypatch.setattr(cpu.CpuKernel, "entry", made)
+    monkeypatch.setattr(entries.Entry, "ranges", record_entered)
     monkeypatch.setattr(streams, "room", lambda: -1)
     monkeypatch.setattr(cpu, "_PROBE", 1)
-    return ranges
+    return found
 
 
 GUARD = 0xA5

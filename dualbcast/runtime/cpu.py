@@ -10,8 +10,7 @@ import sys
 import threading
 import time
 from array import array
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from operator import mul
 from pathlib import Path
@@ -23,15 +22,17 @@ from numpy.typing import NDArray
 from dualbcast.abi import KernelSource
 from dualbcast.errors import BackendError
 from dualbcast.runtime import cache, libm, pool, streams
-from dualbcast.runtime.entry import Entry
+from dualbcast.runtime.entry import REFUSED, Entry
+from dualbcast.runtime.operands import Array
 from dualbcast.runtime.packing import Packing, gathering
+from dualbcast.runtime.pool import Work
 from dualbcast.runtime.threads import get_num_threads
 
 if TYPE_CHECKING:
     from dualbcast.runtime.cpu_numba import Built
     from dualbcast.runtime.reduction import Block
 
-__all__ = ["CpuKernel", "Work", "compile_kernel", "is_little", "launch"]
+__all__ = ["CpuKernel", "compile_kernel", "enter", "is_little", "launch"]
 
 # Elements times pointers below which other threads are not thought of, and how many are run first where it is not known
 # yet how long a kernel takes: what an element costs varies a thousandfold. These take some microseconds at least.
@@ -47,23 +48,8 @@ _ALIGNMENT = 256
 _RANGES_PER_THREAD = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What a launch calls machine code with, piece by piece.
-
-    Attributes
-    ----------
-    address : int
-        Of the code.
-    arguments : array
-        Its arguments, 64-bit integers: those of the first piece, of the second, and so on.
-    count : int
-        How many pieces there are.
-    """
-
-    address: int
-    arguments: Any
-    count: int
+class _Refused(Exception):
+    """An entry has found an input misaligned."""
 
 
 class CpuKernel:
@@ -104,7 +90,7 @@ class CpuKernel:
         length = len(work.arguments) // work.count
         status = pool.share(work.address, work.arguments, length, first, count, threads)
         if status:
-            raise self.fault(status)
+            raise _Refused if status == REFUSED else self.fault(status)
 
     def ranges(
         self, bounds: Sequence[int], ints: Sequence[int], pointers: Sequence[int], streamed: bool = False
@@ -171,7 +157,8 @@ class CpuKernel:
 
     def entry(self, total: int, ints: Sequence[int], masks: tuple[int, ...]) -> Entry:
         """The short way to run so many elements of NumPy arrays; see `Entry`."""
-        return Entry(self._address, total, ints, masks, len(self.source.outputs))
+        address = self._past_the_cache() if self.goes_past_the_cache(total) else self._address
+        return Entry(address, total, ints, masks, len(self.source.outputs))
 
     def fault(self, status: int) -> BackendError:
         return BackendError(f"the CPU kernel {self.source.element} stopped with an error (status {status})")
@@ -242,8 +229,37 @@ def launch(
     if blocks is not None:
         used = _run_parts(kernel, kernel.parts(blocks, ints, pointers, total), total, limit)
     else:
-        used = _run_ranges(kernel, total, ints, pointers, limit)
+        streamed = kernel.goes_past_the_cache(total)
+        row = ints[kernel.source.layout.rank - 1]
+
+        def ranges(bounds: Sequence[int]) -> Work:
+            return kernel.ranges(bounds, ints, pointers, streamed)
+
+        used = _run_ranges(kernel, total, row, _first(len(pointers)), ranges, limit)
     kernel.pace = (time.perf_counter_ns() - began) * used / total
+
+
+def enter(
+    kernel: CpuKernel,
+    entry: Entry,
+    total: int,
+    ints: Sequence[int],
+    inputs: tuple[Array, ...],
+    outputs: tuple[Array, ...],
+) -> bool:
+    """The same by an entry, where there are no blocks and elements are not few; False where it refuses."""
+    limit, row = get_num_threads(), ints[kernel.source.layout.rank - 1]
+
+    def ranges(bounds: Sequence[int]) -> Work:
+        return entry.ranges(bounds, inputs, outputs)
+
+    began = time.perf_counter_ns()
+    try:
+        used = _run_ranges(kernel, total, row, _first(len(inputs) + len(outputs)), ranges, limit)
+    except _Refused:
+        return False
+    kernel.pace = (time.perf_counter_ns() - began) * used / total
+    return True
 
 
 def is_little(total: int, pointers: int) -> bool:
@@ -255,26 +271,33 @@ def _first(pointers: int) -> int:
     return max(_ALIGNMENT, _PROBE // pointers)
 
 
-def _run_ranges(kernel: CpuKernel, total: int, ints: Sequence[int], pointers: Sequence[int], limit: int) -> int:
-    """Run ranges of elements; the number of threads that did."""
-    streamed = kernel.goes_past_the_cache(total)
+def _run_ranges(
+    kernel: CpuKernel, total: int, row: int, few: int, ranges: Callable[[Sequence[int]], Work], limit: int
+) -> int:
+    """Run ranges of elements, `few` first where their pace is not known; the number of threads that did."""
     if limit <= 1:
-        kernel.run(kernel.ranges((0, total), ints, pointers, streamed))
+        kernel.run(ranges((0, total)))
         return 1
-    row, first, pace = ints[kernel.source.layout.rank - 1], 0, kernel.pace
+    first, pace = 0, kernel.pace
     if pace is None:
-        first = _aligned(_first(len(pointers)), row)
+        first = _aligned(few, row)
         began = time.perf_counter_ns()
-        kernel.run(kernel.ranges((0, first), ints, pointers, streamed))
+        kernel.run(ranges((0, first)))
         pace = (time.perf_counter_ns() - began) / first
     rest = pace * (total - first)
     if rest < _WORTH_A_THREAD:
-        kernel.run(kernel.ranges((first, total), ints, pointers, streamed))
+        kernel.run(ranges((first, total)))
         return 1
-    count = int(max(1, min(limit * _RANGES_PER_THREAD, rest // _WORTH_A_RANGE)))
-    bounds = sorted({max(first, _aligned(first + (total - first) * part // count, row)) for part in range(count)})
-    kernel.run(kernel.ranges((*bounds, total), ints, pointers, streamed), limit)
-    return min(limit, len(bounds))
+    bounds = _bounds(first, total, row, int(max(1, min(limit * _RANGES_PER_THREAD, rest // _WORTH_A_RANGE))))
+    kernel.run(ranges(bounds), limit)
+    return min(limit, len(bounds) - 1)
+
+
+@functools.lru_cache(maxsize=256)
+def _bounds(first: int, total: int, row: int, count: int) -> tuple[int, ...]:
+    """Where ranges begin, at most so many, and the end of the last."""
+    starts = {max(first, _aligned(first + (total - first) * part // count, row)) for part in range(count)}
+    return *sorted(starts), total
 
 
 def _run_parts(kernel: CpuKernel, work: Work, total: int, limit: int) -> int:

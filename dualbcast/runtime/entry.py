@@ -1,23 +1,28 @@
 """The short way into a CPU kernel: machine code that takes the addresses out of tuples of arrays, and calls the kernel.
 
-Twenty numbers take longer to hand over by way of ctypes than a kernel takes on small arrays; two tuples take little.
+Twenty numbers take longer to hand over by way of ctypes than a kernel takes on small arrays; two tuples take little. Of
+pieces for several threads, too, each then has five numbers and not all addresses.
 """
 
 from __future__ import annotations
 
 import ctypes
+from array import array
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from dualbcast.runtime.forms import HEADER
 from dualbcast.runtime.native import compiled
 from dualbcast.runtime.operands import Array
+from dualbcast.runtime.pool import Work
 
 __all__ = ["REFUSED", "Entry"]
 
 # Where the items of a tuple begin.
 _ITEMS = tuple.__basicsize__
-# What the code returns instead of the kernel's status where an input is misaligned, and the kernel has not run.
-REFUSED = -1
+# What the code returns instead of the kernel's status where an input is misaligned, and the kernel has not run. It is
+# none that Numba knows.
+REFUSED = -1000
 
 
 class Entry:
@@ -37,34 +42,40 @@ class Entry:
         How many there are.
     """
 
-    __slots__ = ("_function", "_head", "_where")
+    __slots__ = ("_address", "_function", "_head", "_where")
 
     def __init__(self, kernel: int, total: int, ints: Sequence[int], masks: tuple[int, ...], outputs: int) -> None:
-        head = kernel, 0, total, *ints
+        head = kernel, total, *ints
         self._head = (ctypes.c_int64 * len(head))(*head)
         self._where = ctypes.addressof(self._head)
-        self._function = _code(len(ints), masks, outputs)
+        text = _text(len(ints), masks, outputs)
+        self._address = compiled(text, "enter")
+        self._function: Callable[..., int] = _PROTOTYPE(compiled(text, "enter_all"))
 
     def __call__(self, inputs: tuple[Array, ...], outputs: tuple[Array, ...]) -> int:
-        """Run the kernel on NumPy arrays, without the GIL: its status, or `REFUSED`."""
+        """Run the kernel on all elements of NumPy arrays, without the GIL: its status, or `REFUSED`."""
         # The caller's frame holds the tuples, and so the arrays in them.
         return self._function(self._where, id(inputs), id(outputs))
 
+    def ranges(self, bounds: Sequence[int], inputs: tuple[Array, ...], outputs: tuple[Array, ...]) -> Work:
+        """The work from each of `bounds` to the next; the tuples must live until it is done."""
+        fixed = self._where, id(inputs), id(outputs)
+        numbers = [number for piece in pairwise(bounds) for number in (*fixed, *piece)]
+        return Work(self._address, array("q", numbers), len(bounds) - 1)
 
-def _code(ints: int, masks: tuple[int, ...], outputs: int) -> Callable[..., int]:
-    """The machine code for so many sizes and strides, such inputs, and so many outputs."""
-    prototype = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 3)
-    return prototype(compiled(_text(ints, masks, outputs), "enter"))
+
+_PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 3)
 
 
 def _text(ints: int, masks: tuple[int, ...], outputs: int) -> str:
-    """LLVM IR: `enter(head, inputs, outputs)`, where `head` is the kernel's address, the range, and `ints`."""
-    numbers = [f"%head{at}" for at in range(ints + 3)]
+    """LLVM IR: `enter(head, inputs, outputs, start, stop)`, where `head` is the kernel's address, how many
+    elements there are, and `ints`; and `enter_all(head, inputs, outputs)`."""
+    numbers = [f"%head{at}" for at in range(ints + 2)]
     arrays = {
         "inputs": [f"%inputs{at}" for at in range(len(masks))],
         "outputs": [f"%outputs{at}" for at in range(outputs)],
     }
-    lines = ["define i32 @enter(ptr %head, ptr %inputs, ptr %outputs) {"]
+    lines = ["define i32 @enter(ptr %head, ptr %inputs, ptr %outputs, i64 %start, i64 %stop) {"]
     for at, number in enumerate(numbers):
         lines += [f"  {number}.at = getelementptr i64, ptr %head, i64 {at}", f"  {number} = load i64, ptr {number}.at"]
     for side, names in arrays.items():
@@ -79,7 +90,7 @@ def _text(ints: int, masks: tuple[int, ...], outputs: int) -> str:
     for name, mask in zip(arrays["inputs"], masks, strict=True):
         lines += [f"  {name}.low = and i64 {name}, {mask}", f"  {name}.or = or i64 {every}, {name}.low"]
         every = f"{name}.or"
-    given = [f"i64 {name}" for name in (*numbers[1:], *arrays["inputs"], *arrays["outputs"])]
+    given = "%start", "%stop", *numbers[2:], *arrays["inputs"], *arrays["outputs"]
     return "\n".join(
         [
             *lines,
@@ -92,7 +103,13 @@ def _text(ints: int, masks: tuple[int, ...], outputs: int) -> str:
             "  %result = alloca ptr",
             "  %exception = alloca ptr",
             f"  %kernel = inttoptr i64 {numbers[0]} to ptr",
-            f"  %status = call i32 %kernel(ptr %result, ptr %exception, {', '.join(given)})",
+            f"  %status = call i32 %kernel(ptr %result, ptr %exception, {', '.join(f'i64 {name}' for name in given)})",
+            "  ret i32 %status",
+            "}",
+            "define i32 @enter_all(ptr %head, ptr %inputs, ptr %outputs) {",
+            "  %total.at = getelementptr i64, ptr %head, i64 1",
+            "  %total = load i64, ptr %total.at",
+            "  %status = call i32 @enter(ptr %head, ptr %inputs, ptr %outputs, i64 0, i64 %total)",
             "  ret i32 %status",
             "}",
         ]

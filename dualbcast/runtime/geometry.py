@@ -17,7 +17,7 @@ from dualbcast.abi import Layout
 from dualbcast.errors import ShapeError
 from dualbcast.runtime.cuda_blocks import foremost
 from dualbcast.runtime.cuda_memory import allocate
-from dualbcast.runtime.memory import POOL, SMALLEST
+from dualbcast.runtime.memory import POOL, SMALLEST, WORTH
 from dualbcast.runtime.operands import Array, DType
 from dualbcast.runtime.packing import Packing
 from dualbcast.runtime.reduction import Block, Space, Split
@@ -81,12 +81,16 @@ class Geometry:
         if xp is not np and self.total:
             return self._on_device(dtypes)
         # An element takes 8 bytes at most.
-        empty = POOL.empty if xp is np and 8 * self.total >= SMALLEST else xp.empty
+        most = 8 * self.total
+        pooled = xp is np and most >= SMALLEST and most * len(dtypes) >= WORTH
         if self.order is None:
-            return tuple([empty(self.shape, dtype) for dtype in dtypes])
+            return tuple(
+                POOL.empties(self.shape, dtypes) if pooled else [xp.empty(self.shape, dtype) for dtype in dtypes]
+            )
         lengths = tuple([self.shape[axis] for axis in self.order])
         inverse = sorted(range(len(self.order)), key=self.order.__getitem__)
-        return tuple([empty(lengths, dtype).transpose(inverse) for dtype in dtypes])
+        arrays = POOL.empties(lengths, dtypes) if pooled else [xp.empty(lengths, dtype) for dtype in dtypes]
+        return tuple([array.transpose(inverse) for array in arrays])
 
     def _on_device(self, dtypes: Sequence[DType]) -> tuple[Array, ...]:
         if self.order is None:

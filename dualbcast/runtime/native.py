@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from functools import cache as once
 from typing import Any
 
 __all__ = ["compiled"]
 
 
-@once
 def compiled(text: str, name: str, optimise: bool = False) -> int:
-    """The address of a function, which stays in the process.
+    """The address of a function, which stays in the process; others of the same module are made with it.
 
     Parameters
     ----------
@@ -21,6 +22,12 @@ def compiled(text: str, name: str, optimise: bool = False) -> int:
     optimise : bool
         Whether its loops are worth vectorising.
     """
+    with _lock:
+        return int(_engine(text, optimise).get_function_address(name))
+
+
+@once
+def _engine(text: str, optimise: bool) -> Any:
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -39,8 +46,13 @@ def compiled(text: str, name: str, optimise: bool = False) -> int:
     engine = llvm.create_mcjit_compiler(module, machine)
     engine.finalize_object()
     _engines.append(engine)
-    return int(engine.get_function_address(name))
+    return engine
 
 
 # What owns the code.
 _engines: list[Any] = []
+
+# llvmlite has a lock of its own, which would stay taken in the child of a fork in the middle of this: forks wait.
+_lock = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)

@@ -14,18 +14,39 @@ import sys
 import threading
 from array import array
 from collections import deque
+from dataclasses import dataclass
 from typing import Any
 
 from dualbcast.runtime.native import compiled
 
-__all__ = ["Pool", "share"]
+__all__ = ["Pool", "Work", "share"]
 
-# How often an idle thread looks for work before it sleeps: some 100 microseconds.
-_LOOKS = 4000
+# How often an idle thread looks for work before it sleeps: some 100 microseconds at a stretch, and then some 300 while
+# it lets others run. As much Python is between two calls that have tens of large outputs.
+_LOOKS, _YIELDS = 4000, 1000
 # How many launches may have threads to help them at a time; others do their work themselves.
 _POOLS = max(1, (os.cpu_count() or 1) // 4)
 # Bytes of a pool's state: the cursor, the number of pieces done, and the free places have a cache line each.
 _STATE, _LINE = 512, 64
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a launch calls machine code with, piece by piece.
+
+    Attributes
+    ----------
+    address : int
+        Of the code.
+    arguments : array
+        Its arguments, 64-bit integers: those of the first piece, of the second, and so on.
+    count : int
+        How many pieces there are.
+    """
+
+    address: int
+    arguments: Any
+    count: int
 
 
 def share(address: int, arguments: Any, length: int, first: int, count: int, threads: int) -> int:
@@ -85,7 +106,7 @@ class Pool:
         _every.append(self)
         self._memory = ctypes.create_string_buffer(_STATE + _LINE)
         self._state = -(-ctypes.addressof(self._memory) // _LINE) * _LINE
-        self._post, self._finish, self._attend = _functions()
+        self._post, self._finish, self._serve, self._attend = _functions()
         self._asleep: deque[Any] = deque()
         self._threads = 0
 
@@ -94,10 +115,14 @@ class Pool:
         while self._threads < helpers:
             self._threads += 1
             threading.Thread(target=self._stay, name="dualbcast", daemon=True).start()
+        work = self._state, _caller(length), address, where, 8 * length, count, helpers
+        if not self._asleep:
+            # Who falls asleep from now on looks once more before.
+            return int(self._serve(*work))
         status = 0
         try:
             # First the work, and then who is to do it: whoever wakes and finds none sleeps again.
-            self._post(self._state, _caller(length), address, where, 8 * length, count, helpers)
+            self._post(*work)
             for _ in range(helpers):
                 self._asleep.pop().release()
         except IndexError:  # no more are asleep
@@ -112,7 +137,7 @@ class Pool:
         asleep = threading.Lock()
         asleep.acquire()
         while True:
-            self._attend(self._state, _LOOKS)
+            self._attend(self._state, _LOOKS + _YIELDS)
             self._asleep.append(asleep)
             # Work that was posted while this thread waited for the interpreter did not find it there.
             self._attend(self._state, 1)
@@ -124,14 +149,15 @@ def _prototype(*kinds: Any) -> Any:
 
 
 @functools.cache
-def _functions() -> tuple[Any, Any, Any]:
-    """`post`, `finish` and `attend`."""
+def _functions() -> tuple[Any, Any, Any, Any]:
+    """`post`, `finish`, the two in one, and `attend`."""
     pause, declared = _PAUSES.get(platform.machine().lower(), ("", ""))
-    text = _TEXT.format(pause=pause, **_yielding()) + declared
+    text = _TEXT.format(pause=pause, yields=_YIELDS, **_yielding()) + declared
     pointer, word = ctypes.c_void_p, ctypes.c_int64
-    post = _prototype(pointer, pointer, pointer, pointer, word, word, word)(compiled(text, "post"))
+    work = pointer, pointer, pointer, pointer, word, word, word
+    post, serve = [_prototype(*work)(compiled(text, name)) for name in ("post", "serve")]
     finish = _prototype(pointer)(compiled(text, "finish"))
-    return post, finish, _prototype(pointer, word)(compiled(text, "attend"))
+    return post, finish, serve, _prototype(pointer, word)(compiled(text, "attend"))
 
 
 @functools.cache
@@ -279,12 +305,18 @@ end:
   ret i32 %status
 }}
 
+define i32 @serve(ptr %state, ptr %caller, ptr %function, ptr %arguments, i64 %length, i64 %count, i64 %places) {{
+  %posted = call i32 @post(ptr %state, ptr %caller, ptr %function, ptr %arguments, i64 %length, i64 %count, i64 %places)
+  %status = call i32 @finish(ptr %state)
+  ret i32 %status
+}}
+
 define i32 @attend(ptr %state, i64 %looks) {{
 entry:
   %places.at = getelementptr i8, ptr %state, i64 128
   br label %look
 look:
-  %left = phi i64 [ %looks, %entry ], [ %less, %idle ], [ %looks, %back ], [ %left, %place ]
+  %left = phi i64 [ %looks, %entry ], [ %less, %stay ], [ %less, %yield ], [ %looks, %back ], [ %left, %place ]
   %offered = load atomic i64, ptr %places.at seq_cst, align 8
   %free = and i64 %offered, 4294967295
   %launch = lshr i64 %offered, 32
@@ -302,7 +334,13 @@ nothing:
   %over = icmp eq i64 %less, 0
   br i1 %over, label %end, label %idle
 idle:
+  %late = icmp ult i64 %less, {yields}
+  br i1 %late, label %yield, label %stay
+stay:
   {pause}
+  br label %look
+yield:
+  {rest}
   br label %look
 place:
   %fewer = sub i64 %offered, 1

@@ -110,17 +110,25 @@ class Route:
             outputs = targets = out
         # The strides are whole numbers of elements, as they were at the first call; the addresses are looked at.
         if self._is_little:
-            entry = self._entry
-            if entry is None:  # made for the second call: the first one may be the last
-                entry = self._entry = self._kernel.entry(geometry.total, geometry.ints, self._masks)
+            entry = self._entry or self._enter()
             status = entry(values, targets)
             if status:
                 if status == REFUSED:
                     return None
                 raise self._kernel.fault(status)
+        elif geometry.blocks is None:
+            entry = self._entry or self._enter()
+            if not cpu.enter(self._kernel, entry, geometry.total, geometry.ints, values, targets):
+                return None
         else:
             pointers = host_addresses((*values, *targets))
             if any(map(and_, pointers, self._masks)):
                 return None
             cpu.launch(self._kernel, geometry.total, geometry.ints, pointers, blocks=geometry.blocks)
         return outputs if self._shapes is None else summed(geometry, self._shapes, dtypes, outputs, targets)
+
+    def _enter(self) -> Entry:
+        """The entry, made for the second call: the first one may be the last."""
+        geometry = self._geometry
+        entry = self._entry = self._kernel.entry(geometry.total, geometry.ints, self._masks)
+        return entry
