@@ -32,6 +32,8 @@ class Layout:
     lanes : int
         How many neighbouring elements of the innermost dimension a CUDA thread computes. If more than one, every
         argument has unit stride or none there, and sizes, strides and addresses suit accesses of so many elements.
+    values : tuple of int
+        Which inputs a CUDA kernel is given as numbers, and not as the addresses of any.
     """
 
     rank: int
@@ -39,6 +41,7 @@ class Layout:
     which: tuple[int, ...]
     wide: bool = False
     lanes: int = 1
+    values: tuple[int, ...] = ()
 
     @property
     def stride_count(self) -> int:

@@ -20,6 +20,7 @@ from dualbcast.inspection import Inspectable, Show, check_product, is_derived
 from dualbcast.jacobian import Jacobian
 from dualbcast.located import Located
 from dualbcast.products import Which
+from dualbcast.runtime.cuda_memory import beside
 from dualbcast.runtime.forms import forms_of
 from dualbcast.runtime.operands import Kind, array_kind, sign
 from dualbcast.runtime.route import Recent
@@ -298,14 +299,15 @@ class BroadcastFunction(Derivatives, Inspectable):
         wanted = None if product == "value" else self._wanted(wrt)
         form, given = self._binder.bind(args, named or {}, self._named(wanted))
         located, values = self._located(form, tuple(map(stand_in, given)), wanted)
-        call = located.prepare(which, values)
-        if any(map(is_dtype, given)):
-            # Dtypes stand for arrays of the kind and shape that the others have, captured ones among them.
-            shape = call.shape if call.plan.total != 1 else (2,)
-            given = tuple(stand_in(value, shape, call.operands.module) for value in given)
-            located, values = self._located(form, given, wanted)
+        with beside(values):
             call = located.prepare(which, values)
-        return located.example(product, call, values) if is_derived(product) else call
+            if any(map(is_dtype, given)):
+                # Dtypes stand for arrays of the kind and shape that the others have, captured ones among them.
+                shape = call.shape if call.plan.total != 1 else (2,)
+                given = tuple(stand_in(value, shape, call.operands.module) for value in given)
+                located, values = self._located(form, given, wanted)
+                call = located.prepare(which, values)
+            return located.example(product, call, values) if is_derived(product) else call
 
     def _variant(self, form: Form, values: tuple[Any, ...]) -> tuple[Variant, tuple[Any, ...]]:
         """The function lowered for values of these kinds, and the captured arrays."""

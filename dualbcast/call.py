@@ -24,7 +24,7 @@ from dualbcast.runtime.route import Recent, Route, Way
 if TYPE_CHECKING:
     from dualbcast.runtime.cuda import CudaKernel
 
-__all__ = ["Backend", "Call", "Keeping", "Options", "Ran", "Specialised", "run"]
+__all__ = ["Backend", "Call", "Keeping", "Options", "Ran", "Specialised", "beside", "run"]
 
 Backend = Literal["auto", "python", "cpu", "cuda"]
 # Whether a graph keeps the Jacobian of a recorded call for the backward pass.
@@ -143,7 +143,11 @@ class Call:
         elif backend == "cuda":
             from dualbcast.runtime import cuda
 
-            cuda.launch(self.cuda_kernel(None), planned.total, planned.sizes, planned.strides, planned.pointers)
+            kernel = self.cuda_kernel(None)
+            given: list[Any] = list(planned.pointers)
+            for at in kernel.source.layout.values:
+                given[at] = cuda.by_value(self.operands.arrays[at])
+            cuda.launch(kernel, planned.total, planned.sizes, planned.strides, given)
         else:
             interpreted = self.spec.kernel("python", planned.layout, python.compile_kernel)
             arrays = (*self.operands.arrays, *planned.targets)
@@ -162,12 +166,11 @@ class Call:
             )
         return backend
 
-    def route(self, values: tuple[Any, ...]) -> Way | None:
-        """What serves the next call with arguments of the same forms as `values`, which were those of this one."""
+    def route(self, values: tuple[Any, ...], earlier: Way | None = None) -> Way | None:
+        """What serves the next call with arguments of the same forms as `values`, which were those of this one;
+        `earlier` is what did not serve this one."""
         planned, backend = self.plan, self._backend()
         if backend == "python" or planned.total == 0 or not planned.targets:
-            return None
-        if backend == "cuda" and any(planned.given):
             return None
         if backend == "cuda":
             from dualbcast.runtime.cuda_device import fits
@@ -176,7 +179,7 @@ class Call:
             wide, form = self.spec.wide(planned.layout), (planned.sizes, planned.strides)
             if fits(wide, *form, ()) and not fits(wide, *form, planned.pointers):
                 return None  # for want of alignment alone, which other arrays of these forms may have
-            return CudaRoute.of(planned, values, self.cuda_kernel(None), self.results)
+            return CudaRoute.of(planned, values, self.cuda_kernel(None), self.results, earlier)
         return Route.of(planned, values, self.cpu_kernel(), self.results)
 
     def cpu_kernel(self) -> cpu.CpuKernel:
@@ -192,13 +195,16 @@ class Call:
         from dualbcast.runtime import cuda
 
         if cc is None:
-            cc = cuda.current_cc()
+            with beside(self.operands.arrays):
+                cc = cuda.current_cc()
         if not (isinstance(cc, tuple) and len(cc) == 2 and all(isinstance(part, int) for part in cc)):
             raise ArgumentError(f"cc={cc!r} is no compute capability; give it as (major, minor): cc=(9, 0)")
         planned = self.plan
         layout = self.spec.wide(planned.layout)
         if not cuda.fits(layout, planned.sizes, planned.strides, planned.pointers):
             layout = planned.layout
+        if self.operands.numbers:
+            layout = replace(layout, values=self.operands.numbers)
         kernel: CudaKernel = self.spec.kernel("cuda", layout, lambda source: self._compile_cuda(source, cc), cc)
         return kernel
 
@@ -238,18 +244,18 @@ def run(
         The arguments.
     prepare : callable
         Makes the call ready, given `arguments` and then `values`.
-    out : tuple of numpy.ndarray
-        The arrays of `out=`; `key` says their forms, too.
+    out : tuple of array
+        The arrays of `out=`, all of one kind; `key` says their forms, too.
     """
     route = routes.get(key)
     if route is not None:
         outputs = route.run(values, out)
         if outputs is not None:
             return route.results, outputs
-    with beside(values):
+    with beside((*values, *out)):
         call = prepare(*arguments, values)
         outputs = call.run()
-        route = call.route(values)
+        route = call.route(values, route)
     if route is None:
         return call.results, outputs
     return routes.keep(key, route).results, outputs

@@ -14,6 +14,7 @@ from dualbcast.compiler.values import Operator, Static
 from dualbcast.errors import ArgumentError, CompileError
 from dualbcast.known import is_operand
 from dualbcast.runtime import python
+from dualbcast.runtime.cuda_memory import beside
 
 __all__ = ["Derivative", "derivative", "gradient", "value_and_derivative", "value_and_gradient"]
 
@@ -58,7 +59,8 @@ class Derivative(DerivativeOf):
             compiled = self._compiled[names] = BroadcastFunction(functools.partial(called_with, self, names))
         try:
             located, values = compiled._locate(tuple(given), {}, None)
-            call = located.prepare("value", values)
+            with beside(values):
+                call = located.prepare("value", values)
         except CompileError as error:
             # The lines of this package that are on the way are no business of the reader's.
             own = called_with.__code__.co_filename
@@ -69,7 +71,8 @@ class Derivative(DerivativeOf):
             raise CompileError(error.message, error.location, error.hint, calls) from None
         structure = call.spec.product.structure
         if call.plan.geometry.shape != () or not all(isinstance(value, bool | int | float) for value in given):
-            return call.results.value(call.run())
+            with beside(values):
+                return call.results.value(call.run())
         kernel = call.spec.kernel("plain", call.plan.layout, functools.partial(python.compile_kernel, keep=False))
         python.launch(kernel, call.plan.total, call.plan.ints, (*call.operands.arrays, *call.plan.targets))
         return structure.pack([value.item() for value in call.plan.finish()])

@@ -22,7 +22,7 @@ from dualbcast.compiler.schedule import INSTRUCTIONS
 from dualbcast.compiler.selects import into_selects
 from dualbcast.compiler.templates import without_customs
 from dualbcast.compiler.uniform import steady_inputs
-from dualbcast.errors import Location, MissingDependencyError
+from dualbcast.errors import BackendError, Location, MissingDependencyError
 from dualbcast.runtime.broadcast import Plan
 from dualbcast.runtime.streams import goes_past_the_cache
 
@@ -104,10 +104,9 @@ class Explanation:
         if self.cuda is not None:
             major, minor = self.cuda.cc
             spills = self.cuda.spill_loads + self.cuda.spill_stores
-            lines.append(
-                f"  sm_{major}{minor}       {self.cuda.registers} registers, {spills} bytes spilled, "
-                f"occupancy {self.cuda.occupancy(_BLOCK):.0%} in blocks of {_BLOCK}"
-            )
+            lines.append(f"  sm_{major}{minor}       {self.cuda.registers} registers, {spills} bytes spilled")
+            with contextlib.suppress(BackendError):  # a GPU that is newer than the table
+                lines[-1] += f", occupancy {self.cuda.occupancy(_BLOCK):.0%} in blocks of {_BLOCK}"
             lanes = self.cuda.source.layout.lanes
             lines.append(f"              {'one element' if lanes == 1 else f'{lanes} elements'} a thread")
             with contextlib.suppress(MissingDependencyError):  # nvdisasm

@@ -8,6 +8,7 @@ import numpy as np
 
 from dualbcast.errors import ArgumentError
 from dualbcast.jacobian import Index, library_of
+from dualbcast.runtime.cuda_memory import beside
 
 __all__ = ["Hessian"]
 
@@ -71,4 +72,5 @@ class Hessian(Index):
             return np.empty((*self.shape, 0, 0))
         rows = [[self[which, first, second] for second in self.wrt] for first in self.wrt]
         library = library_of(rows[0][0])
-        return library.stack([library.stack(row, axis=-1) for row in rows], axis=-2)
+        with beside(self._stored):
+            return library.stack([library.stack(row, axis=-1) for row in rows], axis=-2)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dualbcast.errors import ArgumentError, ShapeError
+from dualbcast.runtime.cuda_memory import beside
 from dualbcast.structure import Structure
 
 __all__ = ["Frame", "Index", "Jacobian", "broadcasts_to", "everywhere", "library_of"]
@@ -44,10 +45,11 @@ class Frame:
 
     def blocks(self, stored: tuple[Any, ...]) -> dict[Any, Any]:
         """The blocks by their keys, with the arrays that a kernel wrote."""
-        return {
-            key: everywhere(number, self.dtype, self.shape, self.module) if at is None else stored[at]
-            for key, at, number in self.places
-        }
+        with beside(stored):
+            return {
+                key: everywhere(number, self.dtype, self.shape, self.module) if at is None else stored[at]
+                for key, at, number in self.places
+            }
 
 
 class Index:
@@ -184,10 +186,11 @@ class Jacobian(Index):
             shape = np.shape(tangent)
             if not broadcasts_to(shape, self.shape):
                 raise ShapeError(f"the tangent of {name} has shape {shape}, which does not broadcast to {self.shape}")
-        results = [
-            sum(self._blocks[output, name] * tangent for name, tangent in zip(self.wrt, tangents, strict=True))
-            for output in range(self.outputs)
-        ]
+        with beside(self._stored):
+            results = [
+                sum(self._blocks[output, name] * tangent for name, tangent in zip(self.wrt, tangents, strict=True))
+                for output in range(self.outputs)
+            ]
         return self.structure.pack(results)
 
     def pullback(self, *cotangents: Any) -> tuple[Any, ...]:
@@ -211,9 +214,10 @@ class Jacobian(Index):
             if getattr(cotangent, "shape", ()) != self.shape:
                 raise ShapeError(f"a cotangent must have the output's shape {self.shape}, not {np.shape(cotangent)}")
         found = []
-        for name in self.wrt:
-            total = sum(self._blocks[output, name] * cotangents[output] for output in range(self.outputs))
-            found.append(_sum_to(total, self._frame.shapes[name]))
+        with beside(self._stored):
+            for name in self.wrt:
+                total = sum(self._blocks[output, name] * cotangents[output] for output in range(self.outputs))
+                found.append(_sum_to(total, self._frame.shapes[name]))
         return tuple(found)
 
     def dense(self, output: int | str, argument: int | str) -> Any:
@@ -224,8 +228,9 @@ class Jacobian(Index):
         size = int(np.prod(shape, dtype=np.int64))
         columns = np.broadcast_to(np.arange(size).reshape(shape), self.shape).ravel()
         library = library_of(block)
-        matrix = library.zeros((block.size, size), block.dtype)
-        matrix[library.arange(block.size), library.asarray(columns)] = block.ravel()
+        with beside((block,)):
+            matrix = library.zeros((block.size, size), block.dtype)
+            matrix[library.arange(block.size), library.asarray(columns)] = block.ravel()
         return matrix
 
 

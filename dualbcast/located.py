@@ -12,7 +12,7 @@ from dualbcast.element import Element, flatten_out, output_dtypes
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.jacobian import broadcasts_to
 from dualbcast.products import Which
-from dualbcast.runtime.cuda_memory import beside
+from dualbcast.runtime.cuda_memory import are_on_device, beside
 from dualbcast.runtime.forms import forms_of
 from dualbcast.runtime.geometry import form_of, result_shape
 from dualbcast.runtime.operands import DType, Signature, classify, extended, sign
@@ -82,9 +82,9 @@ class Located:
             return run(self._routes, which, values, self._prepare, which, None)
         given = flatten_out(which, out, self.element.function.structure)
         given = given if isinstance(given, tuple) else (given,)
-        if {np.ndarray}.issuperset(map(type, given)):
+        if {np.ndarray}.issuperset(map(type, given)) or are_on_device(given):
             return run(self._routes, (which, forms_of(given)), values, self._prepare, which, out, out=given)
-        with beside(values):
+        with beside((*values, *given)):
             call = self.prepare(which, values, out)
             outputs = call.run()
         return call.results, outputs
@@ -145,7 +145,8 @@ class Located:
     def shape_of(self, values: tuple[Any, ...]) -> Shape:
         """The shape that the arguments broadcast to; that of the outputs."""
         if self._shape is None:
-            operands = classify(values, self.element.names, self.signature)
+            with beside(values):
+                operands = classify(values, self.element.names, self.signature)
             self._shape = result_shape(tuple(map(form_of, operands.arrays)), self.element.names)
         return self._shape
 
@@ -276,4 +277,7 @@ def _converted(value: Any, dtype: DType, name: str) -> Any:
     token = sign((value,), (name,)).tokens[0]
     if isinstance(token, type):
         return dtype.type(value)
-    return value if token == dtype else value.astype(dtype)
+    if token == dtype:
+        return value
+    with beside((value,)):
+        return value.astype(dtype)

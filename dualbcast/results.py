@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dualbcast.hessian import Hessian
 from dualbcast.jacobian import Frame, Jacobian, everywhere
 from dualbcast.runtime.broadcast import scalars
+from dualbcast.runtime.cuda_memory import beside
 
 if TYPE_CHECKING:
     from dualbcast.call import Call
@@ -66,19 +67,20 @@ class Results:
     def parts(self, outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         """The results of a product of "parts": what is stored, and numbers for what is constant."""
         found = [
-            self._constant(place[0], block.constant) if block.stored is None else outputs[block.stored]
+            self._constant(place[0], block.constant, outputs) if block.stored is None else outputs[block.stored]
             for place, block in self._spec.product.blocks.items()
         ]
         if self._module == "numpy" and (self._given is not None or self._sums is not None):
             return tuple([y if y.shape else y[()] for y in found])
         return tuple(found)
 
-    def _constant(self, at: int, number: float) -> Any:
+    def _constant(self, at: int, number: float, outputs: tuple[Any, ...]) -> Any:
         shape = None if self._sums is None else self._sums[at]
         # Each element of a summed output has as many terms as there are elements for it.
         terms = 1 if shape is None else self._total // max(1, math.prod(shape))
         dtype = self._parts[at] if self._parts else self._spec.result
-        return everywhere(number * terms, dtype, self.shape if shape is None else shape, self._module)
+        with beside(outputs):
+            return everywhere(number * terms, dtype, self.shape if shape is None else shape, self._module)
 
     def _frame(self, depth: int, first: int) -> Frame:
         """Of the blocks whose keys are an output and `depth - 1` arguments; `first` is the output they begin with."""

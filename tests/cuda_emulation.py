@@ -117,9 +117,13 @@ class Emulated:
         kernel = re.search(rf"^{entry}\((.*)\)$", shell, re.MULTILINE).group(1).split(", ")
         assert COMPILER is not None and parameters
         types = [re.sub(r"( __restrict__)? \w+$", "", parameter) for parameter in kernel]
-        self.integers = sum("*" not in kind for kind in types)
+        self.integers = sum(not parameter.split()[-1].startswith(("in", "out")) for parameter in kernel)
         arguments = [f"({kind})ints[{i}]" for i, kind in enumerate(types[: self.integers])]
-        arguments += [f"({kind})pointers[{i}]" for i, kind in enumerate(types[self.integers :])]
+        # A number that the kernel takes by value is in an array of one element.
+        arguments += [
+            f"({kind})pointers[{i}]" if "*" in kind else f"*({kind}*)pointers[{i}]"
+            for i, kind in enumerate(types[self.integers :])
+        ]
         driver = _DRIVER.replace("ENTRY", entry).replace("ARGUMENTS", ", ".join(arguments))
         text = f'{_HEADER}\n{shell.replace(" void", " void")}\nextern "C" {head}\n{{\n{body}\n}}\n{driver}'
         source, library = folder / "kernel.cpp", folder / "kernel.so"

@@ -579,8 +579,13 @@ def test_device_arrays_are_walked_like_host_arrays() -> None:
         assert operands.module == "cupy"
         assert operands.storages == ("float32",) * 4
         call = plan(operands, [F4] * 4, out)
-        assert all(type(array) is DeviceArray for array in (*operands.arrays, *call.outputs))
-        copy_inputs(call, [4] * 4)
+        assert all(type(array) is DeviceArray for array in (*operands.arrays[:2], *call.outputs))
+        # Numbers are for the kernel's arguments, and take no memory of the device.
+        assert operands.numbers == (2, 3)
+        assert all(type(array) is np.ndarray and array.shape == () for array in operands.arrays[2:])
+        assert call.pointers[2:4] == (0, 0)
+        places = [number.ctypes.data for number in operands.arrays[2:]]
+        copy_inputs(call._replace(pointers=(*call.pointers[:2], *places, *call.pointers[4:])), [4] * 4)
         results = call.finish()
         for result, expected in zip(results, np.broadcast_arrays(x, y, np.float32(2.5), np.float32(3)), strict=True):
             np.testing.assert_array_equal(result.host, expected)
@@ -633,7 +638,7 @@ def test_real_cupy_arrays() -> None:
     operands = named(x, y, 2.5)
     call = plan(operands, [F4])
     assert operands.module == "cupy"
-    assert call.pointers == (x.data.ptr, y.data.ptr, operands.arrays[2].data.ptr, call.outputs[0].data.ptr)
+    assert call.pointers == (x.data.ptr, y.data.ptr, 0, call.outputs[0].data.ptr)
     assert isinstance(call.outputs[0], real.ndarray)
     assert call.outputs[0].strides == x.strides
     call = plan(operands, [F4], x)

@@ -472,3 +472,14 @@ def test_counting_instructions():
         /*0030*/                   NOP ;
 """
     assert instructions(sass) == [("", "LDC"), ("@!P0", "LDG.E.CONSTANT"), ("@P1", "BRA")]
+
+
+def test_bindings_without_their_library(monkeypatch):
+    nvrtc = pytest.importorskip("cuda.bindings.nvrtc")
+
+    def missing():
+        raise RuntimeError("Failure finding libnvrtc.so")
+
+    monkeypatch.setattr(nvrtc, "nvrtcGetSupportedArchs", missing)
+    with pytest.raises(MissingDependencyError, match=r'needs NVRTC.*\n.*pip install "dualbcast\[cuda13\]"'):
+        cuda_build._architecture((9, 0))

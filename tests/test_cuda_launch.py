@@ -134,6 +134,8 @@ def test_the_launch_fits_the_launch_bound():
         ((9, 0), 16, 1024, 0, 1.0),
         ((9, 0), 65, 1024, 0, 0.0),  # 32 warps of 2304 do not fit in 65536
         ((9, 0), 16, 256, 48 * 1024, 0.5),  # 233472 // (49152 + 1024) = 4 blocks
+        ((7, 0), 32, 256, 0, 1.0),
+        ((7, 0), 16, 256, 32 * 1024, 0.375),  # three blocks of 8 warps share 96 KiB
         ((7, 5), 32, 256, 0, 1.0),  # 32 warps
         ((7, 5), 16, 32, 0, 0.5),  # 16 blocks
         ((7, 5), 16, 256, 32 * 1024, 0.5),  # two blocks of 8 warps share 64 KiB

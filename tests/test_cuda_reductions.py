@@ -62,11 +62,13 @@ def element_body(geometry: Geometry, dtype: Any, count: int) -> str:
     return "\n".join(lines)
 
 
-def emulate(arrays: tuple[Any, ...], shapes: list[Any], folder: Any, wide: bool = False) -> list[Any]:
+def emulate(
+    arrays: tuple[Any, ...], shapes: list[Any], folder: Any, wide: bool = False, values: tuple[int, ...] = ()
+) -> list[Any]:
     """The outputs of the kernel, run as `cuda_device.launch` and `Plan.finish` would have it run."""
     dtype = arrays[0].dtype
     geometry = geometry_of(arrays, shapes)
-    geometry = replace(geometry, layout=replace(geometry.layout, wide=wide))
+    geometry = replace(geometry, layout=replace(geometry.layout, wide=wide, values=values))
     text = source(geometry, dtype, len(shapes))
     kernel = Emulated(text.shell, text.entry, element_body(geometry, dtype, len(shapes)), folder)
     sums = geometry.split.sums
@@ -121,6 +123,14 @@ def test_sizes(shape, tmp_path):
 @pytest.mark.parametrize("shape", [(300,), (4, 300), (2, 3, 2, 3)])
 def test_indices_of_64_bits(shape, tmp_path):
     check_exactly((integers(shape, F4), integers(shape[-1:], F4, 1)), patterns(shape), tmp_path, wide=True)
+
+
+@emulated
+@pytest.mark.parametrize("dtype", [F4, F8], ids=str)
+def test_a_number_for_an_argument(dtype, tmp_path):
+    x, number = integers((40, 33), dtype), np.asarray(3, dtype)
+    (total,) = emulate((x, number), [(1, 33)], tmp_path, values=(1,))
+    np.testing.assert_array_equal(total, x.sum(0, keepdims=True) * 3)
 
 
 @emulated

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import models
 import numpy as np
 import pytest
@@ -300,6 +301,24 @@ def test_an_explanation_says_what_a_thread_does() -> None:
     assert "4 elements a thread: " in text
     assert "loads 2 of 128 bits; stores 3 of 128 bits" in text
     assert "one element a thread: " in str(differentiable_broadcast(models.fold).explain(full[:, 1:], cc=(9, 0)))
+
+
+@pytest.mark.usefixtures("tools")
+@pytest.mark.parametrize(
+    ("name", "shape"), [("float16", (64, 64)), ("bfloat16", (64, 63)), ("float32", (64, 64)), ("float64", (1, 1))]
+)
+def test_a_number_is_not_read_from_memory(name: str, shape: tuple[int, ...]) -> None:
+    """It is where the kernel's arguments are, of which no thread makes a copy in its memory."""
+    dtype = np.dtype(getattr(ml_dtypes, name, None) or name)
+    function = differentiable_broadcast(lambda x, scale, n, flag: x * scale if flag else x * n)
+    x = np.zeros((64, 64), dtype)[: shape[0], : shape[1]]
+    for scale in (0.5, dtype.type(0.5)):
+        kernel = function.cuda_resources(x, scale, 3, True, wrt="x", cc=(9, 0))
+        found = kernel.instructions()
+        assert sum(found.loads.values()) == 1
+        assert (kernel.stack, found.local) == (0, 0)
+    with_sums = function.cuda_resources(x, 0.5, 3, True, wrt="scale", product="value_and_vjp", cc=(9, 0))
+    assert (with_sums.stack, with_sums.instructions().local) == (0, 0)
 
 
 # --- registers and occupancy -----------------------------------------------------------------------------------------

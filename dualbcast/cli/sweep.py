@@ -21,7 +21,7 @@ from dualbcast.cli.measure import Device, Rotation, choose_device, copies
 from dualbcast.cli.options import capability, function_name, measuring_options, numbers
 from dualbcast.cli.profiling import profile
 from dualbcast.cli.report import Column, Row
-from dualbcast.errors import MissingDependencyError
+from dualbcast.errors import BackendError, MissingDependencyError
 from dualbcast.runtime import cuda
 from dualbcast.runtime.cuda_device import THREADS_PER_BLOCK
 
@@ -196,11 +196,15 @@ class _Sweep:
         except MissingDependencyError as error:
             self._note(" ".join(str(error).split()))
             return {}
-        return {
+        found = {
             f"{_key(cc)}_registers": kernel.registers,
             f"{_key(cc)}_spill_bytes": kernel.spill_stores + kernel.spill_loads,
-            f"{_key(cc)}_occupancy": kernel.occupancy(THREADS_PER_BLOCK),
         }
+        try:
+            found[f"{_key(cc)}_occupancy"] = kernel.occupancy(THREADS_PER_BLOCK)
+        except BackendError as error:  # a GPU that is newer than the table
+            self._note(str(error))
+        return found
 
     def _note(self, text: str) -> None:
         if text not in self.notes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dualbcast.abi import Layout
-from dualbcast.compiler.shell import C_TYPES, THREADS_PER_BLOCK, class_index, half_access, strides_of
+from dualbcast.compiler.shell import C_TYPES, THREADS_PER_BLOCK, class_index, half_access, handed_over, strides_of
 
 __all__ = ["summing_shell"]
 
@@ -99,14 +99,16 @@ def summing_shell(layout: Layout, entry: str, dtype: str, inputs: Sequence[str],
     element = [f"{index} k{number}" for number, _ in indexed]
     element += [f"{real + '*' if name in summed else kind} {name}" for kind, name in zip(types, names, strict=True)]
     arguments = [class_index(number, pattern, index) for number, pattern in indexed]
-    arguments += [f"&term_{name}" if name in summed else name for name in names]
+    given = {}
+    for at, (kind, name) in enumerate(zip(types, names, strict=True)):
+        partial, term = f"double* __restrict__ {name}", f"&term_{name}"
+        given[name] = (partial, term) if name in summed else handed_over(kind, name, at in layout.values)
+    arguments += [text for _, text in given.values()]
     parameters = [*(f"{size} n{dimension}" for dimension in range(rank)), f"{size} span"]
     parameters += [
         f"{index} {stride}" for number, pattern in enumerate(layout.classes) for stride in strides_of(number, pattern)
     ]
-    parameters += [
-        f"{'double*' if name in summed else kind} __restrict__ {name}" for kind, name in zip(types, names, strict=True)
-    ]
+    parameters += [parameter for parameter, _ in given.values()]
 
     def place(name: str) -> str:
         """A sum's place among the partial sums of its output, at the thread's place in the space."""

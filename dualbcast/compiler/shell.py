@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from dualbcast.abi import Layout
 
-__all__ = ["C_TYPES", "THREADS_PER_BLOCK", "class_index", "cuda_shell", "half_access", "strides_of"]
+__all__ = ["C_TYPES", "THREADS_PER_BLOCK", "class_index", "cuda_shell", "half_access", "handed_over", "strides_of"]
 
 # 8 warps: small enough that a launch fills every multiprocessor evenly, and with 255 registers a thread at most no
 # kernel is limited by it.
@@ -104,9 +104,9 @@ def cuda_shell(layout: Layout, entry: str, inputs: Sequence[str], outputs: Seque
     -------
     str
         A translation unit without includes. The kernel's parameters are the sizes (outermost first), the run-time
-        strides in elements (class by class, outermost first), the input pointers and the output pointers. With lanes
-        the innermost size, and the strides of classes that span the innermost dimension, are in groups of so many
-        elements.
+        strides in elements (class by class, outermost first), the input pointers (the numbers themselves for
+        `layout.values`) and the output pointers. With lanes the innermost size, and the strides of classes that span
+        the innermost dimension, are in groups of so many elements.
 
     Raises
     ------
@@ -141,8 +141,11 @@ def cuda_shell(layout: Layout, entry: str, inputs: Sequence[str], outputs: Seque
     element_parameters += [f"{kind} {name}" for kind, name in zip(types, names, strict=True)]
     parameters = [f"{size} n{dimension}" for dimension in range(layout.rank)]
     parameters += [f"{index} {stride}" for number, pattern in indexed for stride in strides_of(number, pattern)]
-    parameters += [f"{kind} __restrict__ {name}" for kind, name in zip(types, names, strict=True)]
-    arguments = [class_index(number, pattern, index) for number, pattern in indexed] + names
+    given = [
+        handed_over(kind, name, at in layout.values) for at, (kind, name) in enumerate(zip(types, names, strict=True))
+    ]
+    parameters += [parameter for parameter, _ in given]
+    arguments = [class_index(number, pattern, index) for number, pattern in indexed] + [text for _, text in given]
     if layout.lanes > 1:
         arguments[: len(indexed)] = [
             f"({text}) * {layout.lanes}" if pattern[-1] == "1" else text
@@ -162,6 +165,19 @@ def cuda_shell(layout: Layout, entry: str, inputs: Sequence[str], outputs: Seque
         "",
     ]
     return "\n".join([*halves, *kernel])
+
+
+def handed_over(kind: str, name: str, is_value: bool) -> tuple[str, str]:
+    """The kernel's parameter for a pointer of the element function, and what it passes on for that.
+
+    A number is copied to each thread: the compilers see that nobody else has its address, and keep it where it is.
+
+    Examples
+    --------
+    >>> handed_over("const float*", "in0", True)
+    ('const float in0', '&in0')
+    """
+    return (f"{kind.removesuffix('*')} {name}", f"&{name}") if is_value else (f"{kind} __restrict__ {name}", name)
 
 
 def half_access(dtypes: Sequence[str]) -> list[str]:

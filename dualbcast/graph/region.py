@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from dualbcast.call import beside
 from dualbcast.composition import TOTAL, composed, contracted
 from dualbcast.element import Element
 from dualbcast.graph import policy
@@ -278,10 +279,11 @@ class Region:
     ) -> tuple[list[Any], Blocks] | None:
         """Value and Jacobian; None where there is no memory for them, or the outputs have dtypes of their own."""
         try:
-            call = self.element.prepare("value_and_jacobian", values, wrt)
-            if call.spec.dtypes[: len(dtypes)] != dtypes:
-                return None
-            outputs = call.run()
+            with beside(values):
+                call = self.element.prepare("value_and_jacobian", values, wrt)
+                if call.spec.dtypes[: len(dtypes)] != dtypes:
+                    return None
+                outputs = call.run()
         except MemoryError:
             return None
         launched(self.element.label, "value_and_jacobian", self.shape, len(values), len(outputs))

@@ -15,13 +15,14 @@ from typing import Any
 from dualbcast.abi import KernelSource
 from dualbcast.errors import BackendError, MissingDependencyError
 from dualbcast.runtime import cache, cuda_build
-from dualbcast.runtime.cuda_device import available, current_cc, fits, launch, why_not
+from dualbcast.runtime.cuda_device import available, by_value, current_cc, fits, launch, why_not
 from dualbcast.runtime.occupancy import occupancy
 from dualbcast.runtime.sass import Instructions, count
 
 __all__ = [
     "CudaKernel",
     "available",
+    "by_value",
     "compile_kernel",
     "current_cc",
     "disassembler",

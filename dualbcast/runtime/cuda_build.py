@@ -188,7 +188,10 @@ def _compiler(module: str) -> Any:
 def _architecture(cc: tuple[int, int]) -> str:
     """The architecture's name for NVRTC and nvJitLink, if they know it."""
     nvrtc = _compiler("cuda.bindings.nvrtc")
-    status, known = nvrtc.nvrtcGetSupportedArchs()
+    try:
+        status, known = nvrtc.nvrtcGetSupportedArchs()
+    except RuntimeError as error:  # the bindings are there, and the library is not
+        raise MissingDependencyError("NVRTC", "Compiling a CUDA kernel", '"dualbcast[cuda13]"') from error
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
         raise BackendError(f"NVRTC does not say which architectures it compiles for: {status}")
     major, minor = cc

@@ -12,6 +12,7 @@ from operator import or_
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dualbcast.abi import Layout
 from dualbcast.errors import BackendError, MissingDependencyError
@@ -26,6 +27,7 @@ __all__ = [
     "THREADS_PER_BLOCK",
     "WIDEST_ACCESS",
     "available",
+    "by_value",
     "current_cc",
     "fits",
     "launch",
@@ -94,7 +96,7 @@ def launch(
     total: int,
     sizes: Sequence[int],
     strides: Sequence[int],
-    pointers: Sequence[int],
+    pointers: Sequence[Any],
     stream: Any = None,
 ) -> None:
     """Start a kernel on CuPy's current device, and return without waiting for it.
@@ -109,8 +111,9 @@ def launch(
         The coalesced dimensions, outermost first. Where a thread takes several elements, arrays must suit it (`fits`).
     strides : sequence of int
         The run-time strides in elements, class by class, outermost first.
-    pointers : sequence of int
-        Device addresses of the inputs and then the outputs; of a summed output that of its partial sums.
+    pointers : sequence of int or numpy.generic
+        Device addresses of the inputs and then the outputs; of a summed output that of its partial sums. Inputs that
+        are numbers to the kernel are as `by_value` makes them.
     stream : cupy.cuda.Stream, optional
         Where to launch it; by default CuPy's current stream.
 
@@ -125,7 +128,13 @@ def launch(
     if total == 0:
         return
     grid, block, numbers = prepared(kernel, tuple(sizes), tuple(strides))
-    _loaded(kernel)(grid, block, (*numbers, *map(np.uint64, pointers)), stream=stream)
+    given = [np.uint64(each) if isinstance(each, int) else each for each in pointers]
+    _loaded(kernel)(grid, block, (*numbers, *given), stream=stream)
+
+
+def by_value(number: NDArray[Any]) -> Any:
+    """A 0-d array's number as CuPy passes it to a kernel: a NumPy scalar of as many bytes as the kernel takes."""
+    return (number.view(np.uint16) if number.dtype.name == "bfloat16" else number)[()]
 
 
 @lru_cache(maxsize=4096)
@@ -188,6 +197,11 @@ def _loaded(kernel: CudaKernel) -> Any:
                 raise BackendError(
                     f"The GPU has no memory left for a kernel's code: {error}. Delete arrays, and give back what CuPy "
                     "keeps: cupy.get_default_memory_pool().free_all_blocks()"
+                ) from error
+            if "STREAM_CAPTURE" in str(error):
+                raise BackendError(
+                    f"The kernel is loaded at its first call, and not while a stream is captured: {error}. Make the "
+                    "call once before the capture, with arrays of the same forms and alignment."
                 ) from error
             driver = cupy.cuda.runtime.driverGetVersion()
             raise BackendError(

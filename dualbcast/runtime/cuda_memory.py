@@ -13,7 +13,7 @@ from typing import Any
 from dualbcast.errors import ArgumentError
 from dualbcast.runtime.operands import Array, DType
 
-__all__ = ["allocate", "beside"]
+__all__ = ["allocate", "are_on_device", "beside"]
 
 # What CuPy's pool rounds to, and more than any access needs.
 _ALIGNMENT = 512
@@ -29,6 +29,8 @@ def allocate(shape: Sequence[int], dtypes: Sequence[DType]) -> tuple[Array, ...]
     MemoryError
         CuPy's, which says how much is taken; a note says what the call needs and what may help.
     """
+    if not dtypes:
+        return ()
     cupy = sys.modules["cupy"]
     offsets, size = _offsets(math.prod(shape), tuple(dtypes))
     try:
@@ -47,6 +49,12 @@ def _offsets(count: int, dtypes: tuple[DType, ...]) -> tuple[list[int], int]:
     """Where each array begins in the block, and the block's size."""
     sizes = [-(-count * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT for dtype in dtypes]
     return [0, *itertools.accumulate(sizes[:-1])], sum(sizes)
+
+
+def are_on_device(values: Sequence[object]) -> bool:
+    """Whether all are CuPy's arrays."""
+    cupy = sys.modules.get("cupy")
+    return cupy is not None and all(isinstance(value, cupy.ndarray) for value in values)
 
 
 def beside(values: Sequence[object]) -> AbstractContextManager[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,6 +33,9 @@ def _other_form(value: Any) -> Any:
     kind = type(value)
     if kind in _NUMBERS:
         return kind
+    cupy = sys.modules.get("cupy")
+    if cupy is not None and kind is cupy.ndarray:
+        return kind, value.shape, value.strides, value.dtype
     dtype = getattr(value, "dtype", None)
     lengths = [getattr(value, name, None) for name in ("shape", "strides")]
     known = dtype if isinstance(dtype, np.dtype) else None
@@ -53,4 +57,5 @@ def host_addresses(arrays: Sequence[Array]) -> list[int]:
 
 
 def device_addresses(arrays: Sequence[Array]) -> list[int]:
-    return [array.data.ptr for array in arrays]
+    """Of CuPy arrays; 0 for numbers, which are on the host."""
+    return [0 if type(array) is ndarray else array.data.ptr for array in arrays]

@@ -15,6 +15,8 @@ _UNIT = 8
 # Per compute capability: resident warps, resident blocks and bytes of shared memory of a multiprocessor; from the CUDA
 # C++ Programming Guide, "Technical Specifications per Compute Capability". All have 64 K registers in four partitions.
 _LIMITS = {
+    (7, 0): (64, 32, 98304),
+    (7, 2): (64, 32, 98304),
     (7, 5): (32, 16, 65536),
     (8, 0): (64, 32, 167936),
     (8, 6): (48, 16, 102400),

@@ -88,13 +88,16 @@ class Operands(NamedTuple):
     ----------
     arrays : tuple of numpy.ndarray or cupy.ndarray
         One for each argument, all of one kind. An argument that is an array is itself here, unless it is misaligned or
-        not in native byte order: then it is a copy. A scalar is a 0-d array.
+        not in native byte order: then it is a copy. A scalar is a 0-d array, of NumPy's also beside CuPy's arrays: a
+        kernel on a GPU is given the number itself.
     names : tuple of str
         The parameters, for error messages.
     signature
         What follows from the dtypes alone; read it through the properties below.
     module : str
         "numpy" or "cupy".
+    numbers : tuple of int
+        Which arguments are scalars.
     """
 
     # A NamedTuple and not a frozen dataclass: making one costs a third, and one is made at every call.
@@ -102,6 +105,7 @@ class Operands(NamedTuple):
     names: tuple[str, ...]
     signature: Signature
     module: str
+    numbers: tuple[int, ...] = ()
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -198,13 +202,15 @@ def classify(arguments: Sequence[object], names: tuple[str, ...], signature: Sig
     if "cupy" in sys.modules:
         module = _module(arguments, names)
     convert = _on_device if module == "cupy" else on_host
-    arrays = list(arguments)
+    arrays, numbers = list(arguments), list[int]()
     for position, value in enumerate(arguments):
         if not (type(value) is ndarray and value.flags.aligned and signature.native):
             if is_variable(value):
                 raise VariableGiven(value, names[position])
             arrays[position] = convert(value, signature.tokens[position], signature, names[position])
-    return Operands(tuple(arrays), names, signature, module)
+            if isinstance(value, (np.generic, *WEAK)):
+                numbers.append(position)
+    return Operands(tuple(arrays), names, signature, module, tuple(numbers))
 
 
 def check_out(out: Array | Sequence[Array | None], count: int, module: str) -> tuple[Array | None, ...]:
@@ -415,9 +421,9 @@ def on_host(value: Any, token: Token, signature: Signature, name: str) -> Array:
 
 
 def _on_device(value: Any, token: Token, signature: Signature, name: str) -> Array:
-    """A CuPy array that a kernel can read: the argument itself where possible."""
+    """A CuPy array that a kernel can read: the argument itself where possible. Numbers stay on the host."""
     if not _is_array(value, "cupy"):
-        return sys.modules["cupy"].asarray(on_host(value, token, signature, name))
+        return on_host(value, token, signature, name)
     steps = [step for step, length in zip(value.strides, value.shape, strict=True) if length > 1]
     aligned = all(number % value.itemsize == 0 for number in (value.data.ptr, *steps))
     return value if aligned else value.copy(order="K")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from corpus import CORPUS, Case
@@ -177,3 +178,82 @@ def test_a_captured_numpy_array_beside_cupy_arrays(xp: Any) -> None:
     weights = np.ones(3)
     with pytest.raises(ArgumentError, match="weights is a NumPy array"):
         differentiable_broadcast(lambda x: weights * x)(xp.ones(3))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64])
+def test_numbers_beside_arrays(xp: Any, dtype: Any) -> None:
+    function = differentiable_broadcast(lambda x, scale, n, flag: x * scale + n if flag else x)
+    x = RNG.integers(-8, 8, 1001).astype(dtype)
+    try:
+        device = xp.asarray(x)
+    except (TypeError, ValueError) as error:
+        pytest.skip(f"this CuPy has no {np.dtype(dtype)}: {error}")
+    for scale, n, flag in ((0.5, 3, True), (dtype(2), 4, True), (1.0, np.int8(-5), False)):
+        for size in (1, 1000, 1001):
+            found = function(device[:size], scale, n, flag)
+            np.testing.assert_array_equal(found.get().astype(np.float64), function(x[:size], scale, n, flag))
+
+
+def test_a_warm_call_with_out(xp: Any) -> None:
+    double = differentiable_broadcast(lambda a, scale: a * scale)
+    x, y = xp.arange(64.0), xp.zeros(64)
+    for scale in (2.0, 3.0):
+        assert double(x, scale, out=y) is y
+        np.testing.assert_array_equal(y.get(), scale * np.arange(64.0))
+    double(x, 2.0, out=x)
+    double(x[:32], 2.0, out=x[16:48])
+    expected = 2 * np.arange(64.0)
+    expected[16:48] = 2 * expected[:32].copy()
+    np.testing.assert_array_equal(x.get(), expected)
+
+
+def test_a_pullback_with_nothing_but_sums(xp: Any) -> None:
+    function = differentiable_broadcast(lambda x, w: x * w)
+    x, w = RNG.integers(-8, 8, (70, 33)).astype(np.float32), np.ones(33, np.float32)
+    (found,) = function.vjp(xp.asarray(x), xp.asarray(w), wrt="w")[1](xp.ones((70, 33), np.float32))
+    np.testing.assert_array_equal(found.get(), x.sum(0))
+
+
+def test_calls_in_a_graph_of_launches(xp: Any) -> None:
+    """As docs/memory.md has it: with a pullback, whose partial sums are gone when the call returns, and a number."""
+    function = differentiable_broadcast(lambda x, w, scale: math.tanh(x * w) * scale)
+    x, w = xp.ones((300, 64), np.float32), xp.full((300, 1), 0.5, np.float32)
+    bar = xp.ones((300, 64), np.float32)
+    stream, pool = xp.cuda.Stream(non_blocking=True), xp.cuda.MemoryPool()
+    xp.cuda.Device().synchronize()
+
+    def step() -> Any:
+        value, jacobian = function.value_and_jacobian(x, w, 2.0)
+        return value, jacobian["x"], jacobian["w"], *function.value_and_vjp((x, w, 2.0), bar, wrt=("x", "w"))[1]
+
+    with stream, xp.cuda.using_allocator(pool.malloc):
+        step()
+        stream.begin_capture()
+        results = step()
+        launches = stream.end_capture()
+    for number in (0.25, -1.5):
+        x.fill(number)
+        xp.cuda.Device().synchronize()
+        launches.launch(stream)
+        stream.synchronize()
+        found = [array.get() for array in results]
+        for one, other in zip(found, step(), strict=True):
+            np.testing.assert_array_equal(one, other.get())
+        np.testing.assert_allclose(found[0], 2 * np.tanh(0.5 * number), rtol=1e-6)
+
+
+def test_several_devices_take_turns(xp: Any) -> None:
+    count = xp.cuda.runtime.getDeviceCount()
+    if count < 2:
+        pytest.skip("needs two GPUs")
+    function = differentiable_broadcast(lambda x, y: x * y * y)
+    for turn in range(3):
+        for device in range(count):
+            with xp.cuda.Device(device):
+                x = xp.full(100, 1.0 + turn)
+            value, jacobian = function.value_and_jacobian(x, x)
+            found = [value, jacobian["x"], jacobian["y"], *jacobian.pullback(value), *function.vjp(x, x)[1](value)]
+            assert {array.device.id for array in found} == {device}
+            with xp.cuda.Device(device):
+                np.testing.assert_array_equal(value.get(), (1.0 + turn) ** 3)
+    assert xp.cuda.runtime.getDevice() == 0
