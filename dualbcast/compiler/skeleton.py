@@ -47,8 +47,8 @@ def loops(
     """The text of the entry: a function of start, stop, sizes, strides and pointers that calls the element function.
 
     With a `group` that takes so many elements at a time, and one when fewer are left, by their number, which is a
-    constant to the compiler, their first, and how far apart they are. Without, `vectors` of elements are computed side by
-    side where it can be.
+    constant to the compiler, their first, and how far apart they are. Without, so many `vectors` are computed side by
+    side, where there are vectors.
     """
     sizes = [names.fresh(f"n{dimension}") for dimension in range(layout.rank)]
     strides = run_time_strides(layout, indices, names)
