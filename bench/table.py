@@ -19,18 +19,15 @@ GOAL = 1.3
 
 # What limits us where the fastest peer is not 1.3 times slower, by how the name of the comparison begins.
 NOTES = {
-    "product of": "memory: 17 and 33 arrays of 4 MiB, more than the cache holds",
+    "product of": "memory",
     "first result of a fresh process, HM-LSTM cell, empty": "importing Numba's front end, and compiling by it",
     "first result of a fresh process, product of 32 tanh, empty": "Numba's time, which grows with the text",
     "first result of a fresh process": "imports: NumPy, the package, llvmlite",
-    "HM-LSTM, value and Jacobian, control by rows": "memory",
-    "HM-LSTM, value and Jacobian, control by elements": "all branches are computed; from n = 1024 on, memory",
-    "HM-LSTM, value and pullback, control by rows": "memory",
-    "HM-LSTM, value and pullback, control by elements": "all branches are computed; from n = 1024 on, memory",
-    "Kepler": "16 orbits take each turn together until the last is done, and keep the loop's variables on the stack",
-    "Black-Scholes": "erfc and log of libmvec as calls",
+    "HM-LSTM": "memory",
+    "Kepler": "16 orbits take each turn together until the last is done, derivatives with them; the peer has none in its loop",
+    "Black-Scholes": "one chain of exp, log, erfc and divisions, each of which waits for the one before",
     "4 by 4": "Python's share of a call",
-    "J2 plasticity": "42 outputs at once, which memory and its caches take badly",
+    "J2 plasticity": "memory: 42 outputs at once",
     "tanh(x·w + b)": "memory",
 }
 
