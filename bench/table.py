@@ -24,7 +24,7 @@ NOTES = {
     "first result of a fresh process, product of 32 tanh, empty": "Numba's time, which grows with the text",
     "first result of a fresh process": "imports: NumPy, the package, llvmlite",
     "HM-LSTM": "memory",
-    "Kepler": "16 orbits take each turn together until the last is done, derivatives with them; the peer has none in its loop",
+    "Kepler": "16 orbits take each turn together until the last is done; the peer has no derivatives in its loop",
     "Black-Scholes": "one chain of exp, log, erfc and divisions, each of which waits for the one before",
     "4 by 4": "Python's share of a call",
     "J2 plasticity": "memory: 42 outputs at once",
