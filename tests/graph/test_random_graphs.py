@@ -122,10 +122,20 @@ def tangents_of(args: Sequence[Any]) -> list[Any]:
 RELAXED = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 
 
-@RELAXED
+@settings(RELAXED, max_examples=5)
 @given(programs(kinks=False))
 def test_against_differences(program: tuple[list[Step], list[Any]]) -> None:
-    steps, args = program
+    check_against_differences(*program)
+
+
+@pytest.mark.slow
+@RELAXED
+@given(programs(kinks=False))
+def test_more_against_differences(program: tuple[list[Step], list[Any]]) -> None:
+    check_against_differences(*program)
+
+
+def check_against_differences(steps: list[Step], args: list[Any]) -> None:
     f, tangents = runner(steps), tangents_of(args)
     wrt = tuple(range(len(args)))
     value, slopes = graph.value_and_grad(f, wrt)(*args)
