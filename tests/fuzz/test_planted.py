@@ -175,7 +175,9 @@ def test_a_found_bug_is_shrunk(monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(Found) as found:
         fuzz(range(WITHIN), cpu=False)
     print(found.value)
-    assert len(found.value.program.text.splitlines()) < 10
+    shrunk, original = (program.text.splitlines() for program in (found.value.program, found.value.original))
+    # Which program fails first depends on what else is imported: Hypothesis draws from the constants of local modules.
+    assert len(shrunk) < 25 and len(shrunk) <= len(original) / 2
 
 
 def test_nothing_is_found_without_one():
