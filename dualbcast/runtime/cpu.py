@@ -1,9 +1,7 @@
-"""Kernels for the CPU: machine code from Numba or from the cache, loaded with llvmlite, run in pieces over threads."""
+"""Kernels for the CPU: machine code from LLVM or from the cache, loaded with llvmlite, run in pieces over threads."""
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import functools
 import os
 import sys
@@ -11,7 +9,6 @@ import threading
 import time
 from array import array
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from operator import mul
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,13 +20,14 @@ from dualbcast.abi import KernelSource
 from dualbcast.errors import BackendError
 from dualbcast.runtime import cache, libm, pool, streams
 from dualbcast.runtime.entry import REFUSED, Entry
+from dualbcast.runtime.native import KERNEL
 from dualbcast.runtime.operands import Array
 from dualbcast.runtime.packing import Packing, gathering
 from dualbcast.runtime.pool import Work
 from dualbcast.runtime.threads import get_num_threads
 
 if TYPE_CHECKING:
-    from dualbcast.runtime.cpu_numba import Built
+    from dualbcast.runtime.cpu_build import Built
     from dualbcast.runtime.reduction import Block
 
 __all__ = ["CpuKernel", "compile_kernel", "enter", "is_little", "launch"]
@@ -66,17 +64,13 @@ class CpuKernel:
 
     def __init__(self, source: KernelSource, fastmath: bool, payload: bytes) -> None:
         self.source, self.fastmath = source, fastmath
-        *head, rest = payload.split(b"\0", 4)
-        self._symbol, size, *self._processor = [part.decode() for part in head]
+        size, rest = payload.split(b"\0", 1)
         self._module = rest[int(size) :]
-        self._engine, self._address = _load(self._symbol, rest[: int(size)])
+        self._engine, self._address = _load(rest[: int(size)])
         self._streaming: tuple[Any, int] | None = None
         self._itemsizes = tuple(
             2 if dtype == "bfloat16" else np.dtype(dtype).itemsize for dtype in source.inputs + source.outputs
         )
-        # Numba's convention: where the result and the exception go. Threads may share them, a kernel returns nothing.
-        self._result, self._exception = ctypes.c_void_p(), ctypes.c_void_p()
-        self._head = ctypes.addressof(self._result), ctypes.addressof(self._exception)
         self._known: tuple[Any, Any, int, NDArray[np.int64]] | None = None
         self.pace: float | None = None
 
@@ -100,11 +94,11 @@ class CpuKernel:
         Both give the same bits.
         """
         address = self._past_the_cache() if streamed else self._address
-        count, at = len(bounds) - 1, len(self._head)
-        arguments = array("q", (*self._head, 0, 0, *ints, *pointers))
+        count = len(bounds) - 1
+        arguments = array("q", (0, 0, *ints, *pointers))
         length = len(arguments)
         arguments *= count
-        arguments[at::length], arguments[at + 1 :: length] = array("q", bounds[:-1]), array("q", bounds[1:])
+        arguments[::length], arguments[1::length] = array("q", bounds[:-1]), array("q", bounds[1:])
         return Work(address, arguments, count)
 
     def parts(self, parts: Sequence[Block] | Packing, ints: Sequence[int], pointers: Sequence[int], total: int) -> Work:
@@ -120,7 +114,7 @@ class CpuKernel:
 
     def _blocks(self, blocks: Sequence[Block]) -> tuple[int, NDArray[np.int64]]:
         """The arguments of each block, without the pointers that its offsets are from."""
-        rows = [(*self._head, *block.ints, *map(mul, block.offsets, self._itemsizes)) for block in blocks]
+        rows = [(*block.ints, *map(mul, block.offsets, self._itemsizes)) for block in blocks]
         return self._address, np.array(rows, np.int64)
 
     def _panels(self, packing: Packing, ints: Sequence[int], total: int) -> tuple[int, NDArray[np.int64]]:
@@ -138,7 +132,7 @@ class CpuKernel:
             offsets = [0] * count
             for at, offset, size in zip(packing.inputs, panel.offsets, sizes, strict=True):
                 offsets[at] = offset * size
-            rows.append((kernel, *self._head, *panel[:4], *steps, *ints, *offsets))
+            rows.append((kernel, *panel[:4], *steps, *ints, *offsets))
         return gathering(len(ints), count, packing.inputs, sizes, tile), np.array(rows, np.int64)
 
     def goes_past_the_cache(self, total: int) -> bool:
@@ -151,8 +145,8 @@ class CpuKernel:
             with _compile_lock:
                 if self._streaming is None:
                     key = cache.key("past the cache", _key(self.source, self.fastmath))
-                    code = cache.fetch(key, lambda: streams.build(self._module, self._symbol, *self._processor))
-                    self._streaming = _load(self._symbol, code)
+                    code = cache.fetch(key, lambda: streams.build(self._module))
+                    self._streaming = _load(code)
         return self._streaming[1]
 
     def entry(self, total: int, ints: Sequence[int], masks: tuple[int, ...]) -> Entry:
@@ -173,7 +167,7 @@ class CpuKernel:
 
 
 def compile_kernel(source: KernelSource, fastmath: bool) -> CpuKernel:
-    """The kernel of `source`: from this process, else from the cache on disk, else compiled by Numba.
+    """The kernel of `source`: from this process, else from the cache on disk, else compiled by LLVM.
 
     Parameters
     ----------
@@ -321,17 +315,11 @@ def _aligned(index: int, row: int) -> int:
 
 
 def _build(source: KernelSource, fastmath: bool) -> Built:
-    try:
-        from dualbcast.runtime import cpu_numba
-    except ImportError as error:  # of releases that do not go together
-        raise BackendError(
-            f"Numba, which compiles CPU kernels, cannot be imported: {error}\n"
-            "Install what goes together with: pip install --upgrade numba numpy"
-        ) from None
+    from dualbcast.runtime import cpu_build
 
     libm.register()
     path = cache.write_text(f"{source.element}_{cache.key(source.text)[:16]}.py", source.text)
-    return cpu_numba.build(source, fastmath, str(path), libm.has_libmvec())
+    return cpu_build.build(source, fastmath, str(path), libm.has_libmvec())
 
 
 def _key(source: KernelSource, fastmath: bool) -> str:
@@ -340,14 +328,16 @@ def _key(source: KernelSource, fastmath: bool) -> str:
 
 # The files of this package that machine code depends on beside the kernel's text.
 _OWN = (
-    "cpu_numba",
-    "cpu_lowering",
-    "cpu_context",
+    "cpu_build",
     "cpu_math",
     "elementary",
+    "elementary_error",
+    "elementary_log",
     "elementary_steps",
     "elementary_trig",
     "libm",
+    "lowering",
+    "native",
     "streams",
 )
 
@@ -362,31 +352,14 @@ def _environment() -> str:
 
     folder = Path(__file__).parent
     own = [(folder / f"{name}.py").read_text(encoding="utf-8") for name in _OWN]
-    versions = [_numba_version(), llvmlite.__version__, np.__version__]
     features = llvm.get_host_cpu_features().flatten()
-    settings = sorted(item for item in os.environ.items() if item[0].startswith("NUMBA_"))
     libraries = [libm.has_libmvec(), platform.libc_ver()]
-    return repr(
-        [own, versions, sys.version, llvm.get_process_triple(), llvm.get_host_cpu_name(), features, settings, libraries]
-    )
+    host = llvm.get_process_triple(), llvm.get_host_cpu_name(), features
+    return repr([own, llvmlite.__version__, np.__version__, sys.version, host, libraries])
 
 
-def _numba_version() -> str:
-    """What tells releases of Numba apart, which is not imported for that."""
-    found = find_spec("numba")
-    if found is None or found.origin is None:
-        return ""
-    with contextlib.suppress(OSError):
-        text = Path(found.origin).with_name("_version.py").read_text(encoding="utf-8")
-        if '"version": ' in text:  # a release; a checkout of the repository works it out
-            return text
-    import importlib.metadata  # which takes much longer to import
-
-    return importlib.metadata.version("numba")
-
-
-def _load(symbol: str, code: bytes) -> tuple[Any, int]:
-    """Link an object file into the process: the engine that owns the code, and the address of `symbol`."""
+def _load(code: bytes) -> tuple[Any, int]:
+    """Link an object file into the process: the engine that owns the code, and the address of its kernel."""
     import llvmlite.binding as llvm
 
     _start_llvm()
@@ -394,7 +367,7 @@ def _load(symbol: str, code: bytes) -> tuple[Any, int]:
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
-    return engine, engine.get_function_address(symbol)
+    return engine, engine.get_function_address(KERNEL)
 
 
 @functools.cache

@@ -1,143 +1,59 @@
-"""The free names of a kernel's text as Numba intrinsics: mathematics that LLVM can vectorise, 16-bit storage, sums."""
+"""The free names of a kernel's text as LLVM IR: mathematics that LLVM can vectorise, 16-bit storage, sums."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.core.types.misc import unliteral
 
-from dualbcast.runtime import elementary, interleaved, libm
-from dualbcast.runtime.cpu_context import intrinsic
+from dualbcast.runtime import elementary, libm
 from dualbcast.runtime.elementary_steps import keep
+from dualbcast.runtime.lowering import Operation, Storage
 
-__all__ = ["HELPERS", "namespace"]
+__all__ = ["LIBERTIES", "SUM_TERMS", "names"]
 
-# What LLVM has an operation for, and so has the host; with their arity.
-_LLVM = {"sqrt": 1, "fabs": 1, "floor": 1, "ceil": 1, "trunc": 1, "rint": 1, "copysign": 2}
+# What LLVM has an operation for, and so has the host.
+_LLVM = ("sqrt", "fabs", "floor", "ceil", "trunc", "rint", "copysign")
 
 Emit = Callable[[ir.IRBuilder, Sequence[ir.Value]], ir.Value]
 
 
 @functools.cache
-def namespace(vector: bool) -> dict[str, Any]:
-    """The free names of a kernel's text.
+def names(vector: bool) -> dict[str, Operation | Storage]:
+    """What a kernel's text calls.
 
     Parameters
     ----------
     vector : bool
         Whether calls may become calls of libmvec, which must then be loaded in the process that runs the kernel.
     """
-    names: dict[str, Any] = {name: getattr(types, name) for name in ("float32", "float64", "int64", "uint8")}
-    for name, arity in _LLVM.items():
-        names[name] = _operation(arity, _llvm_intrinsic(name))
-    for name, arity in libm.FUNCTIONS.items():
-        names[name] = _operation(arity, _library_call(name, vector and name in libm.VECTORISED))
+    found: dict[str, Operation | Storage] = {name: Operation(_llvm_intrinsic(name)) for name in _LLVM}
+    for name in libm.FUNCTIONS:
+        found[name] = Operation(_library_call(name, vector and name in libm.VECTORISED))
     if elementary.has_fma():
-        for name, emit in elementary.FUNCTIONS.items():
-            names[name] = _operation(1, emit)
-    names["fmod"] = _operation(2, lambda builder, arguments: builder.frem(*arguments))
-    names["nextafter"] = _operation(2, _nextafter)
-    names["load_float16"], names["store_float16"] = _storage(_from_float16, _to_float16)
-    names["load_bfloat16"], names["store_bfloat16"] = _storage(_from_bfloat16, _to_bfloat16)
-    names["scratch"] = _scratch()
-    names["select"] = _select()
-    names["min"] = _min()
-    names["side_by_side"] = _side_by_side()
-    # The sum of a row's first elements in float64, in an order that suits vectors but depends on nothing else.
-    names["sum_terms"] = _sum_terms
-    return names
+        found |= {name: Operation(emit) for name, emit in elementary.FUNCTIONS.items()}
+    return found | {
+        "fmod": Operation(lambda builder, arguments: builder.frem(*arguments)),
+        "nextafter": Operation(_nextafter),
+        "load_float16": Storage(_from_float16, stores=False),
+        "store_float16": Storage(_to_float16, stores=True),
+        "load_bfloat16": Storage(_from_bfloat16, stores=False),
+        "store_bfloat16": Storage(_to_bfloat16, stores=True),
+    }
 
 
-# The functions among the names, with the liberties that LLVM may take with their floats.
-HELPERS = {"sum_terms": frozenset({"reassoc"})}
-
-
-def _sum_terms(terms: Any, count: int) -> float:
-    total = 0.0
+# The sum of a row's first elements in float64, in an order that suits vectors but depends on nothing else: the function
+# and the liberties that LLVM may take with its floats.
+SUM_TERMS = """\
+def sum_terms(terms, count):
+    total = float64(0)
     for j in range(count):
-        total += types.float64(terms[j])
+        total += float64(terms[j])
     return total
-
-
-def _select() -> Any:
-    """An intrinsic that chooses between two numbers that have both been computed: `select(test, then, orelse)`."""
-
-    def select(_typing: Any, test: Any, then: Any, orelse: Any) -> Any:
-        kind = unliteral(then)
-        if not isinstance(test, types.Boolean) or kind != unliteral(orelse):
-            return None
-
-        def generate(_context: Any, builder: ir.IRBuilder, _signature: Any, arguments: Sequence[ir.Value]) -> ir.Value:
-            return builder.select(*arguments)
-
-        return kind(types.boolean, kind, kind), generate
-
-    return intrinsic(select)
-
-
-def _min() -> Any:
-    """An intrinsic for the smaller one of two integers."""
-
-    def min_(_typing: Any, a: Any, b: Any) -> Any:
-        def generate(_context: Any, builder: ir.IRBuilder, _signature: Any, arguments: Sequence[ir.Value]) -> ir.Value:
-            return builder.select(builder.icmp_signed("<", *arguments), *arguments)
-
-        return (types.int64(types.int64, types.int64), generate) if a == b == types.int64 else None
-
-    return intrinsic(min_)
-
-
-def _side_by_side() -> Any:
-    """An intrinsic for the end of a loop's body, of which so many vectors are computed together: `side_by_side(n)`."""
-
-    def side_by_side(_typing: Any, count: Any) -> Any:
-        if not isinstance(count, types.IntegerLiteral):
-            return None
-
-        def generate(context: Any, builder: ir.IRBuilder, _signature: Any, _arguments: Sequence[ir.Value]) -> ir.Value:
-            interleaved.mark(builder.block, count.literal_value)
-            return context.get_dummy_value()
-
-        return types.void(count), generate
-
-    return intrinsic(side_by_side)
-
-
-def _scratch() -> Any:
-    """An intrinsic that makes an array on the stack: `scratch(dtype, length)`, a pointer."""
-
-    def scratch(_typing: Any, dtype: Any, length: Any) -> Any:
-        if not isinstance(length, types.IntegerLiteral):
-            return None
-
-        def generate(context: Any, builder: ir.IRBuilder, _signature: Any, _arguments: Sequence[ir.Value]) -> ir.Value:
-            kind = context.get_value_type(dtype.dtype)
-            return cgutils.alloca_once(builder, kind, size=length.literal_value)
-
-        return types.CPointer(dtype.dtype)(dtype, length), generate
-
-    return intrinsic(scratch)
-
-
-def _operation(arity: int, emit: Emit) -> Any:
-    """An intrinsic on `arity` equal floats that returns the same type."""
-
-    def generate(_context: Any, builder: ir.IRBuilder, _signature: Any, arguments: Sequence[ir.Value]) -> ir.Value:
-        return emit(builder, arguments)
-
-    def unary(_typing: Any, x: Any) -> Any:
-        return (x(x), generate) if isinstance(x, types.Float) else None
-
-    def binary(_typing: Any, x: Any, y: Any) -> Any:
-        return (x(x, y), generate) if isinstance(x, types.Float) and x == y else None
-
-    return intrinsic(unary if arity == 1 else binary)
+"""
+LIBERTIES = {"sum_terms": frozenset({"reassoc"})}
 
 
 def _llvm_intrinsic(name: str) -> Emit:
@@ -207,28 +123,6 @@ def _nextafter(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value
     moved = builder.select(builder.fcmp_ordered("==", x, zero), smallest, stepped)
     result = builder.select(builder.fcmp_ordered("==", x, y), y, builder.bitcast(moved, kind))
     return builder.select(builder.fcmp_unordered("uno", x, y), builder.fadd(x, y), result)
-
-
-def _storage(decode: Emit, encode: Emit) -> tuple[Any, Any]:
-    """Intrinsics that load and store a float32 kept in 16 bits: `load(p, k)` and `store(p, k, v)`."""
-    pointer = types.CPointer(types.uint16)
-
-    def load(_typing: Any, _p: Any, _k: Any) -> Any:
-        def generate(_context: Any, builder: ir.IRBuilder, _signature: Any, arguments: Sequence[ir.Value]) -> ir.Value:
-            address = builder.gep(arguments[0], [arguments[1]])
-            return decode(builder, [builder.load(address)])
-
-        return types.float32(pointer, types.int64), generate
-
-    def store(_typing: Any, _p: Any, _k: Any, _v: Any) -> Any:
-        def generate(context: Any, builder: ir.IRBuilder, _signature: Any, arguments: Sequence[ir.Value]) -> ir.Value:
-            address = builder.gep(arguments[0], [arguments[1]])
-            builder.store(encode(builder, [arguments[2]]), address)
-            return context.get_dummy_value()
-
-        return types.void(pointer, types.int64, types.float32), generate
-
-    return intrinsic(load), intrinsic(store)
 
 
 def _converts_half() -> bool:

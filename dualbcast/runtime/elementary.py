@@ -9,10 +9,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
+import llvmlite.binding as llvm
 from llvmlite import ir
 
 from dualbcast.runtime import elementary_error, elementary_log, elementary_trig
-from dualbcast.runtime.cpu_context import context
 from dualbcast.runtime.elementary_steps import Steps
 
 __all__ = ["FUNCTIONS", "has_fma"]
@@ -20,9 +20,9 @@ __all__ = ["FUNCTIONS", "has_fma"]
 
 @functools.cache
 def has_fma() -> bool:
-    """Whether the code that Numba makes may use fused multiply-adds; LLVM would call a slow function for each else."""
-    triple, _, features = context().codegen().magic_tuple()
-    return triple.startswith(("aarch64", "arm64")) or "+fma" in features.split(",")
+    """Whether the host has fused multiply-adds; LLVM would call a slow function for each else."""
+    arm = llvm.get_process_triple().startswith(("aarch64", "arm64"))
+    return arm or bool(llvm.get_host_cpu_features().get("fma"))
 
 
 def _exp(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:

@@ -20,8 +20,7 @@ __all__ = ["REFUSED", "Entry"]
 
 # Where the items of a tuple begin.
 _ITEMS = tuple.__basicsize__
-# What the code returns instead of the kernel's status where an input is misaligned, and the kernel has not run. It is
-# none that Numba knows.
+# What the code returns instead of the kernel's status, 0, where an input is misaligned, and the kernel has not run.
 REFUSED = -1000
 
 
@@ -99,11 +98,8 @@ def _text(ints: int, masks: tuple[int, ...], outputs: int) -> str:
             "refuse:",
             f"  ret i32 {REFUSED}",
             "call:",
-            # Numba's convention: where the result and the exception go, and then the arguments.
-            "  %result = alloca ptr",
-            "  %exception = alloca ptr",
             f"  %kernel = inttoptr i64 {numbers[0]} to ptr",
-            f"  %status = call i32 %kernel(ptr %result, ptr %exception, {', '.join(f'i64 {name}' for name in given)})",
+            f"  %status = call i32 %kernel({', '.join(f'i64 {name}' for name in given)})",
             "  ret i32 %status",
             "}",
             "define i32 @enter_all(ptr %head, ptr %inputs, ptr %outputs) {",

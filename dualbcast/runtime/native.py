@@ -1,4 +1,4 @@
-"""Small functions in LLVM's language, made into machine code of the host."""
+"""Functions in LLVM's language, made into machine code of the host."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import threading
 from functools import cache as once
 from typing import Any
 
-__all__ = ["compiled"]
+__all__ = ["KERNEL", "compiled", "host"]
+
+# The symbol of a kernel's machine code.
+KERNEL = "dualbcast_kernel"
 
 
 def compiled(text: str, name: str, optimise: bool = False) -> int:
@@ -24,6 +27,24 @@ def compiled(text: str, name: str, optimise: bool = False) -> int:
     """
     with _lock:
         return int(_engine(text, optimise).get_function_address(name))
+
+
+@once
+def host() -> Any:
+    """LLVM's description of this machine, for kernels, which are not to run on another."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    triple = llvm.get_process_triple()
+    return llvm.Target.from_triple(triple).create_target_machine(
+        llvm.get_host_cpu_name(),
+        llvm.get_host_cpu_features().flatten(),
+        opt=3,
+        # What is loaded where memory happens to be free needs no detours on x86.
+        reloc="static" if triple.startswith("x86_64") else "default",
+        jit=True,
+    )
 
 
 @once

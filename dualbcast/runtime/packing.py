@@ -138,9 +138,9 @@ def gathering(
 ) -> int:
     """The address of a loop over a panel around kernels of a signature.
 
-    It is a function of the kernel's address, where the result and the error go, the panel's `start`, `step`, `rows` and
-    `columns`; for each packed input the bytes from a row to the next and from a column to the next; sizes, strides and
-    pointers, of packed inputs to the panel's first element.
+    It is a function of the kernel's address, the panel's `start`, `step`, `rows` and `columns`; for each packed input
+    the bytes from a row to the next and from a column to the next; sizes, strides and pointers, of packed inputs to the
+    panel's first element.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def gathering(
     called = list(given)
     for k, position in enumerate(packed):
         called[position] = f"ptr %moved{k}"
-    head = ["ptr %kernel", "ptr %result", "ptr %error", *bounds, *steps, *own, *given]
+    head = ["ptr %kernel", *bounds, *steps, *own, *given]
     lines = [
         "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
         *(_pack(size, pitch) for size in sorted(set(itemsizes))),
@@ -198,7 +198,7 @@ def gathering(
             f"  %b{k} = mul i64 %d{k}, {size}",
             f"  %moved{k} = getelementptr i8, ptr %t{k}, i64 %b{k}",
         ]
-    arguments = ["ptr %result", "ptr %error", "i64 %at", "i64 %end", *own, *called]
+    arguments = ["i64 %at", "i64 %end", *own, *called]
     lines += [
         f"  %status = call i32 %kernel({', '.join(arguments)})",
         "  %good = icmp eq i32 %status, 0",

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dualbcast.abi import Layout
+from dualbcast.runtime.native import KERNEL, host
 from dualbcast.runtime.threads import allowed_cpus
 
 __all__ = ["build", "goes_past_the_cache", "prefetching", "room"]
@@ -70,13 +71,13 @@ def _last_level_cache() -> int:
     return max(found, default=1 << 25)
 
 
-def prefetching(text: str, symbol: str) -> str:
-    """The text of an optimised module, in which the kernel `symbol` asks early for what it loads as vectors.
+def prefetching(text: str) -> str:
+    """The text of an optimised module, in which the kernel asks early for what it loads as vectors.
 
     The processor foresees what is next in an array by itself, but later, and not of many arrays at a time.
     """
     lines, count = [], 0
-    for line, kind, found in _accesses(text, symbol):
+    for line, kind, found in _accesses(text):
         if kind == "load":
             count += 1
             lines.append(f"  %ahead.{count} = getelementptr i8, ptr {found[2]}, i64 {_AHEAD}")
@@ -97,32 +98,28 @@ def _stores_lines() -> bool:
     return bool(llvm.get_host_cpu_features().get("avx512f"))
 
 
-def build(bitcode: bytes, symbol: str, processor: str, features: str) -> bytes:
-    """The object file of the optimised kernel `symbol` with streaming stores, which gives the same bits.
+def build(bitcode: bytes) -> bytes:
+    """The object file of an optimised kernel with streaming stores, which gives the same bits.
 
     A streaming store must be aligned, and be of a whole line. Whether it is, is asked at each, which a store to memory
     hides, so that nothing is asked of where outputs, ranges, and rows begin.
     """
     import llvmlite.binding as llvm
 
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    module = llvm.parse_assembly(_streaming(str(llvm.parse_bitcode(bitcode)), symbol))
-    # As Numba has it on the processors that are asked for this.
-    target = llvm.Target.from_triple(llvm.get_process_triple())
-    machine = target.create_target_machine(processor, features, opt=3, reloc="static", jit=True)
+    machine = host()
+    module = llvm.parse_assembly(_streaming(str(llvm.parse_bitcode(bitcode))))
     passes = llvm.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
     passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options()))
     return bytes(machine.emit_object(module))
 
 
-def _streaming(text: str, symbol: str) -> str:
-    """The module's text, with functions that are called instead of stores of vectors to parameters of `symbol`."""
+def _streaming(text: str) -> str:
+    """The module's text, with functions that are called instead of the kernel's stores of vectors to arrays."""
     lines: list[str] = []
     kinds: dict[str, str] = {}
     group = ""
-    for line, kind, found in _accesses(text, symbol):
+    for line, kind, found in _accesses(text):
         if kind == "define":
             group = " ".join(re.findall(r"#\d+", line))
         elif kind == "store":
@@ -137,15 +134,15 @@ def _streaming(text: str, symbol: str) -> str:
     return "\n".join(lines)
 
 
-def _accesses(text: str, symbol: str) -> Iterator[tuple[str, str, Any]]:
-    """Each line of a module, and what it is in the function `symbol`: "define", "ret", or a "load" or "store" of a
-    long vector of an array, with the match of its pattern."""
+def _accesses(text: str) -> Iterator[tuple[str, str, Any]]:
+    """Each line of a module, and what it is in the kernel: "define", "ret", or a "load" or "store" of a long vector of
+    an array, with the match of its pattern."""
     pointers: set[str] = set()  # to arrays, or to somewhere in them
     for line in text.splitlines():
         kind, found = "", None
         if line.startswith("define "):
             pointers.clear()
-            if f"@{symbol}(" in line or f'@"{symbol}"(' in line:
+            if f"@{KERNEL}(" in line:
                 pointers.update(_PARAMETER.findall(line))
                 kind = "define"
         elif pointers:

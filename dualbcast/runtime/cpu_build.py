@@ -1,0 +1,114 @@
+"""A kernel's text to machine code of the host, by LLVM; not needed, nor imported, to load a cached kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+
+from dualbcast.abi import KernelSource
+from dualbcast.errors import kernel_fault
+from dualbcast.runtime import cpu_math, streams
+from dualbcast.runtime.lowering import lower
+from dualbcast.runtime.native import host
+
+__all__ = ["Built", "build"]
+
+# What fastmath=True allows: none of these changes the meaning of NaN or infinity, as "nnan" and "ninf" would.
+_FASTMATH = frozenset({"contract", "nsz", "arcp", "afn"})
+_ATTRIBUTES = (
+    # Else LLVM may find too late that vectors are kept on the stack, and keep them across cache lines.
+    '"stackrealign"',
+    # For Intel's processors LLVM prefers vectors of half the size, from when whole ones slowed the clock.
+    '"prefer-vector-width"="512"',
+    # Their stores could not be made streaming ones.
+    '"no-builtin-memset"',
+    '"no-builtin-memcpy"',
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What the compiler made of a kernel: the optimised module.
+
+    Attributes
+    ----------
+    module : llvmlite.binding.ModuleRef
+    """
+
+    module: Any
+
+    def payload(self) -> bytes:
+        """The form kept on disk: the size of the object file, then this and the module, from which `streams` makes
+        another object file where one is wanted."""
+        code = bytes(host().emit_object(self.module))
+        return b"%d\0" % len(code) + code + bytes(self.module.as_bitcode())
+
+    @property
+    def llvm(self) -> str:
+        """The optimised LLVM IR."""
+        return str(self.module)
+
+    @property
+    def asm(self) -> str:
+        """The assembly."""
+        return str(host().emit_assembly(self.module))
+
+
+def build(source: KernelSource, fastmath: bool, filename: str, vector: bool) -> Built:
+    """Compile a kernel for the host.
+
+    Parameters
+    ----------
+    source : KernelSource
+        Text and signature; the entry takes int64s and then pointers.
+    fastmath : bool
+        See `cpu.compile_kernel`.
+    filename : str
+        Where the text is kept, for the message.
+    vector : bool
+        Whether glibc's libmvec is there to be called.
+
+    Raises
+    ------
+    BackendError
+        The text cannot be compiled, which is a fault of this package's.
+    """
+    try:
+        module = ir.Module("kernel")
+        module.triple, module.data_layout = llvm.get_process_triple(), str(host().target_data)
+        lower(
+            module,
+            cpu_math.SUM_TERMS + source.text,
+            cpu_math.names(vector),
+            source.entry,
+            _signature(source),
+            cpu_math.LIBERTIES | dict.fromkeys(source.functions, _FASTMATH if fastmath else frozenset()),
+            _ATTRIBUTES,
+        )
+        optimised = _optimised(str(module), source.vectorise)
+        return Built(llvm.parse_assembly(streams.prefetching(str(optimised))))
+    except Exception as error:
+        raise kernel_fault(source.element, "LLVM", filename, error) from None
+
+
+def _signature(source: KernelSource) -> list[str]:
+    integers = (0 if source.summed else 2) + source.layout.rank + source.layout.stride_count
+    storage = {"bool": "uint8", "float16": "uint16", "bfloat16": "uint16"}
+    pointers = [f"*{storage.get(dtype, dtype)}" for dtype in source.inputs + source.outputs]
+    return ["int64"] * integers + pointers
+
+
+def _optimised(text: str, vectorise: bool) -> Any:
+    module = llvm.parse_assembly(text)
+    module.verify()
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options.loop_vectorization, options.slp_vectorization = vectorise, False
+    builder = llvm.create_pass_builder(host(), options)
+    passes = builder.getModulePassManager()
+    # The vectoriser makes calls of functions that are to be inlined, and comes after the inliner.
+    passes.add_always_inliner_pass()
+    passes.run(module, builder)
+    return module
