@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
 
 from dualbcast.compiler.ir import (
@@ -71,44 +71,52 @@ AT = "@"
 
 def place_loads(function: Function) -> Function:
     """Read each parameter's element where it is first needed, on the paths that need it and on no others."""
-    body, outputs = function.body, function.outputs
     final = {leaf.name for output in function.outputs for leaf in atoms(output.value) if isinstance(leaf, Var)}
-    for param in function.params:
-        places = itertools.count()
-        body = _place(body, param, param.name in final, places)
-        loaded = Var(f"{param.name}{AT}0", param.kind)
-        outputs = tuple(replace(output, value=_substitute(output.value, param, loaded)) for output in outputs)
+    params = {param.name: param for param in function.params}
+    places = {name: itertools.count() for name in params}
+    body = _place(function.body, params, final, places)
+    loaded = {name: Var(f"{name}{AT}0", param.kind) for name, param in params.items()}
+    outputs = tuple(Output(output.name, _substitute(output.value, loaded)) for output in function.outputs)
     return replace(function, body=body, outputs=outputs)
 
 
-def _substitute(expr: Expr, old: Var, new: Var) -> Expr:
-    return map_expr(expr, lambda leaf: new if leaf == old else leaf)
+def _substitute(expr: Expr, loaded: Mapping[str, Var]) -> Expr:
+    return map_expr(expr, lambda leaf: loaded.get(leaf.name, leaf) if isinstance(leaf, Var) else leaf)
 
 
-def _reads(stmt: Stmt, name: str) -> bool:
-    return any(
-        isinstance(leaf, Var) and leaf.name == name
-        for part in statements((stmt,))
-        for expr in expressions(part)
-        for leaf in atoms(expr)
-    )
-
-
-def _place(block: Block, param: Var, needed_after: bool, places: Iterator[int]) -> Block:
-    using = [position for position, stmt in enumerate(block) if _reads(stmt, param.name)]
-    if not using and not needed_after:
-        return block
-    first = using[0] if using else len(block)
-    stmt = block[first] if using else None
-    if isinstance(stmt, If) and stmt.test != param and len(using) == 1 and not needed_after:
-        sides = [_place(side, param, False, places) for side in (stmt.then, stmt.orelse)]
-        return (*block[:first], replace(stmt, then=sides[0], orelse=sides[1]), *block[first + 1 :])
-    loaded = Var(f"{param.name}{AT}{next(places)}", param.kind)
+def _place(
+    block: Block, params: Mapping[str, Var], later: Set[str], places: Mapping[str, Iterator[int]]
+) -> Block:
+    """The block with the loads of these parameters; those in `later` are read after it, too."""
+    using: dict[str, list[int]] = {name: [] for name in params}
+    for position, stmt in enumerate(block):
+        for name in {leaf.name for leaf in _leaves(stmt) if isinstance(leaf, Var)} & params.keys():
+            using[name].append(position)
+    loads: dict[int, list[Assign]] = {}
+    within: dict[int, dict[str, Var]] = {}
+    loaded: dict[str, Var] = {}
+    for name, param in params.items():
+        if not using[name] and name not in later:
+            continue
+        first = using[name][0] if using[name] else len(block)
+        stmt = block[first] if using[name] else None
+        if isinstance(stmt, If) and stmt.test != param and len(using[name]) == 1 and name not in later:
+            within.setdefault(first, {})[name] = param
+        else:
+            loaded[name] = Var(f"{name}{AT}{next(places[name])}", param.kind)
+            loads.setdefault(first, []).append(Assign(loaded[name], Load(name, param.kind)))
 
     def walk(inner: Block) -> Block:
-        return tuple(map_exprs(part, lambda expr: _substitute(expr, param, loaded), walk) for part in inner)
+        return tuple([map_exprs(part, lambda expr: _substitute(expr, loaded), walk) for part in inner])
 
-    return (*block[:first], Assign(loaded, Load(param.name, param.kind)), *walk(block[first:]))
+    found: list[Stmt] = []
+    for position, stmt in enumerate(walk(block) if loaded else block):
+        found += loads.get(position, ())
+        if isinstance(stmt, If) and position in within:
+            then, orelse = (_place(side, within[position], set(), places) for side in (stmt.then, stmt.orelse))
+            stmt = If(stmt.test, then, orelse, stmt.location)
+        found.append(stmt)
+    return (*found, *loads.get(len(block), ()))
 
 
 # --- copies at the ends of branches ----------------------------------------------------------------------------------

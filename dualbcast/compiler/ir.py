@@ -7,7 +7,8 @@ node types, the printer behind `inspect_ir`, and the checker that tests run afte
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from operator import is_
 from typing import Literal
 
 from dualbcast.errors import Location
@@ -255,24 +256,28 @@ def assigned(block: Block) -> Iterator[str]:
 
 
 def map_expr(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
-    """The expression with `change` applied to each leaf."""
-    if isinstance(expr, Op):
-        return replace(expr, args=tuple(map_expr(arg, change) for arg in expr.args))
-    return change(expr)
+    """The expression with `change` applied to each leaf; the same object where that changes nothing."""
+    if not isinstance(expr, Op):
+        return change(expr)
+    args = tuple([map_expr(arg, change) for arg in expr.args])
+    if all(map(is_, args, expr.args)):
+        return expr
+    return Op(expr.name, args, expr.kind, expr.location)
 
 
 def map_exprs(stmt: Stmt, change: Callable[[Expr], Expr], inner: Callable[[Block], Block]) -> Stmt:
     """The statement with `change` applied to its own expressions and `inner` to its blocks."""
     match stmt:
         case Assign():
-            return replace(stmt, value=change(stmt.value))
+            value = change(stmt.value)
+            return stmt if value is stmt.value else Assign(stmt.target, value, stmt.location)
         case If():
-            return replace(stmt, test=change(stmt.test), then=inner(stmt.then), orelse=inner(stmt.orelse))
+            return If(change(stmt.test), inner(stmt.then), inner(stmt.orelse), stmt.location)
         case While():
-            return replace(stmt, pre=inner(stmt.pre), test=change(stmt.test), body=inner(stmt.body))
+            return While(inner(stmt.pre), change(stmt.test), inner(stmt.body), stmt.location)
         case For():
             start, stop, step = change(stmt.start), change(stmt.stop), change(stmt.step)
-            return replace(stmt, start=start, stop=stop, step=step, body=inner(stmt.body))
+            return For(stmt.target, start, stop, step, inner(stmt.body), stmt.location)
         case _:
             return stmt
 
