@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 __all__ = ["TILE", "KernelSource", "Layout"]
 
@@ -10,8 +10,7 @@ __all__ = ["TILE", "KernelSource", "Layout"]
 TILE = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(NamedTuple):
     """How a kernel walks its arguments: the part of the shapes and strides that it is specialised on.
 
     The iteration space has `rank` >= 1 coalesced dimensions, outermost first. Arguments with the same strides share an
@@ -73,8 +72,7 @@ class Layout:
         return tuple([position for position in sorted(used) if self.classes[position].strip("0")])
 
 
-@dataclass(frozen=True, slots=True)
-class KernelSource:
+class KernelSource(NamedTuple):
     """A product of a scalar function as text for one target, with all that is needed to compile and call it.
 
     Attributes
@@ -115,7 +113,7 @@ class KernelSource:
         """All of it that compiled code can depend on: everything but the comments, which quote the user's file."""
         lines = (line.partition("  # ")[0].rstrip() for line in self.text.splitlines() if line.lstrip()[:1] != "#")
         code = "\n".join(lines)
-        return repr(replace(self, text=code))
+        return repr(self._replace(text=code))
 
     @property
     def summed(self) -> tuple[int, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import functools
 import sys
 from collections.abc import Callable, Sequence
@@ -149,7 +148,7 @@ class BroadcastFunction(Derivatives, Inspectable):
         return {
             "wrt": self._wrt,
             "static": static,
-            **dataclasses.asdict(self._choices),
+            **self._choices._asdict(),
         }
 
     # --- products ------------------------------------------------------------------------------------------------

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -32,8 +32,7 @@ Keeping = Literal["auto", "cache", "recompute"]
 Shape = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(NamedTuple):
     """How kernels are made, where they run, and whether a graph keeps their Jacobians, as the decorator was told."""
 
     fastmath: bool = False
@@ -86,7 +85,7 @@ class Specialised:
         found = self.widened.get(layout)
         if found is None:
             lanes = elements_a_thread(self.product.function, layout, self.compute)
-            found = self.widened[layout] = replace(layout, lanes=lanes)
+            found = self.widened[layout] = layout._replace(lanes=lanes)
         return found
 
     def kernel(self, target: str, layout: Layout, make: Callable[[KernelSource], Any], variant: Any = None) -> Any:
@@ -204,7 +203,7 @@ class Call:
         if not cuda.fits(layout, planned.sizes, planned.strides, planned.pointers):
             layout = planned.layout
         if self.operands.numbers:
-            layout = replace(layout, values=self.operands.numbers)
+            layout = layout._replace(values=self.operands.numbers)
         kernel: CudaKernel = self.spec.kernel("cuda", layout, lambda source: self._compile_cuda(source, cc), cc)
         return kernel
 
@@ -215,7 +214,7 @@ class Call:
         kernel = cuda.compile_kernel(source, cc, self.spec.options.fastmath)
         layout = source.layout
         if kernel.stack and layout.lanes > 1:
-            narrower = replace(layout, lanes=layout.lanes // 2)
+            narrower = layout._replace(lanes=layout.lanes // 2)
             return self._compile_cuda(self.spec.source(narrower, "cuda"), cc)
         return kernel
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from dualbcast.compiler.weights import is_scalar, work
 from dualbcast.element import Element
@@ -12,8 +12,7 @@ from dualbcast.products import make_product
 __all__ = ["Counts", "count", "work"]
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(NamedTuple):
     """What an element takes, of an element function and its derivatives in some parameters.
 
     Attributes

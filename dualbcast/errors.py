@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import linecache
 import os
-from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
 __all__ = [
     "ArgumentError",
@@ -21,8 +21,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(NamedTuple):
     """A range of the user's source: 1-based lines, 0-based columns in UTF-8 bytes (the meaning `ast` gives them)."""
 
     filename: str

@@ -6,9 +6,8 @@ import contextlib
 import linecache
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -34,8 +33,7 @@ __all__ = ["Explanation", "explain_kernel"]
 _BLOCK = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(NamedTuple):
     """What a call will run. Print it.
 
     Attributes

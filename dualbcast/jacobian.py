@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,8 +16,7 @@ from dualbcast.structure import Structure
 __all__ = ["Frame", "Index", "Jacobian", "broadcasts_to", "everywhere", "library_of"]
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(NamedTuple):
     """All of a Jacobian or a Hessian but its arrays, which is the same for every call of one form.
 
     Attributes

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -23,8 +22,7 @@ __all__ = ["Derived", "Located", "Pullback"]
 Back = Literal["pullback", "value_and_pullback"]
 
 
-@dataclass(frozen=True, slots=True)
-class Derived:
+class Derived(NamedTuple):
     """A function derived from that of a call, for the call's dtypes.
 
     Attributes

@@ -23,15 +23,14 @@ all its views are gone, its memory waits for the next one, which is then spared 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from dualbcast.runtime.memory import POOL
 
 __all__ = ["Info", "clear", "info", "set_limit"]
 
 
-@dataclass(frozen=True, slots=True)
-class Info:
+class Info(NamedTuple):
     """What the pool holds now.
 
     Attributes

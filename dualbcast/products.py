@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from dualbcast.compiler.dualize import dualize
 from dualbcast.compiler.ir import Const, Function, Kind, Output
@@ -18,8 +18,7 @@ __all__ = ["Block", "Product", "Which", "make_product"]
 Which = Literal["value", "parts", "jacobian", "value_and_jacobian", "hessian", "value_jacobian_and_hessian"]
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """Where an array of results comes from: a stored output, or one number for all elements."""
 
     stored: int | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -43,7 +42,7 @@ class Variant:
         self._names = tuple([(guard.place, guard.key, guard.value, guard) for guard, is_name in pairs if is_name])
         self._guards = tuple([guard for guard, is_name in pairs if not is_name])
         # The arrays found then are not kept: they may be large, and others may take their place.
-        self.captures = tuple(replace(capture, value=None) for capture in lowered.arrays.values())
+        self.captures = tuple(capture._replace(value=None) for capture in lowered.arrays.values())
         self._kinds = tuple(param.kind for param in lowered.function.params[len(names) :])
         self.derived: dict[tuple[Any, ...], Derived] = {}
 

@@ -84,9 +84,7 @@ def _substitute(expr: Expr, loaded: Mapping[str, Var]) -> Expr:
     return map_expr(expr, lambda leaf: loaded.get(leaf.name, leaf) if isinstance(leaf, Var) else leaf)
 
 
-def _place(
-    block: Block, params: Mapping[str, Var], later: Set[str], places: Mapping[str, Iterator[int]]
-) -> Block:
+def _place(block: Block, params: Mapping[str, Var], later: Set[str], places: Mapping[str, Iterator[int]]) -> Block:
     """The block with the loads of these parameters; those in `later` are read after it, too."""
     using: dict[str, list[int]] = {name: [] for name in params}
     for position, stmt in enumerate(block):
@@ -99,8 +97,8 @@ def _place(
         if not using[name] and name not in later:
             continue
         first = using[name][0] if using[name] else len(block)
-        stmt = block[first] if using[name] else None
-        if isinstance(stmt, If) and stmt.test != param and len(using[name]) == 1 and name not in later:
+        user = block[first] if using[name] else None
+        if isinstance(user, If) and user.test != param and len(using[name]) == 1 and name not in later:
             within.setdefault(first, {})[name] = param
         else:
             loaded[name] = Var(f"{name}{AT}{next(places[name])}", param.kind)
@@ -110,12 +108,12 @@ def _place(
         return tuple([map_exprs(part, lambda expr: _substitute(expr, loaded), walk) for part in inner])
 
     found: list[Stmt] = []
-    for position, stmt in enumerate(walk(block) if loaded else block):
+    for position, part in enumerate(walk(block) if loaded else block):
         found += loads.get(position, ())
-        if isinstance(stmt, If) and position in within:
-            then, orelse = (_place(side, within[position], set(), places) for side in (stmt.then, stmt.orelse))
-            stmt = If(stmt.test, then, orelse, stmt.location)
-        found.append(stmt)
+        if isinstance(part, If) and position in within:
+            then, orelse = (_place(side, within[position], set(), places) for side in (part.then, part.orelse))
+            part = If(part.test, then, orelse, part.location)
+        found.append(part)
     return (*found, *loads.get(len(block), ()))
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from dualbcast.compiler.ir import (
     NOWHERE,
@@ -28,8 +29,7 @@ from dualbcast.structure import Structure
 __all__ = ["Step", "compose", "restrict"]
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """One function of a composition.
 
     Attributes

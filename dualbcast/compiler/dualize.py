@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from dualbcast.compiler.activity import (
     ZERO,
@@ -67,8 +68,7 @@ class Dual:
     flags: dict[tuple[int, int], Var] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Direction:
+class Direction(NamedTuple):
     """A direction to differentiate in: the tangents of the parameters that have one, and the end of partials' names."""
 
     label: str

@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 import keyword
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 from dualbcast.compiler.builder import freeze
 from dualbcast.compiler.inline import in_order, local_names
@@ -38,8 +37,7 @@ RESERVED = frozenset(keyword.kwlist) | {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Lowered:
+class Lowered(NamedTuple):
     """A function in IR, and what it takes from its surroundings.
 
     Attributes

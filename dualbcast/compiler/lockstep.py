@@ -9,7 +9,8 @@ arrays with a place for each element.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from dualbcast.compiler.fold import FALSE, TRUE, fold
 from dualbcast.compiler.ir import (
@@ -52,8 +53,7 @@ WIDEST, SIDE_BY_SIDE = 64, 2
 MOST = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """A part of the element function without loops; `turn` if it is repeated while an element of the group goes on.
 
     Its parameters are those of the element function and the arrays that it reads, its outputs the arrays it writes.
@@ -63,8 +63,7 @@ class Piece:
     turn: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Lockstep:
+class Lockstep(NamedTuple):
     """An element function in pieces.
 
     Attributes

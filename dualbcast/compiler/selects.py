@@ -9,8 +9,9 @@ that is not taken must not run: it may not end, or do what a machine traps on, o
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from dualbcast.compiler.fold import fold
 from dualbcast.compiler.ir import (
@@ -54,8 +55,7 @@ MOST = 500.0
 _TOTAL = COMPARISONS | LOGIC | ARITHMETIC | BITWISE | {"to_float", "to_int", "select", "single"}
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """What became of an `if`.
 
     Attributes

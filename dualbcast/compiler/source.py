@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CellType, CodeType, FunctionType, MethodType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,8 +24,7 @@ __all__ = ["Capture", "FunctionNode", "Source", "find_source", "locate"]
 FunctionNode = ast.FunctionDef | ast.Lambda
 
 
-@dataclass(frozen=True, slots=True)
-class Capture:
+class Capture(NamedTuple):
     """Something that a function takes from its surroundings, and how to read it again later (for guards).
 
     Attributes
@@ -138,9 +137,10 @@ def _locate(function: FunctionType) -> FunctionNode:
     code = function.__code__
     linecache.checkcache(code.co_filename)
     text = "".join(linecache.getlines(code.co_filename, function.__globals__))
-    node = _find(text, code) if text else None
+    tree = _parse(text) if text else None
+    node = None if tree is None else _find(tree, code)
     where = Location(code.co_filename, code.co_firstlineno, 0, code.co_firstlineno, 1)
-    if node is None:
+    if tree is None or node is None:
         reason = f"its text is not in {code.co_filename}"
         if code.co_filename == "<string>":
             reason = "exec() and `python -c` keep no text"
@@ -149,7 +149,7 @@ def _locate(function: FunctionType) -> FunctionNode:
             reason = "the REPL keeps no text before Python 3.13"
             instead = "the function in a file, in IPython or a notebook"
         raise CompileError(f"the source of {function.__qualname__} cannot be had: {reason}", where, instead)
-    if not _is_current(text, code):
+    if not _is_current(tree, code):
         raise CompileError(
             f"the text of {function.__qualname__} has changed since it was defined, so it is not what would run",
             where,
@@ -180,40 +180,47 @@ def _parse(text: str) -> ast.Module | None:
         return None
 
 
-@lru_cache(maxsize=64)
-def _code_objects(text: str) -> tuple[CodeType, ...]:
-    """Every function of a text, compiled."""
-    with _parsing, warnings.catch_warnings(action="ignore"):  # Python has given them when the text was run
-        pending = [compile(text, "<source>", "exec", dont_inherit=True)]
-    found: list[CodeType] = []
-    while pending:
-        code = pending.pop()
-        found.append(code)
-        pending.extend(constant for constant in code.co_consts if isinstance(constant, CodeType))
-    return tuple(found)
+def _is_current(tree: ast.Module, code: CodeType) -> bool:
+    """Whether a function's code is what its text, as it is now, compiles to.
 
-
-def _is_current(text: str, code: CodeType) -> bool:
-    """Whether a function's code is what its text, as it is now, compiles to."""
+    Of that, the statement that it is in, and those that import something: code depends on what is a module.
+    """
 
     def content(of: CodeType) -> tuple[object, ...]:
         constants = [repr(constant) for constant in of.co_consts if not isinstance(constant, CodeType)]
         return of.co_name, of.co_firstlineno, of.co_code, of.co_names, of.co_varnames, of.co_freevars, constants
 
-    return any(content(candidate) == content(code) for candidate in _code_objects(text))
+    body = [
+        stmt
+        for stmt in tree.body
+        if not isinstance(stmt, _IMPORT_NOTHING) or _first_line(stmt) <= code.co_firstlineno <= (stmt.end_lineno or 0)
+    ]
+    with _parsing, warnings.catch_warnings(action="ignore"):  # Python has given them when the text was run
+        pending = [compile(ast.Module(body, []), "<source>", "exec", dont_inherit=True)]
+    wanted = content(code)
+    while pending:
+        candidate = pending.pop()
+        if content(candidate) == wanted:
+            return True
+        pending.extend(constant for constant in candidate.co_consts if isinstance(constant, CodeType))
+    return False
 
 
-def _find(text: str, code: CodeType) -> FunctionNode | None:
-    tree = _parse(text)
-    if tree is None:
-        return None
+_IMPORT_NOTHING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Expr, ast.Assign, ast.AnnAssign)
+
+
+def _first_line(stmt: ast.stmt) -> int:
+    """Where a statement begins; what decorates a function or a class comes before its own first line."""
+    decorators: list[ast.expr] = getattr(stmt, "decorator_list", [])
+    return min([stmt.lineno, *(decorator.lineno for decorator in decorators)])
+
+
+def _find(tree: ast.Module, code: CodeType) -> FunctionNode | None:
     is_lambda = code.co_name == "<lambda>"
     found: list[FunctionNode] = []
     for node in _around(tree, code.co_firstlineno):
         if isinstance(node, ast.FunctionDef) and not is_lambda and node.name == code.co_name:
-            # The first line of a decorated function is its first decorator's.
-            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-            if first == code.co_firstlineno:
+            if _first_line(node) == code.co_firstlineno:
                 found.append(node)
         elif isinstance(node, ast.Lambda) and is_lambda and node.lineno == code.co_firstlineno:
             found.append(node)

@@ -44,7 +44,7 @@ def lower(
 ) -> Lowered:
     """The IR of a scalar function, with the guards of every rule and custom derivative that it calls."""
     lowered = frontend.lower(function, arguments, array_kind, whole=True)
-    return replace(lowered, guards=(*lowered.guards, *guards_of(lowered.function)))
+    return lowered._replace(guards=(*lowered.guards, *guards_of(lowered.function)))
 
 
 def helper_of(row: Rule) -> Function:

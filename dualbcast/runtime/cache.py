@@ -6,8 +6,8 @@ import contextlib
 import linecache
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 __all__ = ["CacheInfo", "clear", "directory", "fetch", "info", "key", "write_text"]
 
@@ -18,8 +18,7 @@ _MAGIC = b"dualbcast kernel 1\n"
 _DIGEST_SIZE = 32  # of SHA-256; hashlib itself, and tempfile, take milliseconds to import
 
 
-@dataclass(frozen=True, slots=True)
-class CacheInfo:
+class CacheInfo(NamedTuple):
     """What the cache holds.
 
     Attributes

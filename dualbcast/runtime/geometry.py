@@ -6,10 +6,9 @@ Memory itself is never looked at, so every result is remembered, and a repeated 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -33,8 +32,7 @@ Shapes: TypeAlias = "tuple[tuple[int, ...] | None, ...] | None"
 _INT32_MAX = 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Geometry:
+class Geometry(NamedTuple):
     """What follows from the shapes and strides of a call's arguments alone.
 
     Attributes

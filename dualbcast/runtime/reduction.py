@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,8 +41,7 @@ class Block(NamedTuple):
     offsets: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Sum:
+class Sum(NamedTuple):
     """An output that is summed.
 
     Attributes
@@ -67,8 +65,7 @@ class Sum:
     copies: int
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
+class Split(NamedTuple):
     """Blocks, and for each output its sum, or None where it is not summed. A CUDA kernel has no such blocks."""
 
     blocks: tuple[Block, ...]
@@ -87,8 +84,7 @@ class Split:
         return sums, rests
 
 
-@dataclass(frozen=True, slots=True)
-class Space:
+class Space(NamedTuple):
     """An iteration space whose sums are to be split.
 
     Attributes
