@@ -149,7 +149,7 @@ def _locate(function: FunctionType) -> FunctionNode:
             reason = "the REPL keeps no text before Python 3.13"
             instead = "the function in a file, in IPython or a notebook"
         raise CompileError(f"the source of {function.__qualname__} cannot be had: {reason}", where, instead)
-    if not _is_current(tree, code):
+    if not _is_current(text, tree, code):
         raise CompileError(
             f"the text of {function.__qualname__} has changed since it was defined, so it is not what would run",
             where,
@@ -180,7 +180,7 @@ def _parse(text: str) -> ast.Module | None:
         return None
 
 
-def _is_current(tree: ast.Module, code: CodeType) -> bool:
+def _is_current(text: str, tree: ast.Module, code: CodeType) -> bool:
     """Whether a function's code is what its text, as it is now, compiles to.
 
     Of that, the statement that it is in, and those that import something: code depends on what is a module.
@@ -196,7 +196,10 @@ def _is_current(tree: ast.Module, code: CodeType) -> bool:
         if not isinstance(stmt, _IMPORT_NOTHING) or _first_line(stmt) <= code.co_firstlineno <= (stmt.end_lineno or 0)
     ]
     with _parsing, warnings.catch_warnings(action="ignore"):  # Python has given them when the text was run
-        pending = [compile(ast.Module(body, []), "<source>", "exec", dont_inherit=True)]
+        try:
+            pending = [compile(ast.Module(body, []), "<source>", "exec", dont_inherit=True)]
+        except RecursionError:  # Python goes deeper into a text than into its tree
+            pending = [compile(text, "<source>", "exec", dont_inherit=True)]
     wanted = content(code)
     while pending:
         candidate = pending.pop()

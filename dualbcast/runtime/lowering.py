@@ -26,7 +26,7 @@ _TYPES: dict[str, ir.Type] = {
 }
 _FLOATS = ("float32", "float64")
 _ARITHMETIC = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul"}
-_BITS = {ast.BitAnd: "and_", ast.BitOr: "or_", ast.BitXor: "xor", ast.LShift: "shl", ast.RShift: "ashr"}
+_BITS = {ast.BitAnd: "and_", ast.BitOr: "or_", ast.BitXor: "xor"}
 _COMPARISONS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 # Instructions that take liberties with floats.
 _FLOAT_OPERATIONS = frozenset({"fadd", "fsub", "fmul", "fdiv", "frem", "fcmp"})
@@ -294,49 +294,41 @@ class _Body:
     def for_(self, stmt: ast.For) -> None:
         """Over a range, of which the number of turns is known before the first."""
         match stmt:
-            case ast.For(target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range"), args=arguments)):
-                bounds = [self.integer(argument) for argument in arguments]
+            case ast.For(target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range"), args=[*bounds])):
+                step = ast.literal_eval(bounds.pop()) if len(bounds) == 3 else 1
             case _:
                 raise SyntaxError(f"a kernel has no such loop: for {ast.unparse(stmt.iter)}")
-        zero, one = ir.Constant(_WORD, 0), ir.Constant(_WORD, 1)
-        start, stop = (zero, *bounds) if len(bounds) == 1 else bounds[:2]
-        step = bounds[2] if len(bounds) > 2 else one
-        builder = self.builder
-        by_one = isinstance(step, ir.Constant) and step.constant == 1
+        builder, zero = self.builder, ir.Constant(_WORD, 0)
+        start, stop = [zero, *map(self.integer, bounds)][-2:]
+        # By ones the place itself is counted, which is what a vectoriser knows best; else the turns are.
+        first, end = (start, stop) if step == 1 else (zero, self.turn_count(start, stop, step))
         counted = self.start.alloca(_WORD)
-        if by_one:
-            builder.store(start, counted)
-        else:
-            count = self.turn_count(start, stop, step)
-            builder.store(zero, counted)
+        builder.store(first, counted)
         head, body, again, after = (self.new_block() for _ in range(4))
         builder.branch(head)
         builder.position_at_end(head)
         at = builder.load(counted, typ=_WORD)
-        builder.cbranch(builder.icmp_signed("<", at, stop if by_one else count), body, after)
+        builder.cbranch(builder.icmp_signed("<", at, end), body, after)
         builder.position_at_end(body)
-        value = at if by_one else builder.add(start, builder.mul(at, step))
+        value = at if step == 1 else builder.add(start, builder.mul(at, ir.Constant(_WORD, step)))
         self.assign(name, Typed(value, "int64"))
         loop = _Loop(again, after)
         self.turns(loop, stmt.body)
         self.go_on(again)
         builder.position_at_end(again)
-        builder.store(builder.add(at, one, flags=["nsw"]), counted)
+        builder.store(builder.add(at, ir.Constant(_WORD, 1), flags=["nsw"]), counted)
         back = builder.branch(head)
         if loop.vectors:
             self.hint(back, loop.vectors)
         builder.position_at_end(after)
 
-    def turn_count(self, start: ir.Value, stop: ir.Value, step: ir.Value) -> ir.Value:
-        """How many numbers a range has; none if the step is 0."""
+    def turn_count(self, start: ir.Value, stop: ir.Value, step: int) -> ir.Value:
+        """How many numbers a range has."""
         builder, zero, one = self.builder, ir.Constant(_WORD, 0), ir.Constant(_WORD, 1)
-        up = builder.icmp_signed(">", step, zero)
-        way = builder.select(up, builder.sub(stop, start), builder.sub(start, stop))
-        some = builder.select(up, builder.icmp_signed("<", start, stop), builder.icmp_signed(">", start, stop))
-        some = builder.and_(some, builder.icmp_signed("!=", step, zero))
-        length = builder.select(up, step, builder.neg(step))
-        length = builder.select(builder.icmp_signed("==", step, zero), one, length)
-        return builder.select(some, builder.add(builder.udiv(builder.sub(way, one), length), one), zero)
+        low, high = (start, stop) if step > 0 else (stop, start)
+        less = builder.sub(builder.sub(high, low), one)
+        count = builder.add(builder.udiv(less, ir.Constant(_WORD, abs(step))), one)
+        return builder.select(builder.icmp_signed("<", low, high), count, zero)
 
     def turns(self, loop: _Loop, body: Sequence[ast.stmt]) -> None:
         self.loops.append(loop)
@@ -475,7 +467,9 @@ class _Body:
                 return Typed(getattr(self.builder, _ARITHMETIC[kind])(*numbers), dtype)
             if kind in (ast.FloorDiv, ast.Mod):
                 return Typed(self.divided(*numbers)[kind is ast.Mod], dtype)
-        if kind in _BITS and (dtype == "int64" or (dtype == "bool" and kind not in (ast.LShift, ast.RShift))):
+            if kind in (ast.LShift, ast.RShift):
+                return Typed(self.shifted(*numbers, left=kind is ast.LShift), dtype)
+        if kind in _BITS and dtype in ("int64", "bool"):
             return Typed(getattr(self.builder, _BITS[kind])(*numbers), dtype)
         raise TypeError(f"no {kind.__name__} of type {dtype}")
 
@@ -492,6 +486,14 @@ class _Body:
         rest = builder.select(down, builder.add(rest, divisor), rest)
         quotient = builder.select(negates, builder.neg(a), quotient)
         return builder.select(by_nothing, zero, quotient), rest
+
+    def shifted(self, a: ir.Value, places: ir.Value, left: bool) -> ir.Value:
+        """The bits of `a` moved, by 64 places and more as by many steps; LLVM has no number for that."""
+        builder, most = self.builder, ir.Constant(_WORD, 63)
+        within = builder.icmp_unsigned("<=", places, most)
+        if left:
+            return builder.select(within, builder.shl(a, places), ir.Constant(_WORD, 0))
+        return builder.ashr(a, builder.select(within, places, most))
 
     def alike(self, left: Typed, right: Typed) -> tuple[Typed, Typed]:
         """Two operands in the type that both go into."""
