@@ -72,7 +72,7 @@ class Inspectable:
         return dump(self._inspected(arrays, wrt, product, named).spec.product.function)
 
     def inspect_source(self, *arrays: Any, wrt: Wrt = None, product: Show = "value_and_jacobian", **named: Any) -> str:
-        """The Python text of a product, which Numba compiles: the element function and the loops around it."""
+        """The Python text of a product, which is compiled: the element function and the loops around it."""
         call = self._inspected(arrays, wrt, product, named)
         return call.spec.source(call.plan.layout, "cpu").text
 
