@@ -218,8 +218,7 @@ class _Nesting:
     def __init__(self, function: Function) -> None:
         self.function = function
         self.counts = use_counts(function)
-        definitions = list(assigned(function.body))
-        self.once = {name for name in definitions if definitions.count(name) == 1}
+        self.once = {name for name, count in Counter(assigned(function.body)).items() if count == 1}
         self.params = {param.name for param in function.params}
         self.pending: dict[str, Assign] = {}
 
@@ -260,7 +259,7 @@ class _Nesting:
         for position, stmt in enumerate(block):
             match stmt:
                 case Assign():
-                    stmt = replace(stmt, value=self.expression(stmt.value))
+                    stmt = Assign(stmt.target, self.expression(stmt.value), stmt.location)
                     found += self.flush(self.touched(stmt))
                     if self.movable(stmt):
                         self.pending[stmt.target.name] = stmt
@@ -320,7 +319,7 @@ def _rename(function: Function, names: Names, *, loads: bool) -> Function:
 
     def change(expr: Expr) -> Expr:
         def leaf(at: Expr) -> Expr:
-            return replace(at, name=mapping.get(at.name, at.name)) if isinstance(at, Var) else at
+            return Var(mapping[at.name], at.kind) if isinstance(at, Var) and at.name in mapping else at
 
         return map_expr(expr, leaf)
 
@@ -328,7 +327,7 @@ def _rename(function: Function, names: Names, *, loads: bool) -> Function:
         found: list[Stmt] = []
         for stmt in block:
             if isinstance(stmt, Assign | For):
-                stmt = replace(stmt, target=replace(stmt.target, name=mapping[stmt.target.name]))
+                stmt = replace(stmt, target=Var(mapping[stmt.target.name], stmt.target.kind))
             found.append(map_exprs(stmt, change, walk))
         return tuple(found)
 

@@ -222,8 +222,9 @@ def statements(block: Block) -> Iterator[Stmt]:
     """Every statement of a block, outer ones before those inside them."""
     for stmt in block:
         yield stmt
-        for inner in blocks(stmt):
-            yield from statements(inner)
+        if not isinstance(stmt, Assign):
+            for inner in blocks(stmt):
+                yield from statements(inner)
 
 
 def expressions(stmt: Stmt) -> tuple[Expr, ...]:
@@ -239,13 +240,17 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
             return ()
 
 
-def atoms(expr: Expr) -> Iterator[Expr]:
+def atoms(expr: Expr) -> list[Expr]:
     """The leaves of an expression."""
-    if isinstance(expr, Op):
-        for arg in expr.args:
-            yield from atoms(arg)
-    else:
-        yield expr
+    if not isinstance(expr, Op):
+        return [expr]
+    found: list[Expr] = []
+    for arg in expr.args:
+        if isinstance(arg, Op):
+            found += atoms(arg)
+        else:
+            found.append(arg)
+    return found
 
 
 def assigned(block: Block) -> Iterator[str]:

@@ -50,7 +50,7 @@ def calls_first(function: Function) -> Function:
 
     def rename(expr: Expr) -> Expr:
         def change(leaf: Expr) -> Expr:
-            return replace(leaf, name=named.get(leaf.name, leaf.name)) if isinstance(leaf, Var) else leaf
+            return Var(named[leaf.name], leaf.kind) if isinstance(leaf, Var) and leaf.name in named else leaf
 
         return map_expr(expr, change)
 
@@ -68,8 +68,8 @@ def calls_first(function: Function) -> Function:
     def walk(block: Block) -> Block:
         found: list[Stmt] = []
         for stmt in block:
-            if isinstance(stmt, Assign):
-                stmt = replace(stmt, target=replace(stmt.target, name=named.get(stmt.target.name, stmt.target.name)))
+            if isinstance(stmt, Assign) and stmt.target.name in named:
+                stmt = replace(stmt, target=Var(named[stmt.target.name], stmt.target.kind))
             found.append(map_exprs(stmt, rename, walk))
         return tuple(found)
 

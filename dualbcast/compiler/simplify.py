@@ -139,7 +139,7 @@ class _Numbering:
     def assign(self, stmt: Assign, found: list[Stmt]) -> None:
         value = stmt.value
         if isinstance(value, Op):
-            value = self._rewrite(fold(replace(value, args=tuple(map(self.atom, value.args)))))
+            value = self._rewrite(fold(Op(value.name, tuple(map(self.atom, value.args)), value.kind, value.location)))
         if isinstance(value, Op):
             arguments = [self.number(arg) for arg in value.args]
             key = (value.name, value.kind, *(sorted(arguments) if value.name in _COMMUTATIVE else arguments))
@@ -154,7 +154,7 @@ class _Numbering:
             value = self.atom(value)
             number = self.number(value)
         self.define(stmt.target, number)
-        found.append(replace(stmt, value=value))
+        found.append(Assign(stmt.target, value, stmt.location))
 
     def _lost(self, number: int) -> bool:
         """Whether the name that held a value has been given another."""
