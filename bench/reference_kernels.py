@@ -11,7 +11,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -158,7 +158,7 @@ def by_lanes(call: Any, cc: tuple[int, int]) -> dict[int, cuda.CudaKernel]:
     planned, spec = call.plan, call.spec
     kernels = {}
     for lanes in (1, 2, 4):
-        layout = replace(planned.layout, lanes=lanes)
+        layout = planned.layout._replace(lanes=lanes)
         if lanes == 1 or (
             spec.wide(planned.layout).lanes > 1 and cuda.fits(layout, planned.sizes, planned.strides, planned.pointers)
         ):

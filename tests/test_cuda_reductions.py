@@ -6,7 +6,6 @@ import itertools
 import math
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -68,7 +67,7 @@ def emulate(
     """The outputs of the kernel, run as `cuda_device.launch` and `Plan.finish` would have it run."""
     dtype = arrays[0].dtype
     geometry = geometry_of(arrays, shapes)
-    geometry = replace(geometry, layout=replace(geometry.layout, wide=wide, values=values))
+    geometry = geometry._replace(layout=geometry.layout._replace(wide=wide, values=values))
     text = source(geometry, dtype, len(shapes))
     kernel = Emulated(text.shell, text.entry, element_body(geometry, dtype, len(shapes)), folder)
     sums = geometry.split.sums
@@ -279,7 +278,7 @@ def test_kernels_compile(shape, dtype):
     pytest.importorskip("cuda.core", reason="compiling for CUDA needs cuda-core")
     wanted = [None, *patterns(shape)]
     geometry = geometry_of((np.ones(shape, dtype), np.ones(shape[-1:], dtype)), wanted)
-    wide = replace(geometry, layout=replace(geometry.layout, wide=True))
+    wide = geometry._replace(layout=geometry.layout._replace(wide=True))
     assert cuda.compile_kernel(source(wide, dtype, len(wanted)), HOPPER).spill_loads == 0
     kernel = cuda.compile_kernel(source(geometry, dtype, len(wanted)), HOPPER)
     assert (kernel.spill_loads, kernel.spill_stores, kernel.stack) == (0, 0, 0)

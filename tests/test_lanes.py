@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import models
@@ -62,7 +61,7 @@ HALF = {
 def run(call: Any, lanes: int, fastmath: bool = False, **free: Any) -> list[np.ndarray[Any, Any]]:
     """The outputs of a call, from the text of its CUDA kernel run as Python, thread by thread."""
     spec, planned = call.spec, call.plan
-    layout = replace(planned.layout, lanes=lanes)
+    layout = planned.layout._replace(lanes=lanes)
     dtypes = [dtype.name for dtype in spec.dtypes]
     source = emit(spec.product.function, layout, spec.compute, spec.inputs, dtypes, "cuda", "", fastmath)
     namespace = python._namespace(source.dtype) | WIDE | HALF | free
@@ -133,7 +132,7 @@ def test_the_cell_update(dtype: str, lanes: int) -> None:
 
 def test_a_load_is_in_the_branch_that_needs_it_and_with_the_others() -> None:
     call = inspected(full, full, full, full, rows, rows)
-    layout = replace(call.plan.layout, lanes=4)
+    layout = call.plan.layout._replace(lanes=4)
     text = emit(call.spec.product.function, layout, "float32", call.spec.inputs, ["float32"] * 5, "cuda").text
     body = text[text.index("def cell_update") :]
     flush, rest = body.split("    else:\n", 1)
@@ -183,7 +182,7 @@ def test_what_suits_wide_accesses(
 ) -> None:
     layout = Layout(len(sizes), ("s" * (len(sizes) - 1) + "1",), (0, 0), lanes=4)
     assert cuda_device.fits(layout, sizes, strides, pointers) is expected
-    assert cuda_device.fits(replace(layout, lanes=1), sizes, strides, pointers)
+    assert cuda_device.fits(layout._replace(lanes=1), sizes, strides, pointers)
 
 
 def test_a_stride_of_what_is_broadcast_along_rows_may_be_odd() -> None:
