@@ -269,11 +269,11 @@ def computed_by(*, vectors: bool, inlined: bool = True) -> Iterator[None]:
         stack.enter_context(mock.patch.object(libm, "has_libmvec", return_value=vectors))
         stack.enter_context(mock.patch.object(elementary, "has_fma", return_value=inlined))
         stack.enter_context(mock.patch.dict(cpu._kernels, clear=True))
-        cpu_math.namespace.cache_clear()
+        cpu_math.names.cache_clear()
         try:
             yield
         finally:
-            cpu_math.namespace.cache_clear()
+            cpu_math.names.cache_clear()
 
 
 # --- where to look ---------------------------------------------------------------------------------------------------

@@ -82,7 +82,7 @@ def update_golden(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture
 def no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing may get as far as Numba."""
+    """Nothing may get as far as a compiler of kernels."""
     from dualbcast.runtime import cpu
 
     def reached(*_: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import re
 import textwrap
@@ -156,4 +155,5 @@ DOUBLE = source_of("out[k] = x[k] + tanh(x[k])", "float64", {"x": "float64"}, {"
 
 def renamed(source: KernelSource, text: str) -> KernelSource:
     """The same kernel with other text, that no cache has seen."""
-    return dataclasses.replace(source, text=f"unused = {text!r}\n{source.text}")
+    unused = "unused " + text
+    return source._replace(text=f"{unused.replace(' ', '_')} = int64(0)\n{source.text}")

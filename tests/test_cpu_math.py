@@ -12,7 +12,7 @@ from accuracy import units_off
 from cpu_kernels import is_inlined, run, source_of, vector_calls
 
 from dualbcast.abi import KernelSource
-from dualbcast.runtime import cpu, cpu_math, elementary, libm
+from dualbcast.runtime import cpu, cpu_build, cpu_math, elementary, libm
 
 UNARY = [
     *("sqrt", "cbrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos"),
@@ -292,18 +292,16 @@ def test_loops_call_vector_mathematics_where_the_library_has_it(name):
 def without_fma(monkeypatch):
     """As on a processor without fused multiply-add."""
     monkeypatch.setattr(elementary, "has_fma", lambda: False)
-    cpu_math.namespace.cache_clear()
+    cpu_math.names.cache_clear()
     yield
-    cpu_math.namespace.cache_clear()
+    cpu_math.names.cache_clear()
 
 
 @pytest.mark.usefixtures("without_fma")
 @pytest.mark.parametrize("vector", [False, True])
 @pytest.mark.parametrize("name", [*elementary.FUNCTIONS, "atan"])
 def test_without_fused_multiply_add_functions_are_the_librarys(name, vector):
-    from dualbcast.runtime import cpu_numba
-
-    built = cpu_numba.build(operation(name, "float32"), False, "kernel.py", vector)
+    built = cpu_build.build(operation(name, "float32"), False, "kernel.py", vector)
     assert f"@dualbcast_{name}f(float" in built.llvm
     assert "fma" not in built.llvm
     assert bool(vector_calls(built.llvm)) == (vector and libm.has_libmvec())
@@ -327,13 +325,14 @@ def test_fastmath_keeps_nan_and_infinity():
     body = """
         v = x[k]
         if v != v:
-            y = float32(1.0)
+            y = one
         elif v - v != v - v:
-            y = float32(2.0)
+            y = two
         else:
-            y = v / float32(3.0)
+            y = v / three
         out[k] = y
     """
     x = np.tile(np.array([np.nan, np.inf, -np.inf, 6.0], np.float32), 20)
-    (out,) = run(source_of(body, "float32", {"x": "float32"}, {"out": "float32"}), x, fastmath=True)
+    prelude = "one = float32(1.0)\ntwo = float32(2.0)\nthree = float32(3.0)"
+    (out,) = run(source_of(body, "float32", {"x": "float32"}, {"out": "float32"}, prelude), x, fastmath=True)
     np.testing.assert_allclose(out, np.tile(np.array([1, 2, 2, 2], np.float32), 20), rtol=1e-6)

@@ -72,7 +72,7 @@ def test_stores_round_to_nearest_even(sixteen):
 def test_bool_and_integer_storage():
     body = """
         b = p[k] != 0
-        if b and i[k] % int64(3) == int64(1):
+        if b & (i[k] % int64(3) == int64(1)):
             y = i[k] // int64(2) + (i[k] << int64(1))
         else:
             y = -i[k]

@@ -1,8 +1,7 @@
-"""The CPU backend: loops become vector code, kernels compile once, and are loaded without Numba."""
+"""The CPU backend: loops become vector code, kernels compile once, and are loaded without a compiler."""
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import re
 import subprocess
@@ -123,7 +122,7 @@ def test_code_can_be_read():
 
 def test_one_kernel_for_each_source_and_flag():
     kernel = cpu.compile_kernel(DOUBLE, False)
-    assert cpu.compile_kernel(dataclasses.replace(DOUBLE), False) is kernel
+    assert cpu.compile_kernel(DOUBLE._replace(), False) is kernel
     assert cpu.compile_kernel(DOUBLE, True) is not kernel
 
 
@@ -149,33 +148,12 @@ def test_the_text_is_a_file():
     assert source.text in texts
 
 
-def test_text_that_numba_refuses_is_an_error_that_names_the_file():
+def test_text_that_is_refused_is_an_error_that_names_the_file():
     source = source_of("out[k] = x[k] + 'a'", "float64", {"x": "float64"}, {"out": "float64"})
     with pytest.raises(BackendError, match=r"element.*\.py") as caught:
         cpu.compile_kernel(source, False)
     assert "a fault of dualbcast's" in str(caught.value)
-    assert caught.value.__suppress_context__  # of Numba's error the message is enough
-
-
-def test_numba_switched_off_is_said(monkeypatch):
-    from numba.core import config
-
-    monkeypatch.setattr(config, "DISABLE_JIT", 1)
-    with pytest.raises(BackendError, match="NUMBA_DISABLE_JIT"):
-        cpu.compile_kernel(renamed(DOUBLE, "switched off"), False)
-
-
-def test_an_error_in_a_kernel_is_not_lost():
-    body = """
-        n = 0
-        for j in range(0, 10, m[k]):
-            n += j
-        out[k] = n
-    """
-    source = source_of(body, "float64", {"m": "int64"}, {"out": "int64"})
-    np.testing.assert_array_equal(run(source, np.array([1, 5, 20]))[0], [45, 5, 0])
-    with pytest.raises(BackendError, match="element"):
-        run(source, np.array([1, 0]))
+    assert caught.value.__suppress_context__  # of the compiler's error the message is enough
 
 
 def test_without_a_cache_directory_kernels_compile(tmp_path, monkeypatch):
@@ -196,7 +174,8 @@ x, out = np.linspace(-2, 2, 1001), np.zeros(1001)
 for _ in range(2):
     cpu.launch(cpu.compile_kernel(source, False), 1001, (1001,), (x.ctypes.data, out.ctypes.data))
 np.testing.assert_allclose(out, x + np.tanh(x), rtol=1e-15)
-print("numba" in sys.modules)
+print("dualbcast.runtime.cpu_build" in sys.modules)
+assert "numba" not in sys.modules
 """
 
 
@@ -205,7 +184,7 @@ def second_process(source: KernelSource) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def test_a_second_process_needs_no_numba(monkeypatch, tmp_path):
+def test_a_second_process_compiles_nothing(monkeypatch, tmp_path):
     monkeypatch.setenv("DUALBCAST_CACHE_DIR", str(tmp_path))
     assert second_process(DOUBLE) == "True"
     assert second_process(DOUBLE) == "False"
@@ -219,8 +198,8 @@ def test_a_second_process_needs_no_numba(monkeypatch, tmp_path):
 
 def test_the_key_covers_source_flags_and_machine(monkeypatch):
     keys = {cpu._key(DOUBLE, False), cpu._key(DOUBLE, True), cpu._key(renamed(DOUBLE, "x"), False)}
-    keys.add(cpu._key(dataclasses.replace(DOUBLE, inputs=("float32",)), False))
-    keys.add(cpu._key(dataclasses.replace(DOUBLE, layout=Layout(1, ("s",), (0, 0))), False))
+    keys.add(cpu._key(DOUBLE._replace(inputs=("float32",)), False))
+    keys.add(cpu._key(DOUBLE._replace(layout=Layout(1, ("s",), (0, 0))), False))
     monkeypatch.setattr(cpu, "_environment", lambda: "another machine")
     keys.add(cpu._key(DOUBLE, False))
     assert len(keys) == 6

@@ -9,7 +9,6 @@ import importlib.util
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -343,7 +342,7 @@ def test_a_kernel_that_would_spill_takes_fewer_elements() -> None:
     call = function._inspected((full,) * 8, None, "value_and_jacobian")
     spec, layout = call.spec, call.plan.layout
     four = emit(spec.product.function, layout._replace(lanes=4), "float32", spec.inputs, ["float32"] * 9, "cuda")
-    cramped = replace(four, shell=four.shell.replace("__launch_bounds__(256)", "__launch_bounds__(256, 8)"))
+    cramped = four._replace(shell=four.shell.replace("__launch_bounds__(256)", "__launch_bounds__(256, 8)"))
     assert cuda.compile_kernel(cramped, (9, 0)).stack > 0
     kernel = call._compile_cuda(cramped, (9, 0))
     assert (kernel.source.layout.lanes, kernel.stack) == (2, 0)

@@ -357,7 +357,8 @@ class _Writer:
                 found.append(_cut(f"{code:<{_COMMENT_COLUMN}}  # {comment}"))
             else:
                 indent = code[: len(code) - len(code.lstrip())]
-                found += [_cut(f"{indent}# {comment}"), code]
+                # Of a comment beyond the page not even the sign would be left.
+                found += [_cut(f"{indent}# {comment}"), code] if len(indent) < _PAGE - 2 else [code]
         return found
 
     def function(self, function: Function, depth: int) -> None:

@@ -241,9 +241,9 @@ class _Body:
                     self.call(call)
                 case ast.If():
                     self.if_(stmt)
-                case ast.While():
+                case ast.While(orelse=[]):
                     self.while_(stmt)
-                case ast.For():
+                case ast.For(orelse=[]):
                     self.for_(stmt)
                 case ast.Break():
                     self.builder.branch(self.loops[-1].after)
@@ -256,9 +256,11 @@ class _Body:
 
     def assign(self, name: str, value: Typed) -> None:
         """Give a variable a value, which is of the variable's type."""
-        if name in self.once or value.dtype[0] == "*":
+        if name in self.once:
             self.values[name] = value
             return
+        if value.dtype[0] == "*":
+            raise TypeError(f"{name} is more than one pointer")
         if name not in self.variables:
             self.variables[name] = Typed(self.start.alloca(value.value.type, name=name), value.dtype)
         place, dtype = self.variables[name]
@@ -298,6 +300,8 @@ class _Body:
                 step = ast.literal_eval(bounds.pop()) if len(bounds) == 3 else 1
             case _:
                 raise SyntaxError(f"a kernel has no such loop: for {ast.unparse(stmt.iter)}")
+        if not isinstance(step, int) or step == 0:
+            raise TypeError(f"a range has no step of {step}")
         builder, zero = self.builder, ir.Constant(_WORD, 0)
         start, stop = [zero, *map(self.integer, bounds)][-2:]
         # By ones the place itself is counted, which is what a vectoriser knows best; else the turns are.
@@ -308,7 +312,9 @@ class _Body:
         builder.branch(head)
         builder.position_at_end(head)
         at = builder.load(counted, typ=_WORD)
-        builder.cbranch(builder.icmp_signed("<", at, end), body, after)
+        # From the lowest number to the highest is more turns than an int64 can count.
+        compared = builder.icmp_signed if step == 1 else builder.icmp_unsigned
+        builder.cbranch(compared("<", at, end), body, after)
         builder.position_at_end(body)
         value = at if step == 1 else builder.add(start, builder.mul(at, ir.Constant(_WORD, step)))
         self.assign(name, Typed(value, "int64"))
@@ -316,7 +322,7 @@ class _Body:
         self.turns(loop, stmt.body)
         self.go_on(again)
         builder.position_at_end(again)
-        builder.store(builder.add(at, ir.Constant(_WORD, 1), flags=["nsw"]), counted)
+        builder.store(builder.add(at, ir.Constant(_WORD, 1), flags=["nsw" if step == 1 else "nuw"]), counted)
         back = builder.branch(head)
         if loop.vectors:
             self.hint(back, loop.vectors)
@@ -447,7 +453,7 @@ class _Body:
         builder = self.builder
         if left.dtype in _FLOATS:
             made = (builder.fcmp_unordered if sign == "!=" else builder.fcmp_ordered)(sign, left.value, right.value)
-        elif left.dtype == "bool":
+        elif left.dtype[0] != "i":
             made = builder.icmp_unsigned(sign, left.value, right.value)
         else:
             made = builder.icmp_signed(sign, left.value, right.value)
@@ -516,6 +522,8 @@ class _Body:
         signed = source[0] == "i"
         if source[0] == "*":
             raise TypeError(f"a pointer is no {dtype}")
+        if dtype == "bool":
+            return self.compare("!=", value, Typed(ir.Constant(given.type, 0), source))
         if source in _FLOATS:
             if dtype in _FLOATS:
                 made = builder.fpext(given, kind) if dtype == "float64" else builder.fptrunc(given, kind)
@@ -541,6 +549,9 @@ class _Body:
             case "scratch", [ast.Name(id=dtype), ast.Constant(value=int() as length)]:
                 return Typed(self.start.alloca(_TYPES[dtype], length), f"*{dtype}")
         arguments = [self.expression(argument) for argument in node.args]
+        # A user's function may be called int32.
+        if name in self.unit.definitions:
+            return self.called(name, arguments)
         if name in _TYPES:
             (argument,) = arguments
             return self.cast(argument, name)
@@ -551,8 +562,6 @@ class _Body:
         if name == "min":
             low = self.compare("<", *arguments)
             return Typed(self.builder.select(low.value, *(each.value for each in arguments)), "int64")
-        if name in self.unit.definitions:
-            return self.called(name, arguments)
         operation = self.unit.names.get(name)
         if isinstance(operation, Operation):
             kinds = {each.dtype for each in arguments}
