@@ -7,6 +7,9 @@ import dataclasses
 import pytest
 from cells import Cell, agree, program
 
+# Further in than a page of the kernel's text is wide, where no comment has room.
+NESTED = "\n".join(" " * depth + f"if x < {depth + 9}:" for depth in range(40))
+
 
 @pytest.mark.parametrize(
     "body",
@@ -50,6 +53,7 @@ from cells import Cell, agree, program
         pytest.param(
             "t = [x, y, x * y]\nreturn sum(a * b for a, b in zip(t, reversed(t)) if a > 0)", id="a try taken back"
         ),
+        pytest.param(f"{NESTED}\n{' ' * 40}while y < 3: y += 0.7 * x\nreturn x * y", id="forty branches deep"),
     ],
 )
 def test_what_looks_odd_and_is_no_error(body: str) -> None:

@@ -116,3 +116,41 @@ def test_import_is_light(module: str) -> None:
     code = f"import json, sys, {module}; print(json.dumps(sorted(set({HEAVY}) & set(sys.modules))))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert json.loads(done.stdout) == []
+
+
+ON_THE_CPU = """
+import sys
+import numpy as np
+from dualbcast import differentiable_broadcast, graph, special
+from dualbcast.runtime import cpu
+
+@differentiable_broadcast(backend="cpu")
+def f(x, n, y):
+    for _ in range(n):
+        if x > y:
+            x = special.sigmoid(x) * y
+    return x
+
+x = np.linspace(-1, 2, 7)
+given = x, np.arange(7), np.float16(0.5)
+f(*given)
+f.value_and_jacobian(*given)
+f.value_and_vjp(given, np.ones(7))
+f.hessian(*given)
+for product in ("asm", "llvm", "source"):
+    assert getattr(f, f"inspect_{product}")(*given)
+f.explain(*given)
+graph.grad(lambda a: np.sum(f(a, 2, 0.5) * a))(x)
+assert len(cpu._kernels) >= 4
+print([name for name in sys.modules if name.startswith("numba")])
+"""
+
+
+def test_the_cpu_backend_does_not_import_numba(tmp_path: Path) -> None:
+    """Neither to compile, nor to run what is in the cache."""
+    (tmp_path / "program.py").write_text(ON_THE_CPU, encoding="utf-8")
+    for _ in range(2):
+        command = [sys.executable, str(tmp_path / "program.py")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.strip() == "[]"

@@ -528,7 +528,7 @@ class _Body:
             if dtype in _FLOATS:
                 made = builder.fpext(given, kind) if dtype == "float64" else builder.fptrunc(given, kind)
             else:
-                made = builder.fptosi(given, kind)
+                made = (builder.fptosi if dtype[0] == "i" else builder.fptoui)(given, kind)
         elif dtype in _FLOATS:
             made = builder.sitofp(given, kind) if signed else builder.uitofp(given, kind)
         elif kind.width <= given.type.width:
