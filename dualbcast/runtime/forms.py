@@ -4,29 +4,41 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy import ndarray
 
+from dualbcast.runtime.describe import HEADER, describer
 from dualbcast.runtime.operands import STORAGES, WEAK, Array
 
-__all__ = ["HEADER", "are_plain", "device_addresses", "forms_of", "host_addresses"]
+__all__ = ["are_plain", "device_addresses", "forms_of", "host_addresses"]
 
 # The types whose objects are numbers of one dtype.
-_NUMBERS = frozenset({*WEAK, *[np.dtype(name).type for name in STORAGES.values()]})
-# Where a NumPy array has the address of its data: by NumPy's stable C ABI that comes first after the object's header.
-HEADER = object.__basicsize__
+_NUMBERS: frozenset[type] = frozenset({*WEAK, *[np.dtype(name).type for name in STORAGES.values()]})
 
 
-def forms_of(values: Sequence[Any]) -> tuple[Any, ...]:
+def forms_of(values: tuple[Any, ...]) -> Hashable:
     """What calls of one form have in common, as a key: an array's shape, strides and dtype, a number's type.
 
     Arguments with the same forms have the same signature and broadcast to the same shape; and where they `are_plain`,
     everything else about a call is the same, too, but what is in the arrays and where they are.
     """
-    return tuple([(x.shape, x.strides, x.dtype) if type(x) is ndarray else _other_form(x) for x in values])
+    found = (_describe or _begin())(values)
+    return found or tuple([(x.shape, x.strides, x.dtype) if type(x) is ndarray else _other_form(x) for x in values])
+
+
+def _begin() -> Callable[[object], bytes]:
+    """Compile what is called by `forms_of`."""
+    global _describe
+    # NumPy's own dtypes in native byte order, of which there is one object each, for ever. (Some have two characters.)
+    own = [np.dtype(character) for character in np.typecodes["AllInteger"] + "?efd"]
+    _describe = describer(ndarray, own, tuple(_NUMBERS))
+    return _describe
+
+
+_describe: Callable[[object], bytes] | None = None
 
 
 def _other_form(value: Any) -> Any:
