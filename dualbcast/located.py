@@ -82,8 +82,9 @@ class Located:
             return run(self._routes, which, values, self._prepare, (which, None))
         given = flatten_out(which, out, self.element.function.structure)
         given = given if isinstance(given, tuple) else (given,)
-        if {np.ndarray}.issuperset(map(type, given)) or are_on_device(given):
-            return run(self._routes, (which, forms_of(given)), values, self._prepare, (which, out), given)
+        forms = forms_of(given)
+        if isinstance(forms, bytes) or {np.ndarray}.issuperset(map(type, given)) or are_on_device(given):
+            return run(self._routes, (which, forms), values, self._prepare, (which, out), given)
         with beside((*values, *given)):
             call = self.prepare(which, values, out)
             outputs = call.run()

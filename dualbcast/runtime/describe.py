@@ -1,13 +1,14 @@
-"""Machine code that reads the forms of arrays: a call of many small ones would else spend most of its time on that."""
+"""Machine code that reads how arrays lie: a call of many small ones would else spend most of its time on that."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from dualbcast.runtime.native import compiled
 
-__all__ = ["HEADER", "ITEMS", "describer"]
+__all__ = ["HEADER", "ITEMS", "Readers", "readers"]
 
 # Where a NumPy array has the address of its data: by NumPy's stable C ABI that comes first after the object's header,
 # whose last word is the type.
@@ -16,15 +17,29 @@ HEADER = object.__basicsize__
 ITEMS = tuple.__basicsize__
 # After that come the number of dimensions, the addresses of lengths and of strides, the base, the dtype.
 _DIMENSIONS, _LENGTHS, _STRIDES, _DTYPE = HEADER + 8, HEADER + 16, HEADER + 24, HEADER + 40
-# Words that a description may have: of eighty matrices. They are on the stack.
+# Words that there may be, which are on the stack: the forms of eighty matrices.
 _ROOM = 500
 
 
-def describer(array: type, dtypes: Sequence[object], numbers: Sequence[type]) -> Callable[[object], bytes]:
-    """A function that writes down the forms of all values in a tuple; nothing if that is no tuple, or has other values.
+class Readers(NamedTuple):
+    """Functions of a tuple that give 64-bit integers; none where it is no tuple, or there would be too many.
 
-    A form is the address of a number's type; or that of an array's dtype, the number of dimensions, and for each its
-    length and its stride. So descriptions are equal where forms are, if none of those objects ever ends.
+    Attributes
+    ----------
+    describe : callable
+        The forms of all values: the address of a number's type; or that of an array's dtype, the number of dimensions,
+        and for each its length and its stride. None where there is a value of another kind. So descriptions are equal
+        where forms are, if those types and dtypes never end.
+    locate : callable
+        Where the data of each array begins. All must be NumPy's, and may be of derived classes.
+    """
+
+    describe: Callable[[object], bytes]
+    locate: Callable[[object], bytes]
+
+
+def readers(array: type, dtypes: Sequence[object], numbers: Sequence[type]) -> Readers:
+    """Compile them.
 
     Parameters
     ----------
@@ -44,13 +59,15 @@ def describer(array: type, dtypes: Sequence[object], numbers: Sequence[type]) ->
         type=HEADER - 8,
         size=HEADER,
         items=ITEMS,
+        data=HEADER,
         dimensions=_DIMENSIONS,
         lengths=_LENGTHS,
         strides=_STRIDES,
         dtype=_DTYPE,
     )
     # With the GIL: nobody changes the arrays meanwhile.
-    return ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(compiled(text, "describe"))
+    prototype = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)
+    return Readers(*[prototype(compiled(text, name)) for name in Readers._fields])
 
 
 def _cases(objects: Sequence[object], label: str) -> str:
@@ -137,6 +154,39 @@ finish:
   %many = phi i64 [ %bytes, %end ], [ 0, %other ]
   %function = inttoptr i64 {write} to ptr
   %made = call ptr %function(ptr %words, i64 %many)
+  ret ptr %made
+}}
+
+define ptr @locate(ptr %values) {{
+entry:
+  %words = alloca [{room} x i64]
+  %kind.at = getelementptr i8, ptr %values, i64 {type}
+  %kind = load i64, ptr %kind.at
+  %size.at = getelementptr i8, ptr %values, i64 {size}
+  %size = load i64, ptr %size.at
+  %is.tuple = icmp eq i64 %kind, {tuple}
+  %fits = icmp ule i64 %size, {room}
+  %good = and i1 %is.tuple, %fits
+  %count = select i1 %good, i64 %size, i64 0
+  %items = getelementptr i8, ptr %values, i64 {items}
+  br label %next
+next:
+  %at = phi i64 [ 0, %entry ], [ %after, %value ]
+  %more = icmp ult i64 %at, %count
+  br i1 %more, label %value, label %end
+value:
+  %after = add i64 %at, 1
+  %item.at = getelementptr i64, ptr %items, i64 %at
+  %item = load ptr, ptr %item.at
+  %data.at = getelementptr i8, ptr %item, i64 {data}
+  %data = load i64, ptr %data.at
+  %to = getelementptr i64, ptr %words, i64 %at
+  store i64 %data, ptr %to
+  br label %next
+end:
+  %bytes = shl i64 %count, 3
+  %function = inttoptr i64 {write} to ptr
+  %made = call ptr %function(ptr %words, i64 %bytes)
   ret ptr %made
 }}
 """

@@ -113,7 +113,7 @@ class Route:
             else:
                 outputs, targets = fresh(geometry, dtypes, self._signature.compute, np)
         else:
-            if not all(map(is_writeable, out)) or aside_of(self._fit, tuple(host_addresses((*values, *out)))):
+            if not all(map(is_writeable, out)) or aside_of(self._fit, host_addresses((*values, *out))):
                 return None
             outputs = targets = out
         # The strides are whole numbers of elements, as they were at the first call; the addresses are looked at.
