@@ -53,9 +53,11 @@ class Located:
         The parameters to differentiate in: those that have tangents, or are to get cotangents.
     gradient : tuple of int
         For products of a Hessian with tangents, the parameters whose gradient is meant.
+    dtypes : tuple of numpy.dtype
+        Of the outputs.
     """
 
-    __slots__ = ("_known", "_routes", "_shape", "element", "gradient", "signature", "wrt")
+    __slots__ = ("_known", "_routes", "_shape", "dtypes", "element", "gradient", "signature", "wrt")
 
     def __init__(
         self,
@@ -66,6 +68,7 @@ class Located:
         known: dict[tuple[Any, ...], Derived],
     ) -> None:
         self.element, self.signature, self.wrt, self.gradient = element, signature, wrt, gradient
+        self.dtypes = output_dtypes([output.value.kind for output in element.function.outputs], signature)
         # What has been derived already, for all calls of this function, by what it is, dtypes and positions.
         self._known = known
         self._routes: Recent[Way] = Recent()
@@ -133,9 +136,8 @@ class Located:
         shapes: tuple[Shape | None, ...] = tuple([_shape_of(values[at]) for at in self.wrt])
         dtypes = self.gradient_dtypes()
         if what == "value_and_pullback":
-            kinds = [output.value.kind for output in self.element.function.outputs]
-            shapes = ((None,) * len(kinds)) + shapes
-            dtypes = (*output_dtypes(kinds, self.signature), *dtypes)
+            shapes = ((None,) * len(self.dtypes)) + shapes
+            dtypes = (*self.dtypes, *dtypes)
         return found.element.prepare("parts", values, (), dtypes, shapes, found.signature)
 
     def _shape_of(self, values: tuple[Any, ...]) -> Shape:
