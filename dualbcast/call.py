@@ -228,7 +228,7 @@ def run(
     key: Any,
     values: tuple[Any, ...],
     prepare: Callable[..., Call],
-    *arguments: Any,
+    arguments: tuple[Any, ...],
     out: tuple[Any, ...] = (),
 ) -> Ran:
     """Make a call: by the route that an earlier one has left, else prepared for itself, which leaves one.
@@ -243,6 +243,7 @@ def run(
         The arguments.
     prepare : callable
         Makes the call ready, given `arguments` and then `values`.
+    arguments : tuple
     out : tuple of array
         The arrays of `out=`, all of one kind; `key` says their forms, too.
     """

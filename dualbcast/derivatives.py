@@ -171,9 +171,8 @@ class Derivatives:
                 "the primals are a tuple with one for each argument: f.value_and_vjp((x, y), cotangent)"
             )
         found, values = self._locate(tuple(primals), named, self._wanted(wrt))
-        given = found.cotangents((cotangents,), found.shape_of(values))
-        outputs, gradients = found.value_and_back(values, given)
-        return found.element.function.structure.pack(outputs), gradients
+        parts, structure = found.back("value_and_pullback", values, (cotangents,)), found.element.function.structure
+        return structure.pack(parts[: structure.count]), parts[structure.count :]
 
     def hessian(self, *arrays: Any, wrt: Wrt = None, **named: Any) -> Hessian:
         """The second partial derivatives of every element, from one launch; see `value_jacobian_and_hessian`.

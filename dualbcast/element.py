@@ -57,13 +57,15 @@ class Element:
     options : Options
     length : int
         How many statements it has.
+    floats : tuple of int
+        The positions of the outputs that are floats.
     """
 
-    __slots__ = ("_derived", "_products", "_routes", "function", "label", "length", "names", "options")
+    __slots__ = ("_derived", "_products", "_routes", "floats", "function", "label", "length", "names", "options")
 
     def __init__(self, function: Function, names: tuple[str, ...], label: str, options: Options) -> None:
         self.function, self.names, self.label, self.options = function, names, label, options
-        self.length = 1 + sum(1 for _ in statements(function.body))
+        self.length, self.floats = 1 + sum(1 for _ in statements(function.body)), floats(function)
         self._products: dict[tuple[Any, ...], Specialised] = {}
         self._derived: dict[tuple[str, tuple[int, ...]], Element] = {}
         self._routes: Recent[Way] = Recent()
@@ -93,11 +95,6 @@ class Element:
     def select(self, outputs: tuple[int, ...]) -> Element:
         """Some of the outputs only."""
         return self if outputs == tuple(range(len(self.function.outputs))) else self._derive("select", outputs)
-
-    @property
-    def floats(self) -> tuple[int, ...]:
-        """The positions of the outputs that are floats."""
-        return floats(self.function)
 
     def _derive(self, what: str, wrt: tuple[int, ...]) -> Element:
         found = self._derived.get((what, wrt))
@@ -201,7 +198,7 @@ class Element:
     ) -> Ran:
         """Compute a product; see `prepare`."""
         key = which, wrt, dtypes, shapes, forms_of(values)
-        return run(self._routes, key, values, self._prepare, which, wrt, dtypes, shapes)
+        return run(self._routes, key, values, self._prepare, (which, wrt, dtypes, shapes))
 
     def _prepare(self, which: Which, wrt: Any, dtypes: Any, shapes: Any, values: tuple[Any, ...]) -> Call:
         return self.prepare(which, values, wrt, dtypes, shapes)

@@ -51,9 +51,11 @@ class Located:
         The parameters to differentiate in: those that have tangents, or are to get cotangents.
     gradient : tuple of int
         For products of a Hessian with tangents, the parameters whose gradient is meant.
+    dtypes : tuple of numpy.dtype
+        Of the outputs.
     """
 
-    __slots__ = ("_known", "_routes", "_shape", "element", "gradient", "signature", "wrt")
+    __slots__ = ("_known", "_routes", "_shape", "dtypes", "element", "gradient", "signature", "wrt")
 
     def __init__(
         self,
@@ -64,6 +66,7 @@ class Located:
         known: dict[tuple[Any, ...], Derived],
     ) -> None:
         self.element, self.signature, self.wrt, self.gradient = element, signature, wrt, gradient
+        self.dtypes = output_dtypes([output.value.kind for output in element.function.outputs], signature)
         # What has been derived already, for all calls of this function, by what it is, dtypes and positions.
         self._known = known
         self._routes: Recent[Way] = Recent()
@@ -77,11 +80,12 @@ class Located:
     def run(self, which: Which, values: tuple[Any, ...], out: Any = None) -> Ran:
         """Make that call."""
         if out is None:
-            return run(self._routes, which, values, self._prepare, which, None)
+            return run(self._routes, which, values, self._prepare, (which, None))
         given = flatten_out(which, out, self.element.function.structure)
         given = given if isinstance(given, tuple) else (given,)
-        if {np.ndarray}.issuperset(map(type, given)) or are_on_device(given):
-            return run(self._routes, (which, forms_of(given)), values, self._prepare, which, out, out=given)
+        forms = forms_of(given)
+        if isinstance(forms, bytes) or {np.ndarray}.issuperset(map(type, given)) or are_on_device(given):
+            return run(self._routes, (which, forms), values, self._prepare, (which, out), given)
         with beside((*values, *given)):
             call = self.prepare(which, values, out)
             outputs = call.run()
@@ -107,27 +111,22 @@ class Located:
         found = self.derive(what)
         given = self._tangents(found.extra, values, tangents)
         every = (*values, *given)
-        return run(self._routes, (what, forms_of(given)), every, self._forward, what, found)
+        return run(self._routes, (what, forms_of(given)), every, self._forward, (what, found))
 
     def _forward(self, what: Literal["pushforward", "tangent"], found: Derived, values: tuple[Any, ...]) -> Call:
         which: Which = "parts" if what == "pushforward" else "jacobian"
         wrt = () if what == "pushforward" else self.gradient
         return found.element.prepare(which, values, wrt, signature=found.signature)
 
-    def back(self, values: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The cotangents of parameters for cotangents of the float outputs, as `cotangents` gives them."""
-        return self._contracted("pullback", values, given)
-
-    def value_and_back(
-        self, values: tuple[Any, ...], given: tuple[Any, ...]
-    ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """The outputs, and the same."""
-        found, count = self._contracted("value_and_pullback", values, given), len(self.element.function.outputs)
-        return found[:count], found[count:]
-
-    def _contracted(self, what: Back, values: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, ...]:
-        every = (*values, *given)
-        results, outputs = run(self._routes, (what, forms_of(given)), every, self._back, what)
+    def back(self, what: Back, values: tuple[Any, ...], cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The cotangents of parameters for cotangents of all outputs, or the outputs and then these."""
+        given = self._of_floats(cotangents)
+        key = what, forms_of(given)
+        if key not in self._routes:
+            # As cotangents of the forms of the key they would be left as they are.
+            given = self._checked(given, self._shape_of(values))
+            key = what, forms_of(given)
+        results, outputs = run(self._routes, key, (*values, *given), self._back, (what,))
         return results.parts(outputs)
 
     def _back(self, what: Back, values: tuple[Any, ...]) -> Call:
@@ -135,12 +134,11 @@ class Located:
         shapes: tuple[Shape | None, ...] = tuple([_shape_of(values[at]) for at in self.wrt])
         dtypes = self.gradient_dtypes()
         if what == "value_and_pullback":
-            kinds = [output.value.kind for output in self.element.function.outputs]
-            shapes = ((None,) * len(kinds)) + shapes
-            dtypes = (*output_dtypes(kinds, self.signature), *dtypes)
+            shapes = ((None,) * len(self.dtypes)) + shapes
+            dtypes = (*self.dtypes, *dtypes)
         return found.element.prepare("parts", values, (), dtypes, shapes, found.signature)
 
-    def shape_of(self, values: tuple[Any, ...]) -> Shape:
+    def _shape_of(self, values: tuple[Any, ...]) -> Shape:
         """The shape that the arguments broadcast to; that of the outputs."""
         if self._shape is None:
             with beside(values):
@@ -148,19 +146,22 @@ class Located:
             self._shape = result_shape(tuple(map(form_of, operands.arrays)), self.element.names)
         return self._shape
 
-    def cotangents(self, given: tuple[Any, ...], shape: Shape) -> tuple[Any, ...]:
-        """The cotangents of the float outputs from those of all outputs, checked."""
+    def _of_floats(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The cotangents of the float outputs from those of all outputs."""
         structure, floats = self.element.function.structure, self.element.floats
         if len(given) == 1 and structure.holds(given[0]):
             given = structure.flatten(given[0], "the cotangent")
         if len(given) != structure.count:
             raise ArgumentError(f"{structure.count} cotangents are needed, one for each output; got {len(given)}")
-        dtype = self.signature.result_dtype
+        return given if len(floats) == len(given) else tuple([given[at] for at in floats])
+
+    def _checked(self, given: tuple[Any, ...], shape: Shape) -> tuple[Any, ...]:
+        """The cotangents of the float outputs, in the dtype of the result."""
+        count, dtype = self.element.function.structure.count, self.signature.result_dtype
         found = []
-        for at in floats:
-            cotangent = given[at]
+        for at, cotangent in zip(self.element.floats, given, strict=True):
             if type(cotangent) is not np.ndarray or cotangent.dtype != dtype or cotangent.shape != shape:
-                name = f"the cotangent of output {at}" if structure.count > 1 else "the cotangent"
+                name = f"the cotangent of output {at}" if count > 1 else "the cotangent"
                 cotangent = _cotangent(cotangent, dtype, shape, name)
             found.append(cotangent)
         return tuple(found)
@@ -181,7 +182,7 @@ class Located:
         """The dtypes of the cotangents of arguments: their own; for Python numbers and uint64 that of the result."""
         return tuple([_gradient_dtype(self.signature, at) for at in self.wrt])
 
-    def _tangents(self, dtypes: tuple[DType, ...], values: tuple[Any, ...], given: list[Any]) -> list[Any]:
+    def _tangents(self, dtypes: tuple[DType, ...], values: tuple[Any, ...], given: list[Any]) -> tuple[Any, ...]:
         """The tangents, checked, in the dtypes that do not change that of the result."""
         if not given:
             raise ArgumentError("no argument has a tangent; give at least one")
@@ -200,7 +201,7 @@ class Located:
                     f"which does not broadcast to that of the argument, {own}"
                 )
             found.append(tangent)
-        return found
+        return tuple(found)
 
 
 class Pullback:
@@ -244,7 +245,7 @@ class Pullback:
             The cotangents do not fit; nothing has run.
         """
         located = self._located
-        return located.back(self._values, located.cotangents(cotangents, self.shape))
+        return located.back("pullback", self._values, cotangents)
 
 
 def _shape_of(value: Any) -> Shape:

@@ -26,8 +26,8 @@ class Results:
     """
 
     __slots__ = (
-        *("_arrays", "_given", "_hessian", "_jacobian", "_module", "_parts", "_spec", "_structure", "_sums", "_total"),
-        *("_values", "shape"),
+        *("_are_stored", "_arrays", "_given", "_hessian", "_jacobian", "_module", "_parts", "_spec", "_structure"),
+        *("_sums", "_total", "_values", "shape"),
     )
 
     def __init__(self, call: Call) -> None:
@@ -41,6 +41,10 @@ class Results:
         self._given = None if self.shape or self._module != "numpy" else planned.given
         self._jacobian: Frame | None = None
         self._hessian: Frame | None = None
+        # Whether all parts are arrays that the kernel writes, in their order.
+        stored = [block.stored for block in spec.product.blocks.values()]
+        shapes = [self.shape if shape is None else shape for shape in self._sums or (None,)]
+        self._are_stored = stored == list(range(len(stored))) and (self._module != "numpy" or () not in shapes)
 
     def value(self, outputs: tuple[Any, ...]) -> Any:
         """What the function returns."""
@@ -66,6 +70,8 @@ class Results:
 
     def parts(self, outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         """The results of a product of "parts": what is stored, and numbers for what is constant."""
+        if self._are_stored:
+            return outputs
         found = [
             self._constant(place[0], block.constant, outputs) if block.stored is None else outputs[block.stored]
             for place, block in self._spec.product.blocks.items()

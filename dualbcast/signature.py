@@ -319,8 +319,14 @@ _OMITTED, _OPEN = object(), object()
 
 def wrt_key(wrt: Any) -> str | int | tuple[Any, ...] | None:
     """`wrt=` as part of a key; whether it names arguments is found out later."""
-    if wrt is None or isinstance(wrt, str) or (type(wrt) is tuple and {str}.issuperset(map(type, wrt))):
+    if wrt is None or isinstance(wrt, str):
         return wrt
+    if type(wrt) is tuple:
+        for item in wrt:
+            if type(item) is not str:
+                break
+        else:
+            return wrt
     if isinstance(wrt, int | np.integer):
         return _position(wrt)
     try:

@@ -13,6 +13,7 @@ import pytest
 from dualbcast import differentiable_broadcast
 from dualbcast.errors import ArgumentError
 from dualbcast.runtime import native, route
+from dualbcast.runtime.forms import forms_of, host_addresses
 from dualbcast.runtime.route import Route
 
 RNG = np.random.default_rng(7)
@@ -69,6 +70,38 @@ def test_misaligned_arrays_are_copied(short: list[bool], size: int) -> None:
     # What is aligned for one dtype need not be for the other.
     np.testing.assert_array_equal(f(x, unaligned(n, 2)), x * n)
     assert short.pop() is True
+
+
+def form(value: Any) -> Any:
+    """The form of an array or a number, without machine code. Two of C's integers may be one dtype."""
+    dtype = getattr(value, "dtype", None)
+    return type(value), dtype, getattr(dtype, "char", ""), *[getattr(value, x, None) for x in ("shape", "strides")]
+
+
+def test_forms_are_equal_where_shapes_strides_dtypes_and_types_are(tmp_path: Any) -> None:
+    whole = np.zeros((4, 6, 2), np.float32)
+    groups: list[tuple[Any, ...]] = [
+        (whole, whole.copy(), whole[::2], whole[::-1], whole.transpose(), whole[:, :0], whole[..., None], whole[0]),
+        (whole[0, 0, 0], whole[:1, :1, :1], np.zeros(()), np.zeros((1,) * 32), np.zeros((1,) * 32)),
+        (1.0, 2.5, 1, True, np.float64(1), np.float32(1), np.float32(2), np.bool_(True), np.int8(1), None, "x", 1j),
+        tuple(np.zeros(3, kind) for kind in "?bhilqBHILQefdFM"),
+        tuple(np.zeros(3, kind) for kind in (">f4", "<f4", ">i8", "f4,f4", "S3")),
+        (np.memmap(tmp_path / "x", np.float32, "w+", shape=(4, 6, 2)), np.ma.masked_array(whole), whole.view(np.int32)),
+    ]
+    single = [value for group in groups for value in group]
+    calls = [(value,) for value in single] + [(value, whole, 2.0) for value in single] + [(whole, x) for x in single]
+    calls += [(), (whole,) * 80, (whole,) * 120, (whole,) * 120, (2.0,) * 700, tuple(single), tuple(single)]
+    keys = [(forms_of(call), tuple(map(form, call))) for call in calls]
+    for key, plain in keys:
+        for other, others in keys:
+            assert (key == other) is (plain == others)
+
+
+def test_addresses_are_where_the_data_is(tmp_path: Any) -> None:
+    file = np.memmap(tmp_path / "x", np.float64, "w+", shape=(5,))
+    arrays = (*[np.empty(int(size)) for size in RNG.integers(0, 9, 600)], WEIGHTS[::-1], np.zeros(()), file)
+    for chosen in (arrays, arrays[-20:], arrays[:1], ()):
+        assert host_addresses(chosen) == tuple(array.ctypes.data for array in chosen)
 
 
 def test_other_classes_do_not_go_the_way_of_arrays() -> None:

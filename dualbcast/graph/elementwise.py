@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from dualbcast.api import BroadcastFunction
-from dualbcast.element import output_dtypes
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.graph.node import Node, Primitive, Pulled, constant, is_float, observe, run
 from dualbcast.graph.operations import Operation, power
@@ -104,8 +103,10 @@ def _call(function: BroadcastFunction, args: tuple[Any, ...], named: dict[str, A
     inputs = tuple([_operand(each) for each in values])
     observe(inputs)
     element, result = located.element, located.signature.result_dtype
+    found = [each.shape for each in inputs if isinstance(each, Variable)]
     try:
-        shape = np.broadcast_shapes(*[each.shape for each in inputs if isinstance(each, Variable)])
+        # NumPy's function takes as long as all else here.
+        shape = found[0] if len({*found}) == 1 else np.broadcast_shapes(*found)
     except ValueError:
         shapes = ", ".join(
             f"{parameter} {each.shape}"
@@ -113,8 +114,7 @@ def _call(function: BroadcastFunction, args: tuple[Any, ...], named: dict[str, A
             if isinstance(each, Variable)
         )
         raise ShapeError(f"{name or function.__name__}: the shapes do not broadcast together: {shapes}") from None
-    dtypes = output_dtypes([output.value.kind for output in element.function.outputs], located.signature)
-    return element.function.structure.pack(regions.defer(element, inputs, shape, result, dtypes))
+    return element.function.structure.pack(regions.defer(element, inputs, shape, result, located.dtypes))
 
 
 def _operand(value: Any) -> Any:

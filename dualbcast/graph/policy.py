@@ -77,10 +77,10 @@ def decide(
         return Decision(False, 'jacobian="recompute"')
     if mode == "cache":
         return Decision(True, 'jacobian="cache"', count(element, wrt).blocks * math.prod(shape) * dtype.itemsize)
-    arrays = [leaf for leaf in leaves if isinstance(leaf, Variable)]
-    reads = sum([leaf.size * leaf.dtype.itemsize for leaf in arrays])
-    gradients = sum([leaves[at].size * leaves[at].dtype.itemsize for at in wrt])
-    library = "cupy" if "cupy" in arrays[0].namespace.__name__ else "numpy"
+    arrays = [leaf.value for leaf in leaves if isinstance(leaf, Variable)]
+    reads = sum([array.nbytes for array in arrays])
+    gradients = sum([leaves[at].value.nbytes for at in wrt])
+    library = "numpy" if isinstance(arrays[0], np.ndarray) else "cupy"
     return _decide(element, wrt, math.prod(shape), dtype.itemsize, reads, gradients, library)
 
 

@@ -185,13 +185,13 @@ def compute(expression: Expression) -> None:
         # It was an inner expression once, and nobody stored it: the same kernel will, when it is met again.
         earlier, at = expression.seen
         earlier.learned.update((at, index) for place, index, _ in wanted if place == last)
-    dtypes = tuple(gathered.order[at].dtypes[index] for at, index, _ in wanted)
-    sums = tuple(gathered.order[at].sums[index] for at, index, _ in wanted)
+    dtypes = tuple([gathered.order[at].dtypes[index] for at, index, _ in wanted])
+    sums = tuple([gathered.order[at].sums[index] for at, index, _ in wanted])
     origin = tuple([Output(gathered.order[at], index) for at, index, _ in wanted])
     element = composition.element(tuple([gathered.number(output) for output in origin]))
     region = Region(element, gathered, origin, expression.shape, expression.compute)
     arrays, blocks = region.run(dtypes, sums, expression.tracked)
-    outputs = tuple(held for _, _, held in wanted)
+    outputs = tuple([held for _, _, held in wanted])
     node = None
     if expression.tracked:
         node = region.node(outputs, blocks)

@@ -186,13 +186,13 @@ def plan(
     if out is None:
         geometry = lay_out(inputs, (None,) * len(dtypes), operands.names, shapes, xp is not np)
         outputs, targets = fresh(geometry, dtypes, operands.compute, xp)
-        pointers = tuple(locate((*operands.arrays, *targets)))
+        pointers = locate((*operands.arrays, *targets))
         return Plan(geometry, pointers, outputs, operands, targets, (False,) * len(dtypes), dtypes, shapes)
     slots = check_out(out, len(dtypes), operands.module)
     given = tuple([y is not None for y in slots])
     forms = tuple([None if y is None else form_of(y) for y in slots])
     fit = find_fit(inputs, forms, dtypes, operands.names, shapes, xp is not np)
-    pointers = tuple(locate((*operands.arrays, *[y for y in slots if y is not None])))
+    pointers = locate((*operands.arrays, *[y for y in slots if y is not None]))
     aside = aside_of(fit, pointers)
     if not aside and False not in given:
         return Plan(fit.geometry, pointers, slots, operands, slots, given, dtypes)
@@ -206,7 +206,7 @@ def plan(
     else:
         _, targets = _with_sums(geometry, geometry.split, dtypes, direct, operands.compute, xp)
     outputs = tuple([target if y is None else y for y, target in zip(slots, targets, strict=False)])
-    pointers = tuple(locate((*operands.arrays, *targets)))
+    pointers = locate((*operands.arrays, *targets))
     return Plan(geometry, pointers, outputs, operands, targets, given, dtypes, shapes)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
 import sys
@@ -76,7 +77,11 @@ class CpuKernel:
 
     def __call__(self, start: int, stop: int, ints: Sequence[int], pointers: Sequence[int]) -> None:
         """Run the elements from `start` to `stop`; `ints` are the sizes and then the strides, in elements."""
-        self.run(self.ranges((start, stop), ints, pointers))
+        numbers = start, stop, *ints, *pointers
+        # Slower than by a caller of `pool`, but that would be compiled, and a first call takes this way.
+        status = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * len(numbers))(self._address)(*numbers)
+        if status:
+            raise self.fault(status)
 
     def run(self, work: Work, threads: int = 1, first: int = 0, stop: int | None = None) -> None:
         """Run pieces of work, from `first` on and before `stop`, on so many threads."""

@@ -11,15 +11,13 @@ from array import array
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from dualbcast.runtime.forms import HEADER
+from dualbcast.runtime.describe import HEADER, ITEMS
 from dualbcast.runtime.native import compiled
 from dualbcast.runtime.operands import Array
 from dualbcast.runtime.pool import Work
 
 __all__ = ["REFUSED", "Entry"]
 
-# Where the items of a tuple begin.
-_ITEMS = tuple.__basicsize__
 # What the code returns instead of the kernel's status, 0, where an input is misaligned, and the kernel has not run.
 REFUSED = -1000
 
@@ -39,26 +37,28 @@ class Entry:
         What the address of each input must have no bit of.
     outputs : int
         How many there are.
+
+    Attributes
+    ----------
+    run_all : callable
+        Given `head` and the `id` of two tuples of NumPy arrays, inputs and outputs, which must live until it is done,
+        it runs the kernel on all elements, without the GIL, and returns its status, or `REFUSED`.
+    head : int
     """
 
-    __slots__ = ("_address", "_function", "_head", "_where")
+    __slots__ = ("_address", "_numbers", "head", "run_all")
 
     def __init__(self, kernel: int, total: int, ints: Sequence[int], masks: tuple[int, ...], outputs: int) -> None:
         head = kernel, total, *ints
-        self._head = (ctypes.c_int64 * len(head))(*head)
-        self._where = ctypes.addressof(self._head)
+        self._numbers = (ctypes.c_int64 * len(head))(*head)
+        self.head = ctypes.addressof(self._numbers)
         text = _text(len(ints), masks, outputs)
         self._address = compiled(text, "enter")
-        self._function: Callable[..., int] = _PROTOTYPE(compiled(text, "enter_all"))
-
-    def __call__(self, inputs: tuple[Array, ...], outputs: tuple[Array, ...]) -> int:
-        """Run the kernel on all elements of NumPy arrays, without the GIL: its status, or `REFUSED`."""
-        # The caller's frame holds the tuples, and so the arrays in them.
-        return self._function(self._where, id(inputs), id(outputs))
+        self.run_all: Callable[..., int] = _PROTOTYPE(compiled(text, "enter_all"))
 
     def ranges(self, bounds: Sequence[int], inputs: tuple[Array, ...], outputs: tuple[Array, ...]) -> Work:
         """The work from each of `bounds` to the next; the tuples must live until it is done."""
-        fixed = self._where, id(inputs), id(outputs)
+        fixed = self.head, id(inputs), id(outputs)
         numbers = [number for piece in pairwise(bounds) for number in (*fixed, *piece)]
         return Work(self._address, array("q", numbers), len(bounds) - 1)
 
@@ -80,7 +80,7 @@ def _text(ints: int, masks: tuple[int, ...], outputs: int) -> str:
     for side, names in arrays.items():
         for at, name in enumerate(names):
             lines += [
-                f"  {name}.at = getelementptr i8, ptr %{side}, i64 {_ITEMS + ctypes.sizeof(ctypes.c_void_p) * at}",
+                f"  {name}.at = getelementptr i8, ptr %{side}, i64 {ITEMS + ctypes.sizeof(ctypes.c_void_p) * at}",
                 f"  {name}.array = load ptr, ptr {name}.at",
                 f"  {name}.data = getelementptr i8, ptr {name}.array, i64 {HEADER}",
                 f"  {name} = load i64, ptr {name}.data",

@@ -70,6 +70,11 @@ class Geometry(NamedTuple):
         """The parts of the space that a kernel is run on where it sums or inputs are packed; else None."""
         return self.packing if self.split is None else self.split.blocks
 
+    def is_large(self, count: int) -> bool:
+        """Whether so many new arrays of NumPy's have memory of the pool."""
+        most = 8 * self.total  # bytes an element
+        return most >= SMALLEST and most * count >= WORTH
+
     def allocate_all(self, dtypes: Sequence[DType], xp: Any) -> tuple[Array, ...]:
         """Uninitialised arrays of the result's shape, contiguous in the order in which the kernel walks them.
 
@@ -78,9 +83,7 @@ class Geometry(NamedTuple):
         """
         if xp is not np and self.total:
             return self._on_device(dtypes)
-        # An element takes 8 bytes at most.
-        most = 8 * self.total
-        pooled = xp is np and most >= SMALLEST and most * len(dtypes) >= WORTH
+        pooled = xp is np and self.is_large(len(dtypes))
         if self.order is None:
             return tuple(
                 POOL.empties(self.shape, dtypes) if pooled else [xp.empty(self.shape, dtype) for dtype in dtypes]

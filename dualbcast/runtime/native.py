@@ -63,7 +63,7 @@ def _engine(text: str, optimise: bool) -> Any:
         passes = llvm.create_pass_builder(machine, options)
         passes.getModulePassManager().run(module, passes)
     else:
-        machine = target.create_target_machine(opt=1)
+        machine = target.create_target_machine(opt=0)  # which takes a third of the time
     engine = llvm.create_mcjit_compiler(module, machine)
     engine.finalize_object()
     _engines.append(engine)

@@ -7,6 +7,7 @@ from operator import and_
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
+from numpy import empty
 
 from dualbcast.runtime import cpu
 from dualbcast.runtime.broadcast import Fit, Plan, aside_of, find_fit, fresh, summed
@@ -52,7 +53,7 @@ class Route:
 
     __slots__ = (
         *("_converted", "_dtypes", "_entry", "_fit", "_geometry", "_is_little", "_kernel", "_masks", "_names"),
-        *("_shapes", "_signature", "results"),
+        *("_shape", "_shapes", "_signature", "results"),
     )
 
     def __init__(
@@ -67,6 +68,9 @@ class Route:
         self._masks = tuple([array.itemsize - 1 for array in operands.arrays])
         self._is_little = geometry.blocks is None and cpu.is_little(geometry.total, len(planned.pointers))
         self._entry: Entry | None = None
+        # Of new outputs, if they need no more than a shape.
+        simple = geometry.split is None and geometry.order is None and not geometry.is_large(len(planned.dtypes))
+        self._shape = geometry.shape if simple else None
         # For calls with out=.
         self._fit: Fit | None = None
         if all(planned.given):
@@ -103,15 +107,19 @@ class Route:
             values = tuple(every)
         geometry, dtypes = self._geometry, self._dtypes
         if self._fit is None:
-            outputs, targets = fresh(geometry, dtypes, self._signature.compute, np)
+            shape = self._shape
+            if shape is not None:
+                outputs = targets = tuple([empty(shape, dtype) for dtype in dtypes])
+            else:
+                outputs, targets = fresh(geometry, dtypes, self._signature.compute, np)
         else:
-            if not all(map(is_writeable, out)) or aside_of(self._fit, tuple(host_addresses((*values, *out)))):
+            if not all(map(is_writeable, out)) or aside_of(self._fit, host_addresses((*values, *out))):
                 return None
             outputs = targets = out
         # The strides are whole numbers of elements, as they were at the first call; the addresses are looked at.
         if self._is_little:
             entry = self._entry or self._enter()
-            status = entry(values, targets)
+            status = entry.run_all(entry.head, id(values), id(targets))
             if status:
                 if status == REFUSED:
                     return None
