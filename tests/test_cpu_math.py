@@ -12,7 +12,7 @@ from accuracy import units_off
 from cpu_kernels import is_inlined, run, source_of, vector_calls
 
 from dualbcast.abi import KernelSource
-from dualbcast.runtime import cpu, cpu_build, cpu_math, elementary, libm
+from dualbcast.runtime import cpu, cpu_build, cpu_math, elementary, elementary_steps, libm
 
 UNARY = [
     *("sqrt", "cbrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos"),
@@ -336,3 +336,28 @@ def test_fastmath_keeps_nan_and_infinity():
     prelude = "one = float32(1.0)\ntwo = float32(2.0)\nthree = float32(3.0)"
     (out,) = run(source_of(body, "float32", {"x": "float32"}, {"out": "float32"}, prelude), x, fastmath=True)
     np.testing.assert_allclose(out, np.tile(np.array([1, 2, 2, 2], np.float32), 20), rtol=1e-6)
+
+
+@pytest.mark.skipif(not elementary_steps.has_scaling(), reason="no instruction for it")
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", ["exp", "erfc", "sigmoid"])
+def test_a_power_of_two_takes_one_instruction_and_gives_the_bits_of_two_steps(name, dtype, monkeypatch):
+    info, extreme = np.finfo(dtype), {"float32": 110, "float64": 760}[dtype]
+    random = np.random.default_rng(7)
+    x = [samples("exp", dtype, 8), edges(dtype), random.uniform(-extreme, extreme, 3000), random.uniform(-30, 30, 1000)]
+    x = np.concatenate(x).astype(dtype)[:-1]  # the last of an odd number is no vector's
+    body = "out[k] = exp(-fabs(x[k]))" if name == "sigmoid" else f"out[k] = {name}(x[k])"
+    source = source_of(body, dtype, {"x": dtype}, {"out": dtype})
+    found = []
+    for is_one in (True, False):
+        monkeypatch.setattr(elementary_steps, "has_scaling", lambda is_one=is_one: is_one)
+        built = cpu._build(source, False)
+        assert ("vscalef" in built.asm) == is_one
+        assert "call" not in re.findall(r"^\t(\w+)", built.asm, re.MULTILINE)
+        kernel, out = cpu.CpuKernel(source, False, built.payload()), np.full(x.size, 7, dtype)
+        kernel(0, x.size, (x.size,), (x.ctypes.data, out.ctypes.data))
+        found.append(out)
+    same = (found[0].view(f"u{info.dtype.itemsize}") == found[1].view(f"u{info.dtype.itemsize}")) | np.isnan(x)
+    assert same.all(), x[~same][:5]
+    assert (np.isnan(found[0]) == np.isnan(x)).all()
+    assert ((found[0] > 0) & (found[0] < info.tiny)).any()

@@ -44,6 +44,7 @@ from dualbcast.compiler.ir import (
 from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.simplify import simplify
 from dualbcast.compiler.templates import helper_of
+from dualbcast.compiler.two_ways import two_ways
 from dualbcast.compiler.weights import blocks_vectors, operations_of, weigh
 from dualbcast.errors import Location
 
@@ -92,7 +93,7 @@ def into_selects(function: Function, steady: Set[str]) -> tuple[Function, list[C
     body = pass_.block(function.body)
     if body == function.body:
         return function, pass_.choices
-    return simplify(replace(function, body=body)), pass_.choices
+    return simplify(two_ways(simplify(replace(function, body=body)))), pass_.choices
 
 
 class _Selects:

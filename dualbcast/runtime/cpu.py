@@ -231,7 +231,7 @@ def launch(
         streamed = kernel.goes_past_the_cache(total)
         row = ints[kernel.source.layout.rank - 1]
 
-        def ranges(bounds: Sequence[int]) -> Work:
+        def ranges(bounds: tuple[int, ...]) -> Work:
             return kernel.ranges(bounds, ints, pointers, streamed)
 
         used = _run_ranges(kernel, total, row, _first(len(pointers)), ranges, limit)
@@ -249,7 +249,7 @@ def enter(
     """The same by an entry, where there are no blocks and elements are not few; False where it refuses."""
     limit, row = get_num_threads(), ints[kernel.source.layout.rank - 1]
 
-    def ranges(bounds: Sequence[int]) -> Work:
+    def ranges(bounds: tuple[int, ...]) -> Work:
         return entry.ranges(bounds, inputs, outputs)
 
     began = time.perf_counter_ns()
@@ -271,7 +271,7 @@ def _first(pointers: int) -> int:
 
 
 def _run_ranges(
-    kernel: CpuKernel, total: int, row: int, few: int, ranges: Callable[[Sequence[int]], Work], limit: int
+    kernel: CpuKernel, total: int, row: int, few: int, ranges: Callable[[tuple[int, ...]], Work], limit: int
 ) -> int:
     """Run ranges of elements, `few` first where their pace is not known; the number of threads that did."""
     if limit <= 1:

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 
-__all__ = ["Steps", "keep"]
+__all__ = ["Steps", "has_scaling", "keep"]
+
+
+@functools.cache
+def has_scaling() -> bool:
+    """Whether the host multiplies vectors by powers of two in one instruction, and LLVM knows; it would call a slow
+    function for each element else."""
+    features = llvm.get_host_cpu_features()
+    return llvm.llvm_version_info[0] >= 22 and bool(features.get("avx512f") and features.get("avx512vl"))
 
 
 @dataclass(frozen=True)
@@ -102,6 +112,8 @@ class Steps:
         return self.call("fabs", x)
 
     def at_most(self, limit: float, x: ir.Value) -> ir.Value:
+        if limit >= 0 and _is_never_positive(x):
+            return x
         return self.builder.select(self.builder.fcmp_ordered(">", x, self.number(limit)), self.number(limit), x)
 
     def at_least(self, limit: float, x: ir.Value) -> ir.Value:
@@ -163,11 +175,22 @@ class Steps:
         return self.twice_scaled(self.builder.fadd(self.number(1), small), n)
 
     def twice_scaled(self, x: ir.Value, n: ir.Value) -> ir.Value:
-        """x * 2**n in two steps, because neither 2**n nor a subnormal result leaves room for one; the last rounds."""
+        """x * 2**n, though neither 2**n nor a subnormal result leaves room for one step.
+
+        Without an instruction for it in two steps, of which the last rounds: the same bits.
+        """
         builder = self.builder
+        if has_scaling():
+            return self._ldexp(x, builder.sub(n, builder.bitcast(self.number(self.shifter), self.word)))
         # Shifted as if it had no sign, which takes AVX-512 else: the bits that it lets in are shifted out again.
         half = builder.lshr(n, self.integer(1))
         return builder.fmul(self.scaled(x, half), self.power_of_two(builder.sub(n, half)))
+
+    def _ldexp(self, x: ir.Value, n: ir.Value) -> ir.Value:
+        int32 = ir.IntType(32)
+        kinds = [self.kind, int32]
+        declared = self.builder.module.declare_intrinsic("llvm.ldexp", kinds, ir.FunctionType(self.kind, kinds))
+        return self.builder.call(declared, [x, n if n.type == int32 else self.builder.trunc(n, int32)])
 
     def half_expm1(self, x: ir.Value) -> tuple[tuple[ir.Value, ir.Value, ir.Value], ir.Value]:
         """expm1(x) / 2, and the a, b, c that it is a + b * c of; halved, it is finite wherever 2**(n - 1) is."""
@@ -175,6 +198,14 @@ class Steps:
         scale = self.power_of_two(self.builder.sub(n, self.integer(1)))
         head = self.fma(scale, r, self.builder.fsub(scale, self.number(0.5)))
         return (head, scale, square_p), self.fma(scale, square_p, head)
+
+
+def _is_never_positive(x: ir.Value) -> bool:
+    """Whether it is -abs(y), as in sigmoid and softplus: LLVM would compare that, too."""
+    if not isinstance(x, ir.Instruction) or x.opname != "fneg":
+        return False
+    (inner,) = x.operands
+    return isinstance(inner, ir.CallInstr) and inner.callee.name.startswith("llvm.fabs.")
 
 
 def keep(module: ir.Module, functions: list[ir.Function]) -> None:

@@ -7,9 +7,9 @@ pieces for several threads, too, each then has five numbers and not all addresse
 from __future__ import annotations
 
 import ctypes
+import functools
 from array import array
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 
 from dualbcast.runtime.describe import HEADER, ITEMS
 from dualbcast.runtime.native import compiled
@@ -56,11 +56,17 @@ class Entry:
         self._address = compiled(text, "enter")
         self.run_all: Callable[..., int] = _PROTOTYPE(compiled(text, "enter_all"))
 
-    def ranges(self, bounds: Sequence[int], inputs: tuple[Array, ...], outputs: tuple[Array, ...]) -> Work:
+    def ranges(self, bounds: tuple[int, ...], inputs: tuple[Array, ...], outputs: tuple[Array, ...]) -> Work:
         """The work from each of `bounds` to the next; the tuples must live until it is done."""
-        fixed = self.head, id(inputs), id(outputs)
-        numbers = [number for piece in pairwise(bounds) for number in (*fixed, *piece)]
-        return Work(self._address, array("q", numbers), len(bounds) - 1)
+        count = len(bounds) - 1
+        numbers = array("q", (self.head, id(inputs), id(outputs), 0, 0)) * count
+        numbers[3::5], numbers[4::5] = _starts_and_stops(bounds)
+        return Work(self._address, numbers, count)
+
+
+@functools.lru_cache(maxsize=256)
+def _starts_and_stops(bounds: tuple[int, ...]) -> tuple[array[int], array[int]]:
+    return array("q", bounds[:-1]), array("q", bounds[1:])
 
 
 _PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 3)

