@@ -27,7 +27,13 @@ def test_one_division_is_left_for_each_divisor() -> None:
     assert texts(lambda a, b, c: a / b + c / b, "float", "float", "float") == ["div", "divided", "divided"]
     assert texts(lambda a, b: a / b + 1.0 / b, "float", "float") == ["div", "divided"]
     assert texts(lambda a, b, c: a / b + a / c, "float", "float", "float") == ["div", "div"]
-    assert texts(lambda a, b: a / 3.0 + b / 3.0, "float", "float") == ["div", "div"]
+
+
+def test_no_division_is_left_by_constants() -> None:
+    assert texts(lambda a, b: a / 3.0 + b / -3.0, "float", "float") == ["divided", "divided"]
+    # LLVM multiplies by the others.
+    assert texts(lambda a: a / 4.0 + a / -0.5 + a / 0.0 + a / math.inf + a / math.nan, "float") == ["div"] * 5
+    assert texts(lambda a: 3.0 / a, "float") == ["div"]
 
 
 def test_a_divisor_that_changes_is_another() -> None:
@@ -85,11 +91,27 @@ def test_any_bits() -> None:
         judge(every, some)
 
 
-def test_special_values() -> None:
+def special_values() -> Any:
     tiny, least, most = np.finfo(float).tiny, np.finfo(float).smallest_subnormal, np.finfo(float).max
     values = [0.0, 1.0, 3.0, tiny, least, 7 * tiny, most, math.inf, math.nan, 1e-160, 1e160, 1e300]
-    special = np.array([sign * value for value in values for sign in (1, -1)])
+    return np.array([sign * value for value in values for sign in (1, -1)])
+
+
+def test_special_values() -> None:
+    special = special_values()
     judge(np.repeat(special, special.size), np.tile(special, special.size))
+
+
+@pytest.mark.parametrize("divisor", [3.0, -10.0, math.sqrt(2.0), math.nextafter(2.0, 0.0), 7e-200, -1e300, 3e-310])
+def test_constants(divisor: float) -> None:
+    random = np.random.default_rng(0)
+    any_bits = random.integers(0, 2**64, 100_000, np.uint64).view(np.float64)
+    a = np.concatenate([special_values(), any_bits, divisor * random.uniform(-2, 2, 100_000)])
+    with np.errstate(all="ignore"):
+        exact = a / divisor
+    found = differentiable_broadcast(backend="cpu")(lambda a: a / divisor)(a)
+    same = (found.view(np.uint64) == exact.view(np.uint64)) | (np.isnan(found) & np.isnan(exact))
+    assert same.all(), a[~same][:3]
 
 
 @pytest.mark.parametrize("seed", range(3))

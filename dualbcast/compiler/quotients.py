@@ -6,6 +6,7 @@ A derivative of a quotient takes the reciprocal of the divisor, which the value 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -44,7 +45,7 @@ def by_reciprocals(function: Function) -> Function:
     names = Names([*RULES, *(param.name for param in function.params), *writes])
 
     def walk(block: Block) -> Block:
-        inner = tuple(map_exprs(stmt, lambda expr: expr, walk) for stmt in block)
+        inner = tuple(map_exprs(stmt, _by_constant, walk) for stmt in block)
         return _shared(inner, writes, names)
 
     body = walk(function.body)
@@ -76,6 +77,15 @@ def _shared(block: Block, writes: Counter[str], names: Names) -> Block:
             value = Op(DIVIDED, (*stmt.value.args, reciprocal.target), "float", stmt.value.location)
             found.append(replace(stmt, value=value))
     return tuple(found)
+
+
+def _by_constant(value: Expr) -> Expr:
+    """Without a division where the divisor is a constant; of powers of two LLVM knows that."""
+    match value:
+        case Op(name="div", kind="float", args=(Var(kind="float") as a, Const(value=float() as b))):
+            if b and math.isfinite(b) and abs(math.frexp(b)[0]) != 0.5:
+                return Op(DIVIDED, (a, Const(b, "float"), Const(1.0 / b, "float")), "float", value.location)
+    return value
 
 
 def _divisor(value: Expr) -> str | None:
