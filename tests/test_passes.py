@@ -17,7 +17,7 @@ from corpus import CORPUS, Case
 from dualbcast import differentiable_broadcast
 from dualbcast.abi import KernelSource, Layout
 from dualbcast.compiler.dualize import dualize
-from dualbcast.compiler.emit import emit
+from dualbcast.compiler.emit import emit, operations
 from dualbcast.compiler.frontend import lower
 from dualbcast.compiler.ir import Assign, Break, Const, For, Function, If, Op, Output, Var, While, check, statements
 from dualbcast.compiler.simplify import simplify
@@ -307,3 +307,70 @@ def test_reassigned_names_are_not_merged(how: str):
     columns = [[2.0, -3.0, 0.5, -0.25], [5.0, 7.0, 0.25, -1.5]]
     for found, wanted in zip(execute(check(simplify(function)), columns), execute(function, columns), strict=True):
         np.testing.assert_array_equal(found, wanted)
+
+
+# --- slopes that wait -------------------------------------------------------------------------------------------------
+
+
+def multiplications(function: Any, arity: int) -> int:
+    """How many there are beside those of the value."""
+    value = lower(function, ["float"] * arity).function
+    both = simplify(dualize(value, range(arity)).function)
+    counts = [operations(each).get("mul", 0) for each in (simplify(value), both)]
+    return counts[1] - counts[0]
+
+
+def test_the_slope_of_a_chain_is_found_before_its_partials() -> None:
+    """One multiplication for each operation of the chain but one, and for each of the arguments."""
+
+    def chain(a: float, b: float, c: float, d: float) -> float:
+        return math.exp(math.exp(math.exp(math.exp(a + 2.0 * b + c * d))))
+
+    # The first of the partials of what is inside is 1, and none of them takes a multiplication.
+    assert multiplications(chain, 4) == 3 + 3
+
+    def horner(a: float, b: float, c: float) -> float:
+        x = a / b + c
+        return ((x * 2.0 + 3.0) * x + 4.0) * x + 5.0
+
+    # The slope in x is (4 * x + 3) * x + what is there already; 1 / b and -(x / b) times it; and x / b.
+    assert multiplications(horner, 3) == 1 + 2 + 1
+
+
+def test_a_slope_does_not_wait_for_what_changes() -> None:
+    """Its variable is given another value, or the other factor is, before it is read."""
+
+    def moved(a: float, b: float) -> float:
+        x = a * b
+        y = math.sin(x)
+        x = a + b
+        return math.exp(y) * x
+
+    def scaled(a: float, b: float) -> float:
+        x, scale = a * b, 3.0
+        for _ in range(2):
+            y = scale * x
+            scale = scale * 2.0
+            x = math.sin(y) + a
+        return x
+
+    def read_elsewhere(a: float, b: float) -> float:
+        x = math.exp(a * b)
+        if a > b:
+            x = math.sin(x)
+        y = math.cos(x)
+        if b > 0:
+            return math.exp(y)
+        return y
+
+    points = [(0.3, 0.7), (0.9, -0.4), (-1.1, 0.2)]
+    for function in (moved, scaled, read_elsewhere):
+        f = dualize(lower(function, ("float", "float")).function, (0, 1)).function
+        found = execute(simplify(check(f)), list(zip(*points, strict=True)))
+        step = 1e-6
+        for row, (a, b) in enumerate(points):
+            slopes = [
+                (function(a + step, b) - function(a - step, b)) / (2 * step),
+                (function(a, b + step) - function(a, b - step)) / (2 * step),
+            ]
+            np.testing.assert_allclose([each[row] for each in found], [function(a, b), *slopes], rtol=1e-8)

@@ -3,11 +3,15 @@
 A variable has no partial in a direction it never depends on, and an output that never does has a structural zero there.
 Where a variable depends on a direction along some paths only, a flag beside it says which, and keeps a slope that is
 infinite from making NaN of the zero.
+
+What depends on one variable alone, and is read once, has no partials: its slope in that variable is multiplied by the
+next one, and their product by the partials of the variable, of which there are several.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -40,11 +44,14 @@ from dualbcast.compiler.ir import (
     Stmt,
     Var,
     assigned,
+    atoms,
+    expressions,
     map_expr,
     map_exprs,
     statements,
 )
 from dualbcast.compiler.rules import RULES
+from dualbcast.compiler.simplify import use_counts
 from dualbcast.compiler.source import Capture
 from dualbcast.compiler.templates import guards_of
 from dualbcast.errors import Location
@@ -125,6 +132,9 @@ class _Dualizer:
         )
         self.label = {seed: direction.label for seed, direction in directions.items()}
         self.tangents: dict[tuple[str, int], Var] = {}
+        self.writes, self.reads = Counter(assigned(function.body)), use_counts(function)
+        # What variables without partials depend on, and their slopes in it.
+        self.slopes: dict[str, tuple[Var, Atom]] = {}
         self.block: list[Stmt] = []
 
     def run(self) -> Dual:
@@ -163,10 +173,10 @@ class _Dualizer:
 
     def walk(self, block: Block) -> Block:
         found: list[Stmt] = []
-        for stmt in block:
+        for position, stmt in enumerate(block):
             if isinstance(stmt, Assign):
                 self.block = found
-                self.assign(stmt)
+                self.assign(stmt, block[position + 1 :])
             else:
                 found.append(map_exprs(stmt, lambda expr: expr, self.walk))
         return tuple(found)
@@ -181,14 +191,21 @@ class _Dualizer:
     def op(self, name: str, *args: Expr, where: Location) -> Atom:
         return self.emit(fold(Op(name, args, "float", where)), where)
 
-    def assign(self, stmt: Assign) -> None:
-        """Append the assignment and those of its target's partials."""
+    def assign(self, stmt: Assign, rest: Block) -> None:
+        """Append the assignment and those of its target's partials; `rest` is what comes after it."""
         self.block.append(stmt)
         where = stmt.location
         terms: dict[int, list[Expr]] = {}
         directions = self.directions(stmt.target)
-        if directions:
-            terms = self._terms(stmt.value, stmt.target, where)
+        if directions and isinstance(stmt.value, Op) and stmt.value.name != "select":
+            slopes = self._slopes(stmt.value, stmt.target, where)
+            if self._waits(stmt.target, slopes, rest):
+                ((source, slope),) = slopes.items()
+                self.slopes[stmt.target.name] = source, slope
+                return
+            terms = self._terms(stmt.value, slopes, where)
+        elif directions:
+            terms = self._copied(stmt.value, where)
         for seed in sorted(directions):
             target = self.tangent(stmt.target, seed)
             assert isinstance(target, Var)
@@ -227,35 +244,64 @@ class _Dualizer:
             result = fold(Op("or", (self.emit(result, where), self.flag(arg, seed)), "bool", where))
         return result
 
-    def _terms(self, value: Expr, result: Var, where: Location) -> dict[int, list[Expr]]:
-        """For each direction, the products of partial and tangent whose sum is the tangent of `value`."""
+    def _waits(self, target: Var, slopes: Mapping[Var, Atom], rest: Block) -> bool:
+        """Whether a variable's slope can stand for its partials, and is cheaper."""
+        once = self.writes[target.name] == self.reads[target.name] == 1
+        if not once or len(slopes) != 1 or len(self.directions(target)) < 2 or self.doubt.get(target.name):
+            return False
+        ((source, slope),) = slopes.items()
+        changed = {source.name, slope.name} if isinstance(slope, Var) else {source.name}
+        for stmt in rest:
+            if any(
+                isinstance(leaf, Var) and leaf.name == target.name for expr in expressions(stmt) for leaf in atoms(expr)
+            ):
+                return isinstance(stmt, Assign) and isinstance(stmt.value, Op) and stmt.value.name != "select"
+            if not changed.isdisjoint(assigned((stmt,))):
+                return False
+        return False
+
+    def _copied(self, value: Expr, where: Location) -> dict[int, list[Expr]]:
+        """For each direction, the tangent of a value that is another's, or one of two."""
         if isinstance(value, Var):
             return {seed: [tangent] for seed, tangent in self._tangents(value)}
-        if not isinstance(value, Op) or not any(map(self.directions, value.args)):
+        if not isinstance(value, Op):
             return {}
-        if value.name == "select":
-            test, then, orelse = value.args
-            terms: dict[int, list[Expr]] = {}
-            for seed in self.directions(then) | self.directions(orelse):
-                sides = (self.tangent(then, seed) or ZERO, self.tangent(orelse, seed) or ZERO)
-                terms[seed] = [fold(Op("select", (test, *sides), "float", where))]
-            return terms
-        partials = self._instantiate(value, result, where)
-        combined: dict[Expr, Expr] = {}
-        for arg, partial in zip(value.args, partials, strict=True):
+        test, then, orelse = value.args
+        terms: dict[int, list[Expr]] = {}
+        for seed in self.directions(then) | self.directions(orelse):
+            sides = (self.tangent(then, seed) or ZERO, self.tangent(orelse, seed) or ZERO)
+            terms[seed] = [fold(Op("select", (test, *sides), "float", where))]
+        return terms
+
+    def _slopes(self, value: Op, result: Var, where: Location) -> dict[Var, Atom]:
+        """The variables with partials that `value` depends on, and its slopes in them."""
+        found: dict[Var, Atom] = {}
+        if not any(map(self.directions, value.args)):
+            return found
+        for arg, partial in zip(value.args, self._instantiate(value, result, where), strict=True):
             # A partial that is zero everywhere is absent, never multiplied.
             if (
                 partial.kind != "float"
                 or (isinstance(partial, Const) and partial.value == 0)
+                or not isinstance(arg, Var)
                 or not self.directions(arg)
             ):
                 continue
-            combined[arg] = self.op("add", combined[arg], partial, where=where) if arg in combined else partial
+            slope = self.emit(partial, where)
+            source = arg
+            if arg.name in self.slopes:
+                source, inner = self.slopes[arg.name]
+                slope = self.op("mul", slope, inner, where=where)
+            found[source] = self.op("add", found[source], slope, where=where) if source in found else slope
+        return found
+
+    def _terms(self, value: Op, slopes: Mapping[Var, Atom], where: Location) -> dict[int, list[Expr]]:
+        """For each direction, the products of slope and tangent whose sum is the tangent of `value`."""
         found: dict[int, list[Expr]] = {}
-        for arg, partial in combined.items():
-            for seed, tangent in self._tangents(arg):
-                term = fold(Op("mul", (partial, tangent), "float", where))
-                flag = self.flag(arg, seed)
+        for source, slope in slopes.items():
+            for seed, tangent in self._tangents(source):
+                term = fold(Op("mul", (slope, tangent), "float", where))
+                flag = self.flag(source, seed)
                 if flag != TRUE and has_poles(value):
                     term = fold(Op("select", (flag, self.emit(term, where), ZERO), "float", where))
                 found.setdefault(seed, []).append(term)

@@ -40,7 +40,8 @@ from dualbcast.compiler.ir import (
     statements,
 )
 from dualbcast.compiler.lanes import arranged, group_loads, group_outputs, spread
-from dualbcast.compiler.lockstep import SIDE_BY_SIDE, WIDEST, Lockstep, lockstep
+from dualbcast.compiler.lockstep import WIDEST, Lockstep, lockstep
+from dualbcast.compiler.quotients import by_reciprocals
 from dualbcast.compiler.reductions import summing_loops
 from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.schedule import calls_first
@@ -142,11 +143,11 @@ def emit(
     steps = lockstep(function, names) if target == "cpu" and not summed else None
     group = 0
     if steps is not None:
-        group = SIDE_BY_SIDE * WIDEST // (8 if dtype == "float64" else 4)
+        group = steps.side_by_side * WIDEST // (8 if dtype == "float64" else 4)
         used, functions_run = _in_groups(writer, steps, layout, used, indices, names, steady, group)
     else:
         if target == "cpu":
-            function = calls_first(into_selects(function, steady)[0])
+            function = _for_processors(into_selects(function, steady)[0], dtype)
         function = arranged(function, names) if target == "cuda" else arrange(function, names, loads=True)
         if layout.lanes > 1:
             function = spread(function, layout, names)
@@ -190,6 +191,11 @@ def emit(
     )
 
 
+def _for_processors(function: Function, dtype: str) -> Function:
+    # Of float32 divisions take half as long, and multiplications for them would take longer.
+    return calls_first(by_reciprocals(function) if dtype == "float64" else function)
+
+
 def _in_groups(
     writer: _Writer,
     steps: Lockstep,
@@ -220,7 +226,7 @@ def _in_groups(
     some = names.fresh("some")
     for position, piece in enumerate(steps.pieces):
         function = piece.function if piece.turn else into_selects(piece.function, steady)[0]
-        function = arrange(calls_first(function), names, loads=True)
+        function = arrange(_for_processors(function, writer.module.dtype), names, loads=True)
         pieces.append(function)
         depth, last = 1 + piece.turn, position == len(steps.pieces) - 1
         if piece.turn:
@@ -231,7 +237,7 @@ def _in_groups(
         writer.function(function, depth + 1)
         if not last:
             writer.line(depth + 1, f"{some} = {some} | ({steps.going}[{at}] != 0)")
-        writer.line(depth + 1, f"side_by_side({SIDE_BY_SIDE})")
+        writer.line(depth + 1, f"side_by_side({steps.side_by_side})")
     return [count, *used, *strides.values()], pieces
 
 

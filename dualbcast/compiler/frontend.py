@@ -30,7 +30,7 @@ __all__ = ["FOREVER", "RESERVED", "ArrayKind", "Lowered", "lower", "no_arrays"]
 FOREVER = "forever"
 RESERVED = frozenset(keyword.kwlist) | {
     FOREVER,
-    *("float32", "float64", "int64", "uint8", "range", "min", "quotient"),
+    *("float32", "float64", "int64", "uint8", "range", "min", "quotient", "divided"),
     *("scratch", "select", "side_by_side", "sum_terms"),
     *(f"{verb}_{half}" for verb in ("load", "store", "from", "to") for half in ("float16", "bfloat16")),
     *(f"{verb}_{lanes}" for verb in ("load", "store") for lanes in (2, 4)),

@@ -44,11 +44,12 @@ from dualbcast.compiler.selects import is_total
 from dualbcast.compiler.simplify import falls_through, simplify
 from dualbcast.compiler.weights import blocks_vectors, operations_of
 
-__all__ = ["SIDE_BY_SIDE", "WIDEST", "Lockstep", "Piece", "lockstep"]
+__all__ = ["WIDEST", "Lockstep", "Piece", "lockstep"]
 
 # Bytes of the longest vectors, and how many of them a group of elements has, whose instructions alternate: while one
-# waits for a result the other goes on. More of them would wait longer for the slowest element of the group.
-WIDEST, SIDE_BY_SIDE = 64, 2
+# waits for a result the others go on. More of them would wait longer for the slowest element of the group, and two are
+# enough, and leave more registers, where nothing takes long.
+WIDEST, SIDE_BY_SIDE, OF_SLOW_TURNS = 64, 2, 4
 # Statements that a turn may have. What follows an `if` with a jump in it is written twice before it is simplified.
 MOST = 2000
 
@@ -79,6 +80,12 @@ class Lockstep(NamedTuple):
     pieces: tuple[Piece, ...]
     arrays: dict[str, Kind]
     going: str
+
+    @property
+    def side_by_side(self) -> int:
+        """How many vectors a group has."""
+        turns = [op for piece in self.pieces if piece.turn for op in operations_of(piece.function)]
+        return OF_SLOW_TURNS if any(map(_takes_long, turns)) else SIDE_BY_SIDE
 
 
 def lockstep(function: Function, names: Names) -> Lockstep | None:
@@ -124,7 +131,11 @@ def _is_worth_it(loop: For | While) -> bool:
     if isinstance(loop, For) and _is_small(loop) and not any(map(_jumps, loop.body)):
         return False
     branches = any(isinstance(stmt, If) and not _is_exit(stmt) for stmt in statements(loop.body))
-    return branches or any(op.name in ("div", "sqrt") or is_call(op.name) for op in operations_of((loop,)))
+    return branches or any(map(_takes_long, operations_of((loop,))))
+
+
+def _takes_long(op: Op) -> bool:
+    return op.name in ("div", "sqrt") or is_call(op.name)
 
 
 def _is_exit(stmt: If) -> bool:

@@ -163,6 +163,8 @@ class _Numbering:
 
     def _rewrite(self, value: Expr) -> Expr:
         """Identities that need to see what an argument is."""
+        if isinstance(value, Op) and value.name == "neg" and value.kind == "float":
+            return self._negated(value.args[0]) or value
         if isinstance(value, Op) and value.name in ("add", "sub", "mul", "div") and value.kind == "float":
             left, right = value.args
             negated = self._negated(right)

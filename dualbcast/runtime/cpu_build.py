@@ -77,10 +77,13 @@ def build(source: KernelSource, fastmath: bool, filename: str, vector: bool) -> 
     try:
         module = ir.Module("kernel")
         module.triple, module.data_layout = llvm.get_process_triple(), str(host().target_data)
+        names = cpu_math.names(vector)
+        if fastmath:  # LLVM, which may multiply by reciprocals, has a shorter way.
+            names = names | {"divided": cpu_math.DIVISION}
         lower(
             module,
             cpu_math.SUM_TERMS + source.text,
-            cpu_math.names(vector),
+            names,
             source.entry,
             _signature(source),
             cpu_math.LIBERTIES | dict.fromkeys(source.functions, _FASTMATH if fastmath else frozenset()),

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-from dualbcast.runtime import elementary, libm
+from dualbcast.runtime import elementary, elementary_quotient, libm
 from dualbcast.runtime.elementary_steps import keep
 from dualbcast.runtime.lowering import Operation, Storage
 
-__all__ = ["LIBERTIES", "SUM_TERMS", "names"]
+__all__ = ["DIVISION", "LIBERTIES", "SUM_TERMS", "names"]
 
 # What LLVM has an operation for, and so has the host.
 _LLVM = ("sqrt", "fabs", "floor", "ceil", "trunc", "rint", "copysign")
@@ -35,6 +35,7 @@ def names(vector: bool) -> dict[str, Operation | Storage]:
     if elementary.has_fma():
         found |= {name: Operation(emit) for name, emit in elementary.FUNCTIONS.items()}
     return found | {
+        "divided": Operation(elementary_quotient.divided) if elementary.has_fma() else DIVISION,
         "fmod": Operation(lambda builder, arguments: builder.frem(*arguments)),
         "nextafter": Operation(_nextafter),
         "load_float16": Storage(_from_float16, stores=False),
@@ -43,6 +44,9 @@ def names(vector: bool) -> dict[str, Operation | Storage]:
         "store_bfloat16": Storage(_to_bfloat16, stores=True),
     }
 
+
+# Of a, b and 1 / b.
+DIVISION = Operation(lambda builder, arguments: builder.fdiv(*arguments[:2]))
 
 # The sum of a row's first elements in float64, in an order that suits vectors but depends on nothing else: the function
 # and the liberties that LLVM may take with its floats.

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from dualbcast.runtime import libm
-from dualbcast.runtime.elementary_steps import Steps, keep
+from dualbcast.runtime.elementary_rare import Emit, attribute, or_rarely, under_masks
+from dualbcast.runtime.elementary_steps import Steps
 
 __all__ = ["FUNCTIONS"]
 
@@ -105,65 +106,32 @@ def _with_sign(f: Steps, x: ir.Value, sign: ir.Value) -> ir.Value:
 def _or_library(f: Steps, name: str, x: ir.Value, result: ir.Value) -> ir.Value:
     """`result`, or where x is large the C library's."""
     builder, limit = f.builder, (_FLOAT32 if isinstance(f.kind, ir.FloatType) else _FLOAT64).limit
-    size = f.absolute(x)
-    here, large, after = builder.block, builder.append_basic_block("large"), builder.append_basic_block("sized")
-    builder.cbranch(builder.fcmp_ordered(">", size, f.number(limit)), large, after)
-    builder.position_at_end(large)
-    function = _library(builder.module, libm.symbol(name + ("f" if isinstance(f.kind, ir.FloatType) else "")), f.kind)
-    called = builder.call(function, [x])
-    builder.branch(after)
-    builder.position_at_end(after)
-    either = builder.phi(f.kind)
-    either.add_incoming(result, here)
-    either.add_incoming(called, large)
-    return either
+    large = builder.fcmp_ordered(">", f.absolute(x), f.number(limit))
+    symbol = libm.symbol(name + ("f" if isinstance(f.kind, ir.FloatType) else ""))
+    return or_rarely(builder, large, result, lambda: builder.call(_library(builder.module, symbol, f.kind), [x]))
 
 
 def _library(module: ir.Module, symbol: str, kind: ir.Type) -> ir.Function:
-    """A function of the C library that is called under a condition.
-
-    LLVM's vectoriser finds a version for vectors with a mask: one that asks whether any of it is set, and else is
-    another function's call. Once inlined, that is a branch.
-    """
+    """A function of the C library that is called under a condition: of a vector, for each element."""
     function = module.globals.get(symbol)
     if function is not None:
         return function
     function = ir.Function(module, ir.FunctionType(kind, [kind]), symbol)
-    _attribute(function, "memory(none)", "nounwind", "willreturn", "cold")
-    mappings, versions = [], []
-    for bits in (128, 256, 512):
-        lanes = bits // (32 if isinstance(kind, ir.FloatType) else 64)
-        vector, masks = ir.VectorType(kind, lanes), ir.VectorType(ir.IntType(1), lanes)
-        each = ir.Function(module, ir.FunctionType(vector, [vector]), f"{symbol}_each_{lanes}")
-        _attribute(each, "noinline", "nounwind", "willreturn", "memory(none)", "cold")
-        builder = ir.IRBuilder(each.append_basic_block())
+    attribute(function, "memory(none)", "nounwind", "willreturn", "cold")
+
+    def each(lanes: int) -> Emit:
+        vector = ir.VectorType(kind, lanes)
+        made = ir.Function(module, ir.FunctionType(vector, [vector]), f"{symbol}_each_{lanes}")
+        made.linkage = "linkonce_odr"
+        attribute(made, "noinline", "nounwind", "willreturn", "memory(none)", "cold")
+        builder = ir.IRBuilder(made.append_basic_block())
         result: ir.Value = ir.Constant(vector, ir.Undefined)
         for lane in range(lanes):
             place = ir.Constant(ir.IntType(32), lane)
-            value = builder.call(function, [builder.extract_element(each.args[0], place)])
+            value = builder.call(function, [builder.extract_element(made.args[0], place)])
             result = builder.insert_element(result, value, place)
         builder.ret(result)
+        return lambda builder, arguments: builder.call(made, arguments)
 
-        masked = ir.Function(module, ir.FunctionType(vector, [vector, masks]), f"{symbol}_masked_{lanes}")
-        _attribute(masked, "alwaysinline", "nounwind", "willreturn", "memory(none)")
-        builder = ir.IRBuilder(masked.append_basic_block())
-        rare, common = masked.append_basic_block(), masked.append_basic_block()
-        word = ir.IntType(lanes)
-        any_ = builder.icmp_unsigned("!=", builder.bitcast(masked.args[1], word), ir.Constant(word, 0))
-        builder.cbranch(any_, rare, common)
-        ir.IRBuilder(common).ret(ir.Constant(vector, ir.Undefined))
-        builder = ir.IRBuilder(rare)
-        builder.ret(builder.call(each, masked.args[:1]))
-        mappings.append(f"_ZGV_LLVM_M{lanes}v_{symbol}({masked.name})")
-        versions += [each, masked]
-    for version in versions:
-        version.linkage = "linkonce_odr"
-    _attribute(function, f'"vector-function-abi-variant"="{",".join(mappings)}"')
-    keep(module, versions[1::2])
+    under_masks(function, each)
     return function
-
-
-def _attribute(function: ir.Function, *attributes: str) -> None:
-    for attribute in attributes:
-        # llvmlite checks attributes against a list that is older than these.
-        set.add(function.attributes, attribute)

@@ -1,0 +1,153 @@
+"""Several divisions by one number: which are shared, and the bits of what becomes of them."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dualbcast import differentiable_broadcast
+from dualbcast.compiler.frontend import lower
+from dualbcast.compiler.ir import Assign, Block, Op, check, statements
+from dualbcast.compiler.quotients import by_reciprocals
+from dualbcast.compiler.simplify import simplify
+
+
+def texts(function: Any, *kinds: Any) -> list[str]:
+    """The divisions of a function's body in order, and those by multiplication."""
+    body: Block = check(by_reciprocals(simplify(lower(function, kinds).function))).body
+    operations = [stmt.value for stmt in statements(body) if isinstance(stmt, Assign) and isinstance(stmt.value, Op)]
+    return [op.name for op in operations if op.name in ("div", "divided")]
+
+
+def test_one_division_is_left_for_each_divisor() -> None:
+    assert texts(lambda a, b, c: a / b + c / b, "float", "float", "float") == ["div", "divided", "divided"]
+    assert texts(lambda a, b: a / b + 1.0 / b, "float", "float") == ["div", "divided"]
+    assert texts(lambda a, b, c: a / b + a / c, "float", "float", "float") == ["div", "div"]
+
+
+def test_no_division_is_left_by_constants() -> None:
+    assert texts(lambda a, b: a / 3.0 + b / -3.0, "float", "float") == ["divided", "divided"]
+    # LLVM multiplies by the others.
+    assert texts(lambda a: a / 4.0 + a / -0.5 + a / 0.0 + a / math.inf + a / math.nan, "float") == ["div"] * 5
+    assert texts(lambda a: 3.0 / a, "float") == ["div"]
+
+
+def test_a_divisor_that_changes_is_another() -> None:
+    def function(a: float, b: float) -> float:
+        total = a
+        for _ in range(3):
+            total = total + a / b + 1.0 / b
+            b = b + 1.0 if b > a else b * 2.0
+        return total
+
+    assert "divided" not in texts(function, "float", "float")
+
+
+def test_the_reciprocal_is_not_taken_from_another_path() -> None:
+    def function(a: float, b: float) -> float:
+        if a > 0:
+            return 1.0 / b
+        return a / b
+
+    assert texts(function, "float", "float") == ["div", "div"]
+
+
+# --- bits -------------------------------------------------------------------------------------------------------------
+
+
+@differentiable_broadcast(backend="cpu")
+def quotients(a: float, b: float) -> tuple[float, ...]:
+    return a / b, 1.0 / b, 3.0 / b
+
+
+def judge(a: Any, b: Any) -> None:
+    """Bits as NumPy's, of every NaN alike."""
+    with np.errstate(all="ignore"):
+        wanted = (a / b, 1.0 / b, 3.0 / b)
+    for found, exact in zip(quotients(a, b), wanted, strict=True):
+        same = (found.view(np.uint64) == exact.view(np.uint64)) | (np.isnan(found) & np.isnan(exact))
+        assert same.all(), (a[~same][:3], b[~same][:3])
+
+
+def test_it_is_done() -> None:
+    assert quotients.inspect_source("float64", "float64", product="value").count("divided(") == 2
+    # Divisions of float32 are faster.
+    assert "divided(" not in quotients.inspect_source("float32", "float32", product="value")
+
+
+def test_any_bits() -> None:
+    random = np.random.default_rng(0)
+    a, b = random.integers(0, 2**64, (2, 300_000), np.uint64).view(np.float64)
+    judge(a, b)
+    # Exponents that just are, and just are not, ordinary.
+    for low, high in ((-490, -480), (530, 545), (-1075, -1015), (1015, 1024)):
+        some = np.ldexp(random.uniform(1, 2, 100_000), random.integers(low, high, 100_000))
+        every = np.ldexp(random.uniform(1, 2, 100_000), random.integers(-1074, 1024, 100_000))
+        judge(some, every)
+        judge(every, some)
+
+
+def special_values() -> Any:
+    tiny, least, most = np.finfo(float).tiny, np.finfo(float).smallest_subnormal, np.finfo(float).max
+    values = [0.0, 1.0, 3.0, tiny, least, 7 * tiny, most, math.inf, math.nan, 1e-160, 1e160, 1e300]
+    return np.array([sign * value for value in values for sign in (1, -1)])
+
+
+def test_special_values() -> None:
+    special = special_values()
+    judge(np.repeat(special, special.size), np.tile(special, special.size))
+
+
+@pytest.mark.parametrize("divisor", [3.0, -10.0, math.sqrt(2.0), math.nextafter(2.0, 0.0), 7e-200, -1e300, 3e-310])
+def test_constants(divisor: float) -> None:
+    random = np.random.default_rng(0)
+    any_bits = random.integers(0, 2**64, 100_000, np.uint64).view(np.float64)
+    a = np.concatenate([special_values(), any_bits, divisor * random.uniform(-2, 2, 100_000)])
+    with np.errstate(all="ignore"):
+        exact = a / divisor
+    found = differentiable_broadcast(backend="cpu")(lambda a: a / divisor)(a)
+    same = (found.view(np.uint64) == exact.view(np.uint64)) | (np.isnan(found) & np.isnan(exact))
+    assert same.all(), a[~same][:3]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_quotients_next_to_the_middle_between_two_numbers(seed: int) -> None:
+    """The hardest to round: 2**(s + 1) * a is an odd multiple of b and a little more, or less."""
+    random = np.random.default_rng(seed)
+    pairs: list[tuple[int, int]] = []
+    for _ in range(4000):
+        # Of the last of these the significand is next to 2, where the reciprocal is rounded most.
+        b = int(random.integers(2**52, 2**53)) if seed < 2 else 2**53 - int(random.integers(1, 10**6))
+        b |= 1
+        for shift in (53, 54):
+            inverse = pow(2**shift, -1, b)
+            for rest in (-3, -2, -1, 1, 2, 3):
+                a = rest * inverse % b
+                if a >= 2**52 and (a * 2**shift - rest) // b % 2:
+                    pairs.append((a, b))
+    assert len(pairs) > 5000
+    a, b = np.array(pairs, float).T
+    judge(a, b)
+
+
+@pytest.mark.parametrize("places", range(2, 8))
+def test_the_remainder_corrects_every_quotient(places: int) -> None:
+    """Of all numbers of so many places, in rational arithmetic: what the correction rests on."""
+
+    def rounded(x: Fraction) -> Fraction:
+        if x == 0:
+            return x
+        exponent = math.frexp(x)[1] - places
+        return round(x / Fraction(2) ** exponent) * Fraction(2) ** exponent
+
+    numbers = range(2 ** (places - 1), 2**places)
+    for b in numbers:
+        reciprocal = rounded(Fraction(1, b))
+        for a in numbers:
+            q = rounded(a * reciprocal)
+            rest = rounded(a - q * b)
+            assert rounded(q + rest * reciprocal) == rounded(Fraction(a, b))
