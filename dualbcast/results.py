@@ -41,10 +41,7 @@ class Results:
         self._given = None if self.shape or self._module != "numpy" else planned.given
         self._jacobian: Frame | None = None
         self._hessian: Frame | None = None
-        # Whether all parts are arrays that the kernel writes, in their order.
-        stored = [block.stored for block in spec.product.blocks.values()]
-        shapes = [self.shape if shape is None else shape for shape in self._sums or (None,)]
-        self._are_stored = stored == list(range(len(stored))) and (self._module != "numpy" or () not in shapes)
+        self._are_stored: bool | None = None
 
     def value(self, outputs: tuple[Any, ...]) -> Any:
         """What the function returns."""
@@ -70,6 +67,8 @@ class Results:
 
     def parts(self, outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         """The results of a product of "parts": what is stored, and numbers for what is constant."""
+        if self._are_stored is None:
+            self._are_stored = self._find_stored()
         if self._are_stored:
             return outputs
         found = [
@@ -79,6 +78,12 @@ class Results:
         if self._module == "numpy" and (self._given is not None or self._sums is not None):
             return tuple([y if y.shape else y[()] for y in found])
         return tuple(found)
+
+    def _find_stored(self) -> bool:
+        """Whether the parts are the arrays that the kernel writes, as they are."""
+        stored = [block.stored for block in self._spec.product.blocks.values()]
+        shapes = [self.shape if shape is None else shape for shape in self._sums or (None,)]
+        return stored == list(range(len(stored))) and (self._module != "numpy" or () not in shapes)
 
     def _constant(self, at: int, number: float, outputs: tuple[Any, ...]) -> Any:
         shape = None if self._sums is None else self._sums[at]

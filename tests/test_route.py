@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dualbcast import differentiable_broadcast
-from dualbcast.errors import ArgumentError
+from dualbcast.errors import ArgumentError, DualbcastError
 from dualbcast.runtime import native, route
 from dualbcast.runtime.forms import forms_of, host_addresses
 from dualbcast.runtime.route import Route
@@ -211,6 +211,33 @@ def test_sums_go_the_short_way(short: list[bool]) -> None:
         np.testing.assert_allclose(dx, bar * b)
         np.testing.assert_allclose(db, (bar * x).sum(0))
     assert short == [True] * 4
+
+
+def test_cotangents_are_looked_at_after_right_ones_too(short: list[bool]) -> None:
+    f = differentiable_broadcast(lambda x, y: (x * y, x - y))
+    x, y = RNG.standard_normal((2, 3, 4))
+    _, pullback = f.vjp(x, y)
+    one, two = RNG.standard_normal((2, 3, 4))
+    kinds = (one, two), (one.T.copy().T, two), (one[::-1], two), (np.ones((3, 4), int), np.float32(two)), (one, two)
+    for _ in range(2):
+        for bars in kinds:
+            for found in (f.value_and_vjp((x, y), bars)[1], pullback(*bars), pullback(list(bars))):
+                np.testing.assert_allclose(found[0], bars[0] * y + bars[1], rtol=1e-14)
+                np.testing.assert_allclose(found[1], bars[0] * x - bars[1], rtol=1e-14)
+        tried = len(short)
+        for bars, message in (
+            ((one[:2], two), "the cotangent of output 0 has shape"),
+            ((one, two[0]), "the cotangent of output 1 has shape"),
+            ((one, None), "the cotangent of output 1 is None"),
+            ((one, 1j * two), "complex"),
+            ((one,), "2 cotangents are needed|must be a tuple of 2"),
+        ):
+            with pytest.raises(DualbcastError, match=message):
+                f.value_and_vjp((x, y), bars)
+            with pytest.raises(DualbcastError, match=message):
+                pullback(*bars)
+        assert len(short) == tried
+    assert short.count(True) > 20
 
 
 def test_the_forms_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

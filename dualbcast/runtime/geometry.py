@@ -84,21 +84,22 @@ class Geometry(NamedTuple):
         if xp is not np and self.total:
             return self._on_device(dtypes)
         pooled = xp is np and self.is_large(len(dtypes))
-        if self.order is None:
-            return tuple(
-                POOL.empties(self.shape, dtypes) if pooled else [xp.empty(self.shape, dtype) for dtype in dtypes]
-            )
-        lengths = tuple([self.shape[axis] for axis in self.order])
-        inverse = sorted(range(len(self.order)), key=self.order.__getitem__)
+        lengths, axes = self.memory
         arrays = POOL.empties(lengths, dtypes) if pooled else [xp.empty(lengths, dtype) for dtype in dtypes]
-        return tuple([array.transpose(inverse) for array in arrays])
+        return tuple(arrays if axes is None else [array.transpose(axes) for array in arrays])
+
+    @property
+    def memory(self) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+        """The shape that the result has in memory, and the axes to transpose that by; None where it is C order."""
+        if self.order is None:
+            return self.shape, None
+        axes = sorted(range(len(self.order)), key=self.order.__getitem__)
+        return tuple([self.shape[axis] for axis in self.order]), tuple(axes)
 
     def _on_device(self, dtypes: Sequence[DType]) -> tuple[Array, ...]:
-        if self.order is None:
-            return allocate(self.shape, dtypes)
-        inverse = sorted(range(len(self.order)), key=self.order.__getitem__)
-        arrays = allocate([self.shape[axis] for axis in self.order], dtypes)
-        return tuple([array.transpose(inverse) for array in arrays])
+        lengths, axes = self.memory
+        arrays = allocate(lengths, dtypes)
+        return arrays if axes is None else tuple([array.transpose(axes) for array in arrays])
 
 
 @lru_cache(maxsize=1024)

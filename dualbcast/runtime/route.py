@@ -53,7 +53,7 @@ class Route:
 
     __slots__ = (
         *("_converted", "_dtypes", "_entry", "_fit", "_geometry", "_is_little", "_kernel", "_masks", "_names"),
-        *("_shape", "_shapes", "_signature", "results"),
+        *("_memory", "_shapes", "_signature", "results"),
     )
 
     def __init__(
@@ -68,9 +68,8 @@ class Route:
         self._masks = tuple([array.itemsize - 1 for array in operands.arrays])
         self._is_little = geometry.blocks is None and cpu.is_little(geometry.total, len(planned.pointers))
         self._entry: Entry | None = None
-        # Of new outputs, if they need no more than a shape.
-        simple = geometry.split is None and geometry.order is None and not geometry.is_large(len(planned.dtypes))
-        self._shape = geometry.shape if simple else None
+        # Of new outputs that are no sums and not large.
+        self._memory = None if geometry.split is not None or geometry.is_large(len(planned.dtypes)) else geometry.memory
         # For calls with out=.
         self._fit: Fit | None = None
         if all(planned.given):
@@ -107,11 +106,12 @@ class Route:
             values = tuple(every)
         geometry, dtypes = self._geometry, self._dtypes
         if self._fit is None:
-            shape = self._shape
-            if shape is not None:
-                outputs = targets = tuple([empty(shape, dtype) for dtype in dtypes])
-            else:
+            if self._memory is None:
                 outputs, targets = fresh(geometry, dtypes, self._signature.compute, np)
+            else:
+                lengths, axes = self._memory
+                found = [empty(lengths, dtype) for dtype in dtypes]
+                outputs = targets = tuple(found if axes is None else [y.transpose(axes) for y in found])
         else:
             if not all(map(is_writeable, out)) or aside_of(self._fit, host_addresses((*values, *out))):
                 return None
