@@ -341,7 +341,7 @@ def test_fastmath_keeps_nan_and_infinity():
 @pytest.mark.skipif(not elementary_steps.has_scaling(), reason="no instruction for it")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", ["exp", "erfc", "sigmoid"])
-def test_a_power_of_two_takes_one_instruction_and_gives_the_bits_of_two_steps(name, dtype, monkeypatch):
+def test_scaling_by_an_instruction_gives_the_bits_of_two_steps(name, dtype, monkeypatch):
     info, extreme = np.finfo(dtype), {"float32": 110, "float64": 760}[dtype]
     random = np.random.default_rng(7)
     x = [samples("exp", dtype, 8), edges(dtype), random.uniform(-extreme, extreme, 3000), random.uniform(-30, 30, 1000)]
