@@ -11,7 +11,6 @@ next one, and their product by the partials of the variable, of which there are 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -44,14 +43,12 @@ from dualbcast.compiler.ir import (
     Stmt,
     Var,
     assigned,
-    atoms,
-    expressions,
     map_expr,
     map_exprs,
     statements,
 )
 from dualbcast.compiler.rules import RULES
-from dualbcast.compiler.simplify import use_counts
+from dualbcast.compiler.slopes import waiting
 from dualbcast.compiler.source import Capture
 from dualbcast.compiler.templates import guards_of
 from dualbcast.errors import Location
@@ -132,7 +129,7 @@ class _Dualizer:
         )
         self.label = {seed: direction.label for seed, direction in directions.items()}
         self.tangents: dict[tuple[str, int], Var] = {}
-        self.writes, self.reads = Counter(assigned(function.body)), use_counts(function)
+        self.waiting = waiting(function)
         # What variables without partials depend on, and their slopes in it.
         self.slopes: dict[str, tuple[Var, Atom]] = {}
         self.block: list[Stmt] = []
@@ -173,10 +170,10 @@ class _Dualizer:
 
     def walk(self, block: Block) -> Block:
         found: list[Stmt] = []
-        for position, stmt in enumerate(block):
+        for stmt in block:
             if isinstance(stmt, Assign):
                 self.block = found
-                self.assign(stmt, block[position + 1 :])
+                self.assign(stmt)
             else:
                 found.append(map_exprs(stmt, lambda expr: expr, self.walk))
         return tuple(found)
@@ -191,17 +188,16 @@ class _Dualizer:
     def op(self, name: str, *args: Expr, where: Location) -> Atom:
         return self.emit(fold(Op(name, args, "float", where)), where)
 
-    def assign(self, stmt: Assign, rest: Block) -> None:
-        """Append the assignment and those of its target's partials; `rest` is what comes after it."""
+    def assign(self, stmt: Assign) -> None:
+        """Append the assignment and those of its target's partials."""
         self.block.append(stmt)
         where = stmt.location
         terms: dict[int, list[Expr]] = {}
         directions = self.directions(stmt.target)
         if directions and isinstance(stmt.value, Op) and stmt.value.name != "select":
             slopes = self._slopes(stmt.value, stmt.target, where)
-            if self._waits(stmt.target, slopes, rest):
-                ((source, slope),) = slopes.items()
-                self.slopes[stmt.target.name] = source, slope
+            if stmt.target.name in self.waiting and len(slopes) == 1:
+                ((self.slopes[stmt.target.name]),) = slopes.items()
                 return
             terms = self._terms(stmt.value, slopes, where)
         elif directions:
@@ -243,22 +239,6 @@ class _Dualizer:
         for arg in differentiable(value):
             result = fold(Op("or", (self.emit(result, where), self.flag(arg, seed)), "bool", where))
         return result
-
-    def _waits(self, target: Var, slopes: Mapping[Var, Atom], rest: Block) -> bool:
-        """Whether a variable's slope can stand for its partials, and is cheaper."""
-        once = self.writes[target.name] == self.reads[target.name] == 1
-        if not once or len(slopes) != 1 or len(self.directions(target)) < 2 or self.doubt.get(target.name):
-            return False
-        ((source, slope),) = slopes.items()
-        changed = {source.name, slope.name} if isinstance(slope, Var) else {source.name}
-        for stmt in rest:
-            if any(
-                isinstance(leaf, Var) and leaf.name == target.name for expr in expressions(stmt) for leaf in atoms(expr)
-            ):
-                return isinstance(stmt, Assign) and isinstance(stmt.value, Op) and stmt.value.name != "select"
-            if not changed.isdisjoint(assigned((stmt,))):
-                return False
-        return False
 
     def _copied(self, value: Expr, where: Location) -> dict[int, list[Expr]]:
         """For each direction, the tangent of a value that is another's, or one of two."""
