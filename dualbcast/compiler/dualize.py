@@ -197,7 +197,7 @@ class _Dualizer:
         if directions and isinstance(stmt.value, Op) and stmt.value.name != "select":
             slopes = self._slopes(stmt.value, stmt.target, where)
             if stmt.target.name in self.waiting and len(slopes) == 1:
-                ((self.slopes[stmt.target.name]),) = slopes.items()
+                (self.slopes[stmt.target.name],) = slopes.items()
                 return
             terms = self._terms(stmt.value, slopes, where)
         elif directions:
