@@ -297,11 +297,9 @@ class _Body:
         """Over a range, of which the number of turns is known before the first."""
         match stmt:
             case ast.For(target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range"), args=[*bounds])):
-                step = ast.literal_eval(bounds.pop()) if len(bounds) == 3 else 1
+                step = _step(bounds.pop()) if len(bounds) == 3 else 1
             case _:
                 raise SyntaxError(f"a kernel has no such loop: for {ast.unparse(stmt.iter)}")
-        if not isinstance(step, int) or step == 0:
-            raise TypeError(f"a range has no step of {step}")
         builder, zero = self.builder, ir.Constant(_WORD, 0)
         start, stop = [zero, *map(self.integer, bounds)][-2:]
         # By ones the place itself is counted, which is what a vectoriser knows best; else the turns are.
@@ -584,6 +582,16 @@ class _Body:
         """What a function of the text returns."""
         made, result = self.unit.function(name, tuple([each.dtype for each in arguments]))
         return Typed(self.builder.call(made, [each.value for each in arguments]), result)
+
+
+def _step(node: ast.expr) -> int:
+    """The step of a range, which is known."""
+    match node:
+        case ast.Constant(value=int() as step) if step != 0:
+            return step
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() as step)) if step != 0:
+            return -step
+    raise TypeError(f"the step of a range is a number other than 0, and not {ast.unparse(node)}")
 
 
 def _assigned(node: ast.AST) -> set[str]:
