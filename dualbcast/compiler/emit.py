@@ -75,7 +75,7 @@ _INFIX = {
     "floordiv": ("//", 10),
     "mod": ("%", 10),
 }
-# Both sides of these are computed already; Python's `and` and `or` would be branches to Numba.
+# Both sides of these are computed already; Python's `and` and `or` would be branches.
 _EAGER = {"and": "bitand", "or": "bitor"}
 _PREFIX = {"not": ("not ", 3), "neg": ("-", 11), "invert": ("~", 11)}
 _CONDITIONAL, _ATOM = 0, 12
