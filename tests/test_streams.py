@@ -47,7 +47,7 @@ def streamed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     def made(self: Any, total: int, ints: Any, masks: Any) -> Any:
         new = entry(self, total, ints, masks)
-        if self._streaming is not None and new._head[0] == self._streaming[1]:
+        if self._streaming is not None and new._numbers[0] == self._streaming[1]:
             past.append(new)
         return new
 
