@@ -43,7 +43,11 @@ def tools() -> None:
         pytest.skip(str(error))
 
 
-@pytest.fixture(params=CAPABILITIES, ids="{0[0]}.{0[1]}".format)
+# By default the two that the compilers differ for; the others take as long again.
+@pytest.fixture(
+    params=[pytest.param(each, marks=() if each in ((7, 5), (9, 0)) else pytest.mark.slow) for each in CAPABILITIES],
+    ids="{0[0]}.{0[1]}".format,
+)
 def cc(request: pytest.FixtureRequest, tools: None) -> Capability:  # noqa: ARG001
     from cuda.bindings import nvrtc
 
