@@ -1,6 +1,6 @@
 """Machine code counted: against stored counts, against kernels written by hand, and no register in memory.
 
-`pytest tests/test_sass.py --update-golden` rewrites tests/sass/counts.txt; read the difference before committing it.
+`pytest tests/test_sass.py --slow --update-golden` rewrites tests/sass/counts.txt; read the difference before committing.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from session import Found, fuzz
 
 import dualbcast.products
 from dualbcast import CompileError
-from dualbcast.compiler import activity, arrange, builder, dualize, rows, simplify
+from dualbcast.compiler import activity, arrange, builder, dualize, rows, simplify, slopes
 
 # How many programs may be needed; most bugs take a few.
 WITHIN = 1000
@@ -59,8 +59,20 @@ BUGS = [
     Bug(
         "one of two uses of a name in one operation forgotten",
         dualize,
-        'self.op("add", combined[arg], partial, where=where) if arg in combined else partial',
-        "partial",
+        'self.op("add", found[source], slope, where=where) if source in found else slope',
+        "slope",
+    ),
+    Bug(
+        "a slope along a chain that forgets what came before",
+        dualize,
+        'slope = self.op("mul", slope, inner, where=where)',
+        "slope = inner",
+    ),
+    Bug(
+        "a slope that waits while what it is made of changes",
+        slopes,
+        "        if not held.isdisjoint(assigned((stmt,))):\n            return False\n",
+        "",
     ),
     Bug(
         "value numbering that does not see a loop's assignments",
