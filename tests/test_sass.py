@@ -1,6 +1,6 @@
 """Machine code counted: against stored counts, against kernels written by hand, and no register in memory.
 
-`pytest tests/test_sass.py --slow --update-golden` rewrites tests/sass/counts.txt; read the difference before committing.
+`pytest tests/test_sass.py --slow --update-golden` rewrites tests/sass/counts.txt; read the difference first.
 """
 
 from __future__ import annotations
