@@ -753,10 +753,10 @@ def random_kernel(data: st.DataObject) -> KernelSource:
     return kernel("\n".join(writer.lines), POINTS, outputs, prelude)
 
 
-def run_alone(source: KernelSource) -> Arrays:
+def run_alone(source: KernelSource, points: dict[str, Any] = POINTS) -> Arrays:
     """As `run`, without a trace of the kernel."""
     try:
-        return run(source, *POINTS.values())
+        return run(source, *points.values())
     finally:
         cpu._kernels.pop((source, False), None)
 
@@ -771,15 +771,19 @@ def test_random_texts(data: st.DataObject) -> None:
 # --- Numba, which compiles the same texts ----------------------------------------------------------------------------
 
 
+# Numba takes integers for ones that do not overflow, and `a + a < 2` for `a < 1`.
+MODEST = {name: values if name == "x" else np.clip(values, -9, 9) for name, values in POINTS.items()}
+
+
 @pytest.mark.parametrize("count", [4, pytest.param(100, marks=pytest.mark.slow)])
 def test_random_texts_by_numba(count: int) -> None:
     pytest.importorskip("numba")
 
-    @settings(max_examples=count, deadline=None)
+    @settings(max_examples=count, deadline=None, derandomize=True)
     @given(st.data())
     def compare(data: st.DataObject) -> None:
         source = random_kernel(data)
-        assert_same_bits(run_alone(source), by_numba(source, *POINTS.values()))
+        assert_same_bits(run_alone(source, MODEST), by_numba(source, *MODEST.values()))
 
     compare()
 
