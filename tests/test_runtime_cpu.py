@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -194,6 +195,22 @@ def test_a_second_process_compiles_nothing(monkeypatch, tmp_path):
     entry.write_bytes(data[:-40] + bytes(40))
     assert second_process(DOUBLE) == "True"
     assert second_process(DOUBLE) == "False"
+
+
+def test_the_key_covers_every_file_that_makes_code():
+    """All that `cpu_build` imports of the runtime, but for `threads`, which says when streams are used, and not how."""
+    folder = Path(cpu.__file__).parent
+    covered = {path.stem for name in cpu._OWN for path in folder.glob(name)}
+    found, pending = set(), ["cpu_build"]
+    while pending:
+        name = pending.pop()
+        if name not in found:
+            found.add(name)
+            text = (folder / f"{name}.py").read_text(encoding="utf-8")
+            imported = re.findall(r"^from dualbcast\.runtime(?:\.(\w+))? import (.+)", text, re.MULTILINE)
+            pending += [each for module, names in imported for each in ([module] if module else names.split(", "))]
+    assert {"elementary_quotient", "elementary_rare", "lowering"} < found
+    assert found - {"threads"} == covered
 
 
 def test_the_key_covers_source_flags_and_machine(monkeypatch):

@@ -332,19 +332,7 @@ def _key(source: KernelSource, fastmath: bool) -> str:
 
 
 # The files of this package that machine code depends on beside the kernel's text.
-_OWN = (
-    "cpu_build",
-    "cpu_math",
-    "elementary",
-    "elementary_error",
-    "elementary_log",
-    "elementary_steps",
-    "elementary_trig",
-    "libm",
-    "lowering",
-    "native",
-    "streams",
-)
+_OWN = ("cpu_build.py", "cpu_math.py", "elementary*.py", "libm.py", "lowering.py", "native.py", "streams.py")
 
 
 @functools.cache
@@ -356,7 +344,7 @@ def _environment() -> str:
     import llvmlite.binding as llvm
 
     folder = Path(__file__).parent
-    own = [(folder / f"{name}.py").read_text(encoding="utf-8") for name in _OWN]
+    own = [path.read_text(encoding="utf-8") for name in _OWN for path in sorted(folder.glob(name))]
     features = llvm.get_host_cpu_features().flatten()
     libraries = [libm.has_libmvec(), platform.libc_ver()]
     host = llvm.get_process_triple(), llvm.get_host_cpu_name(), features
