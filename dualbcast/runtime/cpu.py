@@ -21,7 +21,7 @@ from dualbcast.abi import KernelSource
 from dualbcast.errors import BackendError
 from dualbcast.runtime import cache, libm, pool, streams
 from dualbcast.runtime.entry import REFUSED, Entry
-from dualbcast.runtime.native import KERNEL
+from dualbcast.runtime.native import KERNEL, machine
 from dualbcast.runtime.operands import Array
 from dualbcast.runtime.packing import Packing, gathering
 from dualbcast.runtime.pool import Work
@@ -355,21 +355,12 @@ def _load(code: bytes) -> tuple[Any, int]:
     """Link an object file into the process: the engine that owns the code, and the address of its kernel."""
     import llvmlite.binding as llvm
 
-    _start_llvm()
-    machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine()
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+    libm.register()
+    target = machine()
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target)
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     return engine, engine.get_function_address(KERNEL)
-
-
-@functools.cache
-def _start_llvm() -> None:
-    import llvmlite.binding as llvm
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    libm.register()
 
 
 def _renew_after_fork() -> None:

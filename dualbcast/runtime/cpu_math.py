@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import llvmlite.binding as llvm
 from llvmlite import ir
 
 from dualbcast.runtime import elementary, elementary_quotient, libm
-from dualbcast.runtime.elementary_steps import keep
+from dualbcast.runtime.elementary_steps import Emit, attribute, keep
 from dualbcast.runtime.lowering import Operation, Storage
 
 __all__ = ["DIVISION", "LIBERTIES", "SUM_TERMS", "names"]
 
 # What LLVM has an operation for, and so has the host.
 _LLVM = ("sqrt", "fabs", "floor", "ceil", "trunc", "rint", "copysign")
-
-Emit = Callable[[ir.IRBuilder, Sequence[ir.Value]], ir.Value]
 
 
 @functools.cache
@@ -85,9 +83,7 @@ def _library_call(name: str, vector: bool) -> Emit:
 
 def _declare(module: ir.Module, symbol: str, kind: ir.Type, arity: int) -> ir.Function:
     function = ir.Function(module, ir.FunctionType(kind, [kind] * arity), symbol)
-    for attribute in ("memory(none)", "nounwind", "willreturn"):
-        # llvmlite checks attributes against a list that is older than these.
-        set.add(function.attributes, attribute)
+    attribute(function, "memory(none)", "nounwind", "willreturn")
     return function
 
 
@@ -108,7 +104,7 @@ def _offer_vector_versions(function: ir.Function, name: str) -> None:
         symbol = f"_ZGV{letter}{shape}_{name}"
         mappings.append(f"_ZGV_LLVM_{shape}_{function.name}({symbol})")
         versions.append(_declare(function.module, symbol, ir.VectorType(kind, lanes), arity))
-    set.add(function.attributes, f'"vector-function-abi-variant"="{",".join(mappings)}"')
+    attribute(function, f'"vector-function-abi-variant"="{",".join(mappings)}"')
     keep(function.module, versions)
 
 

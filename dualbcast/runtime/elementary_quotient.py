@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from dualbcast.runtime.elementary_rare import attribute, or_rarely, under_masks
-from dualbcast.runtime.elementary_steps import Steps
+from dualbcast.runtime.elementary_rare import or_rarely, under_masks
+from dualbcast.runtime.elementary_steps import Steps, attribute
 
 __all__ = ["divided"]
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from llvmlite import ir
 
-from dualbcast.runtime.elementary_steps import keep
+from dualbcast.runtime.elementary_steps import Emit, attribute, keep
 
-__all__ = ["Emit", "attribute", "or_rarely", "under_masks"]
+__all__ = ["or_rarely", "under_masks"]
 
 # How many bits the vectors of processors have.
 VECTORS = (128, 256, 512)
 # How often it is one way, and how often the other.
 _RARELY = (1, 2000)
-Emit = Callable[[ir.IRBuilder, Sequence[ir.Value]], ir.Value]
 
 
 def or_rarely(builder: ir.IRBuilder, rare: ir.Value, result: ir.Value, otherwise: Callable[[], ir.Value]) -> ir.Value:
@@ -64,10 +63,3 @@ def under_masks(function: ir.Function, each: Callable[[int], Emit]) -> None:
         versions.append(masked)
     attribute(function, f'"vector-function-abi-variant"="{",".join(mappings)}"')
     keep(module, versions)
-
-
-def attribute(function: ir.Function, *attributes: str) -> None:
-    """Add attributes to a function."""
-    for each in attributes:
-        # llvmlite checks attributes against a list that is older than these.
-        set.add(function.attributes, each)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,10 @@ import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 
-__all__ = ["Steps", "has_scaling", "keep"]
+__all__ = ["Emit", "Steps", "attribute", "has_scaling", "keep"]
+
+# What writes an operation on these values, and gives its result.
+Emit = Callable[[ir.IRBuilder, Sequence[ir.Value]], ir.Value]
 
 
 @functools.cache
@@ -206,6 +209,13 @@ def _is_never_positive(x: ir.Value) -> bool:
         return False
     (inner,) = x.operands
     return isinstance(inner, ir.CallInstr) and inner.callee.name.startswith("llvm.fabs.")
+
+
+def attribute(function: ir.Function, *attributes: str) -> None:
+    """Add attributes to a function."""
+    for each in attributes:
+        # llvmlite checks attributes against a list that is older than these.
+        set.add(function.attributes, each)
 
 
 def keep(module: ir.Module, functions: list[ir.Function]) -> None:

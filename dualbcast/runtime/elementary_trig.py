@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from dualbcast.runtime import libm
-from dualbcast.runtime.elementary_rare import Emit, attribute, or_rarely, under_masks
-from dualbcast.runtime.elementary_steps import Steps
+from dualbcast.runtime.elementary_rare import or_rarely, under_masks
+from dualbcast.runtime.elementary_steps import Emit, Steps, attribute
 
 __all__ = ["FUNCTIONS"]
 

@@ -7,12 +7,13 @@ that knows how, is several times as long as LLVM takes to optimise a kernel.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from llvmlite import ir
 
+from dualbcast.runtime.elementary_steps import Emit, attribute
 from dualbcast.runtime.native import KERNEL
 
 __all__ = ["Operation", "Storage", "lower"]
@@ -49,7 +50,7 @@ class Operation:
         Of a builder and the arguments.
     """
 
-    emit: Callable[[ir.IRBuilder, Sequence[ir.Value]], ir.Value]
+    emit: Emit
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class Storage:
         Whether this is a store.
     """
 
-    convert: Callable[[ir.IRBuilder, Sequence[ir.Value]], ir.Value]
+    convert: Emit
     stores: bool
 
 
@@ -157,9 +158,7 @@ class _Unit:
         kind = ir.IntType(32) if entry else ir.VoidType()
         name = KERNEL if entry else self.module.get_unique_name(node.name)
         made = ir.Function(self.module, ir.FunctionType(kind, kinds), name)
-        for attribute in ("nounwind", *self.attributes, *(() if entry else ("alwaysinline",))):
-            # llvmlite checks attributes against a list that has few of these.
-            set.add(made.attributes, attribute)
+        attribute(made, "nounwind", *self.attributes, *(() if entry else ("alwaysinline",)))
         for parameter, value in zip(node.args.args, made.args, strict=True):
             value.name = parameter.arg
             if entry and isinstance(value.type, ir.PointerType):

@@ -7,7 +7,7 @@ import threading
 from functools import cache as once
 from typing import Any
 
-__all__ = ["KERNEL", "compiled", "host"]
+__all__ = ["KERNEL", "compiled", "host", "machine"]
 
 # The symbol of a kernel's machine code.
 KERNEL = "dualbcast_kernel"
@@ -34,37 +34,35 @@ def host() -> Any:
     """LLVM's description of this machine, for kernels, which are not to run on another."""
     import llvmlite.binding as llvm
 
+    # What is loaded where memory happens to be free needs no detours on x86.
+    reloc = "static" if llvm.get_process_triple().startswith("x86_64") else "default"
+    return machine(own=True, opt=3, reloc=reloc, jit=True)
+
+
+def machine(own: bool = False, **options: Any) -> Any:
+    """A description of a machine for LLVM, which an engine takes for itself; with `own` of this one and all it has."""
+    import llvmlite.binding as llvm
+
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    triple = llvm.get_process_triple()
-    return llvm.Target.from_triple(triple).create_target_machine(
-        llvm.get_host_cpu_name(),
-        llvm.get_host_cpu_features().flatten(),
-        opt=3,
-        # What is loaded where memory happens to be free needs no detours on x86.
-        reloc="static" if triple.startswith("x86_64") else "default",
-        jit=True,
-    )
+    if own:
+        options |= {"cpu": llvm.get_host_cpu_name(), "features": llvm.get_host_cpu_features().flatten()}
+    return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(**options)
 
 
 @once
 def _engine(text: str, optimise: bool) -> Any:
     import llvmlite.binding as llvm
 
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    target = llvm.Target.from_triple(llvm.get_process_triple())
+    # No optimisation takes a third of the time.
+    target = machine(own=True, opt=2) if optimise else machine(opt=0)
     module = llvm.parse_assembly(text)
     if optimise:
-        features = llvm.get_host_cpu_features().flatten()
-        machine = target.create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=2)
         options = llvm.create_pipeline_tuning_options(speed_level=2)
         options.loop_vectorization = True
-        passes = llvm.create_pass_builder(machine, options)
+        passes = llvm.create_pass_builder(target, options)
         passes.getModulePassManager().run(module, passes)
-    else:
-        machine = target.create_target_machine(opt=0)  # which takes a third of the time
-    engine = llvm.create_mcjit_compiler(module, machine)
+    engine = llvm.create_mcjit_compiler(module, target)
     engine.finalize_object()
     _engines.append(engine)
     return engine
