@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from dualbcast.compiler.emit import emit
 from dualbcast.compiler.lanes import elements_a_thread
 from dualbcast.errors import ArgumentError, BackendError
 from dualbcast.products import Product
+from dualbcast.record import dataclass
 from dualbcast.results import Results
 from dualbcast.runtime import cpu, python
 from dualbcast.runtime.broadcast import Plan

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import linecache
 import math
+import os
 from collections.abc import Sequence
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -177,6 +177,6 @@ def _branches(function: Function, layout: Layout) -> tuple[str, ...]:
         text = linecache.getline(where.filename, where.line).strip()
         at = f"line {where.line}"
         if where.filename != function.location.filename:
-            at = f"{PurePath(where.filename).name}:{where.line}"
+            at = f"{os.path.basename(where.filename)}:{where.line}"
         lines[f"{at}  {text}  →  {outcome}"] = None
     return tuple(lines)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from dualbcast.compiler.dualize import dualize
 from dualbcast.compiler.ir import Const, Function, Kind, Output
 from dualbcast.compiler.simplify import remove_dead, simplify
 from dualbcast.compiler.transform import hessian_of
+from dualbcast.record import dataclass
 from dualbcast.structure import Structure
 
 __all__ = ["Block", "Product", "Which", "make_product"]

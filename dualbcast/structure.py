@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from dualbcast.errors import ArgumentError
+from dualbcast.record import dataclass
 
 __all__ = ["NUMBER", "Structure"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from inspect import Parameter
 from types import FunctionType, MethodType
@@ -11,6 +11,7 @@ from typing import Any
 
 from dualbcast.compiler.derivatives import DerivativeOf, called_with
 from dualbcast.errors import ArgumentError
+from dualbcast.record import dataclass
 
 __all__ = ["BY_POSITION", "Subject", "find_subject"]
 

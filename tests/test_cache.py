@@ -153,7 +153,7 @@ TEXT = "def kernel():\n    return 1 / 0  # the é line\n"
 
 
 def test_tracebacks_show_the_text():
-    path = cache.write_text("kernel.py", TEXT)
+    path = Path(cache.write_text("kernel.py", TEXT))
     assert path.read_text(encoding="utf-8") == TEXT
     shown = traceback_of(path, TEXT)
     assert "return 1 / 0  # the é line" in shown
@@ -163,14 +163,14 @@ def test_tracebacks_show_the_text():
 def test_tracebacks_show_the_text_where_it_cannot_be_written(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("DUALBCAST_CACHE_DIR", str(tmp_path / "file"))
-    path = cache.write_text("kernel.py", TEXT)
+    path = Path(cache.write_text("kernel.py", TEXT))
     assert not path.exists()
     assert "return 1 / 0  # the é line" in traceback_of(path, TEXT)
 
 
 def test_changed_text_replaces_the_file():
     cache.write_text("kernel.py", "old")
-    assert cache.write_text("kernel.py", "new").read_text() == "new"
+    assert Path(cache.write_text("kernel.py", "new")).read_text() == "new"
 
 
 def test_info_counts_and_clear_deletes_only_what_the_cache_wrote(folder):

@@ -15,15 +15,16 @@ import dualbcast
 ROOT = Path(dualbcast.__file__).parent
 
 # Which layers a layer may import, besides itself. Modules that are not named here are the api layer.
-LEAVES = {"errors", "abi", "structure", "arithmetic", "special"}
+LEAVES = {"errors", "record", "abi", "structure", "arithmetic", "special"}
 ALLOWED = {
     "errors": set[str](),
+    "record": set[str](),
     "abi": set[str](),
-    "structure": {"errors"},
+    "structure": {"errors", "record"},
     "arithmetic": set[str](),
     "special": {"arithmetic"},
     "compiler": LEAVES,
-    "runtime": {"errors", "abi"},
+    "runtime": {"errors", "record", "abi"},
     "api": LEAVES | {"compiler", "runtime"},
     "graph": LEAVES | {"api"},
     "interop": LEAVES | {"api", "graph"},

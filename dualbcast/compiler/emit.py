@@ -7,10 +7,10 @@ business. `skeleton.py` and `shell.py` write the loops around it.
 from __future__ import annotations
 
 import linecache
+import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from pathlib import PurePath
+from dataclasses import field
 
 from dualbcast.abi import KernelSource, Layout
 from dualbcast.compiler.approximate import approximated
@@ -52,6 +52,7 @@ from dualbcast.compiler.skeleton import index_names, loops
 from dualbcast.compiler.templates import helper_of, without_customs
 from dualbcast.compiler.uniform import is_vectorisable, steady_inputs
 from dualbcast.errors import Location
+from dualbcast.record import dataclass
 
 __all__ = ["emit", "operations"]
 
@@ -543,4 +544,4 @@ def _cut(line: str) -> str:
 def _quote(where: Location) -> str:
     """A line of the user's source as a comment."""
     text = linecache.getline(where.filename, where.line).strip()
-    return f"{PurePath(where.filename).name}:{where.line}   {text}" if text else ""
+    return f"{os.path.basename(where.filename)}:{where.line}   {text}" if text else ""

@@ -10,13 +10,13 @@ import itertools
 import keyword
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from inspect import CO_VARARGS
 from types import FunctionType
 from typing import Any
 
 from dualbcast.compiler.meanings import BY_SPELLING, by_spelling, lookup, mean, meant, resolve, watch
 from dualbcast.errors import ArgumentError
+from dualbcast.record import dataclass
 
 __all__ = [
     "ALIASES",

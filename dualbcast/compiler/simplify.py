@@ -7,7 +7,7 @@ NaN, infinities and signed zeros are used.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dualbcast.compiler.fold import FALSE, TRUE, fold
 from dualbcast.compiler.ir import (
@@ -31,6 +31,7 @@ from dualbcast.compiler.ir import (
     map_exprs,
     statements,
 )
+from dualbcast.record import dataclass
 
 __all__ = ["falls_through", "remove_dead", "simplify"]
 

@@ -10,7 +10,6 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualbcast.errors import CompileError, Location
+from dualbcast.record import dataclass
 
 __all__ = ["Capture", "FunctionNode", "Source", "find_source", "locate"]
 

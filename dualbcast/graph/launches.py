@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+
+from dualbcast.record import dataclass
 
 __all__ = ["Launch", "launched", "launches"]
 

@@ -8,7 +8,6 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import array_api_compat
@@ -16,6 +15,7 @@ import numpy as np
 
 from dualbcast.errors import DTypeError, DualbcastError, ShapeError
 from dualbcast.graph.variable import Variable
+from dualbcast.record import dataclass
 
 __all__ = [
     "ALIAS",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -19,6 +18,7 @@ from dualbcast.element import Element
 from dualbcast.graph.node import STATE
 from dualbcast.graph.variable import Variable
 from dualbcast.machine import machine_of
+from dualbcast.record import dataclass
 
 __all__ = ["Decision", "decide"]
 

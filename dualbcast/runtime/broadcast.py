@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from operator import add, le
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ import numpy as np
 
 from dualbcast.abi import Layout
 from dualbcast.errors import ArgumentError
+from dualbcast.record import dataclass
 from dualbcast.runtime.forms import device_addresses, host_addresses
 from dualbcast.runtime.geometry import Form, Geometry, Shapes, extent, form_of, is_nested, lay_out, result_shape
 from dualbcast.runtime.operands import Array, DType, Operands, check_forms, check_out

@@ -6,8 +6,10 @@ import contextlib
 import linecache
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["CacheInfo", "clear", "directory", "fetch", "info", "key", "write_text"]
 
@@ -38,12 +40,18 @@ class CacheInfo(NamedTuple):
 
 def directory() -> Path:
     """The directory of the cache: `DUALBCAST_CACHE_DIR`, or the user's cache directory of this platform."""
+    from pathlib import Path  # takes milliseconds to import
+
+    return Path(_directory())
+
+
+def _directory() -> str:
     chosen = os.environ.get("DUALBCAST_CACHE_DIR")
     if chosen:
-        return Path(chosen).expanduser()
+        return os.path.expanduser(chosen)
     import platformdirs
 
-    return Path(platformdirs.user_cache_dir("dualbcast", appauthor=False))
+    return platformdirs.user_cache_dir("dualbcast", appauthor=False)
 
 
 def key(*parts: str) -> str:
@@ -79,7 +87,7 @@ def fetch(key: str, make: Callable[[], bytes]) -> bytes:
     make : callable
         Makes the payload; its exceptions pass through, and nothing is stored then.
     """
-    path = directory() / _ENTRIES / f"{key}.bin"
+    path = os.path.join(_directory(), _ENTRIES, f"{key}.bin")
     payload = _read(path, key)
     if payload is None:
         payload = make()
@@ -87,15 +95,15 @@ def fetch(key: str, make: Callable[[], bytes]) -> bytes:
     return payload
 
 
-def write_text(name: str, text: str) -> Path:
+def write_text(name: str, text: str) -> str:
     """Store the text of a kernel as a file called `name`, and return its path, for tracebacks and debuggers to show.
 
     Where the file cannot be written the path does not exist; `linecache`, which tracebacks read, still has the text.
     """
-    path = directory() / _TEXTS / name
+    path = os.path.join(_directory(), _TEXTS, name)
     content = text.encode()
     if not (_is_file_with(path, content) or _write(path, content)):
-        linecache.cache[str(path)] = (len(text), None, text.splitlines(keepends=True), str(path))
+        linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
     return path
 
 
@@ -104,8 +112,8 @@ def info() -> CacheInfo:
     entries = size = 0
     for path in _files():
         with contextlib.suppress(OSError):
-            size += path.stat().st_size
-            entries += path.suffix == ".bin"
+            size += os.stat(path).st_size
+            entries += path.endswith(".bin")
     return CacheInfo(directory(), entries, size)
 
 
@@ -113,15 +121,15 @@ def clear() -> None:
     """Delete what the cache has written; kernels already loaded stay usable."""
     for path in _files():
         with contextlib.suppress(OSError):
-            path.unlink()
+            os.unlink(path)
 
 
-def _files() -> Iterator[Path]:
+def _files() -> Iterator[str]:
     # Only our own folders: DUALBCAST_CACHE_DIR may name a directory that holds other things too.
     for folder in (_ENTRIES, _TEXTS):
         try:
-            with os.scandir(directory() / folder) as found:
-                paths = [Path(item.path) for item in found if item.is_file(follow_symlinks=False)]
+            with os.scandir(os.path.join(_directory(), folder)) as found:
+                paths = [item.path for item in found if item.is_file(follow_symlinks=False)]
         except OSError:
             continue
         yield from paths
@@ -133,10 +141,10 @@ def _checksum(key: str, payload: bytes) -> bytes:
     return hashlib.sha256(key.encode() + payload).digest()
 
 
-def _read(path: Path, key: str) -> bytes | None:
+def _read(path: str, key: str) -> bytes | None:
     """The payload of an entry, or None unless it is whole, is this key's, and this user's (or root's)."""
     try:
-        with path.open("rb") as file:
+        with open(path, "rb") as file:
             if hasattr(os, "getuid") and os.fstat(file.fileno()).st_uid not in (os.getuid(), 0):
                 return None
             data = file.read()
@@ -147,13 +155,14 @@ def _read(path: Path, key: str) -> bytes | None:
     return payload if data[:head] == _MAGIC + _checksum(key, payload) else None
 
 
-def _write(path: Path, data: bytes) -> bool:
+def _write(path: str, data: bytes) -> bool:
     """Write under a temporary name and rename, so that no reader ever sees a part; False where it cannot be done."""
     import tempfile
 
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        folder, name = os.path.split(path)
+        os.makedirs(folder, exist_ok=True, mode=0o700)
+        descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
     except OSError:
         return False
     try:
@@ -169,8 +178,9 @@ def _write(path: Path, data: bytes) -> bool:
     return True
 
 
-def _is_file_with(path: Path, content: bytes) -> bool:
+def _is_file_with(path: str, content: bytes) -> bool:
     try:
-        return path.read_bytes() == content
+        with open(path, "rb") as file:
+            return file.read() == content
     except OSError:
         return False

@@ -11,11 +11,9 @@ import time
 from array import array
 from collections.abc import Callable, Sequence
 from operator import mul
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dualbcast.abi import KernelSource
 from dualbcast.errors import BackendError
@@ -28,6 +26,8 @@ from dualbcast.runtime.pool import Work
 from dualbcast.runtime.threads import get_num_threads
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from dualbcast.runtime.cpu_build import Built
     from dualbcast.runtime.reduction import Block
 
@@ -324,7 +324,7 @@ def _build(source: KernelSource, fastmath: bool) -> Built:
 
     libm.register()
     path = cache.write_text(f"{source.element}_{cache.key(source.text)[:16]}.py", source.text)
-    return cpu_build.build(source, fastmath, str(path), libm.has_libmvec())
+    return cpu_build.build(source, fastmath, path, libm.has_libmvec())
 
 
 def _key(source: KernelSource, fastmath: bool) -> str:
@@ -338,17 +338,23 @@ _OWN = ("cpu_build.py", "cpu_math.py", "elementary*.py", "libm.py", "lowering.py
 @functools.cache
 def _environment() -> str:
     """Everything beside the source that the machine code depends on."""
+    import glob
     import platform
 
     import llvmlite
     import llvmlite.binding as llvm
 
-    folder = Path(__file__).parent
-    own = [path.read_text(encoding="utf-8") for name in _OWN for path in sorted(folder.glob(name))]
+    folder = os.path.dirname(__file__)
+    own = [_text_of(path) for name in _OWN for path in sorted(glob.glob(os.path.join(glob.escape(folder), name)))]
     features = llvm.get_host_cpu_features().flatten()
     libraries = [libm.has_libmvec(), platform.libc_ver()]
     host = llvm.get_process_triple(), llvm.get_host_cpu_name(), features
     return repr([own, llvmlite.__version__, np.__version__, sys.version, host, libraries])
+
+
+def _text_of(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()
 
 
 def _load(code: bytes) -> tuple[Any, int]:

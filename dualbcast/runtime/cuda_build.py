@@ -166,7 +166,7 @@ def _with_numpy(compile_element: Callable[..., bytes], source: KernelSource, *ar
         raise
     except Exception as error:
         if not str(error).startswith("module 'numpy' has no attribute"):
-            raise kernel_fault(source.element, "Numba-CUDA", str(_text_of(source)), error) from None
+            raise kernel_fault(source.element, "Numba-CUDA", _text_of(source), error) from None
         version = importlib.metadata.version("numba-cuda")
         raise BackendError(
             f"numba-cuda {version} does not work with NumPy {np.__version__} ({error}).\n"
@@ -174,7 +174,7 @@ def _with_numpy(compile_element: Callable[..., bytes], source: KernelSource, *ar
         ) from error
 
 
-def _text_of(source: KernelSource) -> Path:
+def _text_of(source: KernelSource) -> str:
     """The file that has the kernel's text."""
     return cache.write_text(f"{source.element}_{cache.key(source.text)[:16]}.py", source.text)
 
@@ -215,7 +215,7 @@ def _compile_element(source: KernelSource, cc: tuple[int, int], fast: bool) -> b
     """The element function as LTO-IR, under the C name that the shell calls it by."""
     cuda = _compiler("numba.cuda")
     namespace = _namespace(source, fast)
-    exec(compile(source.text, str(_text_of(source)), "exec"), namespace)
+    exec(compile(source.text, _text_of(source), "exec"), namespace)
     for name in source.functions[:-1]:
         # Inlined in Numba's own representation: to compile a function for a call to it, Numba would ask for a GPU.
         namespace[name] = cuda.jit(namespace[name], device=True, inline="always")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from llvmlite import ir
 
+from dualbcast.record import dataclass
 from dualbcast.runtime.elementary_steps import Steps
 
 __all__ = ["FUNCTIONS"]

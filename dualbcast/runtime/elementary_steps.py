@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
+
+from dualbcast.record import dataclass
 
 __all__ = ["Emit", "Steps", "attribute", "has_scaling", "keep"]
 

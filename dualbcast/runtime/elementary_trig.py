@@ -7,10 +7,10 @@ and whose calls nothing else is laid out for.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from llvmlite import ir
 
+from dualbcast.record import dataclass
 from dualbcast.runtime import libm
 from dualbcast.runtime.elementary_rare import or_rarely, under_masks
 from dualbcast.runtime.elementary_steps import Emit, Steps, attribute

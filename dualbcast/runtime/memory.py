@@ -13,7 +13,6 @@ import mmap
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
@@ -279,8 +278,8 @@ def _total_memory() -> int:
     with contextlib.suppress(AttributeError, ValueError, OSError):
         found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        with contextlib.suppress(OSError, ValueError):  # no such file, or "max"
-            found = min(found, int(Path(path).read_text()))
+        with contextlib.suppress(OSError, ValueError), open(path) as file:  # no such file, or "max"
+            found = min(found, int(file.read()))
     return found
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from numbers import Number
 from operator import attrgetter
@@ -17,6 +16,7 @@ import numpy as np
 from numpy import ndarray
 
 from dualbcast.errors import ArgumentError, DTypeError, ShapeError
+from dualbcast.record import dataclass
 from dualbcast.runtime.variables import VariableGiven, is_variable
 
 __all__ = [

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache as once
 from typing import NamedTuple
 
+from dualbcast.record import dataclass
 from dualbcast.runtime.native import compiled
 
 __all__ = ["Packing", "Panel", "gathering"]

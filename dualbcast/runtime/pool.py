@@ -14,9 +14,9 @@ import sys
 import threading
 from array import array
 from collections import deque
-from dataclasses import dataclass
 from typing import Any
 
+from dualbcast.record import dataclass
 from dualbcast.runtime.native import compiled
 
 __all__ = ["Pool", "Work", "share"]

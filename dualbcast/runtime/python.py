@@ -132,7 +132,7 @@ class PythonKernel:
     def __init__(self, source: KernelSource, keep: bool = True) -> None:
         self.source = source
         name = f"{source.element}_{cache.key(source.text)[:16]}.py"
-        filename = str(cache.write_text(name, source.text)) if keep else f"<{name}>"
+        filename = cache.write_text(name, source.text) if keep else f"<{name}>"
         namespace = _namespace(source.dtype)
         try:
             exec(compile(source.text, filename, "exec"), namespace)

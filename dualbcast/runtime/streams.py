@@ -12,7 +12,6 @@ import platform
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache as once
-from pathlib import Path
 from typing import Any
 
 from dualbcast.abi import Layout
@@ -64,10 +63,12 @@ def room() -> int:
 @once
 def _last_level_cache() -> int:
     """The bytes of the processor's largest cache, as far as the system tells."""
+    import glob
+
     found = []
-    for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
-        with contextlib.suppress(OSError, ValueError):
-            found.append(int(path.read_text().strip().removesuffix("K")) << 10)
+    for path in glob.glob("/sys/devices/system/cpu/cpu0/cache/index*/size"):
+        with contextlib.suppress(OSError, ValueError), open(path) as file:
+            found.append(int(file.read().strip().removesuffix("K")) << 10)
     return max(found, default=1 << 25)
 
 
