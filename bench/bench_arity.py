@@ -14,8 +14,9 @@ N = 1024
 
 @systems.every
 @pytest.mark.parametrize("arity", ARITIES)
-def bench_product(benchmark: Any, arity: int, system: str) -> None:
+def bench_product(benchmark: Any, arity: int, turn: int, system: str) -> None:
     """Arrays of 1024 by 1024."""
     host = references.product_arguments(arity, N)
     check = systems.checker(references.product_expected, host, 5 * (arity + 1) * 2**-23)
-    systems.compare(benchmark, f"product of {arity} tanh, value and Jacobian", system, "product", host, check)
+    group = f"product of {arity} tanh, value and Jacobian"
+    systems.compare(benchmark, group, system, "product", host, check, turn=turn)

@@ -17,8 +17,7 @@ import systems
 
 SCRIPT = Path(__file__).with_name("first_call.py")
 WHAT = {"cell": "HM-LSTM cell", "product32": "product of 32 tanh"}
-compilers = pytest.mark.parametrize("system", [system for system in systems.SYSTEMS if system != "numpy"])
-ROUNDS = {"torch": (1, 2)}  # with an empty cache and from disk; it takes its time
+compilers = systems.turns([system for system in systems.SYSTEMS if system != "numpy"])
 
 
 def run(system: str, case: str, cache: Path, *options: str) -> dict[str, float]:
@@ -41,37 +40,42 @@ def run(system: str, case: str, cache: Path, *options: str) -> dict[str, float]:
     return seconds
 
 
-def measure(benchmark: Any, system: str, case: str, caches: list[Path], start: str) -> None:
-    """Time as many processes as there are cache folders."""
+def measure(benchmark: Any, system: str, case: str, turn: int, cache: Path, rounds: int) -> None:
+    """Time some processes, one after the other."""
     found: list[dict[str, float]] = []
-    turns = iter(caches)
-    benchmark.group = f"first result of a fresh process, {WHAT[case]}, {start}"
-    benchmark.pedantic(lambda: found.append(run(system, case, next(turns))), rounds=len(caches))
+    benchmark.pedantic(lambda: found.append(run(system, case, cache)), rounds=rounds)
     for key in found[0]:
         benchmark.extra_info[key] = sorted(seconds[key] for seconds in found)[len(found) // 2]
     benchmark.extra_info.update(label=system, form="")
+    systems.end(benchmark, system, turn)
+
+
+def group(case: str, start: str) -> str:
+    """What the comparison is called."""
+    return f"first result of a fresh process, {WHAT[case]}, {start}"
 
 
 @compilers
 @pytest.mark.parametrize("case", WHAT)
-def bench_empty_cache(benchmark: Any, tmp_path: Path, case: str, system: str) -> None:
+def bench_empty_cache(benchmark: Any, tmp_path: Path, case: str, turn: int, system: str) -> None:
     """Everything is compiled."""
+    systems.begin(benchmark, group(case, "empty cache"), system, turn)
     systems.load(system)
-    rounds, _ = ROUNDS.get(system, (3, 5))
-    measure(benchmark, system, case, [tmp_path / str(k) for k in range(rounds)], "empty cache")
+    measure(benchmark, system, case, turn, tmp_path, 1)
 
 
 @compilers
 @pytest.mark.parametrize("case", WHAT)
-def bench_from_disk(benchmark: Any, tmp_path: Path, case: str, system: str) -> None:
+def bench_from_disk(benchmark: Any, tmp_path: Path, case: str, turn: int, system: str) -> None:
     """A process before has left what it compiled."""
+    systems.begin(benchmark, group(case, "from disk"), system, turn)
     systems.load(system)
     run(system, case, tmp_path, "check")
-    _, rounds = ROUNDS.get(system, (3, 5))
-    measure(benchmark, system, case, [tmp_path] * rounds, "from disk")
+    measure(benchmark, system, case, turn, tmp_path, 3)
 
 
 def bench_nothing(benchmark: Any, tmp_path: Path) -> None:
     """Python and NumPy's import: the floor."""
-    measure(benchmark, "nothing", "cell", [tmp_path] * 5, "from disk")
+    systems.begin(benchmark, group("cell", "from disk"), "nothing", 0)
+    measure(benchmark, "nothing", "cell", 0, tmp_path, 5)
     benchmark.extra_info["label"] = "numpy, imported alone"

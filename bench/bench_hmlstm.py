@@ -17,21 +17,21 @@ CONTROLS = ("rows", "elements")
 TOLERANCE = 16 * 2**-23
 
 
-def run(benchmark: Any, n: int, control: str, system: str, case: str, label: str = "") -> None:
+def run(benchmark: Any, n: int, control: str, system: str, case: str, label: str = "", turn: int = 0) -> None:
     """One row; five arrays are written."""
     host = references.cell_arguments(n, control)
     check = systems.checker(references.cell_expected, host, TOLERANCE)
     moved = sum(a.nbytes for a in host) + 5 * host[0].nbytes
     group = f"HM-LSTM, value and Jacobian, control by {control}, n = {n}"
-    systems.compare(benchmark, group, system, case, host, check, label, moved)
+    systems.compare(benchmark, group, system, case, host, check, label, moved, turn)
 
 
 @systems.every
 @pytest.mark.parametrize("control", CONTROLS)
 @pytest.mark.parametrize("n", SIZES)
-def bench_jacobian(benchmark: Any, n: int, control: str, system: str) -> None:
+def bench_jacobian(benchmark: Any, n: int, control: str, turn: int, system: str) -> None:
     """New arrays at each call."""
-    run(benchmark, n, control, system, "cell_jacobian")
+    run(benchmark, n, control, system, "cell_jacobian", turn=turn)
 
 
 @pytest.mark.parametrize("control", CONTROLS)
@@ -39,6 +39,13 @@ def bench_jacobian(benchmark: Any, n: int, control: str, system: str) -> None:
 def bench_jacobian_reused(benchmark: Any, n: int, control: str) -> None:
     """`out=`: the same arrays again."""
     run(benchmark, n, control, "dualbcast", "cell_jacobian_reused", "dualbcast, out= reused")
+
+
+@pytest.mark.parametrize("control", CONTROLS)
+@pytest.mark.parametrize("n", SIZES)
+def bench_jacobian_transposed(benchmark: Any, n: int, control: str) -> None:
+    """`c` lies column by column in memory."""
+    run(benchmark, n, control, "dualbcast", "cell_jacobian_transposed", "dualbcast, c transposed")
 
 
 def bench_copy(benchmark: Any) -> None:

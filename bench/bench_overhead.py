@@ -16,23 +16,23 @@ CASES = {
 }
 
 
-def run(benchmark: Any, case: str, kind: str, system: str, label: str = "") -> None:
+def run(benchmark: Any, case: str, kind: str, system: str, label: str = "", turn: int = 0) -> None:
     """One row."""
     what, expected = CASES[kind]
     host = references.cell_arguments(4, "rows")
     if kind == "cell_pullback":
         host = [*host, references.cotangent(4)]
     check = systems.checker(expected, host, TOLERANCE)
-    systems.compare(benchmark, f"4 by 4 arrays, {what}", system, case, host, check, label)
+    systems.compare(benchmark, f"4 by 4 arrays, {what}", system, case, host, check, label, turn=turn)
 
 
 @systems.every
 @pytest.mark.parametrize("case", CASES)
-def bench_overhead(benchmark: Any, case: str, system: str) -> None:
+def bench_overhead(benchmark: Any, case: str, turn: int, system: str) -> None:
     """New arrays at each call."""
     # The form that is best for large arrays need not be the best here.
     systems.forget(system, case)
-    run(benchmark, case, case, system)
+    run(benchmark, case, case, system, turn=turn)
     systems.forget(system, case)
 
 

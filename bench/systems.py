@@ -1,5 +1,7 @@
 """The systems that are compared, two threads each: one module `with_….py` for each, absent ones skipped by name.
 
+They take turns, so that of a machine that is slower for a while each gets its share, and one can see what that makes.
+
 A module has `array(host)` and `host(result)`, and for each case a function of the arrays that gives the forms in which
 one would write it there: a name, and a callable that prepares a call. `CANNOT` says which cases it cannot do, and why.
 """
@@ -7,9 +9,10 @@ one would write it there: a name, and a callable that prepares a call. `CANNOT` 
 from __future__ import annotations
 
 import importlib
+import itertools
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -23,9 +26,24 @@ SYSTEMS = ("dualbcast", "drjit", "jax", "torch", "warp", "numpy")
 PACKAGES = ("drjit", "jax", "jaxlib", "torch", "warp-lang", "scipy")
 Check = Callable[[list[Any]], None]
 
-every = pytest.mark.parametrize("system", SYSTEMS)
+TURNS = 3
+# A system that takes so many times as long as the fastest has one turn.
+FAR = 3.0
+
 SLOW_TO_COMPILE = ("torch",)  # the form of a case is chosen at its first size only
 _best: dict[tuple[str, str], str] = {}
+# Of the comparison that is under way: what it is called, how long each system took, and the calls that are timed.
+_group = ""
+_times: dict[str, float] = {}
+_calls: dict[tuple[str, str], tuple[str, Callable[[], Any]]] = {}
+
+
+def turns(systems: Sequence[str]) -> pytest.MarkDecorator:
+    """Parametrises a comparison, once all else is given: the systems one after the other, and then again."""
+    return pytest.mark.parametrize(("turn", "system"), list(itertools.product(range(TURNS), systems)))
+
+
+every = turns(SYSTEMS)
 
 
 def settle() -> None:
@@ -46,10 +64,41 @@ def load(name: str) -> ModuleType:
         pytest.skip(f"{name} cannot be imported: {error}")
 
 
+def begin(benchmark: Any, group: str, name: str, turn: int) -> None:
+    """Say which comparison this is, and skip the turns of a system that is too far behind."""
+    global _group
+    benchmark.group = group
+    benchmark.extra_info["turn"] = turn
+    if group != _group:
+        _group = group
+        _times.clear()
+        _calls.clear()
+    if turn and _is_far(name):
+        pytest.skip(f"{name} took {FAR:g} times as long as the fastest, or more")
+
+
+def end(benchmark: Any, name: str, turn: int) -> None:
+    """Note how long the system took."""
+    if not turn and benchmark.stats is not None:
+        _times[name] = benchmark.stats.stats.median
+
+
+def _is_far(name: str) -> bool:
+    return name in _times and _times[name] > FAR * min(_times.values())
+
+
 def compare(
-    benchmark: Any, group: str, name: str, case: str, host: list[Any], check: Check, label: str = "", moved: int = 0
+    benchmark: Any,
+    group: str,
+    name: str,
+    case: str,
+    host: list[Any],
+    check: Check,
+    label: str = "",
+    moved: int = 0,
+    turn: int = 0,
 ) -> None:
-    """Check a system's results of a case and time its fastest form.
+    """Check a system's results of a case and time its fastest form; in later turns, time it once more.
 
     Parameters
     ----------
@@ -65,17 +114,31 @@ def compare(
         What the table calls the row, if not by the system's name.
     moved : int
         Bytes of all inputs and outputs, where the table shall say how that compares with a copy.
+    turn : int
+        From 0.
     """
-    benchmark.group = group
+    begin(benchmark, group, name, turn)
     module = load(name)
     if reason := module.CANNOT.get(case):
         pytest.skip(f"{name}: {reason}")
-    forms = getattr(module, case)([module.array(a) for a in host])
-    form, call = fastest(forms, _best.get((name, case)), lambda result: check([module.host(a) for a in flat(result)]))
+    if turn and (name, case) in _calls:
+        form, call = _calls[name, case]
+    else:
+        forms = getattr(module, case)([module.array(a) for a in host])
+        form, call = fastest(
+            forms, _best.get((name, case)), lambda result: check([module.host(a) for a in flat(result)])
+        )
     if name in SLOW_TO_COMPILE:
         _best[name, case] = form
     benchmark.extra_info.update(label=label or name, form=form, moved=moved)
     benchmark(call)
+    if label:  # a row beside the comparison
+        return
+    end(benchmark, name, turn)
+    if _is_far(name):
+        _calls.pop((name, case), None)
+    else:
+        _calls[name, case] = form, call
 
 
 def forget(name: str, case: str) -> None:

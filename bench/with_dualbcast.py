@@ -61,6 +61,11 @@ def cell_jacobian_reused(arrays: list[Any]) -> Forms:
     return {"out=": lambda: lambda: ours.value_and_jacobian(*arrays, wrt=GATES, out=out)}
 
 
+def cell_jacobian_transposed(arrays: list[Any]) -> Forms:
+    """With the first in Fortran's order."""
+    return cell_jacobian([np.asfortranarray(arrays[0]), *arrays[1:]])
+
+
 def cell_pullback(arrays: list[Any]) -> Forms:
     return _pullback(models.cell_update, arrays, GATES)
 

@@ -43,6 +43,8 @@ _WORTH_A_RANGE = 10_000
 # Ranges begin at a multiple of this many elements of a row: more than a vectorised loop advances in one step, so that
 # which elements go through vector code, and with it every bit of the result, does not depend on the number of threads.
 _ALIGNMENT = 256
+# For how many ways in which arrays lie a kernel remembers its blocks or panels.
+_KNOWN = 8
 # More ranges than threads, since a branch can make some elements cost more than others.
 _RANGES_PER_THREAD = 4
 
@@ -72,7 +74,7 @@ class CpuKernel:
         self._itemsizes = tuple(
             2 if dtype == "bfloat16" else np.dtype(dtype).itemsize for dtype in source.inputs + source.outputs
         )
-        self._known: tuple[Any, Any, int, NDArray[np.int64]] | None = None
+        self._known: dict[tuple[int, int], tuple[Any, Any, int, NDArray[np.int64]]] = {}
         self.pace: float | None = None
 
     def __call__(self, start: int, stop: int, ints: Sequence[int], pointers: Sequence[int]) -> None:
@@ -108,10 +110,14 @@ class CpuKernel:
 
     def parts(self, parts: Sequence[Block] | Packing, ints: Sequence[int], pointers: Sequence[int], total: int) -> Work:
         """The work of blocks, of a kernel that sums, or of panels; `pointers` are those of the whole space."""
-        known = self._known
-        if known is None or known[0] is not parts or known[1] is not ints:
+        # Arrays that lie in a few ways, by turns, are no reason to make them anew. What is known is kept, and so a key
+        # is of one thing only.
+        key = id(parts), id(ints)
+        known = self._known.get(key)
+        if known is None:
             made = self._panels(parts, ints, total) if isinstance(parts, Packing) else self._blocks(parts)
-            known = self._known = (parts, ints, *made)
+            known = parts, ints, *made
+            self._known = {**dict([*self._known.items()][1 - _KNOWN :]), key: known}
         _, _, address, numbers = known
         arguments, count = numbers.copy(), len(self._itemsizes)
         arguments[:, -count:] += np.array(pointers[:count])
@@ -126,19 +132,19 @@ class CpuKernel:
         kernel = self._past_the_cache() if self.goes_past_the_cache(total) else self._address
         sizes = tuple([self._itemsizes[at] for at in packing.inputs])
         count = len(self._itemsizes)
-        tile = packing.most, packing.columns
         steps = [
             step * size
             for row, size in zip(packing.strides, sizes, strict=True)
             for step in (row[packing.down], row[-1])
         ]
-        rows = []
-        for panel in packing:
-            offsets = [0] * count
-            for at, offset, size in zip(packing.inputs, panel.offsets, sizes, strict=True):
-                offsets[at] = offset * size
-            rows.append((kernel, *panel[:4], *steps, *ints, *offsets))
-        return gathering(len(ints), count, packing.inputs, sizes, tile), np.array(rows, np.int64)
+        panels = packing.table()
+        rows = np.zeros((len(panels), 5 + len(steps) + len(ints) + count), np.int64)
+        rows[:, 0], rows[:, 1:5] = kernel, panels[:, :4]
+        rows[:, 5:-count] = [*steps, *ints]
+        offsets = rows[:, -count:]
+        offsets[:, packing.inputs] = panels[:, 4:] * sizes
+        tile = packing.most, packing.columns
+        return gathering(len(ints), count, packing.inputs, sizes, tile), rows
 
     def goes_past_the_cache(self, total: int) -> bool:
         """Whether a launch is one for streamed ranges."""

@@ -9,22 +9,28 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from functools import cache as once
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from dualbcast.record import dataclass
 from dualbcast.runtime.native import compiled
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 __all__ = ["Packing", "Panel", "gathering"]
 
 # Most rows and columns of a tile, where there are many rows and where there is one. In a transposed input, what is in a
-# column lies together.
-_TILE, _ROW = (128, 256), (1, 2048)
+# column lies together: four lines of float32 are, and in the other arrays what is in a row.
+_TILE, _ROW = (64, 1024), (1, 2048)
 # Elements of a tile's row beyond its columns: with a power of two all rows would be in few sets of the cache.
 _GAP = 16
 # Bytes of the tiles of all packed inputs, where rows can be fewer: they stay in the second-level cache.
 _TILES = 1 << 18
-# How many elements a panel has at most, and at least for this to be worth while.
-_LARGEST, _WORTH_IT = 1 << 17, 4096
+# How many panels there are at least, unless they are of one tile; how many elements one has at most, and at least for
+# this to be worth while. A thread is faster with the tiles that are side by side.
+_PANELS, _LARGEST, _WORTH_IT = 16, 1 << 18, 4096
 
 
 class Panel(NamedTuple):
@@ -47,7 +53,7 @@ class Panel(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Packing(Sequence[Panel]):
+class Packing:
     """The panels of an iteration space.
 
     Attributes
@@ -95,41 +101,29 @@ class Packing(Sequence[Panel]):
         while rows > 8 and rows * columns * sum(itemsizes) > _TILES:
             rows //= 2
         high = min(rows, sizes[down])
-        wide = max(columns, _LARGEST // high // columns * columns)
+        most = min(_LARGEST, math.prod(sizes) // _PANELS)
+        wide = max(columns, most // high // columns * columns)
         if high * min(wide, sizes[-1]) < _WORTH_IT:
             return None
         return Packing(inputs, sizes, steps, strides, down, rows, wide, columns)
 
-    def _counts(self) -> tuple[int, ...]:
-        """How many panels there are along each dimension."""
+    def table(self) -> NDArray[np.int64]:
+        """The panels, a row each: `start`, `step`, `rows`, `columns`, and then `offsets`; see `Panel`."""
         *outer, last = self.sizes
-        parts = [-(-size // self.most) if at == self.down else size for at, size in enumerate(outer)]
-        return (*parts, -(-last // self.wide))
-
-    def __len__(self) -> int:
-        return math.prod(self._counts())
-
-    def __getitem__(self, index: int) -> Panel:  # type: ignore[override]
-        if not 0 <= index < len(self):
-            raise IndexError(index)
-        places = []
-        for count in reversed(self._counts()):
-            index, place = divmod(index, count)
-            places.append(place)
-        places.reverse()
+        counts = [-(-size // self.most) if at == self.down else size for at, size in enumerate(outer)]
+        counts.append(-(-last // self.wide))
+        places = np.indices(counts, np.int64).reshape(len(counts), -1)
         places[self.down] *= self.most
         places[-1] *= self.wide
-        return Panel(
-            sum([place * step for place, step in zip(places, self.steps, strict=True)]),
-            self.steps[self.down],
-            min(self.most, self.sizes[self.down] - places[self.down]),
-            min(self.wide, self.sizes[-1] - places[-1]),
-            tuple([sum([p * s for p, s in zip(places, row, strict=True)]) for row in self.strides]),
-            self,
-        )
+        start, *offsets = np.array([self.steps, *self.strides]) @ places
+        step = np.full_like(start, self.steps[self.down])
+        rows = np.minimum(self.most, self.sizes[self.down] - places[self.down])
+        columns = np.minimum(self.wide, last - places[-1])
+        return np.stack([start, step, rows, columns, *offsets], axis=1)
 
     def __iter__(self) -> Iterator[Panel]:
-        return map(self.__getitem__, range(len(self)))
+        for start, step, rows, columns, *offsets in self.table().tolist():
+            yield Panel(start, step, rows, columns, tuple(offsets), self)
 
 
 @once

@@ -169,6 +169,9 @@ def _caller(count: int) -> int:
         lines += [f"  {number}.at = getelementptr i64, ptr %arguments, i64 {at}"]
         lines += [f"  {number} = load i64, ptr {number}.at"]
     lines += [f"  %status = call i32 %function({', '.join(f'i64 {number}' for number in numbers)})"]
+    # What `streams` lets a kernel store past the cache may be seen late by other threads but for this. It is here since
+    # a kernel may be called for each row of a tile, and to wait each time takes longer than the rows.
+    lines += ["  fence seq_cst"]
     return compiled("\n".join([*lines, "  ret i32 %status", "}"]), "call")
 
 

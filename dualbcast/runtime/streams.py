@@ -126,9 +126,6 @@ def _streaming(text: str) -> str:
         elif kind == "store":
             name = kinds.setdefault(found[1], f"@past.{len(kinds)}")
             line = f"  call void {name}({found[1]} {found[2]}, ptr {found[3]})"
-        elif kind == "ret":
-            # Streamed lines may be seen late by other threads but for this.
-            lines.append("  fence seq_cst")
         lines.append(line)
     for vector, name in kinds.items():
         lines.append(_STREAM.format(name=name, kind=vector, group=group, align=_LINE, last=_LINE - 1))
@@ -136,8 +133,8 @@ def _streaming(text: str) -> str:
 
 
 def _accesses(text: str) -> Iterator[tuple[str, str, Any]]:
-    """Each line of a module, and what it is in the kernel: "define", "ret", or a "load" or "store" of a long vector of
-    an array, with the match of its pattern."""
+    """Each line of a module, and what it is in the kernel: "define", or a "load" or "store" of a long vector of an
+    array, with the match of its pattern."""
     pointers: set[str] = set()  # to arrays, or to somewhere in them
     for line in text.splitlines():
         kind, found = "", None
@@ -153,8 +150,6 @@ def _accesses(text: str) -> Iterator[tuple[str, str, Any]]:
                 kind = "store"
             elif (found := _LOAD.match(line)) and found[2] in pointers and _size(found[1]) >= _SHORTEST:
                 kind = "load"
-            elif line.startswith("  ret "):
-                kind = "ret"
         yield line, kind, found
 
 
