@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dualbcast.abi import KernelSource
-from dualbcast.errors import BackendError
 from dualbcast.runtime import cache, libm, pool, streams
-from dualbcast.runtime.entry import REFUSED, Entry
+from dualbcast.runtime.entry import Entry
 from dualbcast.runtime.native import KERNEL, machine
 from dualbcast.runtime.operands import Array
 from dualbcast.runtime.packing import Packing, gathering
@@ -81,17 +80,14 @@ class CpuKernel:
         """Run the elements from `start` to `stop`; `ints` are the sizes and then the strides, in elements."""
         numbers = start, stop, *ints, *pointers
         # Slower than by a caller of `pool`, but that would be compiled, and a first call takes this way.
-        status = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * len(numbers))(self._address)(*numbers)
-        if status:
-            raise self.fault(status)
+        ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * len(numbers))(self._address)(*numbers)
 
     def run(self, work: Work, threads: int = 1, first: int = 0, stop: int | None = None) -> None:
         """Run pieces of work, from `first` on and before `stop`, on so many threads."""
         count = (work.count if stop is None else stop) - first
         length = len(work.arguments) // work.count
-        status = pool.share(work.address, work.arguments, length, first, count, threads)
-        if status:
-            raise _Refused if status == REFUSED else self.fault(status)
+        if pool.share(work.address, work.arguments, length, first, count, threads):
+            raise _Refused
 
     def ranges(
         self, bounds: Sequence[int], ints: Sequence[int], pointers: Sequence[int], streamed: bool = False
@@ -164,9 +160,6 @@ class CpuKernel:
         """The short way to run so many elements of NumPy arrays; see `Entry`."""
         address = self._past_the_cache() if self.goes_past_the_cache(total) else self._address
         return Entry(address, total, ints, masks, len(self.source.outputs))
-
-    def fault(self, status: int) -> BackendError:
-        return BackendError(f"the CPU kernel {self.source.element} stopped with an error (status {status})")
 
     def llvm(self) -> str:
         """The optimised LLVM IR (compiled anew)."""

@@ -16,10 +16,10 @@ from dualbcast.runtime.native import compiled
 from dualbcast.runtime.operands import Array
 from dualbcast.runtime.pool import Work
 
-__all__ = ["REFUSED", "Entry"]
+__all__ = ["Entry"]
 
-# What the code returns instead of the kernel's status, 0, where an input is misaligned, and the kernel has not run.
-REFUSED = -1000
+# What the code returns instead of a kernel's 0 where an input is misaligned, and the kernel has not run.
+_REFUSED = 1
 
 
 class Entry:
@@ -42,7 +42,8 @@ class Entry:
     ----------
     run_all : callable
         Given `head` and the `id` of two tuples of NumPy arrays, inputs and outputs, which must live until it is done,
-        it runs the kernel on all elements, without the GIL, and returns its status, or `REFUSED`.
+        it runs the kernel on all elements, without the GIL, and returns 0, or another number where it refuses: an
+        input is misaligned, and the kernel has not run.
     head : int
     """
 
@@ -102,7 +103,7 @@ def _text(ints: int, masks: tuple[int, ...], outputs: int) -> str:
             f"  %aligned = icmp eq i64 {every}, 0",
             "  br i1 %aligned, label %call, label %refuse",
             "refuse:",
-            f"  ret i32 {REFUSED}",
+            f"  ret i32 {_REFUSED}",
             "call:",
             f"  %kernel = inttoptr i64 {numbers[0]} to ptr",
             f"  %status = call i32 %kernel({', '.join(f'i64 {name}' for name in given)})",

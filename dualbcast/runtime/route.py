@@ -11,7 +11,7 @@ from numpy import empty
 
 from dualbcast.runtime import cpu
 from dualbcast.runtime.broadcast import Fit, Plan, aside_of, find_fit, fresh, summed
-from dualbcast.runtime.entry import REFUSED, Entry
+from dualbcast.runtime.entry import Entry
 from dualbcast.runtime.forms import are_plain, host_addresses
 from dualbcast.runtime.geometry import form_of
 from dualbcast.runtime.operands import Array, Token, is_writeable, on_host
@@ -119,11 +119,8 @@ class Route:
         # The strides are whole numbers of elements, as they were at the first call; the addresses are looked at.
         if self._is_little:
             entry = self._entry or self._enter()
-            status = entry.run_all(entry.head, id(values), id(targets))
-            if status:
-                if status == REFUSED:
-                    return None
-                raise self._kernel.fault(status)
+            if entry.run_all(entry.head, id(values), id(targets)):
+                return None
         elif geometry.blocks is None:
             entry = self._entry or self._enter()
             if not cpu.enter(self._kernel, entry, geometry.total, geometry.ints, values, targets):
