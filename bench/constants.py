@@ -1,5 +1,7 @@
-"""What all systems have in common: how many threads, and the numbers in the functions."""
+"""What all systems have in common: how many threads and turns, and the numbers in the functions."""
 
 THREADS = 2
+TURNS = 3
+FAR = 3.0  # a system that takes so many times as long as the fastest has one turn
 BULK, SHEAR, YIELD, HARDENING = 160e3, 80e3, 250.0, 1e3  # of a steel, in MPa
 TOLERANCE = 1e-12  # of Newton's step, in radians

@@ -18,17 +18,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from constants import THREADS
+from constants import FAR, THREADS, TURNS
 
 from dualbcast import Jacobian
 
 SYSTEMS = ("dualbcast", "drjit", "jax", "torch", "warp", "numpy")
 PACKAGES = ("drjit", "jax", "jaxlib", "torch", "warp-lang", "scipy")
 Check = Callable[[list[Any]], None]
-
-TURNS = 3
-# A system that takes so many times as long as the fastest has one turn.
-FAR = 3.0
 
 SLOW_TO_COMPILE = ("torch",)  # the form of a case is chosen at its first size only
 _best: dict[tuple[str, str], str] = {}

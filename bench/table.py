@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from systems import FAR, TURNS
+from constants import FAR, TURNS
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 OURS = "dualbcast"
