@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from types import SimpleNamespace
 
 import numpy as np
@@ -111,6 +112,28 @@ def test_concurrent_callers():
     for caller in callers:
         caller.join(30)
     assert all(recorder.covered() == list(range(5000)) for recorder in recorders)
+
+
+def test_a_thread_that_falls_asleep_just_before_a_launch_is_woken(monkeypatch):
+    """The launch had begun when it still watched, and its processor, or this one, was elsewhere for a while."""
+    monkeypatch.setattr(pool, "_every", [])
+    monkeypatch.setattr(pool, "_idle", deque())
+    cpu.launch(Recorder(), 10_000, (10_000,), POINTERS, threads=2)
+    (own,) = pool._every
+    post = own._post
+
+    def late(*work):
+        until = time.monotonic() + 30
+        while not own._asleep and time.monotonic() < until:
+            time.sleep(1e-3)
+        assert own._asleep
+        return post(*work)
+
+    own._post = late
+    recorder = Recorder()
+    cpu.launch(recorder, 10_000, (10_000,), POINTERS, threads=2)
+    assert recorder.covered() == list(range(10_000))
+    assert len({thread for *_, thread in recorder.calls}) == 2
 
 
 @pytest.mark.parametrize("shape", [(700, 1000), (3, 200_001), (100_000, 7)])

@@ -106,7 +106,7 @@ class Pool:
         _every.append(self)
         self._memory = ctypes.create_string_buffer(_STATE + _LINE)
         self._state = -(-ctypes.addressof(self._memory) // _LINE) * _LINE
-        self._post, self._finish, self._serve, self._attend = _functions()
+        self._post, self._finish, self._attend = _functions()
         self._asleep: deque[Any] = deque()
         self._threads = 0
 
@@ -116,17 +116,12 @@ class Pool:
             self._threads += 1
             threading.Thread(target=self._stay, name="dualbcast", daemon=True).start()
         work = self._state, _caller(length), address, where, 8 * length, count, helpers
-        if not self._asleep:
-            # Who falls asleep from now on looks once more before.
-            return int(self._serve(*work))
-        status = 0
         try:
-            # First the work, and then who is to do it: whoever wakes and finds none sleeps again.
+            # First the work, and then who is to do it: whoever wakes and finds none sleeps again, and whoever falls
+            # asleep from now on looks once more before.
             self._post(*work)
-            for _ in range(helpers):
+            for _ in range(min(helpers, len(self._asleep))):
                 self._asleep.pop().release()
-        except IndexError:  # no more are asleep
-            pass
         finally:
             # Whatever interrupts: the arrays must outlive the work. If none was posted, the last one is done.
             status = int(self._finish(self._state))
@@ -149,15 +144,16 @@ def _prototype(*kinds: Any) -> Any:
 
 
 @functools.cache
-def _functions() -> tuple[Any, Any, Any, Any]:
-    """`post`, `finish`, the two in one, and `attend`."""
+def _functions() -> tuple[Any, Any, Any]:
+    """`post`, `finish` and `attend`."""
     pause, declared = _PAUSES.get(platform.machine().lower(), ("", ""))
     text = _TEXT.format(pause=pause, yields=_YIELDS, **_yielding()) + declared
     pointer, word = ctypes.c_void_p, ctypes.c_int64
-    work = pointer, pointer, pointer, pointer, word, word, word
-    post, serve = [_prototype(*work)(compiled(text, name)) for name in ("post", "serve")]
+    # With the GIL, which others may hold for long; it takes nanoseconds.
+    kinds = pointer, pointer, pointer, pointer, word, word, word
+    post = ctypes.PYFUNCTYPE(ctypes.c_int32, *kinds)(compiled(text, "post"))
     finish = _prototype(pointer)(compiled(text, "finish"))
-    return post, finish, serve, _prototype(pointer, word)(compiled(text, "attend"))
+    return post, finish, _prototype(pointer, word)(compiled(text, "attend"))
 
 
 @functools.cache
@@ -305,12 +301,6 @@ rest:
   br label %wait
 end:
   %status = load atomic i32, ptr %failed seq_cst, align 8
-  ret i32 %status
-}}
-
-define i32 @serve(ptr %state, ptr %caller, ptr %function, ptr %arguments, i64 %length, i64 %count, i64 %places) {{
-  %posted = call i32 @post(ptr %state, ptr %caller, ptr %function, ptr %arguments, i64 %length, i64 %count, i64 %places)
-  %status = call i32 @finish(ptr %state)
   ret i32 %status
 }}
 
