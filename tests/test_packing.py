@@ -92,6 +92,56 @@ def test_any_views_give_numpys_results(data: st.DataObject) -> None:
         np.testing.assert_array_equal(interpreted(*arrays), expected)
 
 
+@pytest.mark.usefixtures("always")
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_sums_of_any_views_are_numpys(data: st.DataObject) -> None:
+    """A kernel that sums is run on copies. Whole numbers, so that no sum is rounded."""
+    shape = data.draw(
+        st.one_of(
+            st.tuples(st.integers(1, 70), st.integers(1, 90)),
+            st.tuples(st.integers(1, 9), st.integers(1, 40), st.integers(1, 40)),
+        )
+    )
+    given = [data.draw(views(own, "float64")) for own in (shape, shape[-1:], (*shape[:-1], 1))]
+    shape = np.broadcast_shapes(*[x.shape for x in given])
+    cotangent = np.broadcast_to(data.draw(views(shape, "float64")), shape)
+    x, y, z = given
+    slopes = cotangent * y, cotangent * x, cotangent
+    for function in (exact, interpreted) if cotangent.size < 500 else (exact,):
+        value, pulled = function.value_and_vjp((x, y, z), cotangent)
+        np.testing.assert_array_equal(value, x * y + z)
+        for found, slope, argument in zip(pulled, slopes, given, strict=True):
+            own = (1,) * (len(shape) - argument.ndim) + argument.shape
+            axes = tuple(axis for axis, length in enumerate(own) if length == 1)
+            np.testing.assert_array_equal(found, slope.sum(axes, keepdims=True).reshape(argument.shape))
+
+
+@pytest.mark.parametrize("backend", ["cpu", "python"])
+def test_sums_have_the_bits_of_contiguous_inputs(backend: str) -> None:
+    function = differentiable_broadcast(backend=backend)(lambda x, w: math.tanh(x * w))
+    rows, columns = (300, 200) if backend == "cpu" else (70, 60)
+    random = np.random.default_rng(0)
+    for dtype in (np.float32, np.float64):
+        x, cotangent = random.standard_normal((2, rows, columns)).astype(dtype)
+        w = random.standard_normal(columns).astype(dtype)
+        gaps = np.repeat(x, 2, axis=1)[:, ::2]
+        wanted = function.value_and_vjp((x, w), cotangent)
+        for view in (np.asfortranarray(x), np.ascontiguousarray(x[::-1, ::-1])[::-1, ::-1], gaps):
+            found = function.value_and_vjp((view, w), cotangent)
+            np.testing.assert_array_equal(found[0], wanted[0])
+            for one, other in zip(found[1], wanted[1], strict=True):
+                np.testing.assert_array_equal(one, other)
+
+
+def test_a_row_with_gaps_is_not_copied_to_all_rows() -> None:
+    arrays = np.ones((200, 300)), np.ones((300, 200)).T, np.ones((300, 2))[:, 0]
+    forms = tuple(map(geometry.form_of, arrays))
+    found = geometry.lay_out(forms, (None, None), ("x", "y", "w"), (None, (300,)))
+    assert isinstance(found.blocks, packing.Copied)
+    assert found.blocks.inputs.inputs == (1,)
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_panels_cover_the_space_once(data: st.DataObject) -> None:

@@ -21,7 +21,7 @@ from dualbcast.record import dataclass
 from dualbcast.runtime.forms import device_addresses, host_addresses
 from dualbcast.runtime.geometry import Form, Geometry, Shapes, extent, form_of, is_nested, lay_out, result_shape
 from dualbcast.runtime.operands import Array, DType, Operands, check_forms, check_out
-from dualbcast.runtime.packing import Packing
+from dualbcast.runtime.packing import Copied, Packing
 from dualbcast.runtime.reduction import Block, Split, combine
 
 __all__ = ["Fit", "Plan", "aside_of", "find_fit", "fresh", "plan", "scalars", "summed"]
@@ -89,7 +89,7 @@ class Plan(NamedTuple):
         return self.geometry.ints
 
     @property
-    def blocks(self) -> Sequence[Block] | Packing | None:
+    def blocks(self) -> Sequence[Block] | Copied | Packing | None:
         """The parts of the space that the kernel is run on, where it is not run on ranges."""
         return self.geometry.blocks
 

@@ -18,9 +18,10 @@ import numpy as np
 from dualbcast.abi import KernelSource
 from dualbcast.runtime import cache, libm, pool, streams
 from dualbcast.runtime.entry import Entry
+from dualbcast.runtime.memory import POOL
 from dualbcast.runtime.native import KERNEL, machine
 from dualbcast.runtime.operands import Array
-from dualbcast.runtime.packing import Packing, gathering
+from dualbcast.runtime.packing import Copied, Packing, copying, gathering
 from dualbcast.runtime.pool import Work
 from dualbcast.runtime.threads import get_num_threads
 
@@ -142,6 +143,25 @@ class CpuKernel:
         tile = packing.most, packing.columns
         return gathering(len(ints), count, packing.inputs, sizes, tile), rows
 
+    def copies(
+        self, packing: Packing, total: int, pointers: Sequence[int], threads: int
+    ) -> tuple[list[int], list[Array]]:
+        """The pointers with those of contiguous copies for some inputs, and the copies, which must live until then."""
+        places, arrays, panels = list(pointers), [], packing.table()
+        for at, (position, row) in enumerate(zip(packing.inputs, packing.strides, strict=True)):
+            size = self._itemsizes[position]
+            array = POOL.empty((total * size,), np.dtype(np.uint8))
+            place = array.ctypes.data
+            numbers = np.empty((len(panels), 9), np.int64)
+            numbers[:, 0], numbers[:, 1:5] = copying(size), panels[:, :4]
+            numbers[:, 5:7] = row[packing.down] * size, row[-1] * size
+            numbers[:, 7], numbers[:, 8] = pointers[position] + panels[:, 4 + at] * size, place
+            address = gathering(0, 2, (0,), (size,), (packing.most, packing.columns))
+            pool.share(address, numbers.reshape(-1), 9, 0, len(numbers), threads)
+            places[position] = place
+            arrays.append(array)
+        return places, arrays
+
     def goes_past_the_cache(self, total: int) -> bool:
         """Whether a launch is one for streamed ranges."""
         return streams.goes_past_the_cache(self.source.layout, total, self._itemsizes, len(self.source.inputs))
@@ -198,7 +218,7 @@ def launch(
     ints: Sequence[int],
     pointers: Sequence[int],
     threads: int | None = None,
-    blocks: Sequence[Block] | Packing | None = None,
+    blocks: Sequence[Block] | Copied | Packing | None = None,
 ) -> None:
     """Run all `total` elements, over the threads of one lasting pool where that pays; return when all are done.
 
@@ -214,7 +234,7 @@ def launch(
         As for `CpuKernel.__call__`.
     threads : int, optional
         At most so many threads, this one among them; `get_num_threads()` if not given.
-    blocks : sequence of Block or Packing, optional
+    blocks : sequence of Block, Copied or Packing, optional
         What is run instead of ranges of elements where the kernel sums, or has packed inputs.
     """
     if total <= 0:
@@ -223,6 +243,9 @@ def launch(
         kernel(0, total, ints, pointers)
         return
     limit = threads or get_num_threads()
+    if isinstance(blocks, Copied):
+        pointers, _kept = kernel.copies(blocks.inputs, total, pointers, limit)
+        blocks = blocks.blocks
     began = time.perf_counter_ns()
     if blocks is not None:
         used = _run_parts(kernel, kernel.parts(blocks, ints, pointers, total), total, limit)

@@ -18,7 +18,7 @@ from dualbcast.runtime.cuda_blocks import foremost
 from dualbcast.runtime.cuda_memory import allocate
 from dualbcast.runtime.memory import POOL, SMALLEST, WORTH
 from dualbcast.runtime.operands import Array, DType
-from dualbcast.runtime.packing import Packing
+from dualbcast.runtime.packing import Copied, Packing
 from dualbcast.runtime.reduction import Block, Space, Split
 
 __all__ = ["Form", "Geometry", "Shapes", "extent", "form_of", "is_nested", "lay_out", "result_shape"]
@@ -52,7 +52,7 @@ class Geometry(NamedTuple):
     split : Split or None
         How the space is split where outputs are summed.
     packing : Packing or None
-        The inputs that a CPU kernel has as contiguous ones, and is given piece by piece.
+        The inputs that a CPU kernel has as contiguous ones: it is given them piece by piece, or, where it sums, copies.
     """
 
     shape: tuple[int, ...]
@@ -66,9 +66,11 @@ class Geometry(NamedTuple):
     packing: Packing | None = None
 
     @property
-    def blocks(self) -> Sequence[Block] | Packing | None:
+    def blocks(self) -> Sequence[Block] | Copied | Packing | None:
         """The parts of the space that a kernel is run on where it sums or inputs are packed; else None."""
-        return self.packing if self.split is None else self.split.blocks
+        if self.split is None:
+            return self.packing
+        return self.split.blocks if self.packing is None else Copied(self.packing, self.split.blocks)
 
     def is_large(self, count: int) -> bool:
         """Whether so many new arrays of NumPy's have memory of the pool."""
@@ -160,8 +162,8 @@ def lay_out(
         _fresh(shape, order, span) if form is None else next(others) for form, span in zip(outs, spans, strict=True)
     ]
     packing = None
-    if shapes is None and not gpu:
-        packing = _packing(shape, order, rows[: len(inputs)], inputs)
+    if not gpu:
+        packing = _packing(shape, order, rows[: len(inputs)], inputs, shapes is not None)
         for position in () if packing is None else packing.inputs:
             rows[position] = _fresh(shape, order, None)
     sizes, rows = _coalesced(shape, rows, order)
@@ -284,11 +286,18 @@ def _coalesced(
 
 
 def _packing(
-    shape: tuple[int, ...], order: tuple[int, ...], rows: Sequence[tuple[int, ...]], inputs: tuple[Form, ...]
+    shape: tuple[int, ...],
+    order: tuple[int, ...],
+    rows: Sequence[tuple[int, ...]],
+    inputs: tuple[Form, ...],
+    copied: bool,
 ) -> Packing | None:
-    """How the inputs are packed whose elements are not next to each other in the innermost axis."""
-    inner = next(axis for axis in reversed(order) if shape[axis] > 1)
-    packed = tuple([position for position, row in enumerate(rows) if row[inner] not in (0, 1)])
+    """How the inputs are packed whose elements are not next to each other in the innermost axis; those that have all
+    axes, if they are to be `copied`."""
+    axes = [axis for axis in order if shape[axis] > 1]
+    packed = tuple([position for position, row in enumerate(rows) if row[axes[-1]] not in (0, 1)])
+    if copied:
+        packed = tuple([position for position in packed if all(rows[position][axis] for axis in axes)])
     if not packed:
         return None
     sizes, columns = _coalesced(shape, [_fresh(shape, order, None), *(rows[position] for position in packed)], order)

@@ -19,7 +19,9 @@ from dualbcast.runtime.native import compiled
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Packing", "Panel", "gathering"]
+    from dualbcast.runtime.reduction import Block
+
+__all__ = ["Copied", "Packing", "Panel", "copying", "gathering"]
 
 # Most rows and columns of a tile, where there are many rows and where there is one. In a transposed input, what is in a
 # column lies together: four lines of float32 are, and in the other arrays what is in a row.
@@ -126,6 +128,19 @@ class Packing:
             yield Panel(start, step, rows, columns, tuple(offsets), self)
 
 
+class Copied(NamedTuple):
+    """The blocks of a kernel that sums, and the inputs that it has contiguous copies of.
+
+    Attributes
+    ----------
+    inputs : Packing
+    blocks : sequence of Block
+    """
+
+    inputs: Packing
+    blocks: Sequence[Block]
+
+
 @once
 def gathering(
     integers: int, pointers: int, packed: tuple[int, ...], itemsizes: tuple[int, ...], tile: tuple[int, int]
@@ -209,6 +224,24 @@ def gathering(
     return compiled("\n".join(lines), "loop", optimise=True)
 
 
+@once
+def copying(size: int) -> int:
+    """The address of a kernel of one input and one output, of elements of so many bytes, that copies."""
+    return compiled(_COPY.format(size=size), "copy")
+
+
+_COPY = """\
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+define i32 @copy(i64 %at, i64 %end, ptr %from, ptr %to) {{
+  %count = sub i64 %end, %at
+  %bytes = mul i64 %count, {size}
+  %offset = mul i64 %at, {size}
+  %source = getelementptr i8, ptr %from, i64 %offset
+  %target = getelementptr i8, ptr %to, i64 %offset
+  call void @llvm.memcpy.p0.p0.i64(ptr %target, ptr %source, i64 %bytes, i1 false)
+  ret i32 0
+}}
+"""
 # The even lanes of a vector; the last lane would be beyond the end of an input, so a row's last element goes alone.
 _EVEN = "i32 0, i32 2, i32 4, i32 6, i32 8, i32 10, i32 12, i32 14"
 

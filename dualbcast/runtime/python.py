@@ -15,7 +15,7 @@ import numpy as np
 from dualbcast.abi import KernelSource
 from dualbcast.errors import kernel_fault
 from dualbcast.runtime import cache
-from dualbcast.runtime.packing import Packing, Panel
+from dualbcast.runtime.packing import Copied, Packing, Panel
 
 if TYPE_CHECKING:
     from dualbcast.runtime.reduction import Block
@@ -170,14 +170,28 @@ def compile_kernel(source: KernelSource, keep: bool = True) -> PythonKernel:
     return PythonKernel(source, keep)
 
 
+def _copy(packing: Packing, at: int, array: np.ndarray[Any, Any], total: int) -> np.ndarray[Any, Any]:
+    """An input whose elements are all in order; `at` is its place among the packed ones."""
+    pointer, row, copy = _Pointer(array), packing.strides[at], np.empty(total, array.dtype)
+    for panel in packing:
+        for i, j in itertools.product(range(panel.rows), range(panel.columns)):
+            copy[panel.start + i * panel.step + j] = pointer[panel.offsets[at] + i * row[packing.down] + j * row[-1]]
+    return copy
+
+
 def launch(
     kernel: PythonKernel,
     total: int,
     ints: Sequence[int],
     arrays: Sequence[np.ndarray[Any, Any]],
-    blocks: Sequence[Block] | Packing | None = None,
+    blocks: Sequence[Block] | Copied | Packing | None = None,
 ) -> None:
     """Run all elements, by `blocks` where there are; `arrays` are the inputs and then what it writes."""
+    if isinstance(blocks, Copied):
+        arrays = list(arrays)
+        for at, position in enumerate(blocks.inputs.inputs):
+            arrays[position] = _copy(blocks.inputs, at, arrays[position], total)
+        blocks = blocks.blocks
     if blocks is not None:
         for block in blocks:
             if isinstance(block, Panel):
