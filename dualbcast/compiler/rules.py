@@ -286,8 +286,9 @@ def _register(meaning: Rule | Callable[..., Any], callables: list[Any], spelling
             raise ArgumentError(f"{_called(spelling)} has a meaning in kernels already: {_called(old)}")
     callables = [*callables, *(each for _, each in spelled if each is not None)]
     before = [(each, lookup(each)) for each in callables]
-    dropped = {spelling: old for spelling, old in BY_SPELLING.items() if old in replaced}
-    left = [(each, old) for each, old in meant() if old in replaced and each is not old.function]
+    # Most replace nothing, and what is there grows with each of them.
+    dropped = {spelling: old for spelling, old in BY_SPELLING.items() if old in replaced} if replaced else {}
+    left = [(each, old) for each, old in meant() if old in replaced and each is not old.function] if replaced else []
     if isinstance(meaning, Rule):
         RULES[meaning.name] = meaning
     for spelling in dropped:
