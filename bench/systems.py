@@ -70,7 +70,7 @@ def begin(benchmark: Any, group: str, name: str, turn: int) -> None:
         _times.clear()
         _calls.clear()
     if turn and _is_far(name):
-        pytest.skip(f"{name} took {FAR:g} times as long as the fastest, or more")
+        pytest.skip(f"{name} took more than {FAR:g} times as long as the fastest")
 
 
 def end(benchmark: Any, name: str, turn: int) -> None:

@@ -89,7 +89,7 @@ def test_little_work_stays_on_this_thread(monkeypatch):
 
 
 @pytest.mark.parametrize("fail_at", [0, 700, 5000, 9999])
-def test_an_error_in_any_range_is_raised_after_the_others_end(fail_at):
+def test_a_refusal_of_any_range_is_raised_after_the_others_end(fail_at):
     recorder = Recorder(fail_at=fail_at)
     with pytest.raises(cpu._Refused):
         cpu.launch(recorder, 10_000, (10_000,), POINTERS, threads=3)

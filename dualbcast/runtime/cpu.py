@@ -11,13 +11,14 @@ import time
 from array import array
 from collections.abc import Callable, Sequence
 from operator import mul
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from dualbcast.abi import KernelSource
 from dualbcast.runtime import cache, libm, pool, streams
 from dualbcast.runtime.entry import Entry
+from dualbcast.runtime.forms import host_addresses
 from dualbcast.runtime.memory import POOL
 from dualbcast.runtime.native import KERNEL, machine
 from dualbcast.runtime.operands import Array
@@ -49,6 +50,10 @@ _KNOWN = 8
 _RANGES_PER_THREAD = 4
 
 
+# Machine code, and the arguments of its calls, a row for each.
+_Rows: TypeAlias = "tuple[int, NDArray[np.int64]]"
+
+
 class _Refused(Exception):
     """An entry has found an input misaligned."""
 
@@ -74,7 +79,7 @@ class CpuKernel:
         self._itemsizes = tuple(
             2 if dtype == "bfloat16" else np.dtype(dtype).itemsize for dtype in source.inputs + source.outputs
         )
-        self._known: dict[tuple[int, int], tuple[Any, Any, int, NDArray[np.int64]]] = {}
+        self._known: dict[tuple[int, int], tuple[tuple[Any, Any], _Rows]] = {}
         self.pace: float | None = None
 
     def __call__(self, start: int, stop: int, ints: Sequence[int], pointers: Sequence[int]) -> None:
@@ -107,60 +112,46 @@ class CpuKernel:
 
     def parts(self, parts: Sequence[Block] | Packing, ints: Sequence[int], pointers: Sequence[int], total: int) -> Work:
         """The work of blocks, of a kernel that sums, or of panels; `pointers` are those of the whole space."""
-        # Arrays that lie in a few ways, by turns, are no reason to make them anew. What is known is kept, and so a key
-        # is of one thing only.
-        key = id(parts), id(ints)
+        address, numbers = self._remembered(
+            (parts, ints),
+            lambda: self._panels(parts, ints, total) if isinstance(parts, Packing) else self._blocks(parts),
+        )
+        return _work(address, numbers, pointers[: len(self._itemsizes)])
+
+    def copies(
+        self, packing: Packing, total: int, pointers: Sequence[int], threads: int
+    ) -> tuple[list[int], tuple[Array, ...]]:
+        """The pointers with those of contiguous copies for some inputs, and the copies, which must live until then."""
+        sizes = tuple([self._itemsizes[at] for at in packing.inputs])
+        arrays = tuple([POOL.empty((total * size,), np.dtype(np.uint8)) for size in sizes])
+        places = host_addresses(arrays)
+        address, numbers = self._remembered(
+            (packing, None), lambda: _gathered(packing, copying(sizes), sizes, range(len(sizes)), (), 2 * len(sizes))
+        )
+        self.run(_work(address, numbers, [*[pointers[at] for at in packing.inputs], *places]), threads)
+        replaced = dict(zip(packing.inputs, places, strict=True))
+        return [replaced.get(at, pointer) for at, pointer in enumerate(pointers)], arrays
+
+    def _remembered(self, given: tuple[Any, Any], make: Callable[[], _Rows]) -> _Rows:
+        """What was made for two objects, if that is not long ago. Arrays that lie in a few ways, by turns, are no
+        reason to make it anew."""
+        key = id(given[0]), id(given[1])
         known = self._known.get(key)
         if known is None:
-            made = self._panels(parts, ints, total) if isinstance(parts, Packing) else self._blocks(parts)
-            known = parts, ints, *made
+            # With the objects, so that a key is of one thing only.
+            known = given, make()
             self._known = {**dict([*self._known.items()][1 - _KNOWN :]), key: known}
-        _, _, address, numbers = known
-        arguments, count = numbers.copy(), len(self._itemsizes)
-        arguments[:, -count:] += np.array(pointers[:count])
-        return Work(address, arguments.reshape(-1), len(numbers))
+        return known[1]
 
-    def _blocks(self, blocks: Sequence[Block]) -> tuple[int, NDArray[np.int64]]:
+    def _blocks(self, blocks: Sequence[Block]) -> _Rows:
         """The arguments of each block, without the pointers that its offsets are from."""
         rows = [(*block.ints, *map(mul, block.offsets, self._itemsizes)) for block in blocks]
         return self._address, np.array(rows, np.int64)
 
-    def _panels(self, packing: Packing, ints: Sequence[int], total: int) -> tuple[int, NDArray[np.int64]]:
+    def _panels(self, packing: Packing, ints: Sequence[int], total: int) -> _Rows:
         kernel = self._past_the_cache() if self.goes_past_the_cache(total) else self._address
         sizes = tuple([self._itemsizes[at] for at in packing.inputs])
-        count = len(self._itemsizes)
-        steps = [
-            step * size
-            for row, size in zip(packing.strides, sizes, strict=True)
-            for step in (row[packing.down], row[-1])
-        ]
-        panels = packing.table()
-        rows = np.zeros((len(panels), 5 + len(steps) + len(ints) + count), np.int64)
-        rows[:, 0], rows[:, 1:5] = kernel, panels[:, :4]
-        rows[:, 5:-count] = [*steps, *ints]
-        offsets = rows[:, -count:]
-        offsets[:, packing.inputs] = panels[:, 4:] * sizes
-        tile = packing.most, packing.columns
-        return gathering(len(ints), count, packing.inputs, sizes, tile), rows
-
-    def copies(
-        self, packing: Packing, total: int, pointers: Sequence[int], threads: int
-    ) -> tuple[list[int], list[Array]]:
-        """The pointers with those of contiguous copies for some inputs, and the copies, which must live until then."""
-        places, arrays, panels = list(pointers), [], packing.table()
-        for at, (position, row) in enumerate(zip(packing.inputs, packing.strides, strict=True)):
-            size = self._itemsizes[position]
-            array = POOL.empty((total * size,), np.dtype(np.uint8))
-            place = array.ctypes.data
-            numbers = np.empty((len(panels), 9), np.int64)
-            numbers[:, 0], numbers[:, 1:5] = copying(size), panels[:, :4]
-            numbers[:, 5:7] = row[packing.down] * size, row[-1] * size
-            numbers[:, 7], numbers[:, 8] = pointers[position] + panels[:, 4 + at] * size, place
-            address = gathering(0, 2, (0,), (size,), (packing.most, packing.columns))
-            pool.share(address, numbers.reshape(-1), 9, 0, len(numbers), threads)
-            places[position] = place
-            arrays.append(array)
-        return places, arrays
+        return _gathered(packing, kernel, sizes, packing.inputs, ints, len(self._itemsizes))
 
     def goes_past_the_cache(self, total: int) -> bool:
         """Whether a launch is one for streamed ranges."""
@@ -188,6 +179,35 @@ class CpuKernel:
     def asm(self) -> str:
         """The assembly of the host (compiled anew)."""
         return _build(self.source, self.fastmath).asm
+
+
+def _gathered(
+    packing: Packing,
+    kernel: int,
+    sizes: tuple[int, ...],
+    packed: Sequence[int],
+    ints: Sequence[int],
+    count: int,
+) -> _Rows:
+    """A loop that gathers, and its arguments for each panel: `kernel` takes `ints` and `count` pointers, of which those
+    in `packed` are of the packed inputs, of elements of `sizes`; for pointers there are the offsets from them."""
+    steps = [
+        step * size for row, size in zip(packing.strides, sizes, strict=True) for step in (row[packing.down], row[-1])
+    ]
+    panels = packing.table()
+    rows = np.zeros((len(panels), 5 + len(steps) + len(ints) + count), np.int64)
+    rows[:, 0], rows[:, 1:5] = kernel, panels[:, :4]
+    rows[:, 5:-count] = [*steps, *ints]
+    offsets = rows[:, -count:]
+    offsets[:, list(packed)] = panels[:, 4:] * sizes
+    return gathering(len(ints), count, tuple(packed), sizes, (packing.most, packing.columns)), rows
+
+
+def _work(address: int, rows: NDArray[np.int64], pointers: Sequence[int]) -> Work:
+    """The work of rows of arguments that end with offsets from these pointers."""
+    arguments = rows.copy()
+    arguments[:, -len(pointers) :] += np.array(pointers)
+    return Work(address, arguments.reshape(-1), len(rows))
 
 
 def compile_kernel(source: KernelSource, fastmath: bool) -> CpuKernel:

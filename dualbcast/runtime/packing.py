@@ -225,23 +225,26 @@ def gathering(
 
 
 @once
-def copying(size: int) -> int:
-    """The address of a kernel of one input and one output, of elements of so many bytes, that copies."""
-    return compiled(_COPY.format(size=size), "copy")
+def copying(sizes: tuple[int, ...]) -> int:
+    """The address of a kernel that copies: inputs of elements of so many bytes, to as many outputs."""
+    places = range(len(sizes))
+    pointers = [f"ptr %{kind}{k}" for kind in ("from", "to") for k in places]
+    lines = [
+        "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
+        f"define i32 @copy(i64 %at, i64 %end, {', '.join(pointers)}) {{",
+        "  %count = sub i64 %end, %at",
+    ]
+    for k, size in enumerate(sizes):
+        lines += [
+            f"  %bytes{k} = mul i64 %count, {size}",
+            f"  %offset{k} = mul i64 %at, {size}",
+            f"  %source{k} = getelementptr i8, ptr %from{k}, i64 %offset{k}",
+            f"  %target{k} = getelementptr i8, ptr %to{k}, i64 %offset{k}",
+            f"  call void @llvm.memcpy.p0.p0.i64(ptr %target{k}, ptr %source{k}, i64 %bytes{k}, i1 false)",
+        ]
+    return compiled("\n".join([*lines, "  ret i32 0", "}"]), "copy")
 
 
-_COPY = """\
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
-define i32 @copy(i64 %at, i64 %end, ptr %from, ptr %to) {{
-  %count = sub i64 %end, %at
-  %bytes = mul i64 %count, {size}
-  %offset = mul i64 %at, {size}
-  %source = getelementptr i8, ptr %from, i64 %offset
-  %target = getelementptr i8, ptr %to, i64 %offset
-  call void @llvm.memcpy.p0.p0.i64(ptr %target, ptr %source, i64 %bytes, i1 false)
-  ret i32 0
-}}
-"""
 # The even lanes of a vector; the last lane would be beyond the end of an input, so a row's last element goes alone.
 _EVEN = "i32 0, i32 2, i32 4, i32 6, i32 8, i32 10, i32 12, i32 14"
 

@@ -159,7 +159,7 @@ class PythonKernel:
             given = list(pointers)
             for position, offset, row in zip(packing.inputs, panel.offsets, packing.strides, strict=True):
                 first = offset + i * row[packing.down] + j * row[-1]
-                tile = [pointers[position][first + k * row[-1]] for k in range(count)]
+                tile = _elements(pointers[position], first, row[-1], count)
                 given[position] = _Pointer(np.array(tile, arrays[position].dtype), -at)
             with np.errstate(all="ignore"):
                 self._entry(at, at + count, *ints, *given)
@@ -174,9 +174,14 @@ def _copy(packing: Packing, at: int, array: np.ndarray[Any, Any], total: int) ->
     """An input whose elements are all in order; `at` is its place among the packed ones."""
     pointer, row, copy = _Pointer(array), packing.strides[at], np.empty(total, array.dtype)
     for panel in packing:
-        for i, j in itertools.product(range(panel.rows), range(panel.columns)):
-            copy[panel.start + i * panel.step + j] = pointer[panel.offsets[at] + i * row[packing.down] + j * row[-1]]
+        for i in range(panel.rows):
+            start, first = panel.start + i * panel.step, panel.offsets[at] + i * row[packing.down]
+            copy[start : start + panel.columns] = _elements(pointer, first, row[-1], panel.columns)
     return copy
+
+
+def _elements(pointer: _Pointer, first: int, step: int, count: int) -> list[Any]:
+    return [pointer[first + k * step] for k in range(count)]
 
 
 def launch(
