@@ -275,7 +275,7 @@ def test_machine_code_lives_as_long_as_what_calls_it() -> None:
     for _ in range(3):
         for count, f in enumerate(functions, 1):
             np.testing.assert_array_equal(f(*[x] * count), count * x)
-        native._engine.cache_clear()
+        native._module.cache_clear()
         gc.collect()
 
 

@@ -26,7 +26,7 @@ from cpu_kernels import (
 
 from dualbcast.abi import KernelSource, Layout
 from dualbcast.errors import BackendError
-from dualbcast.runtime import cache, cpu
+from dualbcast.runtime import cache, cpu, native
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -198,9 +198,10 @@ def test_a_second_process_compiles_nothing(monkeypatch, tmp_path):
 
 
 def test_the_key_covers_every_file_that_makes_code():
-    """All that `cpu_build` imports of the runtime, but for `threads`, which says when streams are used, and not how."""
+    """All that `cpu_build` imports of the runtime, but for `threads`, which says when streams are used, and not how,
+    and the cache itself."""
     folder = Path(cpu.__file__).parent
-    covered = {path.stem for name in cpu._OWN for path in folder.glob(name)}
+    covered = {path.stem for name in (*cpu._OWN, *native._OWN) for path in folder.glob(name)}
     found, pending = set(), ["cpu_build"]
     while pending:
         name = pending.pop()
@@ -210,7 +211,7 @@ def test_the_key_covers_every_file_that_makes_code():
             imported = re.findall(r"^from dualbcast\.runtime(?:\.(\w+))? import (.+)", text, re.MULTILINE)
             pending += [each for module, names in imported for each in ([module] if module else names.split(", "))]
     assert {"elementary_quotient", "elementary_rare", "lowering"} < found
-    assert found - {"threads"} == covered
+    assert found - {"threads", "cache"} == covered
 
 
 def test_the_key_covers_source_flags_and_machine(monkeypatch):

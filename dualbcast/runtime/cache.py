@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["CacheInfo", "clear", "directory", "fetch", "info", "key", "write_text"]
 
 _ENTRIES = "kernels"
+_STEPS = "steps"
 _TEXTS = "source"
 # An entry is the magic, the SHA-256 of its key and payload, and the payload. A new format gets a new magic.
 _MAGIC = b"dualbcast kernel 1\n"
@@ -30,7 +31,7 @@ class CacheInfo(NamedTuple):
     entries : int
         Compiled kernels.
     bytes : int
-        Size of everything the cache has written: kernels and their text.
+        Size of everything the cache has written: kernels, their text, and what was made on the way to them.
     """
 
     directory: Path
@@ -74,7 +75,7 @@ def key(*parts: str) -> str:
     return digest.hexdigest()
 
 
-def fetch(key: str, make: Callable[[], bytes]) -> bytes:
+def fetch(key: str, make: Callable[[], bytes], kernel: bool = True) -> bytes:
     """The payload stored under `key`, or what `make` returns, which is then stored.
 
     An entry that is damaged, that was stored under another key, or that another user wrote is made anew. Where nothing
@@ -86,8 +87,10 @@ def fetch(key: str, make: Callable[[], bytes]) -> bytes:
         From `key()`. It must cover everything that the payload depends on.
     make : callable
         Makes the payload; its exceptions pass through, and nothing is stored then.
+    kernel : bool
+        Whether this is one, and `info` counts it.
     """
-    path = os.path.join(_directory(), _ENTRIES, f"{key}.bin")
+    path = os.path.join(_directory(), _ENTRIES if kernel else _STEPS, f"{key}.bin")
     payload = _read(path, key)
     if payload is None:
         payload = make()
@@ -113,7 +116,7 @@ def info() -> CacheInfo:
     for path in _files():
         with contextlib.suppress(OSError):
             size += os.stat(path).st_size
-            entries += path.endswith(".bin")
+            entries += path.endswith(".bin") and os.path.basename(os.path.dirname(path)) == _ENTRIES
     return CacheInfo(directory(), entries, size)
 
 
@@ -126,7 +129,7 @@ def clear() -> None:
 
 def _files() -> Iterator[str]:
     # Only our own folders: DUALBCAST_CACHE_DIR may name a directory that holds other things too.
-    for folder in (_ENTRIES, _TEXTS):
+    for folder in (_ENTRIES, _STEPS, _TEXTS):
         try:
             with os.scandir(os.path.join(_directory(), folder)) as found:
                 paths = [item.path for item in found if item.is_file(follow_symlinks=False)]

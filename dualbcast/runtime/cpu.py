@@ -1,11 +1,11 @@
-"""Kernels for the CPU: machine code from LLVM or from the cache, loaded with llvmlite, run in pieces over threads."""
+"""Kernels for the CPU: machine code from LLVM or from the cache, run in pieces over threads."""
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import marshal
 import os
-import sys
 import threading
 import time
 from array import array
@@ -19,8 +19,9 @@ from dualbcast.abi import KernelSource
 from dualbcast.runtime import cache, libm, pool, streams
 from dualbcast.runtime.entry import Entry
 from dualbcast.runtime.forms import host_addresses
+from dualbcast.runtime.linked import Loaded, load
 from dualbcast.runtime.memory import POOL
-from dualbcast.runtime.native import KERNEL, machine
+from dualbcast.runtime.native import KERNEL, environment, read
 from dualbcast.runtime.operands import Array
 from dualbcast.runtime.packing import Copied, Packing, copying, gathering
 from dualbcast.runtime.pool import Work
@@ -72,10 +73,10 @@ class CpuKernel:
 
     def __init__(self, source: KernelSource, fastmath: bool, payload: bytes) -> None:
         self.source, self.fastmath = source, fastmath
-        size, rest = payload.split(b"\0", 1)
-        self._module = rest[int(size) :]
-        self._engine, self._address = _load(rest[: int(size)])
-        self._streaming: tuple[Any, int] | None = None
+        code, self._module = marshal.loads(payload)
+        self._loaded = load(code)
+        self._address = self._loaded.address(KERNEL)
+        self._streaming: tuple[Loaded, int] | None = None
         self._itemsizes = tuple(
             2 if dtype == "bfloat16" else np.dtype(dtype).itemsize for dtype in source.inputs + source.outputs
         )
@@ -163,8 +164,8 @@ class CpuKernel:
             with _compile_lock:
                 if self._streaming is None:
                     key = cache.key("past the cache", _key(self.source, self.fastmath))
-                    code = cache.fetch(key, lambda: streams.build(self._module))
-                    self._streaming = _load(code)
+                    loaded = load(cache.fetch(key, lambda: streams.build(self._module)))
+                    self._streaming = loaded, loaded.address(KERNEL)
         return self._streaming[1]
 
     def entry(self, total: int, ints: Sequence[int], masks: tuple[int, ...]) -> Entry:
@@ -364,7 +365,6 @@ def _aligned(index: int, row: int) -> int:
 def _build(source: KernelSource, fastmath: bool) -> Built:
     from dualbcast.runtime import cpu_build
 
-    libm.register()
     path = cache.write_text(f"{source.element}_{cache.key(source.text)[:16]}.py", source.text)
     return cpu_build.build(source, fastmath, path, libm.has_libmvec())
 
@@ -374,41 +374,17 @@ def _key(source: KernelSource, fastmath: bool) -> str:
 
 
 # The files of this package that machine code depends on beside the kernel's text.
-_OWN = ("cpu_build.py", "cpu_math.py", "elementary*.py", "libm.py", "lowering.py", "native.py", "streams.py")
+_OWN = ("cpu_build.py", "cpu_math.py", "elementary*.py", "libm.py", "lowering.py", "streams.py")
 
 
 @functools.cache
 def _environment() -> str:
     """Everything beside the source that the machine code depends on."""
     import glob
-    import platform
-
-    import llvmlite
-    import llvmlite.binding as llvm
 
     folder = os.path.dirname(__file__)
-    own = [_text_of(path) for name in _OWN for path in sorted(glob.glob(os.path.join(glob.escape(folder), name)))]
-    features = llvm.get_host_cpu_features().flatten()
-    libraries = [libm.has_libmvec(), platform.libc_ver()]
-    host = llvm.get_process_triple(), llvm.get_host_cpu_name(), features
-    return repr([own, llvmlite.__version__, np.__version__, sys.version, host, libraries])
-
-
-def _text_of(path: str) -> str:
-    with open(path, encoding="utf-8") as file:
-        return file.read()
-
-
-def _load(code: bytes) -> tuple[Any, int]:
-    """Link an object file into the process: the engine that owns the code, and the address of its kernel."""
-    import llvmlite.binding as llvm
-
-    libm.register()
-    target = machine()
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target)
-    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-    engine.finalize_object()
-    return engine, engine.get_function_address(KERNEL)
+    own = [read(path) for name in _OWN for path in sorted(glob.glob(os.path.join(glob.escape(folder), name)))]
+    return repr([own, np.__version__, libm.has_libmvec(), environment()])
 
 
 def _renew_after_fork() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import marshal
 from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
@@ -10,6 +11,7 @@ from llvmlite import ir
 from dualbcast.abi import KernelSource
 from dualbcast.errors import kernel_fault
 from dualbcast.runtime import cpu_math, streams
+from dualbcast.runtime.linked import link
 from dualbcast.runtime.lowering import lower
 from dualbcast.runtime.native import host
 
@@ -39,10 +41,9 @@ class Built(NamedTuple):
     module: Any
 
     def payload(self) -> bytes:
-        """The form kept on disk: the size of the object file, then this and the module, from which `streams` makes
-        another object file where one is wanted."""
-        code = bytes(host().emit_object(self.module))
-        return b"%d\0" % len(code) + code + bytes(self.module.as_bitcode())
+        """The form kept on disk: the code, and the module, from which `streams` makes other code where it is wanted."""
+        code = link(bytes(host().emit_object(self.module)))
+        return marshal.dumps((code, bytes(self.module.as_bitcode())))
 
     @property
     def llvm(self) -> str:

@@ -46,15 +46,16 @@ def readers(array: type, dtypes: Sequence[object], numbers: Sequence[type]) -> R
     array : type
         NumPy's array.
     dtypes, numbers : sequence
-        The dtypes of arrays, and the types of numbers, that are described.
+        The dtypes of arrays, and the types of numbers, that are described; those that are likely first.
     """
-    write = ctypes.cast(ctypes.pythonapi.PyBytes_FromStringAndSize, ctypes.c_void_p).value
+    objects: dict[str, Sequence[object]] = {"tuple": [tuple], "array": [array], "number": numbers, "known": dtypes}
+    # Addresses are of this process only.
+    elsewhere = {f"{kind}.{at}": id(thing) for kind, things in objects.items() for at, thing in enumerate(things)}
+    elsewhere["write"] = ctypes.cast(ctypes.pythonapi.PyBytes_FromStringAndSize, ctypes.c_void_p).value or 0
     text = _TEXT.format(
-        tuple=id(tuple),
-        array=id(array),
-        numbers=_cases(numbers, "number"),
-        dtypes=_cases(dtypes, "known"),
-        write=write,
+        numbers=_cases("number", len(numbers), "%type"),
+        dtypes=_cases("known", len(dtypes), "%dtype"),
+        declared="\n".join(f"@{name} = external global i8" for name in elsewhere),
         room=_ROOM,
         type=HEADER - 8,
         size=HEADER,
@@ -67,20 +68,29 @@ def readers(array: type, dtypes: Sequence[object], numbers: Sequence[type]) -> R
     )
     # With the GIL: nobody changes the arrays meanwhile.
     prototype = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)
-    return Readers(*[prototype(compiled(text, name)) for name in Readers._fields])
+    return Readers(*[prototype(compiled(text, name, elsewhere=tuple(elsewhere.items()))) for name in Readers._fields])
 
 
-def _cases(objects: Sequence[object], label: str) -> str:
-    return " ".join([f"i64 {address}, label %{label}" for address in sorted({*map(id, objects)})])
+def _cases(label: str, count: int, value: str) -> str:
+    """A block that goes to `label` if the value is the address of one of so many objects, and else to `other`."""
+    lines = [f"  br label %{label}.is0"]
+    for at in range(count):
+        lines += [
+            f"{label}.is{at}:",
+            f"  %{label}.same{at} = icmp eq i64 {value}, ptrtoint (ptr @{label}.{at} to i64)",
+            f"  br i1 %{label}.same{at}, label %{label}, label %{label}.is{at + 1}",
+        ]
+    return "\n".join([*lines, f"{label}.is{count}:", "  br label %other"])
 
 
 _TEXT = """\
+{declared}
 define ptr @describe(ptr %values) {{
 entry:
   %words = alloca [{room} x i64]
   %kind.at = getelementptr i8, ptr %values, i64 {type}
   %kind = load i64, ptr %kind.at
-  %is.tuple = icmp eq i64 %kind, {tuple}
+  %is.tuple = icmp eq i64 %kind, ptrtoint (ptr @tuple.0 to i64)
   br i1 %is.tuple, label %begin, label %other
 begin:
   %size.at = getelementptr i8, ptr %values, i64 {size}
@@ -104,13 +114,16 @@ value:
   br i1 %full, label %other, label %look
 look:
   store i64 %type, ptr %first
-  switch i64 %type, label %other [ i64 {array}, label %array {numbers} ]
+  %is.array = icmp eq i64 %type, ptrtoint (ptr @array.0 to i64)
+  br i1 %is.array, label %array, label %scalar
+scalar:
+{numbers}
 number:
   br label %next
 array:
   %dtype.at = getelementptr i8, ptr %item, i64 {dtype}
   %dtype = load i64, ptr %dtype.at
-  switch i64 %dtype, label %other [ {dtypes} ]
+{dtypes}
 known:
   %rank.at = getelementptr i8, ptr %item, i64 {dimensions}
   %rank.32 = load i32, ptr %rank.at
@@ -152,8 +165,7 @@ other:
   br label %finish
 finish:
   %many = phi i64 [ %bytes, %end ], [ 0, %other ]
-  %function = inttoptr i64 {write} to ptr
-  %made = call ptr %function(ptr %words, i64 %many)
+  %made = call ptr @write(ptr %words, i64 %many)
   ret ptr %made
 }}
 
@@ -164,7 +176,7 @@ entry:
   %kind = load i64, ptr %kind.at
   %size.at = getelementptr i8, ptr %values, i64 {size}
   %size = load i64, ptr %size.at
-  %is.tuple = icmp eq i64 %kind, {tuple}
+  %is.tuple = icmp eq i64 %kind, ptrtoint (ptr @tuple.0 to i64)
   %fits = icmp ule i64 %size, {room}
   %good = and i1 %is.tuple, %fits
   %count = select i1 %good, i64 %size, i64 0
@@ -185,8 +197,7 @@ value:
   br label %next
 end:
   %bytes = shl i64 %count, 3
-  %function = inttoptr i64 {write} to ptr
-  %made = call ptr %function(ptr %words, i64 %bytes)
+  %made = call ptr @write(ptr %words, i64 %bytes)
   ret ptr %made
 }}
 """

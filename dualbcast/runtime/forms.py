@@ -33,8 +33,8 @@ def forms_of(values: tuple[Any, ...]) -> Hashable:
 def _begin() -> Readers:
     global _readers
     # NumPy's own dtypes in native byte order, of which there is one object each, for ever. (Some have two characters.)
-    own = [np.dtype(character) for character in np.typecodes["AllInteger"] + "?efd"]
-    _readers = readers(ndarray, own, tuple(_NUMBERS))
+    own = [np.dtype(character) for character in "df?e" + np.typecodes["AllInteger"]]
+    _readers = readers(ndarray, own, (*reversed(WEAK), *_NUMBERS.difference(WEAK)))
     return _readers
 
 

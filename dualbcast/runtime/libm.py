@@ -8,7 +8,9 @@ import sys
 
 from dualbcast.errors import BackendError
 
-__all__ = ["FUNCTIONS", "VECTORISED", "has_libmvec", "register", "symbol"]
+__all__ = ["FUNCTIONS", "VECTORISED", "address", "has_libmvec", "register", "symbol"]
+
+_PREFIX = "dualbcast_"
 
 # Function and arity, as C names them for double; those for float end in "f".
 FUNCTIONS = {
@@ -29,38 +31,45 @@ def symbol(name: str) -> str:
     Under its own name LLVM would know the function, and turn the logarithm of what it sees is positive, or a power
     of two, into an operation of its own, which it cannot vectorise.
     """
-    return f"dualbcast_{name}"
+    return _PREFIX + name
 
 
 @functools.cache
 def register() -> None:
-    """Tell LLVM, in this process, where the symbols are; to be called before it loads or compiles a kernel."""
+    """Tell LLVM, in this process, where the symbols are; to be called before LLVM loads a kernel."""
     import llvmlite.binding as llvm
 
     has_libmvec()
-    library = _c_library()
     for name in FUNCTIONS:
         for function in (name, f"{name}f"):
-            try:
-                address = ctypes.cast(getattr(library, function), ctypes.c_void_p).value
-            except AttributeError:
-                raise BackendError(f"the C library of this system has no {function}()") from None
-            llvm.add_symbol(symbol(function), address)
+            llvm.add_symbol(symbol(function), address(symbol(function)))
+
+
+def address(name: str) -> int:
+    """Where the function is that machine code knows by this name: one of `symbol`, or any of the C library's."""
+    library = _c_library() if name.startswith(_PREFIX) else _libmvec() if name.startswith("_ZGV") else ctypes.CDLL(None)
+    plain = name.removeprefix(_PREFIX)
+    try:
+        return ctypes.cast(getattr(library, plain), ctypes.c_void_p).value or 0
+    except AttributeError:
+        raise BackendError(f"the C library of this system has no {plain}()") from None
+
+
+def has_libmvec() -> bool:
+    """Whether glibc's vector mathematics is there, where LLVM finds its symbols, too."""
+    # x86-64, and since glibc 2.35, which brought all that 2.22 did not have.
+    return hasattr(_libmvec(), "_ZGVbN4v_tanhf")
 
 
 @functools.cache
-def has_libmvec() -> bool:
-    """Load glibc's vector mathematics into the process, where LLVM finds its symbols; whether it is there."""
-    import llvmlite.binding as llvm
-
+def _libmvec() -> ctypes.CDLL | None:
     try:
-        llvm.load_library_permanently("libmvec.so.1")
-    except RuntimeError:
-        return False
-    # x86-64, and since glibc 2.35, which brought all that 2.22 did not have.
-    return hasattr(ctypes.CDLL("libmvec.so.1"), "_ZGVbN4v_tanhf")
+        return ctypes.CDLL("libmvec.so.1", mode=ctypes.RTLD_GLOBAL)
+    except OSError:
+        return None
 
 
+@functools.cache
 def _c_library() -> ctypes.CDLL:
     if sys.platform == "win32":
         return ctypes.CDLL("ucrtbase")

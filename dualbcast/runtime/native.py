@@ -1,42 +1,49 @@
-"""Functions in LLVM's language, made into machine code of the host."""
+"""Functions in LLVM's language, made into machine code of the host, and what that is."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import platform
+import sys
 import threading
 from functools import cache as once
 from typing import Any
 
-__all__ = ["KERNEL", "compiled", "host", "machine"]
+from dualbcast.runtime import cache
+from dualbcast.runtime.linked import Loaded, link, load
+
+__all__ = ["KERNEL", "compiled", "environment", "host", "machine", "processor", "read"]
 
 # The symbol of a kernel's machine code.
 KERNEL = "dualbcast_kernel"
 
+# The files of this package that say how text becomes code that can be loaded.
+_OWN = ("elf.py", "linked.py", "native.py")
 
-def compiled(text: str, name: str, optimise: bool = False) -> int:
+
+def compiled(text: str, name: str, optimise: bool = False, elsewhere: tuple[tuple[str, int], ...] = ()) -> int:
     """The address of a function, which stays in the process; others of the same module are made with it.
 
     Parameters
     ----------
     text : str
-        A module.
+        A module. It must say nothing that is of this process only: there is a copy of the code in the cache.
     name : str
         The function's.
     optimise : bool
         Whether its loops are worth vectorising.
+    elsewhere : tuple of (str, int)
+        What the module declares and is not of the C library: names and addresses.
     """
     with _lock:
-        return int(_engine(text, optimise).get_function_address(name))
+        return _module(text, optimise, elsewhere).address(name)
 
 
 @once
 def host() -> Any:
     """LLVM's description of this machine, for kernels, which are not to run on another."""
-    import llvmlite.binding as llvm
-
-    # What is loaded where memory happens to be free needs no detours on x86.
-    reloc = "static" if llvm.get_process_triple().startswith("x86_64") else "default"
-    return machine(own=True, opt=3, reloc=reloc, jit=True)
+    return machine(own=True, opt=3, jit=True)
 
 
 def machine(own: bool = False, **options: Any) -> Any:
@@ -47,11 +54,64 @@ def machine(own: bool = False, **options: Any) -> Any:
     llvm.initialize_native_asmprinter()
     if own:
         options |= {"cpu": llvm.get_host_cpu_name(), "features": llvm.get_host_cpu_features().flatten()}
-    return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(**options)
+    triple = llvm.get_process_triple()
+    if triple.startswith("x86_64") and "linux" in triple:
+        # In one block, which `elf` makes of it, all is near, wherever the block is.
+        options |= {"reloc": "pic", "codemodel": "small"}
+    return llvm.Target.from_triple(triple).create_target_machine(**options)
 
 
 @once
-def _engine(text: str, optimise: bool) -> Any:
+def environment() -> str:
+    """What machine code depends on beside the text it is made of: LLVM, Python, the processor, how it is loaded."""
+    folder = os.path.dirname(__file__)
+    own = [read(os.path.join(folder, name)) for name in _OWN]
+    return repr([_llvm_version(), sys.version, platform.libc_ver(), processor(), own])
+
+
+@once
+def processor() -> str:
+    """All that tells this processor's abilities; of the first, if there are several kinds."""
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+        # The rest is of others, and takes long to read where there are many.
+        lines = file.read(1 << 12).split("\n\n")[0].splitlines()
+        # What changes from one moment, or one start of the machine, to the next.
+        kept = [line for line in lines if not line.startswith(("cpu MHz", "bogomips", "processor", "microcode"))]
+        if any(line.startswith("flags") for line in kept):
+            return "\n".join(kept)
+    import llvmlite.binding as llvm
+
+    return f"{llvm.get_process_triple()} {llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
+
+
+def read(path: str) -> str:
+    """The text of a file."""
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def _llvm_version() -> str:
+    """llvmlite's, each of which has one LLVM. Its file is read, since to import llvmlite takes long."""
+    import importlib.util
+
+    found = importlib.util.find_spec("llvmlite")
+    for folder in (found.submodule_search_locations or ()) if found else ():
+        with contextlib.suppress(OSError):
+            return read(os.path.join(folder, "_version.py"))
+    import llvmlite
+
+    return str(llvmlite.__version__)
+
+
+@once
+def _module(text: str, optimise: bool, elsewhere: tuple[tuple[str, int], ...]) -> Loaded:
+    made = cache.fetch(cache.key("native", text, repr(optimise), environment()), lambda: _built(text, optimise), False)
+    loaded = load(made, dict(elsewhere))
+    _every.append(loaded)
+    return loaded
+
+
+def _built(text: str, optimise: bool) -> bytes:
     import llvmlite.binding as llvm
 
     # No optimisation takes a third of the time.
@@ -62,14 +122,11 @@ def _engine(text: str, optimise: bool) -> Any:
         options.loop_vectorization = True
         passes = llvm.create_pass_builder(target, options)
         passes.getModulePassManager().run(module, passes)
-    engine = llvm.create_mcjit_compiler(module, target)
-    engine.finalize_object()
-    _engines.append(engine)
-    return engine
+    return link(bytes(target.emit_object(module)))
 
 
 # What owns the code.
-_engines: list[Any] = []
+_every: list[Loaded] = []
 
 # llvmlite has a lock of its own, which would stay taken in the child of a fork in the middle of this: forks wait.
 _lock = threading.RLock()

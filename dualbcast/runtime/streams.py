@@ -15,7 +15,8 @@ from functools import cache as once
 from typing import Any
 
 from dualbcast.abi import Layout
-from dualbcast.runtime.native import KERNEL, host
+from dualbcast.runtime.linked import link
+from dualbcast.runtime.native import KERNEL, host, processor
 from dualbcast.runtime.threads import allowed_cpus
 
 __all__ = ["build", "goes_past_the_cache", "prefetching", "room"]
@@ -94,13 +95,11 @@ def _stores_lines() -> bool:
     """Whether the processor has vectors as long as a line of its cache."""
     if platform.machine() not in ("x86_64", "AMD64"):
         return False
-    import llvmlite.binding as llvm
-
-    return bool(llvm.get_host_cpu_features().get("avx512f"))
+    return "avx512f" in re.split(r"[\s,+]+", processor())
 
 
 def build(bitcode: bytes) -> bytes:
-    """The object file of an optimised kernel with streaming stores, which gives the same bits.
+    """An optimised kernel with streaming stores, linked, which gives the same bits.
 
     A streaming store must be aligned, and be of a whole line. Whether it is, is asked at each, which a store to memory
     hides, so that nothing is asked of where outputs, ranges, and rows begin.
@@ -112,7 +111,7 @@ def build(bitcode: bytes) -> bytes:
     passes = llvm.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
     passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options()))
-    return bytes(machine.emit_object(module))
+    return link(bytes(machine.emit_object(module)))
 
 
 def _streaming(text: str) -> str:

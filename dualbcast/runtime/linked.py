@@ -1,0 +1,96 @@
+"""Machine code as functions of the process: what LLVM made, in a form that is kept, and loaded without LLVM where it
+can be, whose import takes longer than all the rest of a first call."""
+
+from __future__ import annotations
+
+import ctypes
+import marshal
+import mmap
+import sys
+from collections.abc import Callable, Mapping
+from functools import cache as once
+from types import MappingProxyType
+from typing import Any
+
+from dualbcast.errors import BackendError
+from dualbcast.runtime import libm
+from dualbcast.runtime.elf import Image, Unknown, linked
+
+__all__ = ["Loaded", "link", "load"]
+
+
+class Loaded:
+    """Functions of the process, for as long as this object lives.
+
+    Attributes
+    ----------
+    address : callable
+        The address of the function of a name.
+    """
+
+    __slots__ = ("_owner", "address")
+
+    def __init__(self, owner: Any, address: Callable[[str], int]) -> None:
+        self._owner, self.address = owner, address
+
+
+def link(code: bytes) -> bytes:
+    """An object file for this machine in the form that `load` takes."""
+    if sys.platform == "linux":
+        try:
+            return marshal.dumps(tuple(linked(code)))
+        except Unknown:  # LLVM has a linker of its own.
+            pass
+    return marshal.dumps((code,))
+
+
+def load(payload: bytes, elsewhere: Mapping[str, int] = MappingProxyType({})) -> Loaded:
+    """Make functions of what `link` gave in this process, or another on this machine that has the same Python.
+
+    Parameters
+    ----------
+    payload : bytes
+    elsewhere : mapping, optional
+        The addresses of what the functions use beside the C library, by name.
+
+    Raises
+    ------
+    BackendError
+        The system does not let memory become code.
+    """
+    parts = marshal.loads(payload)
+    return _by_llvm(parts[0], elsewhere) if len(parts) == 1 else _placed(Image(*parts), elsewhere)
+
+
+def _placed(image: Image, elsewhere: Mapping[str, int]) -> Loaded:
+    memory = mmap.mmap(-1, len(image.code), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.write(image.code)
+    for name, at in image.slots.items():
+        address = elsewhere.get(name) or libm.address(name)
+        memory[at : at + 8] = address.to_bytes(8, "little")
+    owner = ctypes.c_char.from_buffer(memory)
+    start = ctypes.addressof(owner)
+    # Not both at once: there are systems that forbid it.
+    protection = mmap.PROT_READ | mmap.PROT_EXEC
+    if _process().mprotect(ctypes.c_void_p(start), ctypes.c_size_t(len(memory)), protection):
+        raise BackendError("this system does not let a process make machine code; backend='python' needs none")
+    return Loaded(owner, lambda name: start + image.functions[name])
+
+
+@once
+def _process() -> Any:
+    return ctypes.CDLL(None)
+
+
+def _by_llvm(code: bytes, elsewhere: Mapping[str, int]) -> Loaded:
+    import llvmlite.binding as llvm
+
+    from dualbcast.runtime.native import machine
+
+    libm.register()
+    for name, address in elsewhere.items():
+        llvm.add_symbol(name, address)
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine())
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    return Loaded(engine, engine.get_function_address)
