@@ -1,5 +1,7 @@
 """Broadcast scalar Python functions over arrays, with exact derivatives from one fused kernel on CPU or GPU."""
 
+from typing import TYPE_CHECKING, Any
+
 from dualbcast import memory as memory
 from dualbcast.api import BroadcastFunction as BroadcastFunction
 from dualbcast.api import differentiable_broadcast as differentiable_broadcast
@@ -15,7 +17,6 @@ from dualbcast.errors import DTypeError as DTypeError
 from dualbcast.errors import DualbcastError as DualbcastError
 from dualbcast.errors import MissingDependencyError as MissingDependencyError
 from dualbcast.errors import ShapeError as ShapeError
-from dualbcast.explain import Explanation as Explanation
 from dualbcast.extend import custom_partials as custom_partials
 from dualbcast.extend import not_differentiable as not_differentiable
 from dualbcast.extend import rule as rule
@@ -27,4 +28,16 @@ from dualbcast.runtime.threads import get_num_threads as get_num_threads
 from dualbcast.runtime.threads import num_threads as num_threads
 from dualbcast.runtime.threads import set_num_threads as set_num_threads
 
+if TYPE_CHECKING:
+    from dualbcast.explain import Explanation as Explanation
+
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    # With it much of the compiler is imported, which a process may not need: what it made is kept.
+    if name == "Explanation":
+        from dualbcast.explain import Explanation
+
+        return Explanation
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from dualbcast import kept
 from dualbcast.abi import KernelSource, Layout
-from dualbcast.compiler.emit import emit
-from dualbcast.compiler.lanes import elements_a_thread
 from dualbcast.errors import ArgumentError, BackendError
 from dualbcast.products import Product
 from dualbcast.record import dataclass
@@ -56,6 +55,8 @@ class Specialised:
         arithmetic, and of the inputs as they are stored; what it is called in the kernel's text; how it is made.
     names : tuple of str
         All parameters.
+    identity : str
+        What tells the product's IR from any other; see `kept`.
     within : tuple of str
         The names of those in `wrt`.
     """
@@ -69,6 +70,7 @@ class Specialised:
     title: str
     options: Options
     names: tuple[str, ...]
+    identity: str
     within: tuple[str, ...] = field(init=False)
     kernels: dict[tuple[str, Any, Layout], Any] = field(default_factory=dict)
     widened: dict[Layout, Layout] = field(default_factory=dict)
@@ -77,14 +79,21 @@ class Specialised:
         self.within = tuple([self.names[at] for at in self.wrt])
 
     def source(self, layout: Layout, target: str) -> KernelSource:
-        outputs = [dtype.name for dtype in self.dtypes]
-        fastmath = self.options.fastmath
-        return emit(self.product.function, layout, self.compute, self.inputs, outputs, target, self.title, fastmath)
+        """The text of a kernel, with comments from the user's file as it is now."""
+        from dualbcast.compiler.emit import emit
+
+        return emit(self.product.function, layout, *self._said(target))
+
+    def _said(self, target: str) -> tuple[str, tuple[str, ...], tuple[str, ...], str, str, bool]:
+        outputs = tuple([dtype.name for dtype in self.dtypes])
+        return self.compute, self.inputs, outputs, target, self.title, self.options.fastmath
 
     def wide(self, layout: Layout) -> Layout:
         """The layout with as many elements for a CUDA thread as pay."""
         found = self.widened.get(layout)
         if found is None:
+            from dualbcast.compiler.lanes import elements_a_thread
+
             lanes = elements_a_thread(self.product.function, layout, self.compute)
             found = self.widened[layout] = layout._replace(lanes=lanes)
         return found
@@ -94,7 +103,14 @@ class Specialised:
         key = target, variant, layout
         kernel = self.kernels.get(key)
         if kernel is None:
-            kernel = self.kernels[key] = make(self.source(layout, target))
+            # Where it is Python that runs the text, it is shown in tracebacks, too.
+            source = kept.source(
+                self.identity if target in ("cpu", "cuda") else "",
+                layout,
+                self._said(target),
+                lambda: self.source(layout, target),
+            )
+            kernel = self.kernels[key] = make(source)
         return kernel
 
 

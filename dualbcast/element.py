@@ -5,19 +5,17 @@ From values in the order of its parameters to arrays that a kernel has written; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
+from dualbcast import kept
 from dualbcast.call import Call, Options, Ran, Shape, Specialised, run
-from dualbcast.compiler.compose import restrict
-from dualbcast.compiler.ir import Function, Kind, statements
-from dualbcast.compiler.simplify import simplify
-from dualbcast.compiler.transform import floats, partial_of, pullback_of, pushforward_of
+from dualbcast.compiler.ir import Function, Kind, floats, statements
 from dualbcast.errors import ArgumentError, CompileError
 from dualbcast.jacobian import Jacobian
-from dualbcast.products import Which, make_product
+from dualbcast.products import Which
 from dualbcast.runtime.broadcast import plan
 from dualbcast.runtime.forms import forms_of
 from dualbcast.runtime.operands import DType, Signature, classify
@@ -25,16 +23,6 @@ from dualbcast.runtime.route import Recent, Way
 from dualbcast.structure import Structure
 
 __all__ = ["Element", "flatten_out", "output_dtypes"]
-
-
-_TRANSFORMS: dict[str, Callable[[Function, tuple[int, ...]], Function]] = {
-    "partial": lambda function, wrt: partial_of(function, *wrt),
-    "pushforward": pushforward_of,
-    "tangent": lambda function, wrt: pushforward_of(function, wrt, values=False),
-    "pullback": pullback_of,
-    "value and pullback": lambda function, wrt: pullback_of(function, wrt, values=True),
-    "select": lambda function, outputs: simplify(restrict(function, outputs)),
-}
 
 
 def output_dtypes(kinds: Iterable[Kind], signature: Signature) -> tuple[DType, ...]:
@@ -61,7 +49,18 @@ class Element:
         The positions of the outputs that are floats.
     """
 
-    __slots__ = ("_derived", "_products", "_routes", "floats", "function", "label", "length", "names", "options")
+    __slots__ = (
+        "_derived",
+        "_products",
+        "_routes",
+        "_text",
+        "floats",
+        "function",
+        "label",
+        "length",
+        "names",
+        "options",
+    )
 
     def __init__(self, function: Function, names: tuple[str, ...], label: str, options: Options) -> None:
         self.function, self.names, self.label, self.options = function, names, label, options
@@ -69,6 +68,7 @@ class Element:
         self._products: dict[tuple[Any, ...], Specialised] = {}
         self._derived: dict[tuple[str, tuple[int, ...]], Element] = {}
         self._routes: Recent[Way] = Recent()
+        self._text: str | None = None
 
     # --- derivatives, as element functions again -----------------------------------------------------------------
 
@@ -100,7 +100,7 @@ class Element:
         found = self._derived.get((what, wrt))
         if found is None:
             try:
-                function = _TRANSFORMS[what](self.function, wrt)
+                function = _derived(what, self.function, wrt)
             except CompileError as error:
                 raise error.with_traceback(None) from None
             new = tuple(param.name for param in function.params[len(self.names) :])
@@ -109,6 +109,11 @@ class Element:
                 label += f": {what} in {', '.join(self.names[at] for at in wrt)}"
             found = self._derived[what, wrt] = Element(function, (*self.names, *new), label, self.options)
         return found
+
+    def _identity(self) -> str:
+        if self._text is None:
+            self._text = kept.identity(self.function)
+        return self._text
 
     # --- products ------------------------------------------------------------------------------------------------
 
@@ -130,7 +135,7 @@ class Element:
         spec = self._products.get(key)
         if spec is None:
             try:
-                product = make_product(self.function, which, wrt)
+                product = kept.product(self.function, which, wrt, self._identity())
             except CompileError as error:
                 raise error.with_traceback(None) from None
             stored = list(output_dtypes(product.kinds, signature))
@@ -150,6 +155,7 @@ class Element:
                 title,
                 self.options,
                 self.names,
+                self._identity() and f"{which} {wrt} {self._identity()}",
             )
         return spec
 
@@ -218,6 +224,21 @@ class Element:
         """
         results, outputs = self.run("parts", values, (), dtypes, shapes)
         return results.parts(outputs)
+
+
+def _derived(what: str, function: Function, wrt: tuple[int, ...]) -> Function:
+    # Not imported for what has none.
+    from dualbcast.compiler.compose import restrict
+    from dualbcast.compiler.simplify import simplify
+    from dualbcast.compiler.transform import partial_of, pullback_of, pushforward_of
+
+    if what == "partial":
+        return partial_of(function, *wrt)
+    if what == "select":
+        return simplify(restrict(function, wrt))
+    if what in ("pushforward", "tangent"):
+        return pushforward_of(function, wrt, values=what == "pushforward")
+    return pullback_of(function, wrt, values=what == "value and pullback")
 
 
 def flatten_out(which: Which, out: Any, structure: Structure) -> Any:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from dualbcast.call import Call
 from dualbcast.compiler.ir import dump
 from dualbcast.errors import ArgumentError
-from dualbcast.explain import Explanation, explain_kernel
 from dualbcast.signature import Wrt
 
 if TYPE_CHECKING:
+    from dualbcast.explain import Explanation
     from dualbcast.runtime.cuda import CudaKernel
 
 __all__ = ["Inspectable", "Show", "check_product", "is_derived"]
@@ -63,6 +63,9 @@ class Inspectable:
         cc : (int, int), optional
             A compute capability to compile for, which needs no GPU; adds registers, spills and occupancy.
         """
+        # With what it tells of, much of the compiler is imported.
+        from dualbcast.explain import explain_kernel
+
         call = self._inspected(arrays, wrt, product, named)
         kernel = None if cc is None else call.cuda_kernel(cc)
         return explain_kernel(call.spec.product.function, call.plan, call.spec.dtypes, call.spec.compute, kernel)

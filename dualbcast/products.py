@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
-from dualbcast.compiler.dualize import dualize
 from dualbcast.compiler.ir import Const, Function, Kind, Output
-from dualbcast.compiler.simplify import remove_dead, simplify
-from dualbcast.compiler.transform import hessian_of
-from dualbcast.record import dataclass
 from dualbcast.structure import Structure
 
 __all__ = ["Block", "Product", "Which", "make_product"]
@@ -26,14 +22,13 @@ class Block(NamedTuple):
     constant: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
 class Product:
-    """A product in IR.
+    """A product: its IR, and what its kernels store.
 
     Attributes
     ----------
-    function : Function
-        Its outputs are what the kernel stores: values first, then the partials that vary.
+    kinds : tuple of str
+        The kind of each stored output: values first, then the partials that vary.
     values : int
         How many values are stored, 0 for a Jacobian alone.
     count : int
@@ -48,17 +43,29 @@ class Product:
         How many first partials are stored; they come after the values.
     """
 
-    function: Function
-    values: int
-    count: int
-    structure: Structure
-    blocks: dict[tuple[int, ...], Block]
-    jacobian: int = 0
+    __slots__ = ("_function", "_make", "blocks", "count", "jacobian", "kinds", "structure", "values")
+
+    def __init__(
+        self,
+        kinds: tuple[Kind, ...],
+        values: int,
+        count: int,
+        structure: Structure,
+        blocks: dict[tuple[int, ...], Block],
+        jacobian: int,
+        make: Callable[[], Function],
+    ) -> None:
+        self.kinds, self.values, self.count, self.structure = kinds, values, count, structure
+        self.blocks, self.jacobian = blocks, jacobian
+        self._make = make
+        self._function: Function | None = None
 
     @property
-    def kinds(self) -> tuple[Kind, ...]:
-        """The kind of each stored output."""
-        return tuple(output.value.kind for output in self.function.outputs)
+    def function(self) -> Function:
+        """Its IR, ready to be emitted; the outputs are what is stored."""
+        if self._function is None:
+            self._function = self._make()
+        return self._function
 
 
 def make_product(function: Function, which: Which, wrt: Sequence[int]) -> Product:
@@ -78,9 +85,14 @@ def make_product(function: Function, which: Which, wrt: Sequence[int]) -> Produc
     CompileError
         At the user's line.
     """
+    # They are not needed, nor imported, for what has been kept.
+    from dualbcast.compiler.dualize import dualize
+    from dualbcast.compiler.simplify import remove_dead, simplify
+    from dualbcast.compiler.transform import hessian_of
+
     count, structure = len(function.outputs), function.structure
     if which == "value":
-        return Product(simplify(function), count, count, structure, {})
+        return _product(simplify(function), count, count, structure, {})
     places: dict[tuple[int, ...], str | None] = {}
     if which == "parts":
         both = simplify(function)
@@ -111,4 +123,16 @@ def make_product(function: Function, which: Which, wrt: Sequence[int]) -> Produc
             stored.append(outputs[name])
     final = remove_dead(replace(both, outputs=tuple(stored)))
     first = sum(len(place) == 2 and block.stored is not None for place, block in blocks.items())
-    return Product(final, values, count, structure, blocks, first)
+    return _product(final, values, count, structure, blocks, first)
+
+
+def _product(
+    function: Function,
+    values: int,
+    count: int,
+    structure: Structure,
+    blocks: dict[tuple[int, ...], Block],
+    jacobian: int = 0,
+) -> Product:
+    kinds = tuple(output.value.kind for output in function.outputs)
+    return Product(kinds, values, count, structure, blocks, jacobian, lambda: function)

@@ -38,6 +38,7 @@ __all__ = [
     "atoms",
     "check",
     "dump",
+    "floats",
     "format_expr",
     "map_expr",
     "map_exprs",
@@ -259,6 +260,11 @@ def assigned(block: Block) -> Iterator[str]:
     for stmt in statements(block):
         if isinstance(stmt, Assign | For):
             yield stmt.target.name
+
+
+def floats(function: Function) -> tuple[int, ...]:
+    """The positions of the outputs that are floats: those that have derivatives, and cotangents."""
+    return tuple(at for at, output in enumerate(function.outputs) if output.value.kind == "float")
 
 
 def map_expr(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:

@@ -25,21 +25,17 @@ from dualbcast.compiler.ir import (
     Stmt,
     Var,
     assigned,
+    floats,
 )
 from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.simplify import simplify
 from dualbcast.structure import Structure
 
-__all__ = ["Hessian", "contraction", "floats", "hessian_of", "partial_of", "pullback_of", "pushforward_of"]
+__all__ = ["Hessian", "contraction", "hessian_of", "partial_of", "pullback_of", "pushforward_of"]
 
 ZERO = Const(0.0, "float")
 # The output that holds ∂²output/∂parameter∂parameter, by (output, parameter, parameter), the parameters in order.
 Hessian = dict[tuple[int, int, int], str]
-
-
-def floats(function: Function) -> tuple[int, ...]:
-    """The positions of the outputs that are floats: those that have derivatives, and cotangents."""
-    return tuple(at for at, output in enumerate(function.outputs) if output.value.kind == "float")
 
 
 def partial_of(function: Function, position: int) -> Function:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import linecache
 import os
+import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["CacheInfo", "clear", "directory", "fetch", "info", "key", "write_text"]
+__all__ = ["CacheInfo", "clear", "directory", "fetch", "info", "key", "stamp", "write_text"]
 
 _ENTRIES = "kernels"
 _STEPS = "steps"
@@ -73,6 +74,21 @@ def key(*parts: str) -> str:
         digest.update(b"%d:" % len(encoded))
         digest.update(encoded)
     return digest.hexdigest()
+
+
+def stamp(*folders: str) -> str:
+    """What tells the package's files in these folders from others, for keys: when they were changed, by which Python,
+    too, tells whether to compile a file; with the version, since there are archives that set all times alike."""
+    found = [sys.version]
+    for folder in folders:
+        with os.scandir(folder) as files:
+            for file in sorted(files, key=lambda each: each.name):
+                if file.name.endswith(".py"):
+                    status = file.stat()
+                    found.append(f"{file.name} {status.st_size} {status.st_mtime_ns}")
+    with open(os.path.join(os.path.dirname(os.path.dirname(__file__)), "__init__.py"), encoding="utf-8") as text:
+        found.append(text.read())
+    return "\n".join(found)
 
 
 def fetch(key: str, make: Callable[[], bytes], kernel: bool = True) -> bytes:

@@ -21,7 +21,7 @@ from dualbcast.runtime.entry import Entry
 from dualbcast.runtime.forms import host_addresses
 from dualbcast.runtime.linked import Loaded, load
 from dualbcast.runtime.memory import POOL
-from dualbcast.runtime.native import KERNEL, environment, read
+from dualbcast.runtime.native import KERNEL, environment
 from dualbcast.runtime.operands import Array
 from dualbcast.runtime.packing import Copied, Packing, copying, gathering
 from dualbcast.runtime.pool import Work
@@ -373,18 +373,10 @@ def _key(source: KernelSource, fastmath: bool) -> str:
     return cache.key("cpu", source.identity, repr(fastmath), _environment())
 
 
-# The files of this package that machine code depends on beside the kernel's text.
-_OWN = ("cpu_build.py", "cpu_math.py", "elementary*.py", "libm.py", "lowering.py", "streams.py")
-
-
 @functools.cache
 def _environment() -> str:
     """Everything beside the source that the machine code depends on."""
-    import glob
-
-    folder = os.path.dirname(__file__)
-    own = [read(path) for name in _OWN for path in sorted(glob.glob(os.path.join(glob.escape(folder), name)))]
-    return repr([own, np.__version__, libm.has_libmvec(), environment()])
+    return repr([np.__version__, libm.has_libmvec(), environment()])
 
 
 def _renew_after_fork() -> None:

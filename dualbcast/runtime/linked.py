@@ -3,6 +3,7 @@ can be, whose import takes longer than all the rest of a first call."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import marshal
 import mmap
@@ -14,7 +15,6 @@ from typing import Any
 
 from dualbcast.errors import BackendError
 from dualbcast.runtime import libm
-from dualbcast.runtime.elf import Image, Unknown, linked
 
 __all__ = ["Loaded", "link", "load"]
 
@@ -37,10 +37,11 @@ class Loaded:
 def link(code: bytes) -> bytes:
     """An object file for this machine in the form that `load` takes."""
     if sys.platform == "linux":
-        try:
-            return marshal.dumps(tuple(linked(code)))
-        except Unknown:  # LLVM has a linker of its own.
-            pass
+        from dualbcast.runtime import elf
+
+        # For what is not known there LLVM has a linker of its own.
+        with contextlib.suppress(elf.Unknown):
+            return marshal.dumps(tuple(elf.linked(code)))
     return marshal.dumps((code,))
 
 
@@ -58,14 +59,15 @@ def load(payload: bytes, elsewhere: Mapping[str, int] = MappingProxyType({})) ->
     BackendError
         The system does not let memory become code.
     """
-    parts = marshal.loads(payload)
-    return _by_llvm(parts[0], elsewhere) if len(parts) == 1 else _placed(Image(*parts), elsewhere)
+    code, *image = marshal.loads(payload)
+    return _placed(code, image[0], image[1], elsewhere) if image else _by_llvm(code, elsewhere)
 
 
-def _placed(image: Image, elsewhere: Mapping[str, int]) -> Loaded:
-    memory = mmap.mmap(-1, len(image.code), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    memory.write(image.code)
-    for name, at in image.slots.items():
+def _placed(code: bytes, functions: dict[str, int], slots: dict[str, int], elsewhere: Mapping[str, int]) -> Loaded:
+    """Those of an `elf.Image`."""
+    memory = mmap.mmap(-1, len(code), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.write(code)
+    for name, at in slots.items():
         address = elsewhere.get(name) or libm.address(name)
         memory[at : at + 8] = address.to_bytes(8, "little")
     owner = ctypes.c_char.from_buffer(memory)
@@ -74,7 +76,7 @@ def _placed(image: Image, elsewhere: Mapping[str, int]) -> Loaded:
     protection = mmap.PROT_READ | mmap.PROT_EXEC
     if _process().mprotect(ctypes.c_void_p(start), ctypes.c_size_t(len(memory)), protection):
         raise BackendError("this system does not let a process make machine code; backend='python' needs none")
-    return Loaded(owner, lambda name: start + image.functions[name])
+    return Loaded(owner, lambda name: start + functions[name])
 
 
 @once

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
-import sys
 import threading
 from functools import cache as once
 from typing import Any
@@ -13,13 +12,10 @@ from typing import Any
 from dualbcast.runtime import cache
 from dualbcast.runtime.linked import Loaded, link, load
 
-__all__ = ["KERNEL", "compiled", "environment", "host", "machine", "processor", "read"]
+__all__ = ["KERNEL", "compiled", "environment", "host", "machine", "processor"]
 
 # The symbol of a kernel's machine code.
 KERNEL = "dualbcast_kernel"
-
-# The files of this package that say how text becomes code that can be loaded.
-_OWN = ("elf.py", "linked.py", "native.py")
 
 
 def compiled(text: str, name: str, optimise: bool = False, elsewhere: tuple[tuple[str, int], ...] = ()) -> int:
@@ -64,9 +60,7 @@ def machine(own: bool = False, **options: Any) -> Any:
 @once
 def environment() -> str:
     """What machine code depends on beside the text it is made of: LLVM, Python, the processor, how it is loaded."""
-    folder = os.path.dirname(__file__)
-    own = [read(os.path.join(folder, name)) for name in _OWN]
-    return repr([_llvm_version(), sys.version, platform.libc_ver(), processor(), own])
+    return repr([_llvm_version(), platform.libc_ver(), processor(), cache.stamp(os.path.dirname(__file__))])
 
 
 @once
@@ -84,20 +78,14 @@ def processor() -> str:
     return f"{llvm.get_process_triple()} {llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
 
 
-def read(path: str) -> str:
-    """The text of a file."""
-    with open(path, encoding="utf-8") as file:
-        return file.read()
-
-
 def _llvm_version() -> str:
     """llvmlite's, each of which has one LLVM. Its file is read, since to import llvmlite takes long."""
     import importlib.util
 
     found = importlib.util.find_spec("llvmlite")
     for folder in (found.submodule_search_locations or ()) if found else ():
-        with contextlib.suppress(OSError):
-            return read(os.path.join(folder, "_version.py"))
+        with contextlib.suppress(OSError), open(os.path.join(folder, "_version.py"), encoding="utf-8") as file:
+            return file.read()
     import llvmlite
 
     return str(llvmlite.__version__)

@@ -1,0 +1,113 @@
+"""What the compiler makes of a function's IR, products and kernels' text, from the cache on disk if it was made before.
+
+In the first call of a process the compiler takes longer than all else, and so do its imports, which are made here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import marshal
+import os
+from collections.abc import Callable
+from functools import cache as once
+from functools import partial
+from typing import Any
+
+from dualbcast.abi import KernelSource, Layout
+from dualbcast.compiler.ir import Const, Function
+from dualbcast.compiler.rules import has_users_rules
+from dualbcast.products import Block, Product, Which, make_product
+from dualbcast.runtime import cache
+
+__all__ = ["identity", "product", "source"]
+
+
+def identity(function: Function) -> str:
+    """A text that two functions share only if the compiler makes the same of them, in any process; empty where rules or
+    derivatives that a user has given matter, or may, which no text tells."""
+    try:
+        return "" if has_users_rules() else repr(_plain(function))
+    except _Given:
+        return ""
+
+
+def product(function: Function, which: Which, wrt: tuple[int, ...], identity: str) -> Product:
+    """What `make_product` gives; the IR of one that was kept is made when somebody asks for it."""
+    if not identity:
+        return make_product(function, which, wrt)
+    made: list[Product] = []
+
+    def make() -> bytes:
+        made.append(make_product(function, which, wrt))
+        kept = made[0]
+        blocks = {place: tuple(block) for place, block in kept.blocks.items()}
+        return marshal.dumps((kept.kinds, kept.values, kept.count, blocks, kept.jacobian))
+
+    payload = cache.fetch(cache.key("product", _compiler(), identity, which, repr(wrt)), make, kernel=False)
+    if made:
+        return made[0]
+    kinds, values, count, blocks, jacobian = marshal.loads(payload)
+    found = {place: Block(*block) for place, block in blocks.items()}
+    again = partial(make_product, function, which, wrt)
+    return Product(kinds, values, count, function.structure, found, jacobian, lambda: again().function)
+
+
+def source(identity: str, layout: Layout, rest: tuple[Any, ...], make: Callable[[], KernelSource]) -> KernelSource:
+    """The text of a kernel.
+
+    Parameters
+    ----------
+    identity : str
+        Of the product: of its function, and what it is. If empty, nothing is kept.
+    layout : Layout
+    rest : tuple
+        All else that the text depends on: text, numbers, and tuples of such.
+    make : callable
+        Makes it.
+    """
+    if not identity:
+        return make()
+
+    def dumped() -> bytes:
+        # Of tuples with names only the parts can be kept; the layout is known.
+        return marshal.dumps({**make()._asdict(), "layout": None})
+
+    key = cache.key("source", _compiler(), identity, repr(layout), repr(rest))
+    return KernelSource(**{**marshal.loads(cache.fetch(key, dumped, kernel=False)), "layout": layout})
+
+
+@once
+def _compiler() -> str:
+    """What tells this compiler from any other."""
+    here = os.path.dirname(__file__)
+    return cache.stamp(here, os.path.join(here, "compiler"))
+
+
+class _Given(Exception):
+    """An operation that is not the package's own."""
+
+
+def _plain(node: Any) -> Any:
+    """A node of the IR as tuples: without its place in the user's file, of which machine code knows nothing, and
+    without the classes in the structure of what it returns, which the compiler passes on."""
+    kind = type(node)
+    if kind is tuple:
+        return tuple([_plain(item) for item in node])
+    if kind is str:
+        return node
+    if kind is Const:
+        return "Const", repr(node.value), node.kind
+    if kind.__name__ == "Op" and "#" in node.name:
+        raise _Given
+    return kind.__name__, *[_plain(getattr(node, name)) for name in _said(kind)]
+
+
+def _said(kind: Any) -> tuple[str, ...]:
+    found = _fields.get(kind)
+    if found is None:
+        every = [each.name for each in dataclasses.fields(kind)]
+        found = _fields[kind] = tuple([name for name in every if name not in ("location", "structure")])
+    return found
+
+
+_fields: dict[type, tuple[str, ...]] = {}
