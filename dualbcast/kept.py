@@ -5,7 +5,6 @@ In the first call of a process the compiler takes longer than all else, and so d
 
 from __future__ import annotations
 
-import dataclasses
 import marshal
 import os
 from collections.abc import Callable
@@ -105,8 +104,7 @@ def _plain(node: Any) -> Any:
 def _said(kind: Any) -> tuple[str, ...]:
     found = _fields.get(kind)
     if found is None:
-        every = [each.name for each in dataclasses.fields(kind)]
-        found = _fields[kind] = tuple([name for name in every if name not in ("location", "structure")])
+        found = _fields[kind] = tuple([name for name in kind.__match_args__ if name not in ("location", "structure")])
     return found
 
 

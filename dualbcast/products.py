@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from dualbcast.compiler.ir import Const, Function, Kind, Output
+from dualbcast.record import replace
 from dualbcast.structure import Structure
 
 __all__ = ["Block", "Product", "Which", "make_product"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from functools import partial
 from inspect import Parameter
 from types import FunctionType
@@ -20,7 +19,7 @@ from dualbcast.compiler.source import find_source
 from dualbcast.compiler.values import Static
 from dualbcast.errors import ArgumentError
 from dualbcast.known import is_operand, plain_number, static_key
-from dualbcast.record import dataclass
+from dualbcast.record import dataclass, field
 from dualbcast.runtime.operands import Signature, array_kind
 from dualbcast.subject import BY_POSITION, find_subject
 

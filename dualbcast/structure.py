@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import field
 from typing import Any
 
 from dualbcast.errors import ArgumentError
-from dualbcast.record import dataclass
+from dualbcast.record import dataclass, field
 
 __all__ = ["NUMBER", "Structure"]
 

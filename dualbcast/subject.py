@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import field, replace
 from functools import partial
 from inspect import Parameter
 from types import FunctionType, MethodType
@@ -11,7 +10,7 @@ from typing import Any
 
 from dualbcast.compiler.derivatives import DerivativeOf, called_with
 from dualbcast.errors import ArgumentError
-from dualbcast.record import dataclass
+from dualbcast.record import dataclass, field, replace
 
 __all__ = ["BY_POSITION", "Subject", "find_subject"]
 

@@ -56,6 +56,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(skip)
 
 
+@pytest.fixture
+def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that change the compiler: all that it makes is made anew, and none is left for others."""
+    monkeypatch.setattr("dualbcast.kept.identity", lambda _: "")
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """One line on all random programs, from whichever processes ran them."""
     reports = [*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")]

@@ -376,16 +376,16 @@ def helper(x):
 
 
 @pytest.fixture
-def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def compiled(monkeypatch: pytest.MonkeyPatch, nothing_kept: None) -> list[str]:  # noqa: ARG001
     """What has been compiled, in order."""
     found: list[str] = []
-    make = dualbcast.element.make_product
+    make = dualbcast.kept.make_product
 
     def counted(function: Any, which: Any, *rest: Any) -> Any:
         found.append(which)
         return make(function, which, *rest)
 
-    monkeypatch.setattr(dualbcast.element, "make_product", counted)
+    monkeypatch.setattr(dualbcast.kept, "make_product", counted)
     return found
 
 

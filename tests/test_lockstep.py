@@ -275,6 +275,7 @@ def test_what_stays_a_loop_for_each_element() -> None:
     assert lockstep.lockstep(simplify(lower(short, ("float",)).function), Names()) is None
 
 
+@pytest.mark.usefixtures("nothing_kept")
 def test_sums_are_not_split(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cotangent of a broadcast argument is summed, by a loop of its own."""
     x = points()[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
 from typing import Any
@@ -21,6 +20,7 @@ from dualbcast.compiler.selects import into_selects
 from dualbcast.compiler.simplify import simplify
 from dualbcast.compiler.templates import without_customs
 from dualbcast.compiler.two_ways import two_ways
+from dualbcast.record import replace
 
 EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
 INF, NAN = math.inf, math.nan
@@ -205,7 +205,7 @@ MODELS = [guarded, power, nested, on_nan, divided, looping]
 
 
 @pytest.fixture
-def branches(monkeypatch: pytest.MonkeyPatch) -> Any:
+def branches(monkeypatch: pytest.MonkeyPatch, nothing_kept: None) -> Any:  # noqa: ARG001
     """Everything as branches, from here on."""
     return lambda: monkeypatch.setattr(emit, "into_selects", lambda function, _: (function, []))
 
@@ -313,7 +313,7 @@ def test_three_values_stay_two_selects_and_so_does_what_is_needed_elsewhere() ->
     three = chosen(("s", "b", "p", "q"), ("t", "a", "r", "s"))
     assert two_ways(three) == three
     both = chosen(("s", "b", "p", "q"), ("t", "a", "p", "s"))
-    both = check(dataclasses.replace(both, outputs=(*both.outputs, Output("other", Var("s", "float")))))
+    both = check(replace(both, outputs=(*both.outputs, Output("other", Var("s", "float")))))
     assert two_ways(both) == both
 
 
@@ -323,7 +323,7 @@ def test_what_is_assigned_again_is_not_looked_through() -> None:
     *start, select, last = first.body
     for changed in (p, s):
         again = Assign(changed, Op("add", (changed, Const(1.0, "float")), "float"))
-        function = dataclasses.replace(first, body=(*start, select, again, last))
+        function = replace(first, body=(*start, select, again, last))
         columns = [[1.0] * 4, [2.0] * 4, [3.0] * 4, [-1.0, -1.0, 1.0, 1.0], [-1.0, 1.0, -1.0, 1.0]]
         same_bits(execute(simplify(two_ways(function)), columns)[0], execute(function, columns)[0])
 

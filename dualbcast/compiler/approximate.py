@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from dualbcast.compiler.ir import (
     TEMPORARY,
@@ -25,6 +24,7 @@ from dualbcast.compiler.ir import (
     statements,
 )
 from dualbcast.compiler.simplify import simplify
+from dualbcast.record import replace
 
 __all__ = ["QUOTIENT", "approximated"]
 

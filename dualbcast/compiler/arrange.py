@@ -9,7 +9,6 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import replace
 
 from dualbcast.compiler.ir import (
     NOWHERE,
@@ -38,6 +37,7 @@ from dualbcast.compiler.ir import (
     statements,
 )
 from dualbcast.compiler.simplify import use_counts
+from dualbcast.record import replace
 
 __all__ = ["arrange", "place_loads"]
 

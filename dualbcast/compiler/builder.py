@@ -9,7 +9,6 @@ import ast
 import re
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, NoReturn, cast
 
 from dualbcast.compiler.fold import FALSE, INTEGRAL, TRUE, convert, fold, join
@@ -58,6 +57,7 @@ from dualbcast.compiler.values import (
     zeros_like,
 )
 from dualbcast.errors import CompileError, Location
+from dualbcast.record import replace
 
 __all__ = ["Builder"]
 

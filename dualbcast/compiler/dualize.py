@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
 from typing import NamedTuple
 
 from dualbcast.compiler.activity import (
@@ -52,7 +51,7 @@ from dualbcast.compiler.slopes import waiting
 from dualbcast.compiler.source import Capture
 from dualbcast.compiler.templates import guards_of
 from dualbcast.errors import Location
-from dualbcast.record import dataclass
+from dualbcast.record import dataclass, field, replace
 
 __all__ = ["Dual", "dualize", "push"]
 

@@ -10,7 +10,6 @@ import linecache
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import field
 
 from dualbcast.abi import KernelSource, Layout
 from dualbcast.compiler.approximate import approximated
@@ -52,7 +51,7 @@ from dualbcast.compiler.skeleton import index_names, loops
 from dualbcast.compiler.templates import helper_of, without_customs
 from dualbcast.compiler.uniform import is_vectorisable, steady_inputs
 from dualbcast.errors import Location
-from dualbcast.record import dataclass
+from dualbcast.record import dataclass, field
 
 __all__ = ["emit", "operations"]
 

@@ -7,12 +7,11 @@ node types, the printer behind `inspect_ir`, and the checker that tests run afte
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import field
 from operator import is_
 from typing import Literal
 
 from dualbcast.errors import Location
-from dualbcast.record import dataclass
+from dualbcast.record import dataclass, field
 from dualbcast.structure import NUMBER, Structure
 
 __all__ = [

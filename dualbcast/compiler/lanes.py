@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence, Set
-from dataclasses import replace
 from typing import TypeGuard
 
 from dualbcast.abi import Layout
@@ -33,6 +32,7 @@ from dualbcast.compiler.ir import (
 from dualbcast.compiler.signs import choose_signs
 from dualbcast.compiler.templates import without_customs
 from dualbcast.compiler.uniform import steady_inputs
+from dualbcast.record import replace
 
 __all__ = ["arranged", "elements_a_thread", "group_loads", "group_outputs", "spread"]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 
 from dualbcast.compiler.ir import (
     TEMPORARY,
@@ -26,6 +25,7 @@ from dualbcast.compiler.ir import (
     map_exprs,
 )
 from dualbcast.compiler.rules import RULES
+from dualbcast.record import replace
 
 __all__ = ["DIVIDED", "by_reciprocals"]
 

@@ -6,7 +6,6 @@ call goes through memory, at every call. (With all partials of a product of N fa
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 
 from dualbcast.compiler.ir import (
@@ -27,6 +26,7 @@ from dualbcast.compiler.ir import (
 from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.templates import helper_of
 from dualbcast.compiler.weights import operations_of
+from dualbcast.record import replace
 
 __all__ = ["INSTRUCTIONS", "calls_first", "is_call"]
 

@@ -9,7 +9,6 @@ that is not taken must not run: it may not end, or do what a machine traps on, o
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -47,6 +46,7 @@ from dualbcast.compiler.templates import helper_of
 from dualbcast.compiler.two_ways import two_ways
 from dualbcast.compiler.weights import blocks_vectors, operations_of, weigh
 from dualbcast.errors import Location
+from dualbcast.record import replace
 
 __all__ = ["Choice", "into_selects", "is_total"]
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 
 from dualbcast.compiler.ir import (
     TEMPORARY,
@@ -25,6 +24,7 @@ from dualbcast.compiler.ir import (
     map_exprs,
 )
 from dualbcast.compiler.simplify import simplify
+from dualbcast.record import replace
 
 __all__ = ["choose_signs"]
 

@@ -7,7 +7,6 @@ NaN, infinities and signed zeros are used.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 from dualbcast.compiler.fold import FALSE, TRUE, fold
 from dualbcast.compiler.ir import (
@@ -31,7 +30,7 @@ from dualbcast.compiler.ir import (
     map_exprs,
     statements,
 )
-from dualbcast.record import dataclass
+from dualbcast.record import dataclass, replace
 
 __all__ = ["falls_through", "remove_dead", "simplify"]
 

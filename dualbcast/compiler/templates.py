@@ -6,7 +6,6 @@ Also the way into the front end for whole functions, which may have rules and cu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, NoReturn
 
 from dualbcast.compiler import frontend
@@ -32,6 +31,7 @@ from dualbcast.compiler.simplify import simplify
 from dualbcast.compiler.source import Capture, find_source, locate
 from dualbcast.compiler.values import Static
 from dualbcast.errors import ArgumentError, CompileError
+from dualbcast.record import replace
 from dualbcast.structure import NUMBER
 
 __all__ = ["guards_of", "helper_of", "lower", "partials_of", "source_of", "without_customs"]

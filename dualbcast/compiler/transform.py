@@ -7,7 +7,6 @@ are parameters after those.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from dualbcast.compiler.dualize import Dual, dualize, push
 from dualbcast.compiler.fold import fold
@@ -29,6 +28,7 @@ from dualbcast.compiler.ir import (
 )
 from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.simplify import simplify
+from dualbcast.record import replace
 from dualbcast.structure import Structure
 
 __all__ = ["Hessian", "contraction", "hessian_of", "partial_of", "pullback_of", "pushforward_of"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 
 from dualbcast.compiler.fold import fold
 from dualbcast.compiler.ir import (
@@ -23,6 +22,7 @@ from dualbcast.compiler.ir import (
 )
 from dualbcast.compiler.simplify import use_counts
 from dualbcast.errors import Location
+from dualbcast.record import replace
 
 __all__ = ["two_ways"]
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from dataclasses import field
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -15,7 +14,7 @@ from dualbcast.compiler.fold import FALSE, TRUE
 from dualbcast.compiler.ir import NOWHERE, Atom, Const, Expr, Kind, Stmt, Var
 from dualbcast.compiler.source import FunctionNode, Source
 from dualbcast.errors import ArgumentError, Location
-from dualbcast.record import dataclass
+from dualbcast.record import dataclass, field
 
 __all__ = [
     "CHOICE",

@@ -7,14 +7,13 @@ from __future__ import annotations
 import json
 import subprocess
 import tempfile
-from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from dualbcast.abi import KernelSource
 from dualbcast.errors import BackendError, MissingDependencyError
-from dualbcast.record import dataclass
+from dualbcast.record import dataclass, field
 from dualbcast.runtime import cache, cuda_build
 from dualbcast.runtime.cuda_device import available, by_value, current_cc, fits, launch, why_not
 from dualbcast.runtime.occupancy import occupancy
