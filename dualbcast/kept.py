@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from dualbcast.abi import KernelSource, Layout
-from dualbcast.compiler.ir import Const, Function
+from dualbcast.compiler.ir import Const, Function, Op
 from dualbcast.compiler.rules import has_users_rules
 from dualbcast.products import Block, Product, Which, make_product
 from dualbcast.runtime import cache
@@ -22,17 +22,17 @@ __all__ = ["identity", "product", "source"]
 
 
 def identity(function: Function) -> str:
-    """A text that two functions share only if the compiler makes the same of them, in any process; empty where rules or
-    derivatives that a user has given matter, or may, which no text tells."""
+    """A text that two functions share only if the compiler makes the same of them, in any process; empty where it makes
+    of them what a user has said elsewhere."""
     try:
-        return "" if has_users_rules() else repr(_plain(function))
+        return repr(_plain(function))
     except _Given:
         return ""
 
 
 def product(function: Function, which: Which, wrt: tuple[int, ...], identity: str) -> Product:
     """What `make_product` gives; the IR of one that was kept is made when somebody asks for it."""
-    if not identity:
+    if not _is_kept(identity):
         return make_product(function, which, wrt)
     made: list[Product] = []
 
@@ -64,7 +64,7 @@ def source(identity: str, layout: Layout, rest: tuple[Any, ...], make: Callable[
     make : callable
         Makes it.
     """
-    if not identity:
+    if not _is_kept(identity):
         return make()
 
     def dumped() -> bytes:
@@ -73,6 +73,11 @@ def source(identity: str, layout: Layout, rest: tuple[Any, ...], make: Callable[
 
     key = cache.key("source", _compiler(), identity, repr(layout), repr(rest))
     return KernelSource(**{**marshal.loads(cache.fetch(key, dumped, kernel=False)), "layout": layout})
+
+
+def _is_kept(identity: str) -> bool:
+    # Any rule may matter: for the partials of others, too.
+    return bool(identity) and not has_users_rules()
 
 
 @once
@@ -86,6 +91,10 @@ class _Given(Exception):
     """An operation that is not the package's own."""
 
 
+# Of those that have a number this one is: there is none before it.
+_STOP = "stop_derivative#1"
+
+
 def _plain(node: Any) -> Any:
     """A node of the IR as tuples: without its place in the user's file, of which machine code knows nothing, and
     without the classes in the structure of what it returns, which the compiler passes on."""
@@ -96,7 +105,7 @@ def _plain(node: Any) -> Any:
         return node
     if kind is Const:
         return "Const", repr(node.value), node.kind
-    if kind.__name__ == "Op" and "#" in node.name:
+    if kind is Op and "#" in node.name and node.name != _STOP:
         raise _Given
     return kind.__name__, *[_plain(getattr(node, name)) for name in _said(kind)]
 

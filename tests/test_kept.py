@@ -14,6 +14,7 @@ import pytest
 from corpus import CORPUS, Case
 from test_corpus import arrays
 
+import dualbcast
 from dualbcast import differentiable_broadcast, kept
 from dualbcast.compiler.frontend import lower
 from dualbcast.compiler.ir import Const, Function, Output, Var
@@ -160,6 +161,13 @@ def test_functions_that_differ_have_other_identities() -> None:
         Function("f", (Var("x", "float"),), (), (Output("out", Const(each, kinds[type(each)])),)) for each in constants
     ]
     assert len({kept.identity(each) for each in made}) == len(made)
+
+
+def test_derivatives_that_are_given_are_not_kept_but_for_our_own() -> None:
+    given: Any = dualbcast.custom_partials(lambda _, y: (y,))(lambda x: x)
+    none: Any = dualbcast.not_differentiable(lambda x: x)
+    assert identity(lambda x: given(x) + x) == identity(lambda x: none(x) + x) == ""
+    assert "stop_derivative" in identity(lambda x: dualbcast.stop_derivative(x) * x)
 
 
 def test_the_place_of_a_function_is_no_part_of_its_identity() -> None:
