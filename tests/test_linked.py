@@ -215,3 +215,47 @@ def test_a_second_process_does_not_import_llvm(tmp_path: Any, monkeypatch: pytes
     command = [sys.executable, str(tmp_path / "program.py")]
     printed = [subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip() for _ in range(2)]
     assert printed == ["True", "False"]
+
+
+BY_LLVM = """
+import sys
+import numpy as np
+from dualbcast import differentiable_broadcast
+from dualbcast.runtime import elf, linked
+
+def refuse(code):
+    raise elf.Unknown
+
+elf.linked = refuse
+loaded = []
+by_llvm = linked._by_llvm
+linked._by_llvm = lambda *given: loaded.append(given) or by_llvm(*given)
+
+@differentiable_broadcast(backend="cpu")
+def f(x, y):
+    if x > y:
+        return np.tanh(x) * y
+    return np.arctan2(x, y) - np.exp(y)
+
+for shape in ((4,), (1000,), (2000, 1500)):
+    x = np.linspace(-2, 2, np.prod(shape)).reshape(shape)
+    for _ in range(3):
+        value, jacobian = f.value_and_jacobian(x, 0.5)
+        np.testing.assert_allclose(value, np.where(x > 0.5, np.tanh(x) * 0.5, np.arctan2(x, 0.5) - np.exp(0.5)), 1e-12)
+        np.testing.assert_allclose(jacobian["x"], np.where(x > 0.5, 0.5 / np.cosh(x) ** 2, 0.5 / (x * x + 0.25)), 1e-12)
+        pulled = f.value_and_vjp((x, np.float64(0.5)), np.ones(shape))[1]
+        np.testing.assert_allclose(pulled[0], jacobian["x"], rtol=1e-12)
+    if len(shape) > 1:
+        np.testing.assert_array_equal(f(x.T, 0.5), f(x, 0.5).T)
+print(len(loaded) > 5)
+"""
+
+
+def test_where_llvm_loads_everything(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on other systems; with what it makes, and with what is in the cache then."""
+    monkeypatch.setenv("DUALBCAST_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "program.py").write_text(BY_LLVM, encoding="utf-8")
+    for _ in range(2):
+        command = [sys.executable, str(tmp_path / "program.py")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        assert (done.returncode, done.stdout.strip()) == (0, "True"), done.stderr
