@@ -197,21 +197,24 @@ def test_a_second_process_compiles_nothing(monkeypatch, tmp_path):
     assert second_process(DOUBLE) == "False"
 
 
-def test_the_key_covers_every_file_that_makes_code():
-    """All that `cpu_build` imports of the runtime, but for `threads`, which says when streams are used, and not how,
-    and the cache itself."""
+def test_the_key_covers_every_file_that_makes_code(monkeypatch):
+    """All of the runtime's, and so all that `cpu_build` imports but what has no meaning of its own."""
     folder = Path(cpu.__file__).parent
-    covered = {path.stem for name in (*cpu._OWN, *native._OWN) for path in folder.glob(name)}
-    found, pending = set(), ["cpu_build"]
-    while pending:
-        name = pending.pop()
-        if name not in found:
-            found.add(name)
-            text = (folder / f"{name}.py").read_text(encoding="utf-8")
-            imported = re.findall(r"^from dualbcast\.runtime(?:\.(\w+))? import (.+)", text, re.MULTILINE)
-            pending += [each for module, names in imported for each in ([module] if module else names.split(", "))]
-    assert {"elementary_quotient", "elementary_rare", "lowering"} < found
-    assert found - {"threads", "cache"} == covered
+    stamp, text = cache.stamp(str(folder)), (folder / "cpu_build.py").read_text(encoding="utf-8")
+    assert set(re.findall(r"^from dualbcast\.(\w+)", text, re.MULTILINE)) == {"abi", "errors", "runtime"}
+    assert all(f"{path.name} " in stamp for path in folder.glob("*.py"))
+    for which in (native.environment, cpu._environment):
+        which.cache_clear()
+    old = cpu._key(DOUBLE, False)
+    monkeypatch.setattr(cache, "stamp", lambda *folders: f"changed: {folders}")
+    for which in (native.environment, cpu._environment):
+        which.cache_clear()
+    assert str(folder) in native.environment()
+    assert cpu._key(DOUBLE, False) != old
+    monkeypatch.undo()
+    for which in (native.environment, cpu._environment):
+        which.cache_clear()
+    assert cpu._key(DOUBLE, False) == old
 
 
 def test_the_key_covers_source_flags_and_machine(monkeypatch):
