@@ -14,7 +14,6 @@ from typing import Any
 
 from dualbcast.abi import KernelSource, Layout
 from dualbcast.compiler.ir import Const, Function, Op
-from dualbcast.compiler.rules import has_users_rules
 from dualbcast.products import Block, Product, Which, make_product
 from dualbcast.runtime import cache
 
@@ -32,7 +31,7 @@ def identity(function: Function) -> str:
 
 def product(function: Function, which: Which, wrt: tuple[int, ...], identity: str) -> Product:
     """What `make_product` gives; the IR of one that was kept is made when somebody asks for it."""
-    if not _is_kept(identity):
+    if not identity:
         return make_product(function, which, wrt)
     made: list[Product] = []
 
@@ -64,7 +63,7 @@ def source(identity: str, layout: Layout, rest: tuple[Any, ...], make: Callable[
     make : callable
         Makes it.
     """
-    if not _is_kept(identity):
+    if not identity:
         return make()
 
     def dumped() -> bytes:
@@ -75,11 +74,6 @@ def source(identity: str, layout: Layout, rest: tuple[Any, ...], make: Callable[
     return KernelSource(**{**marshal.loads(cache.fetch(key, dumped, kernel=False)), "layout": layout})
 
 
-def _is_kept(identity: str) -> bool:
-    # Any rule may matter: for the partials of others, too.
-    return bool(identity) and not has_users_rules()
-
-
 @once
 def _compiler() -> str:
     """What tells this compiler from any other."""
@@ -88,7 +82,8 @@ def _compiler() -> str:
 
 
 class _Given(Exception):
-    """An operation that is not the package's own."""
+    """An operation of which a user has said what it means, or its derivative. (What the library means by a function
+    nobody can change, so that there are such operations wherever it matters what a user has said.)"""
 
 
 # Of those that have a number this one is: there is none before it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -15,10 +16,10 @@ from corpus import CORPUS, Case
 from test_corpus import arrays
 
 import dualbcast
-from dualbcast import differentiable_broadcast, kept
+from dualbcast import differentiable_broadcast, kept, special
 from dualbcast.compiler.frontend import lower
 from dualbcast.compiler.ir import Const, Function, Output, Var
-from dualbcast.errors import CompileError
+from dualbcast.errors import ArgumentError, CompileError
 from dualbcast.record import replace
 from dualbcast.runtime import cache, cpu
 
@@ -27,8 +28,7 @@ EVERY = pytest.mark.parametrize("case", CORPUS[::7], ids=lambda case: case.name)
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache. (Other tests leave rules, with which nothing would be kept.)"""
-    monkeypatch.setattr(kept, "has_users_rules", lambda: False)
+    """An empty cache."""
     monkeypatch.setenv("DUALBCAST_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
@@ -164,7 +164,13 @@ def test_functions_that_differ_have_other_identities() -> None:
     assert len({kept.identity(each) for each in made}) == len(made)
 
 
-def test_derivatives_that_are_given_are_not_kept_but_for_our_own() -> None:
+def test_what_a_user_says_is_not_kept_but_for_our_own() -> None:
+    row: Any = dualbcast.rule("kept_by_nobody", lambda x, y: (y * x,), function=lambda x: x * 2.0)
+    assert row.function is not None
+    assert identity(lambda x: row.function(x) + x) == ""
+    for callable_ in (math.exp, np.tanh, special.softplus):
+        with pytest.raises(ArgumentError, match="meaning"):
+            dualbcast.rule("another", lambda x, y: (y * x,), callable_, function=lambda x: x * 2.0)
     given: Any = dualbcast.custom_partials(lambda _, y: (y,))(lambda x: x)
     none: Any = dualbcast.not_differentiable(lambda x: x)
     assert identity(lambda x: given(x) + x) == identity(lambda x: none(x) + x) == ""

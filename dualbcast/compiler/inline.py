@@ -265,6 +265,7 @@ def one_output(name: str, count: int) -> tuple[str, str]:
     return what, "a function for each output"
 
 
+@lru_cache(maxsize=1024)
 def _without_types(spec: ast.arguments) -> str:
     """Parameters as the user writes them, without annotations."""
     plain = copy.deepcopy(spec)

@@ -29,7 +29,6 @@ __all__ = [
     "by_spelling",
     "customise",
     "forget",
-    "has_users_rules",
     "lookup",
     "open_to_users",
     "rule",
@@ -124,12 +123,6 @@ Meaning = Rule | Custom | Callable[..., Any] | None
 
 RULES: dict[str, Rule] = {}
 CUSTOMS: dict[str, Custom] = {}
-
-
-def has_users_rules() -> bool:
-    """Whether there is any rule beside the library's."""
-    return any(row.by_user for row in RULES.values())
-
 
 ALIASES: dict[str, Callable[..., Any]] = {}
 
