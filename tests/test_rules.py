@@ -488,3 +488,10 @@ def test_questions(backend: str, load: Callable[[str, str], ModuleType]) -> None
         np.testing.assert_array_equal(answer.astype(bool), [find(name)(item) for item in x], err_msg=name)
     np.testing.assert_array_equal(chosen, [0.0, 0.0, 1.0, 1.0, inf, inf, 7.0])
     np.testing.assert_array_equal(slope, [0.0, 0.0, 2.0, -2.0, inf, -inf, 0.0])
+
+
+def test_nothing_in_the_library_is_spelled_twice() -> None:
+    spelled = [*(spelling for row in RULES.values() for spelling in row.spellings), *ALIASES]
+    assert len(spelled) == len(set(spelled))
+    functions = [row.function for row in RULES.values() if row.function is not None]
+    assert len(functions) == len(set(functions))

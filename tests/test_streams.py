@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from dualbcast import differentiable_broadcast, special
 from dualbcast.abi import Layout
-from dualbcast.runtime import cpu, pool, streams
+from dualbcast.runtime import cpu, pool, streaming, streams
 from dualbcast.runtime import entry as entries
 from dualbcast.runtime.pool import Work
 from dualbcast.runtime.streams import goes_past_the_cache
@@ -180,7 +180,7 @@ def test_rows_with_gaps_are_streamed(streamed: list[Any]) -> None:
 def test_all_vectors_of_outputs_are_streamed_and_nothing_else() -> None:
     """In what LLVM made of a kernel: as many stores as it has outputs, or more, and none to the stack."""
     built = cpu._build(CELL, False)
-    text = streams._streaming(built.llvm)
+    text = streaming._streaming(built.llvm)
     calls = [line for line in text.splitlines() if "call void @past." in line]
     assert len(calls) >= 5 * 3  # five outputs on three paths
     own = [line for line in built.llvm.splitlines() if "  store <16 x" in line]

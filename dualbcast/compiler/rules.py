@@ -277,8 +277,15 @@ def forget(row: Rule) -> None:
 
 def _register(meaning: Rule | Callable[..., Any], callables: list[Any], spellings: tuple[str, ...]) -> None:
     """Make callables and dotted names mean something; a user's row takes the place of one of the same name."""
+    if _check is None:  # the library's: nobody has said anything before it
+        if isinstance(meaning, Rule):
+            RULES[meaning.name] = meaning
+        BY_SPELLING.update(dict.fromkeys(spellings, meaning))
+        for each in callables:
+            mean(each, meaning)
+        return
     replaced: set[Rule] = set()
-    spelled = [(spelling, resolve(spelling)) for spelling in spellings] if _check is not None else []
+    spelled = [(spelling, resolve(spelling)) for spelling in spellings]
     present = [(spelling, BY_SPELLING.get(spelling) or lookup(each)) for spelling, each in spelled]
     for spelling, old in [*present, *((each, lookup(each)) for each in callables)]:
         if isinstance(old, Rule) and old.by_user and isinstance(meaning, Rule) and old.label == meaning.label:
@@ -299,7 +306,7 @@ def _register(meaning: Rule | Callable[..., Any], callables: list[Any], spelling
     BY_SPELLING.update(dict.fromkeys(spellings, meaning))
     for each in callables:
         mean(each, meaning)
-    if _check is not None and isinstance(meaning, Rule):
+    if isinstance(meaning, Rule):
         try:
             _check(meaning, callables)
         except BaseException:

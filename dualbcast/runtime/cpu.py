@@ -164,7 +164,7 @@ class CpuKernel:
             with _compile_lock:
                 if self._streaming is None:
                     key = cache.key("past the cache", _key(self.source, self.fastmath))
-                    loaded = load(cache.fetch(key, lambda: streams.build(self._module)))
+                    loaded = load(cache.fetch(key, lambda: _with_streams(self._module)))
                     self._streaming = loaded, loaded.address(KERNEL)
         return self._streaming[1]
 
@@ -367,6 +367,12 @@ def _build(source: KernelSource, fastmath: bool) -> Built:
 
     path = cache.write_text(f"{source.element}_{cache.key(source.text)[:16]}.py", source.text)
     return cpu_build.build(source, fastmath, path, libm.has_libmvec())
+
+
+def _with_streams(module: bytes) -> bytes:
+    from dualbcast.runtime import streaming
+
+    return streaming.build(module)
 
 
 def _key(source: KernelSource, fastmath: bool) -> str:

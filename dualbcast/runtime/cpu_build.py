@@ -10,10 +10,11 @@ from llvmlite import ir
 
 from dualbcast.abi import KernelSource
 from dualbcast.errors import kernel_fault
-from dualbcast.runtime import cpu_math, streams
+from dualbcast.runtime import cpu_math
 from dualbcast.runtime.linked import link
 from dualbcast.runtime.lowering import lower
 from dualbcast.runtime.native import host
+from dualbcast.runtime.streaming import prefetching
 
 __all__ = ["Built", "build"]
 
@@ -91,7 +92,7 @@ def build(source: KernelSource, fastmath: bool, filename: str, vector: bool) -> 
             _ATTRIBUTES,
         )
         optimised = _optimised(str(module), source.vectorise)
-        return Built(llvm.parse_assembly(streams.prefetching(str(optimised))))
+        return Built(llvm.parse_assembly(prefetching(str(optimised))))
     except Exception as error:
         raise kernel_fault(source.element, "LLVM", filename, error) from None
 

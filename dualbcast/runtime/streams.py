@@ -1,7 +1,7 @@
-"""What LLVM does not do for memory: in an optimised kernel, prefetches of what it loads, and streaming stores.
+"""Which launches store past the cache.
 
 A store to memory that is not in the cache reads the line first, and drives out what inputs would be read from; a
-streaming store of a whole line does neither. Loops with such stores are not vectorised, so they are put in later.
+streaming store of a whole line does neither.
 """
 
 from __future__ import annotations
@@ -9,32 +9,18 @@ from __future__ import annotations
 import contextlib
 import itertools
 import platform
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache as once
-from typing import Any
 
 from dualbcast.abi import Layout
-from dualbcast.runtime.linked import link
-from dualbcast.runtime.native import KERNEL, host, processor
+from dualbcast.runtime.native import processor
 from dualbcast.runtime.threads import allowed_cpus
 
-__all__ = ["build", "goes_past_the_cache", "prefetching", "room"]
+__all__ = ["goes_past_the_cache", "room"]
 
 # Of the last-level cache, the most for each CPU that the process may use: a virtual machine is told of a cache that
 # others use as well. On a Xeon of 105 MiB, of which 2 CPUs are ours, streaming pays from 40 MB on.
 _PER_CPU = 1 << 24
-# The bytes of the shortest vectors that are worth a prefetch, and of those that fill a line of the cache: a line that
-# is streamed in two parts, with those of other outputs in between, is written twice (42 outputs: six times slower).
-_SHORTEST, _LINE = 32, 64
-# How many bytes ahead of a load a prefetch is; 1024 and 4096 were no better.
-_AHEAD = 2048
-# In the text of a module: a function's parameters that are pointers, a pointer from another, and accesses
-# to vectors.
-_PARAMETER = re.compile(r"ptr [^,%]*(%[^\s,)]+)")
-_OFFSET = re.compile(r"  (%\S+) = getelementptr [^%]*ptr (%[^\s,]+),")
-_LOAD = re.compile(r"  %\S+ = load (<\d+ x \w+>), ptr (%[^\s,]+)")
-_STORE = re.compile(r"  store (<\d+ x \w+>) (.+), ptr (%[^\s,]+)")
 
 
 def goes_past_the_cache(layout: Layout, total: int, itemsizes: Sequence[int], inputs: int) -> bool:
@@ -73,103 +59,9 @@ def _last_level_cache() -> int:
     return max(found, default=1 << 25)
 
 
-def prefetching(text: str) -> str:
-    """The text of an optimised module, in which the kernel asks early for what it loads as vectors.
-
-    The processor foresees what is next in an array by itself, but later, and not of many arrays at a time.
-    """
-    lines, count = [], 0
-    for line, kind, found in _accesses(text):
-        if kind == "load":
-            count += 1
-            lines.append(f"  %ahead.{count} = getelementptr i8, ptr {found[2]}, i64 {_AHEAD}")
-            lines.append(f"  call void @llvm.prefetch.p0(ptr %ahead.{count}, i32 0, i32 3, i32 1)")
-        lines.append(line)
-    if count:
-        lines.append("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-    return "\n".join(lines)
-
-
 @once
 def _stores_lines() -> bool:
     """Whether the processor has vectors as long as a line of its cache."""
     if platform.machine() not in ("x86_64", "AMD64"):
         return False
-    return "avx512f" in re.split(r"[\s,+]+", processor())
-
-
-def build(bitcode: bytes) -> bytes:
-    """An optimised kernel with streaming stores, linked, which gives the same bits.
-
-    A streaming store must be aligned, and be of a whole line. Whether it is, is asked at each, which a store to memory
-    hides, so that nothing is asked of where outputs, ranges, and rows begin.
-    """
-    import llvmlite.binding as llvm
-
-    machine = host()
-    module = llvm.parse_assembly(_streaming(str(llvm.parse_bitcode(bitcode))))
-    passes = llvm.create_new_module_pass_manager()
-    passes.add_always_inliner_pass()
-    passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options()))
-    return link(bytes(machine.emit_object(module)))
-
-
-def _streaming(text: str) -> str:
-    """The module's text, with functions that are called instead of the kernel's stores of vectors to arrays."""
-    lines: list[str] = []
-    kinds: dict[str, str] = {}
-    group = ""
-    for line, kind, found in _accesses(text):
-        if kind == "define":
-            group = " ".join(re.findall(r"#\d+", line))
-        elif kind == "store":
-            name = kinds.setdefault(found[1], f"@past.{len(kinds)}")
-            line = f"  call void {name}({found[1]} {found[2]}, ptr {found[3]})"
-        lines.append(line)
-    for vector, name in kinds.items():
-        lines.append(_STREAM.format(name=name, kind=vector, group=group, align=_LINE, last=_LINE - 1))
-    return "\n".join(lines)
-
-
-def _accesses(text: str) -> Iterator[tuple[str, str, Any]]:
-    """Each line of a module, and what it is in the kernel: "define", or a "load" or "store" of a long vector of an
-    array, with the match of its pattern."""
-    pointers: set[str] = set()  # to arrays, or to somewhere in them
-    for line in text.splitlines():
-        kind, found = "", None
-        if line.startswith("define "):
-            pointers.clear()
-            if f"@{KERNEL}(" in line:
-                pointers.update(_PARAMETER.findall(line))
-                kind = "define"
-        elif pointers:
-            if (found := _OFFSET.match(line)) and found[2] in pointers:
-                pointers.add(found[1])
-            elif (found := _STORE.match(line)) and found[3] in pointers and _size(found[1]) >= _LINE:
-                kind = "store"
-            elif (found := _LOAD.match(line)) and found[2] in pointers and _size(found[1]) >= _SHORTEST:
-                kind = "load"
-        yield line, kind, found
-
-
-def _size(vector: str) -> int:
-    """The bytes of a vector type."""
-    count, kind = vector[1:-1].split(" x ")
-    sizes = {"double": 64, "float": 32, "half": 16, "bfloat": 16}
-    return int(count) * (sizes.get(kind) or int(kind[1:])) // 8
-
-
-_STREAM = """\
-define private void {name}({kind} %vector, ptr %to) alwaysinline {group} {{
-  %place = ptrtoint ptr %to to i64
-  %odd = and i64 %place, {last}
-  %whole = icmp eq i64 %odd, 0
-  br i1 %whole, label %past, label %through, !prof !{{!"branch_weights", i32 1000, i32 1}}
-past:
-  store {kind} %vector, ptr %to, align {align}, !nontemporal !{{i32 1}}
-  ret void
-through:
-  store {kind} %vector, ptr %to, align 1
-  ret void
-}}
-"""
+    return "avx512f" in processor().replace(",", " ").replace("+", " ").split()
