@@ -8,7 +8,6 @@ from __future__ import annotations
 import marshal
 import os
 from collections.abc import Callable
-from functools import cache as once
 from functools import partial
 from typing import Any
 
@@ -18,6 +17,10 @@ from dualbcast.products import Block, Product, Which, make_product
 from dualbcast.runtime import cache
 
 __all__ = ["identity", "product", "source"]
+
+# What tells this compiler from any other. Taken now, before what makes anything is imported: where a file is changed
+# while a process runs, what it makes then is found by nobody.
+_COMPILER = cache.stamp(os.path.dirname(__file__), os.path.join(os.path.dirname(__file__), "compiler"))
 
 
 def identity(function: Function) -> str:
@@ -41,7 +44,7 @@ def product(function: Function, which: Which, wrt: tuple[int, ...], identity: st
         blocks = {place: tuple(block) for place, block in kept.blocks.items()}
         return marshal.dumps((kept.kinds, kept.values, kept.count, blocks, kept.jacobian))
 
-    payload = cache.fetch(cache.key("product", _compiler(), identity, which, repr(wrt)), make, kernel=False)
+    payload = cache.fetch(cache.key("product", _COMPILER, identity, which, repr(wrt)), make, kernel=False)
     if made:
         return made[0]
     kinds, values, count, blocks, jacobian = marshal.loads(payload)
@@ -70,15 +73,8 @@ def source(identity: str, layout: Layout, rest: tuple[Any, ...], make: Callable[
         # Of tuples with names only the parts can be kept; the layout is known.
         return marshal.dumps({**make()._asdict(), "layout": None})
 
-    key = cache.key("source", _compiler(), identity, repr(layout), repr(rest))
+    key = cache.key("source", _COMPILER, identity, repr(layout), repr(rest))
     return KernelSource(**{**marshal.loads(cache.fetch(key, dumped, kernel=False)), "layout": layout})
-
-
-@once
-def _compiler() -> str:
-    """What tells this compiler from any other."""
-    here = os.path.dirname(__file__)
-    return cache.stamp(here, os.path.join(here, "compiler"))
 
 
 class _Given(Exception):

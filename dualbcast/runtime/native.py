@@ -16,6 +16,8 @@ __all__ = ["KERNEL", "compiled", "environment", "host", "machine", "processor"]
 
 # The symbol of a kernel's machine code.
 KERNEL = "dualbcast_kernel"
+# What tells the files that make machine code from others, as they are before they are imported.
+_RUNTIME = cache.stamp(os.path.dirname(__file__))
 
 
 def compiled(text: str, name: str, optimise: bool = False, elsewhere: tuple[tuple[str, int], ...] = ()) -> int:
@@ -60,7 +62,7 @@ def machine(own: bool = False, **options: Any) -> Any:
 @once
 def environment() -> str:
     """What machine code depends on beside the text it is made of: LLVM, Python, the processor, how it is loaded."""
-    return repr([_llvm_version(), platform.libc_ver(), processor(), cache.stamp(os.path.dirname(__file__))])
+    return repr([_llvm_version(), platform.libc_ver(), processor(), _RUNTIME])
 
 
 @once
