@@ -28,7 +28,8 @@ EVERY = pytest.mark.parametrize("case", CORPUS[::7], ids=lambda case: case.name)
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache."""
+    """An empty cache, and a process that has compiled nothing."""
+    monkeypatch.setattr(cpu, "_kernels", {})
     monkeypatch.setenv("DUALBCAST_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
