@@ -82,15 +82,14 @@ def linked(code: bytes) -> Image:
             continue
         for where, info, addend in struct.iter_unpack("<QQq", _content(code, section)):
             symbol, kind, place = symbols[info >> 32], info & 0xFFFFFFFF, placed[section.info] + where
-            target = symbol.place
-            if target is None or kind in _SLOTS:
-                if symbol.place is not None or kind not in _SLOTS | {_CALL}:
-                    raise Unknown(f"relocation {kind} of {symbol.name}")
+            if symbol.place is not None and kind in (_DISTANCE, _CALL):
+                target = symbol.place
+            elif symbol.place is None and kind in (_CALL, *_SLOTS):
                 if symbol.name not in slots:
                     image += bytes(-len(image) % 8) + _STUB + _SLOT
                     slots[symbol.name] = len(image) - len(_SLOT)
                 target = slots[symbol.name] - (len(_STUB) if kind == _CALL else 0)
-            elif kind not in (_DISTANCE, _CALL):
+            else:
                 raise Unknown(f"relocation {kind} of {symbol.name}")
             struct.pack_into("<i", image, place, target + addend - place)
     functions = {symbol.name: symbol.place for symbol in symbols if symbol.exported and symbol.place is not None}

@@ -9,7 +9,6 @@ import marshal
 import mmap
 import sys
 from collections.abc import Callable, Mapping
-from functools import cache as once
 from types import MappingProxyType
 from typing import Any
 
@@ -74,14 +73,9 @@ def _placed(code: bytes, functions: dict[str, int], slots: dict[str, int], elsew
     start = ctypes.addressof(owner)
     # Not both at once: there are systems that forbid it.
     protection = mmap.PROT_READ | mmap.PROT_EXEC
-    if _process().mprotect(ctypes.c_void_p(start), ctypes.c_size_t(len(memory)), protection):
+    if ctypes.CDLL(None).mprotect(ctypes.c_void_p(start), ctypes.c_size_t(len(memory)), protection):
         raise BackendError("this system does not let a process make machine code; backend='python' needs none")
     return Loaded(owner, lambda name: start + functions[name])
-
-
-@once
-def _process() -> Any:
-    return ctypes.CDLL(None)
 
 
 def _by_llvm(code: bytes, elsewhere: Mapping[str, int]) -> Loaded:
