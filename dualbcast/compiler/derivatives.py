@@ -21,7 +21,6 @@ from dualbcast.compiler.ir import (
     Block,
     Const,
     Function,
-    Names,
     Output,
     Stmt,
     Var,
@@ -31,7 +30,6 @@ from dualbcast.compiler.ir import (
     statements,
 )
 from dualbcast.compiler.simplify import simplify
-from dualbcast.compiler.source import Capture
 from dualbcast.compiler.values import (
     Closure,
     Derived,
@@ -47,24 +45,11 @@ from dualbcast.errors import ArgumentError
 __all__ = [
     "DerivativeOf",
     "Derivatives",
-    "Transform",
     "called_with",
     "find_argument",
-    "open_to_derivatives",
     "parameter_names",
     "take_derivative",
 ]
-
-# From a function, the positions of its parameters to differentiate in, and the names that are taken: the function
-# with the partials among its outputs, the output for each (output, parameter), and what the rules used rest on.
-Transform = Callable[[Function, Sequence[int], Names], tuple[Function, dict[tuple[int, int], str], Iterable[Capture]]]
-_transform: Transform | None = None
-
-
-def open_to_derivatives(transform: Transform) -> None:
-    """Supply forward mode, which itself needs the front end for the rules."""
-    global _transform
-    _transform = transform
 
 
 class DerivativeOf:
@@ -138,17 +123,21 @@ class Derivatives(Comprehensions):
 
     def _transformed(self, function: Function, moves: Block, has_value: bool, node: ast.AST) -> list[Atom]:
         """Append what computes a function's partials: its values, if wanted, and then its partials, by parameter."""
-        assert _transform is not None
-        dual, partials, guards = _transform(function, range(len(function.params)), self.names)
-        self.guards.extend(guards)
-        count = len(function.outputs)
-        results = {output.name: output.value for output in dual.outputs}
-        wanted = [output.value for output in dual.outputs[:count]] if has_value else []
+        # Forward mode needs the front end for the rules.
+        from dualbcast.compiler.dualize import dualize
+        from dualbcast.compiler.templates import guards_of
+
+        # Before it, since it takes operations away.
+        self.guards.extend(guards_of(function))
+        dual = dualize(function, range(len(function.params)), self.names)
+        outputs, count = dual.function.outputs, len(function.outputs)
+        results = {output.name: output.value for output in outputs}
+        wanted = [output.value for output in outputs[:count]] if has_value else []
         for seed in range(len(function.params)):
             for position in range(count):
-                name = partials.get((position, seed))
+                name = dual.partials.get((position, seed))
                 wanted.append(Const(0.0, "float") if name is None else results[name])
-        body = (*moves, *dual.body)
+        body = (*moves, *dual.function.body)
         outputs = tuple(Output(f"{TEMPORARY}{at}", value) for at, value in enumerate(wanted))
         final = simplify(Function("", _free(body, outputs), body, outputs, function.location))
         self.length += sum(1 for _ in statements(final.body))

@@ -11,7 +11,7 @@ next one, and their product by the partials of the variable, of which there are 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from dualbcast.compiler.activity import (
@@ -24,7 +24,6 @@ from dualbcast.compiler.activity import (
     partials_at,
     refuse_marked,
 )
-from dualbcast.compiler.derivatives import open_to_derivatives
 from dualbcast.compiler.fold import FALSE, TRUE, fold
 from dualbcast.compiler.ir import (
     TEMPORARY,
@@ -48,8 +47,6 @@ from dualbcast.compiler.ir import (
 )
 from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.slopes import waiting
-from dualbcast.compiler.source import Capture
-from dualbcast.compiler.templates import guards_of
 from dualbcast.errors import Location
 from dualbcast.record import dataclass, field, replace
 
@@ -329,15 +326,3 @@ class _Dualizer:
 def _targets(stmt: Stmt) -> list[tuple[str, Kind]]:
     """What a statement assigns itself and, so that reads after a branch find it, inside."""
     return [(part.target.name, part.target.kind) for part in statements((stmt,)) if isinstance(part, Assign | For)]
-
-
-def _inside(
-    function: Function, seeds: Sequence[int], names: Names
-) -> tuple[Function, dict[tuple[int, int], str], Iterable[Capture]]:
-    """Forward mode for the front end; the guards are found before it, as it takes operations away."""
-    guards = guards_of(function)
-    dual = dualize(function, seeds, names)
-    return dual.function, dual.partials, guards
-
-
-open_to_derivatives(_inside)
