@@ -96,6 +96,9 @@ class KernelSource(NamedTuple):
         For `cuda`, the CUDA C++ text around the element function.
     vectorise : bool
         Whether to vectorise over the elements; see `compiler.uniform`.
+    straight : bool
+        Whether what an element takes is a straight line, but for branches that are the same for a whole row: any number
+        of them can be computed as parts of vectors.
     """
 
     text: str
@@ -107,6 +110,7 @@ class KernelSource(NamedTuple):
     layout: Layout
     shell: str = ""
     vectorise: bool = True
+    straight: bool = False
 
     @property
     def identity(self) -> str:

@@ -25,6 +25,7 @@ from dualbcast.errors import ArgumentError
 from dualbcast.runtime import cpu, python
 from dualbcast.runtime.broadcast import Plan, plan
 from dualbcast.runtime.geometry import form_of, lay_out
+from dualbcast.runtime.lowering import WHOLE
 from dualbcast.runtime.operands import Operands, classify, storage_name
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -414,8 +415,11 @@ def test_the_loops_are_vectorised(dtype, kind):
     call = plan(named(x), [dtype] * 4, None, (None, (3000,), (8, 1), ()))
     kernel = cpu.compile_kernel(source(unary("tanh", "tanh", "tanh", "tanh"), call, [dtype] * 4, "cpu"), False)
     llvm = kernel.llvm()
-    assert "masked" not in llvm
-    assert re.search(rf"store <\d+ x {kind}>", llvm)
+    # Of the loop over a row what takes whole vectors, where it is apart.
+    whole = llvm[llvm.find(f"@{WHOLE}(") + 1 :]
+    whole = whole[whole.find(f"@{WHOLE}(") :]
+    assert "@llvm.masked." not in whole.partition("\n}")[0]
+    assert re.search(rf"store <\d+ x {kind}>", whole)
     assert re.search(r"fadd <\d+ x double>", llvm)  # a row of terms to a row of sums
     assert re.search(r"fadd reassoc <\d+ x double>", llvm)  # the sum of a row
     assert {name.removesuffix("f") for name in vector_calls(llvm)} == from_libmvec("tanh")
@@ -440,6 +444,7 @@ def kernel(n0, n1, k_s0, x, y, out0, out1, out2):
                 k_tile = k_row + first
                 for j in range(count):
                     shifted(k_tile + j, first + j, j, x, y, out0, out1_terms, out2_terms)
+                    side_by_side(1)
                 for j in range(count):
                     out1[first + j] += out1_terms[j]
                 out2[0] += sum_terms(out2_terms, count)

@@ -44,7 +44,7 @@ from dualbcast.compiler.quotients import by_reciprocals
 from dualbcast.compiler.reductions import summing_loops
 from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.schedule import calls_first
-from dualbcast.compiler.selects import into_selects
+from dualbcast.compiler.selects import into_selects, is_straight
 from dualbcast.compiler.shell import cuda_shell
 from dualbcast.compiler.simplify import simplify
 from dualbcast.compiler.skeleton import index_names, loops
@@ -141,19 +141,30 @@ def emit(
     if term != "0":
         used.append(term)
     steps = lockstep(function, names) if target == "cpu" and not summed else None
-    group = 0
+    group, straight = 0, False
     if steps is not None:
         group = steps.side_by_side * WIDEST // (8 if dtype == "float64" else 4)
         used, functions_run = _in_groups(writer, steps, layout, used, indices, names, steady, group)
+        straight = all(is_straight(each, steady) for each in functions_run)
     else:
         if target == "cpu":
-            function = _for_processors(into_selects(function, steady)[0], dtype)
+            function = into_selects(function, steady)[0]
+            straight = is_straight(function, steady)
+            function = _for_processors(function, dtype)
         function = arranged(function, names) if target == "cuda" else arrange(function, names, loads=True)
         if layout.lanes > 1:
             function = spread(function, layout, names)
         writer.function(function, 1)
         functions_run = [function]
     vectorise = target != "cpu" or all(is_vectorisable(each, steady) for each in functions_run)
+    stored_in_order = [layout.classes[which][-1] == "1" for which in layout.which[len(params) :]]
+    straight = (
+        straight
+        and vectorise
+        and all(position in summed or is_in_order for position, is_in_order in enumerate(stored_in_order))
+    )
+    # A vector of float64 is a line of the cache, and memory likes pairs of lines better.
+    vectors = 2 if target == "cpu" and dtype == "float64" and vectorise and not summed else int(straight)
     head = f"def {element}({', '.join([*used, *params, *stored])}):"
     text = "\n".join([head, *writer.text()])
     sections = [*helpers, text]
@@ -167,14 +178,12 @@ def emit(
             shell = cuda_shell(layout, entry, inputs, outputs)
     elif summed:
         entry = names.fresh("kernel")
-        added, loop, rests = summing_loops(layout, dtype, element, entry, params, stored, indices, names)
+        added, loop, rests = summing_loops(layout, dtype, element, entry, params, stored, indices, names, vectors)
         sections += [*added.values(), loop]
         functions = (*added, *functions)
         outputs = [*outputs, *["float64"] * rests]
     else:
         entry = names.fresh("kernel")
-        # A vector of float64 is a line of the cache, and memory likes pairs of lines better.
-        vectors = 2 if target == "cpu" and dtype == "float64" and vectorise else 1
         sections.append(loops(layout, element, entry, [*params, *stored], indices, names, group, vectors))
     outputs = ["float64" if position in summed else kind for position, kind in enumerate(outputs)]
     prelude = "\n".join([*([f"# {title}"] if title else []), *module.prelude()])
@@ -188,6 +197,7 @@ def emit(
         layout,
         shell,
         vectorise,
+        straight,
     )
 
 

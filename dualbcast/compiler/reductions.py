@@ -38,6 +38,7 @@ def summing_loops(
     stored: Sequence[str],
     indices: Sequence[str],
     names: Names,
+    vectors: int = 0,
 ) -> tuple[dict[str, str], str, int]:
     """The entry of a kernel that sums: a function of sizes, strides and pointers, which covers the whole space.
 
@@ -56,6 +57,8 @@ def summing_loops(
         What the index of each address class is called.
     names : Names
         Those taken.
+    vectors : int
+        How many vectors of terms are computed side by side; 0 to leave that to the target.
 
     Returns
     -------
@@ -121,6 +124,8 @@ def summing_loops(
     arguments = [at[position] for position in layout.indexed(len(params))]
     line(f"for {inner} in range({count}):")
     line(f"{element}({', '.join([*arguments, inner, *params, *(terms.get(name, name) for name in stored)])})")
+    if vectors:
+        line(f"side_by_side({vectors})")
     depth -= 1
 
     def add(name: str, index: str, term: str) -> None:

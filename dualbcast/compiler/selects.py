@@ -44,11 +44,11 @@ from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.simplify import simplify
 from dualbcast.compiler.templates import helper_of
 from dualbcast.compiler.two_ways import two_ways
-from dualbcast.compiler.weights import blocks_vectors, operations_of, weigh
+from dualbcast.compiler.weights import blocks_vectors, is_scalar, operations_of, weigh
 from dualbcast.errors import Location
 from dualbcast.record import replace
 
-__all__ = ["Choice", "into_selects", "is_total"]
+__all__ = ["Choice", "into_selects", "is_straight", "is_total"]
 
 # What both sides of a branch may cost together, in additions. A vectorised loop does ten times as much in the time of a
 # scalar one, so a side would have to be that much longer than what is around it, and seldom taken.
@@ -93,7 +93,18 @@ def into_selects(function: Function, steady: Set[str]) -> tuple[Function, list[C
     body = pass_.block(function.body)
     if body == function.body:
         return function, pass_.choices
-    return simplify(two_ways(simplify(replace(function, body=body)))), pass_.choices
+    function = simplify(replace(function, body=body))
+    merged = two_ways(function)
+    return function if merged is function else simplify(merged), pass_.choices
+
+
+def is_straight(function: Function, steady: Set[str]) -> bool:
+    """Whether nothing in a function of selects keeps elements of a row from being computed side by side."""
+    if is_scalar(function):
+        return False
+    tests = [stmt.test for stmt in statements(function.body) if isinstance(stmt, If)]
+    varying = _varying(function, steady) if tests else set()
+    return not any(leaf.name in varying for test in tests for leaf in _read(test))
 
 
 class _Selects:

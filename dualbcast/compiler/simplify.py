@@ -242,10 +242,14 @@ def _assignments(block: Block) -> dict[str, Var]:
 def remove_dead(function: Function) -> Function:
     """The function without what its outputs do not need; loops are taken to end."""
     live = {leaf.name for output in function.outputs for leaf in atoms(output.value) if isinstance(leaf, Var)}
+    # From the end on once, but what a loop reads its own turns may have made.
+    loops = any(isinstance(stmt, While | For) for stmt in statements(function.body))
     size = -1
     while size != len(live):
         size = len(live)
         _mark(function.body, live, in_live_loop=False)
+        if not loops:
+            break
     return replace(function, body=_sweep(function.body, live))
 
 
@@ -276,10 +280,12 @@ def _sweep(block: Block, live: set[str], in_live_loop: bool = False) -> Block:
     for stmt in block:
         if not _needed(stmt, live, in_live_loop):
             continue
+        if isinstance(stmt, Assign):
+            if stmt.value != stmt.target:
+                kept.append(stmt)
+            continue
         inside = in_live_loop or isinstance(stmt, While | For)
         stmt = map_exprs(stmt, lambda expr: expr, lambda inner, inside=inside: _sweep(inner, live, inside))  # type: ignore[misc]
-        if isinstance(stmt, Assign) and stmt.value == stmt.target:
-            continue
         kept.append(stmt)
         if isinstance(stmt, If) and stmt.orelse and not falls_through(stmt.then):
             kept[-1] = replace(stmt, orelse=())

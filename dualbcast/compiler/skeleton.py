@@ -42,13 +42,12 @@ def loops(
     indices: Sequence[str],
     names: Names,
     group: int = 0,
-    vectors: int = 1,
+    vectors: int = 0,
 ) -> str:
     """The text of the entry: a function of start, stop, sizes, strides and pointers that calls the element function.
 
-    With a `group` that takes so many elements at a time, and one when fewer are left, by their number, which is a
-    constant to the compiler, their first, and how far apart they are. Without, so many `vectors` are computed side by
-    side, where there are vectors.
+    With a `group` that takes so many elements at a time, and all that are left at the end, by their number, their
+    first, and how far apart they are. Without, so many `vectors` are computed side by side, if it is said how many.
     """
     sizes = [names.fresh(f"n{dimension}") for dimension in range(layout.rank)]
     strides = run_time_strides(layout, indices, names)
@@ -60,13 +59,17 @@ def loops(
     def turns(low: str, high: str, arguments: Sequence[str], indent: str) -> list[str]:
         if not group:
             call = f"{element}({', '.join([*arguments, *pointers])})"
-            hint = [f"{indent}    side_by_side({vectors})"] if vectors > 1 else []
+            hint = [f"{indent}    side_by_side({vectors})"] if vectors else []
             return [f"{indent}for {inner} in range({low}, {high}):", f"{indent}    {call}", *hint]
-        found = [f"{indent}{inner} = {low}"]
-        for count, test in ((group, f"{inner} <= {high} - {group}"), (1, f"{inner} < {high}")):
-            call = f"{element}({', '.join([str(count), *arguments, *apart, *pointers])})"
-            found += [f"{indent}while {test}:", f"{indent}    {call}", f"{indent}    {inner} += {count}"]
-        return found
+        rest = ", ".join([*arguments, *apart, *pointers])
+        return [
+            f"{indent}{inner} = {low}",
+            f"{indent}while {inner} <= {high} - {group}:",
+            f"{indent}    {element}({group}, {rest})",
+            f"{indent}    {inner} += {group}",
+            f"{indent}if {inner} < {high}:",
+            f"{indent}    {element}({high} - {inner}, {rest})",
+        ]
 
     if layout.rank == 1:
         arguments = [step(pattern, by.get(0), inner, "") for pattern, by in zip(layout.classes, strides, strict=True)]

@@ -28,7 +28,7 @@ __all__ = ["two_ways"]
 
 
 def two_ways(function: Function) -> Function:
-    """The function with one select for each pair of such; it is to be simplified.
+    """The function with one select for each pair of such, to be simplified; itself, where there is none.
 
     Of an `if` with `elif` and `else`, two sides often agree on a partial, by being zero or by having the same term in
     them. Which elements take those is a mask that all such partials share.
@@ -38,7 +38,9 @@ def two_ways(function: Function) -> Function:
     function : Function
         Simplified, operations on atoms.
     """
-    return replace(function, body=_Pass(function).block(function.body))
+    pass_ = _Pass(function)
+    body = pass_.block(function.body)
+    return replace(function, body=body) if pass_.merges else function
 
 
 class _Pass:
@@ -49,6 +51,7 @@ class _Pass:
         self.names = Names(counts)
         self.reads = use_counts(function)
         self.selects: dict[str, tuple[Expr, ...]] = {}
+        self.merges = False
 
     def block(self, block: Block) -> Block:
         found: list[Stmt] = []
@@ -83,6 +86,7 @@ class _Pass:
             if isinstance(inner, Var) and inner.name in self.selects and self.reads[inner.name] == 1:
                 new = _one(test, other, self.selects[inner.name], is_first, hold)
                 if new is not None:
+                    self.merges = True
                     return replace(value, args=new)
         return value
 

@@ -6,6 +6,7 @@ import marshal
 from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
+import numpy as np
 from llvmlite import ir
 
 from dualbcast.abi import KernelSource
@@ -13,6 +14,7 @@ from dualbcast.errors import kernel_fault
 from dualbcast.runtime import cpu_math
 from dualbcast.runtime.linked import link
 from dualbcast.runtime.lowering import lower
+from dualbcast.runtime.masks import without_masks
 from dualbcast.runtime.native import host
 from dualbcast.runtime.streaming import prefetching
 
@@ -90,11 +92,26 @@ def build(source: KernelSource, fastmath: bool, filename: str, vector: bool) -> 
             _signature(source),
             cpu_math.LIBERTIES | dict.fromkeys(source.functions, _FASTMATH if fastmath else frozenset()),
             _ATTRIBUTES,
+            _lanes(source),
         )
-        optimised = _optimised(str(module), source.vectorise)
-        return Built(llvm.parse_assembly(prefetching(str(optimised))))
+        optimised = str(_optimised(str(module), source.vectorise))
+        return Built(llvm.parse_assembly(prefetching(without_masks(optimised))))
     except Exception as error:
         raise kernel_fault(source.element, "LLVM", filename, error) from None
+
+
+def _lanes(source: KernelSource) -> int:
+    """How many elements are a vector, where all are computed so; else 0, and LLVM decides."""
+    if not source.straight:
+        return 0
+    features = llvm.get_host_cpu_features()
+    length = 64 if features.get("avx512f") else 32 if features.get("avx2") else 0
+    summed = {len(source.inputs) + position for position in source.summed}
+    # What is read or written at each element; what sums keep beside them is in no class.
+    classes = [source.layout.classes[which] for which in source.layout.which]
+    stored = enumerate(zip(source.inputs + source.outputs, classes, strict=False))
+    along = [dtype for position, (dtype, of) in stored if of[-1] != "0" and position not in summed]
+    return length // max(np.dtype(dtype.replace("bfloat", "float")).itemsize for dtype in (source.dtype, *along))
 
 
 def _signature(source: KernelSource) -> list[str]:

@@ -16,7 +16,12 @@ from dualbcast.record import dataclass
 from dualbcast.runtime.elementary_steps import Emit, attribute
 from dualbcast.runtime.native import KERNEL
 
-__all__ = ["Operation", "Storage", "lower"]
+__all__ = ["ROW", "WHOLE", "Operation", "Storage", "lower"]
+
+# The loop over a row as a function of where it begins and ends, and of what else it takes; and the same for vectors of
+# which no element is missing.
+ROW, WHOLE = "dualbcast_row", "dualbcast_whole"
+_BOUNDS = ("low#", "high#")
 
 _WORD = ir.IntType(64)
 _TYPES: dict[str, ir.Type] = {
@@ -77,6 +82,7 @@ def lower(
     signature: Sequence[str],
     liberties: Mapping[str, Iterable[str]],
     attributes: Sequence[str] = (),
+    lanes: int = 0,
 ) -> None:
     """Put the functions of a text into a module.
 
@@ -96,6 +102,10 @@ def lower(
         LLVM's names of those it may take with the floats of a function.
     attributes : sequence of str
         For each function.
+    lanes : int
+        If not 0, the loop of the entry over a row is computed in vectors of so many elements, the last under a mask.
+        It is a function then, `ROW`, and what it is called for as many whole vectors as there are is `WHOLE`, which is
+        declared only: see `masks`.
 
     Raises
     ------
@@ -104,7 +114,7 @@ def lower(
     SyntaxError
         The text has something that kernels do not have.
     """
-    unit = _Unit(module, names, liberties, attributes)
+    unit = _Unit(module, names, liberties, attributes, lanes)
     for node in ast.parse(text).body:
         match node:
             case ast.FunctionDef():
@@ -132,8 +142,10 @@ class _Unit:
         names: Mapping[str, Operation | Storage],
         liberties: Mapping[str, Iterable[str]],
         attributes: Sequence[str],
+        lanes: int,
     ) -> None:
         self.module, self.names, self.liberties, self.attributes = module, names, liberties, attributes
+        self.lanes = lanes
         self.constants: dict[str, Typed] = {}
         self.definitions: dict[str, ast.FunctionDef] = {}
         self._made: dict[tuple[str, tuple[str, ...]], _Made] = {}
@@ -146,22 +158,24 @@ class _Unit:
         """A function for arguments of these types."""
         key = name, signature
         if key not in self._made:
-            self._made[key] = self._function(self.definitions[name], signature, entry)
+            self._made[key] = self.lowered(self.definitions[name], signature, KERNEL if entry else "")
         return self._made[key]
 
-    def _function(self, node: ast.FunctionDef, signature: tuple[str, ...], entry: bool) -> _Made:
+    def lowered(self, node: ast.FunctionDef, signature: tuple[str, ...], symbol: str = "") -> _Made:
+        """A function, which has this symbol, or becomes part of those that call it."""
         last = node.body[-1]
         returns = isinstance(last, ast.Return)
         kinds = [_TYPES[dtype.lstrip("*")] for dtype in signature]
         kinds = [kind.as_pointer() if dtype[0] == "*" else kind for kind, dtype in zip(kinds, signature, strict=True)]
         # What it returns is not known before its body is there.
+        entry = symbol == KERNEL
         kind = ir.IntType(32) if entry else ir.VoidType()
-        name = KERNEL if entry else self.module.get_unique_name(node.name)
-        made = ir.Function(self.module, ir.FunctionType(kind, kinds), name)
-        attribute(made, "nounwind", *self.attributes, *(() if entry else ("alwaysinline",)))
+        made = ir.Function(self.module, ir.FunctionType(kind, kinds), symbol or self.module.get_unique_name(node.name))
+        inlined = "noinline" if symbol else "alwaysinline"
+        attribute(made, "nounwind", inlined, *self.attributes)
         for parameter, value in zip(node.args.args, made.args, strict=True):
             value.name = parameter.arg
-            if entry and isinstance(value.type, ir.PointerType):
+            if symbol and isinstance(value.type, ir.PointerType):
                 # Else LLVM compares all pairs of pointers at run time and, past about twenty, gives up vectorising.
                 value.add_attribute("noalias")
         body = _Body(self, made, node, signature)
@@ -177,9 +191,8 @@ class _Unit:
         elif entry:
             body.builder.ret(ir.Constant(kind, 0))
         else:
-            made.linkage = "internal"
             body.builder.ret_void()
-        if not entry:
+        if not symbol:
             made.linkage = "internal"
         body.start.branch(body.first)
         self._take_liberties(made, tuple(self.liberties.get(node.name, ())))
@@ -198,11 +211,10 @@ class _Unit:
 
 @dataclass(slots=True)
 class _Loop:
-    """Where a loop goes on and where it ends, and how many vectors of its turns are computed side by side."""
+    """Where a loop goes on and where it ends."""
 
     again: ir.Block
     after: ir.Block
-    vectors: int = 0
 
 
 class _Body:
@@ -219,8 +231,9 @@ class _Body:
             argument.name: Typed(argument, dtype) for argument, dtype in zip(made.args, signature, strict=True)
         }
         self.variables: dict[str, Typed] = {}
-        self.once = _assigned_once(node) - self.values.keys()
-        for name in _assigned(node) & self.values.keys():
+        assigned, once = _assigned(node)
+        self.once = once - self.values.keys()
+        for name in assigned & self.values.keys():
             self.assign(name, self.values.pop(name))
 
     # --- statements ----------------------------------------------------------------------------------------------
@@ -299,6 +312,9 @@ class _Body:
                 step = _step(bounds.pop()) if len(bounds) == 3 else 1
             case _:
                 raise SyntaxError(f"a kernel has no such loop: for {ast.unparse(stmt.iter)}")
+        if self.unit.lanes and self.builder.function.name == KERNEL and (vectors := _vectors(stmt.body)):
+            self.row(stmt, [ir.Constant(_WORD, 0), *map(self.integer, bounds)][-2:], vectors)
+            return
         builder, zero = self.builder, ir.Constant(_WORD, 0)
         start, stop = [zero, *map(self.integer, bounds)][-2:]
         # By ones the place itself is counted, which is what a vectoriser knows best; else the turns are.
@@ -321,8 +337,8 @@ class _Body:
         builder.position_at_end(again)
         builder.store(builder.add(at, ir.Constant(_WORD, 1), flags=["nsw" if step == 1 else "nuw"]), counted)
         back = builder.branch(head)
-        if loop.vectors:
-            self.hint(back, loop.vectors)
+        if vectors := _vectors(stmt.body):
+            self.hint(back, vectors)
         builder.position_at_end(after)
 
     def turn_count(self, start: ir.Value, stop: ir.Value, step: int) -> ir.Value:
@@ -339,17 +355,41 @@ class _Body:
         self.loops.pop()
 
     def hint(self, back: ir.Instruction, vectors: int) -> None:
-        """Tell LLVM's vectoriser how many vectors of a loop's turns to compute side by side.
+        """Tell LLVM's vectoriser how many vectors of a loop's turns to compute side by side, and, if that is decided,
+        how many turns are a vector, the last ones under a mask.
 
         By itself it takes one where the body is long. What a processor looks ahead is then a single chain of
         instructions, each waiting for the one before it.
         """
-        module = self.unit.module
-        wanted = module.add_metadata(["llvm.loop.interleave.count", ir.Constant(ir.IntType(32), vectors)])
+        module, lanes = self.unit.module, self.unit.lanes
+        wanted = [("interleave.count", ir.Constant(ir.IntType(32), vectors))]
+        if lanes:
+            wanted.append(("vectorize.width", ir.Constant(ir.IntType(32), lanes)))
+            wanted.append(("vectorize.predicate.enable", ir.Constant(ir.IntType(1), 1)))
+        said = [module.add_metadata([f"llvm.loop.{name}", value]) for name, value in wanted]
         # What names a loop refers to itself, so that it is like no other.
-        loop = ir.MDValue(module, [wanted], name=str(len(module.metadata)))
-        loop.operands = (loop, wanted)
+        loop = ir.MDValue(module, said, name=str(len(module.metadata)))
+        loop.operands = (loop, *said)
         back.set_metadata("llvm.loop", loop)
+
+    def row(self, loop: ast.For, bounds: Sequence[ir.Value], vectors: int) -> None:
+        """A loop as a function, which is called for all whole vectors and then for what is left."""
+        read = dict.fromkeys(each.id for part in loop.body for each in ast.walk(part) if isinstance(each, ast.Name))
+        given = {name: self.name(name) for name in read if name in self.values.keys() | self.variables.keys()}
+        places: list[ast.expr] = [ast.Name(name, ast.Load()) for name in _BOUNDS]
+        over = ast.For(loop.target, ast.Call(ast.Name("range", ast.Load()), places, []), loop.body, [])
+        arguments = ast.arguments([], [ast.arg(name) for name in (*_BOUNDS, *given)], None, [], [], None, [])
+        node = ast.FunctionDef(ROW, arguments, [over], [])
+        row = self.unit.lowered(node, ("int64", "int64", *[each.dtype for each in given.values()]), ROW).made
+        whole = ir.Function(self.unit.module, row.ftype, WHOLE)
+        attribute(whole, "nounwind")
+        builder, rest = self.builder, [each.value for each in given.values()]
+        low, high = bounds
+        at_once = ir.Constant(_WORD, -self.unit.lanes * vectors)
+        middle = builder.add(low, builder.and_(builder.sub(high, low), at_once))
+        for part, first, end in ((whole, low, middle), (row, middle, high)):
+            with builder.if_then(builder.icmp_signed("<", first, end)):
+                builder.call(part, [first, end, *rest])
 
     def new_block(self) -> ir.Block:
         return self.builder.append_basic_block()
@@ -540,8 +580,7 @@ class _Body:
         assert isinstance(node.func, ast.Name)
         name = node.func.id
         match name, node.args:
-            case "side_by_side", [ast.Constant(value=int() as vectors)]:
-                self.loops[-1].vectors = vectors
+            case "side_by_side", [ast.Constant()]:  # It says so to `for_`.
                 return Typed(ir.Constant(_WORD, 0), "int64")
             case "scratch", [ast.Name(id=dtype), ast.Constant(value=int() as length)]:
                 return Typed(self.start.alloca(_TYPES[dtype], length), f"*{dtype}")
@@ -593,26 +632,44 @@ def _step(node: ast.expr) -> int:
     raise TypeError(f"the step of a range is a number other than 0, and not {ast.unparse(node)}")
 
 
-def _assigned(node: ast.AST) -> set[str]:
-    """The names that a function assigns."""
-    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+def _vectors(body: Sequence[ast.stmt]) -> int:
+    """How many vectors of a loop's turns the loop says to compute side by side; 0 if it does not."""
+    match body[-1]:
+        case ast.Expr(ast.Call(ast.Name("side_by_side"), [ast.Constant(value=int() as vectors)])):
+            return vectors
+    return 0
 
 
-def _assigned_once(function: ast.FunctionDef) -> set[str]:
-    """The names with one assignment, which comes before all uses, in the block that these are in or around it.
+def _assigned(function: ast.FunctionDef) -> tuple[set[str], set[str]]:
+    """The names that a function assigns, and those with one assignment, which comes before all uses, in the block that
+    these are in or around it.
 
-    They are values. All others are variables.
+    Such are values. All others are variables.
     """
     places: dict[str, list[int]] = {}
     found: dict[str, bool] = {}
 
-    def names(node: ast.AST, open_blocks: set[int]) -> None:
-        for each in ast.walk(node):
-            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load):
-                if each.id in places:
-                    found[each.id] &= places[each.id][-1] in open_blocks
+    def read(node: ast.expr, open_blocks: set[int]) -> None:
+        match node:
+            case ast.Name(id=name):
+                if name in places:
+                    found[name] &= places[name][-1] in open_blocks
                 else:
-                    found.setdefault(each.id, False)
+                    found.setdefault(name, False)
+            case ast.BinOp(left=left, right=right) | ast.Compare(left=left, comparators=[right]):
+                read(left, open_blocks)
+                read(right, open_blocks)
+            case ast.Call(args=args):
+                for each in args:
+                    read(each, open_blocks)
+            case ast.Subscript(value=value, slice=index):
+                read(value, open_blocks)
+                read(index, open_blocks)
+            case ast.UnaryOp(operand=operand):
+                read(operand, open_blocks)
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                for each in (test, body, orelse):
+                    read(each, open_blocks)
 
     def assign(name: str, block: int) -> None:
         # Where it was read before, it is a variable of a loop.
@@ -624,24 +681,25 @@ def _assigned_once(function: ast.FunctionDef) -> set[str]:
         open_blocks = {*open_blocks, here}
         for stmt in statements:
             match stmt:
-                case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                    names(value, open_blocks)
-                    assign(name, here)
-                case ast.AugAssign(target=ast.Name(id=name), value=value):
-                    names(value, open_blocks)
-                    found[name] = False
-                    assign(name, here)
+                case ast.Assign(targets=[target], value=value) | ast.AugAssign(target=target, value=value):
+                    read(value, open_blocks)
+                    if not isinstance(target, ast.Name):
+                        read(target, open_blocks)
+                        continue
+                    if isinstance(stmt, ast.AugAssign):
+                        found[target.id] = False
+                    assign(target.id, here)
                 case ast.If() | ast.While():
-                    names(stmt.test, open_blocks)
+                    read(stmt.test, open_blocks)
                     block(stmt.body, open_blocks)
                     block(stmt.orelse, open_blocks)
                 case ast.For():
-                    names(stmt.iter, open_blocks)
+                    read(stmt.iter, open_blocks)
                     assert isinstance(stmt.target, ast.Name)
                     assign(stmt.target.id, id(stmt.body))
                     block(stmt.body, open_blocks)
-                case _:
-                    names(stmt, open_blocks)
+                case ast.Expr(value=ast.expr() as value) | ast.Return(value=ast.expr() as value):
+                    read(value, open_blocks)
 
     block(function.body, set())
-    return {name for name, once in found.items() if once and name in places}
+    return set(places), {name for name, once in found.items() if once and name in places}

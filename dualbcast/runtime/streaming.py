@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dualbcast.runtime.linked import link
+from dualbcast.runtime.lowering import WHOLE
 from dualbcast.runtime.native import KERNEL, host
 
 __all__ = ["build", "prefetching"]
@@ -85,7 +86,7 @@ def _accesses(text: str) -> Iterator[tuple[str, str, Any]]:
         kind, found = "", None
         if line.startswith("define "):
             pointers.clear()
-            if f"@{KERNEL}(" in line:
+            if f"@{KERNEL}(" in line or f"@{WHOLE}(" in line:
                 pointers.update(_PARAMETER.findall(line))
                 kind = "define"
         elif pointers:

@@ -1,0 +1,216 @@
+"""Rows as vectors, the last under a mask: the same bits in every place, nothing beyond the end, on each processor."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import mmap
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from llvmlite import binding
+from models import cell_update
+
+from dualbcast import differentiable_broadcast, graph
+from dualbcast.runtime.lowering import ROW, WHOLE
+from dualbcast.runtime.masks import without_masks
+
+FEATURES = binding.get_host_cpu_features()
+HAS_MASKS = bool(FEATURES.get("avx2"))
+only_masks = pytest.mark.skipif(not HAS_MASKS, reason="a processor without masks")
+
+
+def powers(x: float, y: float) -> float:
+    """By way of the C library's vectors."""
+    return math.pow(x, y) + math.atan2(x, y)
+
+
+def guarded(x: float, y: float) -> float:
+    if x > y:
+        return math.sqrt(x - y)
+    return math.log(1 + y) / y
+
+
+def rounds(x: float, y: float) -> float:
+    """In lockstep."""
+    for _ in range(60):
+        step = (x - 0.3 * y * math.sin(x) - 1.0) / (1.0 - 0.3 * y * math.cos(x))
+        x -= step
+        if abs(step) < 1e-5:
+            break
+    return x
+
+
+FUNCTIONS = (powers, guarded, rounds)
+DTYPES = (np.float64, np.float32, np.float16)
+
+
+def pair(n: int, dtype: Any) -> tuple[Any, Any]:
+    random = np.random.default_rng(n)
+    return random.uniform(0.1, 0.9, n).astype(dtype), random.uniform(0.1, 0.9, n).astype(dtype)
+
+
+def results(function: Any, *arrays: Any) -> list[Any]:
+    value, jacobian = function.value_and_jacobian(*arrays)
+    return [value, *(jacobian[name] for name in jacobian)]
+
+
+@only_masks
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_an_element_does_not_depend_on_its_place(function: Callable[..., float], dtype: Any) -> None:
+    broadcast = differentiable_broadcast(function)
+    x, y = pair(100, dtype)
+    whole = results(broadcast, x, y)
+    for n in (*range(1, 20), 31, 33, 47, 64, 65, 99):
+        for first in (0, 1):
+            for part, every in zip(results(broadcast, x[first : n + first], y[first : n + first]), whole, strict=True):
+                np.testing.assert_array_equal(part, every[first : n + first])
+
+
+@only_masks
+@pytest.mark.parametrize("length", [1, 3, 7, 8, 15, 16, 17, 40])
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_short_rows(function: Callable[..., float], length: int) -> None:
+    """With an argument that is the same for all rows, one that is the same within each, and one with gaps."""
+    broadcast = differentiable_broadcast(function)
+    flat = differentiable_broadcast(function)
+    x = pair(13 * length, np.float64)[0].reshape(13, length)
+    gaps = np.ascontiguousarray(np.stack([x, x], axis=-1))[..., 0]
+    for y in (x[0], x[:, :1], gaps[::-1, ::-1]):
+        wanted = results(flat, *(np.ascontiguousarray(each).ravel() for each in np.broadcast_arrays(x, y)))
+        for found, expected in zip(results(broadcast, x, y), wanted, strict=True):
+            # What is computed once for a row is not computed as a vector, and the C library has other bits for that.
+            rtol = 1e-15 if function is powers else 0
+            np.testing.assert_allclose(found.ravel(), expected, rtol=rtol)
+
+
+@only_masks
+@pytest.mark.parametrize("length", [1, 5, 16, 23])
+def test_sums_of_short_rows(length: int) -> None:
+    x, w = pair(31 * length, np.float64)[0].reshape(31, length), pair(length, np.float64)[1]
+
+    def loss(x: Any, w: Any) -> Any:
+        return np.sum(np.tanh(x * w))
+
+    found = graph.grad(loss, wrt=1)(x, w)
+    np.testing.assert_allclose(found, (x / np.cosh(x * w) ** 2).sum(0), rtol=1e-14)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="protects a page of memory")
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_nothing_beyond_the_end_is_touched(function: Callable[..., float], dtype: Any) -> None:
+    """The arrays end where memory does."""
+    page, size = mmap.PAGESIZE, np.dtype(dtype).itemsize
+    mprotect = ctypes.CDLL(None, use_errno=True).mprotect
+    mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    arrays, kept = [], []
+    for _ in range(3):
+        memory = mmap.mmap(-1, 2 * page)
+        block = np.frombuffer(memory, np.uint8)
+        assert mprotect(block.ctypes.data + page, page, 0) == 0
+        arrays.append(block[:page].view(dtype))
+        kept.append(memory)
+    broadcast = differentiable_broadcast(function)
+    for n in (1, 2, 5, 8, 13, 16, 27, page // size):
+        x, y, output = (array[-n:] for array in arrays)
+        x[:], y[:] = pair(n, dtype)
+        for each in (broadcast, broadcast.partial("y")):
+            arrays[2][:] = 7
+            wanted = each(x, y)
+            each(x, y, out=output)
+            np.testing.assert_array_equal(output, wanted)
+            assert (arrays[2][:-n] == 7).all()
+
+
+@only_masks
+def test_whole_vectors_have_no_masks() -> None:
+    c = np.ones((4, 40), np.float32)
+    call = differentiable_broadcast(cell_update)
+    call.value_and_jacobian(c, c, c, c, c[:, :1], c[:, :1], wrt=("c", "f", "i", "g"))
+    text = call.inspect_llvm(c, c, c, c, c[:, :1], c[:, :1], wrt=("c", "f", "i", "g"))
+    functions = re.findall(r"^define .*?^}", text, re.MULTILINE | re.DOTALL)
+    row, whole = (next(each for each in functions if f"@{name}(" in each.splitlines()[0]) for name in (ROW, WHOLE))
+    accesses = re.findall(r"@llvm\.masked\.(?:load|store)", row)
+    assert len(accesses) >= 17  # of three branches
+    assert "@llvm.masked." not in whole
+    assert len(re.findall(r"(?:= load|store) <\d+ x float>", whole)) == len(accesses)
+
+
+def test_a_row_that_is_no_vectors() -> None:
+    """If LLVM's vectoriser gave up, all of a row is done by the one function."""
+    text = f"""\
+declare void @{WHOLE}(i64, i64, ptr)
+define void @kernel(ptr %x) {{
+  call void @{WHOLE}(i64 0, i64 16, ptr %x)
+  call void @{ROW}(i64 16, i64 17, ptr %x)
+  ret void
+}}
+define void @{ROW}(i64 %low, i64 %high, ptr %x) noinline {{
+  store i64 %high, ptr %x
+  ret void
+}}
+"""
+    made = without_masks(text)
+    assert f"@{WHOLE}" not in re.sub(r"^declare.*", "", made, flags=re.MULTILINE)
+    assert made.count(f"call void @{ROW}(") == 2
+    binding.parse_assembly(made).verify()
+    assert without_masks("declare void @f()\n") == "declare void @f()\n"
+
+
+OTHER = """
+import sys
+import llvmlite.binding as llvm
+import numpy as np
+name, lost = sys.argv[1], sys.argv[2].split(",")
+features = llvm.get_host_cpu_features()
+for feature in features:
+    if feature.startswith(tuple(lost)):
+        features[feature] = False
+llvm.get_host_cpu_features, llvm.get_host_cpu_name = lambda: features, lambda: name
+from dualbcast import differentiable_broadcast
+from dualbcast.runtime import cpu
+import test_masks as own
+
+for function in (*own.FUNCTIONS, own.cell_update):
+    for dtype in own.DTYPES:
+        broadcast = differentiable_broadcast(function)
+        plain = differentiable_broadcast(function, backend="python")
+        for n in (1, 3, 8, 21, 100):
+            x, y = own.pair(n, dtype)
+            given = (x, y) if function is not own.cell_update else (x, y, x, y, np.round(x), np.round(y))
+            for found, wanted in zip(own.results(broadcast, *given), own.results(plain, *given)):
+                error = np.finfo(dtype).eps
+                np.testing.assert_allclose(found, wanted, rtol=50 * error, atol=50 * error)
+widths = {
+    int(width)
+    for kernel in cpu._kernels.values()
+    for width in own.re.findall(r"@llvm.masked.store.v(\\d+)f(?:32|64)", kernel.llvm())
+}
+print(*sorted(widths))
+"""
+
+
+@pytest.mark.skipif(not FEATURES.get("avx512f"), reason="cannot run what other processors do")
+@pytest.mark.parametrize(
+    ("name", "lost", "widths"),
+    [("haswell", "avx512,avx10", "4 8"), ("nehalem", "avx,fma,f16c,vaes,vpclmul", "")],
+    ids=["AVX2", "SSE"],
+)
+def test_other_processors(name: str, lost: str, widths: str, tmp_path: Path) -> None:
+    """Their kernels, which run here as well: with masks of shorter vectors, and without."""
+    (tmp_path / "program.py").write_text(OTHER, encoding="utf-8")
+    command = [sys.executable, str(tmp_path / "program.py"), name, lost]
+    environment = {"PYTHONPATH": str(Path(__file__).parent), "DUALBCAST_CACHE_DIR": str(tmp_path / "cache")}
+
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=os.environ | environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == widths
