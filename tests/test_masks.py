@@ -48,6 +48,11 @@ def rounds(x: float, y: float) -> float:
     return x
 
 
+def above(x: float, y: float) -> bool:
+    """Its output has elements of one byte."""
+    return x > y
+
+
 FUNCTIONS = (powers, guarded, rounds)
 DTYPES = (np.float64, np.float32, np.float16)
 
@@ -90,6 +95,25 @@ def test_short_rows(function: Callable[..., float], length: int) -> None:
             # What is computed once for a row is not computed as a vector, and the C library has other bits for that.
             rtol = 1e-15 if function is powers else 0
             np.testing.assert_allclose(found.ravel(), expected, rtol=rtol)
+
+
+@only_masks
+@pytest.mark.parametrize("offset", [0, 1, 5, 15])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("function", [guarded, rounds, above])
+def test_long_rows_begin_at_a_line(function: Callable[..., float], dtype: Any, offset: int) -> None:
+    """Wherever the output begins."""
+    broadcast = differentiable_broadcast(function)
+    for rows, columns in ((1, 1000), (3, 333), (5, 129)):
+        x = pair(rows * columns, dtype)[0].reshape(rows, columns)
+        y = x[0].copy()
+        wanted = np.stack([broadcast(row, y) for row in x])
+        memory = np.zeros(x.size + 64, wanted.dtype)
+        out = memory[offset : offset + x.size].reshape(x.shape)
+        broadcast(x, y, out=out)
+        np.testing.assert_array_equal(out, wanted)
+        assert not memory[:offset].any()
+        assert not memory[offset + x.size :].any()
 
 
 @only_masks

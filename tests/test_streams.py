@@ -142,6 +142,10 @@ def test_what_is_streamed() -> None:
     flat = Layout(1, ("1",), (0, 0))
     assert goes_past_the_cache(flat, many + 1, (8, 8), 1)
     assert not goes_past_the_cache(flat, many, (8, 8), 1)
+    # Half of the room is enough for many outputs.
+    one, thirty = (Layout(1, ("1",), (0,) * count) for count in (2, 31))
+    for layout, sizes, expected in ((one, (8, 120), False), (thirty, (8, *[4] * 30), True)):
+        assert goes_past_the_cache(layout, streams.room() // 200, sizes, 1) is expected
     # Broadcast inputs do not count; elements that are apart are not stored as vectors.
     assert not goes_past_the_cache(Layout(1, ("0", "1"), (0, 1)), many + 1, (8, 8), 1)
     assert goes_past_the_cache(Layout(2, ("s1", "s1"), (0, 1)), many + 1, (8, 8), 1)
@@ -149,7 +153,7 @@ def test_what_is_streamed() -> None:
 
 
 def test_explain_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    x = np.ones((300, 1000))
+    x = np.ones((30, 1000))
     assert not cell.explain(x, x, x, 1.0).streamed
     monkeypatch.setattr(streams, "room", lambda: -1)
     found = cell.explain(x, x, x, 1.0)

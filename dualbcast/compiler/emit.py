@@ -184,7 +184,7 @@ def emit(
         outputs = [*outputs, *["float64"] * rests]
     else:
         entry = names.fresh("kernel")
-        sections.append(loops(layout, element, entry, [*params, *stored], indices, names, group, vectors))
+        sections.append(loops(layout, element, entry, [*params, *stored], indices, names, group, vectors, len(params)))
     outputs = ["float64" if position in summed else kind for position, kind in enumerate(outputs)]
     prelude = "\n".join([*([f"# {title}"] if title else []), *module.prelude()])
     return KernelSource(

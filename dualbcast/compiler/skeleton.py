@@ -43,11 +43,13 @@ def loops(
     names: Names,
     group: int = 0,
     vectors: int = 0,
+    inputs: int = 0,
 ) -> str:
     """The text of the entry: a function of start, stop, sizes, strides and pointers that calls the element function.
 
     With a `group` that takes so many elements at a time, and all that are left at the end, by their number, their
-    first, and how far apart they are. Without, so many `vectors` are computed side by side, if it is said how many.
+    first, and how far apart they are. Without, so many `vectors` are computed side by side, if it is said how many,
+    each of which should be a line of the first array after the `inputs`.
     """
     sizes = [names.fresh(f"n{dimension}") for dimension in range(layout.rank)]
     strides = run_time_strides(layout, indices, names)
@@ -56,10 +58,12 @@ def loops(
     head = f"def {entry}({', '.join([start, stop, *sizes, *flat, *pointers])}):"
     apart = [by[layout.rank - 1] for by in strides if layout.rank - 1 in by]
 
-    def turns(low: str, high: str, arguments: Sequence[str], indent: str) -> list[str]:
+    def turns(low: str, high: str, by_class: Sequence[str], indent: str) -> list[str]:
+        arguments = [text for text in by_class if text]
         if not group:
             call = f"{element}({', '.join([*arguments, *pointers])})"
-            hint = [f"{indent}    side_by_side({vectors})"] if vectors else []
+            place = f"{pointers[inputs]}[{by_class[layout.which[inputs]] or '0'}]"
+            hint = [f"{indent}    side_by_side({vectors}, {place})"] if vectors else []
             return [f"{indent}for {inner} in range({low}, {high}):", f"{indent}    {call}", *hint]
         rest = ", ".join([*arguments, *apart, *pointers])
         return [
@@ -74,7 +78,7 @@ def loops(
     if layout.rank == 1:
         arguments = [step(pattern, by.get(0), inner, "") for pattern, by in zip(layout.classes, strides, strict=True)]
         lines = [f"# Elements [{start}, {stop}).", head]
-        return "\n".join([*lines, *turns(start, stop, [text for text in arguments if text], "    ")])
+        return "\n".join([*lines, *turns(start, stop, arguments, "    ")])
 
     last = layout.rank - 1
     at, row, first, end = (names.fresh(name) for name in ("at", "row", "first", "end"))
@@ -100,6 +104,7 @@ def loops(
     arguments = []
     for pattern, by, index in zip(layout.classes, strides, indices, strict=True):
         if index == "0":
+            arguments.append("")
             continue
         terms = [f"{places[dimension]} * {stride}" for dimension, stride in by.items() if dimension != last]
         base = ""

@@ -22,6 +22,8 @@ __all__ = ["ROW", "WHOLE", "Operation", "Storage", "lower"]
 # which no element is missing.
 ROW, WHOLE = "dualbcast_row", "dualbcast_whole"
 _BOUNDS = ("low#", "high#")
+# Bytes of a line of the cache.
+_LINE = 64
 
 _WORD = ir.IntType(64)
 _TYPES: dict[str, ir.Type] = {
@@ -312,8 +314,9 @@ class _Body:
                 step = _step(bounds.pop()) if len(bounds) == 3 else 1
             case _:
                 raise SyntaxError(f"a kernel has no such loop: for {ast.unparse(stmt.iter)}")
-        if self.unit.lanes and self.builder.function.name == KERNEL and (vectors := _vectors(stmt.body)):
-            self.row(stmt, [ir.Constant(_WORD, 0), *map(self.integer, bounds)][-2:], vectors)
+        vectors, place = _side_by_side(stmt.body)
+        if vectors and self.unit.lanes and self.builder.function.name == KERNEL:
+            self.row(stmt, [ir.Constant(_WORD, 0), *map(self.integer, bounds)][-2:], vectors, place)
             return
         builder, zero = self.builder, ir.Constant(_WORD, 0)
         start, stop = [zero, *map(self.integer, bounds)][-2:]
@@ -337,7 +340,7 @@ class _Body:
         builder.position_at_end(again)
         builder.store(builder.add(at, ir.Constant(_WORD, 1), flags=["nsw" if step == 1 else "nuw"]), counted)
         back = builder.branch(head)
-        if vectors := _vectors(stmt.body):
+        if vectors:
             self.hint(back, vectors)
         builder.position_at_end(after)
 
@@ -372,8 +375,9 @@ class _Body:
         loop.operands = (loop, *said)
         back.set_metadata("llvm.loop", loop)
 
-    def row(self, loop: ast.For, bounds: Sequence[ir.Value], vectors: int) -> None:
-        """A loop as a function, which is called for all whole vectors and then for what is left."""
+    def row(self, loop: ast.For, bounds: Sequence[ir.Value], vectors: int, place: ast.Subscript | None) -> None:
+        """A loop as a function, which is called for all whole vectors and for what is left before and after them."""
+        assert isinstance(loop.target, ast.Name)
         read = dict.fromkeys(each.id for part in loop.body for each in ast.walk(part) if isinstance(each, ast.Name))
         given = {name: self.name(name) for name in read if name in self.values.keys() | self.variables.keys()}
         places: list[ast.expr] = [ast.Name(name, ast.Load()) for name in _BOUNDS]
@@ -384,12 +388,27 @@ class _Body:
         whole = ir.Function(self.unit.module, row.ftype, WHOLE)
         attribute(whole, "nounwind")
         builder, rest = self.builder, [each.value for each in given.values()]
-        low, high = bounds
-        at_once = ir.Constant(_WORD, -self.unit.lanes * vectors)
-        middle = builder.add(low, builder.and_(builder.sub(high, low), at_once))
-        for part, first, end in ((whole, low, middle), (row, middle, high)):
-            with builder.if_then(builder.icmp_signed("<", first, end)):
-                builder.call(part, [first, end, *rest])
+        first, end = bounds
+        low, at_once = first, self.unit.lanes * vectors
+        if place is not None:
+            self.values[loop.target.id] = Typed(first, "int64")
+            low = self.next_line(first, end, self.place(place)[0], 8 * at_once)
+            del self.values[loop.target.id]
+        high = builder.add(low, builder.and_(builder.sub(end, low), ir.Constant(_WORD, -at_once)))
+        for part, start, stop in ((row, first, low), (whole, low, high), (row, high, end)):
+            if start is not stop:
+                with builder.if_then(builder.icmp_signed("<", start, stop)):
+                    builder.call(part, [start, stop, *rest])
+
+    def next_line(self, first: ir.Value, end: ir.Value, address: ir.Value, least: int) -> ir.Value:
+        """Where in a row the next line of the cache begins, in an array whose first element in the row has an address;
+        the first place itself if the row has no more elements than `least`."""
+        builder, pointee = self.builder, address.type.pointee
+        size = getattr(pointee, "width", 0) or (64 if isinstance(pointee, ir.DoubleType) else 32)
+        ahead = builder.and_(builder.neg(builder.ptrtoint(address, _WORD)), ir.Constant(_WORD, _LINE - 1))
+        low = builder.add(first, builder.udiv(ahead, ir.Constant(_WORD, size // 8)))
+        is_long = builder.icmp_signed(">", builder.sub(end, first), ir.Constant(_WORD, least))
+        return builder.select(is_long, low, first)
 
     def new_block(self) -> ir.Block:
         return self.builder.append_basic_block()
@@ -580,7 +599,7 @@ class _Body:
         assert isinstance(node.func, ast.Name)
         name = node.func.id
         match name, node.args:
-            case "side_by_side", [ast.Constant()]:  # It says so to `for_`.
+            case "side_by_side", _:  # It says so to `for_`.
                 return Typed(ir.Constant(_WORD, 0), "int64")
             case "scratch", [ast.Name(id=dtype), ast.Constant(value=int() as length)]:
                 return Typed(self.start.alloca(_TYPES[dtype], length), f"*{dtype}")
@@ -632,12 +651,17 @@ def _step(node: ast.expr) -> int:
     raise TypeError(f"the step of a range is a number other than 0, and not {ast.unparse(node)}")
 
 
-def _vectors(body: Sequence[ast.stmt]) -> int:
-    """How many vectors of a loop's turns the loop says to compute side by side; 0 if it does not."""
+def _side_by_side(body: Sequence[ast.stmt]) -> tuple[int, ast.Subscript | None]:
+    """How many vectors of a loop's turns the loop says to compute side by side, and the array of whose elements in a
+    line each should be; 0 and None if it does not."""
     match body[-1]:
         case ast.Expr(ast.Call(ast.Name("side_by_side"), [ast.Constant(value=int() as vectors)])):
-            return vectors
-    return 0
+            return vectors, None
+        case ast.Expr(
+            ast.Call(ast.Name("side_by_side"), [ast.Constant(value=int() as vectors), ast.Subscript() as at])
+        ):
+            return vectors, at
+    return 0, None
 
 
 def _assigned(function: ast.FunctionDef) -> tuple[set[str], set[str]]:

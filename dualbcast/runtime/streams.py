@@ -19,8 +19,10 @@ from dualbcast.runtime.threads import allowed_cpus
 __all__ = ["goes_past_the_cache", "room"]
 
 # Of the last-level cache, the most for each CPU that the process may use: a virtual machine is told of a cache that
-# others use as well. On a Xeon of 105 MiB, of which 2 CPUs are ours, streaming pays from 40 MB on.
-_PER_CPU = 1 << 24
+# others use as well. On a Xeon of 105 MiB, of which 2 CPUs are ours, streaming pays from 16 MiB on, for those who read
+# the outputs next as well; of many outputs from less on.
+_PER_CPU = 1 << 23
+_MANY = 24
 
 
 def goes_past_the_cache(layout: Layout, total: int, itemsizes: Sequence[int], inputs: int) -> bool:
@@ -39,7 +41,8 @@ def goes_past_the_cache(layout: Layout, total: int, itemsizes: Sequence[int], in
     """
     patterns = [layout.classes[which] for which in layout.which]
     moved = total * sum(itertools.compress(itemsizes, ["0" not in pattern for pattern in patterns]))
-    return moved > room() and _stores_lines() and all(pattern.endswith("1") for pattern in patterns[inputs:])
+    most = room() // 2 if len(patterns) - inputs > _MANY else room()
+    return moved > most and _stores_lines() and all(pattern.endswith("1") for pattern in patterns[inputs:])
 
 
 def room() -> int:
