@@ -188,10 +188,14 @@ def test_info_counts_and_clear_deletes_only_what_the_cache_wrote(folder):
     assert other.read_text() == "not the cache's"
 
 
-def test_without_the_variable_the_directory_is_the_platforms(monkeypatch):
+@pytest.mark.parametrize("caches", [None, "/tmp/somewhere", "/tmp/somewhere/", "not/absolute", "~/caches", "", " "])
+def test_without_the_variable_the_directory_is_the_platforms(monkeypatch, caches):
     import platformdirs
 
     monkeypatch.delenv("DUALBCAST_CACHE_DIR")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    if caches is not None:
+        monkeypatch.setenv("XDG_CACHE_HOME", caches)
     assert cache.directory() == Path(platformdirs.user_cache_dir("dualbcast", appauthor=False))
     monkeypatch.setenv("DUALBCAST_CACHE_DIR", "~/elsewhere")
     assert cache.directory() == Path.home() / "elsewhere"

@@ -51,6 +51,10 @@ def _directory() -> str:
     chosen = os.environ.get("DUALBCAST_CACHE_DIR")
     if chosen:
         return os.path.expanduser(chosen)
+    if sys.platform == "linux":
+        # As platformdirs has it, whose import takes twice as long as a first call whose kernel is in the cache.
+        caches = os.environ.get("XDG_CACHE_HOME", "")
+        return os.path.join(caches if os.path.isabs(caches) else os.path.expanduser("~/.cache"), "dualbcast")
     import platformdirs
 
     return platformdirs.user_cache_dir("dualbcast", appauthor=False)
