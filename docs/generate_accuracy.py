@@ -36,9 +36,10 @@ most 0.50 off. Without `fastmath=True`, which may add a few.
 
 {machine}
 
-A loop over elements calls the vector functions of glibc's libmvec, and for the last few elements of a row, and in loops
-that cannot be vectorised, those of the C library: the columns *v* and *s*. Where the processor has fused multiply-add,
-{inlined} and what is made of them are this package's own, and give the same bits in either place.
+A loop over elements calls the vector functions of glibc's libmvec; what is the same for a whole row, loops that cannot
+be vectorised and, without AVX2, the last few elements of a row call those of the C library: the columns *v* and *s*.
+Where the processor has fused multiply-add, {inlined} and what is made of them
+are this package's own, and give the same bits in either place.
 Without it they are the libraries' as well, with the errors of the second table.
 
 **How they were found.** float32 functions of one number: every {stride}th of all 2³² bit patterns, {count:,} more, many

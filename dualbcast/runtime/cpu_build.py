@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import marshal
+import re
 from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
@@ -11,7 +12,7 @@ from llvmlite import ir
 
 from dualbcast.abi import KernelSource
 from dualbcast.errors import kernel_fault
-from dualbcast.runtime import cpu_math
+from dualbcast.runtime import cpu_math, libm
 from dualbcast.runtime.linked import link
 from dualbcast.runtime.lowering import lower
 from dualbcast.runtime.masks import without_masks
@@ -92,7 +93,7 @@ def build(source: KernelSource, fastmath: bool, filename: str, vector: bool) -> 
             _signature(source),
             cpu_math.LIBERTIES | dict.fromkeys(source.functions, _FASTMATH if fastmath else frozenset()),
             _ATTRIBUTES,
-            _lanes(source),
+            _lanes(source, vector),
         )
         optimised = str(_optimised(str(module), source.vectorise))
         return Built(llvm.parse_assembly(prefetching(without_masks(optimised))))
@@ -100,9 +101,10 @@ def build(source: KernelSource, fastmath: bool, filename: str, vector: bool) -> 
         raise kernel_fault(source.element, "LLVM", filename, error) from None
 
 
-def _lanes(source: KernelSource) -> int:
+def _lanes(source: KernelSource, vector: bool) -> int:
     """How many elements are a vector, where all are computed so; else 0, and LLVM decides."""
-    if not source.straight:
+    called = set(re.findall(r"\b(\w+)\(", source.text)) & (libm.FUNCTIONS.keys() - cpu_math.inlined())
+    if not source.straight or (called and not vector):
         return 0
     features = llvm.get_host_cpu_features()
     length = 64 if features.get("avx512f") else 32 if features.get("avx2") else 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import llvmlite.binding as llvm
 from llvmlite import ir
@@ -12,7 +12,7 @@ from dualbcast.runtime import elementary, elementary_quotient, libm
 from dualbcast.runtime.elementary_steps import Emit, attribute, keep
 from dualbcast.runtime.lowering import Operation, Storage
 
-__all__ = ["DIVISION", "LIBERTIES", "SUM_TERMS", "names"]
+__all__ = ["DIVISION", "LIBERTIES", "SUM_TERMS", "inlined", "names"]
 
 # What LLVM has an operation for, and so has the host.
 _LLVM = ("sqrt", "fabs", "floor", "ceil", "trunc", "rint", "copysign")
@@ -30,8 +30,7 @@ def names(vector: bool) -> dict[str, Operation | Storage]:
     found: dict[str, Operation | Storage] = {name: Operation(_llvm_intrinsic(name)) for name in _LLVM}
     for name in libm.FUNCTIONS:
         found[name] = Operation(_library_call(name, vector and name in libm.VECTORISED))
-    if elementary.has_fma():
-        found |= {name: Operation(emit) for name, emit in elementary.FUNCTIONS.items()}
+    found |= {name: Operation(elementary.FUNCTIONS[name]) for name in inlined()}
     return found | {
         "divided": Operation(elementary_quotient.divided) if elementary.has_fma() else DIVISION,
         "fmod": Operation(lambda builder, arguments: builder.frem(*arguments)),
@@ -41,6 +40,11 @@ def names(vector: bool) -> dict[str, Operation | Storage]:
         "load_bfloat16": Storage(_from_bfloat16, stores=False),
         "store_bfloat16": Storage(_to_bfloat16, stores=True),
     }
+
+
+def inlined() -> Set[str]:
+    """The functions that are not calls of the C library."""
+    return elementary.FUNCTIONS.keys() if elementary.has_fma() else frozenset()
 
 
 # Of a, b and 1 / b.

@@ -20,8 +20,8 @@ FUNCTIONS = {
 }  # fmt: skip
 
 # Those of which glibc's libmvec has vector versions. They keep IEEE's special values and signs of zero, are wrong by at
-# most 4 units in the last place, and differ by as much from the scalar ones, which serve the last few elements of a
-# row. (|cos| can be one unit above 1 in float64.)
+# most 4 units in the last place, and differ by as much from the scalar ones, which serve what is the same for a row
+# and, without masks, the last few elements of one. (|cos| can be one unit above 1 in float64.)
 VECTORISED = FUNCTIONS.keys() - {"lgamma", "tgamma"}
 
 
