@@ -150,7 +150,7 @@ def explain_kernel(
 
 def _is_streamed(plan: Plan, dtypes: Sequence[np.dtype[Any]]) -> bool:
     arrays = plan.operands.arrays
-    if plan.operands.module != "numpy" or plan.blocks is not None or plan.total == 0:
+    if plan.operands.module != "numpy" or plan.total == 0:
         return False
     itemsizes = [kind.itemsize for kind in (*(array.dtype for array in arrays), *dtypes)]
     return goes_past_the_cache(plan.layout, plan.total, itemsizes, len(arrays))

@@ -161,6 +161,46 @@ def test_explain_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "stores      streamed past the cache" in str(found)
 
 
+@differentiable_broadcast
+def layer(x, w, b):
+    return math.tanh(x * w + b)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(7, 40), (31, 1000), (3, 2049)])
+def test_kernels_that_sum_stream_what_they_do_not_sum(monkeypatch: pytest.MonkeyPatch, dtype: str, shape: Any) -> None:
+    random = np.random.default_rng(2)
+    x, bar = random.standard_normal((2, *shape)).astype(dtype)
+    w, b = random.standard_normal(shape[1]).astype(dtype), random.standard_normal((shape[0], 1)).astype(dtype)
+    kernels: list[Any] = []
+    past = cpu.CpuKernel._past_the_cache
+    monkeypatch.setattr(cpu.CpuKernel, "_past_the_cache", lambda self: (kernels.append(self), past(self))[1])
+    found = []
+    for room in (1 << 60, -1):
+        monkeypatch.setattr(streams, "room", lambda room=room: room)
+        # What a kernel remembers of blocks is as it was.
+        cpu._kernels.clear()
+        function = differentiable_broadcast(layer.__wrapped__)
+        value, cotangents = function.value_and_vjp((x, w, b), bar)
+        found.append([value, *cotangents])
+        assert (kernels != []) == (room < 0)
+        assert function.explain(x, w, b, product="vjp").streamed == (room < 0)
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
+    source = kernels[0].source
+    first = len(source.inputs)
+    own = {first + at for at in range(len(source.outputs))} - {first + at for at in source.summed}
+    text = streaming._streaming(kernels[0].llvm(), {at for at in own if at < len(source.layout.which)})
+    names = re.findall(r"call void @past\.\S+\(.*, ptr (%\S+)\)", text)
+    assert len(names) >= 2
+    made_of = dict(re.findall(r"(%\S+) = getelementptr [^%]*ptr (%[^\s,]+),", text))
+    assert {re.sub(r"\W", "", made_of.get(name, name)) for name in names} == {"out", "x_bar"}
+
+
+def test_nothing_is_streamed_by_kernels_that_sum_all() -> None:
+    assert not goes_past_the_cache(Layout(1, ("1", "0"), (0, 1)), 1 << 40, (8, 8), 1)
+
+
 def test_out_with_strides_is_written_as_usual(streamed: list[Any]) -> None:
     x = np.random.default_rng(0).standard_normal((64, 1024))
     out = np.empty((64, 2048))[:, ::2]
@@ -184,7 +224,8 @@ def test_rows_with_gaps_are_streamed(streamed: list[Any]) -> None:
 def test_all_vectors_of_outputs_are_streamed_and_nothing_else() -> None:
     """In what LLVM made of a kernel: as many stores as it has outputs, or more, and none to the stack."""
     built = cpu._build(CELL, False)
-    text = streaming._streaming(built.llvm)
+    first = len(CELL.inputs)
+    text = streaming._streaming(built.llvm, range(first, first + len(CELL.outputs)))
     calls = [line for line in text.splitlines() if "call void @past." in line]
     assert len(calls) >= 5 * 3  # five outputs on three paths
     own = [line for line in built.llvm.splitlines() if "  store <16 x" in line]

@@ -70,6 +70,7 @@ def summing_loops(
         How many pointers follow those of the outputs: to what rounding takes from sums of float64, one for each sum.
     """
     summed = {stored[position]: layout.which[len(params) + position] for position in layout.summed(len(params))}
+    spanning = [item for item in zip(stored, layout.which[len(params) :], strict=True) if item[0] not in summed]
     compensated = dtype == "float64"
     helper = names.fresh("add_to") if compensated else ""
     rests = {name: names.fresh(f"{name}_rest") for name in summed} if compensated else {}
@@ -125,7 +126,8 @@ def summing_loops(
     line(f"for {inner} in range({count}):")
     line(f"{element}({', '.join([*arguments, inner, *params, *(terms.get(name, name) for name in stored)])})")
     if vectors:
-        line(f"side_by_side({vectors})")
+        whole = [f"{name}[{at[which]}]" for name, which in spanning]
+        line(f"side_by_side({', '.join([str(vectors), *whole[:1]])})")
     depth -= 1
 
     def add(name: str, index: str, term: str) -> None:

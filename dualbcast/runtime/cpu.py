@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from operator import mul
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -115,7 +115,7 @@ class CpuKernel:
         """The work of blocks, of a kernel that sums, or of panels; `pointers` are those of the whole space."""
         address, numbers = self._remembered(
             (parts, ints),
-            lambda: self._panels(parts, ints, total) if isinstance(parts, Packing) else self._blocks(parts),
+            lambda: self._panels(parts, ints, total) if isinstance(parts, Packing) else self._blocks(parts, total),
         )
         return _work(address, numbers, pointers[: len(self._itemsizes)])
 
@@ -144,13 +144,13 @@ class CpuKernel:
             self._known = {**dict([*self._known.items()][1 - _KNOWN :]), key: known}
         return known[1]
 
-    def _blocks(self, blocks: Sequence[Block]) -> _Rows:
+    def _blocks(self, blocks: Sequence[Block], total: int) -> _Rows:
         """The arguments of each block, without the pointers that its offsets are from."""
         rows = [(*block.ints, *map(mul, block.offsets, self._itemsizes)) for block in blocks]
-        return self._address, np.array(rows, np.int64)
+        return self._for(total), np.array(rows, np.int64)
 
     def _panels(self, packing: Packing, ints: Sequence[int], total: int) -> _Rows:
-        kernel = self._past_the_cache() if self.goes_past_the_cache(total) else self._address
+        kernel = self._for(total)
         sizes = tuple([self._itemsizes[at] for at in packing.inputs])
         return _gathered(packing, kernel, sizes, packing.inputs, ints, len(self._itemsizes))
 
@@ -158,20 +158,26 @@ class CpuKernel:
         """Whether a launch is one for streamed ranges."""
         return streams.goes_past_the_cache(self.source.layout, total, self._itemsizes, len(self.source.inputs))
 
+    def _for(self, total: int) -> int:
+        """The address of the kernel for so many elements."""
+        return self._past_the_cache() if self.goes_past_the_cache(total) else self._address
+
     def _past_the_cache(self) -> int:
         """The address of the kernel that stores past the cache, made for the first launch that wants it."""
         if self._streaming is None:
             with _compile_lock:
                 if self._streaming is None:
                     key = cache.key("past the cache", _key(self.source, self.fastmath))
-                    loaded = load(cache.fetch(key, lambda: _with_streams(self._module)))
+                    first = len(self.source.inputs)
+                    outputs = range(first, len(self.source.layout.which))
+                    stored = {at for at in outputs if at - first not in self.source.summed}
+                    loaded = load(cache.fetch(key, lambda: _with_streams(self._module, stored)))
                     self._streaming = loaded, loaded.address(KERNEL)
         return self._streaming[1]
 
     def entry(self, total: int, ints: Sequence[int], masks: tuple[int, ...]) -> Entry:
         """The short way to run so many elements of NumPy arrays; see `Entry`."""
-        address = self._past_the_cache() if self.goes_past_the_cache(total) else self._address
-        return Entry(address, total, ints, masks, len(self.source.outputs))
+        return Entry(self._for(total), total, ints, masks, len(self.source.outputs))
 
     def llvm(self) -> str:
         """The optimised LLVM IR (compiled anew)."""
@@ -369,10 +375,10 @@ def _build(source: KernelSource, fastmath: bool) -> Built:
     return cpu_build.build(source, fastmath, path, libm.has_libmvec())
 
 
-def _with_streams(module: bytes) -> bytes:
+def _with_streams(module: bytes, arrays: Collection[int]) -> bytes:
     from dualbcast.runtime import streaming
 
-    return streaming.build(module)
+    return streaming.build(module, arrays)
 
 
 def _key(source: KernelSource, fastmath: bool) -> str:

@@ -6,7 +6,7 @@ Loops with such stores are not vectorised, so they are put in later.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from dualbcast.runtime.linked import link
@@ -45,8 +45,8 @@ def prefetching(text: str) -> str:
     return "\n".join(lines)
 
 
-def build(bitcode: bytes) -> bytes:
-    """An optimised kernel with streaming stores, linked, which gives the same bits.
+def build(bitcode: bytes, arrays: Collection[int]) -> bytes:
+    """An optimised kernel with streaming stores to some of its arrays, by their places, linked; it gives the same bits.
 
     A streaming store must be aligned, and be of a whole line. Whether it is, is asked at each, which a store to memory
     hides, so that nothing is asked of where outputs, ranges, and rows begin.
@@ -54,19 +54,20 @@ def build(bitcode: bytes) -> bytes:
     import llvmlite.binding as llvm
 
     machine = host()
-    module = llvm.parse_assembly(_streaming(str(llvm.parse_bitcode(bitcode))))
+    module = llvm.parse_assembly(_streaming(str(llvm.parse_bitcode(bitcode)), arrays))
     passes = llvm.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
     passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options()))
     return link(bytes(machine.emit_object(module)))
 
 
-def _streaming(text: str) -> str:
-    """The module's text, with functions that are called instead of the kernel's stores of vectors to arrays."""
+def _streaming(text: str, arrays: Collection[int]) -> str:
+    """The module's text, with functions that are called instead of the kernel's stores of vectors to these arrays."""
     lines: list[str] = []
     kinds: dict[str, str] = {}
+    names = [name for at, name in enumerate(_PARAMETER.findall(_head(text, KERNEL))) if at in arrays]
     group = ""
-    for line, kind, found in _accesses(text):
+    for line, kind, found in _accesses(text, names):
         if kind == "define":
             group = " ".join(re.findall(r"#\d+", line))
         elif kind == "store":
@@ -78,16 +79,23 @@ def _streaming(text: str) -> str:
     return "\n".join(lines)
 
 
-def _accesses(text: str) -> Iterator[tuple[str, str, Any]]:
-    """Each line of a module, and what it is in the kernel: "define", or a "load" or "store" of a long vector of an
-    array, with the match of its pattern."""
+def _head(text: str, function: str) -> str:
+    """The line that begins the definition of a function; empty if it is not there."""
+    found = re.search(rf"^define [^\n]*@{function}\([^\n]*", text, re.MULTILINE)
+    return found[0] if found else ""
+
+
+def _accesses(text: str, arrays: Collection[str] | None = None) -> Iterator[tuple[str, str, Any]]:
+    """Each line of a module, and what it is in the loop over elements: "define", or a "load" or "store" of a long
+    vector of an array, of all or of those with these names, with the match of its pattern."""
+    head = _head(text, WHOLE) or _head(text, KERNEL)
     pointers: set[str] = set()  # to arrays, or to somewhere in them
     for line in text.splitlines():
         kind, found = "", None
         if line.startswith("define "):
             pointers.clear()
-            if f"@{KERNEL}(" in line or f"@{WHOLE}(" in line:
-                pointers.update(_PARAMETER.findall(line))
+            if line == head:
+                pointers.update(name for name in _PARAMETER.findall(line) if arrays is None or name in arrays)
                 kind = "define"
         elif pointers:
             if (found := _OFFSET.match(line)) and found[2] in pointers:

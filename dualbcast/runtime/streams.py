@@ -26,7 +26,7 @@ _MANY = 24
 
 
 def goes_past_the_cache(layout: Layout, total: int, itemsizes: Sequence[int], inputs: int) -> bool:
-    """Whether the outputs of a launch are streamed: it moves more than the cache has room for, and stores vectors.
+    """Whether outputs of a launch are streamed: it moves more than the cache has room for, and stores vectors.
 
     Parameters
     ----------
@@ -41,8 +41,10 @@ def goes_past_the_cache(layout: Layout, total: int, itemsizes: Sequence[int], in
     """
     patterns = [layout.classes[which] for which in layout.which]
     moved = total * sum(itertools.compress(itemsizes, ["0" not in pattern for pattern in patterns]))
-    most = room() // 2 if len(patterns) - inputs > _MANY else room()
-    return moved > most and _stores_lines() and all(pattern.endswith("1") for pattern in patterns[inputs:])
+    # Sums stay in the cache.
+    stored = [pattern for pattern in patterns[inputs:] if "0" not in pattern]
+    most = room() // 2 if len(stored) > _MANY else room()
+    return moved > most and _stores_lines() and bool(stored) and all(pattern.endswith("1") for pattern in stored)
 
 
 def room() -> int:
