@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dualbcast.record import NamedTuple
 
 __all__ = ["TILE", "KernelSource", "Layout"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from dualbcast import kept
 from dualbcast.abi import KernelSource, Layout
 from dualbcast.errors import ArgumentError, BackendError
 from dualbcast.products import Product
-from dualbcast.record import dataclass, field
+from dualbcast.record import NamedTuple, dataclass, field
 from dualbcast.results import Results
 from dualbcast.runtime import cpu, python
 from dualbcast.runtime.broadcast import Plan

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
 
 from dualbcast.compiler.weights import is_scalar, work
 from dualbcast.element import Element
 from dualbcast.products import make_product
+from dualbcast.record import NamedTuple
 
 __all__ = ["Counts", "count", "work"]
 

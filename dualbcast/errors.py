@@ -5,7 +5,8 @@ from __future__ import annotations
 import linecache
 import os
 from itertools import groupby
-from typing import NamedTuple
+
+from dualbcast.record import NamedTuple
 
 __all__ = [
     "ArgumentError",

@@ -7,7 +7,7 @@ import linecache
 import math
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from dualbcast.compiler.selects import into_selects
 from dualbcast.compiler.templates import without_customs
 from dualbcast.compiler.uniform import steady_inputs
 from dualbcast.errors import BackendError, Location, MissingDependencyError
+from dualbcast.record import NamedTuple
 from dualbcast.runtime.broadcast import Plan
 from dualbcast.runtime.streams import goes_past_the_cache
 

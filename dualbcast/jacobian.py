@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from dualbcast.errors import ArgumentError, ShapeError
+from dualbcast.record import NamedTuple
 from dualbcast.runtime.cuda_memory import beside
 from dualbcast.structure import Structure
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from dualbcast.element import Element, flatten_out, output_dtypes
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.jacobian import broadcasts_to
 from dualbcast.products import Which
+from dualbcast.record import NamedTuple
 from dualbcast.runtime.cuda_memory import are_on_device, beside
 from dualbcast.runtime.forms import forms_of
 from dualbcast.runtime.geometry import form_of, result_shape

@@ -23,8 +23,7 @@ all its views are gone, its memory waits for the next one, which is then spared 
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from dualbcast.record import NamedTuple
 from dualbcast.runtime.memory import POOL
 
 __all__ = ["Info", "clear", "info", "set_limit"]

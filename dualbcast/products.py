@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from dualbcast.compiler.ir import Const, Function, Kind, Output
-from dualbcast.record import replace
+from dualbcast.record import NamedTuple, replace
 from dualbcast.structure import Structure
 
 __all__ = ["Block", "Product", "Which", "make_product"]

@@ -1,19 +1,39 @@
-"""`dataclass`, `field` and `replace` for what is made at each import and by the thousand in a compilation.
+"""`dataclass`, `field`, `replace` and `NamedTuple` for what is made at each import, and by the thousand in a compiler.
 
-They mean what the ones of `dataclasses` mean, and are those as far as types are checked. At run time the fields can be
-set, no class derives from another, and the methods of a class are compiled in one piece: it is made in less than half
-of the time.
+They mean what the ones of `dataclasses` and `typing` mean, and are those as far as types are checked. At run time the
+fields of the first can be set, no class derives from another, and the methods of a class are compiled in one piece: it
+is made in less than half of the time. A named tuple does not compile its annotations: it is made in two fifths.
 """
 
 from __future__ import annotations
 
+from collections import namedtuple
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["dataclass", "field", "replace"]
+__all__ = ["NamedTuple", "dataclass", "field", "replace"]
 
 if TYPE_CHECKING:
     from dataclasses import dataclass, field, replace
+    from typing import NamedTuple
 else:
+
+    class _Named(type):
+        """Makes a tuple's class of one that derives from `NamedTuple`."""
+
+        def __new__(cls, name, bases, space):
+            if not bases:
+                return super().__new__(cls, name, bases, space)
+            fields = space.get("__annotations__", {})
+            defaults = [space[field] for field in fields if field in space]
+            made = namedtuple(name, fields, defaults=defaults, module=space["__module__"])
+            for key, value in space.items():
+                if key not in made._fields and key != "__module__":
+                    setattr(made, key, value)
+            return made
+
+    class NamedTuple(metaclass=_Named):
+        """`typing.NamedTuple`."""
+
     _NOTHING = object()
 
     class field:  # noqa: N801 (it is written as a function)

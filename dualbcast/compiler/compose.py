@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from dualbcast.compiler.ir import (
     NOWHERE,
@@ -23,7 +22,7 @@ from dualbcast.compiler.ir import (
     map_exprs,
 )
 from dualbcast.compiler.rules import RULES
-from dualbcast.record import replace
+from dualbcast.record import NamedTuple, replace
 from dualbcast.structure import Structure
 
 __all__ = ["Step", "compose", "restrict"]

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from dualbcast.compiler.activity import (
     ZERO,
@@ -48,7 +47,7 @@ from dualbcast.compiler.ir import (
 from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.slopes import waiting
 from dualbcast.errors import Location
-from dualbcast.record import dataclass, field, replace
+from dualbcast.record import NamedTuple, dataclass, field, replace
 
 __all__ = ["Dual", "dualize", "push"]
 

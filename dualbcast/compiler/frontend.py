@@ -6,7 +6,7 @@ import ast
 import keyword
 from collections.abc import Callable, Sequence
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import Any
 
 from dualbcast.compiler.builder import freeze
 from dualbcast.compiler.inline import in_order, local_names
@@ -22,6 +22,7 @@ from dualbcast.compiler.rules import RULES, Custom, Rule
 from dualbcast.compiler.source import Capture, find_source
 from dualbcast.compiler.statements import Statements
 from dualbcast.compiler.values import Env, Frame, Record, Static, Unassigned, Value, describe
+from dualbcast.record import NamedTuple
 from dualbcast.structure import NUMBER, Structure
 
 __all__ = ["FOREVER", "RESERVED", "ArrayKind", "Lowered", "lower", "no_arrays"]

@@ -9,7 +9,6 @@ arrays with a place for each element.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from dualbcast.compiler.fold import FALSE, TRUE, fold
 from dualbcast.compiler.ir import (
@@ -42,7 +41,7 @@ from dualbcast.compiler.schedule import is_call
 from dualbcast.compiler.selects import is_total
 from dualbcast.compiler.simplify import falls_through, simplify
 from dualbcast.compiler.weights import blocks_vectors, operations_of
-from dualbcast.record import replace
+from dualbcast.record import NamedTuple, replace
 
 __all__ = ["WIDEST", "Lockstep", "Piece", "lockstep"]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from functools import lru_cache
-from typing import NamedTuple
 
 from dualbcast.compiler.fold import fold
 from dualbcast.compiler.ir import (
@@ -46,7 +45,7 @@ from dualbcast.compiler.templates import helper_of
 from dualbcast.compiler.two_ways import two_ways
 from dualbcast.compiler.weights import blocks_vectors, is_scalar, operations_of, weigh
 from dualbcast.errors import Location
-from dualbcast.record import replace
+from dualbcast.record import NamedTuple, replace
 
 __all__ = ["Choice", "into_selects", "is_straight", "is_total"]
 

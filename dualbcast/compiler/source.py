@@ -12,12 +12,12 @@ import warnings
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from types import CellType, CodeType, FunctionType, MethodType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from dualbcast.errors import CompileError, Location
-from dualbcast.record import dataclass
+from dualbcast.record import NamedTuple, dataclass
 
 __all__ = ["Capture", "FunctionNode", "Source", "find_source", "locate"]
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from dualbcast.element import Element
 from dualbcast.graph.variable import Variable
-from dualbcast.record import dataclass
+from dualbcast.record import NamedTuple, dataclass
 
 __all__ = ["LIMITS", "Expression", "Gathered", "Limits", "Output", "gather", "waiting"]
 

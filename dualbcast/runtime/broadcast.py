@@ -11,13 +11,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from operator import add, le
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from dualbcast.abi import Layout
 from dualbcast.errors import ArgumentError
-from dualbcast.record import dataclass
+from dualbcast.record import NamedTuple, dataclass
 from dualbcast.runtime.forms import device_addresses, host_addresses
 from dualbcast.runtime.geometry import Form, Geometry, Shapes, extent, form_of, is_nested, lay_out, result_shape
 from dualbcast.runtime.operands import Array, DType, Operands, check_forms, check_out

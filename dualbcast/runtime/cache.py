@@ -7,7 +7,9 @@ import linecache
 import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from dualbcast.record import NamedTuple
 
 if TYPE_CHECKING:
     from pathlib import Path

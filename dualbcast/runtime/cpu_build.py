@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import marshal
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -12,6 +12,7 @@ from llvmlite import ir
 
 from dualbcast.abi import KernelSource
 from dualbcast.errors import kernel_fault
+from dualbcast.record import NamedTuple
 from dualbcast.runtime import cpu_math, libm
 from dualbcast.runtime.linked import link
 from dualbcast.runtime.lowering import lower

@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 from dualbcast.errors import BackendError
+from dualbcast.record import NamedTuple
 
 __all__ = ["MAX_GRID_X", "MAX_GRID_YZ", "THREADS_PER_BLOCK", "Walk", "foremost", "partial_sums", "walk"]
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from dualbcast.record import NamedTuple
 from dualbcast.runtime.broadcast import Fit, Plan, aside_of, find_fit, fresh, summed
 from dualbcast.runtime.cuda import CudaKernel
 from dualbcast.runtime.cuda_device import WIDEST_ACCESS, prepared

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
+from dualbcast.record import NamedTuple
 from dualbcast.runtime.native import compiled
 
 __all__ = ["HEADER", "ITEMS", "Readers", "readers"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+
+from dualbcast.record import NamedTuple
 
 __all__ = ["Image", "Unknown", "linked"]
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from dualbcast.abi import Layout
 from dualbcast.errors import ShapeError
+from dualbcast.record import NamedTuple
 from dualbcast.runtime.cuda_blocks import foremost
 from dualbcast.runtime.cuda_memory import allocate
 from dualbcast.runtime.memory import POOL, SMALLEST, WORTH

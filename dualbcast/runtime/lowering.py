@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from llvmlite import ir
 
-from dualbcast.record import dataclass
+from dualbcast.record import NamedTuple, dataclass
 from dualbcast.runtime.elementary_steps import Emit, attribute
 from dualbcast.runtime.native import KERNEL
 

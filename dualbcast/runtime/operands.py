@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from functools import lru_cache
 from numbers import Number
 from operator import attrgetter
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy import ndarray
 
 from dualbcast.errors import ArgumentError, DTypeError, ShapeError
-from dualbcast.record import dataclass
+from dualbcast.record import NamedTuple, dataclass
 from dualbcast.runtime.variables import VariableGiven, is_variable
 
 __all__ = [

@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from functools import cache as once
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dualbcast.record import dataclass
+from dualbcast.record import NamedTuple, dataclass
 from dualbcast.runtime.native import compiled
 
 if TYPE_CHECKING:

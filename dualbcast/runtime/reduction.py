@@ -9,11 +9,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from dualbcast.abi import TILE
+from dualbcast.record import NamedTuple
 from dualbcast.runtime.cuda_blocks import partial_sums
 from dualbcast.runtime.memory import POOL
 from dualbcast.runtime.operands import Array, DType
