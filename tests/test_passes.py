@@ -20,7 +20,7 @@ from dualbcast.compiler.dualize import dualize
 from dualbcast.compiler.emit import emit, operations
 from dualbcast.compiler.frontend import lower
 from dualbcast.compiler.ir import Assign, Break, Const, For, Function, If, Op, Output, Var, While, check, statements
-from dualbcast.compiler.simplify import simplify
+from dualbcast.compiler.simplify import remove_dead, simplify
 from dualbcast.runtime import python
 
 EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
@@ -206,6 +206,18 @@ def test_a_loop_keeps_what_ends_it():
     body = _simple(function, "float", "int")
     assert sum(isinstance(stmt, Break) for stmt in body) == 1
     assert sum(isinstance(stmt, Assign) and isinstance(stmt.value, Op) for stmt in body) == 2  # s + x, s > 3
+
+
+def test_what_a_name_is_given_too_late_needs_nothing_that_is_gone():
+    """A name that is needed is assigned again at the end, for nobody, from another that nobody else needs."""
+    a, x, y, z = (Var(name, "float") for name in "axyz")
+    twice, thrice = (Op("mul", (a, Const(factor, "float")), "float") for factor in (2.0, 3.0))
+    body = (Assign(x, twice), Assign(y, Op("add", (x, a), "float")), Assign(z, thrice), Assign(x, z))
+    function = remove_dead(Function("f", (a,), body, (Output("out", y),)))
+    assert {stmt.target.name for stmt in statements(function.body) if isinstance(stmt, Assign)} in ({*"xy"}, {*"xyz"})
+    check(function)
+    (found,) = execute(function, [[1.0, 2.0]])
+    np.testing.assert_array_equal(found, [3.0, 6.0])
 
 
 def test_the_same_expression_is_computed_once():

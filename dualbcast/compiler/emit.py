@@ -157,12 +157,9 @@ def emit(
         writer.function(function, 1)
         functions_run = [function]
     vectorise = target != "cpu" or all(is_vectorisable(each, steady) for each in functions_run)
-    stored_in_order = [layout.classes[which][-1] == "1" for which in layout.which[len(params) :]]
-    straight = (
-        straight
-        and vectorise
-        and all(position in summed or is_in_order for position, is_in_order in enumerate(stored_in_order))
-    )
+    spans = enumerate(layout.which[len(params) :])
+    in_order = all(position in summed or layout.classes[which][-1] == "1" for position, which in spans)
+    straight = straight and vectorise and in_order
     # A vector of float64 is a line of the cache, and memory likes pairs of lines better.
     vectors = 2 if target == "cpu" and dtype == "float64" and vectorise and not summed else int(straight)
     head = f"def {element}({', '.join([*used, *params, *stored])}):"

@@ -242,14 +242,10 @@ def _assignments(block: Block) -> dict[str, Var]:
 def remove_dead(function: Function) -> Function:
     """The function without what its outputs do not need; loops are taken to end."""
     live = {leaf.name for output in function.outputs for leaf in atoms(output.value) if isinstance(leaf, Var)}
-    # From the end on once, but what a loop reads its own turns may have made.
-    loops = any(isinstance(stmt, While | For) for stmt in statements(function.body))
     size = -1
     while size != len(live):
         size = len(live)
         _mark(function.body, live, in_live_loop=False)
-        if not loops:
-            break
     return replace(function, body=_sweep(function.body, live))
 
 
