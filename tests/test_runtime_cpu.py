@@ -201,7 +201,7 @@ def test_the_key_covers_every_file_that_makes_code(monkeypatch):
     """All of the runtime's, and so all that `cpu_build` imports but what has no meaning of its own."""
     folder = Path(cpu.__file__).parent
     stamp, text = cache.stamp(str(folder)), (folder / "cpu_build.py").read_text(encoding="utf-8")
-    assert set(re.findall(r"^from dualbcast\.(\w+)", text, re.MULTILINE)) == {"abi", "errors", "runtime"}
+    assert set(re.findall(r"^from dualbcast\.(\w+)", text, re.MULTILINE)) == {"abi", "errors", "record", "runtime"}
     assert all(f"{path.name} " in stamp for path in folder.glob("*.py"))
     for which in (native.environment, cpu._environment):
         which.cache_clear()
