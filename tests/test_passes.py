@@ -21,6 +21,7 @@ from dualbcast.compiler.emit import emit, operations
 from dualbcast.compiler.frontend import lower
 from dualbcast.compiler.ir import Assign, Break, Const, For, Function, If, Op, Output, Var, While, check, statements
 from dualbcast.compiler.simplify import remove_dead, simplify
+from dualbcast.compiler.slopes import waiting
 from dualbcast.runtime import python
 
 EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
@@ -386,3 +387,26 @@ def test_a_slope_does_not_wait_for_what_changes() -> None:
                 (function(a, b + step) - function(a, b - step)) / (2 * step),
             ]
             np.testing.assert_allclose([each[row] for each in found], [function(a, b), *slopes], rtol=1e-8)
+
+
+CHANGES = {
+    "in the block": (Assign(A, MORE),),
+    "in a loop": (_turns(Assign(A, MORE)),),
+    "on one side": (POSITIVE, If(P, (Assign(A, Y),), ())),
+    "nowhere": (),
+}
+
+
+@pytest.mark.parametrize("how", CHANGES)
+def test_a_slope_waits_while_what_it_is_made_of_lasts(how: str) -> None:
+    """T = sin(A) has a slope in A, cos(A), which is another once A is; nothing but a copy is between in lowered code,
+    so that the fuzzer hardly finds what goes wrong without a look."""
+    start = (Assign(A, Op("mul", (X, Y), "float")), Assign(T, Op("sin", (A,), "float")))
+    end = (Assign(U, Op("exp", (T,), "float")),)
+    function = check(Function("f", (X, Y), (*start, *CHANGES[how], *end), (Output("out", U),)))
+    assert (T.name in waiting(function)) == (how == "nowhere")
+    columns = [[2.0, -3.0, 0.5, -0.25], [5.0, 7.0, 0.25, -1.5]]
+    x, y = np.array(columns)
+    _, in_x, in_y = execute(check(simplify(dualize(function, (0, 1)).function)), columns)
+    slope = np.exp(np.sin(x * y)) * np.cos(x * y)
+    np.testing.assert_allclose([in_x, in_y], [slope * y, slope * x], rtol=1e-12)

@@ -14,7 +14,7 @@ import pytest
 from session import Found, fuzz
 
 from dualbcast import CompileError
-from dualbcast.compiler import activity, arrange, builder, dualize, rows, simplify, slopes
+from dualbcast.compiler import activity, arrange, builder, dualize, rows, simplify
 
 # How many programs may be needed; most bugs take a few.
 WITHIN = 1000
@@ -66,12 +66,6 @@ BUGS = [
         dualize,
         'slope = self.op("mul", slope, inner, where=where)',
         "slope = inner",
-    ),
-    Bug(
-        "a slope that waits while what it is made of changes",
-        slopes,
-        "        if not held.isdisjoint(assigned((stmt,))):\n            return False\n",
-        "",
     ),
     Bug(
         "value numbering that does not see a loop's assignments",
