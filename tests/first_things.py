@@ -280,8 +280,8 @@ def main(folder: str) -> None:
                 print(f"{name} ({cache})", flush=True)
 
 
-THINGS = {name: thing for name, thing in list(globals().items()) if getattr(thing, "__module__", "") == __name__}
-THINGS = {name: thing for name, thing in THINGS.items() if name not in ("main", "f")}
+OWN = [name for name, thing in globals().items() if getattr(thing, "__module__", "") == __name__]
+THINGS = {name: globals()[name] for name in OWN if name not in ("main", "f")}
 
 if __name__ == "__main__":
     main(sys.argv[1])

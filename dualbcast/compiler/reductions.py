@@ -70,7 +70,6 @@ def summing_loops(
         How many pointers follow those of the outputs: to what rounding takes from sums of float64, one for each sum.
     """
     summed = {stored[position]: layout.which[len(params) + position] for position in layout.summed(len(params))}
-    spanning = [item for item in zip(stored, layout.which[len(params) :], strict=True) if item[0] not in summed]
     compensated = dtype == "float64"
     helper = names.fresh("add_to") if compensated else ""
     rests = {name: names.fresh(f"{name}_rest") for name in summed} if compensated else {}
@@ -126,8 +125,9 @@ def summing_loops(
     line(f"for {inner} in range({count}):")
     line(f"{element}({', '.join([*arguments, inner, *params, *(terms.get(name, name) for name in stored)])})")
     if vectors:
-        whole = [f"{name}[{at[which]}]" for name, which in spanning]
-        line(f"side_by_side({', '.join([str(vectors), *whole[:1]])})")
+        outputs = zip(stored, layout.which[len(params) :], strict=True)
+        places = [f"{name}[{at[which]}]" for name, which in outputs if name not in summed]
+        line(f"side_by_side({', '.join([str(vectors), *places[:1]])})")
     depth -= 1
 
     def add(name: str, index: str, term: str) -> None:

@@ -104,8 +104,9 @@ def build(source: KernelSource, fastmath: bool, filename: str, vector: bool) -> 
 
 def _lanes(source: KernelSource, vector: bool) -> int:
     """How many elements are a vector, where all are computed so; else 0, and LLVM decides."""
-    called = set(re.findall(r"\b(\w+)\(", source.text)) & (libm.FUNCTIONS.keys() - cpu_math.inlined())
-    if not source.straight or (called and not vector):
+    if not source.straight:
+        return 0
+    if not vector and (libm.FUNCTIONS.keys() - cpu_math.inlined()).intersection(re.findall(r"\b(\w+)\(", source.text)):
         return 0
     features = llvm.get_host_cpu_features()
     length = 64 if features.get("avx512f") else 32 if features.get("avx2") else 0

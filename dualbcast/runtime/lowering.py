@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 
 from dualbcast.record import NamedTuple, dataclass
@@ -379,7 +380,8 @@ class _Body:
         """A loop as a function, which is called for all whole vectors and for what is left before and after them."""
         assert isinstance(loop.target, ast.Name)
         read = dict.fromkeys(each.id for part in loop.body for each in ast.walk(part) if isinstance(each, ast.Name))
-        given = {name: self.name(name) for name in read if name in self.values.keys() | self.variables.keys()}
+        known = self.values.keys() | self.variables.keys()
+        given = {name: self.name(name) for name in read if name in known}
         places: list[ast.expr] = [ast.Name(name, ast.Load()) for name in _BOUNDS]
         over = ast.For(loop.target, ast.Call(ast.Name("range", ast.Load()), places, []), loop.body, [])
         arguments = ast.arguments([], [ast.arg(name) for name in (*_BOUNDS, *given)], None, [], [], None, [])
@@ -392,7 +394,7 @@ class _Body:
         low, at_once = first, self.unit.lanes * vectors
         if place is not None:
             self.values[loop.target.id] = Typed(first, "int64")
-            low = self.next_line(first, end, self.place(place)[0], 8 * at_once)
+            low = self.next_line(first, end, *self.place(place), 8 * at_once)
             del self.values[loop.target.id]
         high = builder.add(low, builder.and_(builder.sub(end, low), ir.Constant(_WORD, -at_once)))
         for part, start, stop in ((row, first, low), (whole, low, high), (row, high, end)):
@@ -400,13 +402,12 @@ class _Body:
                 with builder.if_then(builder.icmp_signed("<", start, stop)):
                     builder.call(part, [start, stop, *rest])
 
-    def next_line(self, first: ir.Value, end: ir.Value, address: ir.Value, least: int) -> ir.Value:
-        """Where in a row the next line of the cache begins, in an array whose first element in the row has an address;
-        the first place itself if the row has no more elements than `least`."""
-        builder, pointee = self.builder, address.type.pointee
-        size = getattr(pointee, "width", 0) or (64 if isinstance(pointee, ir.DoubleType) else 32)
+    def next_line(self, first: ir.Value, end: ir.Value, address: ir.Value, dtype: str, least: int) -> ir.Value:
+        """Where in a row the next line of the cache begins, in an array of which the first element in the row is at an
+        address; the first place itself if the row has no more elements than `least`."""
+        builder = self.builder
         ahead = builder.and_(builder.neg(builder.ptrtoint(address, _WORD)), ir.Constant(_WORD, _LINE - 1))
-        low = builder.add(first, builder.udiv(ahead, ir.Constant(_WORD, size // 8)))
+        low = builder.add(first, builder.udiv(ahead, ir.Constant(_WORD, np.dtype(dtype).itemsize)))
         is_long = builder.icmp_signed(">", builder.sub(end, first), ir.Constant(_WORD, least))
         return builder.select(is_long, low, first)
 
@@ -655,12 +656,8 @@ def _side_by_side(body: Sequence[ast.stmt]) -> tuple[int, ast.Subscript | None]:
     """How many vectors of a loop's turns the loop says to compute side by side, and the array of whose elements in a
     line each should be; 0 and None if it does not."""
     match body[-1]:
-        case ast.Expr(ast.Call(ast.Name("side_by_side"), [ast.Constant(value=int() as vectors)])):
-            return vectors, None
-        case ast.Expr(
-            ast.Call(ast.Name("side_by_side"), [ast.Constant(value=int() as vectors), ast.Subscript() as at])
-        ):
-            return vectors, at
+        case ast.Expr(ast.Call(ast.Name("side_by_side"), [ast.Constant(value=int() as vectors), *places])):
+            return vectors, next((place for place in places if isinstance(place, ast.Subscript)), None)
     return 0, None
 
 
