@@ -86,8 +86,9 @@ def loops(
         f"# Elements [{start}, {stop}) of {' by '.join(sizes)}, row by row.",
         head,
         f"    {at} = {start}",
+        # A division takes as long as a short row; one is enough.
+        f"    {row} = {at} // {sizes[last]}",
         f"    while {at} < {stop}:",
-        f"        {row} = {at} // {sizes[last]}",
         f"        {first} = {at} - {row} * {sizes[last]}",
         f"        {end} = min({sizes[last]}, {first} + {stop} - {at})",
     ]
@@ -113,7 +114,7 @@ def loops(
             lines.append(f"        {base} = {' + '.join(terms)}")
         arguments.append(step(pattern[last], by.get(last), inner, base))
     lines += turns(first, end, arguments, "        ")
-    lines.append(f"        {at} += {end} - {first}")
+    lines += [f"        {at} += {end} - {first}", f"        {row} += 1"]
     return "\n".join(lines)
 
 

@@ -16,9 +16,9 @@ from dualbcast.record import NamedTuple
 from dualbcast.runtime import cpu_math, libm
 from dualbcast.runtime.linked import link
 from dualbcast.runtime.lowering import lower
-from dualbcast.runtime.masks import without_masks
 from dualbcast.runtime.native import host
 from dualbcast.runtime.streaming import prefetching
+from dualbcast.runtime.vectors import WHOLE
 
 __all__ = ["Built", "build"]
 
@@ -96,8 +96,9 @@ def build(source: KernelSource, fastmath: bool, filename: str, vector: bool) -> 
             _ATTRIBUTES,
             _lanes(source, vector),
         )
-        optimised = str(_optimised(str(module), source.vectorise))
-        return Built(llvm.parse_assembly(prefetching(without_masks(optimised))))
+        has_rows = WHOLE in module.globals and not source.summed
+        optimised = str(_tidied(str(module)) if has_rows else _optimised(str(module), source.vectorise))
+        return Built(llvm.parse_assembly(prefetching(optimised)))
     except Exception as error:
         raise kernel_fault(source.element, "LLVM", filename, error) from None
 
@@ -135,4 +136,18 @@ def _optimised(text: str, vectorise: bool) -> Any:
     # The vectoriser makes calls of functions that are to be inlined, and comes after the inliner.
     passes.add_always_inliner_pass()
     passes.run(module, builder)
+    return module
+
+
+def _tidied(text: str) -> Any:
+    """What is left to do where loops are vectors already and variables values: the rest is as fast without."""
+    module = llvm.parse_assembly(text)
+    module.verify()
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    passes.add_sroa_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_simplify_cfg_pass()
+    passes.add_new_gvn_pass()
+    passes.run(module, llvm.create_pass_builder(host(), llvm.create_pipeline_tuning_options()))
     return module

@@ -9,8 +9,10 @@ import llvmlite.binding as llvm
 from llvmlite import ir
 
 from dualbcast.runtime import elementary, elementary_quotient, libm
+from dualbcast.runtime.elementary_rare import for_each
 from dualbcast.runtime.elementary_steps import Emit, attribute, keep
-from dualbcast.runtime.lowering import Operation, Storage
+from dualbcast.runtime.expressions import Operation, Storage
+from dualbcast.runtime.wide import is_single, like, lone, shuffled
 
 __all__ = ["DIVISION", "LIBERTIES", "SUM_TERMS", "inlined", "names"]
 
@@ -30,9 +32,9 @@ def names(vector: bool) -> dict[str, Operation | Storage]:
     found: dict[str, Operation | Storage] = {name: Operation(_llvm_intrinsic(name)) for name in _LLVM}
     for name in libm.FUNCTIONS:
         found[name] = Operation(_library_call(name, vector and name in libm.VECTORISED))
-    found |= {name: Operation(elementary.FUNCTIONS[name]) for name in inlined()}
+    found |= {name: Operation(elementary.FUNCTIONS[name], is_long=True) for name in inlined()}
     return found | {
-        "divided": Operation(elementary_quotient.divided) if elementary.has_fma() else DIVISION,
+        "divided": Operation(elementary_quotient.divided, is_long=True) if elementary.has_fma() else DIVISION,
         "fmod": Operation(lambda builder, arguments: builder.frem(*arguments)),
         "nextafter": Operation(_nextafter),
         "load_float16": Storage(_from_float16, stores=False),
@@ -73,16 +75,33 @@ def _llvm_intrinsic(name: str) -> Emit:
 
 def _library_call(name: str, vector: bool) -> Emit:
     def emit(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
-        kind = arguments[0].type
-        precise = name + ("f" if isinstance(kind, ir.FloatType) else "")
-        function = builder.module.globals.get(libm.symbol(precise))
+        kind, module = arguments[0].type, builder.module
+        precise = name + ("f" if is_single(kind) else "")
+        if vector and isinstance(kind, ir.VectorType):
+            return _vector_call(builder, precise, arguments)
+        function = module.globals.get(libm.symbol(precise))
         if function is None:
-            function = _declare(builder.module, libm.symbol(precise), kind, len(arguments))
+            function = _declare(module, libm.symbol(precise), lone(kind), len(arguments))
             if vector:
                 _offer_vector_versions(function, precise)
+        if isinstance(kind, ir.VectorType):
+            function = for_each(function, kind.count)
         return builder.call(function, arguments)
 
     return emit
+
+
+def _vector_call(builder: ir.IRBuilder, name: str, arguments: Sequence[ir.Value]) -> ir.Value:
+    """What libmvec computes of vectors, in halves where they are longer than the processor's."""
+    kind, module = arguments[0].type, builder.module
+    version = _versions(name, kind.element, len(arguments)).get(kind.count)
+    if version is not None:
+        return builder.call(module.globals.get(version) or _declare(module, version, kind, len(arguments)), arguments)
+    half = kind.count // 2
+    parts = [range(half), range(half, kind.count)]
+    of_each = [[shuffled(builder, value, value, part) for value in arguments] for part in parts]
+    low, high = (_vector_call(builder, name, part) for part in of_each)
+    return shuffled(builder, low, high, range(kind.count))
 
 
 def _declare(module: ir.Module, symbol: str, kind: ir.Type, arity: int) -> ir.Function:
@@ -94,6 +113,16 @@ def _declare(module: ir.Module, symbol: str, kind: ir.Type, arity: int) -> ir.Fu
 def _offer_vector_versions(function: ir.Function, name: str) -> None:
     """Tell LLVM's vectoriser which functions of libmvec compute `function`, C's `name`, on 128, 256 and 512 bits."""
     kind, arity = function.return_value.type, len(function.args)
+    mappings, versions = [], []
+    for lanes, symbol in _versions(name, kind, arity).items():
+        mappings.append(f"_ZGV_LLVM_N{lanes}{'v' * arity}_{function.name}({symbol})")
+        versions.append(_declare(function.module, symbol, ir.VectorType(kind, lanes), arity))
+    attribute(function, f'"vector-function-abi-variant"="{",".join(mappings)}"')
+    keep(function.module, versions)
+
+
+def _versions(name: str, kind: ir.Type, arity: int) -> dict[int, str]:
+    """The functions of libmvec that compute C's `name`, by how many are a vector."""
     features = llvm.get_host_cpu_features()
     # The vector function ABI for x86-64: b is SSE, d AVX2 (glibc's also uses FMA), e AVX-512.
     sets = {"b": 128}
@@ -101,15 +130,8 @@ def _offer_vector_versions(function: ir.Function, name: str) -> None:
         sets["d"] = 256
     if features.get("avx512f") and features.get("avx512dq"):
         sets["e"] = 512
-    mappings, versions = [], []
-    for letter, bits in sets.items():
-        lanes = bits // (32 if isinstance(kind, ir.FloatType) else 64)
-        shape = f"N{lanes}{'v' * arity}"
-        symbol = f"_ZGV{letter}{shape}_{name}"
-        mappings.append(f"_ZGV_LLVM_{shape}_{function.name}({symbol})")
-        versions.append(_declare(function.module, symbol, ir.VectorType(kind, lanes), arity))
-    attribute(function, f'"vector-function-abi-variant"="{",".join(mappings)}"')
-    keep(function.module, versions)
+    counts = {letter: bits // (32 if is_single(kind) else 64) for letter, bits in sets.items()}
+    return {lanes: f"_ZGV{letter}N{lanes}{'v' * arity}_{name}" for letter, lanes in counts.items()}
 
 
 def _nextafter(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
@@ -134,60 +156,72 @@ def _converts_half() -> bool:
     return "aarch64" in llvm.get_process_triple() or bool(llvm.get_host_cpu_features().get("f16c"))
 
 
-def _word(value: int) -> ir.Constant:
-    return ir.Constant(ir.IntType(32), value)
+class _Bits:
+    """Integers of 32 bits, as many as there are of what is converted."""
+
+    def __init__(self, kind: ir.Type) -> None:
+        self.kind, self.float, self.half = (
+            like(kind, each) for each in (ir.IntType(32), ir.FloatType(), ir.HalfType())
+        )
+        self.short = like(kind, ir.IntType(16))
+
+    def __call__(self, value: int) -> ir.Constant:
+        return ir.Constant(self.kind, value)
 
 
 def _from_float16(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
+    word = _Bits(arguments[0].type)
     if _converts_half():
-        return builder.fpext(builder.bitcast(arguments[0], ir.HalfType()), ir.FloatType())
-    bits = builder.zext(arguments[0], ir.IntType(32))
-    sign = builder.shl(builder.and_(bits, _word(0x8000)), _word(16))
+        return builder.fpext(builder.bitcast(arguments[0], word.half), word.float)
+    bits = builder.zext(arguments[0], word.kind)
+    sign = builder.shl(builder.and_(bits, word(0x8000)), word(16))
     # Exponent and fraction where float32 has them: a float32 too small by 2**112, the difference of the biases. The
     # multiplication is exact, and normalises what was subnormal.
-    small = builder.shl(builder.and_(bits, _word(0x7FFF)), _word(13))
-    scaled = builder.fmul(builder.bitcast(small, ir.FloatType()), ir.Constant(ir.FloatType(), 2.0**112))
-    special = builder.or_(small, _word(0x7F800000))
-    is_special = builder.icmp_unsigned(">=", small, _word(0x7C00 << 13))
-    magnitude = builder.select(is_special, special, builder.bitcast(scaled, ir.IntType(32)))
-    return builder.bitcast(builder.or_(sign, magnitude), ir.FloatType())
+    small = builder.shl(builder.and_(bits, word(0x7FFF)), word(13))
+    scaled = builder.fmul(builder.bitcast(small, word.float), ir.Constant(word.float, 2.0**112))
+    special = builder.or_(small, word(0x7F800000))
+    is_special = builder.icmp_unsigned(">=", small, word(0x7C00 << 13))
+    magnitude = builder.select(is_special, special, builder.bitcast(scaled, word.kind))
+    return builder.bitcast(builder.or_(sign, magnitude), word.float)
 
 
 def _to_float16(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
+    word = _Bits(arguments[0].type)
     if _converts_half():
-        return builder.bitcast(builder.fptrunc(arguments[0], ir.HalfType()), ir.IntType(16))
-    bits = builder.bitcast(arguments[0], ir.IntType(32))
-    sign = builder.and_(builder.lshr(bits, _word(16)), _word(0x8000))
-    magnitude = builder.and_(bits, _word(0x7FFFFFFF))
-    normal = builder.sub(_round_to_even(builder, magnitude, 13), _word(112 << 10))
+        return builder.bitcast(builder.fptrunc(arguments[0], word.half), word.short)
+    bits = builder.bitcast(arguments[0], word.kind)
+    sign = builder.and_(builder.lshr(bits, word(16)), word(0x8000))
+    magnitude = builder.and_(bits, word(0x7FFFFFFF))
+    normal = builder.sub(_round_to_even(builder, word, magnitude, 13), word(112 << 10))
     # Below 2**-14 the last place is 2**-24, as it is for float32 between 1/2 and 1: the addition rounds.
-    half = ir.Constant(ir.FloatType(), 0.5)
-    shifted = builder.fadd(builder.bitcast(magnitude, ir.FloatType()), half)
-    subnormal = builder.sub(builder.bitcast(shifted, ir.IntType(32)), builder.bitcast(half, ir.IntType(32)))
-    result = builder.select(builder.icmp_unsigned("<", magnitude, _word(113 << 23)), subnormal, normal)
+    half = ir.Constant(word.float, 0.5)
+    shifted = builder.fadd(builder.bitcast(magnitude, word.float), half)
+    subnormal = builder.sub(builder.bitcast(shifted, word.kind), builder.bitcast(half, word.kind))
+    result = builder.select(builder.icmp_unsigned("<", magnitude, word(113 << 23)), subnormal, normal)
     # Rounding up the largest float16 carries into infinity by itself; beyond 2**16 the exponent does not fit.
-    result = builder.select(builder.icmp_unsigned(">=", magnitude, _word(143 << 23)), _word(0x7C00), result)
-    quiet = builder.or_(_word(0x7E00), builder.and_(builder.lshr(magnitude, _word(13)), _word(0x3FF)))
-    result = builder.select(builder.icmp_unsigned(">", magnitude, _word(0x7F800000)), quiet, result)
-    return builder.trunc(builder.or_(sign, result), ir.IntType(16))
+    result = builder.select(builder.icmp_unsigned(">=", magnitude, word(143 << 23)), word(0x7C00), result)
+    quiet = builder.or_(word(0x7E00), builder.and_(builder.lshr(magnitude, word(13)), word(0x3FF)))
+    result = builder.select(builder.icmp_unsigned(">", magnitude, word(0x7F800000)), quiet, result)
+    return builder.trunc(builder.or_(sign, result), word.short)
 
 
 def _from_bfloat16(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
-    bits = builder.shl(builder.zext(arguments[0], ir.IntType(32)), _word(16))
-    return builder.bitcast(bits, ir.FloatType())
+    word = _Bits(arguments[0].type)
+    return builder.bitcast(builder.shl(builder.zext(arguments[0], word.kind), word(16)), word.float)
 
 
 def _to_bfloat16(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
     # By integers: the instructions for it (AVX512-BF16) flush subnormals to zero.
-    bits = builder.bitcast(arguments[0], ir.IntType(32))
-    rounded = _round_to_even(builder, bits, 16)
-    quiet = builder.or_(builder.lshr(bits, _word(16)), _word(0x40))
+    word = _Bits(arguments[0].type)
+    bits = builder.bitcast(arguments[0], word.kind)
+    rounded = _round_to_even(builder, word, bits, 16)
+    quiet = builder.or_(builder.lshr(bits, word(16)), word(0x40))
     nan = builder.fcmp_unordered("uno", arguments[0], arguments[0])
-    return builder.trunc(builder.select(nan, quiet, rounded), ir.IntType(16))
+    return builder.trunc(builder.select(nan, quiet, rounded), word.short)
 
 
-def _round_to_even(builder: ir.IRBuilder, bits: ir.Value, places: int) -> ir.Value:
+def _round_to_even(builder: ir.IRBuilder, word: _Bits, bits: ir.Value, places: int) -> ir.Value:
     """Shift right by `places`, rounding: add just under half of the last place kept, and one more if that is odd."""
-    odd = builder.and_(builder.lshr(bits, _word(places)), _word(1))
-    addend = builder.add(_word((1 << (places - 1)) - 1), odd)
-    return builder.lshr(builder.add(bits, addend), _word(places))
+    odd = builder.and_(builder.lshr(bits, word(places)), word(1))
+    addend = builder.add(word((1 << (places - 1)) - 1), odd)
+    return builder.lshr(builder.add(bits, addend), word(places))

@@ -8,6 +8,7 @@ from llvmlite import ir
 
 from dualbcast.record import dataclass
 from dualbcast.runtime.elementary_steps import Steps
+from dualbcast.runtime.wide import is_single
 
 __all__ = ["FUNCTIONS"]
 
@@ -54,7 +55,7 @@ def _erfc(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
     """exp(-x * x) * (1 + S) / (1 + 2 * x) for positive x, with S = x * A(x) / (1 + x * B(x)); and the mirror image."""
     (argument,) = arguments
     f = Steps(builder, argument.type)
-    constants, one = _FLOAT32 if isinstance(f.kind, ir.FloatType) else _FLOAT64, f.number(1)
+    constants, one = _FLOAT32 if is_single(f.kind) else _FLOAT64, f.number(1)
     # As the rules in the table write it, so that LLVM sees that it is the same.
     square = f.clamped(builder.fmul(builder.fneg(argument), argument))
     x = f.at_most(constants.largest, f.absolute(argument))

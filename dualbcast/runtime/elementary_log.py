@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from dualbcast.runtime.elementary_steps import Steps
+from dualbcast.runtime.wide import is_single
 
 __all__ = ["FUNCTIONS"]
 
@@ -43,7 +44,7 @@ def _log(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
     r = builder.fsub(builder.bitcast(rest, f.kind), f.number(1))
 
     square = builder.fmul(r, r)
-    tail = f.fma(r, f.polynomial(_FLOAT32 if isinstance(f.kind, ir.FloatType) else _FLOAT64, r), f.number(-0.5))
+    tail = f.fma(r, f.polynomial(_FLOAT32 if is_single(f.kind) else _FLOAT64, r), f.number(-0.5))
     low = f.fma(square, tail, builder.fmul(n, f.number(f.format.log2_low)))
     result = f.fma(n, f.number(float(f.format.dtype(math.log(2.0)))), builder.fadd(r, low))
 

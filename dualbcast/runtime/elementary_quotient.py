@@ -25,11 +25,13 @@ def divided(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
     rest = f.fma(builder.fneg(b), q, a)
     result = f.bits(f.fma(rest, reciprocal, q))
     # A quotient that is zero has lost its sign.
-    sign = builder.and_(f.bits(q), f.integer(1 << (f.word.width - 1)))
+    sign = builder.and_(f.bits(q), f.integer(1 << (f.width - 1)))
     result = builder.bitcast(builder.or_(result, sign), f.kind)
     # Zeros are common above, where a search has come to its end; everywhere else they are rare.
     some = builder.fcmp_unordered("!=", a, f.number(0))
     rare = builder.or_(_extraordinary(f, b), builder.and_(_extraordinary(f, q), some))
+    if isinstance(f.kind, ir.VectorType):
+        return or_rarely(builder, rare, result, lambda: builder.fdiv(a, b))
     return or_rarely(builder, rare, result, lambda: builder.call(_division(builder.module, f), [a, b]))
 
 
@@ -40,14 +42,14 @@ def _extraordinary(f: Steps, x: ir.Value) -> ir.Value:
     """
     first = f.bias - (f.bias - f.fraction - 1) // 2
     # Counted from there exactly these have their highest bit set; the sign only turns over.
-    highest = 1 << (f.word.width - 2)
+    highest = 1 << (f.width - 2)
     counted = f.builder.add(f.bits(x), f.integer(highest - (first << f.fraction)))
     return f.builder.icmp_unsigned("==", f.builder.and_(counted, f.integer(highest)), f.integer(0))
 
 
 def _division(module: ir.Module, f: Steps) -> ir.Function:
     """A division that LLVM does not do before it is asked to."""
-    symbol = f"dualbcast_division_{f.word.width}"
+    symbol = f"dualbcast_division_{f.width}"
     function = module.globals.get(symbol)
     if function is None:
         function = ir.Function(module, ir.FunctionType(f.kind, [f.kind, f.kind]), symbol)

@@ -1,4 +1,4 @@
-"""A function that is called under a condition which next to never holds, in vectors too."""
+"""What is computed under a condition that next to never holds, in vectors too."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Callable
 from llvmlite import ir
 
 from dualbcast.runtime.elementary_steps import Emit, attribute, keep
+from dualbcast.runtime.wide import Lanes, any_of, is_single
 
-__all__ = ["or_rarely", "under_masks"]
+__all__ = ["for_each", "or_rarely", "under_masks"]
 
 # How many bits the vectors of processors have.
 VECTORS = (128, 256, 512)
@@ -17,17 +18,40 @@ _RARELY = (1, 2000)
 
 
 def or_rarely(builder: ir.IRBuilder, rare: ir.Value, result: ir.Value, otherwise: Callable[[], ir.Value]) -> ir.Value:
-    """`result`, or where `rare` is true what `otherwise` computes."""
+    """`result`, or where `rare` is true what `otherwise` computes, which is done if it is true anywhere."""
     here, large, after = builder.block, builder.append_basic_block("rare"), builder.append_basic_block("common")
-    builder.cbranch(rare, large, after).set_weights(_RARELY)
+    builder.cbranch(any_of(builder, rare), large, after).set_weights(_RARELY)
     builder.position_at_end(large)
     called = otherwise()
+    if isinstance(rare.type, ir.VectorType):
+        called = builder.select(rare, called, result)
     builder.branch(after)
     builder.position_at_end(after)
     either = builder.phi(result.type)
     either.add_incoming(result, here)
     either.add_incoming(called, large)
     return either
+
+
+def for_each(function: ir.Function, lanes: int) -> ir.Function:
+    """A function of vectors of so many, which calls a function of numbers for each."""
+    module, arity = function.module, len(function.args)
+    symbol = f"{function.name}_each_{lanes}"
+    made = module.globals.get(symbol)
+    if made is not None:
+        return made
+    vector = Lanes(function.return_value.type, lanes)
+    made = ir.Function(module, ir.FunctionType(vector, [vector] * arity), symbol)
+    made.linkage = "linkonce_odr"
+    attribute(made, "noinline", "nounwind", "willreturn", "memory(none)")
+    builder = ir.IRBuilder(made.append_basic_block())
+    result: ir.Value = ir.Constant(vector, ir.Undefined)
+    for lane in range(lanes):
+        place = ir.Constant(ir.IntType(32), lane)
+        value = builder.call(function, [builder.extract_element(argument, place) for argument in made.args])
+        result = builder.insert_element(result, value, place)
+    builder.ret(result)
+    return made
 
 
 def under_masks(function: ir.Function, each: Callable[[int], Emit]) -> None:
@@ -43,9 +67,11 @@ def under_masks(function: ir.Function, each: Callable[[int], Emit]) -> None:
         How to compute it for a vector of so many.
     """
     module, kind, arity = function.module, function.return_value.type, len(function.args)
+    if f"{function.name}_masked_{VECTORS[0] // 64}" in module.globals:
+        return
     mappings, versions = [], []
     for bits in VECTORS:
-        lanes = bits // (32 if isinstance(kind, ir.FloatType) else 64)
+        lanes = bits // (32 if is_single(kind) else 64)
         vector, masks = ir.VectorType(kind, lanes), ir.VectorType(ir.IntType(1), lanes)
         shape = ir.FunctionType(vector, [*[vector] * arity, masks])
         masked = ir.Function(module, shape, f"{function.name}_masked_{lanes}")
@@ -53,9 +79,7 @@ def under_masks(function: ir.Function, each: Callable[[int], Emit]) -> None:
         attribute(masked, "alwaysinline", "nounwind", "willreturn", "memory(none)")
         builder = ir.IRBuilder(masked.append_basic_block())
         rare, common = masked.append_basic_block(), masked.append_basic_block()
-        word = ir.IntType(lanes)
-        any_ = builder.icmp_unsigned("!=", builder.bitcast(masked.args[-1], word), ir.Constant(word, 0))
-        builder.cbranch(any_, rare, common).set_weights(_RARELY)
+        builder.cbranch(any_of(builder, masked.args[-1]), rare, common).set_weights(_RARELY)
         ir.IRBuilder(common).ret(ir.Constant(vector, ir.Undefined))
         builder = ir.IRBuilder(rare)
         builder.ret(each(lanes)(builder, masked.args[:-1]))

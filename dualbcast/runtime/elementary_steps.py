@@ -12,8 +12,9 @@ import numpy as np
 from llvmlite import ir
 
 from dualbcast.record import dataclass
+from dualbcast.runtime.wide import is_single, like
 
-__all__ = ["Emit", "Steps", "attribute", "has_scaling", "keep"]
+__all__ = ["Emit", "Steps", "attribute", "has_scaling", "is_never_positive", "keep"]
 
 # What writes an operation on these values, and gives its result.
 Emit = Callable[[ir.IRBuilder, Sequence[ir.Value]], ir.Value]
@@ -83,18 +84,19 @@ _FLOAT64 = _Format(
 
 
 class Steps:
-    """Steps of a computation in one format.
+    """Steps of a computation in one format, of numbers or of vectors.
 
     Comparisons are false for NaN, and the bits of a NaN are shifted like others: a NaN stays one through all of it.
     """
 
     def __init__(self, builder: ir.IRBuilder, kind: ir.Type) -> None:
         self.builder, self.kind = builder, kind
-        self.format = _FLOAT32 if isinstance(kind, ir.FloatType) else _FLOAT64
+        self.format = _FLOAT32 if is_single(kind) else _FLOAT64
         info = np.finfo(self.format.dtype)
         self.info = info
         self.fraction, self.bias = int(info.nmant), int(info.maxexp) - 1
-        self.word = ir.IntType(int(info.bits))
+        self.width = int(info.bits)
+        self.word = like(kind, ir.IntType(self.width))
         # Added to a small number it rounds it to a whole one, which the last bits of the sum then hold.
         self.shifter = 1.5 * 2.0**self.fraction
 
@@ -116,7 +118,7 @@ class Steps:
         return self.call("fabs", x)
 
     def at_most(self, limit: float, x: ir.Value) -> ir.Value:
-        if limit >= 0 and _is_never_positive(x):
+        if limit >= 0 and is_never_positive(x):
             return x
         return self.builder.select(self.builder.fcmp_ordered(">", x, self.number(limit)), self.number(limit), x)
 
@@ -191,7 +193,7 @@ class Steps:
         return builder.fmul(self.scaled(x, half), self.power_of_two(builder.sub(n, half)))
 
     def _ldexp(self, x: ir.Value, n: ir.Value) -> ir.Value:
-        int32 = ir.IntType(32)
+        int32 = like(self.kind, ir.IntType(32))
         kinds = [self.kind, int32]
         declared = self.builder.module.declare_intrinsic("llvm.ldexp", kinds, ir.FunctionType(self.kind, kinds))
         return self.builder.call(declared, [x, n if n.type == int32 else self.builder.trunc(n, int32)])
@@ -204,7 +206,7 @@ class Steps:
         return (head, scale, square_p), self.fma(scale, square_p, head)
 
 
-def _is_never_positive(x: ir.Value) -> bool:
+def is_never_positive(x: ir.Value) -> bool:
     """Whether it is -abs(y), as in sigmoid and softplus: LLVM would compare that, too."""
     if not isinstance(x, ir.Instruction) or x.opname != "fneg":
         return False

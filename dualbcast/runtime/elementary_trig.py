@@ -7,13 +7,15 @@ and whose calls nothing else is laid out for.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from llvmlite import ir
 
 from dualbcast.record import dataclass
 from dualbcast.runtime import libm
-from dualbcast.runtime.elementary_rare import or_rarely, under_masks
-from dualbcast.runtime.elementary_steps import Emit, Steps, attribute
+from dualbcast.runtime.elementary_rare import for_each, or_rarely, under_masks
+from dualbcast.runtime.elementary_steps import Steps, attribute
+from dualbcast.runtime.wide import is_single, like, lone
 
 __all__ = ["FUNCTIONS"]
 
@@ -63,10 +65,10 @@ def _sin(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
     (x,) = arguments
     f = Steps(builder, x.type)
     sine, cosine, quarters = _reduced(f, x)
-    odd = builder.trunc(quarters, ir.IntType(1))
+    odd = builder.trunc(quarters, like(f.kind, ir.IntType(1)))
     # The sign is that of x, turned over in every other half of a turn.
-    turned = builder.shl(quarters, f.integer(f.word.width - 2))
-    sign = builder.and_(builder.xor(turned, f.bits(x)), f.integer(1 << (f.word.width - 1)))
+    turned = builder.shl(quarters, f.integer(f.width - 2))
+    sign = builder.and_(builder.xor(turned, f.bits(x)), f.integer(1 << (f.width - 1)))
     return _or_library(f, "sin", x, _with_sign(f, builder.select(odd, cosine, sine), sign))
 
 
@@ -74,9 +76,9 @@ def _cos(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
     (x,) = arguments
     f = Steps(builder, x.type)
     sine, cosine, quarters = _reduced(f, x)
-    odd = builder.trunc(quarters, ir.IntType(1))
-    turned = builder.shl(builder.add(quarters, f.integer(1)), f.integer(f.word.width - 2))
-    sign = builder.and_(turned, f.integer(1 << (f.word.width - 1)))
+    odd = builder.trunc(quarters, like(f.kind, ir.IntType(1)))
+    turned = builder.shl(builder.add(quarters, f.integer(1)), f.integer(f.width - 2))
+    sign = builder.and_(turned, f.integer(1 << (f.width - 1)))
     return _or_library(f, "cos", x, _with_sign(f, builder.select(odd, sine, cosine), sign))
 
 
@@ -85,7 +87,7 @@ FUNCTIONS = {"sin": _sin, "cos": _cos}
 
 def _reduced(f: Steps, argument: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
     """sin(r), cos(r) and the whole number n with abs(x) = n * pi / 2 + r (Cody and Waite), in its last bits."""
-    builder, constants = f.builder, _FLOAT32 if isinstance(f.kind, ir.FloatType) else _FLOAT64
+    builder, constants = f.builder, _FLOAT32 if is_single(f.kind) else _FLOAT64
     x = f.absolute(argument)
     shifted = f.fma(x, f.number(1 / _FLOAT64.half_pi[0]), f.number(f.shifter))
     n, r = builder.fsub(shifted, f.number(f.shifter)), x
@@ -105,33 +107,24 @@ def _with_sign(f: Steps, x: ir.Value, sign: ir.Value) -> ir.Value:
 
 def _or_library(f: Steps, name: str, x: ir.Value, result: ir.Value) -> ir.Value:
     """`result`, or where x is large the C library's."""
-    builder, limit = f.builder, (_FLOAT32 if isinstance(f.kind, ir.FloatType) else _FLOAT64).limit
+    builder, limit = f.builder, (_FLOAT32 if is_single(f.kind) else _FLOAT64).limit
     large = builder.fcmp_ordered(">", f.absolute(x), f.number(limit))
-    symbol = libm.symbol(name + ("f" if isinstance(f.kind, ir.FloatType) else ""))
-    return or_rarely(builder, large, result, lambda: builder.call(_library(builder.module, symbol, f.kind), [x]))
+    function = _library(builder.module, name + ("f" if is_single(f.kind) else ""), f.kind)
+    return or_rarely(builder, large, result, lambda: builder.call(function, [x]))
 
 
-def _library(module: ir.Module, symbol: str, kind: ir.Type) -> ir.Function:
+def _library(module: ir.Module, name: str, kind: ir.Type) -> ir.Function:
     """A function of the C library that is called under a condition: of a vector, for each element."""
+    symbol, number = libm.symbol(name), lone(kind)
     function = module.globals.get(symbol)
-    if function is not None:
-        return function
-    function = ir.Function(module, ir.FunctionType(kind, [kind]), symbol)
-    attribute(function, "memory(none)", "nounwind", "willreturn", "cold")
-
-    def each(lanes: int) -> Emit:
-        vector = ir.VectorType(kind, lanes)
-        made = ir.Function(module, ir.FunctionType(vector, [vector]), f"{symbol}_each_{lanes}")
-        made.linkage = "linkonce_odr"
-        attribute(made, "noinline", "nounwind", "willreturn", "memory(none)", "cold")
-        builder = ir.IRBuilder(made.append_basic_block())
-        result: ir.Value = ir.Constant(vector, ir.Undefined)
-        for lane in range(lanes):
-            place = ir.Constant(ir.IntType(32), lane)
-            value = builder.call(function, [builder.extract_element(made.args[0], place)])
-            result = builder.insert_element(result, value, place)
-        builder.ret(result)
-        return lambda builder, arguments: builder.call(made, arguments)
-
-    under_masks(function, each)
+    if function is None:
+        function = ir.Function(module, ir.FunctionType(number, [number]), symbol)
+        attribute(function, "memory(none)", "nounwind", "willreturn", "cold")
+    if isinstance(kind, ir.VectorType):
+        return for_each(function, kind.count)
+    under_masks(function, lambda lanes: partial(_call, for_each(function, lanes)))
     return function
+
+
+def _call(function: ir.Function, builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
+    return builder.call(function, arguments)

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from dualbcast.runtime.linked import link
-from dualbcast.runtime.lowering import WHOLE
 from dualbcast.runtime.native import KERNEL, host
+from dualbcast.runtime.vectors import EDGE, WHOLE
 
 __all__ = ["build", "prefetching"]
 
@@ -62,7 +62,17 @@ def build(bitcode: bytes, arrays: Collection[int]) -> bytes:
 
 
 def _streaming(text: str, arrays: Collection[int]) -> str:
-    """The module's text, with functions that are called instead of the kernel's stores of vectors to these arrays."""
+    """The module's text, with functions that are called instead of the kernel's stores of vectors to these arrays.
+
+    What is on the stack is read at once: for that there is a copy of `WHOLE` as it was.
+    """
+    whole, edge = (
+        re.search(rf"^define [^\n]*@{name}\(.*?^}}$", text, re.MULTILINE | re.DOTALL) for name in (WHOLE, EDGE)
+    )
+    if whole is not None and edge is not None:
+        kept = f"{WHOLE}_kept"
+        text = text.replace(edge[0], edge[0].replace(f"@{WHOLE}(", f"@{kept}("))
+        text = "\n".join([text, whole[0].replace(f"@{WHOLE}(", f"@{kept}(")])
     lines: list[str] = []
     kinds: dict[str, str] = {}
     names = [name for at, name in enumerate(_PARAMETER.findall(_head(text, KERNEL))) if at in arrays]

@@ -1,4 +1,4 @@
-"""Rows as vectors, the last under a mask: the same bits in every place, nothing beyond the end, on each processor."""
+"""Rows as vectors, whatever their length: the same bits in every place, nothing beyond the end, on each processor."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from llvmlite import binding
 from models import cell_update
 
 from dualbcast import differentiable_broadcast, graph
-from dualbcast.runtime.lowering import ROW, WHOLE
-from dualbcast.runtime.masks import without_masks
+from dualbcast.runtime.vectors import EDGE, WHOLE
 
 FEATURES = binding.get_host_cpu_features()
 HAS_MASKS = bool(FEATURES.get("avx2"))
@@ -162,32 +161,14 @@ def test_whole_vectors_have_no_masks() -> None:
     call.value_and_jacobian(c, c, c, c, c[:, :1], c[:, :1], wrt=("c", "f", "i", "g"))
     text = call.inspect_llvm(c, c, c, c, c[:, :1], c[:, :1], wrt=("c", "f", "i", "g"))
     functions = re.findall(r"^define .*?^}", text, re.MULTILINE | re.DOTALL)
-    row, whole = (next(each for each in functions if f"@{name}(" in each.splitlines()[0]) for name in (ROW, WHOLE))
-    accesses = re.findall(r"@llvm\.masked\.(?:load|store)", row)
-    assert len(accesses) >= 17  # of three branches
+    edge, whole = (next(each for each in functions if f"@{name}(" in each.splitlines()[0]) for name in (EDGE, WHOLE))
+    assert len(re.findall(r"@llvm\.masked\.load", edge)) == 4
+    assert len(re.findall(r"@llvm\.masked\.store", edge)) == 5
     assert "@llvm.masked." not in whole
-    assert len(re.findall(r"(?:= load|store) <\d+ x float>", whole)) == len(accesses)
-
-
-def test_a_row_that_is_no_vectors() -> None:
-    """If LLVM's vectoriser gave up, all of a row is done by the one function."""
-    text = f"""\
-declare void @{WHOLE}(i64, i64, ptr)
-define void @kernel(ptr %x) {{
-  call void @{WHOLE}(i64 0, i64 16, ptr %x)
-  call void @{ROW}(i64 16, i64 17, ptr %x)
-  ret void
-}}
-define void @{ROW}(i64 %low, i64 %high, ptr %x) noinline {{
-  store i64 %high, ptr %x
-  ret void
-}}
-"""
-    made = without_masks(text)
-    assert f"@{WHOLE}" not in re.sub(r"^declare.*", "", made, flags=re.MULTILINE)
-    assert made.count(f"call void @{ROW}(") == 2
-    binding.parse_assembly(made).verify()
-    assert without_masks("declare void @f()\n") == "declare void @f()\n"
+    # Of three branches, each a loop of its own.
+    assert len(re.findall(r"= load <\d+ x float>", whole)) == 2 + 1 + 4
+    assert len(re.findall(r"store <\d+ x float>", whole)) == 3 * 5
+    assert "float, ptr %z" not in whole.partition("phi")[2]
 
 
 OTHER = """
@@ -202,7 +183,7 @@ for feature in features:
 llvm.get_host_cpu_features, llvm.get_host_cpu_name = lambda: features, lambda: name
 from dualbcast import differentiable_broadcast
 from dualbcast.runtime import cpu
-import test_masks as own
+import test_vectors as own
 
 for function in (*own.FUNCTIONS, own.cell_update):
     for dtype in own.DTYPES:
