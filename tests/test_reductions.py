@@ -24,9 +24,9 @@ from dualbcast.compiler.ir import Assign, Const, Function, Op, Output, Var
 from dualbcast.errors import ArgumentError
 from dualbcast.runtime import cpu, python
 from dualbcast.runtime.broadcast import Plan, plan
+from dualbcast.runtime.edges import WHOLE
 from dualbcast.runtime.geometry import form_of, lay_out
 from dualbcast.runtime.operands import Operands, classify, storage_name
-from dualbcast.runtime.vectors import WHOLE
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F2, F4, F8 = (np.dtype(name) for name in ("float16", "float32", "float64"))

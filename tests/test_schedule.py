@@ -18,7 +18,7 @@ from dualbcast.compiler.schedule import calls_first
 from dualbcast.compiler.selects import into_selects
 from dualbcast.compiler.simplify import simplify
 from dualbcast.compiler.templates import without_customs
-from dualbcast.runtime.vectors import WHOLE
+from dualbcast.runtime.edges import WHOLE
 
 EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
 

@@ -19,7 +19,7 @@ from llvmlite import binding
 from models import cell_update
 
 from dualbcast import differentiable_broadcast, graph
-from dualbcast.runtime.vectors import EDGE, WHOLE
+from dualbcast.runtime.edges import EDGE, WHOLE
 
 FEATURES = binding.get_host_cpu_features()
 HAS_MASKS = bool(FEATURES.get("avx2"))

@@ -50,6 +50,7 @@ from dualbcast.compiler.simplify import simplify
 from dualbcast.compiler.skeleton import index_names, loops
 from dualbcast.compiler.templates import helper_of, without_customs
 from dualbcast.compiler.uniform import is_vectorisable, steady_inputs
+from dualbcast.compiler.weights import side_by_side
 from dualbcast.errors import Location
 from dualbcast.record import dataclass, field
 
@@ -160,8 +161,11 @@ def emit(
     spans = enumerate(layout.which[len(params) :])
     in_order = all(position in summed or layout.classes[which][-1] == "1" for position, which in spans)
     straight = straight and vectorise and in_order
-    # A vector of float64 is a line of the cache, and memory likes pairs of lines better.
-    vectors = 2 if target == "cpu" and dtype == "float64" and vectorise and not summed else int(straight)
+    vectors = int(straight)
+    if not summed and straight and steps is None:
+        vectors = side_by_side(function, len(params) + len(stored), dtype, layout.rank > 1)
+    elif not summed and target == "cpu" and dtype == "float64" and vectorise:
+        vectors = 2
     head = f"def {element}({', '.join([*used, *params, *stored])}):"
     text = "\n".join([head, *writer.text()])
     sections = [*helpers, text]

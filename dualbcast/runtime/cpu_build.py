@@ -14,11 +14,11 @@ from dualbcast.abi import KernelSource
 from dualbcast.errors import kernel_fault
 from dualbcast.record import NamedTuple
 from dualbcast.runtime import cpu_math, libm
+from dualbcast.runtime.edges import WHOLE
 from dualbcast.runtime.linked import link
 from dualbcast.runtime.lowering import lower
 from dualbcast.runtime.native import host
 from dualbcast.runtime.streaming import prefetching
-from dualbcast.runtime.vectors import WHOLE
 
 __all__ = ["Built", "build"]
 
@@ -94,7 +94,7 @@ def build(source: KernelSource, fastmath: bool, filename: str, vector: bool) -> 
             _signature(source),
             cpu_math.LIBERTIES | dict.fromkeys(source.functions, _FASTMATH if fastmath else frozenset()),
             _ATTRIBUTES,
-            _lanes(source, vector),
+            *_lanes(source, vector),
         )
         has_rows = WHOLE in module.globals and not source.summed
         optimised = str(_tidied(str(module)) if has_rows else _optimised(str(module), source.vectorise))
@@ -103,20 +103,20 @@ def build(source: KernelSource, fastmath: bool, filename: str, vector: bool) -> 
         raise kernel_fault(source.element, "LLVM", filename, error) from None
 
 
-def _lanes(source: KernelSource, vector: bool) -> int:
-    """How many elements are a vector, where all are computed so; else 0, and LLVM decides."""
-    if not source.straight:
-        return 0
-    if not vector and (libm.FUNCTIONS.keys() - cpu_math.inlined()).intersection(re.findall(r"\b(\w+)\(", source.text)):
-        return 0
+def _lanes(source: KernelSource, vector: bool) -> tuple[int, int]:
+    """How many elements are a vector, where all are computed so, else 0; and how many registers there are for vectors."""
     features = llvm.get_host_cpu_features()
-    length = 64 if features.get("avx512f") else 32 if features.get("avx2") else 0
+    length, registers = (64, 32) if features.get("avx512f") else (32, 16) if features.get("avx2") else (0, 0)
+    called = set(re.findall(r"\b(\w+)\(", source.text))
+    if not source.straight or (not vector and (libm.FUNCTIONS.keys() - cpu_math.inlined()) & called):
+        return 0, registers
     summed = {len(source.inputs) + position for position in source.summed}
     # What is read or written at each element; what sums keep beside them is in no class.
     classes = [source.layout.classes[which] for which in source.layout.which]
     stored = enumerate(zip(source.inputs + source.outputs, classes, strict=False))
     along = [dtype for position, (dtype, of) in stored if of[-1] != "0" and position not in summed]
-    return length // max(np.dtype(dtype.replace("bfloat", "float")).itemsize for dtype in (source.dtype, *along))
+    widest = max(np.dtype(dtype.replace("bfloat", "float")).itemsize for dtype in (source.dtype, *along))
+    return length // widest, registers
 
 
 def _signature(source: KernelSource) -> list[str]:

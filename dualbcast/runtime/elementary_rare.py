@@ -67,7 +67,7 @@ def under_masks(function: ir.Function, each: Callable[[int], Emit]) -> None:
         How to compute it for a vector of so many.
     """
     module, kind, arity = function.module, function.return_value.type, len(function.args)
-    if f"{function.name}_masked_{VECTORS[0] // 64}" in module.globals:
+    if any(name.startswith(f"{function.name}_masked_") for name in module.globals):
         return
     mappings, versions = [], []
     for bits in VECTORS:

@@ -1,4 +1,4 @@
-"""Expressions of a kernel's text as LLVM IR, of numbers and of vectors: what is a vector is so in the type of its value.
+"""Expressions of a kernel's text as LLVM IR, of numbers and of vectors, which are so in the types of their values.
 
 Where one operand is a vector, the other is, too, in all places the same.
 """
@@ -341,7 +341,8 @@ class Expressions:
             return Typed(operation.convert(self.builder, [self.load(bits, index).value]), "float32")
         raise NameError(f"nothing is called {name}")
 
-    def operate(self, name: str, operation: Operation, values: Sequence[ir.Value]) -> ir.Value:
+    def operate(self, _name: str, operation: Operation, values: Sequence[ir.Value]) -> ir.Value:
+        """The result of an operation, which has a name."""
         return operation.emit(self.builder, values)
 
     def scratch(self, node: ast.Call) -> Typed:

@@ -14,16 +14,19 @@ import numpy as np
 from llvmlite import ir
 
 from dualbcast.record import NamedTuple, dataclass
+from dualbcast.runtime.edges import Groups, Rows
 from dualbcast.runtime.elementary_steps import attribute
 from dualbcast.runtime.expressions import TYPES, WORD, Expressions, Operation, Storage, Typed
 from dualbcast.runtime.native import KERNEL
-from dualbcast.runtime.vectors import Rows, Vectors
+from dualbcast.runtime.vectors import Vectors
 from dualbcast.runtime.wide import Lanes, lone
 
 __all__ = ["Unit", "lower"]
 
 # Bytes of a line of the cache.
 _LINE = 64
+# For how many registers a text says how many vectors are side by side, and how many a vector of a group needs.
+_REGISTERS, _FOR_A_GROUP = 32, 8
 # Instructions that take liberties with floats.
 _FLOAT_OPERATIONS = frozenset({"fadd", "fsub", "fmul", "fdiv", "frem", "fcmp"})
 # What a value is: its type as of `Typed`, and how many are a vector, or 0.
@@ -39,6 +42,7 @@ def lower(
     liberties: Mapping[str, Iterable[str]],
     attributes: Sequence[str] = (),
     lanes: int = 0,
+    registers: int = _REGISTERS,
 ) -> None:
     """Put the functions of a text into a module.
 
@@ -59,7 +63,9 @@ def lower(
     attributes : sequence of str
         For each function.
     lanes : int
-        If not 0, the loop of the entry over a row is computed in vectors of so many elements: see `vectors`.
+        If not 0, the loop of the entry over a row is computed in vectors of so many elements: see `edges`.
+    registers : int
+        How many vectors the processor has registers for.
 
     Raises
     ------
@@ -68,7 +74,7 @@ def lower(
     SyntaxError
         The text has something that kernels do not have.
     """
-    unit = Unit(module, names, liberties, attributes, lanes)
+    unit = Unit(module, names, liberties, attributes, lanes, registers)
     for node in ast.parse(text).body:
         match node:
             case ast.FunctionDef():
@@ -92,7 +98,7 @@ class Unit:
 
     Attributes
     ----------
-    module, names, attributes, lanes
+    module, names, attributes, lanes, registers
         See `lower`.
     constants : dict of str to Typed
     definitions : dict of str to ast.FunctionDef
@@ -106,12 +112,14 @@ class Unit:
         liberties: Mapping[str, Iterable[str]],
         attributes: Sequence[str],
         lanes: int,
+        registers: int,
     ) -> None:
         self.module, self.names, self._liberties, self.attributes = module, names, liberties, attributes
-        self.lanes = lanes
+        self.lanes, self.registers = lanes, registers
         self.constants: dict[str, Typed] = {}
         self.definitions: dict[str, ast.FunctionDef] = {}
         self._made: dict[Any, _Made] = {}
+        self._groups: dict[str, Groups] = {}
 
     def constant(self, dtype: str, value: Any) -> Typed:
         number = float(value) if dtype in ("float32", "float64") else int(value)
@@ -163,6 +171,14 @@ class Unit:
             self.take_liberties(made, name)
             self._made[name, signature] = _Made(made, result)
         return self._made[name, signature]
+
+    def groups(self, name: str, given: Sequence[str], at_once: int) -> Groups:
+        """An element function of groups, for arguments of these types after their number."""
+        if name not in self._groups:
+            node = self.definitions[name]
+            named = {each.arg: dtype for each, dtype in zip(node.args.args[1:], given, strict=True)}
+            self._groups[name] = Groups(self, node, named, at_once)
+        return self._groups[name]
 
     def operation(self, name: str, operation: Operation, kinds: Sequence[ir.Type], caller: str) -> ir.Function:
         """An operation as a function, with the liberties of the one that calls it."""
@@ -376,7 +392,7 @@ class _Body(Expressions):
         read = dict.fromkeys(each.id for part in loop.body for each in ast.walk(part) if isinstance(each, ast.Name))
         known = self.values.keys() | self.variables.keys()
         given = {name: self.name(name) for name in read if name in known}
-        at_once = self.unit.lanes * vectors
+        at_once = self.unit.lanes * max(1, vectors * self.unit.registers // _REGISTERS)
         rows = Rows(self.unit, loop, {name: value.dtype for name, value in given.items()}, at_once)
         builder, rest = self.builder, [each.value for each in given.values()]
         first, end = bounds
@@ -409,6 +425,18 @@ class _Body(Expressions):
             return Typed(self.builder.load(place, typ=TYPES[dtype]), dtype)
         return super().name(name)
 
+    def call(self, node: ast.Call) -> Typed:
+        assert isinstance(node.func, ast.Name)
+        group = _group(self.unit.definitions.get(node.func.id))
+        if not 0 < group <= self.unit.lanes * self.unit.registers // _FOR_A_GROUP:
+            return super().call(node)
+        count, *rest = (self.expression(argument) for argument in node.args)
+        groups = self.unit.groups(node.func.id, [each.dtype for each in rest], group)
+        part = groups.whole if isinstance(node.args[0], ast.Constant) else groups.edge
+        first = ir.Constant(WORD, 0)
+        self.builder.call(part, [first, count.value, *[each.value for each in rest]])
+        return Typed(first, "int64")
+
     def scratch(self, node: ast.Call) -> Typed:
         match node.args:
             case [ast.Name(id=dtype), ast.Constant(value=int() as length)]:
@@ -432,6 +460,16 @@ def _step(node: ast.expr) -> int:
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() as step)) if step != 0:
             return -step
     raise TypeError(f"the step of a range is a number other than 0, and not {ast.unparse(node)}")
+
+
+def _group(function: ast.FunctionDef | None) -> int:
+    """How many elements an element function takes together; 0 if it takes one."""
+    match function:
+        case ast.FunctionDef(
+            body=[ast.Assign(value=ast.Call(ast.Name("scratch"), [_, ast.Constant(int() as group)])), *_]
+        ):
+            return group
+    return 0
 
 
 def _side_by_side(body: Sequence[ast.stmt]) -> tuple[int, ast.Subscript | None]:

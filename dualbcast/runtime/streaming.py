@@ -9,9 +9,9 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from dualbcast.runtime.edges import EDGE, WHOLE
 from dualbcast.runtime.linked import link
 from dualbcast.runtime.native import KERNEL, host
-from dualbcast.runtime.vectors import EDGE, WHOLE
 
 __all__ = ["build", "prefetching"]
 
@@ -36,9 +36,10 @@ def prefetching(text: str) -> str:
     lines, count = [], 0
     for line, kind, found in _accesses(text):
         if kind == "load":
-            count += 1
-            lines.append(f"  %ahead.{count} = getelementptr i8, ptr {found[2]}, i64 {_AHEAD}")
-            lines.append(f"  call void @llvm.prefetch.p0(ptr %ahead.{count}, i32 0, i32 3, i32 1)")
+            for past in range(0, _size(found[1]), _LINE):
+                count += 1
+                lines.append(f"  %ahead.{count} = getelementptr i8, ptr {found[2]}, i64 {_AHEAD + past}")
+                lines.append(f"  call void @llvm.prefetch.p0(ptr %ahead.{count}, i32 0, i32 3, i32 1)")
         lines.append(line)
     if count:
         lines.append("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
