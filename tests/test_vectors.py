@@ -207,11 +207,11 @@ print(*sorted(widths))
 @pytest.mark.skipif(not FEATURES.get("avx512f"), reason="cannot run what other processors do")
 @pytest.mark.parametrize(
     ("name", "lost", "widths"),
-    [("haswell", "avx512,avx10", "4 8"), ("nehalem", "avx,fma,f16c,vaes,vpclmul", "")],
+    [("haswell", "avx512,avx10", "4 8 16"), ("nehalem", "avx,fma,f16c,vaes,vpclmul", "")],
     ids=["AVX2", "SSE"],
 )
 def test_other_processors(name: str, lost: str, widths: str, tmp_path: Path) -> None:
-    """Their kernels, which run here as well: with masks of shorter vectors, and without."""
+    """Their kernels, which run here as well: of shorter vectors, two side by side at most, and without masks."""
     (tmp_path / "program.py").write_text(OTHER, encoding="utf-8")
     command = [sys.executable, str(tmp_path / "program.py"), name, lost]
     environment = {"PYTHONPATH": str(Path(__file__).parent), "DUALBCAST_CACHE_DIR": str(tmp_path / "cache")}

@@ -104,7 +104,7 @@ def build(source: KernelSource, fastmath: bool, filename: str, vector: bool) -> 
 
 
 def _lanes(source: KernelSource, vector: bool) -> tuple[int, int]:
-    """How many elements are a vector, where all are computed so, else 0; and how many registers there are for vectors."""
+    """How many elements are a vector, or 0 where not all are computed so; and how many registers hold vectors."""
     features = llvm.get_host_cpu_features()
     length, registers = (64, 32) if features.get("avx512f") else (32, 16) if features.get("avx2") else (0, 0)
     called = set(re.findall(r"\b(\w+)\(", source.text))

@@ -25,8 +25,8 @@ __all__ = ["Unit", "lower"]
 
 # Bytes of a line of the cache.
 _LINE = 64
-# For how many registers a text says how many vectors are side by side, and how many a vector of a group needs.
-_REGISTERS, _FOR_A_GROUP = 32, 8
+# How many registers each of some vectors side by side needs at least.
+_REGISTERS = 8
 # Instructions that take liberties with floats.
 _FLOAT_OPERATIONS = frozenset({"fadd", "fsub", "fmul", "fdiv", "frem", "fcmp"})
 # What a value is: its type as of `Typed`, and how many are a vector, or 0.
@@ -42,7 +42,7 @@ def lower(
     liberties: Mapping[str, Iterable[str]],
     attributes: Sequence[str] = (),
     lanes: int = 0,
-    registers: int = _REGISTERS,
+    registers: int = 32,
 ) -> None:
     """Put the functions of a text into a module.
 
@@ -392,7 +392,7 @@ class _Body(Expressions):
         read = dict.fromkeys(each.id for part in loop.body for each in ast.walk(part) if isinstance(each, ast.Name))
         known = self.values.keys() | self.variables.keys()
         given = {name: self.name(name) for name in read if name in known}
-        at_once = self.unit.lanes * max(1, vectors * self.unit.registers // _REGISTERS)
+        at_once = self.unit.lanes * min(vectors, self.unit.registers // _REGISTERS)
         rows = Rows(self.unit, loop, {name: value.dtype for name, value in given.items()}, at_once)
         builder, rest = self.builder, [each.value for each in given.values()]
         first, end = bounds
@@ -428,7 +428,7 @@ class _Body(Expressions):
     def call(self, node: ast.Call) -> Typed:
         assert isinstance(node.func, ast.Name)
         group = _group(self.unit.definitions.get(node.func.id))
-        if not 0 < group <= self.unit.lanes * self.unit.registers // _FOR_A_GROUP:
+        if not 0 < group <= self.unit.lanes * self.unit.registers // _REGISTERS:
             return super().call(node)
         count, *rest = (self.expression(argument) for argument in node.args)
         groups = self.unit.groups(node.func.id, [each.dtype for each in rest], group)
