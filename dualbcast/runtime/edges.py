@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir
 
-from dualbcast.runtime.expressions import TYPES, WORD, Typed
+from dualbcast.record import NamedTuple
+from dualbcast.runtime.expressions import TYPES, WORD, Typed, names_in
 from dualbcast.runtime.vectors import PLACE, Access, Along, Room, Vectors, itemsize
 from dualbcast.runtime.wide import Lanes, any_of, splat
 
@@ -149,7 +150,7 @@ class Rows(_Parts):
             case _:
                 raise SyntaxError(f"a loop over a row calls an element function: {ast.unparse(loop)}")
         self.arguments = dict(zip([each.arg for each in element.args.args], arguments, strict=True))
-        self.along = {name for name, argument in self.arguments.items() if place in _names(argument)}
+        self.along = {name for name, argument in self.arguments.items() if place in names_in(argument, set())}
         super().__init__(unit, element, given, at_once)
 
     def write(self, line: Vectors) -> None:
@@ -168,11 +169,11 @@ class Rows(_Parts):
         inside: list[ast.stmt] = []
         varying, mentioned = set(self.along), set[str]()
         for position, stmt in enumerate(statements):
-            names, targets = _names(stmt), _targets(stmt)
-            if isinstance(stmt, ast.Assign | ast.If) and not (_stores(stmt) or names & varying or targets & mentioned):
+            names, targets, written, calls = _mentions([stmt])
+            if not (written or calls or names & varying or targets & mentioned):
                 line.block([stmt])
                 continue
-            if isinstance(stmt, ast.If) and loops < _LOOPS and not _names(stmt.test) & varying:
+            if isinstance(stmt, ast.If) and loops < _LOOPS and not names_in(stmt.test, set()) & varying:
                 before, rest = line.values, statements[position + 1 :]
                 sides = [line.builder.append_basic_block() for _ in range(2)]
                 line.builder.cbranch(line.test(stmt.test), *sides)
@@ -249,7 +250,8 @@ class Groups(_Parts):
     def _turns(self, line: Vectors, test: str, statements: Sequence[ast.stmt]) -> None:
         """A loop that ends when none of the group goes on."""
         builder, before = line.builder, line.values
-        changed = {name for stmt in statements for name in _changed(stmt)}
+        inside = _mentions(statements)
+        changed = inside.targets | inside.written
         carried = [name for name in before if name.removesuffix("[]") in changed and isinstance(before[name], Typed)]
         start, body, after = builder.block, *(builder.append_basic_block() for _ in range(2))
         builder.cbranch(before[test].value, body, after)
@@ -274,26 +276,46 @@ def _alignment(number: ir.Type) -> ir.Constant:
     return ir.Constant(PLACE, itemsize(number))
 
 
-def _names(node: ast.AST) -> set[str]:
-    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+class _Mentions(NamedTuple):
+    """What a statement mentions.
+
+    Attributes
+    ----------
+    names, targets, written : set of str
+        All names but those of functions, those that it assigns, and those of arrays that it writes to.
+    calls : bool
+        Whether it calls something that is there for more than its value.
+    """
+
+    names: set[str]
+    targets: set[str]
+    written: set[str]
+    calls: bool
 
 
-def _targets(stmt: ast.stmt) -> set[str]:
-    """The names that a statement assigns."""
-    assigned = [each for each in ast.walk(stmt) if isinstance(each, ast.Assign)]
-    return {target.id for each in assigned for target in each.targets if isinstance(target, ast.Name)}
-
-
-def _changed(stmt: ast.stmt) -> set[str]:
-    """The names that a statement assigns, and those of arrays that it writes to."""
-    assigned = [each.targets[0] for each in ast.walk(stmt) if isinstance(each, ast.Assign)]
-    places = [each.value if isinstance(each, ast.Subscript) else each for each in assigned]
-    return {place.id for place in places if isinstance(place, ast.Name)}
-
-
-def _stores(stmt: ast.stmt) -> bool:
-    """Whether a statement writes to an array, or may do so."""
-    return any(
-        isinstance(each, ast.Expr) or (isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Subscript))
-        for each in ast.walk(stmt)
-    )
+def _mentions(statements: Sequence[ast.stmt]) -> _Mentions:
+    names: set[str] = set()
+    targets: set[str] = set()
+    written: set[str] = set()
+    calls = False
+    for stmt in statements:
+        match stmt:
+            case ast.Assign(targets=[target], value=value):
+                names_in(value, names)
+                names_in(target, names)
+                match target:
+                    case ast.Name(name):
+                        targets.add(name)
+                    case ast.Subscript(ast.Name(name)):
+                        written.add(name)
+            case ast.If() | ast.While() | ast.For():
+                inner = _mentions([*stmt.body, *stmt.orelse])
+                names |= inner.names
+                targets |= inner.targets
+                written |= inner.written
+                calls |= inner.calls
+                names_in(stmt.iter if isinstance(stmt, ast.For) else stmt.test, names)
+            case ast.Expr(value):
+                names_in(value, names)
+                calls = True
+    return _Mentions(names, targets, written, calls)

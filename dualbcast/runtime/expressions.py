@@ -18,7 +18,7 @@ from dualbcast.runtime.wide import like, splat
 if TYPE_CHECKING:
     from dualbcast.runtime.lowering import Unit
 
-__all__ = ["TYPES", "WORD", "Expressions", "Operation", "Storage", "Typed"]
+__all__ = ["TYPES", "WORD", "Expressions", "Operation", "Storage", "Typed", "names_in"]
 
 WORD = ir.IntType(64)
 TYPES: dict[str, ir.Type] = {
@@ -29,6 +29,15 @@ TYPES: dict[str, ir.Type] = {
 }
 _FLOATS = ("float32", "float64")
 _ARITHMETIC = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul"}
+# What of an expression is expressions again; the function of a call is none.
+_PARTS: dict[type[ast.expr], tuple[str, ...]] = {
+    ast.BinOp: ("left", "right"),
+    ast.Compare: ("left", "comparators"),
+    ast.Call: ("args",),
+    ast.Subscript: ("value", "slice"),
+    ast.UnaryOp: ("operand",),
+    ast.IfExp: ("test", "body", "orelse"),
+}
 _BITS = {ast.BitAnd: "and_", ast.BitOr: "or_", ast.BitXor: "xor"}
 _COMPARISONS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 
@@ -76,6 +85,22 @@ class Storage:
 
     convert: Emit
     stores: bool
+
+
+def names_in(node: ast.expr, found: set[str]) -> set[str]:
+    """Add the names in an expression to what is found. (`ast.walk` would take half of the time of lowering.)"""
+    kind = type(node)
+    if kind is ast.Name:
+        found.add(node.id)  # type: ignore[attr-defined]
+    elif kind is not ast.Constant:
+        for field in _PARTS[kind]:
+            part = getattr(node, field)
+            if type(part) is list:
+                for each in part:
+                    names_in(each, found)
+            else:
+                names_in(part, found)
+    return found
 
 
 class Expressions:

@@ -16,7 +16,11 @@ class Lanes(ir.VectorType):  # type: ignore[misc]
     """A vector type whose constants are written shortly, and which intrinsics can be declared for."""
 
     def wrap_constant_value(self, values: Any) -> Any:
-        return values if values is ir.Undefined else super().wrap_constant_value(values)
+        if values is ir.Undefined:
+            return values
+        if isinstance(values, list | tuple):
+            return super().wrap_constant_value(values)
+        return (ir.Constant(self.element, values),) * self.count
 
     def format_constant(self, value: Any) -> str:
         first = value[0]
@@ -48,7 +52,7 @@ def splat(builder: ir.IRBuilder, value: ir.Value, count: int) -> ir.Value:
     """A number in all places of a vector."""
     kind = Lanes(value.type, count)
     if isinstance(value, ir.Constant):
-        return ir.Constant(kind, value.constant)
+        return ir.Constant(kind, [value] * count)
     nothing = ir.Constant(kind, ir.Undefined)
     alone = builder.insert_element(nothing, value, ir.Constant(_PLACE, 0))
     return shuffled(builder, alone, nothing, [0] * count)
