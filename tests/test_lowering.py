@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import itertools
 import re
 import textwrap
@@ -17,7 +16,8 @@ from cpu_kernels import run, source_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llvmlite import binding, ir
-from texts import Arrays, assert_same_bits, by_numba, by_python, suits_numba
+from random_texts import Writer
+from texts import Arrays, assert_same_bits, by_numba, by_python, suits_numba, with_wrapping_literals
 
 from dualbcast import differentiable_broadcast
 from dualbcast.abi import KernelSource
@@ -613,128 +613,6 @@ def test_a_users_function_may_have_any_name(name: str) -> None:
 # --- random texts ----------------------------------------------------------------------------------------------------
 
 
-class Writer:
-    """Draws a kernel's body: some variables from the start on, temporaries in blocks, loops that end."""
-
-    def __init__(self, data: st.DataObject) -> None:
-        self.data = data
-        self.lines: list[str] = []
-        self.fresh = itertools.count()
-        self.statements = 0
-
-    def pick(self, *choices: Any) -> Any:
-        return self.data.draw(st.sampled_from(choices))
-
-    def integer(self, known: list[str], depth: int = 2) -> str:
-        ints = [name for name in known if name[0] in "abt"]
-        if depth == 0 or self.pick(True, False):
-            return self.pick(*ints, "i[k]", "m[k]", "3", "-2", "i64_7")
-        left, right = self.integer(known, depth - 1), self.integer(known, depth - 1)
-        match self.pick("op", "op", "shift", "unary", "min", "if", "select", "cast"):
-            case "op":
-                return f"({left} {self.pick('+', '-', '*', '//', '%', '&', '|', '^')} {right})"
-            case "shift":
-                return f"({left} {self.pick('<<', '>>')} ({right} & 7))"
-            case "unary":
-                return f"({self.pick('-', '~')}{left})" if not left[0].isdigit() and left[0] != "-" else left
-            case "min":
-                return f"min({left}, {right})"
-            case "if":
-                return f"({left} if {self.test(known)} else {right})"
-            case "select":
-                return f"select({self.test(known)}, {left}, {right})"
-        return f"int64({self.test(known)})"
-
-    def number(self, known: list[str], depth: int = 2) -> str:
-        found = [name for name in known if name[0] in "uvs"]
-        if depth == 0 or self.pick(True, False):
-            return self.pick(*found, "x[k]", "f64_2", "f64_0")
-        left, right = self.number(known, depth - 1), self.number(known, depth - 1)
-        match self.pick("op", "op", "neg", "if", "select", "cast", "narrow"):
-            case "op":
-                return f"({left} {self.pick('+', '-', '*', '/')} {right})"
-            case "neg":
-                return f"(-{left})"
-            case "if":
-                return f"({left} if {self.test(known)} else {right})"
-            case "select":
-                return f"select({self.test(known)}, {left}, {right})"
-            case "cast":
-                return f"float64({self.integer(known)})"
-        return f"float64(float32({left}))"
-
-    def test(self, known: list[str]) -> str:
-        sign = self.pick("<", "<=", ">", ">=", "==", "!=")
-        kind = self.integer if self.pick(True, False) else self.number
-        found = f"({kind(known, 1)} {sign} {kind(known, 1)})"
-        match self.pick("", "", "not", "both", "p"):
-            case "not":
-                return f"(not {found})"
-            case "both":
-                return f"({found} {self.pick('&', '|', '^')} p)"
-            case "p":
-                return "p"
-        return found
-
-    def line(self, depth: int, text: str) -> None:
-        self.lines.append("    " * depth + text)
-
-    def block(self, known: list[str], depth: int, loop: bool) -> None:
-        known = list(known)
-        for _ in range(self.data.draw(st.integers(1, 4))):
-            self.statements += 1
-            self.statement(known, depth, loop)
-
-    def statement(self, known: list[str], depth: int, loop: bool) -> None:
-        kinds = ["assign", "assign", "temporary", "element"]
-        if depth < 3 and self.statements < 25:
-            kinds += ["if", "for", "while"]
-        if loop:
-            kinds.append("leave")
-        match self.pick(*kinds):
-            case "assign":
-                name = self.pick("a", "b", "u", "v", "p")
-                value = self.test(known) if name == "p" else self.value(name, known)
-                op = self.pick("=", "+=", "-=") if name != "p" else "="
-                self.line(depth, f"{name} {op} {value}")
-            case "temporary":
-                name = f"{self.pick('t', 's')}{next(self.fresh)}"
-                self.line(depth, f"{name} = {self.value(name, known)}")
-                known.append(name)
-            case "element":
-                self.line(
-                    depth, f"{self.pick('out', 'terms')}[k & 3] = {self.number(known)}".replace("out[k & 3]", "out[k]")
-                )
-                self.line(depth, f"u += terms[{self.integer(known, 1)} & 3]")
-            case "if":
-                self.line(depth, f"if {self.test(known)}:")
-                self.block(known, depth + 1, loop)
-                if self.pick(True, False):
-                    self.line(depth, f"elif {self.test(known)}:")
-                    self.block(known, depth + 1, loop)
-                if self.pick(True, False):
-                    self.line(depth, "else:")
-                    self.block(known, depth + 1, loop)
-            case "for":
-                name = f"t{next(self.fresh)}"
-                start, stop = f"{self.integer(known, 1)} & 3", f"{self.integer(known, 1)} & 7"
-                bounds = self.pick(stop, f"{start}, {stop}", f"{stop}, {start}, -1", f"{start}, {stop}, 2")
-                self.line(depth, f"for {name} in range({bounds}):")
-                self.block([*known, name], depth + 1, True)
-            case "while":
-                fuel = f"fuel{next(self.fresh)}"
-                self.line(depth, f"{fuel} = 0")
-                self.line(depth, f"while ({fuel} < 4) & {self.test(known)}:")
-                self.line(depth + 1, f"{fuel} += 1")
-                self.block(known, depth + 1, True)
-            case "leave":
-                self.line(depth, f"if {self.test(known)}:")
-                self.line(depth + 1, self.pick("break", "continue"))
-
-    def value(self, name: str, known: list[str]) -> str:
-        return self.integer(known) if name[0] in "abt" else self.number(known)
-
-
 LEFT, RIGHT = pairs([-5, -1, 0, 1, 2, 3, 6, HIGHEST], "int64")
 POINTS = {"x": np.random.default_rng(5).normal(0, 2, LEFT.size), "i": LEFT, "m": RIGHT}
 POINTS["x"][::9] = np.resize([np.nan, np.inf, -np.inf, 0.0, -0.0], POINTS["x"][::9].size)
@@ -761,19 +639,6 @@ def run_alone(source: KernelSource, points: dict[str, Any] = POINTS) -> Arrays:
         return run(source, *points.values())
     finally:
         cpu._kernels.pop((source, False), None)
-
-
-class _Wrapping(ast.NodeTransformer):
-    """Literals as NumPy's integers, which wrap around, and which divided by zero are zero: Python's are others."""
-
-    def visit_Constant(self, node: ast.Constant) -> ast.expr:
-        if type(node.value) is not int:
-            return node
-        return ast.Call(ast.Name("int64", ast.Load()), [node], [])
-
-
-def with_wrapping_literals(source: KernelSource) -> KernelSource:
-    return source._replace(text=ast.unparse(ast.fix_missing_locations(_Wrapping().visit(ast.parse(source.text)))))
 
 
 @settings(max_examples=60, deadline=None)

@@ -15,10 +15,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cpu_kernels import run, source_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from llvmlite import binding
 from models import cell_update
+from random_texts import Straight
+from texts import assert_same_bits, by_python, with_wrapping_literals
 
 from dualbcast import differentiable_broadcast, graph
+from dualbcast.abi import KernelSource, Layout
+from dualbcast.runtime import cpu
 from dualbcast.runtime.edges import EDGE, WHOLE
 
 FEATURES = binding.get_host_cpu_features()
@@ -169,6 +176,83 @@ def test_whole_vectors_have_no_masks() -> None:
     assert len(re.findall(r"= load <\d+ x float>", whole)) == 2 + 1 + 4
     assert len(re.findall(r"store <\d+ x float>", whole)) == 3 * 5
     assert "float, ptr %z" not in whole.partition("phi")[2]
+
+
+# --- random texts ----------------------------------------------------------------------------------------------------
+
+SIZE = 77
+POINTS = {
+    "x": np.random.default_rng(5).normal(0, 2, SIZE),
+    "i": np.resize([-5, -1, 0, 1, 2, 3, 6, 2**63 - 1], SIZE),
+    "m": np.resize([3, 0, -1, 2**63 - 1, 1, 7, -5], SIZE),
+    "r": np.full(SIZE, 2.75),
+    "n": np.full(SIZE, 3),
+}
+POINTS["x"][::9] = np.resize([np.nan, np.inf, -np.inf, 0.0, -0.0], POINTS["x"][::9].size)
+OUTPUTS = {"out": "float64", "other": "float64", "count": "int64", "flag": "uint8"}
+PRELUDE = "f64_2 = float64(2.5)\nf64_0 = float64(0.0)\ni64_7 = int64(7)\n"
+
+
+def straight(body: str, vectors: int) -> KernelSource:
+    """A kernel of rank 1, of whose arguments two are the same for all elements."""
+    inputs = {name: array.dtype.name for name, array in POINTS.items()}
+    source = source_of(body, "float64", inputs, OUTPUTS, PRELUDE)
+    call = source.text.splitlines()[-1]
+    hint = f"{call[: len(call) - len(call.lstrip())]}side_by_side({vectors}, out[e])"
+    layout = Layout(1, ("1", "0"), (0, 0, 0, 1, 1, 0, 0, 0, 0))
+    return source._replace(text=f"{source.text}{hint}\n", layout=layout, straight=True)
+
+
+@only_masks
+@pytest.mark.parametrize("count", [40, pytest.param(600, marks=pytest.mark.slow)])
+def test_random_texts(count: int) -> None:
+    @settings(max_examples=count, deadline=None)
+    @given(st.data(), st.sampled_from([1, 2, 4]))
+    def compare(data: st.DataObject, vectors: int) -> None:
+        writer = Straight(data)
+        for line in ["a = i[k]", "b = n[0]", "u = x[k]", "v = r[0]", "p = a > 2", "w = v > f64_0"]:
+            writer.line(0, line)
+        writer.block(["a", "b", "u", "v"], 0, False)
+        for line in ["out[k] = u", "other[k] = v", "count[k] = a * 3 + b", "flag[k] = uint8(p)"]:
+            writer.line(0, line)
+        source = straight("\n".join(writer.lines), vectors)
+        found = run(source, *POINTS.values())
+        assert f"@{WHOLE}(" in cpu.compile_kernel(source, False).llvm()
+        cpu._kernels.pop((source, False))
+        assert_same_bits(found, by_python(with_wrapping_literals(source), *POINTS.values()))
+
+    compare()
+
+
+@only_masks
+def test_what_is_the_same_for_a_row_is_computed_before_the_loop() -> None:
+    body = """
+    s = sqrt(r[0])
+    u = x[k]
+    if n[0] > 2:
+        t = s * u
+    else:
+        t = s + u
+    if n[0] > 3:
+        t = t * t
+    if r[0] > f64_2:
+        s = s + f64_2
+    out[k] = t
+    other[k] = s
+    count[k] = i[k]
+    flag[k] = uint8(m[k] > 0)
+    """
+    source = straight(body, 1)
+    found = run(source, *POINTS.values())
+    assert_same_bits(found, by_python(source, *POINTS.values()))
+    text = cpu.compile_kernel(source, False).llvm()
+    whole = next(each for each in text.split("\ndefine ") if f"@{WHOLE}(" in each.splitlines()[0]).partition("\n}")[0]
+    # Four loops for two branches; the third has nothing of the elements in it.
+    assert len(re.findall(r"store <\d+ x double>", whole)) == 4 * 2
+    head, loops = whole[: whole.index("store <")], whole[whole.index("store <") :]
+    assert head.count("@llvm.sqrt.f64(") == 1
+    assert "@llvm.sqrt" not in loops
+    assert "fcmp" not in loops
 
 
 OTHER = """

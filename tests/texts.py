@@ -51,6 +51,19 @@ def by_python(source: KernelSource, *inputs: np.ndarray[Any, Any]) -> Arrays:
     return outputs
 
 
+class _Wrapping(ast.NodeTransformer):
+    """Literals as NumPy's integers, which wrap around, and which divided by zero are zero: Python's are others."""
+
+    def visit_Constant(self, node: ast.Constant) -> ast.expr:
+        if type(node.value) is not int:
+            return node
+        return ast.Call(ast.Name("int64", ast.Load()), [node], [])
+
+
+def with_wrapping_literals(source: KernelSource) -> KernelSource:
+    return source._replace(text=ast.unparse(ast.fix_missing_locations(_Wrapping().visit(ast.parse(source.text)))))
+
+
 @functools.cache
 def numba_names() -> dict[str, Any]:
     """What a text calls, for Numba."""

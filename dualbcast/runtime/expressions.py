@@ -345,8 +345,7 @@ class Expressions:
             test, then, orelse = arguments
             return self.select(test.value, then, orelse)
         if name == "min":
-            low = self.compare("<", *arguments)
-            return Typed(self.builder.select(low.value, *(each.value for each in arguments)), "int64")
+            return self.select(self.compare("<", *arguments).value, *arguments)
         operation = self.unit.names.get(name)
         if isinstance(operation, Operation):
             kinds = {each.dtype for each in arguments}
