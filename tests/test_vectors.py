@@ -25,6 +25,7 @@ from texts import assert_same_bits, by_python, with_wrapping_literals
 
 from dualbcast import differentiable_broadcast, graph
 from dualbcast.abi import KernelSource, Layout
+from dualbcast.errors import BackendError
 from dualbcast.runtime import cpu
 from dualbcast.runtime.edges import EDGE, WHOLE
 
@@ -228,31 +229,43 @@ def test_random_texts(count: int) -> None:
 def test_what_is_the_same_for_a_row_is_computed_before_the_loop() -> None:
     body = """
     s = sqrt(r[0])
+    p = m[k] > 0
     u = x[k]
     if n[0] > 2:
         t = s * u
     else:
         t = s + u
-    if n[0] > 3:
+    if (n[0] & 1) == 1:
         t = t * t
+    v = s
     if r[0] > f64_2:
-        s = s + f64_2
+        v = s + f64_2
     out[k] = t
-    other[k] = s
+    other[k] = v
     count[k] = i[k]
-    flag[k] = uint8(m[k] > 0)
+    flag[k] = uint8(p)
     """
     source = straight(body, 1)
     found = run(source, *POINTS.values())
     assert_same_bits(found, by_python(source, *POINTS.values()))
     text = cpu.compile_kernel(source, False).llvm()
     whole = next(each for each in text.split("\ndefine ") if f"@{WHOLE}(" in each.splitlines()[0]).partition("\n}")[0]
-    # Four loops for two branches; the third has nothing of the elements in it.
-    assert len(re.findall(r"store <\d+ x double>", whole)) == 4 * 2
-    head, loops = whole[: whole.index("store <")], whole[whole.index("store <") :]
-    assert head.count("@llvm.sqrt.f64(") == 1
-    assert "@llvm.sqrt" not in loops
-    assert "fcmp" not in loops
+    loops = [block for block in re.split(r"^\S+:", whole, flags=re.MULTILINE) if "store <" in block]
+    # Two branches; the third has nothing of the elements in it.
+    assert len(loops) == 4
+    for loop in loops:
+        assert re.search(r"br i1 .*", loop)
+        assert "sqrt" not in loop
+        assert "fcmp" not in loop
+        assert "load double" not in loop
+    assert whole.count("@llvm.sqrt.f64(") == 1
+
+
+@only_masks
+def test_an_array_is_along_the_row_or_not() -> None:
+    body = "out[k] = x[k] + x[0]\nother[k] = x[k]\ncount[k] = i[k]\nflag[k] = uint8(m[k] > n[0])"
+    with pytest.raises(BackendError, match="x is read along the row, and not along it"):
+        cpu.compile_kernel(straight(body, 1), False)
 
 
 OTHER = """
@@ -266,6 +279,7 @@ for feature in features:
         features[feature] = False
 llvm.get_host_cpu_features, llvm.get_host_cpu_name = lambda: features, lambda: name
 from dualbcast import differentiable_broadcast
+from dualbcast.errors import BackendError
 from dualbcast.runtime import cpu
 import test_vectors as own
 

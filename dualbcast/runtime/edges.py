@@ -60,7 +60,7 @@ class _Parts:
         self.write(line)
         unit.take_liberties(self.whole, element.name)
         self.edge = unit.declared(EDGE, void, _BOUNDS | given)
-        self._write_edge(line.accesses)
+        self._write_edge({name: access for name, access in line.accesses.items() if access is not None})
 
     def write(self, line: Vectors) -> None:
         """Write the function of whole vectors."""

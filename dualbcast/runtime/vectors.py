@@ -94,7 +94,7 @@ class Vectors(Expressions):
     ) -> None:
         self.unit, self.builder, self.function, self.at_once = unit, builder, function, at_once
         self.values = dict(values)
-        self.accesses: dict[str, Access] = {}
+        self.accesses: dict[str, Access | None] = {}
 
     # --- statements ----------------------------------------------------------------------------------------------
 
@@ -158,8 +158,9 @@ class Vectors(Expressions):
         if isinstance(pointer, Room):
             return self.cast(self.values[pointer.name], pointer.dtype[1:])
         if not isinstance(index, Along):
+            self.accessed(pointer, None)
             return super().load(pointer, index)
-        self.accessed(pointer, index, stores=False)
+        self.accessed(pointer, Access(index.offset, index.stride, stores=False))
         dtype, builder = pointer.dtype[1:], self.builder
         kind = Lanes(TYPES[dtype], self.at_once)
         if index.step is None:
@@ -177,7 +178,7 @@ class Vectors(Expressions):
             return
         if not isinstance(index, Along) or index.step is not None:
             raise TypeError("what a vector is stored to lies side by side")
-        self.accessed(pointer, index, stores=True)
+        self.accessed(pointer, Access(index.offset, index.stride, stores=True))
         dtype = pointer.dtype[1:]
         made = self.spread(self.cast(value, dtype), self.at_once)
         self.builder.store(made.value, self.element(pointer, index), align=itemsize(TYPES[dtype]))
@@ -189,8 +190,11 @@ class Vectors(Expressions):
         address.type = ir.PointerType()  # to a vector, or to a number
         return address
 
-    def accessed(self, pointer: Typed, index: Along, stores: bool) -> None:
-        self.accesses[pointer.value.name] = Access(index.offset, index.stride, stores)
+    def accessed(self, pointer: Typed, access: Access | None) -> None:
+        """Note how an array is read or written; None is the same place for all elements."""
+        name = pointer.value.name
+        if self.accesses.setdefault(name, access) != access:
+            raise TypeError(f"{name} is read along the row, and not along it, or in two ways")
 
     # --- calls ---------------------------------------------------------------------------------------------------
 
