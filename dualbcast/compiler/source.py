@@ -9,7 +9,7 @@ import linecache
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any
@@ -136,7 +136,13 @@ _nodes: dict[tuple[str, CodeType], FunctionNode] = {}
 def _locate(function: FunctionType) -> FunctionNode:
     code = function.__code__
     linecache.checkcache(code.co_filename)
-    text = "".join(linecache.getlines(code.co_filename, function.__globals__))
+    lines = linecache.getlines(code.co_filename, function.__globals__)
+    statement = _statement(lines, code.co_firstlineno)
+    tree = _parsed(statement) if statement else None
+    node = None if tree is None else _find(tree, code)
+    if tree is not None and node is not None and _is_current(statement, tree, code):
+        return node
+    text = "".join(lines)
     tree = _parse(text) if text else None
     node = None if tree is None else _find(tree, code)
     where = Location(code.co_filename, code.co_firstlineno, 0, code.co_firstlineno, 1)
@@ -171,8 +177,33 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_after_fork)
 
 
+def _statement(lines: Sequence[str], line: int) -> str:
+    """The statement of a file that seems to be around a line, after as many empty lines as there are before it.
+
+    To parse all of a file takes milliseconds, and what is parsed is kept. It is right if it has the function.
+    """
+
+    def begins(at: int) -> bool:
+        # Decorators belong to what comes after them.
+        return lines[at][:1] not in _INSIDE and (at == 0 or lines[at - 1][:1] != "@")
+
+    if not 0 < line <= len(lines):
+        return ""
+    first = next((at for at in range(line - 1, -1, -1) if begins(at)), 0)
+    end = next((at for at in range(line, len(lines)) if begins(at)), len(lines))
+    return "\n" * first + "".join(lines[first:end])
+
+
+# What a line begins with that is not the first of a statement of a file.
+_INSIDE = frozenset(" \t\n\r\f#)]}")
+
+
 @lru_cache(maxsize=64)
 def _parse(text: str) -> ast.Module | None:
+    return _parsed(text)
+
+
+def _parsed(text: str) -> ast.Module | None:
     try:
         with _parsing, warnings.catch_warnings(action="ignore"):
             return ast.parse(text)

@@ -96,9 +96,9 @@ def build(source: KernelSource, fastmath: bool, filename: str, vector: bool) -> 
             _ATTRIBUTES,
             *_lanes(source, vector),
         )
-        has_rows = WHOLE in module.globals and not source.summed
-        optimised = str(_tidied(str(module)) if has_rows else _optimised(str(module), source.vectorise))
-        return Built(llvm.parse_assembly(prefetching(optimised)))
+        if WHOLE not in module.globals:
+            return Built(llvm.parse_assembly(prefetching(str(_optimised(str(module), source.vectorise)))))
+        return Built(_optimised(str(module), source.vectorise) if source.summed else _tidied(str(module)))
     except Exception as error:
         raise kernel_fault(source.element, "LLVM", filename, error) from None
 

@@ -12,7 +12,7 @@ from llvmlite import ir
 
 from dualbcast.record import NamedTuple
 from dualbcast.runtime.expressions import TYPES, WORD, Typed, names_in
-from dualbcast.runtime.vectors import PLACE, Access, Along, Room, Vectors, itemsize
+from dualbcast.runtime.vectors import LINE, PLACE, Access, Along, Room, Vectors, itemsize
 from dualbcast.runtime.wide import Lanes, any_of, splat
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ WHOLE, EDGE = "dualbcast_whole", "dualbcast_edge"
 _BOUNDS = {"low#": "int64", "high#": "int64"}
 # The most loops that are made of one for the sake of branches.
 _LOOPS = 16
-# Bytes of a line of the cache.
-_LINE = 64
 
 
 class _Parts:
@@ -57,6 +55,7 @@ class _Parts:
         void = ir.VoidType()
         self.whole = unit.declared(WHOLE, void, _BOUNDS | given)
         line = Vectors(unit, ir.IRBuilder(self.whole.append_basic_block()), {}, element.name, at_once)
+        line.looks_ahead = True
         self.write(line)
         unit.take_liberties(self.whole, element.name)
         self.edge = unit.declared(EDGE, void, _BOUNDS | given)
@@ -87,16 +86,16 @@ class _Parts:
                     handed[parameter] = ir.Constant(WORD, on_stack)
             number = TYPES[self.given[name][1:]]
             places[name], rooms[name] = index, builder.alloca(Lanes(number, self.at_once))
-            rooms[name].align = _LINE
+            rooms[name].align = LINE
             handed[name] = builder.bitcast(rooms[name], number.as_pointer())
             if not stores:
-                builder.store(self._taken(line, values[name], index, mask), rooms[name], align=_LINE)
+                builder.store(self._taken(line, values[name], index, mask), rooms[name], align=LINE)
         first, last = (ir.Constant(WORD, place) for place in (0, self.at_once))
         builder.call(self.whole, [first, last, *[handed.get(value.name, value) for value in given]])
         for name, access in accesses.items():
             if access.stores:
                 number = TYPES[self.given[name][1:]]
-                computed = builder.load(rooms[name], align=_LINE, typ=Lanes(number, self.at_once))
+                computed = builder.load(rooms[name], align=LINE, typ=Lanes(number, self.at_once))
                 address = line.element(values[name], places[name])
                 self._masked(builder, "store", computed.type, [computed, address, _alignment(number), mask])
         builder.ret_void()
@@ -258,7 +257,9 @@ class Groups(_Parts):
         builder.position_at_end(body)
         phis = {name: builder.phi(before[name].value.type) for name in carried}
         line.values = before | {name: Typed(phi, before[name].dtype) for name, phi in phis.items()}
+        line.looks_ahead = False
         self._block(line, statements)
+        line.looks_ahead = True
         end, found = builder.block, line.values
         builder.cbranch(found[test].value, body, after)
         builder.position_at_end(after)

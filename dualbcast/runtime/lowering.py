@@ -18,13 +18,11 @@ from dualbcast.runtime.edges import Groups, Rows
 from dualbcast.runtime.elementary_steps import attribute
 from dualbcast.runtime.expressions import TYPES, WORD, Expressions, Operation, Storage, Typed
 from dualbcast.runtime.native import KERNEL
-from dualbcast.runtime.vectors import Vectors
+from dualbcast.runtime.vectors import LINE, Vectors
 from dualbcast.runtime.wide import Lanes, lone
 
 __all__ = ["Unit", "lower"]
 
-# Bytes of a line of the cache.
-_LINE = 64
 # How many registers each of some vectors side by side needs at least.
 _REGISTERS = 8
 # Instructions that take liberties with floats.
@@ -402,7 +400,7 @@ class _Body(Expressions):
             pointer, index = self.expression(place.value), self.expression(place.slice)
             del self.values[loop.target.id]
             itemsize = np.dtype(pointer.dtype[1:]).itemsize
-            if itemsize * at_once >= _LINE:  # Else vectors are no lines, and to the next line may be many.
+            if itemsize * at_once >= LINE:  # Else vectors are no lines, and to the next line may be many.
                 low = self.next_line(first, end, self.element(pointer, index), itemsize, 8 * at_once)
         high = builder.add(low, builder.and_(builder.sub(end, low), ir.Constant(WORD, -at_once)))
         for part, start, stop in ((rows.edge, first, low), (rows.whole, low, high), (rows.edge, high, end)):
@@ -414,7 +412,7 @@ class _Body(Expressions):
         """Where in a row the next line of the cache begins, in an array of which the first element in the row is at an
         address; the first place itself if the row has no more elements than `least`."""
         builder = self.builder
-        ahead = builder.and_(builder.neg(builder.ptrtoint(address, WORD)), ir.Constant(WORD, _LINE - 1))
+        ahead = builder.and_(builder.neg(builder.ptrtoint(address, WORD)), ir.Constant(WORD, LINE - 1))
         low = builder.add(first, builder.udiv(ahead, ir.Constant(WORD, itemsize)))
         is_long = builder.icmp_signed(">", builder.sub(end, first), ir.Constant(WORD, least))
         return builder.select(is_long, low, first)

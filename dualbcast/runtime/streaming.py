@@ -12,14 +12,13 @@ from typing import Any
 from dualbcast.runtime.edges import EDGE, WHOLE
 from dualbcast.runtime.linked import link
 from dualbcast.runtime.native import KERNEL, host
+from dualbcast.runtime.vectors import AHEAD, LINE
 
 __all__ = ["build", "prefetching"]
 
-# The bytes of the shortest vectors that are worth a prefetch, and of those that fill a line of the cache: a line that
-# is streamed in two parts, with those of other outputs in between, is written twice (42 outputs: six times slower).
-_SHORTEST, _LINE = 32, 64
-# How many bytes ahead of a load a prefetch is; 1024 and 4096 were no better.
-_AHEAD = 2048
+# The bytes of the shortest vectors that are worth a prefetch. What is streamed fills a line of the cache: one that is
+# streamed in two parts, with those of other outputs in between, is written twice (42 outputs: six times slower).
+_SHORTEST = 32
 # In the text of a module: a function's parameters that are pointers, a pointer from another, and accesses
 # to vectors.
 _PARAMETER = re.compile(r"ptr [^,%]*(%[^\s,)]+)")
@@ -36,9 +35,9 @@ def prefetching(text: str) -> str:
     lines, count = [], 0
     for line, kind, found in _accesses(text):
         if kind == "load":
-            for past in range(0, _size(found[1]), _LINE):
+            for past in range(0, _size(found[1]), LINE):
                 count += 1
-                lines.append(f"  %ahead.{count} = getelementptr i8, ptr {found[2]}, i64 {_AHEAD + past}")
+                lines.append(f"  %ahead.{count} = getelementptr i8, ptr {found[2]}, i64 {AHEAD + past}")
                 lines.append(f"  call void @llvm.prefetch.p0(ptr %ahead.{count}, i32 0, i32 3, i32 1)")
         lines.append(line)
     if count:
@@ -86,7 +85,7 @@ def _streaming(text: str, arrays: Collection[int]) -> str:
             line = f"  call void {name}({found[1]} {found[2]}, ptr {found[3]})"
         lines.append(line)
     for vector, name in kinds.items():
-        lines.append(_STREAM.format(name=name, kind=vector, group=group, align=_LINE, last=_LINE - 1))
+        lines.append(_STREAM.format(name=name, kind=vector, group=group, align=LINE, last=LINE - 1))
     return "\n".join(lines)
 
 
@@ -111,7 +110,7 @@ def _accesses(text: str, arrays: Collection[str] | None = None) -> Iterator[tupl
         elif pointers:
             if (found := _OFFSET.match(line)) and found[2] in pointers:
                 pointers.add(found[1])
-            elif (found := _STORE.match(line)) and found[3] in pointers and _size(found[1]) >= _LINE:
+            elif (found := _STORE.match(line)) and found[3] in pointers and _size(found[1]) >= LINE:
                 kind = "store"
             elif (found := _LOAD.match(line)) and found[2] in pointers and _size(found[1]) >= _SHORTEST:
                 kind = "load"

@@ -19,9 +19,11 @@ from dualbcast.runtime.wide import Lanes
 if TYPE_CHECKING:
     from dualbcast.runtime.lowering import Unit
 
-__all__ = ["PLACE", "Access", "Along", "Room", "Vectors", "itemsize"]
+__all__ = ["AHEAD", "LINE", "PLACE", "Access", "Along", "Room", "Vectors", "itemsize"]
 
 PLACE = ir.IntType(32)
+# Bytes of a line of the cache; and how many bytes ahead of a load there is a prefetch: 1024 and 4096 were no better.
+LINE, AHEAD = 64, 2048
 
 
 class Along(NamedTuple):
@@ -94,6 +96,8 @@ class Vectors(Expressions):
     ) -> None:
         self.unit, self.builder, self.function, self.at_once = unit, builder, function, at_once
         self.values = dict(values)
+        # Whether what is read is asked for early.
+        self.looks_ahead = False
         self.accesses: dict[str, Access | None] = {}
 
     # --- statements ----------------------------------------------------------------------------------------------
@@ -164,7 +168,10 @@ class Vectors(Expressions):
         dtype, builder = pointer.dtype[1:], self.builder
         kind = Lanes(TYPES[dtype], self.at_once)
         if index.step is None:
-            return Typed(builder.load(self.element(pointer, index), align=itemsize(TYPES[dtype]), typ=kind), dtype)
+            address, size = self.element(pointer, index), itemsize(TYPES[dtype])
+            if self.looks_ahead:
+                self.prefetch(address, size * self.at_once)
+            return Typed(builder.load(address, align=size, typ=kind), dtype)
         found: ir.Value = ir.Constant(kind, ir.Undefined)
         for lane in range(self.at_once):
             place = builder.add(index.first, builder.mul(index.step, ir.Constant(WORD, lane)))
@@ -189,6 +196,21 @@ class Vectors(Expressions):
         address = self.builder.gep(pointer.value, [index.first])
         address.type = ir.PointerType()  # to a vector, or to a number
         return address
+
+    def prefetch(self, address: ir.Value, size: int) -> None:
+        """Ask for the lines of what is some way on from a vector.
+
+        The processor foresees what is next in an array by itself, but later, and not of many arrays at a time.
+        """
+        builder, symbol, module = self.builder, "llvm.prefetch.p0", self.unit.module
+        if symbol not in module.globals:
+            ir.Function(module, ir.FunctionType(ir.VoidType(), [ir.PointerType(), PLACE, PLACE, PLACE]), symbol)
+        # To read, near, data.
+        how = [ir.Constant(PLACE, number) for number in (0, 3, 1)]
+        for past in range(0, size, LINE):
+            ahead = builder.gep(address, [ir.Constant(WORD, AHEAD + past)], source_etype=ir.IntType(8))
+            ahead.type = ir.PointerType()
+            builder.call(module.globals[symbol], [ahead, *how])
 
     def accessed(self, pointer: Typed, access: Access | None) -> None:
         """Note how an array is read or written; None is the same place for all elements."""
