@@ -259,8 +259,11 @@ class _Pieces:
             body = list(found)
             for name in sorted(stored):
                 old = Var(name, self.kinds[name])
-                kept = fold(Op("select", (going, tested.get(name, old), old), old.kind))
-                outputs.append(Output(name, self.hold(kept, body)))
+                new: Expr = tested.get(name, old)
+                # What only counts turns may run on in elements that have left.
+                if name in needed or old.kind != "int":
+                    new = fold(Op("select", (going, new, old), old.kind))
+                outputs.append(Output(name, self.hold(new, body)))
             outputs.append(Output(self.going, going_on))
             params = (*self.function.params, going, *(Var(name, kind) for name, kind in self.kinds.items()))
             piece = simplify(replace(self.function, params=params, body=tuple(body), outputs=tuple(outputs)))

@@ -252,6 +252,8 @@ class Groups(_Parts):
         inside = _mentions(statements)
         changed = inside.targets | inside.written
         carried = [name for name in before if name.removesuffix("[]") in changed and isinstance(before[name], Typed)]
+        varying = self._varying(before, statements)
+        before = before | {name: line.spread(before[name], self.at_once) for name in carried if name in varying}
         start, body, after = builder.block, *(builder.append_basic_block() for _ in range(2))
         builder.cbranch(before[test].value, body, after)
         builder.position_at_end(body)
@@ -271,6 +273,34 @@ class Groups(_Parts):
             left.add_incoming(before[name].value, start)
             left.add_incoming(found[name].value, end)
             line.values[name] = Typed(left, before[name].dtype)
+
+    def _varying(self, before: dict[str, Typed], statements: Sequence[ast.stmt]) -> set[str]:
+        """The values of arrays that differ from one element to another in the turns of a loop."""
+        rooms = {name for name, value in before.items() if isinstance(value, Room)}
+        varying = {
+            name.removesuffix("[]") for name, value in before.items() if isinstance(value, Typed) and value.lanes
+        }
+        # What is assigned, and what it is made of.
+        made: list[tuple[set[str], set[str]]] = []
+        pending = list(statements)
+        while pending:
+            match pending.pop():
+                case ast.Assign(targets=[target], value=value):
+                    made.append((names_in(target, set(), rooms), names_in(value, set(), rooms)))
+                case ast.For(target=ast.Name(place), body=body):
+                    varying.add(place)
+                    pending += body
+                case ast.If(test=test, body=body, orelse=orelse):
+                    sides = _mentions([*body, *orelse])
+                    made.append((sides.targets | sides.written, names_in(test, set(), rooms)))
+                    pending += [*body, *orelse]
+        count = 0
+        while count != len(varying):
+            count = len(varying)
+            for targets, names in made:
+                if names & varying:
+                    varying |= targets
+        return {f"{name}[]" for name in varying & rooms}
 
 
 def _alignment(number: ir.Type) -> ir.Constant:

@@ -6,7 +6,7 @@ Where one operand is a vector, the other is, too, in all places the same.
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING
 
 from llvmlite import ir
@@ -87,19 +87,24 @@ class Storage:
     stores: bool
 
 
-def names_in(node: ast.expr, found: set[str]) -> set[str]:
-    """Add the names in an expression to what is found. (`ast.walk` would take half of the time of lowering.)"""
+def names_in(node: ast.expr, found: set[str], whole: Container[str] = ()) -> set[str]:
+    """Add the names in an expression to what is found; of elements of `whole` arrays no index.
+
+    (`ast.walk` would take half of the time of lowering.)
+    """
     kind = type(node)
     if kind is ast.Name:
         found.add(node.id)  # type: ignore[attr-defined]
+    elif kind is ast.Subscript and isinstance(node.value, ast.Name) and node.value.id in whole:  # type: ignore[attr-defined]
+        found.add(node.value.id)  # type: ignore[attr-defined]
     elif kind is not ast.Constant:
         for field in _PARTS[kind]:
             part = getattr(node, field)
             if type(part) is list:
                 for each in part:
-                    names_in(each, found)
+                    names_in(each, found, whole)
             else:
-                names_in(part, found)
+                names_in(part, found, whole)
     return found
 
 

@@ -62,7 +62,7 @@ class Access(NamedTuple):
 
 
 class Room(NamedTuple):
-    """An array of one vector, which is a value.
+    """An array of as many numbers as a vector has, which is a value; one number, if all are the same.
 
     Attributes
     ----------
@@ -181,7 +181,7 @@ class Vectors(Expressions):
 
     def store(self, pointer: Any, index: Any, value: Typed) -> None:
         if isinstance(pointer, Room):
-            self.values[pointer.name] = self.spread(value, self.at_once)
+            self.values[pointer.name] = value
             return
         if not isinstance(index, Along) or index.step is not None:
             raise TypeError("what a vector is stored to lies side by side")
