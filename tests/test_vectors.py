@@ -262,6 +262,13 @@ def test_what_is_the_same_for_a_row_is_computed_before_the_loop() -> None:
 
 
 @only_masks
+def test_all_of_a_vector_is_stored() -> None:
+    body = "if x[k] > r[0]:\n    out[k] = x[k]\nother[k] = x[k]\ncount[k] = i[k]\nflag[k] = uint8(m[k] > n[0])"
+    with pytest.raises(BackendError, match="and all of it is stored"):
+        cpu.compile_kernel(straight(body, 1), False)
+
+
+@only_masks
 def test_an_array_is_along_the_row_or_not() -> None:
     body = "out[k] = x[k] + x[0]\nother[k] = x[k]\ncount[k] = i[k]\nflag[k] = uint8(m[k] > n[0])"
     with pytest.raises(BackendError, match="x is read along the row, and not along it"):

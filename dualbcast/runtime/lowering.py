@@ -28,7 +28,7 @@ _REGISTERS = 8
 # Instructions that take liberties with floats.
 _FLOAT_OPERATIONS = frozenset({"fadd", "fsub", "fmul", "fdiv", "frem", "fcmp"})
 # What a value is: its type as of `Typed`, and how many are a vector, or 0.
-Shape = tuple[str, int]
+_Shape = tuple[str, int]
 
 
 def lower(
@@ -134,7 +134,7 @@ class Unit:
 
     def declared(self, symbol: str, result: ir.Type, named: Mapping[str, str]) -> ir.Function:
         """A function with pointers to arrays, which is not inlined; `named` has the types of its parameters."""
-        made = ir.Function(self.module, ir.FunctionType(result, [kind_of(each) for each in named.values()]), symbol)
+        made = ir.Function(self.module, ir.FunctionType(result, [_kind_of(each) for each in named.values()]), symbol)
         attribute(made, "nounwind", "noinline", *self.attributes)
         for name, value in zip(named, made.args, strict=True):
             value.name = name
@@ -143,11 +143,11 @@ class Unit:
                 value.add_attribute("noalias")
         return made
 
-    def function(self, name: str, signature: tuple[Shape, ...]) -> _Made:
+    def function(self, name: str, signature: tuple[_Shape, ...]) -> _Made:
         """A function for arguments of these types, which becomes part of those that call it."""
         if (name, signature) not in self._made:
             node = self.definitions[name]
-            made = self.inlined(name, [kind_of(*shape) for shape in signature])
+            made = self.inlined(name, [_kind_of(*shape) for shape in signature])
             if any(lanes for _, lanes in signature):
                 arguments = zip(node.args.args, made.args, signature, strict=True)
                 values = {each.arg: Typed(value, dtype) for each, value, (dtype, _) in arguments}
@@ -160,7 +160,7 @@ class Unit:
                 assert last.value is not None
                 found.block(node.body[:-1])
                 value, result = found.expression(last.value)
-                returns(found.builder, made, value)
+                _returns(found.builder, made, value)
             else:
                 found.block(node.body)
                 found.builder.ret_void()
@@ -184,7 +184,7 @@ class Unit:
         if key not in self._made:
             made = self.inlined(name, kinds)
             builder = ir.IRBuilder(made.append_basic_block())
-            returns(builder, made, operation.emit(builder, made.args))
+            _returns(builder, made, operation.emit(builder, made.args))
             self.take_liberties(made, caller)
             self._made[key] = _Made(made, "")
         return self._made[key].made
@@ -208,14 +208,14 @@ class Unit:
                     instruction.flags.extend(liberties)
 
 
-def kind_of(dtype: str, lanes: int = 0) -> ir.Type:
+def _kind_of(dtype: str, lanes: int = 0) -> ir.Type:
     """LLVM's type of what is of a type, as of `Typed`."""
     if dtype[0] == "*":
         return TYPES[dtype[1:]].as_pointer()
     return Lanes(TYPES[dtype], lanes) if lanes else TYPES[dtype]
 
 
-def returns(builder: ir.IRBuilder, made: ir.Function, value: ir.Value) -> None:
+def _returns(builder: ir.IRBuilder, made: ir.Function, value: ir.Value) -> None:
     """End a function with returning a value."""
     builder.ret(value)
     made.ftype = ir.FunctionType(value.type, made.ftype.args)

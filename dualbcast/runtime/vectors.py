@@ -96,8 +96,8 @@ class Vectors(Expressions):
     ) -> None:
         self.unit, self.builder, self.function, self.at_once = unit, builder, function, at_once
         self.values = dict(values)
-        # Whether what is read is asked for early.
-        self.looks_ahead = False
+        # Whether what is read is asked for early, and whether elements differ in whether they come here.
+        self.looks_ahead = self.is_split = False
         self.accesses: dict[str, Access | None] = {}
 
     # --- statements ----------------------------------------------------------------------------------------------
@@ -120,8 +120,9 @@ class Vectors(Expressions):
 
     def if_(self, stmt: ast.If) -> None:
         """Of a test that is a vector both sides, and of what they assign that of the side that each element takes."""
-        test, before = self.test(stmt.test), self.values
+        test, before, was_split = self.test(stmt.test), self.values, self.is_split
         is_vector = isinstance(test.type, ir.VectorType)
+        self.is_split |= is_vector
         starts = [] if is_vector else [self.builder.append_basic_block() for _ in range(2)]
         if not is_vector:
             self.builder.cbranch(test, *starts)
@@ -133,6 +134,7 @@ class Vectors(Expressions):
             self.block(body)
             sides.append(self.values)
             ends.append(self.builder.block)
+        self.is_split = was_split
         then, orelse = sides
         # What only one side assigns, and nothing before it, is not read later.
         changed = [name for name in then if name in orelse and then[name] is not orelse[name]]
@@ -183,8 +185,8 @@ class Vectors(Expressions):
         if isinstance(pointer, Room):
             self.values[pointer.name] = value
             return
-        if not isinstance(index, Along) or index.step is not None:
-            raise TypeError("what a vector is stored to lies side by side")
+        if self.is_split or not isinstance(index, Along) or index.step is not None:
+            raise TypeError("what a vector is stored to lies side by side, and all of it is stored")
         self.accessed(pointer, Access(index.offset, index.stride, stores=True))
         dtype = pointer.dtype[1:]
         made = self.spread(self.cast(value, dtype), self.at_once)
