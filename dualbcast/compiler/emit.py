@@ -161,9 +161,11 @@ def emit(
     spans = enumerate(layout.which[len(params) :])
     in_order = all(position in summed or layout.classes[which][-1] == "1" for position, which in spans)
     straight = straight and vectorise and in_order
-    vectors = int(straight)
-    if not summed and straight and steps is None:
-        vectors = side_by_side(function, len(params) + len(stored), dtype, layout.rank > 1)
+    vectors = 0
+    if straight and steps is None:
+        # Rows may be shorter than that. A vector of float64 is a line of the cache, and memory likes pairs of lines.
+        most = 4 if layout.rank == 1 else 2 if dtype == "float64" and not summed else 1
+        vectors = side_by_side(function, len(params) + len(stored), most)
     elif not summed and target == "cpu" and dtype == "float64" and vectorise:
         vectors = 2
     head = f"def {element}({', '.join([*used, *params, *stored])}):"

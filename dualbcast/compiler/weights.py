@@ -38,7 +38,7 @@ def work(function: Function) -> float:
     return weigh(function.body) + sum(_expression(output.value) for output in function.outputs)
 
 
-def side_by_side(function: Function, arrays: int, dtype: str, has_rows: bool) -> int:
+def side_by_side(function: Function, arrays: int, most: int) -> int:
     """How many vectors of elements to compute side by side, so that not each instruction waits for the one before.
 
     Parameters
@@ -47,13 +47,9 @@ def side_by_side(function: Function, arrays: int, dtype: str, has_rows: bool) ->
         A straight line.
     arrays : int
         How many arrays it reads or writes.
-    dtype : str
-        The compute dtype.
-    has_rows : bool
-        Whether there are rows, which may be shorter than the vectors. Of float64, a vector is a line of the cache, and
-        memory likes pairs of lines better.
+    most : int
+        How many at most.
     """
-    most = 4 if not has_rows else 2 if dtype == "float64" else 1
     each = work(function)
     fits = (n for n in (4, 2) if n <= most and n * each <= _MOST_WORK and n * arrays <= _MOST_ARRAYS)
     return next(fits, 1)
