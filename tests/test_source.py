@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from dualbcast import differentiable_broadcast
+from dualbcast.compiler import source
 from dualbcast.compiler.source import find_source, locate
 from dualbcast.errors import CompileError
 
@@ -124,6 +125,82 @@ def test_functions(text: str, line: int) -> None:
     last = node.body[-1]
     assert isinstance(last, ast.Return)
     assert function(0) == 1
+
+
+STATEMENTS = """\
+import functools
+
+text = '''
+def decorated(x):
+    return 0
+'''
+
+
+# A comment before it.
+@functools.lru_cache(
+    maxsize=None
+)
+@functools.lru_cache
+def decorated(x):
+    def inner(y):
+        # another comment
+        return x + y
+
+# which goes on
+    return inner
+
+
+lambdas = [
+    lambda x: x * 2,
+    lambda x: x * 3,
+]
+
+if text:
+    def chosen(x):
+        return x + 1
+else:
+    def chosen(x):
+        return x + 2
+
+try:
+    raise ValueError
+except ValueError:
+    def caught(x):
+        return x + 3
+
+class Holder:
+    def method(self, x):
+        return x + 4
+"""
+
+
+@pytest.mark.parametrize(
+    ("expression", "wanted", "alone"),
+    [
+        ("decorated.__wrapped__.__wrapped__", "def decorated(x):", False),
+        ("decorated(1)", "def inner(y):", True),
+        ("lambdas[0]", "lambda x: x * 2", True),
+        ("lambdas[1]", "lambda x: x * 3", True),
+        ("chosen", "def chosen(x):\n    return x + 1", True),
+        ("caught", "def caught(x):\n    return x + 3", False),
+        ("Holder.method", "def method(self, x):", True),
+    ],
+)
+def test_only_the_statement_is_parsed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expression: str, wanted: str, alone: bool
+) -> None:
+    """Where it can be told from the lines which that is; else all of the file."""
+    loaded = module(tmp_path / "statements.py", STATEMENTS)
+    parsed = []
+    parse = source._parse
+    monkeypatch.setattr(source, "_parse", lambda text: parsed.append(text) or parse(text))
+    function = eval(expression, vars(loaded))
+    found = find_source(function)
+    assert wanted in ast.unparse(found.node)
+    assert found.node.lineno in range(function.__code__.co_firstlineno, function.__code__.co_firstlineno + 5)
+    line = STATEMENTS.splitlines()[found.node.lineno - 1]
+    assert wanted.partition("(")[0].partition(":")[0].split()[-1] in line
+    assert (parsed == []) == alone
 
 
 def test_positions_are_those_of_the_file() -> None:
