@@ -105,14 +105,7 @@ class Writer:
                 )
                 self.line(depth, f"u += terms[{self.integer(known, 1)} & 3]")
             case "if":
-                self.line(depth, f"if {self.test(known)}:")
-                self.block(known, depth + 1, loop)
-                if self.pick(True, False):
-                    self.line(depth, f"elif {self.test(known)}:")
-                    self.block(known, depth + 1, loop)
-                if self.pick(True, False):
-                    self.line(depth, "else:")
-                    self.block(known, depth + 1, loop)
+                self.branch(known, depth, loop, self.test(known), self.test(known))
             case "for":
                 name = f"t{next(self.fresh)}"
                 start, stop = f"{self.integer(known, 1)} & 3", f"{self.integer(known, 1)} & 7"
@@ -128,6 +121,16 @@ class Writer:
             case "leave":
                 self.line(depth, f"if {self.test(known)}:")
                 self.line(depth + 1, self.pick("break", "continue"))
+
+    def branch(self, known: list[str], depth: int, loop: bool, first: str, second: str) -> None:
+        self.line(depth, f"if {first}:")
+        self.block(known, depth + 1, loop)
+        if self.pick(True, False):
+            self.line(depth, f"elif {second}:")
+            self.block(known, depth + 1, loop)
+        if self.pick(True, False):
+            self.line(depth, "else:")
+            self.block(known, depth + 1, loop)
 
     def value(self, name: str, known: list[str]) -> str:
         return self.integer(known) if name[0] in "abt" else self.number(known)
@@ -150,11 +153,4 @@ class Straight(Writer):
                 known.append(name)
             case "if":
                 same = self.pick("r[0] > f64_2", "n[0] == 3", "w", "")
-                self.line(depth, f"if {same or self.test(known)}:")
-                self.block(known, depth + 1, loop)
-                if self.pick(True, False):
-                    self.line(depth, f"elif {(same and 'not w') or self.test(known)}:")
-                    self.block(known, depth + 1, loop)
-                if self.pick(True, False):
-                    self.line(depth, "else:")
-                    self.block(known, depth + 1, loop)
+                self.branch(known, depth, loop, same or self.test(known), "not w" if same else self.test(known))
