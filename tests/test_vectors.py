@@ -262,6 +262,19 @@ def test_what_is_the_same_for_a_row_is_computed_before_the_loop() -> None:
 
 
 @only_masks
+def test_many_branches_that_are_the_same_for_a_row() -> None:
+    """Some make loops of their own, the others stay in the loop."""
+    tests = [f"if (n[0] >> {place}) & 1 == 0:\n    u = u * f64_2\nelse:\n    u = u + r[0]" for place in range(12)]
+    text = "\n".join(test.replace("(n[0] >> ", "((n[0] >> ").replace(" & 1 ==", " & 1) ==") for test in tests)
+    body = f"u = x[k]\n{text}\nout[k] = u\nother[k] = x[k]\ncount[k] = i[k]\nflag[k] = uint8(m[k] > n[0])"
+    source = straight(body, 1)
+    assert_same_bits(run(source, *POINTS.values()), by_python(source, *POINTS.values()))
+    text = cpu.compile_kernel(source, False).llvm()
+    whole = next(each for each in text.split("\ndefine ") if f"@{WHOLE}(" in each.splitlines()[0]).partition("\n}")[0]
+    assert 2 <= len(re.findall(r"store <\d+ x double>", whole)) // 2 <= 16
+
+
+@only_masks
 def test_all_of_a_vector_is_stored() -> None:
     body = "if x[k] > r[0]:\n    out[k] = x[k]\nother[k] = x[k]\ncount[k] = i[k]\nflag[k] = uint8(m[k] > n[0])"
     with pytest.raises(BackendError, match="and all of it is stored"):

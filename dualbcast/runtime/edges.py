@@ -23,8 +23,8 @@ __all__ = ["EDGE", "WHOLE", "Groups", "Rows"]
 # What the two functions are called.
 WHOLE, EDGE = "dualbcast_whole", "dualbcast_edge"
 _BOUNDS = {"low#": "int64", "high#": "int64"}
-# The most loops that are made of one for the sake of branches.
-_LOOPS = 16
+# The most statements of all loops together that are made of one for the sake of branches.
+_STATEMENTS = 512
 
 
 class _Parts:
@@ -155,6 +155,7 @@ class Rows(_Parts):
     def write(self, line: Vectors) -> None:
         line.values = self._arguments(line, {}, self.arguments.keys() - self.along)
         self.end = line.builder.append_basic_block()
+        self.size = sum(isinstance(each, ast.stmt) for each in ast.walk(self.element))
         self._loops(line, self.element.body, 1)
         ir.IRBuilder(self.end).ret_void()
 
@@ -165,6 +166,7 @@ class Rows(_Parts):
 
     def _loops(self, line: Vectors, statements: Sequence[ast.stmt], loops: int) -> None:
         """A loop of these statements, or several; then the end."""
+        is_small = 2 * loops * self.size <= _STATEMENTS
         inside: list[ast.stmt] = []
         varying, mentioned = set(self.along), set[str]()
         for position, stmt in enumerate(statements):
@@ -172,7 +174,7 @@ class Rows(_Parts):
             if not (written or calls or names & varying or targets & mentioned):
                 line.block([stmt])
                 continue
-            if isinstance(stmt, ast.If) and loops < _LOOPS and not names_in(stmt.test, set()) & varying:
+            if is_small and isinstance(stmt, ast.If) and not names_in(stmt.test, set()) & varying:
                 before, rest = line.values, statements[position + 1 :]
                 sides = [line.builder.append_basic_block() for _ in range(2)]
                 line.builder.cbranch(line.test(stmt.test), *sides)
