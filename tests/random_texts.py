@@ -91,14 +91,9 @@ class Writer:
             kinds.append("leave")
         match self.pick(*kinds):
             case "assign":
-                name = self.pick("a", "b", "u", "v", "p")
-                value = self.test(known) if name == "p" else self.value(name, known)
-                op = self.pick("=", "+=", "-=") if name != "p" else "="
-                self.line(depth, f"{name} {op} {value}")
+                self.assign(known, depth, "=", "+=", "-=")
             case "temporary":
-                name = f"{self.pick('t', 's')}{next(self.fresh)}"
-                self.line(depth, f"{name} = {self.value(name, known)}")
-                known.append(name)
+                self.temporary(known, depth)
             case "element":
                 self.line(
                     depth, f"{self.pick('out', 'terms')}[k & 3] = {self.number(known)}".replace("out[k & 3]", "out[k]")
@@ -121,6 +116,16 @@ class Writer:
             case "leave":
                 self.line(depth, f"if {self.test(known)}:")
                 self.line(depth + 1, self.pick("break", "continue"))
+
+    def assign(self, known: list[str], depth: int, *operators: str) -> None:
+        name = self.pick("a", "b", "u", "v", "p")
+        value = self.test(known) if name == "p" else self.value(name, known)
+        self.line(depth, f"{name} {self.pick(*operators) if name != 'p' else '='} {value}")
+
+    def temporary(self, known: list[str], depth: int) -> None:
+        name = f"{self.pick('t', 's')}{next(self.fresh)}"
+        self.line(depth, f"{name} = {self.value(name, known)}")
+        known.append(name)
 
     def branch(self, known: list[str], depth: int, loop: bool, first: str, second: str) -> None:
         self.line(depth, f"if {first}:")
@@ -145,12 +150,9 @@ class Straight(Writer):
     def statement(self, known: list[str], depth: int, loop: bool) -> None:
         match self.pick("assign", "assign", "temporary", "if" if depth < 3 and self.statements < 25 else "assign"):
             case "assign":
-                name = self.pick("a", "b", "u", "v", "p")
-                self.line(depth, f"{name} = {self.test(known) if name == 'p' else self.value(name, known)}")
+                self.assign(known, depth, "=")
             case "temporary":
-                name = f"{self.pick('t', 's')}{next(self.fresh)}"
-                self.line(depth, f"{name} = {self.value(name, known)}")
-                known.append(name)
+                self.temporary(known, depth)
             case "if":
                 same = self.pick("r[0] > f64_2", "n[0] == 3", "w", "")
                 self.branch(known, depth, loop, same or self.test(known), "not w" if same else self.test(known))

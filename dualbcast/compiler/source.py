@@ -137,16 +137,14 @@ def _locate(function: FunctionType) -> FunctionNode:
     code = function.__code__
     linecache.checkcache(code.co_filename)
     lines = linecache.getlines(code.co_filename, function.__globals__)
-    statement = _statement(lines, code.co_firstlineno)
-    tree = _parsed(statement) if statement else None
-    node = None if tree is None else _find(tree, code)
-    if tree is not None and node is not None and _is_current(statement, tree, code):
-        return node
-    text = "".join(lines)
-    tree = _parse(text) if text else None
-    node = None if tree is None else _find(tree, code)
+    node = None
+    for text, parse in ((_statement(lines, code.co_firstlineno), _parsed), ("".join(lines), _parse)):
+        tree = parse(text) if text else None
+        node = None if tree is None else _find(tree, code)
+        if tree is not None and node is not None and _is_current(text, tree, code):
+            return node
     where = Location(code.co_filename, code.co_firstlineno, 0, code.co_firstlineno, 1)
-    if tree is None or node is None:
+    if node is None:
         reason = f"its text is not in {code.co_filename}"
         if code.co_filename == "<string>":
             reason = "exec() and `python -c` keep no text"
@@ -155,13 +153,11 @@ def _locate(function: FunctionType) -> FunctionNode:
             reason = "the REPL keeps no text before Python 3.13"
             instead = "the function in a file, in IPython or a notebook"
         raise CompileError(f"the source of {function.__qualname__} cannot be had: {reason}", where, instead)
-    if not _is_current(text, tree, code):
-        raise CompileError(
-            f"the text of {function.__qualname__} has changed since it was defined, so it is not what would run",
-            where,
-            "nothing new: reload the module, or run the cell again",
-        )
-    return node
+    raise CompileError(
+        f"the text of {function.__qualname__} has changed since it was defined, so it is not what would run",
+        where,
+        "nothing new: reload the module, or run the cell again",
+    )
 
 
 # Warnings are set aside for the whole process, and before 3.11.9 `ast.parse` fails in threads that run it at once.

@@ -8,12 +8,13 @@ import ast
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from llvmlite import ir
 
 from dualbcast.record import NamedTuple
 from dualbcast.runtime.expressions import TYPES, WORD, Typed, names_in
-from dualbcast.runtime.vectors import LINE, PLACE, Access, Along, Room, Vectors, itemsize
-from dualbcast.runtime.wide import Lanes, any_of, splat
+from dualbcast.runtime.vectors import LINE, Access, Along, Room, Vectors
+from dualbcast.runtime.wide import PLACE, Lanes, any_of, splat
 
 if TYPE_CHECKING:
     from dualbcast.runtime.lowering import Unit
@@ -97,7 +98,7 @@ class _Parts:
                 number = TYPES[self.given[name][1:]]
                 computed = builder.load(rooms[name], align=LINE, typ=Lanes(number, self.at_once))
                 address = line.element(values[name], places[name])
-                self._masked(builder, "store", computed.type, [computed, address, _alignment(number), mask])
+                self._masked(builder, "store", computed.type, [computed, address, _alignment(values[name]), mask])
         builder.ret_void()
 
     def _taken(self, line: Vectors, pointer: Typed, index: Along, mask: ir.Value) -> ir.Value:
@@ -105,7 +106,7 @@ class _Parts:
         builder, address, number = line.builder, line.element(pointer, index), TYPES[pointer.dtype[1:]]
         taken = splat(builder, builder.load(address, typ=number), self.at_once)
         if index.step is None:
-            return self._masked(builder, "load", taken.type, [address, _alignment(number), mask, taken])
+            return self._masked(builder, "load", taken.type, [address, _alignment(pointer), mask, taken])
         for lane in range(1, self.at_once):
             at = ir.Constant(PLACE, lane)
             ahead = builder.mul(index.step, ir.Constant(WORD, lane))
@@ -305,8 +306,8 @@ class Groups(_Parts):
         return {f"{name}[]" for name in varying & rooms}
 
 
-def _alignment(number: ir.Type) -> ir.Constant:
-    return ir.Constant(PLACE, itemsize(number))
+def _alignment(pointer: Typed) -> ir.Constant:
+    return ir.Constant(PLACE, np.dtype(pointer.dtype[1:]).itemsize)
 
 
 class _Mentions(NamedTuple):

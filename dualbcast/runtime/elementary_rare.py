@@ -7,7 +7,7 @@ from collections.abc import Callable
 from llvmlite import ir
 
 from dualbcast.runtime.elementary_steps import Emit, attribute, keep
-from dualbcast.runtime.wide import Lanes, any_of, is_single
+from dualbcast.runtime.wide import PLACE, Lanes, any_of, is_single
 
 __all__ = ["for_each", "or_rarely", "under_masks"]
 
@@ -47,7 +47,7 @@ def for_each(function: ir.Function, lanes: int) -> ir.Function:
     builder = ir.IRBuilder(made.append_basic_block())
     result: ir.Value = ir.Constant(vector, ir.Undefined)
     for lane in range(lanes):
-        place = ir.Constant(ir.IntType(32), lane)
+        place = ir.Constant(PLACE, lane)
         value = builder.call(function, [builder.extract_element(argument, place) for argument in made.args])
         result = builder.insert_element(result, value, place)
     builder.ret(result)

@@ -98,7 +98,7 @@ def names_in(node: ast.expr, found: set[str], whole: Container[str] = ()) -> set
     elif kind is ast.Subscript and isinstance(node.value, ast.Name) and node.value.id in whole:  # type: ignore[attr-defined]
         found.add(node.value.id)  # type: ignore[attr-defined]
     elif kind is not ast.Constant:
-        for field in _PARTS[kind]:
+        for field in _PARTS.get(kind, ()):
             part = getattr(node, field)
             if type(part) is list:
                 for each in part:

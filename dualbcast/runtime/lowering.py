@@ -16,7 +16,7 @@ from llvmlite import ir
 from dualbcast.record import NamedTuple, dataclass
 from dualbcast.runtime.edges import Groups, Rows
 from dualbcast.runtime.elementary_steps import attribute
-from dualbcast.runtime.expressions import TYPES, WORD, Expressions, Operation, Storage, Typed
+from dualbcast.runtime.expressions import TYPES, WORD, Expressions, Operation, Storage, Typed, names_in
 from dualbcast.runtime.native import KERNEL
 from dualbcast.runtime.vectors import LINE, Vectors
 from dualbcast.runtime.wide import Lanes, lone
@@ -489,26 +489,11 @@ def _assigned(function: ast.FunctionDef) -> tuple[set[str], set[str]]:
     found: dict[str, bool] = {}
 
     def read(node: ast.expr, open_blocks: set[int]) -> None:
-        match node:
-            case ast.Name(id=name):
-                if name in places:
-                    found[name] &= places[name][-1] in open_blocks
-                else:
-                    found.setdefault(name, False)
-            case ast.BinOp(left=left, right=right) | ast.Compare(left=left, comparators=[right]):
-                read(left, open_blocks)
-                read(right, open_blocks)
-            case ast.Call(args=args):
-                for each in args:
-                    read(each, open_blocks)
-            case ast.Subscript(value=value, slice=index):
-                read(value, open_blocks)
-                read(index, open_blocks)
-            case ast.UnaryOp(operand=operand):
-                read(operand, open_blocks)
-            case ast.IfExp(test=test, body=body, orelse=orelse):
-                for each in (test, body, orelse):
-                    read(each, open_blocks)
+        for name in names_in(node, set()):
+            if name in places:
+                found[name] &= places[name][-1] in open_blocks
+            else:
+                found.setdefault(name, False)
 
     def assign(name: str, block: int) -> None:
         # Where it was read before, it is a variable of a loop.

@@ -66,13 +66,11 @@ def _streaming(text: str, arrays: Collection[int]) -> str:
 
     What is on the stack is read at once: for that there is a copy of `WHOLE` as it was.
     """
-    whole, edge = (
-        re.search(rf"^define [^\n]*@{name}\(.*?^}}$", text, re.MULTILINE | re.DOTALL) for name in (WHOLE, EDGE)
-    )
-    if whole is not None and edge is not None:
+    whole, edge = (_definition(text, name) for name in (WHOLE, EDGE))
+    if whole:
         kept = f"{WHOLE}_kept"
-        text = text.replace(edge[0], edge[0].replace(f"@{WHOLE}(", f"@{kept}("))
-        text = "\n".join([text, whole[0].replace(f"@{WHOLE}(", f"@{kept}(")])
+        text = text.replace(edge, edge.replace(f"@{WHOLE}(", f"@{kept}("))
+        text = "\n".join([text, whole.replace(f"@{WHOLE}(", f"@{kept}(")])
     lines: list[str] = []
     kinds: dict[str, str] = {}
     names = [name for at, name in enumerate(_PARAMETER.findall(_head(text, KERNEL))) if at in arrays]
@@ -89,10 +87,15 @@ def _streaming(text: str, arrays: Collection[int]) -> str:
     return "\n".join(lines)
 
 
+def _definition(text: str, function: str) -> str:
+    """The definition of a function; empty if it is not there."""
+    found = re.search(rf"^define [^\n]*@{function}\(.*?^}}$", text, re.MULTILINE | re.DOTALL)
+    return found[0] if found else ""
+
+
 def _head(text: str, function: str) -> str:
     """The line that begins the definition of a function; empty if it is not there."""
-    found = re.search(rf"^define [^\n]*@{function}\([^\n]*", text, re.MULTILINE)
-    return found[0] if found else ""
+    return _definition(text, function).partition("\n")[0]
 
 
 def _accesses(text: str, arrays: Collection[str] | None = None) -> Iterator[tuple[str, str, Any]]:

@@ -9,19 +9,19 @@ import ast
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from llvmlite import ir
 
 from dualbcast.record import NamedTuple
 from dualbcast.runtime.elementary_steps import is_never_positive
 from dualbcast.runtime.expressions import TYPES, WORD, Expressions, Operation, Typed
-from dualbcast.runtime.wide import Lanes
+from dualbcast.runtime.wide import PLACE, Lanes
 
 if TYPE_CHECKING:
     from dualbcast.runtime.lowering import Unit
 
-__all__ = ["AHEAD", "LINE", "PLACE", "Access", "Along", "Room", "Vectors", "itemsize"]
+__all__ = ["AHEAD", "LINE", "Access", "Along", "Room", "Vectors"]
 
-PLACE = ir.IntType(32)
 # Bytes of a line of the cache; and how many bytes ahead of a load there is a prefetch: 1024 and 4096 were no better.
 LINE, AHEAD = 64, 2048
 
@@ -170,7 +170,7 @@ class Vectors(Expressions):
         dtype, builder = pointer.dtype[1:], self.builder
         kind = Lanes(TYPES[dtype], self.at_once)
         if index.step is None:
-            address, size = self.element(pointer, index), itemsize(TYPES[dtype])
+            address, size = self.element(pointer, index), np.dtype(dtype).itemsize
             if self.looks_ahead:
                 self.prefetch(address, size * self.at_once)
             return Typed(builder.load(address, align=size, typ=kind), dtype)
@@ -190,7 +190,7 @@ class Vectors(Expressions):
         self.accessed(pointer, Access(index.offset, index.stride, stores=True))
         dtype = pointer.dtype[1:]
         made = self.spread(self.cast(value, dtype), self.at_once)
-        self.builder.store(made.value, self.element(pointer, index), align=itemsize(TYPES[dtype]))
+        self.builder.store(made.value, self.element(pointer, index), align=np.dtype(dtype).itemsize)
 
     def element(self, pointer: Typed, index: Any) -> ir.Value:
         if not isinstance(index, Along):
@@ -228,8 +228,3 @@ class Vectors(Expressions):
             return super().operate(name, operation, values)
         made = self.unit.operation(name, operation, [value.type for value in values], self.function)
         return self.builder.call(made, values)
-
-
-def itemsize(number: ir.Type) -> int:
-    """The bytes of a number."""
-    return number.width // 8 if isinstance(number, ir.IntType) else 4 if isinstance(number, ir.FloatType) else 8

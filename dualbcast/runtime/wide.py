@@ -7,9 +7,10 @@ from typing import Any
 
 from llvmlite import ir
 
-__all__ = ["Lanes", "any_of", "is_single", "like", "lone", "shuffled", "splat"]
+__all__ = ["PLACE", "Lanes", "any_of", "is_single", "like", "lone", "shuffled", "splat"]
 
-_PLACE = ir.IntType(32)
+# The type of a place in a vector.
+PLACE = ir.IntType(32)
 
 
 class Lanes(ir.VectorType):  # type: ignore[misc]
@@ -54,13 +55,13 @@ def splat(builder: ir.IRBuilder, value: ir.Value, count: int) -> ir.Value:
     if isinstance(value, ir.Constant):
         return ir.Constant(kind, [value] * count)
     nothing = ir.Constant(kind, ir.Undefined)
-    alone = builder.insert_element(nothing, value, ir.Constant(_PLACE, 0))
+    alone = builder.insert_element(nothing, value, ir.Constant(PLACE, 0))
     return shuffled(builder, alone, nothing, [0] * count)
 
 
 def shuffled(builder: ir.IRBuilder, one: ir.Value, other: ir.Value, places: Sequence[int]) -> ir.Value:
     """Elements of two vectors, by their places in one after the other."""
-    made = builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(_PLACE, len(places)), list(places)))
+    made = builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(PLACE, len(places)), list(places)))
     made.type = Lanes(one.type.element, len(places))
     return made
 
