@@ -15,6 +15,7 @@ from dualbcast.call import Backend, Call, Keeping, Options
 from dualbcast.compiler.templates import lower
 from dualbcast.derivatives import Derivatives
 from dualbcast.errors import ArgumentError, BackendError, CompileError
+from dualbcast.garbage import collected_later
 from dualbcast.inspection import Inspectable, Show, check_product, is_derived
 from dualbcast.jacobian import Jacobian
 from dualbcast.located import Located
@@ -317,6 +318,7 @@ class BroadcastFunction(Derivatives, Inspectable):
             return self._lower(form, values, kinds)
         return variant, captured
 
+    @collected_later
     def _lower(self, form: Form, values: tuple[Any, ...], kinds: tuple[Kind, ...]) -> tuple[Variant, tuple[Any, ...]]:
         """The function lowered anew, and the captured arrays that were found."""
         remaining = iter(kinds)

@@ -11,6 +11,7 @@ import numpy as np
 from dualbcast import kept
 from dualbcast.abi import KernelSource, Layout
 from dualbcast.errors import ArgumentError, BackendError
+from dualbcast.garbage import collected_later
 from dualbcast.products import Product
 from dualbcast.record import NamedTuple, dataclass, field
 from dualbcast.results import Results
@@ -102,15 +103,14 @@ class Specialised:
         key = target, variant, layout
         kernel = self.kernels.get(key)
         if kernel is None:
-            # Where it is Python that runs the text, it is shown in tracebacks, too.
-            source = kept.source(
-                self.identity if target in ("cpu", "cuda") else "",
-                layout,
-                self._said(target),
-                lambda: self.source(layout, target),
-            )
-            kernel = self.kernels[key] = make(source)
+            kernel = self.kernels[key] = self._made(target, layout, make)
         return kernel
+
+    @collected_later
+    def _made(self, target: str, layout: Layout, make: Callable[[KernelSource], Any]) -> Any:
+        # Where it is Python that runs the text, it is shown in tracebacks, too.
+        identity = self.identity if target in ("cpu", "cuda") else ""
+        return make(kept.source(identity, layout, self._said(target), lambda: self.source(layout, target)))
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 from dualbcast.abi import KernelSource, Layout
 from dualbcast.compiler.ir import Const, Function, Op
+from dualbcast.garbage import collected_later
 from dualbcast.products import Block, Product, Which, make_product
 from dualbcast.runtime import cache
 
@@ -32,6 +33,7 @@ def identity(function: Function) -> str:
         return ""
 
 
+@collected_later
 def product(function: Function, which: Which, wrt: tuple[int, ...], identity: str) -> Product:
     """What `make_product` gives; the IR of one that was kept is made when somebody asks for it."""
     if not identity:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
-from dualbcast.compiler.ir import Assign, Block, Const, Expr, For, Function, If, Op, While, expressions, statements
+from dualbcast.compiler.ir import Assign, Block, Const, Expr, For, Function, If, Op, Var, While, expressions, statements
 from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.templates import helper_of
 
@@ -25,10 +25,15 @@ _WEIGHTS = {
 }
 # Functions of the C library that have no version for vectors.
 _UNVECTORISED = {"lgamma", "tgamma", "fmod", "nextafter"}
-# Of vectors that are computed side by side, with 32 registers: how much work all may be, and of how many arrays.
-# The product of 1, 2, 4, 8 tanh with all its partials takes 0.76, 0.90, 0.80, 0.92 of the time so; of 12, and J2
-# plasticity, which has 49 arrays, more vectors than one take longer.
-_MOST_WORK, _MOST_ARRAYS = 440.0, 48
+# Of vectors that are computed side by side, with 32 registers: how many operations should be at hand at a time, of which
+# none waits for another, and how much work all may be, which takes the compiler its time, and of how many arrays. In
+# the time of one vector two and four take, of kernels with derivatives in both formats,
+#     one chain of log, sin and exp, three of them                   0.83 to 0.91 and 0.65 to 0.71
+#     Black-Scholes with five derivatives, six Greeks                0.80 to 0.85 and 0.75 to 0.80
+#     5 and 10 tanh that do not wait for each other                  0.84 to 0.94 and 0.82 to 0.92
+#     8 products of sin and exp; 8 logarithms, quotients and roots   0.98 to 1.03
+# Of 12 tanh and their product with all partials, 25 arrays, and J2 plasticity, 49, two take longer than one.
+_AT_HAND, _MOST_WORK, _MOST_ARRAYS = 12.0, 1000.0, 48
 # How often a loop runs whose length depends on data.
 _TURNS = 8
 
@@ -51,8 +56,25 @@ def side_by_side(function: Function, arrays: int, most: int) -> int:
         How many at most.
     """
     each = work(function)
-    fits = (n for n in (4, 2) if n <= most and n * each <= _MOST_WORK and n * arrays <= _MOST_ARRAYS)
-    return next(fits, 1)
+    at_hand = each / max(1.0, _depth(function))
+    fits = [n for n in (2, 4) if n <= most and n * each <= _MOST_WORK and n * arrays <= _MOST_ARRAYS]
+    return next((n for n in (1, *fits) if n * at_hand >= _AT_HAND), max((1, *fits)))
+
+
+def _depth(function: Function) -> float:
+    """The work of the longest chain of operations that wait for one another, in a straight line."""
+    done: dict[str, float] = {}
+
+    def of(expr: Expr) -> float:
+        if isinstance(expr, Op):
+            return _weight(expr.name) + max(map(of, expr.args), default=0.0)
+        return done.get(expr.name, 0.0) if isinstance(expr, Var) else 0.0
+
+    for stmt in statements(function.body):
+        if isinstance(stmt, Assign):
+            # Of a name that several branches assign, the longest.
+            done[stmt.target.name] = max(of(stmt.value), done.get(stmt.target.name, 0.0))
+    return max([*done.values(), *[of(output.value) for output in function.outputs]], default=0.0)
 
 
 def weigh(block: Block) -> float:

@@ -6,6 +6,7 @@ import ctypes
 import struct
 import sys
 from collections.abc import Hashable, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -26,19 +27,35 @@ def forms_of(values: tuple[Any, ...]) -> Hashable:
     Arguments with the same forms have the same signature and broadcast to the same shape; and where they `are_plain`,
     everything else about a call is the same, too, but what is in the arrays and where they are.
     """
-    found = (_readers or _begin()).describe(values)
+    found = _described(values) if _readers is None else _readers.describe(values)
     return found or tuple([(x.shape, x.strides, x.dtype) if type(x) is ndarray else _other_form(x) for x in values])
 
 
-def _begin() -> Readers:
-    global _readers
-    # NumPy's own dtypes in native byte order, of which there is one object each, for ever. (Some have two characters.)
-    own = [np.dtype(character) for character in "df?e" + np.typecodes["AllInteger"]]
-    _readers = readers(ndarray, own, (*reversed(WEAK), *_NUMBERS.difference(WEAK)))
-    return _readers
-
-
+# NumPy's own dtypes in native byte order, of which there is one object each, for ever. (Some have two characters.)
+_OWN = [np.dtype(character) for character in "df?e" + np.typecodes["AllInteger"]]
+_KNOWN = {*map(id, _OWN)}
 _readers: Readers | None = None
+# Calls described before machine code for it is made: that takes longer than they do, and many processes make few.
+_FEW = 20
+_calls = 0
+
+
+def _described(values: tuple[Any, ...]) -> bytes:
+    """What `Readers.describe` gives."""
+    global _calls, _readers
+    _calls += 1
+    if _calls > _FEW:
+        _readers = readers(ndarray, _OWN, (*reversed(WEAK), *_NUMBERS.difference(WEAK)))
+    words: list[int] = []
+    for value in values:
+        kind = type(value)
+        if kind is ndarray and id(value.dtype) in _KNOWN:
+            words += [id(value.dtype), value.ndim, *chain(*zip(value.shape, value.strides, strict=True))]
+        elif kind in _NUMBERS:
+            words.append(id(kind))
+        else:
+            return b""
+    return struct.pack(f"{len(words)}q", *words)
 
 
 def _other_form(value: Any) -> Any:
@@ -65,7 +82,7 @@ _read_pointer = ctypes.c_size_t.from_address
 
 def host_addresses(arrays: tuple[Array, ...]) -> tuple[int, ...]:
     """Of NumPy's arrays."""
-    found = (_readers or _begin()).locate(arrays)
+    found = None if _readers is None else _readers.locate(arrays)
     if found:
         return struct.unpack(f"{len(arrays)}q", found)
     return tuple([_read_pointer(id(array) + HEADER).value for array in arrays])
