@@ -118,7 +118,7 @@ def test_storage(streamed: list[Any], size: int, dtype: str) -> None:
         np.testing.assert_array_equal(np.ascontiguousarray(a).view(np.uint8), np.ascontiguousarray(b).view(np.uint8))
 
 
-@pytest.mark.parametrize("shape", [(50_001,), (7, 9001), (3, 5, 4097), (20_000, 3)])
+@pytest.mark.parametrize("shape", [(50_001,), (7, 9001), (3, 5, 4097), (20_000, 33)])
 def test_the_number_of_threads_does_not_change_a_bit(
     monkeypatch: pytest.MonkeyPatch, streamed: list[Any], shape: tuple[int, ...]
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import marshal
+import math
 import os
 import threading
 import time
@@ -25,6 +26,7 @@ from dualbcast.runtime.native import KERNEL, environment
 from dualbcast.runtime.operands import Array
 from dualbcast.runtime.packing import Copied, Packing, copying, gathering
 from dualbcast.runtime.pool import Work
+from dualbcast.runtime.short_rows import joining
 from dualbcast.runtime.threads import get_num_threads
 
 if TYPE_CHECKING:
@@ -120,10 +122,11 @@ class CpuKernel:
         return _work(address, numbers, pointers[: len(self._itemsizes)])
 
     def copies(
-        self, packing: Packing, total: int, pointers: Sequence[int], threads: int
+        self, packing: Packing, pointers: Sequence[int], threads: int
     ) -> tuple[list[int], tuple[Array, ...]]:
         """The pointers with those of contiguous copies for some inputs, and the copies, which must live until then."""
         sizes = tuple([self._itemsizes[at] for at in packing.inputs])
+        total = math.prod(packing.sizes)
         arrays = tuple([POOL.empty((total * size,), np.dtype(np.uint8)) for size in sizes])
         places = host_addresses(arrays)
         address, numbers = self._remembered(
@@ -152,7 +155,8 @@ class CpuKernel:
     def _panels(self, packing: Packing, ints: Sequence[int], total: int) -> _Rows:
         kernel = self._for(total)
         sizes = tuple([self._itemsizes[at] for at in packing.inputs])
-        return _gathered(packing, kernel, sizes, packing.inputs, ints, len(self._itemsizes))
+        terms = tuple([(at, self._itemsizes[at]) for at in packing.sums])
+        return _gathered(packing, kernel, sizes, packing.inputs, ints, len(self._itemsizes), terms)
 
     def goes_past_the_cache(self, total: int) -> bool:
         """Whether a launch is one for streamed ranges."""
@@ -195,9 +199,11 @@ def _gathered(
     packed: Sequence[int],
     ints: Sequence[int],
     count: int,
+    sums: tuple[tuple[int, int], ...] = (),
 ) -> _Rows:
     """A loop that gathers, and its arguments for each panel: `kernel` takes `ints` and `count` pointers, of which those
-    in `packed` are of the packed inputs, of elements of `sizes`; for pointers there are the offsets from them."""
+    in `packed` are of the packed inputs, of elements of `sizes`; for pointers there are the offsets from them. Those in
+    `sums` are of sums over rows, of terms of so many bytes."""
     steps = [
         step * size for row, size in zip(packing.strides, sizes, strict=True) for step in (row[packing.down], row[-1])
     ]
@@ -207,6 +213,10 @@ def _gathered(
     rows[:, 5:-count] = [*steps, *ints]
     offsets = rows[:, -count:]
     offsets[:, list(packed)] = panels[:, 4:] * sizes
+    if packing.joined:
+        for at, _ in sums:
+            offsets[:, at] = panels[:, 0] // packing.columns * 8  # of a float64
+        return joining(len(ints), count, tuple(packed), sizes, sums), rows
     return gathering(len(ints), count, tuple(packed), sizes, (packing.most, packing.columns)), rows
 
 
@@ -271,7 +281,7 @@ def launch(
         return
     limit = threads or get_num_threads()
     if isinstance(blocks, Copied):
-        pointers, _kept = kernel.copies(blocks.inputs, total, pointers, limit)
+        pointers, _kept = kernel.copies(blocks.inputs, pointers, limit)
         blocks = blocks.blocks
     began = time.perf_counter_ns()
     if blocks is not None:

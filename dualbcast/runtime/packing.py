@@ -15,6 +15,7 @@ import numpy as np
 
 from dualbcast.record import NamedTuple, dataclass
 from dualbcast.runtime.native import compiled
+from dualbcast.runtime.short_rows import ROWS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,6 +34,8 @@ _TILES = 1 << 18
 # How many panels there are at least, unless they are of one tile; how many elements one has at most, and at least for
 # this to be worth while. A thread is faster with the tiles that are side by side.
 _PANELS, _LARGEST, _WORTH_IT = 16, 1 << 18, 4096
+# How many elements a panel of short rows has at least.
+_LEAST = 1024
 
 
 class Panel(NamedTuple):
@@ -74,6 +77,10 @@ class Packing:
         The most rows and columns of a panel.
     columns : int
         The most columns of a tile.
+    joined : bool
+        Whether rows are short, and follow one another; see `short_rows`.
+    sums : tuple of int
+        Which outputs, among all pointers, are sums over each of those rows.
     """
 
     inputs: tuple[int, ...]
@@ -84,6 +91,8 @@ class Packing:
     most: int
     wide: int
     columns: int
+    joined: bool = False
+    sums: tuple[int, ...] = ()
 
     @staticmethod
     def of(
@@ -108,6 +117,20 @@ class Packing:
         if high * min(wide, sizes[-1]) < _WORTH_IT:
             return None
         return Packing(inputs, sizes, steps, strides, down, rows, wide, columns)
+
+    @staticmethod
+    def of_rows(
+        inputs: tuple[int, ...],
+        sizes: tuple[int, ...],
+        steps: tuple[int, ...],
+        strides: tuple[tuple[int, ...], ...],
+        sums: tuple[int, ...] = (),
+    ) -> Packing:
+        """The packing of short rows, which are joined."""
+        last = sizes[-1]
+        most = max(-(-_LEAST // last), min(_LARGEST, math.prod(sizes) // _PANELS) // last)
+        most = -(-most // ROWS) * ROWS
+        return Packing(inputs, sizes, steps, strides, len(sizes) - 2, most, last, last, True, sums)
 
     def table(self) -> NDArray[np.int64]:
         """The panels, a row each: `start`, `step`, `rows`, `columns`, and then `offsets`; see `Panel`."""

@@ -161,8 +161,12 @@ class PythonKernel:
                 first = offset + i * row[packing.down] + j * row[-1]
                 tile = _elements(pointers[position], first, row[-1], count)
                 given[position] = _Pointer(np.array(tile, arrays[position].dtype), -at)
+            terms = {position: np.empty(count) for position in packing.sums}
+            given = [_Pointer(terms[k], -at) if k in terms else pointer for k, pointer in enumerate(given)]
             with np.errstate(all="ignore"):
                 self._entry(at, at + count, *ints, *given)
+                for position, each in terms.items():
+                    arrays[position][at // packing.columns] = math.fsum(each) if np.isfinite(each).all() else each.sum()
 
 
 def compile_kernel(source: KernelSource, keep: bool = True) -> PythonKernel:
@@ -170,9 +174,9 @@ def compile_kernel(source: KernelSource, keep: bool = True) -> PythonKernel:
     return PythonKernel(source, keep)
 
 
-def _copy(packing: Packing, at: int, array: np.ndarray[Any, Any], total: int) -> np.ndarray[Any, Any]:
+def _copy(packing: Packing, at: int, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """An input whose elements are all in order; `at` is its place among the packed ones."""
-    pointer, row, copy = _Pointer(array), packing.strides[at], np.empty(total, array.dtype)
+    pointer, row, copy = _Pointer(array), packing.strides[at], np.empty(math.prod(packing.sizes), array.dtype)
     for panel in packing:
         for i in range(panel.rows):
             start, first = panel.start + i * panel.step, panel.offsets[at] + i * row[packing.down]
@@ -195,7 +199,7 @@ def launch(
     if isinstance(blocks, Copied):
         arrays = list(arrays)
         for at, position in enumerate(blocks.inputs.inputs):
-            arrays[position] = _copy(blocks.inputs, at, arrays[position], total)
+            arrays[position] = _copy(blocks.inputs, at, arrays[position])
         blocks = blocks.blocks
     if blocks is not None:
         for block in blocks:
