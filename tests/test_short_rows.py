@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dualbcast import differentiable_broadcast, num_threads
-from dualbcast.runtime import broadcast, cpu, geometry
+from dualbcast.runtime import broadcast, cpu, geometry, walk
 from dualbcast.runtime.geometry import form_of, lay_out
 
 
@@ -36,7 +36,7 @@ def forget() -> None:
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """However few elements there are."""
-    monkeypatch.setattr(geometry, "_MANY", 1)
+    monkeypatch.setattr(walk, "_MANY", 1)
     forget()
     yield
     forget()
@@ -90,9 +90,7 @@ def added(terms: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any
 @pytest.mark.usefixtures("always")
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(calls(20_000), st.booleans())
-def test_any_short_rows_have_exact_sums(
-    call: tuple[tuple[int, ...], list[np.ndarray[Any, Any]]], flat: bool
-) -> None:
+def test_any_short_rows_have_exact_sums(call: tuple[tuple[int, ...], list[np.ndarray[Any, Any]]], flat: bool) -> None:
     """The cotangents' terms are products of two inputs, exact in float64 if those are float32."""
     shape, arrays = call
     if flat:

@@ -25,9 +25,9 @@ _WEIGHTS = {
 }
 # Functions of the C library that have no version for vectors.
 _UNVECTORISED = {"lgamma", "tgamma", "fmod", "nextafter"}
-# Of vectors that are computed side by side, with 32 registers: how many operations should be at hand at a time, of which
-# none waits for another, and how much work all may be, which takes the compiler its time, and of how many arrays. In
-# the time of one vector two and four take, of kernels with derivatives in both formats,
+# Of vectors that are computed side by side, with 32 registers: how many operations should be at hand at a time, none of
+# which waits for another, and how much work all may be, which takes the compiler its time, and of how many arrays. Of
+# the time of one vector two and four take, in kernels with derivatives in both formats,
 #     one chain of log, sin and exp, three of them                   0.83 to 0.91 and 0.65 to 0.71
 #     Black-Scholes with five derivatives, six Greeks                0.80 to 0.85 and 0.75 to 0.80
 #     5 and 10 tanh that do not wait for each other                  0.84 to 0.94 and 0.82 to 0.92

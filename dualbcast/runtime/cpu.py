@@ -121,9 +121,7 @@ class CpuKernel:
         )
         return _work(address, numbers, pointers[: len(self._itemsizes)])
 
-    def copies(
-        self, packing: Packing, pointers: Sequence[int], threads: int
-    ) -> tuple[list[int], tuple[Array, ...]]:
+    def copies(self, packing: Packing, pointers: Sequence[int], threads: int) -> tuple[list[int], tuple[Array, ...]]:
         """The pointers with those of contiguous copies for some inputs, and the copies, which must live until then."""
         sizes = tuple([self._itemsizes[at] for at in packing.inputs])
         total = math.prod(packing.sizes)

@@ -5,7 +5,6 @@ Memory itself is never looked at, so every result is remembered, and a repeated 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import lru_cache
 from operator import attrgetter
@@ -13,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dualbcast.abi import TILE, Layout
+from dualbcast.abi import Layout
 from dualbcast.errors import ShapeError
 from dualbcast.record import NamedTuple
 from dualbcast.runtime.cuda_blocks import foremost
@@ -22,12 +21,10 @@ from dualbcast.runtime.memory import POOL, SMALLEST, WORTH
 from dualbcast.runtime.operands import Array, DType
 from dualbcast.runtime.packing import Copied, Packing
 from dualbcast.runtime.reduction import Block, Space, Split
-from dualbcast.runtime.short_rows import LONGEST
+from dualbcast.runtime.walk import Form, coalesced, fresh_strides, walk
 
 __all__ = ["Form", "Geometry", "Shapes", "extent", "form_of", "is_nested", "lay_out", "result_shape"]
 
-# How an array lies in memory: its shape, its strides in bytes, its dtype.
-Form: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...], DType]"
 form_of = attrgetter("shape", "strides", "dtype")
 # For each output the shape of its sums, None where it is not summed; None where none is.
 Shapes: TypeAlias = "tuple[tuple[int, ...] | None, ...] | None"
@@ -162,22 +159,11 @@ def lay_out(
     others = iter(steps[len(inputs) :])
     spans = (None,) * len(outs) if shapes is None else shapes
     rows += [
-        _fresh(shape, order, span) if form is None else next(others) for form, span in zip(outs, spans, strict=True)
+        fresh_strides(shape, order, span) if form is None else next(others)
+        for form, span in zip(outs, spans, strict=True)
     ]
-    packing, repeats, rest, unjoined = None, 1, 0, None
-    grouped = None if gpu else _grouped(shape, order, rows, len(inputs))
-    if grouped is not None:
-        packing, sizes, rows, repeats, rest = grouped
-    else:
-        if not gpu:
-            packing = _joining(shape, order, rows, inputs)
-            packing = packing or _packing(shape, order, rows[: len(inputs)], inputs, shapes is not None)
-        if packing is not None:
-            if packing.sums:
-                _, unjoined = _coalesced(shape, rows, order)
-            for position in (*packing.inputs, *packing.sums):
-                rows[position] = _fresh(shape, order, None)
-        sizes, rows = _coalesced(shape, rows, order)
+    found = None if gpu else walk(shape, order, rows, inputs, shapes is not None)
+    sizes, rows = coalesced(shape, rows, order) if found is None else (found.sizes, found.rows)
     if shapes is not None and gpu and (summed := [row for row in rows[len(inputs) :] if 0 in row]):
         sizes, *rows = _with_first(foremost(sizes, summed), sizes, *rows)
     wide = total > _INT32_MAX or any(
@@ -191,13 +177,13 @@ def lay_out(
         for step, mark in zip(row, pattern, strict=True)
         if mark == "s"
     )
-    parts = None
-    if shapes is not None:
-        space = Space(shape, order, sizes, strides, rows, shapes, repeats, rest)
-        if unjoined is not None:
-            parts = space._replace(rows=unjoined).split_by_rows()
-        else:
-            parts = space.split_for_gpu() if gpu else space.split()
+    parts, packing = None, None if found is None else found.packing
+    if shapes is not None and found is not None and found.unjoined is not None:
+        parts = Space(shape, order, sizes, strides, found.unjoined, shapes).split_by_rows()
+    elif shapes is not None:
+        group = (found.repeats, found.rest) if found is not None else ()
+        space = Space(shape, order, sizes, strides, rows, shapes, *group)
+        parts = space.split_for_gpu() if gpu else space.split()
     in_order = order == tuple(range(rank))
     return Geometry(shape, total, None if in_order else order, layout, sizes, strides, sizes + strides, parts, packing)
 
@@ -251,17 +237,6 @@ def _with_first(dimension: int, *rows: tuple[int, ...]) -> list[tuple[int, ...]]
     return [(row[dimension], *row[:dimension], *row[dimension + 1 :]) for row in rows]
 
 
-def _fresh(shape: tuple[int, ...], order: tuple[int, ...], own: tuple[int, ...] | None) -> tuple[int, ...]:
-    """The strides of a fresh output, of the result's shape or for sums `own`; contiguous in the axes' order."""
-    full = shape if own is None else (1,) * (len(shape) - len(own)) + own
-    strides, step = [0] * len(shape), 1
-    for axis in reversed(order):
-        if full[axis] > 1:
-            strides[axis] = step
-            step *= shape[axis]
-    return tuple(strides)
-
-
 def _memory_order(steps: Sequence[tuple[int, ...]], rank: int) -> tuple[int, ...]:
     """The axes from the outermost in memory to the innermost, as NumPy's order "K" has them.
 
@@ -281,106 +256,6 @@ def _memory_order(steps: Sequence[tuple[int, ...]], rank: int) -> tuple[int, ...
             place = position + 1
         order.insert(place, axis)
     return tuple(order)
-
-
-def _coalesced(
-    shape: tuple[int, ...], rows: Sequence[tuple[int, ...]], order: tuple[int, ...]
-) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
-    """Sizes, and strides for each array, with axes of length 1 dropped and neighbours merged where all arrays allow."""
-    axes = [axis for axis in order if shape[axis] > 1]
-    sizes, columns = [shape[axes[0]]], [[row[axes[0]] for row in rows]]
-    for axis in axes[1:]:
-        size, inner = shape[axis], [row[axis] for row in rows]
-        if all(outer == step * size for outer, step in zip(columns[-1], inner, strict=True)):
-            sizes[-1], columns[-1] = sizes[-1] * size, inner
-        else:
-            sizes.append(size)
-            columns.append(inner)
-    return tuple(sizes), list(zip(*columns, strict=True))
-
-
-# Short rows are joined where there are some thousand elements in them, and they have at most so many elements, but not as
-# many as whole vectors (of float32 they are of 16): where that takes less time, of x * z and its derivatives, tanh(x) * z
-# and the HM-LSTM update, where z and the control are one number a row. With 3 in a row they take 0.11 to 0.27 of it,
-# with 12 0.38 to 0.84, with 24 0.47 to 1.09. So many elements in a run are worth their panel.
-_SHORT, _WHOLE, _MANY, _RUN = 24, 16, 4096, 256
-
-
-def _joining(
-    shape: tuple[int, ...], order: tuple[int, ...], rows: Sequence[tuple[int, ...]], inputs: tuple[Form, ...]
-) -> Packing | None:
-    """How short rows are made one: the inputs are packed whose elements do not all follow one another, and sums over
-    each row are of terms that the kernel hands over, in the dtype that it computes in."""
-    whole, count = _fresh(shape, order, None), len(inputs)
-    packed = tuple([position for position, row in enumerate(rows[:count]) if row != whole and any(row)])
-    sums = tuple([position for position, row in enumerate(rows[count:], count) if row != whole])
-    if not packed:
-        return None
-    sizes, (steps, *strides) = _coalesced(shape, [whole, *(rows[position] for position in (*packed, *sums))], order)
-    if len(sizes) == 1 or sizes[-1] > _SHORT or sizes[-1] % _WHOLE == 0:
-        return None
-    if math.prod(sizes) < _MANY or sizes[-2] * sizes[-1] < min(_RUN, _MANY):
-        return None
-    if any(row != (1, 0) for row in strides[len(packed) :]) or (sums and not _is_of_one_float(inputs)):
-        return None
-    return Packing.of_rows(packed, sizes, steps, tuple(strides[: len(packed)]), sums)
-
-
-def _is_of_one_float(inputs: tuple[Form, ...]) -> bool:
-    """Whether what is computed and stored is all of one dtype, float32 or float64."""
-    dtypes = {dtype for _, _, dtype in inputs if dtype.kind != "b"}
-    return len(dtypes) == 1 and dtypes <= {np.dtype(np.float32), np.dtype(np.float64)}
-
-
-# What a kernel with sums has for a space of two dimensions: copies, sizes, strides, and `Space.repeats` and `Space.rest`.
-_Grouped: TypeAlias = "tuple[Packing | None, tuple[int, ...], list[tuple[int, ...]], int, int]"
-
-
-def _grouped(
-    shape: tuple[int, ...], order: tuple[int, ...], rows: Sequence[tuple[int, ...]], count: int
-) -> _Grouped | None:
-    """How short rows are made long ones, of several each, where sums are over all rows: each row has sums of its own."""
-    whole = _fresh(shape, order, None)
-    if all(row == whole for row in rows[count:]):
-        return None
-    sizes, (steps, *every) = _coalesced(shape, [whole, *rows], order)
-    length = sizes[-1]
-    if len(sizes) != 2 or length > LONGEST or any(row not in (steps, (0, 1), (0, 0)) for row in every[count:]):
-        return None
-    repeats = TILE // length // _WHOLE * _WHOLE
-    many, rest = divmod(sizes[0], repeats)
-    if many * repeats * length < _MANY:
-        return None
-    wide = repeats * length
-    packed = tuple([at for at, row in enumerate(every[:count]) if row != steps and any(row)])
-    strides = tuple([every[at] for at in packed])
-    # What is the same in all rows is copied for one long one.
-    alike = not any(row[0] for row in strides)
-    packing = Packing.of_rows(packed, (repeats if alike else sizes[0], length), steps, strides) if packed else None
-    found = [(0, 0) if not any(row) else (0, 1) if row[0] == 0 else (wide, 1) for row in every]
-    for at in packed:
-        found[at] = (0 if alike else wide, 1)
-    return packing, (many, wide), found, repeats, rest * length
-
-
-def _packing(
-    shape: tuple[int, ...],
-    order: tuple[int, ...],
-    rows: Sequence[tuple[int, ...]],
-    inputs: tuple[Form, ...],
-    copied: bool,
-) -> Packing | None:
-    """How the inputs are packed whose elements are not next to each other in the innermost axis; those that have all
-    axes, if they are to be `copied`."""
-    axes = [axis for axis in order if shape[axis] > 1]
-    packed = tuple([position for position, row in enumerate(rows) if row[axes[-1]] not in (0, 1)])
-    if copied:
-        packed = tuple([position for position in packed if all(rows[position][axis] for axis in axes)])
-    if not packed:
-        return None
-    sizes, columns = _coalesced(shape, [_fresh(shape, order, None), *(rows[position] for position in packed)], order)
-    itemsizes = [inputs[position][2].itemsize for position in packed]
-    return Packing.of(packed, sizes, columns[0], tuple(columns[1:]), itemsizes)
 
 
 def _pattern(row: tuple[int, ...]) -> str:

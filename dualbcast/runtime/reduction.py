@@ -122,7 +122,7 @@ class Space(NamedTuple):
 
     def split_by_rows(self) -> Split:
         """Sums over rows, where those who add them up see whole ones."""
-        return Split((), self._sums(lambda row: 1))
+        return Split((), self._sums(lambda _: 1))
 
     def split(self) -> Split | None:
         """Blocks for threads, and their sums; None where no output is a sum of more than one element.
@@ -147,7 +147,8 @@ class Space(NamedTuple):
         cut = 0 if self.repeats > 1 else min(range(len(sizes)), key=cost)
         unit, many = TILE if cut == last else 1, parts[cut]
         borders = [min(sizes[cut], unit * (units[cut] * part // many)) for part in range(many + 1)]
-        places = [(start, (*sizes[:cut], stop - start, *sizes[cut + 1 :])) for start, stop in itertools.pairwise(borders)]
+        pairs = itertools.pairwise(borders)
+        places = [(start, (*sizes[:cut], stop - start, *sizes[cut + 1 :])) for start, stop in pairs]
         if self.rest:
             places.append((sizes[0], (1, self.rest)))
         sums = self._sums(lambda row: (1 if row[cut] else len(places)) * (self.repeats if any(row) else 1))
