@@ -27,6 +27,7 @@ from dualbcast.runtime.broadcast import Plan, plan
 from dualbcast.runtime.edges import WHOLE
 from dualbcast.runtime.geometry import form_of, lay_out
 from dualbcast.runtime.operands import Operands, classify, storage_name
+from dualbcast.runtime.packing import Packing
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F2, F4, F8 = (np.dtype(name) for name in ("float16", "float32", "float64"))
@@ -281,17 +282,20 @@ def test_real_terms(shape, dtype):
         assert (abs(result.astype(np.float64) - expected) <= bound * np.spacing(expected.astype(dtype))).all()
 
 
+@pytest.mark.parametrize("columns", [40, 3])
 @BACKENDS
-def test_sums_of_float64_are_compensated(backend):
-    """Between the rows, and between blocks: 10^16 and -10^16 with eighths between them, which float64 would lose."""
-    rows, columns = (50, 40) if backend == "python" else (4000, 80)
+def test_sums_of_float64_are_compensated(backend, columns):
+    """Between the rows, and between blocks or panels: 10^16 and -10^16 with eighths between them, which float64 would
+    lose."""
+    rows = 50 if backend == "python" else 8000
     x = np.full((rows, columns), 0.125)
     x[0], x[-1] = 1e16, -1e16
     row, total = sums(unary("", ""), (x,), ((columns,), ()), backend)
     np.testing.assert_array_equal(row, np.full(columns, (rows - 2) / 8))
     assert total == columns * (rows - 2) / 8
     if backend == "cpu":
-        assert len(plan(named(x), [F8], None, ((columns,),)).blocks) > 5
+        parts = plan(named(x), [F8], None, ((columns,),)).blocks
+        assert (parts.count if isinstance(parts, Packing) else len(parts)) > 5
 
 
 @BACKENDS
@@ -347,7 +351,8 @@ def test_threads_do_not_change_a_bit(shape, dtype, monkeypatch):
     y = np.random.default_rng(7).standard_normal(shape[-1]).astype(dtype)
     wanted = (None, *patterns(shape))
     function = shifted_products(len(wanted))
-    assert len(plan(named(x, y), [dtype] * len(wanted), None, wanted).blocks) > 4
+    parts = plan(named(x, y), [dtype] * len(wanted), None, wanted).blocks
+    assert (parts.count if isinstance(parts, Packing) else len(parts)) > 4
     first = sums(function, (x, y), wanted, "cpu", threads=1)
     for threads in (2, 5):
         for a, b in zip(first, sums(function, (x, y), wanted, "cpu", threads=threads), strict=True):
@@ -374,24 +379,31 @@ def test_blocks(lengths, data):
     if parts is None:
         assert all(math.prod(pattern) == math.prod(shape) for pattern in wanted)
         return
-    blocks, rest = parts.blocks, call.total - math.prod(call.sizes)
-    if rest:  # of rows that were made long ones
-        assert 0 < rest < call.sizes[-1] and blocks[-1].ints[: len(call.sizes)] == (1, rest)
-        blocks = blocks[:-1]
+    if call.packing is not None:  # short rows, of which each panel has sums
+        panels = call.packing.table()
+        starts, stops = panels[:, 0], panels[:, 0] + panels[:, 2] * panels[:, 3]
+        assert starts[0] == 0 and stops[-1] == call.total and (starts[1:] == stops[:-1]).all()
+        for s, pattern in zip(parts.sums, wanted, strict=True):
+            if s is not None:
+                assert s.size == math.prod(pattern) and s.copies in (1, len(panels))
+                assert s.copies * s.size <= call.total
+        return
     (cut,) = {
-        dimension for block in blocks for dimension, size in enumerate(call.sizes) if block.ints[dimension] != size
+        dimension
+        for block in parts.blocks
+        for dimension, size in enumerate(call.sizes)
+        if block.ints[dimension] != size
     } or {0}
-    assert sum(block.ints[cut] for block in blocks) == call.sizes[cut]
-    assert all(block.ints[cut] > 0 for block in blocks)
-    assert len(blocks) <= 64
+    assert sum(block.ints[cut] for block in parts.blocks) == call.sizes[cut]
+    assert all(block.ints[cut] > 0 for block in parts.blocks)
+    assert len(parts.blocks) <= 64
     if cut == call.layout.rank - 1:
-        assert all(block.ints[cut] % TILE == 0 for block in blocks[:-1])
+        assert all(block.ints[cut] % TILE == 0 for block in parts.blocks[:-1])
     for s, pattern in zip(parts.sums, wanted, strict=True):
         if s is not None:
             assert s.size == math.prod(pattern)
-            count = len(parts.blocks)
-            assert s.copies in (1, count) or s.copies // count * s.size == call.sizes[-1]
-            assert s.copies * s.size <= call.total + call.sizes[-1] * (rest > 0)
+            assert s.copies in (1, len(parts.blocks))
+            assert s.copies * s.size <= call.total
     if call.total >= 64 << 15 and max(call.sizes[:-1], default=0) >= 16:
         assert len(parts.blocks) >= 16
 

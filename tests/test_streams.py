@@ -47,7 +47,7 @@ def streamed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     def made(self: Any, total: int, ints: Any, masks: Any) -> Any:
         new = entry(self, total, ints, masks)
-        if self._streaming is not None and new._numbers[0] == self._streaming[1]:
+        if self._streaming and new._numbers[0] == self._streaming[()][1]:
             past.append(new)
         return new
 
@@ -174,7 +174,9 @@ def test_kernels_that_sum_stream_what_they_do_not_sum(monkeypatch: pytest.Monkey
     w, b = random.standard_normal(shape[1]).astype(dtype), random.standard_normal((shape[0], 1)).astype(dtype)
     kernels: list[Any] = []
     past = cpu.CpuKernel._past_the_cache
-    monkeypatch.setattr(cpu.CpuKernel, "_past_the_cache", lambda self: (kernels.append(self), past(self))[1])
+    monkeypatch.setattr(
+        cpu.CpuKernel, "_past_the_cache", lambda self, *terms: (kernels.append(self), past(self, *terms))[1]
+    )
     found = []
     for room in (1 << 60, -1):
         monkeypatch.setattr(streams, "room", lambda room=room: room)

@@ -78,7 +78,7 @@ class CpuKernel:
         code, self._module = marshal.loads(payload)
         self._loaded = load(code)
         self._address = self._loaded.address(KERNEL)
-        self._streaming: tuple[Loaded, int] | None = None
+        self._streaming: dict[tuple[int, ...], tuple[Loaded, int]] = {}
         self._itemsizes = tuple(
             2 if dtype == "bfloat16" else np.dtype(dtype).itemsize for dtype in source.inputs + source.outputs
         )
@@ -119,7 +119,8 @@ class CpuKernel:
             (parts, ints),
             lambda: self._panels(parts, ints, total) if isinstance(parts, Packing) else self._blocks(parts, total),
         )
-        return _work(address, numbers, pointers[: len(self._itemsizes)])
+        # Where sums are float64, a kernel that adds up takes fewer pointers
+        return _work(address, numbers, pointers if isinstance(parts, Packing) else pointers[: len(self._itemsizes)])
 
     def copies(self, packing: Packing, pointers: Sequence[int], threads: int) -> tuple[list[int], tuple[Array, ...]]:
         """The pointers with those of contiguous copies for some inputs, and the copies, which must live until then."""
@@ -151,31 +152,33 @@ class CpuKernel:
         return self._for(total), np.array(rows, np.int64)
 
     def _panels(self, packing: Packing, ints: Sequence[int], total: int) -> _Rows:
-        kernel = self._for(total)
+        kernel = self._for(total, tuple([at for at, _ in packing.sums]))
         sizes = tuple([self._itemsizes[at] for at in packing.inputs])
-        terms = tuple([(at, self._itemsizes[at]) for at in packing.sums])
+        terms = tuple([(at, over, self._itemsizes[at]) for at, over in packing.sums])
         return _gathered(packing, kernel, sizes, packing.inputs, ints, len(self._itemsizes), terms)
 
     def goes_past_the_cache(self, total: int) -> bool:
         """Whether a launch is one for streamed ranges."""
         return streams.goes_past_the_cache(self.source.layout, total, self._itemsizes, len(self.source.inputs))
 
-    def _for(self, total: int) -> int:
-        """The address of the kernel for so many elements."""
-        return self._past_the_cache() if self.goes_past_the_cache(total) else self._address
+    def _for(self, total: int, terms: tuple[int, ...] = ()) -> int:
+        """The address of the kernel for so many elements, where some pointers are of terms that are read at once."""
+        return self._past_the_cache(terms) if self.goes_past_the_cache(total) else self._address
 
-    def _past_the_cache(self) -> int:
+    def _past_the_cache(self, terms: tuple[int, ...] = ()) -> int:
         """The address of the kernel that stores past the cache, made for the first launch that wants it."""
-        if self._streaming is None:
+        found = self._streaming.get(terms)
+        if found is None:
             with _compile_lock:
-                if self._streaming is None:
-                    key = cache.key("past the cache", _key(self.source, self.fastmath))
+                found = self._streaming.get(terms)
+                if found is None:
+                    key = cache.key("past the cache", repr(terms), _key(self.source, self.fastmath))
                     first = len(self.source.inputs)
                     outputs = range(first, len(self.source.layout.which))
-                    stored = {at for at in outputs if at - first not in self.source.summed}
+                    stored = {at for at in outputs if at - first not in self.source.summed} - {*terms}
                     loaded = load(cache.fetch(key, lambda: _with_streams(self._module, stored)))
-                    self._streaming = loaded, loaded.address(KERNEL)
-        return self._streaming[1]
+                    found = self._streaming[terms] = loaded, loaded.address(KERNEL)
+        return found[1]
 
     def entry(self, total: int, ints: Sequence[int], masks: tuple[int, ...]) -> Entry:
         """The short way to run so many elements of NumPy arrays; see `Entry`."""
@@ -197,25 +200,31 @@ def _gathered(
     packed: Sequence[int],
     ints: Sequence[int],
     count: int,
-    sums: tuple[tuple[int, int], ...] = (),
+    sums: tuple[tuple[int, str, int], ...] = (),
 ) -> _Rows:
     """A loop that gathers, and its arguments for each panel: `kernel` takes `ints` and `count` pointers, of which those
     in `packed` are of the packed inputs, of elements of `sizes`; for pointers there are the offsets from them. Those in
-    `sums` are of sums over rows, of terms of so many bytes."""
+    `sums` are of sums, over what, of terms of so many bytes; see `joining`."""
     steps = [
         step * size for row, size in zip(packing.strides, sizes, strict=True) for step in (row[packing.down], row[-1])
     ]
     panels = packing.table()
-    rows = np.zeros((len(panels), 5 + len(steps) + len(ints) + count), np.int64)
+    kept = [at for at, (_, _, size) in enumerate(sums) if size == 8]
+    rows = np.zeros((len(panels), 5 + len(steps) + len(ints) + count + len(kept)), np.int64)
+    first = 5 + len(steps) + len(ints)
     rows[:, 0], rows[:, 1:5] = kernel, panels[:, :4]
-    rows[:, 5:-count] = [*steps, *ints]
-    offsets = rows[:, -count:]
+    rows[:, 5:first] = [*steps, *ints]
+    offsets = rows[:, first:]
     offsets[:, list(packed)] = panels[:, 4:] * sizes
-    if packing.joined:
-        for at, _ in sums:
-            offsets[:, at] = panels[:, 0] // packing.columns * 8  # of a float64
-        return joining(len(ints), count, tuple(packed), sizes, sums), rows
-    return gathering(len(ints), count, tuple(packed), sizes, (packing.most, packing.columns)), rows
+    if not packing.joined:
+        return gathering(len(ints), count, tuple(packed), sizes, (packing.most, packing.columns)), rows
+    numbers = np.arange(len(panels))
+    places = {"rows": numbers * packing.columns, "columns": panels[:, 0] // packing.columns, "all": numbers}
+    for at, over, _ in sums:
+        offsets[:, at] = 8 * places[over]  # of float64
+    for place, at in enumerate(kept, count):
+        offsets[:, place] = offsets[:, sums[at][0]]
+    return joining(len(ints), count, tuple(packed), sizes, sums), rows
 
 
 def _work(address: int, rows: NDArray[np.int64], pointers: Sequence[int]) -> Work:

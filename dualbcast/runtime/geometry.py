@@ -178,11 +178,10 @@ def lay_out(
         if mark == "s"
     )
     parts, packing = None, None if found is None else found.packing
-    if shapes is not None and found is not None and found.unjoined is not None:
-        parts = Space(shape, order, sizes, strides, found.unjoined, shapes).split_by_rows()
+    if shapes is not None and packing is not None and found is not None and found.unjoined is not None:
+        parts = Space(shape, order, sizes, strides, found.unjoined, shapes).split_by_panels(packing.count)
     elif shapes is not None:
-        group = (found.repeats, found.rest) if found is not None else ()
-        space = Space(shape, order, sizes, strides, rows, shapes, *group)
+        space = Space(shape, order, sizes, strides, rows, shapes)
         parts = space.split_for_gpu() if gpu else space.split()
     in_order = order == tuple(range(rank))
     return Geometry(shape, total, None if in_order else order, layout, sizes, strides, sizes + strides, parts, packing)

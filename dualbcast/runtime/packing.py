@@ -79,8 +79,8 @@ class Packing:
         The most columns of a tile.
     joined : bool
         Whether rows are short, and follow one another; see `short_rows`.
-    sums : tuple of int
-        Which outputs, among all pointers, are sums over each of those rows.
+    sums : tuple of (int, str)
+        Which outputs, among all pointers, are sums, there of two dimensions: over "rows", "columns", "all".
     """
 
     inputs: tuple[int, ...]
@@ -92,7 +92,7 @@ class Packing:
     wide: int
     columns: int
     joined: bool = False
-    sums: tuple[int, ...] = ()
+    sums: tuple[tuple[int, str], ...] = ()
 
     @staticmethod
     def of(
@@ -124,7 +124,7 @@ class Packing:
         sizes: tuple[int, ...],
         steps: tuple[int, ...],
         strides: tuple[tuple[int, ...], ...],
-        sums: tuple[int, ...] = (),
+        sums: tuple[tuple[int, str], ...] = (),
     ) -> Packing:
         """The packing of short rows, which are joined."""
         last = sizes[-1]
@@ -132,11 +132,19 @@ class Packing:
         most = -(-most // ROWS) * ROWS
         return Packing(inputs, sizes, steps, strides, len(sizes) - 2, most, last, last, True, sums)
 
-    def table(self) -> NDArray[np.int64]:
-        """The panels, a row each: `start`, `step`, `rows`, `columns`, and then `offsets`; see `Panel`."""
+    @property
+    def count(self) -> int:
+        """How many panels there are."""
+        return math.prod(self._counts())
+
+    def _counts(self) -> list[int]:
         *outer, last = self.sizes
         counts = [-(-size // self.most) if at == self.down else size for at, size in enumerate(outer)]
-        counts.append(-(-last // self.wide))
+        return [*counts, -(-last // self.wide)]
+
+    def table(self) -> NDArray[np.int64]:
+        """The panels, a row each: `start`, `step`, `rows`, `columns`, and then `offsets`; see `Panel`."""
+        last, counts = self.sizes[-1], self._counts()
         places = np.indices(counts, np.int64).reshape(len(counts), -1)
         places[self.down] *= self.most
         places[-1] *= self.wide

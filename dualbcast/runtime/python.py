@@ -161,12 +161,15 @@ class PythonKernel:
                 first = offset + i * row[packing.down] + j * row[-1]
                 tile = _elements(pointers[position], first, row[-1], count)
                 given[position] = _Pointer(np.array(tile, arrays[position].dtype), -at)
-            terms = {position: np.empty(count) for position in packing.sums}
+            terms = {position: np.empty(count) for position, _ in packing.sums}
             given = [_Pointer(terms[k], -at) if k in terms else pointer for k, pointer in enumerate(given)]
             with np.errstate(all="ignore"):
-                self._entry(at, at + count, *ints, *given)
-                for position, each in terms.items():
-                    arrays[position][at // packing.columns] = math.fsum(each) if np.isfinite(each).all() else each.sum()
+                self._entry(at, at + count, *ints, *given[: len(self.source.inputs + self.source.outputs)])
+                for position, over in packing.sums:
+                    # Each panel may have sums over rows of its own: here all are in the first's.
+                    first = at // packing.columns if over == "columns" else 0
+                    added = terms[position] if over == "rows" else terms[position].sum(keepdims=True)
+                    arrays[position][first : first + len(added)] += added
 
 
 def compile_kernel(source: KernelSource, keep: bool = True) -> PythonKernel:

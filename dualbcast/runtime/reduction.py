@@ -55,8 +55,8 @@ class Sum(NamedTuple):
     size : int
         The number of sums.
     copies : int
-        How often there are accumulators: once for each block, or once where blocks have accumulators apart, and that as
-        often as `Space.repeats` says. On a GPU, how many partial sums there are for each.
+        How often there are accumulators: once for each block, or panel, or once where these have accumulators apart. On
+        a GPU, how many partial sums there are for each.
     """
 
     shape: tuple[int, ...]
@@ -67,16 +67,19 @@ class Sum(NamedTuple):
 
 
 class Split(NamedTuple):
-    """Blocks, and for each output its sum, or None where it is not summed. Where there are no blocks, as for a CUDA
-    kernel, each sum is written once."""
+    """Blocks, and for each output its sum, or None where it is not summed. There are no blocks where panels of short
+    rows are run, nor for a CUDA kernel, whose partial sums are written once."""
 
     blocks: tuple[Block, ...]
     sums: tuple[Sum | None, ...]
+    is_written: bool = False
 
     def accumulators(self, compute: str, xp: Any) -> tuple[list[Array | None], list[Array]]:
-        """An array for each summed output, and where what rounding takes is kept apart, others for that. What is added
-        to are zeros."""
-        if not self.blocks:
+        """An array for each summed output, and where what rounding takes is kept apart, others for that.
+
+        What a CPU kernel adds to are zeros; a CUDA kernel writes each partial sum once.
+        """
+        if self.is_written:
             return [None if s is None else xp.empty(s.copies * s.size) for s in self.sums], []
         zeros = POOL.zeros if xp is np else xp.zeros
         sums = [None if s is None else zeros(s.copies * s.size) for s in self.sums]
@@ -97,10 +100,6 @@ class Space(NamedTuple):
         For each pointer argument its strides over the coalesced dimensions.
     shapes : sequence of (tuple of int or None)
         For each output the shape that its sums have, or None.
-    repeats : int
-        How many rows of the result a row of the space is made of: so many sums are side by side.
-    rest : int
-        Elements after the last row, fewer than a row has.
     """
 
     shape: tuple[int, ...]
@@ -109,8 +108,6 @@ class Space(NamedTuple):
     strides: tuple[int, ...]
     rows: Sequence[tuple[int, ...]]
     shapes: Sequence[tuple[int, ...] | None]
-    repeats: int = 1
-    rest: int = 0
 
     def summed(self) -> list[tuple[int, ...]]:
         """The strides of the outputs that are sums of more than one element."""
@@ -118,11 +115,11 @@ class Space(NamedTuple):
 
     def split_for_gpu(self) -> Split | None:
         """The sums of a CUDA kernel."""
-        return Split((), self._sums(lambda row: partial_sums(self.sizes, row))) if self.summed() else None
+        return Split((), self._sums(lambda row: partial_sums(self.sizes, row)), True) if self.summed() else None
 
-    def split_by_rows(self) -> Split:
-        """Sums over rows, where those who add them up see whole ones."""
-        return Split((), self._sums(lambda _: 1))
+    def split_by_panels(self, count: int) -> Split:
+        """The sums of short rows, of which so many panels have whole ones."""
+        return Split((), self._sums(lambda row: 1 if row[0] else count))
 
     def split(self) -> Split | None:
         """Blocks for threads, and their sums; None where no output is a sum of more than one element.
@@ -144,23 +141,20 @@ class Space(NamedTuple):
             copied = sum(count for row, count in zip(spans, counts, strict=True) if not row[dimension])
             return missing, parts[dimension] * copied, -parts[dimension]
 
-        cut = 0 if self.repeats > 1 else min(range(len(sizes)), key=cost)
+        cut = min(range(len(sizes)), key=cost)
         unit, many = TILE if cut == last else 1, parts[cut]
         borders = [min(sizes[cut], unit * (units[cut] * part // many)) for part in range(many + 1)]
-        pairs = itertools.pairwise(borders)
-        places = [(start, (*sizes[:cut], stop - start, *sizes[cut + 1 :])) for start, stop in pairs]
-        if self.rest:
-            places.append((sizes[0], (1, self.rest)))
-        sums = self._sums(lambda row: (1 if row[cut] else len(places)) * (self.repeats if any(row) else 1))
+        sums = self._sums(lambda row: 1 if row[cut] else many)
         first = len(self.rows) - len(sums)
         blocks = []
-        for number, (start, lengths) in enumerate(places):
+        for number, (start, stop) in enumerate(itertools.pairwise(borders)):
             offsets = [start * row[cut] for row in self.rows]
             for position, s in enumerate(sums):
-                if s is not None and not self.rows[first + position][cut]:
-                    offsets[first + position] = number * s.size * (s.copies // len(places))
+                if s is not None and s.copies > 1:
+                    offsets[first + position] = number * s.size
             rests = [offsets[first + position] for position, s in enumerate(sums) if s is not None]
-            blocks.append(Block((*lengths, *self.strides), (*offsets, *rests)))
+            ints = (*sizes[:cut], stop - start, *sizes[cut + 1 :], *self.strides)
+            blocks.append(Block(ints, (*offsets, *rests)))
         return Split(tuple(blocks), sums)
 
     def _rows(self) -> list[tuple[int, ...] | None]:
@@ -186,10 +180,7 @@ def combine(s: Sum, sums: Array, rests: Array | None, dtype: DType) -> Array:
     """The sums as the caller gets them, from the accumulators of all blocks. To be called under `numpy.errstate`."""
     sums = sums.reshape(s.copies, s.size)
     if rests is None:
-        while len(sums) > _MOST:  # short rows: NumPy adds long ones faster
-            half = len(sums) // 2
-            sums = np.concatenate([sums[:half] + sums[half : 2 * half], sums[2 * half :]])
-        total = sums[0] if len(sums) == 1 else sums.sum(axis=0)
+        total = sums[0] if s.copies == 1 else sums.sum(axis=0)
     else:
         total = _compensated(sums, rests.reshape(s.copies, s.size))
     return total.astype(dtype, copy=False).reshape(s.lengths).transpose(s.axes).reshape(s.shape)

@@ -1,5 +1,6 @@
 """Short rows, as of points with three coordinates each: run as one row, of which inputs that repeat along rows, or lie
 otherwise, are laid out piece by piece on the stack. By itself each row would cost a kernel more than its elements do.
+So sums are added up there, too, of terms that the kernel hands over as if they were outputs.
 """
 
 from __future__ import annotations
@@ -8,10 +9,10 @@ from functools import cache as once
 
 from dualbcast.runtime.native import compiled
 
-__all__ = ["LONGEST", "ROWS", "joining"]
+__all__ = ["ROWS", "SHORT", "joining"]
 
-# The most elements of a row that is laid out.
-LONGEST = 64
+# The most elements of a row that is short.
+SHORT = 32
 # Rows that are laid out at a time are a multiple of this, so that pieces end where vectors do.
 ROWS = 64
 # Elements that are laid out at a time, unless the rows are more; and that are written at once, some of them too many.
@@ -20,12 +21,16 @@ _PIECE, _LANES = 2048, 8
 
 @once
 def joining(
-    integers: int, pointers: int, joined: tuple[int, ...], itemsizes: tuple[int, ...], sums: tuple[tuple[int, int], ...]
+    integers: int,
+    pointers: int,
+    joined: tuple[int, ...],
+    itemsizes: tuple[int, ...],
+    sums: tuple[tuple[int, str, int], ...],
 ) -> int:
     """The address of a loop over a panel of short rows around kernels of a signature.
 
     It is a function of what that of `packing.gathering` is of; the panel's rows follow one another. Pointers of sums
-    are to a float64 for each row.
+    are to the panel's own, float64; and more pointers come last where terms are float64, to what rounding takes of each.
 
     Parameters
     ----------
@@ -35,26 +40,33 @@ def joining(
         Which pointers are of inputs to be laid out.
     itemsizes : tuple of int
         The bytes of an element of each of these.
-    sums : tuple of (int, int)
-        Which pointers are of outputs whose rows are added up, and the bytes of a term: 4 or 8.
+    sums : tuple of (int, str, int)
+        Which pointers are of sums, whether these are over "rows", "columns" or "all", and the bytes of a term: 4 or 8.
     """
     own = [f"i64 %n{k}" for k in range(integers)]
     given = [f"ptr %x{k}" for k in range(pointers)]
+    rests = [f"ptr %rest{position}" for position, _, size in sums if size == 8]
     steps = [f"i64 %{way}{k}" for k in range(len(joined)) for way in ("across", "along")]
     bounds = ["i64 %start", "i64 %step", "i64 %rows", "i64 %columns"]
     called = list(given)
     for k, position in enumerate(joined):
         called[position] = f"ptr %moved{k}"
-    for position, _ in sums:
+    for position, _, _ in sums:
         called[position] = f"ptr %terms{position}"
-    most = max(_PIECE, ROWS * LONGEST) + _LANES
+    most = max(_PIECE, ROWS * SHORT) + _LANES
     lines = [
         *(_spread(size) for size in sorted(set(itemsizes))),
-        *(_add(size) for size in sorted({size for _, size in sums})),
-        f"define i32 @loop({', '.join(['ptr %kernel', *bounds, *steps, *own, *given])}) {{",
+        *(_add_columns(size) + _add_rows(size) + _finish(size) for size in sorted({size for *_, size in sums})),
+        f"define i32 @loop({', '.join(['ptr %kernel', *bounds, *steps, *own, *given, *rests])}) {{",
         "entry:",
         *(f"  %t{k} = alloca [{most * size} x i8], align 64" for k, size in enumerate(itemsizes)),
-        *(f"  %u{position} = alloca [{most * size} x i8], align 64" for position, size in sums),
+    ]
+    for position, over, size in sums:
+        lines.append(f"  %u{position} = alloca [{most * size} x i8], align 64")
+        if over != "columns":
+            lines.append(f"  %sum{position} = alloca [{2 * SHORT} x double], align 64")
+            lines.append(f"  store [{2 * SHORT} x double] zeroinitializer, ptr %sum{position}")
+    lines += [
         f"  %fitting = udiv i64 {_PIECE}, %columns",
         f"  %rounded = and i64 %fitting, -{ROWS}",
         "  %few = icmp eq i64 %rounded, 0",
@@ -79,25 +91,30 @@ def joining(
             f"  %b{k} = mul i64 %at, -{size}",
             f"  %moved{k} = getelementptr i8, ptr %t{k}, i64 %b{k}",
         ]
-    for position, size in sums:
+    for position, _, size in sums:
         lines += [
             f"  %c{position} = mul i64 %at, -{size}",
             f"  %terms{position} = getelementptr i8, ptr %u{position}, i64 %c{position}",
         ]
     lines.append(f"  call i32 %kernel({', '.join(['i64 %at', 'i64 %end', *own, *called])})")
-    for position, size in sums:
-        lines += [
-            f"  %y{position} = getelementptr double, ptr %x{position}, i64 %row",
-            f"  call void @add{size}(ptr %y{position}, ptr %u{position}, i64 %count, i64 %columns)",
-        ]
+    for position, over, size in sums:
+        if over == "columns":
+            lines.append(f"  %y{position} = getelementptr double, ptr %x{position}, i64 %row")
+        way, to = ("columns", f"%y{position}") if over == "columns" else ("rows", f"%sum{position}")
+        lines.append(f"  call void @add.{way}{size}(ptr {to}, ptr %u{position}, i64 %count, i64 %columns)")
     lines += [
         "  %more = icmp slt i64 %beyond, %rows",
         "  br i1 %more, label %piece, label %done",
         "done:",
-        "  ret i32 0",
-        "}",
     ]
-    return compiled("\n".join(lines), "loop", optimise=True)
+    for position, over, size in sums:
+        if over != "columns":
+            rest = f"ptr %rest{position}" if size == 8 else "ptr null"
+            every = f"i1 {'true' if over == 'all' else 'false'}"
+            lines.append(
+                f"  call void @finish{size}(ptr %x{position}, {rest}, ptr %sum{position}, i64 %columns, {every})"
+            )
+    return compiled("\n".join([*lines, "  ret i32 0", "}"]), "loop", optimise=True)
 
 
 def _spread(size: int) -> str:
@@ -182,26 +199,28 @@ def _columns(way: str, number: str, vector: str, size: int, before: str, value: 
   br i1 %{way}.end, label %done, label %{way}"""
 
 
-def _add(size: int) -> str:
-    """Add up rows of terms; of float64 with what rounding takes, by Knuth's two-sum."""
+def _two_sum(size: int, kind: str, vector: str = "") -> str:
+    """`new` and `lost` of `sum`, `rest` and `term`: of float64 what rounding takes is kept, by Knuth's two-sum."""
     if size == 4:
-        step = """\
-  %term = load float, ptr %p, align 4
-  %wide = fpext float %term to double
-  %new = fadd double %sum, %wide
-  %lost = fadd double %rest, 0.0"""
-    else:
-        step = """\
-  %term = load double, ptr %p, align 8
-  %new = fadd double %sum, %term
-  %part = fsub double %new, %sum
-  %kept = fsub double %new, %part
-  %of.sum = fsub double %sum, %kept
-  %of.term = fsub double %term, %part
-  %error = fadd double %of.sum, %of.term
-  %lost = fadd double %rest, %error"""
+        return f"""\
+  %term = fpext {vector or "float"} %read to {kind}
+  %new = fadd {kind} %sum, %term
+  %lost = freeze {kind} %rest"""
     return f"""\
-define private void @add{size}(ptr noalias %to, ptr noalias %from, i64 %rows, i64 %columns) {{
+  %new = fadd {kind} %sum, %read
+  %part = fsub {kind} %new, %sum
+  %kept = fsub {kind} %new, %part
+  %of.sum = fsub {kind} %sum, %kept
+  %of.term = fsub {kind} %read, %part
+  %error = fadd {kind} %of.sum, %of.term
+  %lost = fadd {kind} %rest, %error"""
+
+
+def _add_columns(size: int) -> str:
+    """The sum of each row of terms, what rounding took from it included."""
+    number = "float" if size == 4 else "double"
+    return f"""\
+define private void @add.columns{size}(ptr noalias %to, ptr noalias %from, i64 %rows, i64 %columns) {{
 entry:
   br label %row
 row:
@@ -213,9 +232,9 @@ column:
   %sum = phi double [ 0.0, %row ], [ %new, %column ]
   %rest = phi double [ 0.0, %row ], [ %lost, %column ]
   %at = add i64 %first, %j
-  %o = mul i64 %at, {size}
-  %p = getelementptr i8, ptr %from, i64 %o
-{step}
+  %p = getelementptr {number}, ptr %from, i64 %at
+  %read = load {number}, ptr %p, align {size}
+{_two_sum(size, "double")}
   %jnext = add i64 %j, 1
   %jmore = icmp ult i64 %jnext, %columns
   br i1 %jmore, label %column, label %rowed
@@ -231,4 +250,88 @@ rowed:
   br i1 %imore, label %row, label %done
 done:
   ret void
-}}"""
+}}
+"""
+
+
+def _add_rows(size: int) -> str:
+    """Add rows of terms to sums, which are followed by what rounding took; beyond the columns they mean nothing."""
+    number = "float" if size == 4 else "double"
+    vector, wide = f"<{_LANES} x {number}>", f"<{_LANES} x double>"
+    return f"""\
+define private void @add.rows{size}(ptr noalias %to, ptr noalias %from, i64 %rows, i64 %columns) {{
+entry:
+  br label %column
+column:
+  %j = phi i64 [ 0, %entry ], [ %jnext, %columned ]
+  %q = getelementptr double, ptr %to, i64 %j
+  %r = getelementptr [{SHORT} x double], ptr %q, i64 1
+  %sum0 = load {wide}, ptr %q, align 8
+  %rest0 = load {wide}, ptr %r, align 8
+  br label %row
+row:
+  %i = phi i64 [ 0, %column ], [ %inext, %row ]
+  %sum = phi {wide} [ %sum0, %column ], [ %new, %row ]
+  %rest = phi {wide} [ %rest0, %column ], [ %lost, %row ]
+  %first = mul i64 %i, %columns
+  %at = add i64 %first, %j
+  %p = getelementptr {number}, ptr %from, i64 %at
+  %read = load {vector}, ptr %p, align {size}
+{_two_sum(size, wide, vector)}
+  %inext = add i64 %i, 1
+  %imore = icmp ult i64 %inext, %rows
+  br i1 %imore, label %row, label %columned
+columned:
+  store {wide} %new, ptr %q, align 8
+  store {wide} %lost, ptr %r, align 8
+  %jnext = add i64 %j, {_LANES}
+  %jmore = icmp ult i64 %jnext, %columns
+  br i1 %jmore, label %column, label %done
+done:
+  ret void
+}}
+"""
+
+
+def _finish(size: int) -> str:
+    """Store the sums of columns, or the sum of these."""
+    keeps = (
+        ""
+        if size == 4
+        else """\
+  %b = getelementptr double, ptr %rests, i64 %to
+  store double %kept.rest, ptr %b, align 8"""
+    )
+    return f"""\
+define private void @finish{size}(ptr noalias %sums, ptr noalias %rests, ptr noalias %from, i64 %columns, i1 %all) {{
+entry:
+  br label %column
+column:
+  %j = phi i64 [ 0, %entry ], [ %jnext, %column ]
+  %before = phi double [ 0.0, %entry ], [ %kept, %column ]
+  %rest.before = phi double [ 0.0, %entry ], [ %kept.rest, %column ]
+  %sum = select i1 %all, double %before, double 0.0
+  %rest.sum = select i1 %all, double %rest.before, double 0.0
+  %q = getelementptr double, ptr %from, i64 %j
+  %r = getelementptr [{SHORT} x double], ptr %q, i64 1
+  %term = load double, ptr %q, align 8
+  %rest.term = load double, ptr %r, align 8
+  %kept = fadd double %sum, %term
+  %part = fsub double %kept, %sum
+  %whole = fsub double %kept, %part
+  %of.sum = fsub double %sum, %whole
+  %of.term = fsub double %term, %part
+  %error = fadd double %of.sum, %of.term
+  %rest = fadd double %rest.sum, %rest.term
+  %kept.rest = fadd double %rest, %error
+  %to = select i1 %all, i64 0, i64 %j
+  %a = getelementptr double, ptr %sums, i64 %to
+  store double %kept, ptr %a, align 8
+{keeps}
+  %jnext = add i64 %j, 1
+  %jmore = icmp ult i64 %jnext, %columns
+  br i1 %jmore, label %column, label %done
+done:
+  ret void
+}}
+"""

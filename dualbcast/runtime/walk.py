@@ -8,11 +8,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dualbcast.abi import TILE
 from dualbcast.record import NamedTuple
 from dualbcast.runtime.operands import DType
 from dualbcast.runtime.packing import Packing
-from dualbcast.runtime.short_rows import LONGEST
+from dualbcast.runtime.short_rows import SHORT
 
 __all__ = ["Form", "Walk", "coalesced", "fresh_strides", "walk"]
 
@@ -24,8 +23,11 @@ _Row: TypeAlias = "tuple[int, ...]"
 # Short rows are joined where there are some thousand elements in them and they have at most so many, but not as many as
 # whole vectors (of float32 they are of 16): where that takes less time, of x * z, tanh(x) * z and the HM-LSTM update
 # with derivatives, where z and the control are one number a row. With 3 in a row they take 0.11 to 0.27 of it, with 12
-# 0.38 to 0.84, with 24 0.47 to 1.09. So many elements in a run are worth their panel.
-_SHORT, _WHOLE, _MANY, _RUN = 24, 16, 4096, 256
+# 0.38 to 0.84, with 24 0.47 to 1.09. With sums over all rows, in the pullback of tanh(x * w + b) with a w and a b for
+# each column, it takes less up to `SHORT`: 0.06 of the time with 3 in a row, 0.4 with 32.
+_SHORT, _WHOLE, _MANY = 24, 16, 4096
+# So many elements in a run are worth their panel.
+_RUN = 256
 
 
 class Walk(NamedTuple):
@@ -39,17 +41,13 @@ class Walk(NamedTuple):
         The strides of each array, in elements; of a packed one those of what the kernel has for it.
     packing : Packing or None
         The packed inputs.
-    repeats, rest : int
-        See `Space`.
     unjoined : list of tuple of int, or None
-        The strides of arrays in dimensions in which rows are not joined, where there are sums over them.
+        The strides of arrays in dimensions in which rows are not joined, where there are sums of what is in them.
     """
 
     sizes: tuple[int, ...]
     rows: list[_Row]
     packing: Packing | None
-    repeats: int = 1
-    rest: int = 0
     unjoined: list[_Row] | None = None
 
 
@@ -68,8 +66,7 @@ def walk(
     sums : bool
         Whether outputs may be sums.
     """
-    own = _grouped(shape, order, rows, len(inputs)) or _joined(shape, order, rows, inputs)
-    return own or _packed(shape, order, rows, inputs, sums)
+    return _joined(shape, order, rows, inputs) or _packed(shape, order, rows, inputs, sums)
 
 
 def coalesced(
@@ -102,54 +99,34 @@ def fresh_strides(shape: tuple[int, ...], order: tuple[int, ...], own: tuple[int
 def _joined(
     shape: tuple[int, ...], order: tuple[int, ...], rows: Sequence[_Row], inputs: tuple[Form, ...]
 ) -> Walk | None:
-    """Short rows made one: the inputs are packed whose elements do not all follow one another, and sums over each row
-    are of terms that the kernel hands over, in the dtype that it computes in."""
+    """Short rows made one: the inputs are packed whose elements do not all follow one another, and sums are of terms
+    that the kernel hands over, in the dtype that it computes in."""
     whole, count = fresh_strides(shape, order, None), len(inputs)
     packed = tuple([position for position, row in enumerate(rows[:count]) if row != whole and any(row)])
-    sums = tuple([position for position, row in enumerate(rows[count:], count) if row != whole])
-    if not packed:
+    summed = tuple([position for position, row in enumerate(rows[count:], count) if row != whole])
+    if not (packed or summed):
         return None
-    sizes, (steps, *strides) = coalesced(shape, [whole, *[rows[position] for position in (*packed, *sums)]], order)
-    if len(sizes) == 1 or sizes[-1] > _SHORT or sizes[-1] % _WHOLE == 0:
+    sizes, (steps, *strides) = coalesced(shape, [whole, *[rows[position] for position in (*packed, *summed)]], order)
+    sums = {position: _OVER.get(row, "") for position, row in zip(summed, strides[len(packed) :], strict=True)}
+    if len(sizes) == 1 or "" in sums.values() or (sums and not _is_of_one_float(inputs)):
         return None
-    if math.prod(sizes) < _MANY or sizes[-2] * sizes[-1] < min(_RUN, _MANY):
+    *_, high, last = sizes
+    is_short = last <= SHORT if "rows" in sums.values() else last <= _SHORT and last % _WHOLE
+    if not is_short or math.prod(sizes) < _MANY or high * last < min(_RUN, _MANY):
         return None
-    if any(row != (1, 0) for row in strides[len(packed) :]) or (sums and not _is_of_one_float(inputs)):
-        return None
-    packing = Packing.of_rows(packed, sizes, steps, tuple(strides[: len(packed)]), sums)
-    joined = [whole if position in packed or position in sums else row for position, row in enumerate(rows)]
-    return Walk(*coalesced(shape, joined, order), packing, unjoined=coalesced(shape, rows, order)[1] if sums else None)
+    packing = Packing.of_rows(packed, sizes, steps, tuple(strides[: len(packed)]), tuple(sums.items()))
+    joined = [whole if position in packed or position in summed else row for position, row in enumerate(rows)]
+    return Walk(*coalesced(shape, joined, order), packing, coalesced(shape, rows, order)[1] if sums else None)
+
+
+# What a sum is over that has these strides in two dimensions.
+_OVER: dict[_Row, str] = {(1, 0): "columns", (0, 1): "rows", (0, 0): "all"}
 
 
 def _is_of_one_float(inputs: tuple[Form, ...]) -> bool:
     """Whether what is computed and stored is all of one dtype, float32 or float64."""
     dtypes = {dtype for _, _, dtype in inputs if dtype.kind != "b"}
     return len(dtypes) == 1 and dtypes <= {np.dtype(np.float32), np.dtype(np.float64)}
-
-
-def _grouped(shape: tuple[int, ...], order: tuple[int, ...], rows: Sequence[_Row], count: int) -> Walk | None:
-    """Short rows made long ones, of several each, where sums are over all rows: each row has sums of its own."""
-    whole = fresh_strides(shape, order, None)
-    if all(row == whole for row in rows[count:]):
-        return None
-    sizes, (steps, *every) = coalesced(shape, [whole, *rows], order)
-    length = sizes[-1]
-    if len(sizes) != 2 or length > LONGEST or any(row not in (steps, (0, 1), (0, 0)) for row in every[count:]):
-        return None
-    repeats = TILE // length // _WHOLE * _WHOLE
-    many, rest = divmod(sizes[0], repeats)
-    wide = repeats * length
-    if many * wide < _MANY:
-        return None
-    packed = tuple([position for position, row in enumerate(every[:count]) if row != steps and any(row)])
-    strides = tuple([every[position] for position in packed])
-    # What is the same in all rows is copied for one long one.
-    alike = not any(row[0] for row in strides)
-    packing = Packing.of_rows(packed, (repeats if alike else sizes[0], length), steps, strides) if packed else None
-    found = [(wide, 1) if row == steps else row for row in every]
-    for position in packed:
-        found[position] = (0 if alike else wide, 1)
-    return Walk((many, wide), found, packing, repeats, rest * length)
 
 
 def _packed(
