@@ -18,11 +18,11 @@ from dualbcast.cli.models import cell_update_reference, product_reference
 
 
 @lru_cache(maxsize=1)
-def cell_arguments(n: int, control: str) -> list[Any]:
-    """c, f, i, g of shape (n, n); z, zb of shape (n, 1) or, per element, (n, n). float32."""
+def cell_arguments(n: int, control: str, columns: int = 0) -> list[Any]:
+    """c, f, i, g of shape (n, n), or (n, columns); z, zb of shape (n, 1) or, per element, the same. float32."""
     random = np.random.default_rng(0)
-    gates = [random.standard_normal((n, n), np.float32) for _ in range(4)]
-    shape = (n, 1) if control == "rows" else (n, n)
+    gates = [random.standard_normal((n, columns or n), np.float32) for _ in range(4)]
+    shape = (n, 1) if control == "rows" else gates[0].shape
     return [*gates, *(random.integers(0, 2, shape).astype(np.float32) for _ in range(2))]
 
 

@@ -30,7 +30,7 @@ def joining(
     """The address of a loop over a panel of short rows around kernels of a signature.
 
     It is a function of what that of `packing.gathering` is of; the panel's rows follow one another. Pointers of sums
-    are to the panel's own, float64; and more pointers come last where terms are float64, to what rounding takes of each.
+    are to the panel's own, float64; where terms are float64 there are more pointers at the end, to what rounding takes.
 
     Parameters
     ----------
