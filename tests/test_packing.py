@@ -54,7 +54,7 @@ def views(draw: st.DrawFn, shape: tuple[int, ...], dtype: str) -> np.ndarray:
     """An array of a shape: axes in any order in memory, gaps, reversed, broadcast along some."""
     rank = len(shape)
     order = draw(st.permutations(range(rank)))
-    steps = [draw(st.sampled_from([1, 1, 1, 2, -1, -2, 3])) for _ in range(rank)]
+    steps = [draw(st.sampled_from([1, 1, 1, 2, -1, -2, 3, 4])) for _ in range(rank)]
     ones = [draw(st.integers(0, 5)) == 0 for _ in range(rank)]
     own = [1 if one else length for one, length in zip(ones, shape, strict=True)]
     memory = [own[axis] * abs(steps[axis]) + draw(st.integers(0, 2)) for axis in order]
