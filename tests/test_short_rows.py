@@ -187,3 +187,35 @@ def test_what_is_joined(shapes: tuple[tuple[int, ...], ...], classes: tuple[str,
     found = lay_out(inputs, (None,), tuple("xyz"[: len(shapes)]))
     assert found.layout.classes == classes
     assert (found.packing is not None) == (len(classes[0]) == 1)
+
+
+@pytest.mark.parametrize("full", [(30, 300, 3), (7, 64, 5), (20, 97, 2), (5, 1000, 4), (4, 6, 50, 3), (3, 500, 32)])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_pairs_of_points(full: tuple[int, ...], dtype: str) -> None:
+    """Of three arguments, each broadcast along some axes, all the sums: rows are made long ones where they can be."""
+    f = differentiable_broadcast(lambda x, y, s: (x - y) * (x - y) * s)
+    shapes = [
+        tuple(n if spans else 1 for n, spans in zip(full, mask, strict=True))
+        for mask in itertools.product((False, True), repeat=len(full))
+    ]
+    random = np.random.default_rng(4)
+    every = list(itertools.product(shapes, shapes, (full[-1:], (), full, (*full[:-1], 1))))
+    for number in random.permutation(len(every))[:40]:
+        own = every[number]
+        x, y, s = (random.standard_normal(shape).astype(dtype) for shape in own)
+        bar = random.standard_normal(np.broadcast_shapes(*own)).astype(dtype)
+        value, bars = f.value_and_vjp((x, y, s), bar)
+        a, b, c, d = (array.astype(np.float64) for array in (x, y, s, bar))
+        for found, wanted, shape in zip(
+            (value, *bars),
+            ((a - b) ** 2 * c, 2 * (a - b) * c * d, -2 * (a - b) * c * d, (a - b) ** 2 * d),
+            (bar.shape, *own),
+            strict=True,
+        ):
+            terms = np.broadcast_to(wanted, bar.shape)
+            lost = (1,) * (bar.ndim - len(shape)) + shape
+            axes = tuple(axis for axis, n in enumerate(lost) if n != bar.shape[axis])
+            wanted, size = (each.sum(axes).reshape(shape) for each in (terms, abs(terms)))
+            assert np.shape(found) == shape
+            # (x - y) rounds, and its square, and so on, relative to each term.
+            assert (abs(found - wanted) <= 8 * np.finfo(dtype).eps * size + 1e-30).all(), own

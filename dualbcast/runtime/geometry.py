@@ -181,7 +181,8 @@ def lay_out(
     if shapes is not None and packing is not None and found is not None and found.unjoined is not None:
         parts = Space(shape, order, sizes, strides, found.unjoined, shapes).split_by_panels(packing.count)
     elif shapes is not None:
-        space = Space(shape, order, sizes, strides, rows, shapes)
+        folds = () if found is None else (found.folds, found.length)
+        space = Space(shape, order, sizes, strides, rows, shapes, *folds)
         parts = space.split_for_gpu() if gpu else space.split()
     in_order = order == tuple(range(rank))
     return Geometry(shape, total, None if in_order else order, layout, sizes, strides, sizes + strides, parts, packing)

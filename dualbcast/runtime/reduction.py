@@ -57,6 +57,9 @@ class Sum(NamedTuple):
     copies : int
         How often there are accumulators: once for each block, or panel, or once where these have accumulators apart. On
         a GPU, how many partial sums there are for each.
+    folds, length : int
+        How many sums there are for each, side by side in the innermost dimension, where rows were made long ones; and
+        that dimension's length before.
     """
 
     shape: tuple[int, ...]
@@ -64,6 +67,20 @@ class Sum(NamedTuple):
     axes: tuple[int, ...]
     size: int
     copies: int
+    folds: int = 1
+    length: int = 1
+
+    @property
+    def total(self) -> int:
+        """The number of accumulators."""
+        return self.copies * self.folds * self.size
+
+    def apart(self, sums: Array) -> Array:
+        """The accumulators, with sums of one thing along the first axis."""
+        if self.folds == 1:
+            return sums.reshape(self.copies, self.size)
+        folded = sums.reshape(self.copies, -1, self.folds, self.length).swapaxes(1, 2)
+        return folded.reshape(self.copies * self.folds, self.size)
 
 
 class Split(NamedTuple):
@@ -80,9 +97,9 @@ class Split(NamedTuple):
         What a CPU kernel adds to are zeros; a CUDA kernel writes each partial sum once.
         """
         if self.is_written:
-            return [None if s is None else xp.empty(s.copies * s.size) for s in self.sums], []
+            return [None if s is None else xp.empty(s.total) for s in self.sums], []
         zeros = POOL.zeros if xp is np else xp.zeros
-        sums = [None if s is None else zeros(s.copies * s.size) for s in self.sums]
+        sums = [None if s is None else zeros(s.total) for s in self.sums]
         rests = [zeros(array.size) for array in sums if array is not None] if compute == "float64" else []
         return sums, rests
 
@@ -100,6 +117,10 @@ class Space(NamedTuple):
         For each pointer argument its strides over the coalesced dimensions.
     shapes : sequence of (tuple of int or None)
         For each output the shape that its sums have, or None.
+    folds : sequence of int
+        `Sum.folds` of each output; none where all are 1.
+    length : int
+        `Sum.length`.
     """
 
     shape: tuple[int, ...]
@@ -108,6 +129,8 @@ class Space(NamedTuple):
     strides: tuple[int, ...]
     rows: Sequence[tuple[int, ...]]
     shapes: Sequence[tuple[int, ...] | None]
+    folds: Sequence[int] = ()
+    length: int = 1
 
     def summed(self) -> list[tuple[int, ...]]:
         """The strides of the outputs that are sums of more than one element."""
@@ -151,7 +174,7 @@ class Space(NamedTuple):
             offsets = [start * row[cut] for row in self.rows]
             for position, s in enumerate(sums):
                 if s is not None and s.copies > 1:
-                    offsets[first + position] = number * s.size
+                    offsets[first + position] = number * s.size * s.folds
             rests = [offsets[first + position] for position, s in enumerate(sums) if s is not None]
             ints = (*sizes[:cut], stop - start, *sizes[cut + 1 :], *self.strides)
             blocks.append(Block(ints, (*offsets, *rests)))
@@ -159,12 +182,15 @@ class Space(NamedTuple):
 
     def _rows(self) -> list[tuple[int, ...] | None]:
         """For each output its strides if it is a sum of more than one element."""
-        outputs = zip(self.rows[len(self.rows) - len(self.shapes) :], self.shapes, strict=True)
-        return [row if own is not None and 0 in row else None for row, own in outputs]
+        outputs = zip(self.rows[len(self.rows) - len(self.shapes) :], self.shapes, self._folds(), strict=True)
+        return [row if own is not None and (0 in row or fold > 1) else None for row, own, fold in outputs]
+
+    def _folds(self) -> Sequence[int]:
+        return self.folds or (1,) * len(self.shapes)
 
     def _sums(self, copies: Callable[[tuple[int, ...]], int]) -> tuple[Sum | None, ...]:
         sums: list[Sum | None] = []
-        for row, own in zip(self._rows(), self.shapes, strict=True):
+        for row, own, fold in zip(self._rows(), self.shapes, self._folds(), strict=True):
             if row is None or own is None:
                 sums.append(None)
                 continue
@@ -172,17 +198,19 @@ class Space(NamedTuple):
             spanned = [axis for axis in self.order if full[axis] > 1]
             lengths = tuple([full[axis] for axis in spanned])
             axes = tuple(sorted(range(len(spanned)), key=spanned.__getitem__))
-            sums.append(Sum(own, lengths, axes, math.prod(lengths), copies(row)))
+            sums.append(Sum(own, lengths, axes, math.prod(lengths), copies(row), fold, self.length))
         return tuple(sums)
 
 
 def combine(s: Sum, sums: Array, rests: Array | None, dtype: DType) -> Array:
     """The sums as the caller gets them, from the accumulators of all blocks. To be called under `numpy.errstate`."""
-    sums = sums.reshape(s.copies, s.size)
-    if rests is None:
-        total = sums[0] if s.copies == 1 else sums.sum(axis=0)
-    else:
-        total = _compensated(sums, rests.reshape(s.copies, s.size))
+    sums = s.apart(sums)
+    if rests is not None:
+        return _shaped(s, _compensated(sums, s.apart(rests)), dtype)
+    return _shaped(s, sums[0] if len(sums) == 1 else sums.sum(axis=0), dtype)
+
+
+def _shaped(s: Sum, total: Array, dtype: DType) -> Array:
     return total.astype(dtype, copy=False).reshape(s.lengths).transpose(s.axes).reshape(s.shape)
 
 

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from dualbcast.abi import TILE
 from dualbcast.record import NamedTuple
 from dualbcast.runtime.operands import DType
 from dualbcast.runtime.packing import Packing
@@ -26,8 +27,8 @@ _Row: TypeAlias = "tuple[int, ...]"
 # 0.38 to 0.84, with 24 0.47 to 1.09. With sums over all rows, in the pullback of tanh(x * w + b) with a w and a b for
 # each column, it takes less up to `SHORT`: 0.06 of the time with 3 in a row, 0.4 with 32.
 _SHORT, _WHOLE, _MANY = 24, 16, 4096
-# So many elements in a run are worth their panel.
-_RUN = 256
+# So many elements in a run are worth their panel; and a row of so many is long.
+_RUN, _LONG = 256, 100
 
 
 class Walk(NamedTuple):
@@ -43,12 +44,16 @@ class Walk(NamedTuple):
         The packed inputs.
     unjoined : list of tuple of int, or None
         The strides of arrays in dimensions in which rows are not joined, where there are sums of what is in them.
+    folds, length
+        See `Space`.
     """
 
     sizes: tuple[int, ...]
     rows: list[_Row]
     packing: Packing | None
     unjoined: list[_Row] | None = None
+    folds: tuple[int, ...] = ()
+    length: int = 1
 
 
 def walk(
@@ -66,7 +71,8 @@ def walk(
     sums : bool
         Whether outputs may be sums.
     """
-    return _joined(shape, order, rows, inputs) or _packed(shape, order, rows, inputs, sums)
+    own = _joined(shape, order, rows, inputs) or _grouped(shape, order, rows, len(inputs))
+    return own or _packed(shape, order, rows, inputs, sums)
 
 
 def coalesced(
@@ -127,6 +133,35 @@ def _is_of_one_float(inputs: tuple[Form, ...]) -> bool:
     """Whether what is computed and stored is all of one dtype, float32 or float64."""
     dtypes = {dtype for _, _, dtype in inputs if dtype.kind != "b"}
     return len(dtypes) == 1 and dtypes <= {np.dtype(np.float32), np.dtype(np.float64)}
+
+
+def _grouped(shape: tuple[int, ...], order: tuple[int, ...], rows: Sequence[_Row], count: int) -> Walk | None:
+    """Short rows made long ones of several each, where there are sums in more dimensions than two: sums over what is in
+    a long row are as many side by side. Inputs whose rows do not follow one another there have copies in which they do.
+    """
+    whole = fresh_strides(shape, order, None)
+    if all(row == whole for row in rows[count:]):
+        return None
+    sizes, (steps, *every) = coalesced(shape, [whole, *rows], order)
+    *outer, high, last = (1, *sizes)
+    if len(sizes) < 3 or last > SHORT or math.prod(sizes) < _MANY:
+        return None
+    if any(any(row) and (row[-1] != 1 or row[-2] not in (0, last)) for row in every[count:]):
+        return None
+    over_rows = [row[-2:] == (0, 1) for row in every[count:]]
+    # A whole number of long rows, so that there is no rest; and several, if sums are over them.
+    groups = [n for n in range(1, high + (True not in over_rows)) if high % n == 0 and n * last <= TILE]
+    group = max(groups, default=1)
+    if group * last < _LONG:
+        return None
+    packed = tuple([at for at, row in enumerate(every[:count]) if any(row[-2:]) and row[-2:] != (last, 1)])
+    folds = tuple([group if is_over else 1 for is_over in over_rows])
+    found = [steps if at in packed else row for at, row in enumerate(every)]
+    found[count:] = [(*[n * fold for n in row[:-2]], *row[-2:]) for row, fold in zip(every[count:], folds, strict=True)]
+    found = [(*row[:-2], row[-2] * group, row[-1]) for row in found]
+    lengths = (*outer[1:], high // group, group * last)
+    packing = Packing.of_rows(packed, sizes, steps, tuple([every[at] for at in packed])) if packed else None
+    return Walk(*coalesced(lengths, found, tuple(range(len(lengths)))), packing, folds=folds, length=last)
 
 
 def _packed(
