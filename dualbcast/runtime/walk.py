@@ -28,7 +28,7 @@ _Row: TypeAlias = "tuple[int, ...]"
 # each column, it takes less up to `SHORT`: 0.06 of the time with 3 in a row, 0.4 with 32.
 _SHORT, _WHOLE, _MANY = 24, 16, 4096
 # So many elements in a run are worth their panel; and a row of so many is long.
-_RUN, _LONG = 256, 100
+_RUN, _LONG = 128, 100
 
 
 class Walk(NamedTuple):
