@@ -12,7 +12,7 @@ import pytest
 
 from dualbcast import differentiable_broadcast
 from dualbcast.errors import ArgumentError, DualbcastError
-from dualbcast.runtime import native, route
+from dualbcast.runtime import forms, native, operands, route
 from dualbcast.runtime.forms import forms_of, host_addresses
 from dualbcast.runtime.route import Route
 
@@ -44,6 +44,38 @@ def unaligned(array: np.ndarray[Any, Any], by: int = 1) -> np.ndarray[Any, Any]:
     copy[...] = array
     assert copy.flags.aligned is (by % array.itemsize == 0)
     return copy
+
+
+def test_forms_are_described_alike_by_python_and_by_machine_code() -> None:
+    """So a call finds what one has left that was described before there was machine code for it."""
+    x = np.zeros((3, 4, 5))
+    calls: list[tuple[Any, ...]] = [
+        (),
+        (x, x.T, x[::2, 1:, ::-1], np.zeros(()), np.broadcast_to(x, (2, 3, 4, 5))),
+        (1, 2.0, True, np.float32(3), np.int16(4), np.bool_(False), np.zeros(3, np.uint8), np.zeros(0, np.float16)),
+        (x, x.astype(">f8")),
+        (x, x.view(np.recarray)),
+        (x, "text"),
+        (x, None),
+    ]
+    readers = forms.readers(
+        np.ndarray, forms._OWN, (*reversed(operands.WEAK), *forms._NUMBERS.difference(operands.WEAK))
+    )
+    for call in calls:
+        assert forms._described(call) == readers.describe(call)
+    assert forms._described(calls[1]) and forms._described(calls[2])
+    assert not any(forms._described(call) for call in calls[3:])
+
+
+def test_machine_code_that_describes_is_for_many_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forms, "_readers", None)
+    monkeypatch.setattr(forms, "_calls", 0)
+    x = np.zeros(3)
+    keys = [forms_of((x, 1.0)) for _ in range(forms._FEW)]
+    assert forms._readers is None
+    keys += [forms_of((x, 1.0)) for _ in range(2)]
+    assert forms._readers is not None
+    assert len(set(keys)) == 1
 
 
 @pytest.mark.parametrize("size", [5, 100_000])
