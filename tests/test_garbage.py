@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 
-import numpy as np
 import pytest
 
 from dualbcast import CompileError, differentiable_broadcast
@@ -52,10 +51,7 @@ def test_a_compilation_leaves_it_as_it_was(monkeypatch: pytest.MonkeyPatch) -> N
     waited: list[bool] = []
     disable = gc.disable
     monkeypatch.setattr(gc, "disable", lambda: (waited.append(True), disable())[1])
-    assert (
-        differentiable_broadcast(lambda x, y: np.tanh(x * y) + np.log(y) / x)(0.5, 2.0)
-        == np.tanh(1.0) + np.log(2.0) / 0.5
-    )
+    assert differentiable_broadcast(lambda x, y: x * y + y / x)(0.5, 2.0) == 5.0
     assert len(waited) == 3  # lowered, made a product, made a kernel
     assert gc.isenabled()
     with pytest.raises(CompileError):
