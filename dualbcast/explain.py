@@ -53,7 +53,7 @@ class Explanation(NamedTuple):
         With every element of an argument read once; an argument that the kernel never reads counts nothing.
     layout : str
         The coalesced dimensions that each argument spans: 1 contiguous, s strided, 0 broadcast. An input that is
-        packed lies otherwise in memory, and is read tile by tile; see `runtime.packing`.
+        packed lies otherwise in memory, or repeats along short rows, and is read piece by piece; see `runtime.packing`.
     branches : tuple of str
         What becomes of each `if` and each loop in vectors on the CPU, with its place: a branch or a select, and why.
     cuda : CudaKernel or None

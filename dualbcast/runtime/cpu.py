@@ -119,7 +119,7 @@ class CpuKernel:
             (parts, ints),
             lambda: self._panels(parts, ints, total) if isinstance(parts, Packing) else self._blocks(parts, total),
         )
-        # Where sums are float64, a kernel that adds up takes fewer pointers
+        # Panels that add up have a use for more than the kernel takes.
         return _work(address, numbers, pointers if isinstance(parts, Packing) else pointers[: len(self._itemsizes)])
 
     def copies(self, packing: Packing, pointers: Sequence[int], threads: int) -> tuple[list[int], tuple[Array, ...]]:

@@ -85,7 +85,7 @@ class Sum(NamedTuple):
 
 class Split(NamedTuple):
     """Blocks, and for each output its sum, or None where it is not summed. There are no blocks where panels of short
-    rows are run, nor for a CUDA kernel, whose partial sums are written once."""
+    rows are run, nor for a CUDA kernel, where each accumulator `is_written` once."""
 
     blocks: tuple[Block, ...]
     sums: tuple[Sum | None, ...]

@@ -150,8 +150,8 @@ def _grouped(shape: tuple[int, ...], order: tuple[int, ...], rows: Sequence[_Row
         return None
     over_rows = [row[-2:] == (0, 1) for row in every[count:]]
     # A whole number of long rows, so that there is no rest; and several, if sums are over them.
-    groups = [n for n in range(1, high + (True not in over_rows)) if high % n == 0 and n * last <= TILE]
-    group = max(groups, default=1)
+    most = min(high - (True in over_rows), TILE // last)
+    group = max((n for n in range(1, most + 1) if high % n == 0), default=1)
     if group * last < _LONG:
         return None
     packed = tuple([at for at, row in enumerate(every[:count]) if any(row[-2:]) and row[-2:] != (last, 1)])
