@@ -189,6 +189,25 @@ def test_what_is_joined(shapes: tuple[tuple[int, ...], ...], classes: tuple[str,
     assert (found.packing is not None) == (len(classes[0]) == 1)
 
 
+@pytest.mark.parametrize(
+    ("dtypes", "joined"),
+    [
+        (("float32", "float32"), True),
+        (("float32", "bool"), True),
+        (("float32", "int64 alone"), True),
+        (("float32", "int64"), False),
+        (("float32", "float64"), False),
+        (("float16", "float16"), False),
+    ],
+)
+def test_sums_are_joined_where_terms_have_the_dtype_that_is_computed_in(dtypes: tuple[str, str], joined: bool) -> None:
+    own = [() if dtype.endswith("alone") else (3,) for dtype in dtypes]
+    arrays = [np.empty(shape, dtype.split()[0]) for shape, dtype in zip(own, dtypes, strict=True)]
+    full = np.empty((3000, 3), dtypes[0])
+    found = lay_out((form_of(full), *map(form_of, arrays)), (None, None), ("x", "y", "z"), ((3,), (3000, 3)))
+    assert (found.packing is not None and found.packing.joined) == joined
+
+
 @pytest.mark.parametrize("full", [(30, 300, 3), (7, 64, 5), (20, 97, 2), (5, 1000, 4), (4, 6, 50, 3), (3, 500, 32)])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_pairs_of_points(full: tuple[int, ...], dtype: str) -> None:
