@@ -190,6 +190,23 @@ def test_what_is_joined(shapes: tuple[tuple[int, ...], ...], classes: tuple[str,
 
 
 @pytest.mark.parametrize(
+    "s", [2, 2.5, True, np.int64(2), np.int32(3), np.float64(2), np.array(2), np.array([[2, 3, 4]])]
+)
+def test_sums_beside_numbers_of_other_kinds(s: Any) -> None:
+    """Some make the kernel compute in float64, while terms stay float32."""
+    f = differentiable_broadcast(lambda x, w, s: x * w + s)
+    random = np.random.default_rng(5)
+    x, bar = random.standard_normal((2, 3000, 3), dtype=np.float32)
+    for w in (random.standard_normal(3, dtype=np.float32), random.standard_normal((3000, 1), dtype=np.float32)):
+        value, (x_bar, w_bar) = f.value_and_vjp((x, w, s), bar, wrt=("x", "w"))
+        terms = x.astype(np.float64) * bar
+        np.testing.assert_allclose(value, x * w + s, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(x_bar, bar * w, rtol=1e-6)
+        wanted, size = (added(each, w.shape) for each in (terms, abs(terms)))
+        assert (abs(w_bar - wanted) <= 2 * np.finfo(np.float32).eps * size).all()
+
+
+@pytest.mark.parametrize(
     ("dtypes", "joined"),
     [
         (("float32", "float32"), True),

@@ -119,8 +119,9 @@ class CpuKernel:
             (parts, ints),
             lambda: self._panels(parts, ints, total) if isinstance(parts, Packing) else self._blocks(parts, total),
         )
-        # Panels that add up have a use for more than the kernel takes.
-        return _work(address, numbers, pointers if isinstance(parts, Packing) else pointers[: len(self._itemsizes)])
+        # What rounding takes from sums is for panels that add up terms of float64, and for kernels that add up.
+        kept = sum(self._itemsizes[at] == 8 for at, _ in parts.sums) if isinstance(parts, Packing) else 0
+        return _work(address, numbers, pointers[: len(self._itemsizes) + kept])
 
     def copies(self, packing: Packing, pointers: Sequence[int], threads: int) -> tuple[list[int], tuple[Array, ...]]:
         """The pointers with those of contiguous copies for some inputs, and the copies, which must live until then."""

@@ -130,7 +130,7 @@ _OVER: dict[_Row, str] = {(1, 0): "columns", (0, 1): "rows", (0, 0): "all"}
 
 
 def _is_of_one_float(inputs: tuple[Form, ...]) -> bool:
-    """Whether what is computed and stored is all of one dtype, float32 or float64; a whole number has no say in that."""
+    """Whether what is computed and stored is all float32 or all float64; whole numbers have no say in that."""
     dtypes = {dtype for shape, _, dtype in inputs if dtype.kind not in ("b" if shape else "biu")}
     return len(dtypes) == 1 and dtypes <= {np.dtype(np.float32), np.dtype(np.float64)}
 
