@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import ml_dtypes
 import numpy as np
+import pages
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -169,6 +172,31 @@ def test_out_is_written_where_it_lies() -> None:
     assert (wide[:, 3] == -1).all()
     wanted = x + z
     np.testing.assert_array_equal(f(x, z, out=x), wanted)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="as mprotect has it there")
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("columns", [2, 3, 7, 8, 9, 13, 23])
+def test_nothing_is_read_outside_an_input(columns: int, dtype: str) -> None:
+    """Of inputs that end, or begin, where memory does."""
+    f = differentiable_broadcast(lambda x, w, s: x * w + s)
+    count = 9000 // columns
+    bar = np.ones((count, columns), dtype)
+    with contextlib.ExitStack() as stack:
+        memories = [stack.enter_context(pages.alone(40)).view(dtype) for _ in range(3)]
+        for part in (slice(None), slice(None, None, -1)):  # from the first byte on, or up to the last
+            x, w, s = (
+                (memory[part][: math.prod(shape)][part].reshape(shape))
+                for memory, shape in zip(memories, ((count, columns + 1), (columns,), (count, 1)), strict=True)
+            )
+            for array in (x, w, s):
+                array[...] = np.arange(array.size).reshape(array.shape) % 7
+            for view in (x[:, 1:], x[:, :-1], x[::-1, :-1], x[:, :0:-1]):
+                value, (x_bar, w_bar, s_bar) = f.value_and_vjp((view, w, s), bar)
+                np.testing.assert_array_equal(value, view * w + s)
+                np.testing.assert_array_equal(x_bar, np.broadcast_to(w, bar.shape))
+                np.testing.assert_array_equal(w_bar, view.sum(0))
+                np.testing.assert_array_equal(s_bar, np.full((count, 1), columns))
 
 
 @pytest.mark.parametrize(
