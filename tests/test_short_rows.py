@@ -49,8 +49,8 @@ def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def calls(draw: st.DrawFn, most: int) -> tuple[tuple[int, ...], list[np.ndarray[Any, Any]]]:
     """A shape with short rows, and three arguments: full, broadcast along rows, along columns, with gaps, turned."""
     columns = draw(st.integers(2, 70))
-    outer = draw(st.sampled_from([(1,), (3,), ()]))
-    shape = (*outer, draw(st.integers(1, most // columns)), columns)
+    outer = draw(st.sampled_from([(1,), (3,), (5, 7), ()]))
+    shape = (*outer, draw(st.integers(1, most // columns // math.prod(outer))), columns)
     dtype = draw(st.sampled_from(["float64", "float32"]))
     random = np.random.default_rng(draw(st.integers(0, 99)))
     arrays = []
@@ -129,6 +129,25 @@ def test_the_python_backend_agrees(shape: tuple[int, ...], dtype: str) -> None:
             np.testing.assert_allclose(found, wanted, rtol=20 * np.finfo(dtype).eps, atol=200 * np.finfo(dtype).eps)
 
 
+@pytest.mark.parametrize("full", [(7, 30, 8, 8), (40, 50, 2, 3), (3, 200, 5, 4), (4, 5, 41, 13), (2, 1500, 3)])
+def test_planes_of_few_rows(full: tuple[int, ...]) -> None:
+    """A panel has several of them, and pieces end within one; the python backend has the same panels."""
+    random = np.random.default_rng(6)
+    seen = set()
+    for mask in itertools.product((False, True), repeat=len(full)):
+        own = tuple(n if spans else 1 for n, spans in zip(full, mask, strict=True))
+        other = tuple(
+            1 if spans and at < len(full) - 1 else n for at, (n, spans) in enumerate(zip(full, mask, strict=True))
+        )
+        x, y, z = (random.standard_normal(shape) for shape in (full, own, other))
+        wanted = np.where(z > 0.5, x * y + z, x - y * z)
+        for f in (exact, interpreted)[: 1 + (sum(mask) == 2)]:
+            np.testing.assert_array_equal(f(x, y, z), wanted)
+        found = lay_out(tuple(map(form_of, (x, y, z))), (None,), ("x", "y", "z")).packing
+        seen.add(found is not None and found.plane > 0)
+    assert (True in seen) == (full[-2] < 100)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8", "bool", "int64"])
 def test_storage(dtype: str) -> None:
     """Elements of one, two and eight bytes are laid out; sums of half precision are of terms in full."""
@@ -204,6 +223,7 @@ def test_nothing_is_read_outside_an_input(columns: int, dtype: str) -> None:
     [
         (((3000, 3), (3000, 1)), ("1",)),  # joined
         (((50, 100, 3), (50, 1, 3)), ("1",)),
+        (((16, 50, 5, 4), (16, 50, 1, 4), (16, 1, 5, 4)), ("1",)),
         (((3000, 3), (3,), ()), ("1", "0")),
         (((3000, 16), (3000, 1)), ("s1", "s0")),  # whole vectors
         (((3000, 25), (3000, 1)), ("s1", "s0")),  # not short

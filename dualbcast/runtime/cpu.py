@@ -206,9 +206,9 @@ def _gathered(
     """A loop that gathers, and its arguments for each panel: `kernel` takes `ints` and `count` pointers, of which those
     in `packed` are of the packed inputs, of elements of `sizes`; for pointers there are the offsets from them. Those in
     `sums` are of sums, over what, of terms of so many bytes; see `joining`."""
-    steps = [
-        step * size for row, size in zip(packing.strides, sizes, strict=True) for step in (row[packing.down], row[-1])
-    ]
+    down = packing.down
+    ways = [(down - 1, down, -1) if packing.plane else (down, down, -1)] if packing.joined else [(down, -1)]
+    steps = [row[at] * size for row, size in zip(packing.strides, sizes, strict=True) for way in ways for at in way]
     panels = packing.table()
     kept = [at for at, (_, _, size) in enumerate(sums) if size == 8]
     rows = np.zeros((len(panels), 5 + len(steps) + len(ints) + count + len(kept)), np.int64)
@@ -219,6 +219,7 @@ def _gathered(
     offsets[:, list(packed)] = panels[:, 4:] * sizes
     if not packing.joined:
         return gathering(len(ints), count, tuple(packed), sizes, (packing.most, packing.columns)), rows
+    rows[:, 2] = packing.plane or panels[:, 2]
     numbers = np.arange(len(panels))
     places = {"rows": numbers * packing.columns, "columns": panels[:, 0] // packing.columns, "all": numbers}
     for at, over, _ in sums:

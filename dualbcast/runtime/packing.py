@@ -81,6 +81,8 @@ class Packing:
         Whether rows are short, and follow one another; see `short_rows`.
     sums : tuple of (int, str)
         Which outputs, among all pointers, are sums, there of two dimensions: over "rows", "columns", "all".
+    plane : int
+        Where a panel is several times all rows of the dimension `down`, one plane after the other, how many these are.
     """
 
     inputs: tuple[int, ...]
@@ -93,6 +95,7 @@ class Packing:
     columns: int
     joined: bool = False
     sums: tuple[tuple[int, str], ...] = ()
+    plane: int = 0
 
     @staticmethod
     def of(
@@ -127,32 +130,46 @@ class Packing:
         sums: tuple[tuple[int, str], ...] = (),
     ) -> Packing:
         """The packing of short rows, which are joined."""
-        last = sizes[-1]
+        *outer, high, last = sizes
         most = max(-(-_LEAST // last), min(_LARGEST, math.prod(sizes) // _PANELS) // last)
         most = -(-most // ROWS) * ROWS
-        return Packing(inputs, sizes, steps, strides, len(sizes) - 2, most, last, last, True, sums)
+        plane = high if outer and 2 * high <= most else 0
+        return Packing(inputs, sizes, steps, strides, len(sizes) - 2, most, last, last, True, sums, plane)
 
     @property
     def count(self) -> int:
         """How many panels there are."""
         return math.prod(self._counts())
 
+    def _cut(self) -> tuple[int, int]:
+        """The dimension that panels are cut from beside the last, and how much of it one has."""
+        return (self.down - 1, self.most // self.plane) if self.plane else (self.down, self.most)
+
     def _counts(self) -> list[int]:
-        *outer, last = self.sizes
-        counts = [-(-size // self.most) if at == self.down else size for at, size in enumerate(outer)]
+        (cut, most), (*outer, last) = self._cut(), self.sizes
+        counts = [-(-size // most) if at == cut else size for at, size in enumerate(outer)]
+        if self.plane:
+            counts[self.down] = 1
         return [*counts, -(-last // self.wide)]
 
     def table(self) -> NDArray[np.int64]:
         """The panels, a row each: `start`, `step`, `rows`, `columns`, and then `offsets`; see `Panel`."""
-        last, counts = self.sizes[-1], self._counts()
+        (cut, most), counts, last = self._cut(), self._counts(), self.sizes[-1]
         places = np.indices(counts, np.int64).reshape(len(counts), -1)
-        places[self.down] *= self.most
+        places[cut] *= most
         places[-1] *= self.wide
         start, *offsets = np.array([self.steps, *self.strides]) @ places
         step = np.full_like(start, self.steps[self.down])
-        rows = np.minimum(self.most, self.sizes[self.down] - places[self.down])
+        rows = np.minimum(most, self.sizes[cut] - places[cut]) * (self.plane or 1)
         columns = np.minimum(self.wide, last - places[-1])
         return np.stack([start, step, rows, columns, *offsets], axis=1)
+
+    def offset(self, strides: tuple[int, ...], row: int) -> int:
+        """From the beginning of a panel to one of its rows, for an input of these strides."""
+        if not self.plane:
+            return row * strides[self.down]
+        over, down = divmod(row, self.plane)
+        return over * strides[self.down - 1] + down * strides[self.down]
 
     def __iter__(self) -> Iterator[Panel]:
         for start, step, rows, columns, *offsets in self.table().tolist():

@@ -158,7 +158,7 @@ class PythonKernel:
             at, count = panel.start + i * panel.step + j, min(packing.columns, panel.columns - j)
             given = list(pointers)
             for position, offset, row in zip(packing.inputs, panel.offsets, packing.strides, strict=True):
-                first = offset + i * row[packing.down] + j * row[-1]
+                first = offset + packing.offset(row, i) + j * row[-1]
                 tile = _elements(pointers[position], first, row[-1], count)
                 given[position] = _Pointer(np.array(tile, arrays[position].dtype), -at)
             terms = {position: np.empty(count) for position, _ in packing.sums}
@@ -182,7 +182,7 @@ def _copy(packing: Packing, at: int, array: np.ndarray[Any, Any]) -> np.ndarray[
     pointer, row, copy = _Pointer(array), packing.strides[at], np.empty(math.prod(packing.sizes), array.dtype)
     for panel in packing:
         for i in range(panel.rows):
-            start, first = panel.start + i * panel.step, panel.offsets[at] + i * row[packing.down]
+            start, first = panel.start + i * panel.step, panel.offsets[at] + packing.offset(row, i)
             copy[start : start + panel.columns] = _elements(pointer, first, row[-1], panel.columns)
     return copy
 

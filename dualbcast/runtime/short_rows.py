@@ -29,8 +29,9 @@ def joining(
 ) -> int:
     """The address of a loop over a panel of short rows around kernels of a signature.
 
-    It is a function of what that of `packing.gathering` is of; the panel's rows follow one another. Pointers of sums
-    are to the panel's own, float64; where terms are float64 there are more pointers at the end, to what rounding takes.
+    It is a function of what that of `packing.gathering` is of, but that rows follow one another: in place of `step` it
+    takes the number of rows of a plane, and before the bytes from row to row those from plane to plane. Pointers of
+    sums are to the panel's own, float64; where terms are float64 there are more at the end, to what rounding takes.
 
     Parameters
     ----------
@@ -46,8 +47,8 @@ def joining(
     own = [f"i64 %n{k}" for k in range(integers)]
     given = [f"ptr %x{k}" for k in range(pointers)]
     rests = [f"ptr %rest{position}" for position, _, size in sums if size == 8]
-    steps = [f"i64 %{way}{k}" for k in range(len(joined)) for way in ("across", "along")]
-    bounds = ["i64 %start", "i64 %step", "i64 %rows", "i64 %columns"]
+    steps = [f"i64 %{way}{k}" for k in range(len(joined)) for way in ("over", "across", "along")]
+    bounds = ["i64 %start", "i64 %plane", "i64 %rows", "i64 %columns"]
     called = list(given)
     for k, position in enumerate(joined):
         called[position] = f"ptr %moved{k}"
@@ -55,7 +56,8 @@ def joining(
         called[position] = f"ptr %terms{position}"
     most = max(_PIECE, ROWS * SHORT) + _LANES
     lines = [
-        *(_spread(size) for size in sorted(set(itemsizes))),
+        "declare i64 @llvm.umin.i64(i64, i64)",
+        *(_spread(size) + _lay(size) for size in sorted(set(itemsizes))),
         *(_add_columns(size) + _add_rows(size) + _finish(size) for size in sorted({size for *_, size in sums})),
         f"define i32 @loop({', '.join(['ptr %kernel', *bounds, *steps, *own, *given, *rests])}) {{",
         "entry:",
@@ -85,9 +87,8 @@ def joining(
     ]
     for k, (position, size) in enumerate(zip(joined, itemsizes, strict=True)):
         lines += [
-            f"  %o{k} = mul i64 %row, %across{k}",
-            f"  %s{k} = getelementptr i8, ptr %x{position}, i64 %o{k}",
-            f"  call void @spread{size}(ptr %t{k}, ptr %s{k}, i64 %count, i64 %columns, i64 %across{k}, i64 %along{k})",
+            f"  call void @lay{size}(ptr %t{k}, ptr %x{position}, i64 %row, i64 %count, i64 %columns, i64 %plane,"
+            f" i64 %over{k}, i64 %across{k}, i64 %along{k})",
             f"  %b{k} = mul i64 %at, -{size}",
             f"  %moved{k} = getelementptr i8, ptr %t{k}, i64 %b{k}",
         ]
@@ -115,6 +116,39 @@ def joining(
                 f"  call void @finish{size}(ptr %x{position}, {rest}, ptr %sum{position}, i64 %columns, {every})"
             )
     return compiled("\n".join([*lines, "  ret i32 0", "}"]), "loop", optimise=True)
+
+
+def _lay(size: int) -> str:
+    """Lay out rows from one on, plane by plane."""
+    return f"""
+define private void @lay{size}(
+  ptr %to, ptr %from, i64 %row, i64 %count, i64 %columns, i64 %plane, i64 %over, i64 %across, i64 %along
+) {{
+entry:
+  br label %next
+next:
+  %done = phi i64 [ 0, %entry ], [ %after, %next ]
+  %at = add i64 %row, %done
+  %above = udiv i64 %at, %plane
+  %down = urem i64 %at, %plane
+  %below = sub i64 %plane, %down
+  %left = sub i64 %count, %done
+  %rows = call i64 @llvm.umin.i64(i64 %below, i64 %left)
+  %o = mul i64 %above, %over
+  %a = mul i64 %down, %across
+  %oa = add i64 %o, %a
+  %p = getelementptr i8, ptr %from, i64 %oa
+  %e = mul i64 %done, %columns
+  %b = mul i64 %e, {size}
+  %q = getelementptr i8, ptr %to, i64 %b
+  call void @spread{size}(ptr %q, ptr %p, i64 %rows, i64 %columns, i64 %across, i64 %along)
+  %after = add i64 %done, %rows
+  %more = icmp ult i64 %after, %count
+  br i1 %more, label %next, label %end
+end:
+  ret void
+}}
+"""
 
 
 def _spread(size: int) -> str:

@@ -27,8 +27,8 @@ _Row: TypeAlias = "tuple[int, ...]"
 # 0.38 to 0.84, with 24 0.47 to 1.09. With sums over all rows, in the pullback of tanh(x * w + b) with a w and a b for
 # each column, it takes less up to `SHORT`: 0.06 of the time with 3 in a row, 0.4 with 32.
 _SHORT, _WHOLE, _MANY = 24, 16, 4096
-# So many elements in a run are worth their panel; and a row of so many is long.
-_RUN, _LONG = 128, 100
+# A row of so many elements is long.
+_LONG = 100
 
 
 class Walk(NamedTuple):
@@ -116,9 +116,9 @@ def _joined(
     sums = {position: _OVER.get(row, "") for position, row in zip(summed, strides[len(packed) :], strict=True)}
     if len(sizes) == 1 or "" in sums.values() or (sums and not _is_of_one_float(inputs)):
         return None
-    *_, high, last = sizes
+    last = sizes[-1]
     is_short = last <= SHORT if "rows" in sums.values() else last <= _SHORT and last % _WHOLE
-    if not is_short or math.prod(sizes) < _MANY or high * last < min(_RUN, _MANY):
+    if not is_short or math.prod(sizes) < _MANY:
         return None
     packing = Packing.of_rows(packed, sizes, steps, tuple(strides[: len(packed)]), tuple(sums.items()))
     joined = [whole if position in packed or position in summed else row for position, row in enumerate(rows)]
