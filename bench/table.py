@@ -29,7 +29,6 @@ NOTES = {
     "HM-LSTM": "memory",
     "Kepler": "32 orbits take each turn together until the last is done; the peer has no derivatives in its loop",
     "Black-Scholes": "one chain of exp, log, erfc and divisions, each of which waits for the one before",
-    "rows of": "memory",
     "4 by 4": "Python's share of a call",
     "J2 plasticity": "memory: 42 outputs at once",
     "tanh(x·w + b)": "memory",

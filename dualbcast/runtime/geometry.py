@@ -21,7 +21,7 @@ from dualbcast.runtime.memory import POOL, SMALLEST, WORTH
 from dualbcast.runtime.operands import Array, DType
 from dualbcast.runtime.packing import Copied, Packing
 from dualbcast.runtime.reduction import Block, Space, Split
-from dualbcast.runtime.walk import Form, coalesced, fresh_strides, walk
+from dualbcast.runtime.walk import Form, Walk, coalesced, fresh_strides, walk
 
 __all__ = ["Form", "Geometry", "Shapes", "extent", "form_of", "is_nested", "lay_out", "result_shape"]
 
@@ -162,8 +162,8 @@ def lay_out(
         fresh_strides(shape, order, span) if form is None else next(others)
         for form, span in zip(outs, spans, strict=True)
     ]
-    found = None if gpu else walk(shape, order, rows, inputs, shapes is not None)
-    sizes, rows = coalesced(shape, rows, order) if found is None else (found.sizes, found.rows)
+    found = Walk(*coalesced(shape, rows, order)) if gpu else walk(shape, order, rows, inputs, shapes is not None)
+    sizes, rows, packing = found.sizes, found.rows, found.packing
     if shapes is not None and gpu and (summed := [row for row in rows[len(inputs) :] if 0 in row]):
         sizes, *rows = _with_first(foremost(sizes, summed), sizes, *rows)
     wide = total > _INT32_MAX or any(
@@ -177,13 +177,13 @@ def lay_out(
         for step, mark in zip(row, pattern, strict=True)
         if mark == "s"
     )
-    parts, packing = None, None if found is None else found.packing
-    if shapes is not None and packing is not None and found is not None and found.unjoined is not None:
-        parts = Space(shape, order, sizes, strides, found.unjoined, shapes).split_by_panels(packing.count)
-    elif shapes is not None:
-        folds = () if found is None else (found.folds, found.length)
-        space = Space(shape, order, sizes, strides, rows, shapes, *folds)
-        parts = space.split_for_gpu() if gpu else space.split()
+    parts = None
+    if shapes is not None:
+        space = Space(shape, order, sizes, strides, rows, shapes, found.folds, found.length)
+        if packing is not None and packing.sums:
+            parts = space._replace(rows=found.unjoined).split_by_panels(packing.count)
+        else:
+            parts = space.split_for_gpu() if gpu else space.split()
     in_order = order == tuple(range(rank))
     return Geometry(shape, total, None if in_order else order, layout, sizes, strides, sizes + strides, parts, packing)
 

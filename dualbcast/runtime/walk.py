@@ -25,10 +25,10 @@ _Row: TypeAlias = "tuple[int, ...]"
 # whole vectors (of float32 they are of 16): where that takes less time, of x * z, tanh(x) * z and the HM-LSTM update
 # with derivatives, where z and the control are one number a row. With 3 in a row they take 0.11 to 0.27 of it, with 12
 # 0.38 to 0.84, with 24 0.47 to 1.09. With sums over all rows, in the pullback of tanh(x * w + b) with a w and a b for
-# each column, it takes less up to `SHORT`: 0.06 of the time with 3 in a row, 0.4 with 32.
+# each column, it takes less up to `SHORT`: 0.06 of the time with 3 in a row, 0.34 with 32.
 _SHORT, _WHOLE, _MANY = 24, 16, 4096
-# A row of so many elements is long.
-_LONG = 100
+# A row of so many elements is long. And more arrays than this would be laid out on too much of the stack, 16 KiB each.
+_LONG, _MOST = 100, 128
 
 
 class Walk(NamedTuple):
@@ -42,7 +42,7 @@ class Walk(NamedTuple):
         The strides of each array, in elements; of a packed one those of what the kernel has for it.
     packing : Packing or None
         The packed inputs.
-    unjoined : list of tuple of int, or None
+    unjoined : sequence of tuple of int
         The strides of arrays in dimensions in which rows are not joined, where there are sums of what is in them.
     folds, length
         See `Space`.
@@ -50,16 +50,16 @@ class Walk(NamedTuple):
 
     sizes: tuple[int, ...]
     rows: list[_Row]
-    packing: Packing | None
-    unjoined: list[_Row] | None = None
+    packing: Packing | None = None
+    unjoined: Sequence[_Row] = ()
     folds: tuple[int, ...] = ()
     length: int = 1
 
 
 def walk(
     shape: tuple[int, ...], order: tuple[int, ...], rows: Sequence[_Row], inputs: tuple[Form, ...], sums: bool
-) -> Walk | None:
-    """How a kernel walks arrays that it should not have as they lie; None where it should.
+) -> Walk:
+    """How a kernel walks arrays, and which of them it should not have as they lie.
 
     Parameters
     ----------
@@ -71,8 +71,8 @@ def walk(
     sums : bool
         Whether outputs may be sums.
     """
-    own = _joined(shape, order, rows, inputs) or _grouped(shape, order, rows, len(inputs))
-    return own or _packed(shape, order, rows, inputs, sums)
+    found = _joined(shape, order, rows, inputs) or _grouped(shape, order, rows, len(inputs))
+    return found or _packed(shape, order, rows, inputs, sums) or Walk(*coalesced(shape, rows, order))
 
 
 def coalesced(
@@ -110,7 +110,7 @@ def _joined(
     whole, count = fresh_strides(shape, order, None), len(inputs)
     packed = tuple([position for position, row in enumerate(rows[:count]) if row != whole and any(row)])
     summed = tuple([position for position, row in enumerate(rows[count:], count) if row != whole])
-    if not (packed or summed):
+    if not 0 < len(packed) + len(summed) <= _MOST:
         return None
     sizes, (steps, *strides) = coalesced(shape, [whole, *[rows[position] for position in (*packed, *summed)]], order)
     sums = {position: _OVER.get(row, "") for position, row in zip(summed, strides[len(packed) :], strict=True)}
@@ -122,7 +122,7 @@ def _joined(
         return None
     packing = Packing.of_rows(packed, sizes, steps, tuple(strides[: len(packed)]), tuple(sums.items()))
     joined = [whole if position in packed or position in summed else row for position, row in enumerate(rows)]
-    return Walk(*coalesced(shape, joined, order), packing, coalesced(shape, rows, order)[1] if sums else None)
+    return Walk(*coalesced(shape, joined, order), packing, coalesced(shape, rows, order)[1])
 
 
 # What a sum is over that has these strides in two dimensions.
