@@ -128,6 +128,8 @@ class _Dualizer:
         self.waiting = waiting(function)
         # What variables without partials depend on, and their slopes in it.
         self.slopes: dict[str, tuple[Var, Atom]] = {}
+        # Temporaries that are a constant times something, or divided by it: the constant first.
+        self.scaled: dict[str, Op] = {}
         self.block: list[Stmt] = []
 
     def run(self) -> Dual:
@@ -178,8 +180,18 @@ class _Dualizer:
         if isinstance(value, Atom):
             return value
         target = Var(self.names.fresh(TEMPORARY), value.kind)
-        self.block.append(Assign(target, value, where))
+        stmt = Assign(target, value, where)
+        self.block.append(stmt)
+        self.note(stmt)
         return target
+
+    def note(self, stmt: Stmt) -> None:
+        """Remember what a temporary is that is assigned once, if it is something times a constant."""
+        match stmt:
+            case Assign(target, Op("mul" | "div", (Const(), Var()), "float") as value):
+                self.scaled[target.name] = value
+            case Assign(target, Op("mul", (Var() as factor, Const() as constant), "float") as value):
+                self.scaled[target.name] = replace(value, args=(constant, factor))
 
     def op(self, name: str, *args: Expr, where: Location) -> Atom:
         return self.emit(fold(Op(name, args, "float", where)), where)
@@ -267,7 +279,7 @@ class _Dualizer:
             source = arg
             if arg.name in self.slopes:
                 source, inner = self.slopes[arg.name]
-                slope = self.op("mul", slope, inner, where=where)
+                slope = self.emit(self._product(slope, inner, where), where)
             found[source] = self.op("add", found[source], slope, where=where) if source in found else slope
         return found
 
@@ -276,12 +288,37 @@ class _Dualizer:
         found: dict[int, list[Expr]] = {}
         for source, slope in slopes.items():
             for seed, tangent in self._tangents(source):
-                term = fold(Op("mul", (slope, tangent), "float", where))
+                term = self._rescaled(slope, tangent) or fold(Op("mul", (slope, tangent), "float", where))
                 flag = self.flag(source, seed)
                 if flag != TRUE and has_poles(value):
                     term = fold(Op("select", (flag, self.emit(term, where), ZERO), "float", where))
                 found.setdefault(seed, []).append(term)
         return found
+
+    def _product(self, one: Atom, other: Atom, where: Location) -> Expr:
+        """The product of two slopes, of which all that they are made of still lasts; constants in both become one."""
+        for left, right in ((one, other), (other, one)):
+            op = self.scaled.get(left.name) if isinstance(left, Var) else None
+            if op is not None and op.name == "mul":
+                constant, rest = op.args
+                rescaled = self._rescaled(right, constant)
+                if rescaled is not None:
+                    return fold(Op("mul", (self.emit(rescaled, where), rest), "float", where))
+            rescaled = self._rescaled(right, left)
+            if rescaled is not None:
+                return rescaled
+        return fold(Op("mul", (one, other), "float", where))
+
+    def _rescaled(self, slope: Atom, factor: Expr) -> Expr | None:
+        """The product of a slope that has a constant in it and another constant, as one operation."""
+        op = self.scaled.get(slope.name) if isinstance(slope, Var) else None
+        if op is None or not isinstance(factor, Const) or abs(factor.value) == 1:
+            return None
+        constant, rest = op.args
+        assert isinstance(constant, Const)
+        product = constant.value * factor.value
+        # Beyond, it may be none of the format that is computed in.
+        return replace(op, args=(Const(product, "float"), rest)) if 1e-30 < abs(product) < 1e30 else None
 
     def _tangents(self, value: Expr) -> list[tuple[int, Atom]]:
         pairs = ((seed, self.tangent(value, seed)) for seed in sorted(self.directions(value)))
@@ -318,7 +355,12 @@ class _Dualizer:
             bool(self.directions(arg)) and not (isinstance(partial, Const) and partial.value == 0)
             for arg, partial in zip(value.args, partials, strict=True)
         ]
-        self.block.extend(instantiate(stmt) for stmt in template.body if any(needed))
+        if any(needed):
+            body = [instantiate(stmt) for stmt in template.body]
+            self.block.extend(body)
+            targets = [*assigned(template.body)]
+            for stmt in body if len(set(targets)) == len(targets) == len(body) else ():
+                self.note(stmt)
         return [rename(partial) if wanted else ZERO for partial, wanted in zip(partials, needed, strict=True)]
 
 

@@ -34,7 +34,7 @@ def names(vector: bool) -> dict[str, Operation | Storage]:
         found[name] = Operation(_library_call(name, vector and name in libm.VECTORISED))
     found |= {name: Operation(elementary.FUNCTIONS[name], is_long=True) for name in inlined()}
     return found | {
-        "divided": Operation(elementary_quotient.divided, is_long=True) if elementary.has_fma() else DIVISION,
+        "divided": _quotient(),
         "fmod": Operation(lambda builder, arguments: builder.frem(*arguments)),
         "nextafter": Operation(_nextafter),
         "load_float16": Storage(_from_float16, stores=False),
@@ -47,6 +47,14 @@ def names(vector: bool) -> dict[str, Operation | Storage]:
 def inlined() -> Set[str]:
     """The functions that are not calls of the C library."""
     return elementary.FUNCTIONS.keys() if elementary.has_fma() else frozenset()
+
+
+def _quotient() -> Operation:
+    if not elementary.has_fma():
+        return DIVISION
+    if elementary_quotient.divides_fast():
+        return Operation(elementary_quotient.divided_by_constants)
+    return Operation(elementary_quotient.divided, is_long=True)
 
 
 # Of a, b and 1 / b.
