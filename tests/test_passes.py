@@ -10,6 +10,7 @@ import math
 from functools import cache
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 from corpus import CORPUS, Case
@@ -348,6 +349,48 @@ def test_the_slope_of_a_chain_is_found_before_its_partials() -> None:
 
     # The slope in x is (4 * x + 3) * x + what is there already; 1 / b and -(x / b) times it; and x / b.
     assert multiplications(horner, 3) == 1 + 2 + 1
+
+
+# How many multiplications there are beside those of the value and of the partials; of each slope the constant is first,
+# in the denominator's place, last, or there are two.
+SCALED: dict[str, tuple[Any, int]] = {
+    # A square, and what its exponential is multiplied by.
+    "0.5 * erfc(x / 3)": (lambda x: 0.5 * math.erfc(x / 3.0), 2),
+    # 3 / √(2x).
+    "3 * sqrt(2 * x)": (lambda x: 3.0 * math.sqrt(2.0 * x), 0),
+    # 5/7 by x log(10).
+    "log10(5 * x) / 7": (lambda x: math.log10(5.0 * x) / 7.0, 1),
+    # A square, the denominator, and the constant of what is divided, by the exponential.
+    "log10(erfc(x))": (lambda x: math.log10(math.erfc(x)), 3),
+    # A denominator; two quotients stay two.
+    "sqrt(log10(x + 3))": (lambda x: math.sqrt(math.log10(x + 3.0)), 2),
+    # Two squares, a constant by two exponentials; what comes after a product without a constant is another.
+    "-erfc(2 * erfc(x)) / 3": (lambda x: -math.erfc(2.0 * math.erfc(x)) / 3.0, 5),
+}
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_constants_of_a_chain_become_one(name: str) -> None:
+    chain, count = SCALED[name]
+
+    def function(a: float, b: float) -> float:
+        return chain(a * b)
+
+    assert multiplications(function, 2) == count + 2
+    columns = [[0.3, 0.8, 1.7], [1.5, 0.5, 0.9]]
+    dual = simplify(dualize(lower(function, ["float", "float"]).function, (0, 1)).function)
+    _, in_a, in_b = execute(dual, columns)
+    a, b = np.array(columns)
+    code, names = compile(name, name, "eval"), {each: getattr(mpmath, each) for each in ("erfc", "sqrt", "log10")}
+    slope = np.array([float(mpmath.diff(lambda x: eval(code, {**names, "x": x}), x)) for x in a * b])
+    np.testing.assert_allclose([in_a, in_b], [slope * b, slope * a], rtol=1e-13)
+
+
+def test_constants_whose_product_a_format_does_not_have_stay_two() -> None:
+    f = differentiable_broadcast(lambda x, y: 1e20 * math.log10(1e20 * (x * y)), backend="python")
+    one, small = np.array([1.0], np.float32), np.array([1e-15], np.float32)
+    slope = f.value_and_jacobian(small, one)[1][0]
+    np.testing.assert_allclose(slope, 1e35 / math.log(10.0), rtol=1e-6)
 
 
 def test_a_slope_does_not_wait_for_what_changes() -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterator
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +17,7 @@ from dualbcast.compiler.frontend import lower
 from dualbcast.compiler.ir import Assign, Block, Op, check, statements
 from dualbcast.compiler.quotients import by_reciprocals
 from dualbcast.compiler.simplify import simplify
+from dualbcast.runtime import cpu, cpu_math, elementary, elementary_quotient
 
 
 def texts(function: Any, *kinds: Any) -> list[str]:
@@ -59,7 +63,17 @@ def test_the_reciprocal_is_not_taken_from_another_path() -> None:
 # --- bits -------------------------------------------------------------------------------------------------------------
 
 
-@differentiable_broadcast(backend="cpu")
+@pytest.fixture(params=["divides", "multiplies"])
+def divider(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Processors that divide fast, and those that do not, whichever this is."""
+    monkeypatch.setenv("DUALBCAST_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(cpu, "_kernels", {})
+    monkeypatch.setattr(elementary_quotient, "divides_fast", lambda: request.param == "divides")
+    cpu_math.names.cache_clear()
+    yield
+    cpu_math.names.cache_clear()
+
+
 def quotients(a: float, b: float) -> tuple[float, ...]:
     return a / b, 1.0 / b, 3.0 / b
 
@@ -68,17 +82,30 @@ def judge(a: Any, b: Any) -> None:
     """Bits as NumPy's, of every NaN alike."""
     with np.errstate(all="ignore"):
         wanted = (a / b, 1.0 / b, 3.0 / b)
-    for found, exact in zip(quotients(a, b), wanted, strict=True):
+    for found, exact in zip(differentiable_broadcast(backend="cpu")(quotients)(a, b), wanted, strict=True):
         same = (found.view(np.uint64) == exact.view(np.uint64)) | (np.isnan(found) & np.isnan(exact))
         assert same.all(), (a[~same][:3], b[~same][:3])
 
 
 def test_it_is_done() -> None:
-    assert quotients.inspect_source("float64", "float64", product="value").count("divided(") == 2
+    f = differentiable_broadcast(backend="cpu")(quotients)
+    assert f.inspect_source("float64", "float64", product="value").count("divided(") == 2
     # Divisions of float32 are faster.
-    assert "divided(" not in quotients.inspect_source("float32", "float32", product="value")
+    assert "divided(" not in f.inspect_source("float32", "float32", product="value")
 
 
+@pytest.mark.usefixtures("divider")
+def test_what_a_processor_does(request: pytest.FixtureRequest) -> None:
+    if not elementary.has_fma():
+        pytest.skip("all are divisions")
+    code = differentiable_broadcast(backend="cpu")(quotients).inspect_llvm("float64", "float64", product="value")
+    whole = next(part for part in code.split("\ndefine ") if " fdiv " in part)
+    # One under a condition for each of two; or all three.
+    assert len(re.findall(r" fdiv (?!.*rare)", whole)) == 3
+    assert ("rare" in whole) == ("multiplies" in request.node.name)
+
+
+@pytest.mark.usefixtures("divider")
 def test_any_bits() -> None:
     random = np.random.default_rng(0)
     a, b = random.integers(0, 2**64, (2, 300_000), np.uint64).view(np.float64)
@@ -97,11 +124,13 @@ def special_values() -> Any:
     return np.array([sign * value for value in values for sign in (1, -1)])
 
 
+@pytest.mark.usefixtures("divider")
 def test_special_values() -> None:
     special = special_values()
     judge(np.repeat(special, special.size), np.tile(special, special.size))
 
 
+@pytest.mark.usefixtures("divider")
 @pytest.mark.parametrize("divisor", [3.0, -10.0, math.sqrt(2.0), math.nextafter(2.0, 0.0), 7e-200, -1e300, 3e-310])
 def test_constants(divisor: float) -> None:
     random = np.random.default_rng(0)
@@ -114,6 +143,7 @@ def test_constants(divisor: float) -> None:
     assert same.all(), a[~same][:3]
 
 
+@pytest.mark.usefixtures("divider")
 @pytest.mark.parametrize("seed", range(3))
 def test_quotients_next_to_the_middle_between_two_numbers(seed: int) -> None:
     """The hardest to round: 2**(s + 1) * a is an odd multiple of b and a little more, or less."""
