@@ -82,7 +82,8 @@ class Specialised:
         """The text of a kernel, with comments from the user's file as it is now."""
         from dualbcast.compiler.emit import emit
 
-        return emit(self.product.function, layout, *self._said(target))
+        function = self.product.forward if target == "cuda" else self.product.function
+        return emit(function, layout, *self._said(target))
 
     def _said(self, target: str) -> tuple[str, tuple[str, ...], tuple[str, ...], str, str, bool]:
         outputs = tuple([dtype.name for dtype in self.dtypes])
@@ -94,7 +95,7 @@ class Specialised:
         if found is None:
             from dualbcast.compiler.lanes import elements_a_thread
 
-            lanes = elements_a_thread(self.product.function, layout, self.compute)
+            lanes = elements_a_thread(self.product.forward, layout, self.compute)
             found = self.widened[layout] = layout._replace(lanes=lanes)
         return found
 

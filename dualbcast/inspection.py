@@ -68,7 +68,8 @@ class Inspectable:
 
         call = self._inspected(arrays, wrt, product, named)
         kernel = None if cc is None else call.cuda_kernel(cc)
-        return explain_kernel(call.spec.product.function, call.plan, call.spec.dtypes, call.spec.compute, kernel)
+        function = call.spec.product.function if cc is None else call.spec.product.forward
+        return explain_kernel(function, call.plan, call.spec.dtypes, call.spec.compute, kernel)
 
     def inspect_ir(self, *arrays: Any, wrt: Wrt = None, product: Show = "value_and_jacobian", **named: Any) -> str:
         """The intermediate representation of a product."""

@@ -52,7 +52,9 @@ def product(function: Function, which: Which, wrt: tuple[int, ...], identity: st
     kinds, values, count, blocks, jacobian = marshal.loads(payload)
     found = {place: Block(*block) for place, block in blocks.items()}
     again = partial(make_product, function, which, wrt)
-    return Product(kinds, values, count, function.structure, found, jacobian, lambda: again().function)
+    return Product(
+        kinds, values, count, function.structure, found, jacobian, lambda: again().function, lambda: again().forward
+    )
 
 
 def source(identity: str, layout: Layout, rest: tuple[Any, ...], make: Callable[[], KernelSource]) -> KernelSource:

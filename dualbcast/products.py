@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from dualbcast.compiler.ir import Const, Function, Kind, Output
@@ -13,6 +13,9 @@ __all__ = ["Block", "Product", "Which", "make_product"]
 
 # "parts" are the values too, but floats that are one number everywhere are not stored: they are blocks.
 Which = Literal["value", "parts", "jacobian", "value_and_jacobian", "hessian", "value_jacobian_and_hessian"]
+
+# An output; its partial in a parameter; its second partial in two.
+_Place = tuple[int, ...]
 
 
 class Block(NamedTuple):
@@ -43,7 +46,18 @@ class Product:
         How many first partials are stored; they come after the values.
     """
 
-    __slots__ = ("_function", "_make", "blocks", "count", "jacobian", "kinds", "structure", "values")
+    __slots__ = (
+        "_forward",
+        "_function",
+        "_make",
+        "_make_forward",
+        "blocks",
+        "count",
+        "jacobian",
+        "kinds",
+        "structure",
+        "values",
+    )
 
     def __init__(
         self,
@@ -51,14 +65,16 @@ class Product:
         values: int,
         count: int,
         structure: Structure,
-        blocks: dict[tuple[int, ...], Block],
+        blocks: dict[_Place, Block],
         jacobian: int,
         make: Callable[[], Function],
+        forward: Callable[[], Function] | None = None,
     ) -> None:
         self.kinds, self.values, self.count, self.structure = kinds, values, count, structure
         self.blocks, self.jacobian = blocks, jacobian
-        self._make = make
+        self._make, self._make_forward = make, forward
         self._function: Function | None = None
+        self._forward: Function | None = None
 
     @property
     def function(self) -> Function:
@@ -66,6 +82,15 @@ class Product:
         if self._function is None:
             self._function = self._make()
         return self._function
+
+    @property
+    def forward(self) -> Function:
+        """The same where registers are few: its partials are found with the values, from the parameters on."""
+        if self._make_forward is None:
+            return self.function
+        if self._forward is None:
+            self._forward = self._make_forward()
+        return self._forward
 
 
 def make_product(function: Function, which: Which, wrt: Sequence[int]) -> Product:
@@ -86,53 +111,67 @@ def make_product(function: Function, which: Which, wrt: Sequence[int]) -> Produc
         At the user's line.
     """
     # They are not needed, nor imported, for what has been kept.
+    from dualbcast.compiler.adjoints import is_shorter
+
+    count = len(function.outputs)
+    back = which not in ("value", "parts") and is_shorter(function)
+    both, results = _computed(function, which, wrt, back=back)
+    stored: list[_Place] = [(at,) for at in range(count)] if which.startswith("value") else []
+    values, first = len(stored), 0
+    blocks: dict[_Place, Block] = {}
+    for place in results if which != "value" else ():
+        if len(place) == 1 and which != "parts":
+            continue
+        value = results[place].value
+        # A value that is an integer is stored, so that it keeps its dtype and its digits.
+        if isinstance(value, Const) and value.kind == "float":
+            blocks[place] = Block(constant=float(value.value))
+        else:
+            blocks[place] = Block(stored=len(stored))
+            stored.append(place)
+            first += len(place) == 2
+    final = _storing(both, results, stored)
+    kinds = tuple(output.value.kind for output in final.outputs)
+    forward = (lambda: _storing(*_computed(function, which, wrt), stored)) if back else None
+    return Product(kinds, values, count, function.structure, blocks, first, lambda: final, forward)
+
+
+def _computed(
+    function: Function, which: Which, wrt: Sequence[int], *, back: bool = False
+) -> tuple[Function, dict[_Place, Output]]:
+    """IR with all results among its outputs; these, as in `Product.blocks`, and the values. See `dualize`."""
     from dualbcast.compiler.dualize import dualize
-    from dualbcast.compiler.simplify import remove_dead, simplify
+    from dualbcast.compiler.simplify import simplify
     from dualbcast.compiler.transform import hessian_of
 
-    count, structure = len(function.outputs), function.structure
-    if which == "value":
-        return _product(simplify(function), count, count, structure, {})
-    places: dict[tuple[int, ...], str | None] = {}
-    if which == "parts":
+    count = len(function.outputs)
+    names: dict[_Place, str | None] = {}
+    if which in ("value", "parts"):
         both = simplify(function)
-        places = {(at,): output.name for at, output in enumerate(both.outputs)}
-    elif "hessian" in which:
-        dual, second = hessian_of(function, wrt)
-        both = dual.function
-        pairs = [(i, p, q) for i in range(count) for at, p in enumerate(wrt) for q in wrt[at:]]
-        if which != "hessian":
-            places = {(i, d): dual.partials.get((i, d)) for i in range(count) for d in wrt}
-        places.update({pair: second.get(pair) for pair in pairs})
     else:
-        dual = dualize(function, wrt)
-        both = simplify(dual.function)
-        places = {(i, d): dual.partials.get((i, d)) for i in range(count) for d in wrt}
-    outputs = {output.name: output for output in both.outputs}
-    stored: list[Output] = list(both.outputs[:count]) if which.startswith("value") else []
-    values = len(stored)
-    blocks: dict[tuple[int, ...], Block] = {}
-    for place, name in places.items():
-        value = None if name is None else outputs[name].value
-        # A value that is an integer is stored, so that it keeps its dtype and its digits.
-        if value is None or (isinstance(value, Const) and value.kind == "float"):
-            blocks[place] = Block(constant=0.0 if value is None else float(value.value))
+        if "hessian" in which:
+            dual, second = hessian_of(function, wrt, back=back)
+            both = dual.function
         else:
-            assert name is not None
-            blocks[place] = Block(stored=len(stored))
-            stored.append(outputs[name])
-    final = remove_dead(replace(both, outputs=tuple(stored)))
-    first = sum(len(place) == 2 and block.stored is not None for place, block in blocks.items())
-    return _product(final, values, count, structure, blocks, first)
+            dual, second = dualize(function, wrt, back=back), {}
+            both = simplify(dual.function)
+        if which != "hessian":
+            names = {(i, d): dual.partials.get((i, d)) for i in range(count) for d in wrt}
+        if "hessian" in which:
+            names |= {
+                (i, p, q): second.get((i, p, q)) for i in range(count) for at, p in enumerate(wrt) for q in wrt[at:]
+            }
+    named = {output.name: output for output in both.outputs}
+    results: dict[_Place, Output] = {(at,): output for at, output in enumerate(both.outputs[:count])}
+    for place, name in names.items():
+        # What is zero everywhere has no name.
+        zero = Output("_".join(["zero", *map(str, place)]), Const(0.0, "float"))
+        results[place] = zero if name is None else named[name]
+    return both, results
 
 
-def _product(
-    function: Function,
-    values: int,
-    count: int,
-    structure: Structure,
-    blocks: dict[tuple[int, ...], Block],
-    jacobian: int = 0,
-) -> Product:
-    kinds = tuple(output.value.kind for output in function.outputs)
-    return Product(kinds, values, count, structure, blocks, jacobian, lambda: function)
+def _storing(both: Function, results: Mapping[_Place, Output], stored: Sequence[_Place]) -> Function:
+    """The IR of some results."""
+    from dualbcast.compiler.simplify import remove_dead
+
+    return remove_dead(replace(both, outputs=tuple(results[place] for place in stored)))

@@ -116,8 +116,8 @@ def pullback_of(function: Function, wrt: Sequence[int], *, values: bool = False)
     return simplify(replace(dual.function, params=params, body=body, outputs=outputs, structure=structure))
 
 
-def hessian_of(function: Function, wrt: Sequence[int]) -> tuple[Dual, Hessian]:
-    """Values, partials and second partials in one function.
+def hessian_of(function: Function, wrt: Sequence[int], *, back: bool = False) -> tuple[Dual, Hessian]:
+    """Values, partials and second partials in one function; `back` as for `dualize`, of the first.
 
     Returns
     -------
@@ -126,7 +126,7 @@ def hessian_of(function: Function, wrt: Sequence[int]) -> tuple[Dual, Hessian]:
     dict
         For (i, p, q), p at or before q in `wrt`, the name of the output that is ∂²output i/∂p∂q.
     """
-    first = dualize(function, wrt)
+    first = dualize(function, wrt, back=back)
     inner = simplify(first.function)
     second = dualize(inner, wrt)
     place = {output.name: at for at, output in enumerate(inner.outputs)}
