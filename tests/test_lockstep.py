@@ -293,3 +293,21 @@ def test_sums_are_not_split(monkeypatch: pytest.MonkeyPatch) -> None:
         np.testing.assert_allclose(ours, theirs, rtol=1e-12)
     root = np.sqrt(x * x + 1.5 * 1.5)
     np.testing.assert_allclose(found[1], np.sum(1.5 / root), rtol=1e-8)
+
+
+def test_a_library_function_of_vectors_and_then_of_a_number() -> None:
+    """The number is the same for the group; its function offers versions that are declared already."""
+
+    def f(x: float) -> float:
+        turns = 0
+        while turns < 2 and x < (abs(x) + 0.5) ** 1.5:
+            turns += 1
+            x = math.sin(0.75)
+        return x
+
+    x = np.linspace(-2, 2, 41)
+    (value, jacobian), (wanted, slopes) = (
+        differentiable_broadcast(f, backend=backend).value_and_jacobian(x) for backend in ("cpu", "python")
+    )
+    np.testing.assert_allclose(value, wanted, rtol=1e-15)
+    np.testing.assert_array_equal(jacobian["x"], slopes["x"])

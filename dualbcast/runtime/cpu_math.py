@@ -87,11 +87,10 @@ def _library_call(name: str, vector: bool) -> Emit:
         precise = name + ("f" if is_single(kind) else "")
         if vector and isinstance(kind, ir.VectorType):
             return _vector_call(builder, precise, arguments)
-        function = module.globals.get(libm.symbol(precise))
-        if function is None:
-            function = _declare(module, libm.symbol(precise), lone(kind), len(arguments))
-            if vector:
-                _offer_vector_versions(function, precise)
+        is_new = libm.symbol(precise) not in module.globals
+        function = _declared(module, libm.symbol(precise), lone(kind), len(arguments))
+        if is_new and vector:
+            _offer_vector_versions(function, precise)
         if isinstance(kind, ir.VectorType):
             function = for_each(function, kind.count)
         return builder.call(function, arguments)
@@ -104,7 +103,7 @@ def _vector_call(builder: ir.IRBuilder, name: str, arguments: Sequence[ir.Value]
     kind, module = arguments[0].type, builder.module
     version = _versions(name, kind.element, len(arguments)).get(kind.count)
     if version is not None:
-        return builder.call(module.globals.get(version) or _declare(module, version, kind, len(arguments)), arguments)
+        return builder.call(_declared(module, version, kind, len(arguments)), arguments)
     half = kind.count // 2
     parts = [range(half), range(half, kind.count)]
     of_each = [[shuffled(builder, value, value, part) for value in arguments] for part in parts]
@@ -112,9 +111,11 @@ def _vector_call(builder: ir.IRBuilder, name: str, arguments: Sequence[ir.Value]
     return shuffled(builder, low, high, range(kind.count))
 
 
-def _declare(module: ir.Module, symbol: str, kind: ir.Type, arity: int) -> ir.Function:
-    function = ir.Function(module, ir.FunctionType(kind, [kind] * arity), symbol)
-    attribute(function, "memory(none)", "nounwind", "willreturn")
+def _declared(module: ir.Module, symbol: str, kind: ir.Type, arity: int) -> ir.Function:
+    function = module.globals.get(symbol)
+    if function is None:
+        function = ir.Function(module, ir.FunctionType(kind, [kind] * arity), symbol)
+        attribute(function, "memory(none)", "nounwind", "willreturn")
     return function
 
 
@@ -124,7 +125,7 @@ def _offer_vector_versions(function: ir.Function, name: str) -> None:
     mappings, versions = [], []
     for lanes, symbol in _versions(name, kind, arity).items():
         mappings.append(f"_ZGV_LLVM_N{lanes}{'v' * arity}_{function.name}({symbol})")
-        versions.append(_declare(function.module, symbol, ir.VectorType(kind, lanes), arity))
+        versions.append(_declared(function.module, symbol, ir.VectorType(kind, lanes), arity))
     attribute(function, f'"vector-function-abi-variant"="{",".join(mappings)}"')
     keep(function.module, versions)
 
