@@ -173,7 +173,18 @@ def repeated(a: float, b: float, c: float, d: float) -> float:
     return u
 
 
-@pytest.mark.parametrize("function", [skipped, chosen, repeated], ids=lambda function: function.__name__)
+def returned(a: float, b: float, c: float, d: float) -> float:
+    """What is made on one path only, and read on that only."""
+    for x in (a, b):
+        if x * c > 1:
+            found = math.sin(x * d)
+            break
+    else:
+        found = c
+    return found * c
+
+
+@pytest.mark.parametrize("function", [skipped, chosen, repeated, returned], ids=lambda function: function.__name__)
 def test_what_stays_forward(function: Any) -> None:
     assert operations_back(lowered(function, 4)) is None
 

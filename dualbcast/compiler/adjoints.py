@@ -16,6 +16,7 @@ from dualbcast.compiler.ir import (
     TEMPORARY,
     Assign,
     Atom,
+    Block,
     Expr,
     Function,
     If,
@@ -85,11 +86,13 @@ def operations_back(function: Function) -> int | None:
                 return None
             count += len(results) * len(sources) * (1 + _multiplies(stmt.value))
             continue
-        part = parts[position]
+        part, always = parts[position], _always((stmt,))
         within = activity(part, _seeded(part))
         unsure = doubt(part, within)
         for output in part.outputs:
-            if any(part.params[at].name not in every for at in unsure.get(output.name, ())):
+            # On the way back all partials are read, and so must be there.
+            doubted = (part.params[at].name for at in unsure.get(output.name, ()))
+            if output.name not in always or any(name not in every for name in doubted):
                 return None
             count += 2 * len(results) * len(within.get(output.name, ()))
         count += _forward(part, within, frozenset())
@@ -111,6 +114,17 @@ def _forward(function: Function, active: _Active, alone: Set[str]) -> int:
             count += len(active.get(source.name, ())) * (1 + multiplied)
         count -= len(active[stmt.target.name])
     return count
+
+
+def _always(block: Block) -> set[str]:
+    """The names that a block assigns on every path."""
+    found: set[str] = set()
+    for stmt in block:
+        if isinstance(stmt, Assign):
+            found.add(stmt.target.name)
+        elif isinstance(stmt, If):
+            found |= _always(stmt.then) & _always(stmt.orelse)
+    return found
 
 
 def _is_marked(stmt: Stmt) -> bool:

@@ -270,7 +270,7 @@ class Tangents:
         found: dict[int, list[Expr]] = {}
         for source, slope in slopes.items():
             for seed, tangent in self._tangents(source):
-                term = self._rescaled(slope, tangent) or fold(Op("mul", (slope, tangent), "float", where))
+                term = fold(Op("mul", (slope, tangent), "float", where))
                 flag = self.flag(source, seed)
                 if flag != TRUE and has_poles(value):
                     term = fold(Op("select", (flag, self.emit(term, where), ZERO), "float", where))
@@ -292,7 +292,7 @@ class Tangents:
         return fold(Op("mul", (one, other), "float", where))
 
     def _rescaled(self, slope: Atom, factor: Expr) -> Expr | None:
-        """The product of a slope that has a constant in it and another constant, as one operation."""
+        """The product of a slope and a constant as one operation, if the slope has a constant in it."""
         op = self.scaled.get(slope.name) if isinstance(slope, Var) else None
         if op is None or not isinstance(factor, Const) or abs(factor.value) == 1:
             return None

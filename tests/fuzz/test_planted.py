@@ -14,7 +14,7 @@ import pytest
 from session import Found, fuzz
 
 from dualbcast import CompileError
-from dualbcast.compiler import activity, arrange, builder, dualize, rows, simplify
+from dualbcast.compiler import activity, adjoints, arrange, builder, rows, simplify, tangents
 
 # How many programs may be needed; most bugs take a few.
 WITHIN = 1000
@@ -33,19 +33,19 @@ class Bug:
 BUGS = [
     Bug(
         "a wrong sign where a term of the tangent is negated",
-        dualize,
+        tangents,
         'Op("sub", (self.emit(total, where), *part.args)',
         'Op("add", (self.emit(total, where), *part.args)',
     ),
     Bug(
         "no zero tangent for a name that is active on another path",
-        dualize,
+        tangents,
         "            parts = terms.get(seed, [])\n",
         "            parts = terms.get(seed, [])\n            if not parts:\n                continue\n",
     ),
     Bug(
         "the partial of select's second side dropped",
-        dualize,
+        tangents,
         "self.tangent(orelse, seed) or ZERO)",
         "ZERO)",
     ),
@@ -57,15 +57,21 @@ BUGS = [
     ),
     Bug(
         "one of two uses of a name in one operation forgotten",
-        dualize,
+        tangents,
         'self.op("add", found[source], slope, where=where) if source in found else slope',
         "slope",
     ),
     Bug(
         "a slope along a chain that forgets what came before",
-        dualize,
-        'slope = self.op("mul", slope, inner, where=where)',
+        tangents,
+        "slope = self.emit(self._product(slope, inner, where), where)",
         "slope = inner",
+    ),
+    Bug(
+        "on the way back, a name that changes with the first of its readers only",
+        adjoints,
+        "before = changes.get(source.name)",
+        "before = None",
     ),
     Bug(
         "value numbering that does not see a loop's assignments",
@@ -189,5 +195,5 @@ def test_a_found_bug_is_shrunk(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_nothing_is_found_without_one():
-    assert sys.modules["dualbcast.compiler.dualize"] is dualize
+    assert sys.modules["dualbcast.compiler.tangents"] is tangents
     fuzz(range(5), cpu=False)
