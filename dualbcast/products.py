@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache as once
 from typing import Literal
 
 from dualbcast.compiler.ir import Const, Function, Kind, Output
@@ -46,18 +47,7 @@ class Product:
         How many first partials are stored; they come after the values.
     """
 
-    __slots__ = (
-        "_forward",
-        "_function",
-        "_make",
-        "_make_forward",
-        "blocks",
-        "count",
-        "jacobian",
-        "kinds",
-        "structure",
-        "values",
-    )
+    __slots__ = ("_forward", "_function", "blocks", "count", "jacobian", "kinds", "structure", "values")
 
     def __init__(
         self,
@@ -72,25 +62,18 @@ class Product:
     ) -> None:
         self.kinds, self.values, self.count, self.structure = kinds, values, count, structure
         self.blocks, self.jacobian = blocks, jacobian
-        self._make, self._make_forward = make, forward
-        self._function: Function | None = None
-        self._forward: Function | None = None
+        self._function = once(make)
+        self._forward = self._function if forward is None else once(forward)
 
     @property
     def function(self) -> Function:
         """Its IR, ready to be emitted; the outputs are what is stored."""
-        if self._function is None:
-            self._function = self._make()
-        return self._function
+        return self._function()
 
     @property
     def forward(self) -> Function:
         """The same where registers are few: its partials are found with the values, from the parameters on."""
-        if self._make_forward is None:
-            return self.function
-        if self._forward is None:
-            self._forward = self._make_forward()
-        return self._forward
+        return self._forward()
 
 
 def make_product(function: Function, which: Which, wrt: Sequence[int]) -> Product:
@@ -119,9 +102,7 @@ def make_product(function: Function, which: Which, wrt: Sequence[int]) -> Produc
     stored: list[_Place] = [(at,) for at in range(count)] if which.startswith("value") else []
     values, first = len(stored), 0
     blocks: dict[_Place, Block] = {}
-    for place in results if which != "value" else ():
-        if len(place) == 1 and which != "parts":
-            continue
+    for place in [place for place in results if which == "parts" or len(place) > 1]:
         value = results[place].value
         # A value that is an integer is stored, so that it keeps its dtype and its digits.
         if isinstance(value, Const) and value.kind == "float":
