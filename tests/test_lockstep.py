@@ -311,3 +311,26 @@ def test_a_library_function_of_vectors_and_then_of_a_number() -> None:
     )
     np.testing.assert_allclose(value, wanted, rtol=1e-15)
     np.testing.assert_array_equal(jacobian["x"], slopes["x"])
+
+
+def test_what_differs_before_the_loop_and_not_in_it() -> None:
+    """Who goes on depends on the element at first, and after a turn nobody does."""
+
+    def f(x: float, y: float) -> float:
+        i = 0
+        while x > 0:
+            i += 1
+            if i > 2:
+                break
+            if x**0 < 2.0:
+                return x * y
+        return y
+
+    x, y = np.linspace(-2, 2, 41), np.linspace(1, 3, 41)
+    (value, jacobian), (wanted, slopes) = (
+        differentiable_broadcast(f, backend=backend).value_and_jacobian(x, y) for backend in ("cpu", "python")
+    )
+    np.testing.assert_array_equal(value, wanted)
+    np.testing.assert_array_equal(value, np.where(x > 0, x * y, y))
+    for name in "xy":
+        np.testing.assert_array_equal(jacobian[name], slopes[name])

@@ -265,6 +265,10 @@ class Groups(_Parts):
         line.looks_ahead = False
         self._block(line, statements)
         line.looks_ahead = True
+        # What has differed between elements may be the same for all from now on.
+        for name in carried:
+            if before[name].lanes:
+                line.values[name] = line.spread(line.values[name], self.at_once)
         end, found = builder.block, line.values
         builder.cbranch(found[test].value, body, after)
         builder.position_at_end(after)
