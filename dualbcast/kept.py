@@ -8,6 +8,7 @@ from __future__ import annotations
 import marshal
 import os
 from collections.abc import Callable
+from functools import cache as once
 from functools import partial
 from typing import Any
 
@@ -51,7 +52,7 @@ def product(function: Function, which: Which, wrt: tuple[int, ...], identity: st
         return made[0]
     kinds, values, count, blocks, jacobian = marshal.loads(payload)
     found = {place: Block(*block) for place, block in blocks.items()}
-    again = partial(make_product, function, which, wrt)
+    again = once(partial(make_product, function, which, wrt))
     return Product(
         kinds, values, count, function.structure, found, jacobian, lambda: again().function, lambda: again().forward
     )

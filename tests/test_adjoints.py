@@ -14,7 +14,7 @@ from test_passes import lowered as lowered_case
 
 from dualbcast import differentiable_broadcast
 from dualbcast.cli import models
-from dualbcast.compiler.adjoints import is_shorter, operations_back
+from dualbcast.compiler.adjoints import is_shorter, operations_each_way
 from dualbcast.compiler.dualize import dualize
 from dualbcast.compiler.emit import operations
 from dualbcast.compiler.frontend import lower
@@ -76,7 +76,7 @@ def judge(function: Any, points: Any, backend: str, rtol: float) -> None:
     """Partials beside mpmath's differences of the same function, which must be written for it."""
     f = differentiable_broadcast(backend=backend)(function)
     _, jacobian = f.value_and_jacobian(*points)
-    assert operations_back(lowered(function, len(points))) is not None
+    assert operations_each_way(lowered(function, len(points))) is not None
     for at in range(len(points)):
         for row in range(len(points[0])):
             point = [float(column[row]) for column in points]
@@ -136,7 +136,7 @@ EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
 def test_both_ways_give_the_same(case: Case) -> None:
     """Of all that can be found so, shorter or not, also where partials are infinite or nan."""
     function = lowered_case(case)
-    if operations_back(function) is None:
+    if operations_each_way(function) is None:
         pytest.skip("stays forward")
     columns = list(zip(*case.points, strict=True))
     found = []
@@ -186,7 +186,7 @@ def returned(a: float, b: float, c: float, d: float) -> float:
 
 @pytest.mark.parametrize("function", [skipped, chosen, repeated, returned], ids=lambda function: function.__name__)
 def test_what_stays_forward(function: Any) -> None:
-    assert operations_back(lowered(function, 4)) is None
+    assert operations_each_way(lowered(function, 4)) is None
 
 
 @pytest.mark.parametrize("backend", ["python", "cpu"])

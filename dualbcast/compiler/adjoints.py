@@ -16,7 +16,6 @@ from dualbcast.compiler.ir import (
     TEMPORARY,
     Assign,
     Atom,
-    Block,
     Expr,
     Function,
     If,
@@ -25,6 +24,7 @@ from dualbcast.compiler.ir import (
     Stmt,
     Var,
     assigned,
+    assigned_always,
     atoms,
     expressions,
     statements,
@@ -35,7 +35,7 @@ from dualbcast.compiler.tangents import ONE, Direction, Dual, Tangents
 from dualbcast.errors import Location
 from dualbcast.record import NamedTuple, replace
 
-__all__ = ["Adjoints", "is_shorter", "operations_back"]
+__all__ = ["Adjoints", "is_shorter", "operations_each_way"]
 
 # Operations with slopes of 1 or -1, which nothing is multiplied by.
 _UNIT = frozenset({"add", "sub", "neg", "single"})
@@ -52,18 +52,15 @@ class _Slope(NamedTuple):
 
 def is_shorter(function: Function) -> bool:
     """Whether the partials in all parameters take fewer operations so; it depends on nothing but the function."""
-    back = operations_back(function)
-    if back is None:
-        return False
-    active = activity(function, _seeded(function))
+    both = operations_each_way(function)
     # What is about as long stays as people write it.
-    return 4 * back < 3 * _forward(function, active, waiting(function))
+    return both is not None and 4 * both[1] < 3 * both[0]
 
 
-def operations_back(function: Function) -> int | None:
-    """About how many operations the partials in all parameters take so; None where it cannot be done.
+def operations_each_way(function: Function) -> tuple[int, int] | None:
+    """About how many operations the partials in all parameters take forward and back; None where there is no way back.
 
-    It is not done where a step may not depend on a variable along some path: the change with this would be zero there,
+    There is none where a step may not depend on a variable along some path: the change with this would be zero there,
     and what it is made of may have an infinite slope, in which forward it is not multiplied.
     """
     every = _seeded(function)
@@ -86,7 +83,7 @@ def operations_back(function: Function) -> int | None:
                 return None
             count += len(results) * len(sources) * (1 + _multiplies(stmt.value))
             continue
-        part, always = parts[position], _always((stmt,))
+        part, always = parts[position], assigned_always((stmt,))
         within = activity(part, _seeded(part))
         unsure = doubt(part, within)
         for output in part.outputs:
@@ -95,11 +92,11 @@ def operations_back(function: Function) -> int | None:
             if output.name not in always or any(name not in every for name in doubted):
                 return None
             count += 2 * len(results) * len(within.get(output.name, ()))
-        count += _forward(part, within, frozenset())
-    return count
+        count += _operations(part, within, frozenset())
+    return _operations(function, active, waiting(function)), count
 
 
-def _forward(function: Function, active: _Active, alone: Set[str]) -> int:
+def _operations(function: Function, active: _Active, alone: Set[str]) -> int:
     """About how many operations partials take that are found with the values, of which some have none of their own."""
     params = {param.name for param in function.params}
     count = 0
@@ -114,17 +111,6 @@ def _forward(function: Function, active: _Active, alone: Set[str]) -> int:
             count += len(active.get(source.name, ())) * (1 + multiplied)
         count -= len(active[stmt.target.name])
     return count
-
-
-def _always(block: Block) -> set[str]:
-    """The names that a block assigns on every path."""
-    found: set[str] = set()
-    for stmt in block:
-        if isinstance(stmt, Assign):
-            found.add(stmt.target.name)
-        elif isinstance(stmt, If):
-            found |= _always(stmt.then) & _always(stmt.orelse)
-    return found
 
 
 def _is_marked(stmt: Stmt) -> bool:
@@ -177,7 +163,7 @@ class Adjoints(Tangents):
                 if self.directions(stmt.target):
                     steps.append((stmt.target.name, self._of(stmt), stmt.location))
             else:
-                steps += self._forward(parts[position])
+                steps += self._branch(parts[position])
         outputs, partials = list(self.function.outputs), {}
         for position, output in enumerate(self.function.outputs):
             if not _is_active(output.value, self.active):
@@ -197,7 +183,7 @@ class Adjoints(Tangents):
             return [_Slope(*each) for each in self._slopes(stmt.value, stmt.target, stmt.location).items()]
         return [_Slope(stmt.value, ONE)] if isinstance(stmt.value, Var) else []
 
-    def _forward(self, part: Function) -> list[tuple[str, list[_Slope], Location]]:
+    def _branch(self, part: Function) -> list[tuple[str, list[_Slope], Location]]:
         """A branch with its partials, appended, and what each of its results changes by."""
         directions = {
             at: Direction(param.name.strip(TEMPORARY).replace("#", "_"), {at: ONE})

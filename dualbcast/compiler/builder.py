@@ -26,6 +26,7 @@ from dualbcast.compiler.ir import (
     Op,
     Stmt,
     Var,
+    assigned_always,
     map_expr,
     map_exprs,
 )
@@ -178,7 +179,7 @@ class Builder:
         """Give a value that was just computed into a compiler's name the user's name."""
         if isinstance(value, Var) and value.name.startswith(TEMPORARY) and self.block:
             last = self.block[-1]
-            if isinstance(last, Assign | If) and value.name in _targets((last,)):
+            if isinstance(last, Assign | If) and value.name in assigned_always((last,)):
                 new = Var(self.names.fresh(name), value.kind)
                 self.block[-1] = _retarget(last, value, new)
                 self.renamed[value.name] = new
@@ -414,17 +415,6 @@ def _substitute(value: Expr, old: Var, new: Var) -> Expr:
     if isinstance(value, Op):
         return replace(value, args=tuple(new if arg == old else arg for arg in value.args))
     return new if value == old else value
-
-
-def _targets(block: Iterable[Stmt]) -> set[str]:
-    """The names whose last assignment is at the end of a block or of the sides of its last branch."""
-    found: set[str] = set()
-    for stmt in block:
-        if isinstance(stmt, Assign):
-            found.add(stmt.target.name)
-        elif isinstance(stmt, If):
-            found |= _targets(stmt.then) & _targets(stmt.orelse)
-    return found
 
 
 def _retarget(stmt: Stmt, old: Var, new: Var) -> Stmt:

@@ -261,6 +261,17 @@ def assigned(block: Block) -> Iterator[str]:
             yield stmt.target.name
 
 
+def assigned_always(block: Iterable[Stmt]) -> set[str]:
+    """The names that a block assigns on every path through it; loops may take no turn."""
+    found: set[str] = set()
+    for stmt in block:
+        if isinstance(stmt, Assign):
+            found.add(stmt.target.name)
+        elif isinstance(stmt, If):
+            found |= assigned_always(stmt.then) & assigned_always(stmt.orelse)
+    return found
+
+
 def floats(function: Function) -> tuple[int, ...]:
     """The positions of the outputs that are floats: those that have derivatives, and cotangents."""
     return tuple(at for at, output in enumerate(function.outputs) if output.value.kind == "float")

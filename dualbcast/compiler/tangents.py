@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cached_property
 
 from dualbcast.compiler.activity import (
     ZERO,
@@ -95,7 +96,6 @@ class Tangents:
                 self.seeded.setdefault(function.params[position].name, {})[seed] = tangent
         self.active = activity(function, {name: frozenset(by) for name, by in self.seeded.items()})
         refuse_marked(function, self.active)
-        self.doubt = doubt(function, self.active)
         self.flags: dict[tuple[str, int], Var] = {}
         self.names = names or Names(
             [
@@ -107,12 +107,20 @@ class Tangents:
         )
         self.label = {seed: direction.label for seed, direction in directions.items()}
         self.tangents: dict[tuple[str, int], Var] = {}
-        self.waiting = waiting(function)
         # What variables without partials depend on, and their slopes in it.
         self.slopes: dict[str, tuple[Var, Atom]] = {}
         # Temporaries that are a constant times something, or divided by it: the constant first.
         self.scaled: dict[str, Op] = {}
         self.block: list[Stmt] = []
+
+    # Who goes back asks for neither of these.
+    @cached_property
+    def doubt(self) -> dict[str, frozenset[int]]:
+        return doubt(self.function, self.active)
+
+    @cached_property
+    def waiting(self) -> frozenset[str]:
+        return waiting(self.function)
 
     def run(self) -> Dual:
         body = self.walk(self.function.body)

@@ -78,7 +78,7 @@ def examine(program: Program, tally: Tally, *, cpu: bool = True, thorough: bool 
         _compare(program, backend, expected)
     # As it is in `sys.modules`, where a test may have put another.
     adjoints = importlib.import_module("dualbcast.compiler.adjoints")
-    if adjoints.operations_back(lower(program.function, program.kinds).function) is not None:
+    if adjoints.operations_each_way(lower(program.function, program.kinds).function) is not None:
         with (
             mock.patch.object(adjoints, "is_shorter", return_value=True),
             mock.patch.object(kept, "identity", return_value=""),
