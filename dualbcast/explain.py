@@ -14,14 +14,13 @@ import numpy as np
 from dualbcast.abi import Layout
 from dualbcast.compiler.arrange import place_loads
 from dualbcast.compiler.emit import operations
-from dualbcast.compiler.ir import ARITHMETIC, Assign, For, Function, If, Load, Names, While, statements
-from dualbcast.compiler.lockstep import lockstep
+from dualbcast.compiler.ir import ARITHMETIC, Assign, For, Function, If, Load, While, statements
 from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.schedule import INSTRUCTIONS
-from dualbcast.compiler.selects import into_selects
 from dualbcast.compiler.templates import without_customs
+from dualbcast.compiler.together import together
 from dualbcast.compiler.uniform import steady_inputs
-from dualbcast.errors import BackendError, Location, MissingDependencyError
+from dualbcast.errors import BackendError, MissingDependencyError
 from dualbcast.record import NamedTuple
 from dualbcast.runtime.broadcast import Plan
 from dualbcast.runtime.streams import goes_past_the_cache
@@ -160,19 +159,18 @@ def _is_streamed(plan: Plan, dtypes: Sequence[np.dtype[Any]]) -> bool:
 def _branches(function: Function, layout: Layout) -> tuple[str, ...]:
     """What becomes of each branch and loop on the CPU; of several of one line, such as a rule's, each outcome once."""
     steady = steady_inputs(function, layout)
-    steps = None if layout.summed(len(function.params)) else lockstep(function, Names())
-    found: list[tuple[Location, str]] = []
-    if steps is None:
-        found += [(choice.location, str(choice)) for choice in into_selects(function, steady)[1]]
-    else:
-        for piece in steps.pieces:
-            if not piece.turn:
-                found += [(choice.location, str(choice)) for choice in into_selects(piece.function, steady)[1]]
-        for loop in function.body:
-            if isinstance(loop, For | While):
-                found.append((loop.location, "vectors (several elements take each turn together)"))
-                inside = [stmt.location for stmt in statements(loop.body) if isinstance(stmt, If)]
-                found += [(where, "select (as its loop runs for several elements together)") for where in inside]
+    chosen, choices, straight = together(function, steady)
+    found = [(choice.location, str(choice)) for choice in choices]
+    even = {stmt.location for stmt in statements(chosen.body) if isinstance(stmt, For)}
+    for loop in [stmt for stmt in statements(function.body) if isinstance(stmt, For | While)]:
+        if not straight:
+            found.append((loop.location, "one element after the other"))
+        elif loop.location in even:
+            found.append((loop.location, "vectors (all elements take as many turns)"))
+        else:
+            found.append((loop.location, "vectors (several elements take each turn together)"))
+            inside = [stmt.location for stmt in statements(loop.body) if isinstance(stmt, If)]
+            found += [(where, "select (as its loop runs for several elements together)") for where in inside]
     lines: dict[str, None] = {}
     for where, outcome in sorted(found, key=lambda at: (at[0].filename, at[0].line)):
         text = linecache.getline(where.filename, where.line).strip()

@@ -97,7 +97,7 @@ def _plain(node: Any) -> Any:
     kind = type(node)
     if kind is tuple:
         return tuple([_plain(item) for item in node])
-    if kind is str:
+    if kind in (str, bool):
         return node
     if kind is Const:
         return "Const", repr(node.value), node.kind

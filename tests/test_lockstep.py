@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from corpus import CORPUS, Case
 from models import eccentric_anomaly
-from test_passes import dual
+from test_passes import dual, execute
 
 from dualbcast import differentiable_broadcast
-from dualbcast.compiler import emit, lockstep
+from dualbcast.compiler import lockstep, together
 from dualbcast.compiler.frontend import lower
-from dualbcast.compiler.ir import For, Names, While, check, statements
+from dualbcast.compiler.ir import Break, Continue, For, If, While, check, statements
 from dualbcast.compiler.simplify import simplify
 from dualbcast.compiler.templates import without_customs
 from dualbcast.runtime import elementary
@@ -25,22 +25,18 @@ EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
 
 
 @EVERY
-def test_pieces_are_checked_and_have_no_loops(case: Case) -> None:
+def test_the_function_is_the_same_for_an_element(case: Case) -> None:
+    """Nothing reads a name that has no value, loops are of two kinds, and an element has its results."""
     function = without_customs(simplify(dual(case)))
-    steps = lockstep.lockstep(function, Names(["l"]))
-    if steps is None:
+    found = lockstep.lockstep(function, set())
+    if found is None:
         return
-    loops = sum(isinstance(stmt, For | While) for stmt in function.body)
-    assert sum(piece.turn for piece in steps.pieces) == loops
-    written: set[str] = set()
-    for piece in steps.pieces:
-        check(piece.function)
-        assert not any(isinstance(stmt, For | While) for stmt in statements(piece.function.body))
-        written |= {output.name for output in piece.function.outputs}
-        read = {param.name for param in piece.function.params} & steps.arrays.keys()
-        if not piece.turn:
-            assert read <= written  # nothing is taken from an array that nobody has filled
-    assert written >= steps.arrays.keys()
+    check(found)
+    assert all(stmt.together for stmt in statements(found.body) if isinstance(stmt, While))
+    assert not any(isinstance(stmt, Break | Continue) for stmt in statements(found.body))
+    columns = [list(column) for column in zip(*case.points, strict=True)]
+    for ours, theirs in zip(execute(found, columns), execute(function, columns), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 # --- programs ---------------------------------------------------------------------------------------------------------
@@ -133,7 +129,95 @@ def guarded(x: float, y: float) -> float:
     return x * y + n
 
 
-PROGRAMS = [newton, leaves_early, swaps, counts, two_loops, backwards, never, guarded]
+def cheap(x: float, y: float) -> float:
+    for _ in range(int(abs(2 * y))):
+        x = x * x / 4 - 0.5
+    return x
+
+
+def nested(x: float, y: float) -> float:
+    """Each of the loops ends where the element says, and the inner one goes on counting from turn to turn."""
+    total, inner = 0.0, 0
+    for k in range(int(abs(y)) + 1):
+        step = x
+        while abs(step) > 0.2 and inner < 11:
+            step = 0.5 * step + 0.01 * k
+            inner += 1
+        total += step * y
+        if total > 20:
+            break
+    return total + inner
+
+
+def of_equal_steps(x: float, y: float) -> float:
+    """Time goes on for all; how often the equation of a step is looked at differs, and so does where it ends."""
+    for k in range(6):
+        a, b = x, 0.1 * k
+        for _ in range(9):
+            a, b = x + 0.1 * math.sin(a) * y, a
+            if abs(a - b) < 1e-6:
+                break
+        x = a
+    return x
+
+
+def loops_in_a_branch(x: float, y: float) -> float:
+    if x > 1:
+        s = 1.0
+        while s < x:  # would never end where x is infinite, but nobody comes here then
+            s = s * 1.5
+        return s * y
+    if x < -1:
+        for k in range(4):
+            y = y - x / (k + 2)
+        return y
+    return x * y
+
+
+def a_polynomial_in_each_turn(x: float, y: float) -> float:
+    root = y
+    while True:
+        value, slope, power = 0.0, 0.0, 1.0
+        for k in range(4):
+            slope = slope * root + value
+            value = value * root + power
+            power = power * x / (k + 1)
+        step = value / (slope + 3)
+        root -= step
+        if not abs(step) > 1e-3 * (1 + abs(root)) or abs(root) > 50:
+            break
+    return root
+
+
+def exchanged_in_turns(x: float, y: float) -> float:
+    a, b, c = x, y, 1.0
+    for _ in range(5):
+        for _ in range(3):
+            a, b, c = b, c, a
+        if a > b:
+            a, b = b, a
+            continue
+        c = c + 0.25
+    return a + 2 * b + 3 * c
+
+
+def leaves_both(x: float, y: float) -> float:
+    for i in range(4):
+        for j in range(5):
+            if i * j > abs(x) + abs(y):
+                return x + i + 10.0 * j
+            if j * y > 4:
+                break
+            x = x + 0.3
+        else:
+            x = x - y
+    return x
+
+
+PROGRAMS = [
+    *(newton, leaves_early, swaps, counts, two_loops, backwards, never, guarded, cheap, nested, of_equal_steps),
+    *(loops_in_a_branch, a_polynomial_in_each_turn, exchanged_in_turns, leaves_both),
+]
 each = pytest.mark.parametrize("function", PROGRAMS, ids=lambda function: function.__name__)
 
 
@@ -143,7 +227,7 @@ def points(size: int = 0) -> tuple[Any, Any]:
 
 
 def runs_together(function: Any, *arrays: Any) -> bool:
-    return "scratch(" in differentiable_broadcast(function).inspect_source(*arrays)
+    return "side_by_side(" in differentiable_broadcast(function).inspect_source(*arrays)
 
 
 @each
@@ -236,9 +320,9 @@ def test_variables_of_a_group_are_in_registers() -> None:
         pytest.skip("no registers for as many vectors")
     whole = next(each for each in code.split("\ndefine ") if f"@{WHOLE}(" in each.splitlines()[0]).partition("\n}")[0]
     assert "alloca" not in whole
-    # The turns are counted once for all.
-    assert len(re.findall(r"= phi i64", whole)) == 1
-    turn = next(block for block in re.split(r"\n(?=\S+:)", whole) if "= phi i64" in block)
+    # The turns are counted once for all, as is the place in the row.
+    assert len(re.findall(r"= phi i64", whole)) == 2
+    turn = next(block for block in re.split(r"\n(?=\S+:)", whole) if "= phi <" in block)
     carried = re.findall(r"= phi <(\d+) x (\w+)>", turn)
     # A value, two partials, and who is still in it.
     assert sorted(carried) == [("32", "double")] * 3 + [("32", "i1")]
@@ -248,17 +332,6 @@ def test_variables_of_a_group_are_in_registers() -> None:
 
 
 def test_what_stays_a_loop_for_each_element() -> None:
-    def short(x: float) -> float:  # written out by LLVM
-        s = 0.0
-        for k in range(5):
-            s += math.sin(k * x)
-        return s
-
-    def cheap(x: float, n: int) -> float:
-        for _ in range(n):
-            x = x * x - 0.5
-        return x
-
     def divides(x: float, n: int) -> float:  # the division of integers must not run for elements that have left
         while n > 1:
             x = math.exp(-x)
@@ -270,29 +343,73 @@ def test_what_stays_a_loop_for_each_element() -> None:
             x = math.lgamma(abs(x) + 1)
         return x
 
-    def nested(x: float, n: int) -> float:
-        for k in range(n):
-            for j in range(k):
-                x = math.sin(x) + j
+    for function in (divides, unvectorised):
+        assert lockstep.lockstep(simplify(lower(function, ("float", "int")).function), set()) is None
+
+
+def test_loops_that_all_go_through_as_often_stay_loops() -> None:
+    def f(x: float, n: int) -> float:
+        for k in range(5):
+            x = math.sin(k * x)
+            for _ in range(n):
+                x = 0.5 * x if x > 0.1 else x + 0.01
         return x
 
-    for function in (cheap, divides, unvectorised, nested):
-        assert lockstep.lockstep(simplify(lower(function, ("float", "int")).function), Names()) is None
-    assert lockstep.lockstep(simplify(lower(short, ("float",)).function), Names()) is None
+    function = simplify(lower(f, ("float", "int")).function)
+    assert lockstep.lockstep(function, {"n"}) is function
+    found = together.together(function, {"n"})
+    assert found.straight
+    assert sum(isinstance(stmt, For) for stmt in statements(found.function.body)) == 2
+    assert not any(isinstance(stmt, If) for stmt in statements(found.function.body))
+    # Where each element has its own n, only the loop over that ends with the last of them.
+    found = together.together(function, set())
+    assert found.straight
+    assert [type(stmt) for stmt in statements(found.function.body) if isinstance(stmt, For | While)] == [For, While]
+    x, n = np.linspace(-2, 2, 41), np.arange(41) % 7
+    for arrays in ((x, 3), (x, n), (x[:, None], n)):
+        text = differentiable_broadcast(f).inspect_source(*arrays)
+        assert "side_by_side(" in text
+        (value, jacobian), (wanted, slopes) = (
+            differentiable_broadcast(f, backend=backend).value_and_jacobian(*arrays) for backend in ("cpu", "python")
+        )
+        np.testing.assert_allclose(value, wanted, rtol=1e-13)
+        np.testing.assert_allclose(jacobian["x"], slopes["x"], rtol=1e-12)
 
 
-@pytest.mark.usefixtures("nothing_kept")
-def test_sums_are_not_split(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cotangent of a broadcast argument is summed, by a loop of its own."""
-    x = points()[0]
-    pullback = differentiable_broadcast(backend="cpu")(newton).vjp(x, 1.5)[1]
-    found = pullback(np.ones_like(x))
-    monkeypatch.setattr(emit, "lockstep", lambda *_: None)
-    wanted = differentiable_broadcast(backend="cpu")(newton).vjp(x, 1.5)[1](np.ones_like(x))
-    for ours, theirs in zip(found, wanted, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-12)
-    root = np.sqrt(x * x + 1.5 * 1.5)
-    np.testing.assert_allclose(found[1], np.sum(1.5 / root), rtol=1e-8)
+def test_an_orbit_in_equal_steps() -> None:
+    """Two bodies by leapfrog, against the same in NumPy, and partials against complex steps."""
+
+    def leapfrog(x: Any, y: Any, u: Any, v: Any) -> Any:
+        for _ in range(40):
+            cube = (x * x + y * y) ** 1.5
+            u, v = u - 0.005 * x / cube, v - 0.005 * y / cube
+            x, y = x + 0.01 * u, y + 0.01 * v
+            cube = (x * x + y * y) ** 1.5
+            u, v = u - 0.005 * x / cube, v - 0.005 * y / cube
+        return x
+
+    random = np.random.default_rng(4)
+    start = [random.uniform(low, high, 83) for low, high in ((0.8, 1.2), (-0.1, 0.1), (-0.1, 0.1), (0.8, 1.2))]
+    value, jacobian = differentiable_broadcast(backend="cpu")(leapfrog).value_and_jacobian(*start)
+    np.testing.assert_allclose(value, leapfrog(*start), rtol=1e-13)
+    for position, name in enumerate("xyuv"):
+        moved = [each.astype(complex) for each in start]
+        moved[position] += 1e-100j
+        np.testing.assert_allclose(jacobian[name], leapfrog(*moved).imag / 1e-100, rtol=1e-11, atol=1e-13)
+
+
+@each
+def test_sums_of_loops(function: Any) -> None:
+    """The cotangent of an argument that spans nothing, or rows only, is a sum over what elements give."""
+    x, y = points()[0], np.linspace(-3.1, 3, 5)[:, None]
+    for arrays in ((x, 1.5), (x, y), (x[:, None, None], y)):
+        pulled = []
+        for backend in ("cpu", "python"):
+            outputs, pullback = differentiable_broadcast(backend=backend)(function).vjp(*arrays)
+            outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+            pulled.append(pullback(*[np.ones_like(each) if each.dtype == float else None for each in outputs]))
+        for ours, theirs in zip(*pulled, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-11)
 
 
 def test_a_library_function_of_vectors_and_then_of_a_number() -> None:

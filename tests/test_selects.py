@@ -19,6 +19,7 @@ from dualbcast.compiler.ir import TEMPORARY, Assign, Const, Function, If, Op, Ou
 from dualbcast.compiler.selects import into_selects
 from dualbcast.compiler.simplify import simplify
 from dualbcast.compiler.templates import without_customs
+from dualbcast.compiler.together import Together
 from dualbcast.compiler.two_ways import two_ways
 from dualbcast.record import replace
 
@@ -207,7 +208,7 @@ MODELS = [guarded, power, nested, on_nan, divided, looping]
 @pytest.fixture
 def branches(monkeypatch: pytest.MonkeyPatch, nothing_kept: None) -> Any:  # noqa: ARG001
     """Everything as branches, from here on."""
-    return lambda: monkeypatch.setattr(emit, "into_selects", lambda function, _: (function, []))
+    return lambda: monkeypatch.setattr(emit, "together", lambda function, _: Together(function, [], False))
 
 
 @pytest.mark.parametrize("function", MODELS, ids=lambda function: function.__name__)

@@ -39,16 +39,15 @@ from dualbcast.compiler.ir import (
     statements,
 )
 from dualbcast.compiler.lanes import arranged, group_loads, group_outputs, spread
-from dualbcast.compiler.lockstep import WIDEST, Lockstep, lockstep
 from dualbcast.compiler.quotients import by_reciprocals
 from dualbcast.compiler.reductions import summing_loops
 from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.schedule import calls_first
-from dualbcast.compiler.selects import into_selects, is_straight
 from dualbcast.compiler.shell import cuda_shell
 from dualbcast.compiler.simplify import simplify
 from dualbcast.compiler.skeleton import index_names, loops
 from dualbcast.compiler.templates import helper_of, without_customs
+from dualbcast.compiler.together import together
 from dualbcast.compiler.uniform import is_vectorisable, steady_inputs
 from dualbcast.compiler.weights import side_by_side
 from dualbcast.errors import Location
@@ -141,30 +140,24 @@ def emit(
     used = [indices[position] for position in layout.indexed(len(params))]
     if term != "0":
         used.append(term)
-    steps = lockstep(function, names) if target == "cpu" and not summed else None
-    group, straight = 0, False
-    if steps is not None:
-        group = steps.side_by_side * WIDEST // (8 if dtype == "float64" else 4)
-        used, functions_run = _in_groups(writer, steps, layout, used, indices, names, steady, group)
-        straight = all(is_straight(each, steady) for each in functions_run)
-    else:
-        if target == "cpu":
-            function = into_selects(function, steady)[0]
-            straight = is_straight(function, steady)
-            function = _for_processors(function, dtype)
-        function = arranged(function, names) if target == "cuda" else arrange(function, names, loads=True)
-        if layout.lanes > 1:
-            function = spread(function, layout, names)
-        writer.function(function, 1)
-        functions_run = [function]
-    vectorise = target != "cpu" or all(is_vectorisable(each, steady) for each in functions_run)
+    straight = False
+    if target == "cpu":
+        function, _, straight = together(function, steady)
+        # Of float32 divisions take half as long, and multiplications for them would take longer.
+        function = calls_first(by_reciprocals(function) if dtype == "float64" else function)
+    function = arranged(function, names) if target == "cuda" else arrange(function, names, loads=True)
+    if layout.lanes > 1:
+        function = spread(function, layout, names)
+    writer.function(function, 1)
+    vectorise = target != "cpu" or is_vectorisable(function, steady)
     spans = enumerate(layout.which[len(params) :])
     in_order = all(position in summed or layout.classes[which][-1] == "1" for position, which in spans)
     straight = straight and vectorise and in_order
     vectors = 0
-    if straight and steps is None:
+    if straight:
         # Rows may be shorter than that. A vector of float64 is a line of the cache, and memory likes pairs of lines.
-        most = 4 if layout.rank == 1 else 2 if dtype == "float64" and not summed else 1
+        loops_inside = any(isinstance(stmt, For | While) for stmt in statements(function.body))
+        most = 4 if layout.rank == 1 or loops_inside else 2 if dtype == "float64" and not summed else 1
         vectors = side_by_side(function, len(params) + len(stored), most)
     elif not summed and target == "cpu" and dtype == "float64" and vectorise:
         vectors = 2
@@ -187,7 +180,7 @@ def emit(
         outputs = [*outputs, *["float64"] * rests]
     else:
         entry = names.fresh("kernel")
-        sections.append(loops(layout, element, entry, [*params, *stored], indices, names, group, vectors, len(params)))
+        sections.append(loops(layout, element, entry, [*params, *stored], indices, names, vectors, len(params)))
     outputs = ["float64" if position in summed else kind for position, kind in enumerate(outputs)]
     prelude = "\n".join([*([f"# {title}"] if title else []), *module.prelude()])
     return KernelSource(
@@ -202,56 +195,6 @@ def emit(
         vectorise,
         straight,
     )
-
-
-def _for_processors(function: Function, dtype: str) -> Function:
-    # Of float32 divisions take half as long, and multiplications for them would take longer.
-    return calls_first(by_reciprocals(function) if dtype == "float64" else function)
-
-
-def _in_groups(
-    writer: _Writer,
-    steps: Lockstep,
-    layout: Layout,
-    used: Sequence[str],
-    indices: Sequence[str],
-    names: Names,
-    steady: set[str],
-    group: int,
-) -> tuple[list[str], list[Function]]:
-    """Write an element function for groups of elements: what it takes before the pointers, and its pieces."""
-    count, at = names.fresh("count"), names.fresh("l")
-    strides: dict[str, str] = {}
-    for pattern, index in zip(layout.classes, indices, strict=True):
-        if pattern[-1] == "s":
-            strides[index] = names.fresh(f"{index}_step")
-    within = {
-        index: {"1": f"{index} + {at}", "s": f"{index} + {at} * {strides.get(index)}", "0": index}[pattern[-1]]
-        for pattern, index in zip(layout.classes, indices, strict=True)
-    }
-    writer.address = {name: within[index] for name, index in writer.address.items()}
-    for name, kind in steps.arrays.items():
-        writer.storage[name] = {"float": writer.module.dtype, "int": "int64", "bool": "bool"}[kind]
-        writer.address[name] = at
-        made = writer.storage[name].replace("bool", "uint8")
-        writer.line(1, f"{name} = scratch({made}, {group})")
-    pieces = []
-    some = names.fresh("some")
-    for position, piece in enumerate(steps.pieces):
-        function = piece.function if piece.turn else into_selects(piece.function, steady)[0]
-        function = arrange(_for_processors(function, writer.module.dtype), names, loads=True)
-        pieces.append(function)
-        depth, last = 1 + piece.turn, position == len(steps.pieces) - 1
-        if piece.turn:
-            writer.line(1, f"while {some}:")
-        if not last:
-            writer.line(depth, f"{some} = False")
-        writer.line(depth, f"for {at} in range({count}):")
-        writer.function(function, depth + 1)
-        if not last:
-            writer.line(depth + 1, f"{some} = {some} | ({steps.going}[{at}] != 0)")
-        writer.line(depth + 1, f"side_by_side({steps.side_by_side})")
-    return [count, *used, *strides.values()], pieces
 
 
 def operations(function: Function) -> dict[str, int]:

@@ -99,6 +99,10 @@ def fold(op: Op) -> Expr:
             return a if test.value else b
         case "select", (_, a, b) if a == b:
             return a
+        case "select", (test, Const(value=True, kind="bool"), Const(value=False)):
+            return test
+        case "select", (test, Const(value=False, kind="bool"), Const(value=True)):
+            return fold(Op("not", (test,), "bool", op.location))
         case "and", (Const() as known, x) | (x, Const() as known):
             return x if known.value else FALSE
         case "or", (Const() as known, x) | (x, Const() as known):

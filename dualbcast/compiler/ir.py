@@ -116,12 +116,17 @@ class If:
 
 @dataclass(frozen=True, slots=True)
 class While:
-    """Before each turn `pre` runs and then `test` decides; `Continue` goes back to `pre`."""
+    """Before each turn `pre` runs and then `test` decides; `Continue` goes back to `pre`.
+
+    With `together` there is no `pre`, and a turn changes nothing for an element for which `test` is false: several
+    elements may take turns until it is false for all of them.
+    """
 
     pre: Block
     test: Expr
     body: Block
     location: Location = NOWHERE
+    together: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +233,17 @@ def statements(block: Block) -> Iterator[Stmt]:
                 yield from statements(inner)
 
 
+def jumps(stmt: Stmt) -> bool:
+    """Whether a statement leaves the loop around it, or goes to its next turn, on some path."""
+    match stmt:
+        case Break() | Continue():
+            return True
+        case If():
+            return any(map(jumps, (*stmt.then, *stmt.orelse)))
+        case _:
+            return False
+
+
 def expressions(stmt: Stmt) -> tuple[Expr, ...]:
     """The expressions a statement evaluates itself, not those of its blocks."""
     match stmt:
@@ -296,7 +312,7 @@ def map_exprs(stmt: Stmt, change: Callable[[Expr], Expr], inner: Callable[[Block
         case If():
             return If(change(stmt.test), inner(stmt.then), inner(stmt.orelse), stmt.location)
         case While():
-            return While(inner(stmt.pre), change(stmt.test), inner(stmt.body), stmt.location)
+            return While(inner(stmt.pre), change(stmt.test), inner(stmt.body), stmt.location, stmt.together)
         case For():
             start, stop, step = change(stmt.start), change(stmt.stop), change(stmt.step)
             return For(stmt.target, start, stop, step, inner(stmt.body), stmt.location)

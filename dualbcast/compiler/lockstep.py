@@ -1,14 +1,14 @@
-"""Loops inside an element function, for a target with vectors: some elements at a time go through them together.
+"""Loops whose turns several elements may take together, since a turn changes nothing for one that has left.
 
-A loop is split off from what is before and after it. One turn of it is straight-line code for an element, in which
-selects keep the variables of elements that have left the loop; it runs over all elements of a group until every one has
-left. Each of the pieces is then a loop over the group, which can be vectorised. What stays between pieces is in small
-arrays with a place for each element.
+In comes a function with any loops. Out goes one in which each loop that may end earlier for one element than for
+another is a `While` on a flag of its own: a turn is a straight line with all paths through its branches, in which
+selects keep the variables of elements that have left. Such loops may be inside each other, in branches, and in loops
+that all elements go through as often, which stay what they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 
 from dualbcast.compiler.fold import FALSE, TRUE, fold
 from dualbcast.compiler.ir import (
@@ -26,129 +26,283 @@ from dualbcast.compiler.ir import (
     Kind,
     Names,
     Op,
-    Output,
     Stmt,
     Var,
     While,
     assigned,
-    atoms,
-    blocks,
-    expressions,
+    assigned_always,
+    jumps,
     map_expr,
     statements,
 )
-from dualbcast.compiler.schedule import is_call
-from dualbcast.compiler.selects import is_total
-from dualbcast.compiler.simplify import falls_through, simplify
+from dualbcast.compiler.selects import is_even, is_total, varies, varying_names
+from dualbcast.compiler.simplify import falls_through, simplify, use_counts
 from dualbcast.compiler.weights import blocks_vectors, operations_of
-from dualbcast.record import NamedTuple, replace
+from dualbcast.record import replace
 
-__all__ = ["WIDEST", "Lockstep", "Piece", "lockstep"]
+__all__ = ["lockstep"]
 
-# Bytes of the longest vectors, and how many of them a group of elements has, whose instructions alternate: while one
-# waits for a result the others go on. More of them would wait longer for the slowest element of the group, and two are
-# enough, and leave more registers, where nothing takes long.
-WIDEST, SIDE_BY_SIDE, OF_SLOW_TURNS = 64, 2, 4
-# Statements that a turn may have. What follows an `if` with a jump in it is written twice before it is simplified.
+# Statements that turns may have. What follows an `if` with a jump in it is written twice before it is simplified.
 MOST = 2000
 
 
-class Piece(NamedTuple):
-    """A part of the element function without loops; `turn` if it is repeated while an element of the group goes on.
-
-    Its parameters are those of the element function and the arrays that it reads, its outputs the arrays it writes.
-    """
-
-    function: Function
-    turn: bool
-
-
-class Lockstep(NamedTuple):
-    """An element function in pieces.
-
-    Attributes
-    ----------
-    pieces : tuple of Piece
-        In order.
-    arrays : dict
-        The kind of each array that holds a variable for a group.
-    going : str
-        Which of them says whether an element is still in the loop.
-    """
-
-    pieces: tuple[Piece, ...]
-    arrays: dict[str, Kind]
-    going: str
-
-    @property
-    def side_by_side(self) -> int:
-        """How many vectors a group has."""
-        turns = [op for piece in self.pieces if piece.turn for op in operations_of(piece.function)]
-        return OF_SLOW_TURNS if any(map(_takes_long, turns)) else SIDE_BY_SIDE
-
-
-def lockstep(function: Function, names: Names) -> Lockstep | None:
-    """The function in pieces, or None where it has no loop, or one that cannot be run so.
+def lockstep(function: Function, steady: Set[str]) -> Function | None:
+    """The function with such loops, itself if it has none that need it; None where one cannot be run so.
 
     Parameters
     ----------
     function : Function
         Simplified, operations on atoms.
-    names : Names
-        Those taken in the text; the arrays get some more.
+    steady : set of str
+        The parameters that are the same for the elements of a row.
     """
-    loops = [stmt for stmt in function.body if isinstance(stmt, For | While)]
-    every = sum(isinstance(stmt, For | While) for stmt in statements(function.body))
-    if every != len(loops) or not any(map(_is_worth_it, loops)) or not all(map(_may_run, loops)):
-        return None
-    own = Names([*(param.name for param in function.params), *assigned(function.body)])
-    parts: list[Block | While] = [()]
-    for stmt in function.body:
-        if isinstance(stmt, For | While):
-            before, loop = _as_while(stmt, own) if isinstance(stmt, For) else ((), stmt)
-            parts[-1] = (*_block(parts[-1]), *before, *loop.pre)
-            parts += [loop, ()]
-        else:
-            parts[-1] = (*_block(parts[-1]), stmt)
+    if not any(isinstance(stmt, For | While) for stmt in statements(function.body)):
+        return function
     try:
-        return _Pieces(function, parts, own, names).run()
-    except _TooLong:
+        body = _Turns(function, steady).block(function.body)
+    except _NotSo:
         return None
+    return function if body == function.body else simplify(replace(function, body=body))
 
 
-class _TooLong(Exception):
-    """A turn has too many statements."""
+class _NotSo(Exception):
+    """A turn has too many statements, or something that must not run for elements that have left."""
 
 
-def _block(part: Block | While) -> Block:
-    assert not isinstance(part, While)
-    return part
+class _Turns:
+    def __init__(self, function: Function, steady: Set[str]) -> None:
+        self.varying = varying_names(function, steady)
+        self.reads = use_counts(function)
+        params = [param.name for param in function.params]
+        self.own = Names([*params, *assigned(function.body)])
+        # Names that have a value at this place, unless what is `held` is newer.
+        self.seen = set(params)
+        # What counts the turns of one loop, and around how many this place is.
+        self.counters: set[str] = set()
+        self.depth = 0
+        self.count = 0
+
+    # --- where all elements are --------------------------------------------------------------------------------------
+
+    def block(self, block: Block) -> Block:
+        """A block that all elements of a row come to."""
+        before, found = set(self.seen), list[Stmt]()
+        for stmt in block:
+            match stmt:
+                case For() if is_even(stmt, self.varying):
+                    self.depth += 1
+                    self.seen.add(stmt.target.name)
+                    found.append(replace(stmt, body=self.block(stmt.body)))
+                    self.depth -= 1
+                case If() if _loops(stmt) and not varies(stmt.test, self.varying):
+                    found.append(replace(stmt, then=self.block(stmt.then), orelse=self.block(stmt.orelse)))
+                case If() | For() | While() if _loops(stmt):
+                    _check(stmt)
+                    held: dict[str, Atom] = {}
+                    self.walk((stmt,), held, TRUE, found, is_outer=True)
+                    self.assign_all([(Var(name, value.kind), value) for name, value in held.items()], found)
+                    self.seen |= held.keys()
+                case _:
+                    found.append(stmt)
+            self.seen |= assigned_always((stmt,))
+        self.seen = before
+        return tuple(found)
+
+    # --- where some are ----------------------------------------------------------------------------------------------
+
+    def walk(
+        self, block: Block, held: dict[str, Atom], here: Atom, found: list[Stmt], *, is_outer: bool = False
+    ) -> Atom:
+        """Compute a block on all its paths.
+
+        Parameters
+        ----------
+        block : Block
+        held : dict of str to Atom
+            What holds each variable that does not hold itself; afterwards, too.
+        here : Atom
+            Whether an element comes here.
+        found : list of Stmt
+            To which is added.
+        is_outer : bool
+            Whether all that come to the turn around it come here.
+
+        Returns
+        -------
+        Atom
+            Whether an element that has come here goes on to the next turn.
+        """
+        for position, stmt in enumerate(block):
+            match stmt:
+                case Assign():
+                    held[stmt.target.name] = self.hold(_renamed(stmt.value, held), found, stmt)
+                case If():
+                    stays = self.fork(stmt, block[position + 1 :], held, here, found)
+                    if jumps(stmt):
+                        return stays
+                case For() if is_outer and is_even(stmt, self.varying):
+                    self.even(stmt, held, here, found)
+                case For() | While():
+                    self.loop(stmt, held, here, found)
+                case Break():
+                    return FALSE
+                case Continue():
+                    return TRUE
+        return TRUE
+
+    def fork(self, stmt: If, rest: Block, held: dict[str, Atom], here: Atom, found: list[Stmt]) -> Atom:
+        """Both sides of a branch, and what comes after it, if one of them jumps."""
+        test = _renamed(stmt.test, held)
+        assert isinstance(test, Atom)
+        rest = rest if jumps(stmt) else ()
+        sides: list[tuple[dict[str, Atom], Atom]] = []
+        for side, goes_there in ((stmt.then, test), (stmt.orelse, None)):
+            path = (*side, *rest) if falls_through(side) else side
+            there = here
+            if any(map(_loops, path)):  # One that does not come here must not be waited for.
+                if goes_there is None:
+                    goes_there = self.hold(fold(Op("not", (test,), "bool")), found)
+                there = self.hold(fold(Op("and", (here, goes_there), "bool")), found)
+            own = dict(held)
+            stays = self.walk(path, own, there, found)
+            sides.append((own, stays))
+        (then, first), (orelse, second) = sides
+        for name in dict.fromkeys([*then, *orelse]):
+            old = held.get(name)
+            values = [side.get(name) for side in (then, orelse)]
+            kind = next(value.kind for value in values if value is not None)
+            # Where one side does not assign it, it is what it was; if it was nothing, nobody reads it afterwards.
+            if old is None and name in self.seen:
+                old = Var(name, kind)
+            one, other = (value or old for value in values)
+            one, other = one or other, other or one
+            assert one is not None and other is not None
+            held[name] = self.hold(fold(Op("select", (test, one, other), kind, stmt.location)), found, stmt)
+        return self.hold(fold(Op("select", (test, first, second), "bool", stmt.location)), found, stmt)
+
+    def even(self, loop: For, held: dict[str, Atom], here: Atom, found: list[Stmt]) -> None:
+        """A loop that all elements of the turn go through as often."""
+        start, stop, step = (_renamed(bound, held) for bound in (loop.start, loop.stop, loop.step))
+        places = self.places(loop, held, found)
+        places.pop(loop.target.name, None)
+        target = Var(self.own.fresh(TEMPORARY + loop.target.name), "int")
+        turn: list[Stmt] = []
+        end: dict[str, Atom] = {**held, **places, loop.target.name: target}
+        self.depth += 1
+        self.walk(loop.body, end, here, turn, is_outer=True)
+        self.depth -= 1
+        self.assign_all([(place, end[name]) for name, place in places.items()], turn)
+        found.append(For(target, start, stop, step, tuple(turn), loop.location))
+        held |= places | {loop.target.name: target}
+
+    def loop(self, loop: For | While, held: dict[str, Atom], here: Atom, found: list[Stmt]) -> None:
+        """A loop that elements leave one by one."""
+        if isinstance(loop, For):
+            before, loop = self.as_while(loop)
+            self.walk(before, held, here, found)
+        places = self.places(loop, held, found)
+        held |= places
+        self.walk(loop.pre, held, here, found)
+        self.assign_all([(place, held[name]) for name, place in places.items()], found)
+        test = _renamed(loop.test, held)
+        going = Var(self.own.fresh(f"{TEMPORARY}going"), "bool")
+        found.append(Assign(going, fold(Op("and", (here, test), "bool"))))
+        held |= places
+
+        turn: list[Stmt] = []
+        end = dict(held)
+        self.depth += 1
+        stays = self.walk(loop.body, end, going, turn, is_outer=True)
+        tested = dict(end)
+        self.walk(loop.pre, tested, going, turn)
+        self.depth -= 1
+        goes_on = fold(Op("and", (stays, self.hold(_renamed(loop.test, tested), turn)), "bool"))
+        goes_on = fold(Op("and", (going, self.hold(goes_on, turn)), "bool"))
+        inside = use_counts(replace(_NOTHING, body=(loop,)))
+        changes: list[tuple[Var, Expr]] = [(going, self.hold(goes_on, turn))]
+        for name, place in places.items():
+            new = tested[name]
+            # What the test needs is computed only for elements that have not left in the body.
+            if new != end[name]:
+                new = self.hold(fold(Op("select", (stays, new, end[name]), new.kind)), turn)
+            # What only counts turns may run on in elements that have left.
+            is_of_turns = place.kind == "int" and not self.depth and self.reads[name] == inside[name]
+            if not is_of_turns and name not in self.counters:
+                new = self.hold(fold(Op("select", (going, new, place), place.kind)), turn)
+            changes.append((place, new))
+        self.assign_all(changes, turn)
+        found.append(While((), going, tuple(turn), loop.location, together=True))
+
+    def places(self, loop: For | While, held: Mapping[str, Atom], found: list[Stmt]) -> dict[str, Var]:
+        """The variables that hold those of a loop from turn to turn, with what they are before the first."""
+        inside = use_counts(replace(_NOTHING, body=(loop,)))
+        tested = set(assigned(loop.pre)) if isinstance(loop, While) else set()
+        places: dict[str, Var] = {}
+        for name, kind in _targets(loop).items():
+            is_known = name in held or name in self.seen
+            if not is_known and name not in tested and self.reads[name] <= inside[name]:
+                continue  # a variable of one turn
+            places[name] = Var(self.own.fresh(TEMPORARY + name.removeprefix(TEMPORARY).partition("#")[0]), kind)
+            value = held.get(name, Var(name, kind)) if is_known else Const(_NONE[kind], kind)
+            found.append(Assign(places[name], value, loop.location))
+        return places
+
+    def as_while(self, loop: For) -> tuple[Block, While]:
+        """A loop that counts as one that tests, with what comes before it."""
+        counter, copy, goes = (Var(self.own.fresh(TEMPORARY + name), kind) for name, kind in _COUNTING)
+        self.counters.add(counter.name)
+        assert isinstance(loop.step, Const)
+        stop = loop.stop if isinstance(loop.stop, Const) else copy
+        test = Op("lt" if loop.step.value > 0 else "gt", (counter, stop), "bool", loop.location)
+        body = (
+            Assign(loop.target, counter, loop.location),
+            Assign(counter, Op("add", (counter, loop.step), "int", loop.location), loop.location),
+            *loop.body,
+        )
+        before = (Assign(counter, loop.start, loop.location), Assign(copy, loop.stop, loop.location))
+        return before, While((Assign(goes, test, loop.location),), goes, body, loop.location)
+
+    # --- statements --------------------------------------------------------------------------------------------------
+
+    def assign_all(self, changes: Sequence[tuple[Var, Expr]], found: list[Stmt]) -> None:
+        """Give some variables values at once."""
+        targets = {target for target, _ in changes}
+        new: list[Stmt] = []
+        for target, value in changes:
+            if value == target:
+                continue
+            if value in targets:  # It may be another one by then.
+                copy = Var(self.own.fresh(TEMPORARY), target.kind)
+                found.append(Assign(copy, value))
+                value = copy
+            new.append(Assign(target, value))
+        found += new
+
+    def hold(self, value: Expr, found: list[Stmt], stmt: Assign | If | None = None) -> Atom:
+        if isinstance(value, Const | Var):
+            return value
+        base = stmt.target.name.removeprefix(TEMPORARY).partition("#")[0] if isinstance(stmt, Assign) else ""
+        target = Var(self.own.fresh(TEMPORARY + base), value.kind)
+        found.append(Assign(target, value) if stmt is None else Assign(target, value, stmt.location))
+        self.count += 1
+        if self.count > MOST:
+            raise _NotSo
+        return target
 
 
-def _is_worth_it(loop: For | While) -> bool:
-    """Whether vectors gain more than the arrays cost; LLVM writes out short loops that always have as many turns."""
-    if isinstance(loop, For) and _is_small(loop) and not any(map(_jumps, loop.body)):
-        return False
-    branches = any(isinstance(stmt, If) and not _is_exit(stmt) for stmt in statements(loop.body))
-    return branches or any(map(_takes_long, operations_of((loop,))))
+_NOTHING = Function("", (), (), ())
+_NONE: dict[Kind, float | int | bool] = {"float": 0.0, "int": 0, "bool": False}
+_COUNTING: tuple[tuple[str, Kind], ...] = (("counter", "int"), ("stop", "int"), ("goes", "bool"))
 
 
-def _takes_long(op: Op) -> bool:
-    return op.name in ("div", "sqrt") or is_call(op.name)
-
-
-def _is_exit(stmt: If) -> bool:
-    """Whether an `if` does nothing but end a turn or the loop."""
-    return all(isinstance(part, Break | Continue) for side in (stmt.then, stmt.orelse) for part in side)
-
-
-def _may_run(loop: For | While) -> bool:
-    """Whether a turn may run for an element that has left the loop, and in vectors."""
-    if isinstance(loop, For):
-        step = loop.step
-        if not isinstance(step, Const) or not (step.value == 1 or _is_small(loop)):
-            return False
-    return all(is_total(op) and not blocks_vectors(op.name) for op in operations_of((loop,)))
+def _check(part: Stmt) -> None:
+    """Whether all of it may run for any element, and in vectors."""
+    for stmt in statements((part,)):
+        if isinstance(stmt, For) and not (isinstance(stmt.step, Const) and (stmt.step.value == 1 or _is_small(stmt))):
+            raise _NotSo
+    for op in operations_of((part,)):
+        if not is_total(op) or blocks_vectors(op.name):
+            raise _NotSo
 
 
 def _is_small(loop: For) -> bool:
@@ -159,183 +313,13 @@ def _is_small(loop: For) -> bool:
     )
 
 
-def _as_while(loop: For, own: Names) -> tuple[Block, While]:
-    """A loop that counts as one that tests, with what comes before it."""
-    counter, copy, goes = (Var(own.fresh(TEMPORARY + name), kind) for name, kind in _COUNTING)
-    assert isinstance(loop.step, Const)
-    stop = loop.stop if isinstance(loop.stop, Const) else copy
-    test = Op("lt" if loop.step.value > 0 else "gt", (counter, stop), "bool", loop.location)
-    body = (
-        Assign(loop.target, counter, loop.location),
-        Assign(counter, Op("add", (counter, loop.step), "int", loop.location), loop.location),
-        *loop.body,
-    )
-    before = (Assign(counter, loop.start, loop.location), Assign(copy, loop.stop, loop.location))
-    return before, While((Assign(goes, test, loop.location),), goes, body, loop.location)
-
-
-_COUNTING: tuple[tuple[str, Kind], ...] = (("counter", "int"), ("stop", "int"), ("goes", "bool"))
-
-
-class _Pieces:
-    def __init__(self, function: Function, parts: list[Block | While], own: Names, names: Names) -> None:
-        self.function, self.parts, self.own, self.names = function, parts, own, names
-        self.params = {param.name for param in function.params}
-        targets = [_targets((part,) if isinstance(part, While) else part) for part in parts]
-        self.kinds: dict[str, Kind] = {name: kind for found in targets for name, kind in found.items()}
-        self.targets = targets
-        # The array of each variable that has one.
-        self.arrays: dict[str, str] = {}
-        self.going = names.fresh("going")
-
-    def run(self) -> Lockstep:
-        final = {leaf.name for output in self.function.outputs for leaf in atoms(output.value) if isinstance(leaf, Var)}
-        # Which variables are read after each part; a loop's turn reads some from the turn before.
-        needed: set[str] = final - self.params
-        pieces: list[Piece] = []
-        for position in range(len(self.parts) - 1, -1, -1):
-            part, targets = self.parts[position], self.targets[position]
-            if isinstance(part, While):
-                piece, reads = self.turn(part, targets, needed)
-                needed = needed | reads
-            else:
-                last = position == len(self.parts) - 1
-                outputs = self.function.outputs if last else self.stores(position, targets, needed)
-                piece, reads = self.straight(position, part, outputs)
-                needed = (needed - targets.keys()) | reads
-            pieces.append(piece)
-        kinds = {array: self.kinds[name] for name, array in self.arrays.items()}
-        return Lockstep(tuple(pieces[::-1]), {**kinds, self.going: "bool"}, self.going)
-
-    def reads(self, block: Block) -> set[str]:
-        found = {leaf.name for stmt in statements(block) for expr in expressions(stmt) for leaf in _leaves(expr)}
-        return found & self.kinds.keys()
-
-    def reads_of(self, outputs: tuple[Output, ...]) -> set[str]:
-        return {leaf.name for output in outputs for leaf in _leaves(output.value)} & self.kinds.keys()
-
-    def array(self, name: str) -> Var:
-        """The array that holds a variable."""
-        if name not in self.arrays:
-            self.arrays[name] = self.names.fresh(name.removeprefix(TEMPORARY).partition("#")[0] or "t")
-        return Var(self.arrays[name], self.kinds[name])
-
-    def stores(self, position: int, targets: Mapping[str, Kind], needed: set[str]) -> tuple[Output, ...]:
-        """What a part before a loop keeps, and whether the loop has a first turn."""
-        kept = [Output(self.array(name).name, Var(name, kind)) for name, kind in targets.items() if name in needed]
-        loop = self.parts[position + 1]
-        assert isinstance(loop, While)
-        return (*kept, Output(self.going, loop.test))
-
-    def straight(self, position: int, block: Block, outputs: tuple[Output, ...]) -> tuple[Piece, set[str]]:
-        """A part without a loop, and the variables that it takes from the arrays to begin with."""
-        before = {name for targets in self.targets[:position] for name in targets}
-        # One that this part assigns on some paths only may keep an older value.
-        taken = sorted((self.reads(block) | self.reads_of(outputs)) & before)
-        loads = tuple(Assign(Var(name, self.kinds[name]), self.array(name)) for name in taken)
-        params = (*self.function.params, *(self.array(name) for name in taken))
-        piece = replace(self.function, params=params, body=(*loads, *block), outputs=outputs)
-        return Piece(simplify(piece), False), set(taken)
-
-    # --- turns -------------------------------------------------------------------------------------------------------
-
-    def turn(self, loop: While, targets: Mapping[str, Kind], needed: set[str]) -> tuple[Piece, set[str]]:
-        """One turn, the next one's test included, and the variables that it reads as they were before it."""
-        found: list[Stmt] = []
-        going = Var(self.going, "bool")
-        end, stays = self.walk(loop.body, {}, found)
-        # What the test needs is computed only for elements that have not left in the body.
-        tested, _ = self.walk(loop.pre, dict(end), found)
-        test = _renamed(loop.test, tested)
-        for name, value in tested.items():
-            if end.get(name) != value:
-                old = Var(name, self.kinds[name])
-                tested[name] = self.hold(fold(Op("select", (stays, value, end.get(name, old)), old.kind)), found)
-        goes_on = self.hold(fold(Op("and", (stays, test), "bool")), found)
-        going_on = self.hold(fold(Op("and", (going, goes_on), "bool")), found)
-        stored = {name for name in targets if name in needed}
-        while True:
-            outputs: list[Output] = []
-            body = list(found)
-            for name in sorted(stored):
-                old = Var(name, self.kinds[name])
-                new: Expr = tested.get(name, old)
-                # What only counts turns may run on in elements that have left.
-                if name in needed or old.kind != "int":
-                    new = fold(Op("select", (going, new, old), old.kind))
-                outputs.append(Output(name, self.hold(new, body)))
-            outputs.append(Output(self.going, going_on))
-            params = (*self.function.params, going, *(Var(name, kind) for name, kind in self.kinds.items()))
-            piece = simplify(replace(self.function, params=params, body=tuple(body), outputs=tuple(outputs)))
-            reads = self.reads(piece.body) | self.reads_of(piece.outputs)
-            if reads & targets.keys() <= stored:
-                break
-            stored |= reads & targets.keys()
-        change = {name: self.array(name) for name in reads | stored}
-        final = tuple(
-            Output(change[output.name].name if output.name in change else output.name, _renamed(output.value, change))
-            for output in piece.outputs
-        )
-        body = [replace(stmt, value=_renamed(stmt.value, change)) for stmt in piece.body if isinstance(stmt, Assign)]
-        assert len(body) == len(piece.body)
-        params = (*self.function.params, going, *(change[name] for name in sorted(reads)))
-        return Piece(replace(piece, params=params, body=tuple(body), outputs=final), True), reads
-
-    def walk(self, block: Block, held: dict[str, Atom], found: list[Stmt]) -> tuple[dict[str, Atom], Atom]:
-        """Compute a block on all its paths; what holds each variable after it, and whether the element goes on."""
-        for position, stmt in enumerate(block):
-            match stmt:
-                case Assign():
-                    held[stmt.target.name] = self.hold(_renamed(stmt.value, held), found, stmt)
-                case If():
-                    test = _renamed(stmt.test, held)
-                    rest = block[position + 1 :] if _jumps(stmt) else ()
-                    sides = [
-                        self.walk((*side, *rest) if falls_through(side) else side, dict(held), found)
-                        for side in (stmt.then, stmt.orelse)
-                    ]
-                    held, stays = self.merge(test, sides, found, stmt)
-                    if _jumps(stmt):
-                        return held, stays
-                case Break():
-                    return held, FALSE
-                case Continue():
-                    return held, TRUE
-        return held, TRUE
-
-    def merge(
-        self, test: Expr, sides: list[tuple[dict[str, Atom], Atom]], found: list[Stmt], stmt: If
-    ) -> tuple[dict[str, Atom], Atom]:
-        (then, first), (orelse, second) = sides
-        held: dict[str, Atom] = {}
-        for name in dict.fromkeys([*then, *orelse]):
-            old = Var(name, self.kinds[name])
-            values = test, then.get(name, old), orelse.get(name, old)
-            held[name] = self.hold(fold(Op("select", values, old.kind, stmt.location)), found, stmt)
-        return held, self.hold(fold(Op("select", (test, first, second), "bool", stmt.location)), found, stmt)
-
-    def hold(self, value: Expr, found: list[Stmt], stmt: Assign | If | None = None) -> Atom:
-        if isinstance(value, Const | Var):
-            return value
-        base = stmt.target.name.removeprefix(TEMPORARY).partition("#")[0] if isinstance(stmt, Assign) else ""
-        target = Var(self.own.fresh(TEMPORARY + base), value.kind)
-        found.append(Assign(target, value) if stmt is None else Assign(target, value, stmt.location))
-        if len(found) > MOST:
-            raise _TooLong
-        return target
-
-
-def _targets(block: Block) -> dict[str, Kind]:
-    return {stmt.target.name: stmt.target.kind for stmt in statements(block) if isinstance(stmt, Assign | For)}
-
-
-def _leaves(expr: Expr) -> list[Var]:
-    return [leaf for leaf in atoms(expr) if isinstance(leaf, Var)]
+def _targets(part: Stmt) -> dict[str, Kind]:
+    return {stmt.target.name: stmt.target.kind for stmt in statements((part,)) if isinstance(stmt, Assign | For)}
 
 
 def _renamed(expr: Expr, held: Mapping[str, Atom]) -> Expr:
     return map_expr(expr, lambda leaf: held.get(leaf.name, leaf) if isinstance(leaf, Var) else leaf)
 
 
-def _jumps(stmt: Stmt) -> bool:
-    return isinstance(stmt, Break | Continue) or any(_jumps(inner) for block in blocks(stmt) for inner in block)
+def _loops(part: Stmt) -> bool:
+    return any(isinstance(stmt, For | While) for stmt in statements((part,)))

@@ -36,6 +36,7 @@ from dualbcast.compiler.ir import (
     assigned,
     atoms,
     expressions,
+    jumps,
     map_expr,
     statements,
 )
@@ -43,11 +44,11 @@ from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.simplify import simplify
 from dualbcast.compiler.templates import helper_of
 from dualbcast.compiler.two_ways import two_ways
-from dualbcast.compiler.weights import blocks_vectors, is_scalar, operations_of, weigh
+from dualbcast.compiler.weights import blocks_vectors, operations_of, weigh
 from dualbcast.errors import Location
 from dualbcast.record import NamedTuple, replace
 
-__all__ = ["Choice", "into_selects", "is_straight", "is_total"]
+__all__ = ["Choice", "into_selects", "is_even", "is_straight", "is_total", "varies", "varying_names"]
 
 # What both sides of a branch may cost together, in additions. A vectorised loop does ten times as much in the time of a
 # scalar one, so a side would have to be that much longer than what is around it, and seldom taken.
@@ -88,7 +89,7 @@ def into_selects(function: Function, steady: Set[str]) -> tuple[Function, list[C
     """
     if not any(isinstance(stmt, If) for stmt in statements(function.body)):
         return function, []
-    pass_ = _Selects(function, _varying(function, steady))
+    pass_ = _Selects(function, varying_names(function, steady))
     body = pass_.block(function.body)
     if body == function.body:
         return function, pass_.choices
@@ -99,11 +100,25 @@ def into_selects(function: Function, steady: Set[str]) -> tuple[Function, list[C
 
 def is_straight(function: Function, steady: Set[str]) -> bool:
     """Whether nothing in a function of selects keeps elements of a row from being computed side by side."""
-    if is_scalar(function):
+    if any(blocks_vectors(op.name) for op in operations_of(function)):
         return False
-    tests = [stmt.test for stmt in statements(function.body) if isinstance(stmt, If)]
-    varying = _varying(function, steady) if tests else set()
-    return not any(leaf.name in varying for test in tests for leaf in _read(test))
+    forks = [stmt for stmt in statements(function.body) if isinstance(stmt, If | For | While)]
+    varying = varying_names(function, steady) if forks else set()
+    return all(
+        stmt.together
+        if isinstance(stmt, While)
+        else is_even(stmt, varying)
+        if isinstance(stmt, For)
+        else not varies(stmt.test, varying)
+        for stmt in forks
+    )
+
+
+def is_even(loop: For, varying: Set[str]) -> bool:
+    """Whether all elements of a row go through a loop as often, if these names are what differs between them."""
+    bounds = (loop.start, loop.stop, loop.step)
+    is_known = isinstance(loop.step, Const) and not any(varies(bound, varying) for bound in bounds)
+    return is_known and not any(map(jumps, loop.body))
 
 
 class _Selects:
@@ -114,7 +129,7 @@ class _Selects:
         self.choices: list[Choice] = []
 
     def varies(self, expr: Expr) -> bool:
-        return any(isinstance(leaf, Var) and leaf.name in self.varying for leaf in atoms(expr))
+        return varies(expr, self.varying)
 
     # --- which -------------------------------------------------------------------------------------------------------
 
@@ -125,6 +140,8 @@ class _Selects:
         for stmt in block:
             if isinstance(stmt, If):
                 found += self.branch(stmt, scalar)
+            elif isinstance(stmt, For) and not scalar:
+                found.append(replace(stmt, body=self.block(stmt.body)))
             else:
                 self.stay(stmt, "inside a loop")
                 found.append(stmt)
@@ -137,9 +154,13 @@ class _Selects:
     def obstacle(self, block: Block) -> str:
         """What keeps a block from being vectorised; branches that the loop over a row can be cut in two for do not."""
         for stmt in block:
-            if isinstance(stmt, For | While):
+            if isinstance(stmt, For) and is_even(stmt, self.varying):
+                inside = self.obstacle(stmt.body)
+                if inside:
+                    return inside
+            elif isinstance(stmt, For) or (isinstance(stmt, While) and not stmt.together):
                 return "there is a loop in the function"
-            if isinstance(stmt, If) and self.varies(stmt.test):
+            elif isinstance(stmt, If) and self.varies(stmt.test):
                 inside = self.obstacle(stmt.then) or self.obstacle(stmt.orelse)
                 if inside:
                     return inside
@@ -216,6 +237,11 @@ class _Selects:
         return target
 
 
+def varies(expr: Expr, varying: Set[str]) -> bool:
+    """Whether an expression can differ within a row, if these names can."""
+    return any(leaf.name in varying for leaf in _read(expr))
+
+
 def _read(expr: Expr) -> list[Var]:
     return [leaf for leaf in atoms(expr) if isinstance(leaf, Var)]
 
@@ -261,7 +287,7 @@ def _is_total_rule(name: str) -> bool:
     )
 
 
-def _varying(function: Function, steady: Set[str]) -> set[str]:
+def varying_names(function: Function, steady: Set[str]) -> set[str]:
     """The names whose values can differ within a row."""
     varying = {param.name for param in function.params} - steady
 

@@ -41,39 +41,26 @@ def loops(
     pointers: Sequence[str],
     indices: Sequence[str],
     names: Names,
-    group: int = 0,
     vectors: int = 0,
     inputs: int = 0,
 ) -> str:
     """The text of the entry: a function of start, stop, sizes, strides and pointers that calls the element function.
 
-    With a `group` that takes so many elements at a time, and all that are left at the end, by their number, their
-    first, and how far apart they are. Without, so many `vectors` are computed side by side, if it is said how many,
-    each of which should be a line of the first array after the `inputs`.
+    So many `vectors` are computed side by side, if it is said how many, each of which should be a line of the first
+    array after the `inputs`.
     """
     sizes = [names.fresh(f"n{dimension}") for dimension in range(layout.rank)]
     strides = run_time_strides(layout, indices, names)
     flat = [stride for by_dimension in strides for stride in by_dimension.values()]
     start, stop, inner = names.fresh("start"), names.fresh("stop"), names.fresh("j")
     head = f"def {entry}({', '.join([start, stop, *sizes, *flat, *pointers])}):"
-    apart = [by[layout.rank - 1] for by in strides if layout.rank - 1 in by]
 
     def turns(low: str, high: str, by_class: Sequence[str], indent: str) -> list[str]:
         arguments = [text for text in by_class if text]
-        if not group:
-            call = f"{element}({', '.join([*arguments, *pointers])})"
-            place = f"{pointers[inputs]}[{by_class[layout.which[inputs]] or '0'}]"
-            hint = [f"{indent}    side_by_side({vectors}, {place})"] if vectors else []
-            return [f"{indent}for {inner} in range({low}, {high}):", f"{indent}    {call}", *hint]
-        rest = ", ".join([*arguments, *apart, *pointers])
-        return [
-            f"{indent}{inner} = {low}",
-            f"{indent}while {inner} <= {high} - {group}:",
-            f"{indent}    {element}({group}, {rest})",
-            f"{indent}    {inner} += {group}",
-            f"{indent}if {inner} < {high}:",
-            f"{indent}    {element}({high} - {inner}, {rest})",
-        ]
+        call = f"{element}({', '.join([*arguments, *pointers])})"
+        place = f"{pointers[inputs]}[{by_class[layout.which[inputs]] or '0'}]"
+        hint = [f"{indent}    side_by_side({vectors}, {place})"] if vectors else []
+        return [f"{indent}for {inner} in range({low}, {high}):", f"{indent}    {call}", *hint]
 
     if layout.rank == 1:
         arguments = [step(pattern, by.get(0), inner, "") for pattern, by in zip(layout.classes, strides, strict=True)]

@@ -5,7 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
-from dualbcast.compiler.ir import Assign, Block, Const, Expr, For, Function, If, Op, Var, While, expressions, statements
+from dualbcast.compiler.ir import (
+    Assign,
+    Block,
+    Const,
+    Expr,
+    For,
+    Function,
+    If,
+    Op,
+    Var,
+    While,
+    assigned,
+    assigned_always,
+    atoms,
+    expressions,
+    statements,
+)
 from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.templates import helper_of
 
@@ -34,6 +50,8 @@ _UNVECTORISED = {"lgamma", "tgamma", "fmod", "nextafter"}
 #     8 products of sin and exp; 8 logarithms, quotients and roots   0.98 to 1.03
 # Of 12 tanh and their product with all partials, 25 arrays, and J2 plasticity, 49, two take longer than one.
 _AT_HAND, _MOST_WORK, _MOST_ARRAYS = 12.0, 1000.0, 48
+# Variables of a loop that are in registers from turn to turn, of all vectors side by side.
+_MOST_CARRIED = 24
 # How often a loop runs whose length depends on data.
 _TURNS = 8
 
@@ -49,20 +67,34 @@ def side_by_side(function: Function, arrays: int, most: int) -> int:
     Parameters
     ----------
     function : Function
-        A straight line.
+        Without branches or loops that differ between elements.
     arrays : int
         How many arrays it reads or writes.
     most : int
         How many at most.
     """
-    each = work(function)
-    at_hand = each / max(1.0, _depth(function))
-    fits = [n for n in (2, 4) if n <= most and n * each <= _MOST_WORK and n * arrays <= _MOST_ARRAYS]
+    at_hand = work(function) / max(1.0, _depth(function))
+    written = weigh(function.body, turns=1) + sum(_expression(output.value) for output in function.outputs)
+    carried = max((_carried(stmt) for stmt in statements(function.body) if isinstance(stmt, For | While)), default=0)
+    limits = (written, _MOST_WORK), (arrays, _MOST_ARRAYS), (carried, _MOST_CARRIED)
+    fits = [n for n in (2, 4) if n <= most and all(n * each <= limit for each, limit in limits)]
     return next((n for n in (1, *fits) if n * at_hand >= _AT_HAND), max((1, *fits)))
 
 
+def _carried(loop: For | While) -> int:
+    """How many variables a loop has from turn to turn: those that a turn reads before it assigns them."""
+    assigned_before: set[str] = set()
+    read: set[str] = set()
+    for stmt in loop.body:
+        for part in statements((stmt,)):
+            for expr in expressions(part):
+                read |= {leaf.name for leaf in atoms(expr) if isinstance(leaf, Var)} - assigned_before
+        assigned_before |= assigned_always((stmt,))
+    return sum(name in read for name in set(assigned(loop.body)))
+
+
 def _depth(function: Function) -> float:
-    """The work of the longest chain of operations that wait for one another, in a straight line."""
+    """The work of the longest chain of operations that wait for one another."""
     done: dict[str, float] = {}
 
     def of(expr: Expr) -> float:
@@ -70,15 +102,30 @@ def _depth(function: Function) -> float:
             return _weight(expr.name) + max(map(of, expr.args), default=0.0)
         return done.get(expr.name, 0.0) if isinstance(expr, Var) else 0.0
 
-    for stmt in statements(function.body):
-        if isinstance(stmt, Assign):
-            # Of a name that several branches assign, the longest.
-            done[stmt.target.name] = max(of(stmt.value), done.get(stmt.target.name, 0.0))
+    def walk(block: Block) -> None:
+        for stmt in block:
+            match stmt:
+                case Assign():
+                    # Of a name that several branches assign, the longest.
+                    done[stmt.target.name] = max(of(stmt.value), done.get(stmt.target.name, 0.0))
+                case If():
+                    walk(stmt.then)
+                    walk(stmt.orelse)
+                case For() | While():
+                    # All turns after the first add to a chain what the second one does.
+                    walk(stmt.body)
+                    first = dict(done)
+                    walk(stmt.body)
+                    turns = _turns(stmt) if isinstance(stmt, For) else _TURNS
+                    for name, length in first.items():
+                        done[name] = length + (done[name] - length) * (turns - 1)
+
+    walk(function.body)
     return max([*done.values(), *[of(output.value) for output in function.outputs]], default=0.0)
 
 
-def weigh(block: Block) -> float:
-    """The operations of a block, as `work` counts them."""
+def weigh(block: Block, turns: int | None = None) -> float:
+    """The operations of a block, as `work` counts them; if it is said, with so many turns of each loop."""
     total = 0.0
     for stmt in block:
         own = sum(_expression(expr) for expr in expressions(stmt))
@@ -86,11 +133,11 @@ def weigh(block: Block) -> float:
             case Assign():
                 total += own
             case If():
-                total += own + (weigh(stmt.then) + weigh(stmt.orelse)) / 2
+                total += own + (weigh(stmt.then, turns) + weigh(stmt.orelse, turns)) / 2
             case For():
-                total += own + _turns(stmt) * weigh(stmt.body)
+                total += own + (turns or _turns(stmt)) * weigh(stmt.body, turns)
             case While():
-                total += _TURNS * (own + weigh(stmt.pre) + weigh(stmt.body))
+                total += (turns or _TURNS) * (own + weigh(stmt.pre, turns) + weigh(stmt.body, turns))
     return total
 
 

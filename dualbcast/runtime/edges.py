@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from llvmlite import ir
 
-from dualbcast.record import NamedTuple
 from dualbcast.runtime.expressions import TYPES, WORD, Typed, names_in
-from dualbcast.runtime.vectors import LINE, Access, Along, Room, Vectors
-from dualbcast.runtime.wide import PLACE, Lanes, any_of, splat
+from dualbcast.runtime.mentions import mentions
+from dualbcast.runtime.vectors import LINE, Access, Along, Vectors
+from dualbcast.runtime.wide import PLACE, Lanes, splat
 
 if TYPE_CHECKING:
     from dualbcast.runtime.lowering import Unit
 
-__all__ = ["EDGE", "WHOLE", "Groups", "Rows"]
+__all__ = ["EDGE", "WHOLE", "Rows"]
 
 # What the two functions are called.
 WHOLE, EDGE = "dualbcast_whole", "dualbcast_edge"
@@ -171,7 +171,7 @@ class Rows(_Parts):
         inside: list[ast.stmt] = []
         varying, mentioned = set(self.along), set[str]()
         for position, stmt in enumerate(statements):
-            names, targets, written, calls = _mentions([stmt])
+            names, targets, written, calls = mentions([stmt])
             if not (written or calls or names & varying or targets & mentioned):
                 line.block([stmt])
                 continue
@@ -203,157 +203,5 @@ class Rows(_Parts):
         builder.cbranch(builder.icmp_signed("<", again, high), body, self.end)
 
 
-class Groups(_Parts):
-    """An element function of a group that takes each turn of its loops together, where each turn is a straight line.
-
-    Its arrays of one number for each element are vectors, and so in registers as far as there are any. The functions
-    take one group.
-
-    Parameters
-    ----------
-    unit : Unit
-    element : ast.FunctionDef
-        Its first parameter is how many elements a group has.
-    given : dict of str to str
-        Its other parameters, and their types.
-    at_once : int
-        How many elements a whole group has.
-    """
-
-    def write(self, line: Vectors) -> None:
-        line.values = dict(self.parameters(self.whole))
-        self.count = self.element.args.args[0].arg
-        self._block(line, self.element.body)
-        line.builder.ret_void()
-
-    def _block(self, line: Vectors, statements: Sequence[ast.stmt]) -> None:
-        for stmt in statements:
-            match stmt:
-                case ast.Assign([ast.Name(name)], ast.Call(ast.Name("scratch"), [ast.Name(dtype), _])):
-                    line.values[name] = Room(f"{name}[]", f"*{dtype}")  # type: ignore[assignment]
-                case ast.For(ast.Name(place), ast.Call(ast.Name("range"), [ast.Name(self.count)]), body):
-                    self._each(line, place, body)
-                case ast.While(ast.Name(test), body):
-                    self._turns(line, test, body)
-                case _:
-                    line.block([stmt])
-
-    def _each(self, line: Vectors, place: str, statements: Sequence[ast.stmt]) -> None:
-        """What is done for each element of the group."""
-        before = dict(line.values)
-        line.values[place] = Along(self.whole.args[0])  # type: ignore[assignment]
-        line.block(statements)
-        # Of a number that is one for the whole group, there are as many now; it says whether something is so somewhere.
-        for name, value in before.items():
-            now = line.values[name]
-            if isinstance(value, Typed) and value.dtype == "bool" and not value.lanes and now is not value:
-                line.values[name] = Typed(any_of(line.builder, now.value), "bool")
-
-    def _turns(self, line: Vectors, test: str, statements: Sequence[ast.stmt]) -> None:
-        """A loop that ends when none of the group goes on."""
-        builder, before = line.builder, line.values
-        inside = _mentions(statements)
-        changed = inside.targets | inside.written
-        carried = [name for name in before if name.removesuffix("[]") in changed and isinstance(before[name], Typed)]
-        varying = self._varying(before, statements)
-        before = before | {name: line.spread(before[name], self.at_once) for name in carried if name in varying}
-        start, body, after = builder.block, *(builder.append_basic_block() for _ in range(2))
-        builder.cbranch(before[test].value, body, after)
-        builder.position_at_end(body)
-        phis = {name: builder.phi(before[name].value.type) for name in carried}
-        line.values = before | {name: Typed(phi, before[name].dtype) for name, phi in phis.items()}
-        line.looks_ahead = False
-        self._block(line, statements)
-        line.looks_ahead = True
-        # What has differed between elements may be the same for all from now on.
-        for name in carried:
-            if before[name].lanes:
-                line.values[name] = line.spread(line.values[name], self.at_once)
-        end, found = builder.block, line.values
-        builder.cbranch(found[test].value, body, after)
-        builder.position_at_end(after)
-        line.values = dict(before)
-        for name in carried:
-            phis[name].add_incoming(before[name].value, start)
-            phis[name].add_incoming(found[name].value, end)
-            left = builder.phi(phis[name].type)
-            left.add_incoming(before[name].value, start)
-            left.add_incoming(found[name].value, end)
-            line.values[name] = Typed(left, before[name].dtype)
-
-    def _varying(self, before: dict[str, Typed], statements: Sequence[ast.stmt]) -> set[str]:
-        """The values of arrays that differ from one element to another in the turns of a loop."""
-        rooms = {name for name, value in before.items() if isinstance(value, Room)}
-        varying = {
-            name.removesuffix("[]") for name, value in before.items() if isinstance(value, Typed) and value.lanes
-        }
-        # What is assigned, and what it is made of.
-        made: list[tuple[set[str], set[str]]] = []
-        pending = list(statements)
-        while pending:
-            match pending.pop():
-                case ast.Assign(targets=[target], value=value):
-                    made.append((names_in(target, set(), rooms), names_in(value, set(), rooms)))
-                case ast.For(target=ast.Name(place), body=body):
-                    varying.add(place)
-                    pending += body
-                case ast.If(test=test, body=body, orelse=orelse):
-                    sides = _mentions([*body, *orelse])
-                    made.append((sides.targets | sides.written, names_in(test, set(), rooms)))
-                    pending += [*body, *orelse]
-        count = 0
-        while count != len(varying):
-            count = len(varying)
-            for targets, names in made:
-                if names & varying:
-                    varying |= targets
-        return {f"{name}[]" for name in varying & rooms}
-
-
 def _alignment(pointer: Typed) -> ir.Constant:
     return ir.Constant(PLACE, np.dtype(pointer.dtype[1:]).itemsize)
-
-
-class _Mentions(NamedTuple):
-    """What a statement mentions.
-
-    Attributes
-    ----------
-    names, targets, written : set of str
-        All names but those of functions, those that it assigns, and those of arrays that it writes to.
-    calls : bool
-        Whether it calls something that is there for more than its value.
-    """
-
-    names: set[str]
-    targets: set[str]
-    written: set[str]
-    calls: bool
-
-
-def _mentions(statements: Sequence[ast.stmt]) -> _Mentions:
-    names: set[str] = set()
-    targets: set[str] = set()
-    written: set[str] = set()
-    calls = False
-    for stmt in statements:
-        match stmt:
-            case ast.Assign(targets=[target], value=value):
-                names_in(value, names)
-                names_in(target, names)
-                match target:
-                    case ast.Name(name):
-                        targets.add(name)
-                    case ast.Subscript(ast.Name(name)):
-                        written.add(name)
-            case ast.If() | ast.While() | ast.For():
-                inner = _mentions([*stmt.body, *stmt.orelse])
-                names |= inner.names
-                targets |= inner.targets
-                written |= inner.written
-                calls |= inner.calls
-                names_in(stmt.iter if isinstance(stmt, ast.For) else stmt.test, names)
-            case ast.Expr(value):
-                names_in(value, names)
-                calls = True
-    return _Mentions(names, targets, written, calls)

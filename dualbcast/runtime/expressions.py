@@ -6,7 +6,7 @@ Where one operand is a vector, the other is, too, in all places the same.
 from __future__ import annotations
 
 import ast
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from llvmlite import ir
@@ -87,24 +87,22 @@ class Storage:
     stores: bool
 
 
-def names_in(node: ast.expr, found: set[str], whole: Container[str] = ()) -> set[str]:
-    """Add the names in an expression to what is found; of elements of `whole` arrays no index.
+def names_in(node: ast.expr, found: set[str]) -> set[str]:
+    """Add the names in an expression to what is found.
 
     (`ast.walk` would take half of the time of lowering.)
     """
     kind = type(node)
     if kind is ast.Name:
         found.add(node.id)  # type: ignore[attr-defined]
-    elif kind is ast.Subscript and isinstance(node.value, ast.Name) and node.value.id in whole:  # type: ignore[attr-defined]
-        found.add(node.value.id)  # type: ignore[attr-defined]
     elif kind is not ast.Constant:
         for field in _PARTS.get(kind, ()):
             part = getattr(node, field)
             if type(part) is list:
                 for each in part:
-                    names_in(each, found, whole)
+                    names_in(each, found)
             else:
-                names_in(part, found, whole)
+                names_in(part, found)
     return found
 
 
@@ -329,6 +327,25 @@ class Expressions:
             made = builder.sext(given, kind) if signed else builder.zext(given, kind)
         return Typed(made, dtype)
 
+    # --- loops ---------------------------------------------------------------------------------------------------
+
+    def range(self, loop: ast.For) -> tuple[str, ir.Value, ir.Value, int]:
+        """The name of a loop's place, and the first place, the end and the step of its range."""
+        match loop:
+            case ast.For(target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range"), args=[*bounds])):
+                step = _step(bounds.pop()) if len(bounds) == 3 else 1
+                start, stop = [ir.Constant(WORD, 0), *map(self.integer, bounds)][-2:]
+                return name, start, stop, step
+        raise SyntaxError(f"a kernel has no such loop: for {ast.unparse(loop.iter)}")
+
+    def turn_count(self, start: ir.Value, stop: ir.Value, step: int) -> ir.Value:
+        """How many numbers a range has."""
+        builder, zero, one = self.builder, ir.Constant(WORD, 0), ir.Constant(WORD, 1)
+        low, high = (start, stop) if step > 0 else (stop, start)
+        less = builder.sub(builder.sub(high, low), one)
+        count = builder.add(builder.udiv(less, ir.Constant(WORD, abs(step))), one)
+        return builder.select(builder.icmp_signed("<", low, high), count, zero)
+
     # --- calls ---------------------------------------------------------------------------------------------------
 
     def call(self, node: ast.Call) -> Typed:
@@ -377,3 +394,13 @@ class Expressions:
     def scratch(self, node: ast.Call) -> Typed:
         """Room for numbers of a type."""
         raise SyntaxError(f"there is no room here: {ast.unparse(node)}")
+
+
+def _step(node: ast.expr) -> int:
+    """The step of a range, which is known."""
+    match node:
+        case ast.Constant(value=int() as step) if step != 0:
+            return step
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() as step)) if step != 0:
+            return -step
+    raise TypeError(f"the step of a range is a number other than 0, and not {ast.unparse(node)}")

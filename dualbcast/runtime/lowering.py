@@ -14,7 +14,7 @@ import numpy as np
 from llvmlite import ir
 
 from dualbcast.record import NamedTuple, dataclass
-from dualbcast.runtime.edges import Groups, Rows
+from dualbcast.runtime.edges import Rows
 from dualbcast.runtime.elementary_steps import attribute
 from dualbcast.runtime.expressions import TYPES, WORD, Expressions, Operation, Storage, Typed, names_in
 from dualbcast.runtime.native import KERNEL
@@ -117,7 +117,6 @@ class Unit:
         self.constants: dict[str, Typed] = {}
         self.definitions: dict[str, ast.FunctionDef] = {}
         self._made: dict[Any, _Made] = {}
-        self._groups: dict[str, Groups] = {}
 
     def constant(self, dtype: str, value: Any) -> Typed:
         number = float(value) if dtype in ("float32", "float64") else int(value)
@@ -169,14 +168,6 @@ class Unit:
             self.take_liberties(made, name)
             self._made[name, signature] = _Made(made, result)
         return self._made[name, signature]
-
-    def groups(self, name: str, given: Sequence[str], at_once: int) -> Groups:
-        """An element function of groups, for arguments of these types after their number."""
-        if name not in self._groups:
-            node = self.definitions[name]
-            named = {each.arg: dtype for each, dtype in zip(node.args.args[1:], given, strict=True)}
-            self._groups[name] = Groups(self, node, named, at_once)
-        return self._groups[name]
 
     def operation(self, name: str, operation: Operation, kinds: Sequence[ir.Type], caller: str) -> ir.Function:
         """An operation as a function, with the liberties of the one that calls it."""
@@ -318,17 +309,12 @@ class _Body(Expressions):
 
     def for_(self, stmt: ast.For) -> None:
         """Over a range, of which the number of turns is known before the first."""
-        match stmt:
-            case ast.For(target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range"), args=[*bounds])):
-                step = _step(bounds.pop()) if len(bounds) == 3 else 1
-            case _:
-                raise SyntaxError(f"a kernel has no such loop: for {ast.unparse(stmt.iter)}")
+        name, start, stop, step = self.range(stmt)
         vectors, place = _side_by_side(stmt.body)
         if vectors and self.unit.lanes and self.builder.function.name == KERNEL:
-            self.row(stmt, [ir.Constant(WORD, 0), *map(self.integer, bounds)][-2:], vectors, place)
+            self.row(stmt, (start, stop), vectors, place)
             return
         builder, zero = self.builder, ir.Constant(WORD, 0)
-        start, stop = [zero, *map(self.integer, bounds)][-2:]
         # By ones the place itself is counted, which is what a vectoriser knows best; else the turns are.
         first, end = (start, stop) if step == 1 else (zero, self.turn_count(start, stop, step))
         counted = self.start.alloca(WORD)
@@ -352,14 +338,6 @@ class _Body(Expressions):
         if vectors:
             self.hint(back, vectors)
         builder.position_at_end(after)
-
-    def turn_count(self, start: ir.Value, stop: ir.Value, step: int) -> ir.Value:
-        """How many numbers a range has."""
-        builder, zero, one = self.builder, ir.Constant(WORD, 0), ir.Constant(WORD, 1)
-        low, high = (start, stop) if step > 0 else (stop, start)
-        less = builder.sub(builder.sub(high, low), one)
-        count = builder.add(builder.udiv(less, ir.Constant(WORD, abs(step))), one)
-        return builder.select(builder.icmp_signed("<", low, high), count, zero)
 
     def turns(self, loop: _Loop, body: Sequence[ast.stmt]) -> None:
         self.loops.append(loop)
@@ -423,18 +401,6 @@ class _Body(Expressions):
             return Typed(self.builder.load(place, typ=TYPES[dtype]), dtype)
         return super().name(name)
 
-    def call(self, node: ast.Call) -> Typed:
-        assert isinstance(node.func, ast.Name)
-        group = _group(self.unit.definitions.get(node.func.id))
-        if not 0 < group <= self.unit.lanes * self.unit.registers // _REGISTERS:
-            return super().call(node)
-        count, *rest = (self.expression(argument) for argument in node.args)
-        groups = self.unit.groups(node.func.id, [each.dtype for each in rest], group)
-        part = groups.whole if isinstance(node.args[0], ast.Constant) else groups.edge
-        first = ir.Constant(WORD, 0)
-        self.builder.call(part, [first, count.value, *[each.value for each in rest]])
-        return Typed(first, "int64")
-
     def scratch(self, node: ast.Call) -> Typed:
         match node.args:
             case [ast.Name(id=dtype), ast.Constant(value=int() as length)]:
@@ -448,26 +414,6 @@ class _Body(Expressions):
         """Continue there, where this place is not left already."""
         if not self.builder.block.is_terminated:
             self.builder.branch(block)
-
-
-def _step(node: ast.expr) -> int:
-    """The step of a range, which is known."""
-    match node:
-        case ast.Constant(value=int() as step) if step != 0:
-            return step
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() as step)) if step != 0:
-            return -step
-    raise TypeError(f"the step of a range is a number other than 0, and not {ast.unparse(node)}")
-
-
-def _group(function: ast.FunctionDef | None) -> int:
-    """How many elements an element function takes together; 0 if it takes one."""
-    match function:
-        case ast.FunctionDef(
-            body=[ast.Assign(value=ast.Call(ast.Name("scratch"), [_, ast.Constant(int() as group)])), *_]
-        ):
-            return group
-    return 0
 
 
 def _side_by_side(body: Sequence[ast.stmt]) -> tuple[int, ast.Subscript | None]:

@@ -6,7 +6,7 @@ LLVM's vectoriser would make the same of them, in most of the time that it takes
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,12 +15,13 @@ from llvmlite import ir
 from dualbcast.record import NamedTuple
 from dualbcast.runtime.elementary_steps import is_never_positive
 from dualbcast.runtime.expressions import TYPES, WORD, Expressions, Operation, Typed
-from dualbcast.runtime.wide import PLACE, Lanes
+from dualbcast.runtime.mentions import differing, mentions
+from dualbcast.runtime.wide import PLACE, Lanes, any_of
 
 if TYPE_CHECKING:
     from dualbcast.runtime.lowering import Unit
 
-__all__ = ["AHEAD", "LINE", "Access", "Along", "Room", "Vectors"]
+__all__ = ["AHEAD", "LINE", "Access", "Along", "Vectors"]
 
 # Bytes of a line of the cache; and how many bytes ahead of a load there is a prefetch: 1024 and 4096 were no better.
 LINE, AHEAD = 64, 2048
@@ -61,20 +62,6 @@ class Access(NamedTuple):
     stores: bool
 
 
-class Room(NamedTuple):
-    """An array of as many numbers as a vector has, which is a value; one number, if all are the same.
-
-    Attributes
-    ----------
-    name : str
-        What stands for the value.
-    dtype : str
-    """
-
-    name: str
-    dtype: str
-
-
 class Vectors(Expressions):
     """Writes a straight line: a name stands for the value that it has at the place where the text is.
 
@@ -113,6 +100,10 @@ class Vectors(Expressions):
                     self.call(call)
                 case ast.If():
                     self.if_(stmt)
+                case ast.For(orelse=[]):
+                    self.for_(stmt)
+                case ast.While(orelse=[]):
+                    self.while_(stmt)
                 case ast.Pass():
                     pass
                 case _:
@@ -145,6 +136,102 @@ class Vectors(Expressions):
             made = self.merged(ways, ends, self.builder.append_basic_block())
         self.values = {**before, **dict(zip(changed, made, strict=True))}
 
+    def while_(self, stmt: ast.While) -> None:
+        """A loop whose turns change nothing for the elements for which it has ended, so that it ends with the last."""
+
+        def goes_on() -> ir.Value:
+            return any_of(self.builder, self.test(stmt.test))
+
+        def turn() -> ir.Value:
+            self.block(stmt.body)
+            return goes_on()
+
+        targets = mentions(stmt.body).targets
+        carried = [name for name in self.values if name in targets]
+        self.turns(carried, differing(stmt.body, self.differing()), turn, goes_on())
+
+    def for_(self, stmt: ast.For) -> None:
+        """A loop that every element goes through as often."""
+        target, start, stop, step = self.range(stmt)
+        builder, one = self.builder, ir.Constant(WORD, 1)
+        runs: ir.Value | None = None
+        if isinstance(start, ir.Constant) and isinstance(stop, ir.Constant):
+            count = ir.Constant(WORD, len(range(start.constant, stop.constant, step)))
+            if not count.constant:
+                return
+        else:
+            count = self.turn_count(start, stop, step)
+            runs = builder.icmp_unsigned("!=", count, ir.Constant(WORD, 0))
+        counted = f"{target}#"  # a name that no text has
+        self.values[counted] = Typed(ir.Constant(WORD, 0), "int64")
+        inside = mentions(stmt.body)
+        carried = [counted, *(name for name in self.values if name in inside.targets | {target})]
+
+        def turn() -> ir.Value:
+            done = self.values[counted].value
+            place = builder.add(start, builder.mul(done, ir.Constant(WORD, step)))
+            self.values[target] = Typed(place, "int64")
+            self.block(stmt.body)
+            again = builder.add(done, one, flags=["nuw"])
+            self.values[counted] = Typed(again, "int64")
+            return builder.icmp_unsigned("<", again, count)
+
+        self.turns(carried, differing(stmt.body, self.differing()), turn, runs)
+
+    def differing(self) -> set[str]:
+        """The names that differ between elements at this place."""
+        return {name for name, value in self.values.items() if isinstance(value, Along) or value.lanes}
+
+    def turns(
+        self, carried: Sequence[str], varying: Container[str], turn: Callable[[], ir.Value], runs: ir.Value | None
+    ) -> None:
+        """A loop.
+
+        Parameters
+        ----------
+        carried : sequence of str
+            The names whose values are other ones in each turn, all of which have a value before.
+        varying : container of str
+            Those of them that are vectors.
+        turn : callable
+            Writes a turn and gives whether there is another one.
+        runs : llvmlite.ir.Value or None
+            Whether there is a first one; None if there is.
+        """
+        builder = self.builder
+        before = self.values | {
+            name: self.spread(self.values[name], self.at_once) for name in carried if name in varying
+        }
+        start, body, after = builder.block, *(builder.append_basic_block() for _ in range(2))
+        if runs is None:
+            builder.branch(body)
+        else:
+            builder.cbranch(runs, body, after)
+        builder.position_at_end(body)
+        phis = {name: builder.phi(before[name].value.type) for name in carried}
+        self.values = before | {name: Typed(phi, before[name].dtype) for name, phi in phis.items()}
+        ahead, self.looks_ahead = self.looks_ahead, False
+        goes_on = turn()
+        self.looks_ahead = ahead
+        # What has differed between elements may be the same for all from now on.
+        found = self.values | {
+            name: self.spread(self.values[name], self.at_once) for name in carried if before[name].lanes
+        }
+        end = builder.block
+        builder.cbranch(goes_on, body, after)
+        builder.position_at_end(after)
+        for name, phi in phis.items():
+            phi.add_incoming(before[name].value, start)
+            phi.add_incoming(found[name].value, end)
+        self.values = found
+        if runs is not None:
+            self.values = dict(before)
+            for name, phi in phis.items():
+                left = builder.phi(phi.type)
+                left.add_incoming(before[name].value, start)
+                left.add_incoming(found[name].value, end)
+                self.values[name] = Typed(left, before[name].dtype)
+
     # --- arrays --------------------------------------------------------------------------------------------------
 
     def binary(self, op: ast.operator, left: Any, right: Any) -> Any:
@@ -161,8 +248,6 @@ class Vectors(Expressions):
         raise TypeError(f"no {type(op).__name__} of an index along the row and something else than a parameter")
 
     def load(self, pointer: Any, index: Any) -> Typed:
-        if isinstance(pointer, Room):
-            return self.cast(self.values[pointer.name], pointer.dtype[1:])
         if not isinstance(index, Along):
             self.accessed(pointer, None)
             return super().load(pointer, index)
@@ -182,9 +267,6 @@ class Vectors(Expressions):
         return Typed(found, dtype)
 
     def store(self, pointer: Any, index: Any, value: Typed) -> None:
-        if isinstance(pointer, Room):
-            self.values[pointer.name] = value
-            return
         if self.is_split or not isinstance(index, Along) or index.step is not None:
             raise TypeError("what a vector is stored to lies side by side, and all of it is stored")
         self.accessed(pointer, Access(index.offset, index.stride, stores=True))

@@ -1,0 +1,48 @@
+"""How the elements of a row go through a function on a CPU: as vectors all the way, or one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from dualbcast.compiler.ir import Function
+from dualbcast.compiler.lockstep import lockstep
+from dualbcast.compiler.selects import Choice, into_selects, is_straight
+from dualbcast.record import NamedTuple
+
+__all__ = ["Together", "together"]
+
+
+class Together(NamedTuple):
+    """How elements go through a function.
+
+    Attributes
+    ----------
+    function : Function
+        With selects for branches, and with loops that elements leave together.
+    choices : list of Choice
+        What became of each branch that is in no such loop.
+    straight : bool
+        Whether elements differ in numbers only, and so may be vectors.
+    """
+
+    function: Function
+    choices: list[Choice]
+    straight: bool
+
+
+def together(function: Function, steady: Set[str]) -> Together:
+    """How the elements of a row go through a function.
+
+    Parameters
+    ----------
+    function : Function
+        Simplified, operations on atoms.
+    steady : set of str
+        The parameters that are the same for the elements of a row.
+    """
+    for each in (lockstep(function, steady), function):
+        if each is not None:
+            found, choices = into_selects(each, steady)
+            if is_straight(found, steady):
+                return Together(found, choices, True)
+    return Together(found, choices, False)
