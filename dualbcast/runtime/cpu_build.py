@@ -13,7 +13,7 @@ from llvmlite import ir
 from dualbcast.abi import KernelSource
 from dualbcast.errors import kernel_fault
 from dualbcast.record import NamedTuple
-from dualbcast.runtime import cpu_math, libm
+from dualbcast.runtime import cpu_math, elementary, libm
 from dualbcast.runtime.edges import WHOLE
 from dualbcast.runtime.linked import link
 from dualbcast.runtime.lowering import lower
@@ -106,7 +106,8 @@ def build(source: KernelSource, fastmath: bool, filename: str, vector: bool) -> 
 def _lanes(source: KernelSource, vector: bool) -> tuple[int, int]:
     """How many elements are a vector, or 0 where not all are computed so; and how many registers hold vectors."""
     features = llvm.get_host_cpu_features()
-    length, registers = (64, 32) if features.get("avx512f") else (32, 16) if features.get("avx2") else (0, 0)
+    length = 64 if features.get("avx512f") else 32 if features.get("avx2") else 16
+    registers = 32 if length == 64 or elementary.is_arm() else 16
     called = set(re.findall(r"\b(\w+)\(", source.text))
     if not source.straight or (not vector and (libm.FUNCTIONS.keys() - cpu_math.inlined()) & called):
         return 0, registers

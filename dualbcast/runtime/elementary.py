@@ -15,14 +15,18 @@ from llvmlite import ir
 from dualbcast.runtime import elementary_error, elementary_log, elementary_trig
 from dualbcast.runtime.elementary_steps import Steps
 
-__all__ = ["FUNCTIONS", "has_fma"]
+__all__ = ["FUNCTIONS", "has_fma", "is_arm"]
 
 
 @functools.cache
 def has_fma() -> bool:
     """Whether the host has fused multiply-adds; LLVM would call a slow function for each else."""
-    arm = llvm.get_process_triple().startswith(("aarch64", "arm64"))
-    return arm or bool(llvm.get_host_cpu_features().get("fma"))
+    return is_arm() or bool(llvm.get_host_cpu_features().get("fma"))
+
+
+def is_arm() -> bool:
+    """Whether the host is a 64-bit ARM."""
+    return bool(llvm.get_process_triple().startswith(("aarch64", "arm64")))
 
 
 def _exp(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
