@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from constants import BULK, HARDENING, SHEAR, TOLERANCE, YIELD
+from constants import BULK, HARDENING, SHEAR, STEP, STEPS, TOLERANCE, YIELD
 
 from dualbcast import value_and_derivative, value_and_gradient
 
@@ -42,6 +42,14 @@ def eccentric_anomaly(mean: float, eccentricity: float) -> float:
     while abs(step) > TOLERANCE:
         step = (x - eccentricity * math.sin(x) - mean) / (1 - eccentricity * math.cos(x))
         x -= step
+    return x
+
+
+def oscillator(x: float, v: float, damping: float) -> float:
+    """Where van der Pol's oscillator is after equal steps of the symplectic Euler method."""
+    for _ in range(STEPS):
+        v += STEP * (damping * (1 - x * x) * v - x)
+        x += STEP * v
     return x
 
 

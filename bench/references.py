@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from constants import BULK, HARDENING, SHEAR, YIELD
+from constants import BULK, HARDENING, SHEAR, STEP, STEPS, YIELD
 from scipy.special import ndtr
 
 from dualbcast.cli.models import cell_update_reference, product_reference
@@ -52,6 +52,13 @@ def orbits(n: int) -> list[Any]:
     """Mean anomalies of half a turn, eccentricities up to 0.9."""
     random = np.random.default_rng(0)
     return [random.uniform(0, math.pi, n), random.uniform(0, 0.9, n)]
+
+
+@lru_cache(maxsize=1)
+def oscillators(n: int) -> list[Any]:
+    """Places, speeds, and how much they are damped."""
+    random = np.random.default_rng(0)
+    return [random.uniform(-2, 2, n), random.uniform(-2, 2, n), random.uniform(0.5, 2, n)]
 
 
 @lru_cache(maxsize=1)
@@ -126,6 +133,20 @@ def orbits_expected(mean: Any, eccentricity: Any) -> list[Any]:
     x = (low + high) / 2
     slope = 1 - eccentricity * np.cos(x)
     return [x, 1 / slope, np.sin(x) / slope]
+
+
+def oscillators_expected(*start: Any) -> list[Any]:
+    """The place after all steps, and by complex steps its derivatives in what it began with."""
+
+    def after(x: Any, v: Any, damping: Any) -> Any:
+        for _ in range(STEPS):
+            v = v + STEP * (damping * v - damping * v * x**2 - x)
+            x = x + STEP * v
+        return x
+
+    tiny = 1e-200
+    moved = [[each + 1j * tiny * (at == which) for at, each in enumerate(start)] for which in range(len(start))]
+    return [after(*start), *(after(*each).imag / tiny for each in moved)]
 
 
 def strains_expected(*arguments: Any) -> list[Any]:

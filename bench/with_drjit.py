@@ -12,9 +12,9 @@ from typing import Any
 
 import drjit as dr
 import numpy as np
-from constants import BULK, HARDENING, SHEAR, THREADS, TOLERANCE, YIELD
+from constants import BULK, HARDENING, SHEAR, STEP, STEPS, THREADS, TOLERANCE, YIELD
 from drjit.llvm.ad import Float as Float32
-from drjit.llvm.ad import Float64
+from drjit.llvm.ad import Float64, UInt32
 
 CANNOT: dict[str, str] = {}
 Forms = dict[str, Callable[[], Callable[[], Any]]]
@@ -137,6 +137,34 @@ def _solve(mean: Any, eccentricity: Any) -> Any:
 
     start = mean + eccentricity * dr.sin(mean), dr.full(Float64, 1, len(mean))
     return dr.while_loop(start, lambda _, step: dr.abs(step) > TOLERANCE, turn)[0]
+
+
+def _oscillate(x: Any, v: Any, damping: Any) -> Any:
+    for _ in range(STEPS):
+        v = dr.fma(STEP, damping * (1 - x * x) * v - x, v)
+        x = dr.fma(STEP, v, x)
+    return x
+
+
+def oscillator(arrays: list[Any]) -> Forms:
+    def by_hand(x: Any, v: Any, damping: Any) -> Any:
+        """A symbolic loop in which the tangents go along."""
+
+        def step(turn: Any, x: Any, v: Any, *along: Any) -> Any:
+            bent = 1 - x * x
+            slope, rest = damping * bent, 2 * damping * x * v + 1
+            speeds = [dr.fma(STEP, slope * w - rest * u, w) for u, w in zip(along[::2], along[1::2], strict=True)]
+            speeds[2] = dr.fma(STEP, bent * v, speeds[2])
+            v = dr.fma(STEP, slope * v - x, v)
+            places = [dr.fma(STEP, w, u) for u, w in zip(along[::2], speeds, strict=True)]
+            after = [each for pair in zip(places, speeds, strict=True) for each in pair]
+            return turn + 1, dr.fma(STEP, v, x), v, *after
+
+        first = [dr.full(Float64, value, len(x)) for value in (1, 0, 0, 1, 0, 0)]
+        state = dr.while_loop((UInt32(0), x, v, *first), lambda turn, *_: turn < STEPS, step)
+        return state[1], *state[3::2]
+
+    return _forms(arrays, backward_unrolled=_with_gradient(_oscillate), tangents_by_hand=by_hand)
 
 
 def kepler(arrays: list[Any]) -> Forms:

@@ -98,6 +98,10 @@ def kepler(arrays: list[Any]) -> Forms:
     return _jacobian(problems.eccentric_anomaly, arrays)
 
 
+def oscillator(arrays: list[Any]) -> Forms:
+    return _jacobian(problems.oscillator, arrays)
+
+
 def kepler_implicit(arrays: list[Any]) -> Forms:
     """With the derivative of the inverse function given by hand."""
 

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from constants import BULK, HARDENING, SHEAR, TOLERANCE, YIELD
+from constants import BULK, HARDENING, SHEAR, STEP, STEPS, TOLERANCE, YIELD
 from jax import lax
 from jax.scipy.special import erfc, ndtr
 
@@ -140,6 +140,39 @@ def _solve(mean: Any, eccentricity: Any) -> Any:
 
     start = mean + eccentricity * jnp.sin(mean)
     return lax.while_loop(lambda state: jnp.abs(state[1]) > TOLERANCE, turn, (start, jnp.ones_like(mean)))[0]
+
+
+def _oscillate(x: Any, v: Any, damping: Any, unrolled: bool = False) -> Any:
+    def step(_: Any, state: Any) -> Any:
+        x, v = state
+        v = v + STEP * (damping * (1 - x * x) * v - x)
+        return x + STEP * v, v
+
+    if unrolled:
+        for turn in range(STEPS):
+            x, v = step(turn, (x, v))
+        return x
+    return lax.fori_loop(0, STEPS, step, (x, v))[0]
+
+
+def oscillator(arrays: list[Any]) -> Forms:
+    def forward(*scalars: Any) -> Any:
+        along = jax.vmap(lambda tangents: jax.jvp(_oscillate, scalars, tuple(tangents)), out_axes=(None, 0))
+        value, slopes = along(jnp.eye(3))
+        return value, [slopes[k] for k in range(3)]
+
+    def whole(*arrays: Any) -> Any:
+        zeros, ones = jnp.zeros_like(arrays[0]), jnp.ones_like(arrays[0])
+        found = [jax.jvp(_oscillate, arrays, tuple(ones if at == k else zeros for at in range(3))) for k in range(3)]
+        return found[0][0], [slope for _, slope in found]
+
+    return _forms(
+        arrays,
+        jvp_of_scalars=jax.vmap(forward),
+        jvp=whole,
+        vjp=_with_vjp(_oscillate),
+        vjp_unrolled=_with_vjp(partial(_oscillate, unrolled=True)),
+    )
 
 
 @jax.custom_jvp

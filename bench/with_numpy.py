@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from constants import BULK, HARDENING, SHEAR, TOLERANCE, YIELD
+from constants import BULK, HARDENING, SHEAR, STEP, STEPS, TOLERANCE, YIELD
 from scipy.special import ndtr
 
 from dualbcast.cli.models import cell_update_by_hand
@@ -90,6 +90,24 @@ def greeks(arrays: list[Any]) -> Forms:
         return value, delta, gamma, vega, -decay, paid * time
 
     return _form(both, arrays)
+
+
+def oscillator(arrays: list[Any]) -> Forms:
+    def all_of(x: Any, v: Any, damping: Any) -> Any:
+        """Tangents go along, a row for each argument."""
+        along_x, along_v = (np.zeros((3, len(x))) for _ in range(2))
+        along_x[0] = along_v[1] = 1
+        for _ in range(STEPS):
+            bent = 1 - x * x
+            change = damping * bent * along_v - (2 * damping * x * v + 1) * along_x
+            change[2] += bent * v
+            v = v + STEP * (damping * bent * v - x)
+            along_v = along_v + STEP * change
+            x = x + STEP * v
+            along_x = along_x + STEP * along_v
+        return x, *along_x
+
+    return _form(all_of, arrays)
 
 
 def kepler(arrays: list[Any]) -> Forms:

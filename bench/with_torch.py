@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from constants import BULK, HARDENING, SHEAR, THREADS, YIELD
+from constants import BULK, HARDENING, SHEAR, STEP, STEPS, THREADS, YIELD
 from torch.func import jacrev, jvp, vjp, vmap
 
 CANNOT: dict[str, str] = {}
@@ -118,6 +118,38 @@ def greeks(arrays: list[Any]) -> Forms:
         return value, delta, gamma, vega, -decay, rho
 
     return _forms(arrays, jvp_of_vjp=both)
+
+
+def oscillator(arrays: list[Any]) -> Forms:
+    """One step is compiled, with its tangents; all 50 in one graph take minutes to compile."""
+
+    def step(x: Any, v: Any, damping: Any) -> Any:
+        v = v + STEP * (damping * (1 - x * x) * v - x)
+        return x + STEP * v, v
+
+    def with_tangents(x: Any, v: Any, damping: Any, *along: Any) -> Any:
+        (x_after, v_after), slopes = jvp(step, (x, v, damping), (along[0][0], along[1][0], torch.zeros_like(x)))
+        found = [slopes]
+        for k in (1, 2):
+            bar = torch.full_like(x, float(k == 2))
+            found.append(jvp(step, (x, v, damping), (along[0][k], along[1][k], bar))[1])
+        return x_after, v_after, *(torch.stack(each) for each in zip(*found, strict=True))
+
+    def make() -> Callable[[], Any]:
+        torch.compiler.reset()
+        compiled = torch.compile(with_tangents, fullgraph=True, dynamic=False)
+
+        def call() -> Any:
+            x, v, damping = arrays
+            along = [torch.zeros(3, len(x), dtype=x.dtype) for _ in range(2)]
+            along[0][0] = along[1][1] = 1
+            for _ in range(STEPS):
+                x, v, *along = compiled(x, v, damping, *along)
+            return x, list(along[0])
+
+        return call
+
+    return {"compiled step": make}
 
 
 def kepler(arrays: list[Any]) -> Forms:

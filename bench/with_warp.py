@@ -18,6 +18,7 @@ Forms = dict[str, Callable[[], Callable[[], Any]]]
 BULK, SHEAR = wp.constant(wp.float64(constants.BULK)), wp.constant(wp.float64(constants.SHEAR))
 YIELD, HARDENING = wp.constant(wp.float64(constants.YIELD)), wp.constant(wp.float64(constants.HARDENING))
 TOLERANCE = wp.constant(wp.float64(constants.TOLERANCE))
+STEPS, STEP = wp.constant(constants.STEPS), wp.constant(wp.float64(constants.STEP))
 ROOT_TWO, ROOT_TWO_PI = wp.constant(wp.float64(2**0.5)), wp.constant(wp.float64((2 * np.pi) ** 0.5))
 vector6 = wp.types.vector(length=6, dtype=wp.float64)
 
@@ -182,6 +183,25 @@ def greeks(arrays: list[Any]) -> Forms:
         return value, delta, gamma, vega, theta, rho
 
     return {"tape, gamma by hand": lambda: call}
+
+
+@wp.kernel
+def oscillate(
+    place: wp.array(dtype=wp.float64),
+    speed: wp.array(dtype=wp.float64),
+    damping: wp.array(dtype=wp.float64),
+    out: wp.array(dtype=wp.float64),
+):
+    k = wp.tid()
+    x, v = wp.float64(place[k]), wp.float64(speed[k])
+    for _ in range(STEPS):
+        v = v + STEP * (damping[k] * (wp.float64(1.0) - x * x) * v - x)
+        x = x + STEP * v
+    out[k] = x
+
+
+def oscillator(arrays: list[Any]) -> Forms:
+    return _taped(oscillate, arrays, arrays)
 
 
 @wp.kernel(enable_backward=False)
