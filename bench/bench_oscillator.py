@@ -1,4 +1,4 @@
-"""Van der Pol's oscillator through equal steps, float64: where it is then, and the derivatives in what it began with."""
+"""Van der Pol's oscillator through equal steps, float64: where it is then, and how that depends on the beginning."""
 
 from __future__ import annotations
 

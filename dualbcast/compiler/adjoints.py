@@ -8,7 +8,7 @@ each step, and not for each step and parameter.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Sequence, Set
 
 from dualbcast.compiler.activity import ZERO, activity, differentiable, doubt
 from dualbcast.compiler.fold import TRUE, fold
@@ -35,7 +35,7 @@ from dualbcast.compiler.tangents import ONE, Direction, Dual, Tangents
 from dualbcast.errors import Location
 from dualbcast.record import NamedTuple, replace
 
-__all__ = ["Adjoints", "is_shorter", "operations_each_way"]
+__all__ = ["Adjoints", "Step", "is_shorter", "operations_each_way"]
 
 # Operations with slopes of 1 or -1, which nothing is multiplied by.
 _UNIT = frozenset({"add", "sub", "neg", "single"})
@@ -48,6 +48,14 @@ class _Slope(NamedTuple):
     source: Var
     slope: Atom
     flag: Atom = TRUE
+
+
+class Step(NamedTuple):
+    """A result, and what it changes by with all that it is made of."""
+
+    result: str
+    slopes: list[_Slope]
+    where: Location
 
 
 def is_shorter(function: Function) -> bool:
@@ -154,28 +162,32 @@ class Adjoints(Tangents):
     """The partials of each output in what it is made of, from the last step to the first."""
 
     def run(self) -> Dual:
-        self.block = found = []
-        parts = _parts(self.function, self.active)
-        steps: list[tuple[str, list[_Slope], Location]] = []
-        for position, stmt in enumerate(self.function.body):
-            if isinstance(stmt, Assign):
-                found.append(stmt)
-                if self.directions(stmt.target):
-                    steps.append((stmt.target.name, self._of(stmt), stmt.location))
-            else:
-                steps += self._branch(parts[position])
+        steps = self.steps()
         outputs, partials = list(self.function.outputs), {}
         for position, output in enumerate(self.function.outputs):
             if not _is_active(output.value, self.active):
                 continue
-            changes = self._back(output, steps)
+            changes = self.back(output.value, steps)
             for seed in self.seeds:
                 change = changes.get(self.function.params[seed].name)
                 if change is not None:
                     name = self.names.fresh(f"{output.name}_d{self.label[seed]}")
                     outputs.append(Output(name, change))
                     partials[position, seed] = name
-        return Dual(replace(self.function, body=tuple(found), outputs=tuple(outputs)), partials)
+        return Dual(replace(self.function, body=tuple(self.block), outputs=tuple(outputs)), partials)
+
+    def steps(self) -> list[Step]:
+        """The steps of the function; their statements are appended, with what computing the slopes takes."""
+        parts = _parts(self.function, self.active)
+        steps: list[Step] = []
+        for position, stmt in enumerate(self.function.body):
+            if isinstance(stmt, Assign):
+                self.block.append(stmt)
+                if self.directions(stmt.target):
+                    steps.append(Step(stmt.target.name, self._of(stmt), stmt.location))
+            else:
+                steps += self._branch(parts[position])
+        return steps
 
     def _of(self, stmt: Assign) -> list[_Slope]:
         """What an assignment changes by; what computing that takes is appended."""
@@ -183,7 +195,7 @@ class Adjoints(Tangents):
             return [_Slope(*each) for each in self._slopes(stmt.value, stmt.target, stmt.location).items()]
         return [_Slope(stmt.value, ONE)] if isinstance(stmt.value, Var) else []
 
-    def _branch(self, part: Function) -> list[tuple[str, list[_Slope], Location]]:
+    def _branch(self, part: Function) -> list[Step]:
         """A branch with its partials, appended, and what each of its results changes by."""
         directions = {
             at: Direction(param.name.strip(TEMPORARY).replace("#", "_"), {at: ONE})
@@ -200,15 +212,16 @@ class Adjoints(Tangents):
                 if slope != ZERO:
                     assert isinstance(slope, Atom)
                     slopes.append(_Slope(source, slope, dual.flags.get((at, seed), TRUE)))
-            found.append((output.name, slopes, part.body[0].location))
+            found.append(Step(output.name, slopes, part.body[0].location))
         return found
 
-    def _back(self, output: Output, steps: list[tuple[str, list[_Slope], Location]]) -> dict[str, Atom]:
-        """What an output changes by with each variable that it depends on; what computing that takes is appended."""
-        assert isinstance(output.value, Var)
-        changes: dict[str, Atom] = {output.value.name: ONE}
+    def back(self, result: Expr, steps: Sequence[Step], ends: Set[str] = frozenset()) -> dict[str, Atom]:
+        """What a result changes by with each variable that it depends on, as if nothing else led to those among the
+        `ends`; what computing that takes is appended."""
+        assert isinstance(result, Var)
+        changes: dict[str, Atom] = {result.name: ONE}
         for name, slopes, where in reversed(steps):
-            change = changes.get(name)
+            change = changes.get(name) if name == result.name or name not in ends else None
             for source, slope, flag in slopes if change is not None else ():
                 assert change is not None
                 term = self._product(change, slope, where)

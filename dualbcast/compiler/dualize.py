@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dualbcast.compiler.adjoints import Adjoints
 from dualbcast.compiler.ir import Atom, Function, Names
 from dualbcast.compiler.tangents import ONE, Direction, Dual, Tangents
+from dualbcast.compiler.turns import Turns, is_shorter
 
 __all__ = ["Dual", "dualize", "push"]
 
@@ -26,7 +27,8 @@ def dualize(function: Function, seeds: Sequence[int], names: Names | None = None
         From the outputs back, for a function of which `adjoints.is_shorter` says that this is shorter.
     """
     directions = {seed: Direction(function.params[seed].name, {seed: ONE}) for seed in seeds}
-    return (Adjoints if back else Tangents)(function, directions, names).run()
+    way = Adjoints if back else Turns if is_shorter(function) else Tangents
+    return way(function, directions, names).run()
 
 
 def push(function: Function, tangents: Mapping[int, Atom]) -> Dual:

@@ -11,7 +11,7 @@ next one, and their product by the partials of the variable, of which there are 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from dualbcast.compiler.activity import (
@@ -186,6 +186,16 @@ class Tangents:
     def op(self, name: str, *args: Expr, where: Location) -> Atom:
         return self.emit(fold(Op(name, args, "float", where)), where)
 
+    def total(self, terms: Sequence[Expr], where: Location) -> Expr:
+        """The sum of some terms; all but its last step are appended."""
+        total: Expr = terms[0] if terms else ZERO
+        for term in terms[1:]:
+            if isinstance(term, Op) and term.name == "neg":
+                total = fold(Op("sub", (self.emit(total, where), *term.args), "float", where))
+            else:
+                total = fold(Op("add", (self.emit(total, where), self.emit(term, where)), "float", where))
+        return total
+
     def assign(self, stmt: Assign) -> None:
         """Append the assignment and those of its target's partials."""
         self.block.append(stmt)
@@ -203,14 +213,7 @@ class Tangents:
         for seed in sorted(directions):
             target = self.tangent(stmt.target, seed)
             assert isinstance(target, Var)
-            parts = terms.get(seed, [])
-            total: Expr = parts[0] if parts else ZERO
-            for part in parts[1:]:
-                if isinstance(part, Op) and part.name == "neg":
-                    total = fold(Op("sub", (self.emit(total, where), *part.args), "float", where))
-                else:
-                    total = fold(Op("add", (self.emit(total, where), self.emit(part, where)), "float", where))
-            self.block.append(Assign(target, total, where))
+            self.block.append(Assign(target, self.total(terms.get(seed, []), where), where))
         for seed in sorted(self.doubt.get(stmt.target.name, ())):
             flag = self.flag(stmt.target, seed)
             assert isinstance(flag, Var)

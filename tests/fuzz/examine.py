@@ -16,7 +16,7 @@ from program import POINTS, Program
 from dualbcast import differentiable_broadcast, gradient, kept
 from dualbcast.compiler.dualize import dualize
 from dualbcast.compiler.frontend import lower
-from dualbcast.compiler.ir import check
+from dualbcast.compiler.ir import For, While, check, statements
 from dualbcast.compiler.simplify import simplify
 
 __all__ = ["Expected", "Mismatch", "Tally", "examine", "expect"]
@@ -76,11 +76,14 @@ def examine(program: Program, tally: Tally, *, cpu: bool = True, thorough: bool 
     )
     for backend in ("python", "cpu") if cpu else ("python",):
         _compare(program, backend, expected)
-    # As it is in `sys.modules`, where a test may have put another.
-    adjoints = importlib.import_module("dualbcast.compiler.adjoints")
-    if adjoints.operations_each_way(lower(program.function, program.kinds).function) is not None:
+    function = lower(program.function, program.kinds).function
+    # As they are in `sys.modules`, where a test may have put others.
+    adjoints, dualize = (importlib.import_module(f"dualbcast.compiler.{name}") for name in ("adjoints", "dualize"))
+    ways = [(adjoints, adjoints.operations_each_way(function) is not None)]
+    ways.append((dualize, any(isinstance(stmt, For | While) for stmt in statements(function.body))))
+    for module in [module for module, is_there in ways if is_there]:
         with (
-            mock.patch.object(adjoints, "is_shorter", return_value=True),
+            mock.patch.object(module, "is_shorter", return_value=True),
             mock.patch.object(kept, "identity", return_value=""),
         ):
             _compare(program, "python", expected)
