@@ -14,7 +14,7 @@ from dualbcast.runtime.operands import DType
 from dualbcast.runtime.packing import Packing
 from dualbcast.runtime.short_rows import SHORT
 
-__all__ = ["Form", "Walk", "coalesced", "fresh_strides", "walk"]
+__all__ = ["Form", "Walk", "coalesced", "fresh_strides", "long_rows", "walk"]
 
 # How an array lies in memory: its shape, its strides in bytes, its dtype.
 Form: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...], DType]"
@@ -29,6 +29,8 @@ _Row: TypeAlias = "tuple[int, ...]"
 _SHORT, _WHOLE, _MANY = 24, 16, 4096
 # A row of so many elements is long. And more arrays than this would be laid out on too much of the stack, 16 KiB each.
 _LONG, _MOST = 100, 128
+# The most elements of a plane of short rows that is walked along its columns, once for each of these.
+_PLANE = 1 << 15
 
 
 class Walk(NamedTuple):
@@ -73,6 +75,36 @@ def walk(
     """
     found = _joined(shape, order, rows, inputs) or _grouped(shape, order, rows, len(inputs))
     return found or _packed(shape, order, rows, inputs, sums) or Walk(*coalesced(shape, rows, order))
+
+
+def long_rows(
+    shape: tuple[int, ...], order: tuple[int, ...], inputs: Sequence[_Row], sums: Sequence[tuple[int, ...] | None]
+) -> tuple[int, ...]:
+    """The order of the axes, in which the last two change places where rows would be short and columns are long.
+
+    That is for kernels of which every output is a sum over some axis and no input has all of them, as of pairs of
+    points. Then the inputs are so small beside the space that it does not matter how they lie in memory.
+
+    Parameters
+    ----------
+    shape, order : tuple of int
+        As for `walk`.
+    inputs : sequence of tuple of int
+        Their strides along each axis.
+    sums : sequence of (tuple of int or None)
+        The shape of each output that is summed.
+    """
+    axes = [axis for axis in order if shape[axis] > 1]
+    if len(axes) < 2 or math.prod(shape) < _MANY:
+        return order
+    high, last = axes[-2:]
+    if shape[last] > SHORT or shape[high] < _LONG or shape[high] * shape[last] > _PLANE:
+        return order
+    if any(all(row[axis] for axis in axes) for row in inputs):
+        return order
+    if any(own is None or math.prod(own) == math.prod(shape) for own in sums):
+        return order
+    return (*[axis for axis in order if axis not in (high, last)], last, high)
 
 
 def coalesced(
