@@ -160,6 +160,60 @@ def test_max_shares_evenly_among_equal_elements() -> None:
     np.testing.assert_allclose(graph.grad(np.max)(np.array([1.0, np.nan])), [0, 1])
 
 
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("name", ["max", "min"])
+def test_extremes_of_large_arrays(name: str, keepdims: bool) -> None:
+    """With equal elements, infinities and NaN; and the cotangents' own derivatives."""
+    x = np.random.default_rng(3).integers(0, 12, (300, 40)).astype(float)
+    x[0, 3], x[1, 5:8], x[2, [4, 6]], x[3] = np.nan, np.inf, -np.inf, np.nan
+    w = np.linspace(0.5, 2.0, 300).reshape((300, 1) if keepdims else 300)
+    y = getattr(x, name)(axis=1, keepdims=True)
+    is_extreme = (x == y) | (np.isnan(x) & np.isnan(y))
+    shares = is_extreme / is_extreme.sum(axis=1, keepdims=True)
+
+    def f(v: Any) -> Any:
+        return getattr(v, name)(axis=1, keepdims=keepdims)
+
+    value, pullback = graph.vjp(f, x)
+    np.testing.assert_array_equal(value, getattr(x, name)(axis=1, keepdims=keepdims))
+    np.testing.assert_allclose(pullback(w)[0], w.reshape(300, 1) * shares, rtol=1e-15)
+    finite = np.where(np.isfinite(x), x, 0.5)
+    y = getattr(finite, name)(axis=1, keepdims=True)
+    shares = (finite == y) / (finite == y).sum(axis=1, keepdims=True)
+    second = graph.jvp(graph.grad(lambda v: np.sum(f(v) ** 3)), (finite,), (np.ones_like(x),))[1]
+    np.testing.assert_allclose(second, 6 * y * shares, rtol=1e-12)
+
+
+@pytest.mark.parametrize("axis", [0, 1, None])
+def test_exponentials_of_large_arrays(axis: int | None) -> None:
+    x = 30 * np.random.default_rng(4).standard_normal((60, 50))
+    powers = np.exp(x - x.max(axis=axis, keepdims=True))
+    shares = powers / powers.sum(axis=axis, keepdims=True)
+    value, slope = graph.value_and_grad(lambda v: np.sum(graph.logsumexp(v, axis=axis)))(x)
+    np.testing.assert_allclose(value, np.sum(np.log(np.exp(x).sum(axis=axis))), rtol=1e-14)
+    np.testing.assert_allclose(slope, shares, rtol=1e-12, atol=1e-300)
+    if axis is not None:
+        np.testing.assert_allclose(graph.softmax(x, axis=axis).value, shares, rtol=1e-13, atol=1e-300)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+@pytest.mark.parametrize("axis", [0, 1, (0, 1), None])
+def test_sums_of_large_arrays(axis: Any, dtype: str) -> None:
+    """They are computed in float64, turned or not; the gradient is the cotangent along the axes."""
+    x = np.random.default_rng(5).standard_normal((70, 50)).astype(dtype)
+    for array in (x, x.T, x[:, ::-1]):
+        for keepdims in (False, True):
+            found = graph.sum(array, axis=axis, keepdims=keepdims).value
+            wanted = array.astype(float).sum(axis=axis, keepdims=keepdims)
+            size = abs(array.astype(float)).sum(axis=axis, keepdims=keepdims)
+            assert found.shape == wanted.shape and found.dtype == dtype
+            assert (abs(found - wanted) <= np.finfo(dtype).eps * abs(wanted) + 1e-15 * size).all()
+    weights = np.linspace(1, 2, np.sum(x, axis=axis).size).reshape(np.sum(x, axis=axis).shape).astype(dtype)
+    slope = graph.grad(lambda v: np.sum(np.sum(v, axis=axis) * weights))(x)
+    kept = np.expand_dims(weights, (0, 1) if axis is None else axis)
+    np.testing.assert_array_equal(slope, np.broadcast_to(kept, x.shape))
+
+
 def test_var_without_degrees_of_freedom() -> None:
     """As in NumPy, 0 / 0."""
     assert np.isnan(graph.var(np.array([1.0]), correction=1).item())
