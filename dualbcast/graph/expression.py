@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from dualbcast.element import Element
+from dualbcast.graph.node import is_float
 from dualbcast.graph.variable import Variable
 from dualbcast.record import NamedTuple, dataclass
 
@@ -98,6 +99,8 @@ class Expression:
         No fewer statements, and arguments, than this and all that it waits for have.
     seen : tuple, optional
         Where it was computed inside another's kernel: the composition, and its place in there.
+
+    What does not wait has no `outputs`, and none of `namespace`, `detached`, `size` and `reads`.
     """
 
     __slots__ = (
@@ -131,17 +134,24 @@ class Expression:
         self.dtypes, self.sums, self.tracked = dtypes, sums, tracked
         self.outputs: tuple[weakref.ref[Variable], ...] = ()
         self.seen: tuple[Any, int] | None = None
-        self.namespace = next(each.namespace for each in inputs if isinstance(each, Variable | Output))
-        before = waiting(inputs)
-        arrays = [each for each in inputs if isinstance(each, Variable)]
-        self.size: int = element.length + sum([each.size for each in before])
-        self.reads: int = len(inputs) - len(before) + sum([each.reads for each in before])
-        ends = not tracked and (True in [each.tracked for each in arrays] or _carries(before))
-        self.detached: bool = ends
 
-    def hold(self, variables: tuple[Variable, ...]) -> None:
-        """Remember, weakly, which Variables stand for the outputs."""
-        self.outputs = tuple([weakref.ref(each) for each in variables])
+    def wait(self) -> tuple[Variable, ...]:
+        """The Variables that stand for the outputs until they are computed; they are remembered weakly."""
+        inputs, before = self.inputs, waiting(self.inputs)
+        self.namespace = next(each.namespace for each in inputs if isinstance(each, Variable | Output))
+        self.size: int = self.element.length + sum([each.size for each in before])
+        self.reads: int = len(inputs) - len(before) + sum([each.reads for each in before])
+        arrays = [each for each in inputs if isinstance(each, Variable)]
+        ends = not self.tracked and (True in [each.tracked for each in arrays] or _carries(before))
+        self.detached: bool = ends
+        made = tuple(
+            [
+                Variable._pending(Output(self, index), self.tracked and is_float(dtype))
+                for index, dtype in enumerate(self.dtypes)
+            ]
+        )
+        self.outputs = tuple([weakref.ref(each) for each in made])
+        return made
 
     def variable(self, index: int) -> Variable | None:
         """The Variable that stands for an output, if somebody holds it."""

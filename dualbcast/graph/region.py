@@ -108,6 +108,8 @@ def defer(
     """
     tracked = STATE.is_recording and _is_any_tracked(inputs)
     sums = (None,) * len(dtypes) if sums is None else sums
+    if not STATE.is_fusing or math.prod(shape) < LIMITS.elements:
+        return _computed(Expression(element, tuple(inputs), shape, compute_dtype, dtypes, sums, tracked))
 
     def joins(each: Any) -> Any:
         if not isinstance(each, Variable) or each._value is not None:
@@ -130,6 +132,7 @@ def defer(
     expression = Expression(
         element, tuple([joins(each) for each in inputs]), shape, compute_dtype, dtypes, sums, tracked
     )
+    made = expression.wait()
     if expression.size > LIMITS.statements or expression.reads > LIMITS.arrays:
         gathered = gather(expression)
         size = sum([each.element.length for each in gathered.order])
@@ -137,17 +140,9 @@ def defer(
             for each in waiting(expression.inputs):
                 compute(each)
             expression = Expression(element, tuple(inputs), shape, compute_dtype, dtypes, sums, tracked)
+            made = expression.wait()
         else:
             expression.size, expression.reads = size, len(gathered.leaves)
-    made = tuple(
-        [
-            Variable._pending(Output(expression, index), tracked and is_float(dtype))
-            for index, dtype in enumerate(dtypes)
-        ]
-    )
-    expression.hold(made)
-    if not STATE.is_fusing or math.prod(shape) < LIMITS.elements:
-        compute(expression)
     return made
 
 
@@ -160,6 +155,31 @@ def total(variable: Variable, shape: Shape) -> Variable:
 
 def _is_any_tracked(inputs: Sequence[Any]) -> bool:
     return True in [isinstance(each, Variable) and each.tracked for each in inputs]
+
+
+def _computed(expression: Expression) -> tuple[Variable, ...]:
+    """The outputs of an expression that does not wait, nor anything for it."""
+    for each in expression.inputs:
+        if isinstance(each, Variable):
+            settle(each)
+    gathered, count = gather(expression), len(expression.dtypes)
+    first = len(gathered.leaves)
+    element = composition_of(gathered).element(tuple(range(first, first + count)))
+    origin = tuple([Output(expression, index) for index in range(count)])
+    region = Region(element, gathered, origin, expression.shape, expression.compute)
+    arrays, blocks = region.run(expression.dtypes, expression.sums, expression.tracked)
+    made = tuple([Variable._of(array, expression.tracked and is_float(array.dtype)) for array in arrays])
+    if expression.tracked:
+        _record(region, made, blocks)
+    return made
+
+
+def _record(region: Region, outputs: tuple[Variable, ...], blocks: Blocks | None) -> None:
+    """Give the outputs of a region the node that they come from."""
+    node = region.node(outputs, blocks)
+    for place, output in enumerate(outputs):
+        if output.tracked:
+            output.node, output.index = node, place
 
 
 def settle(variable: Variable) -> None:
@@ -192,16 +212,13 @@ def compute(expression: Expression) -> None:
     region = Region(element, gathered, origin, expression.shape, expression.compute)
     arrays, blocks = region.run(dtypes, sums, expression.tracked)
     outputs = tuple([held for _, _, held in wanted])
-    node = None
     if expression.tracked:
-        node = region.node(outputs, blocks)
-    for place, (held, array) in enumerate(zip(outputs, arrays, strict=True)):
-        if held.tracked and node is not None:
-            held.node, held.index = node, place
-        else:
+        _record(region, outputs, blocks)
+    for held, array in zip(outputs, arrays, strict=True):
+        held._value = array
+        if held.node is None:
             # Else a loop without derivatives would keep all that it has ever computed.
             held.source = None
-        held._value = array
 
 
 class Region:
@@ -245,9 +262,10 @@ class Region:
 
     def decide(self) -> policy.Decision | None:
         """Whether to keep the Jacobian; None where no derivative can be asked for, or something is summed."""
-        if not self.tracked or any(output.expression.sums[output.index] is not None for output in self.outputs):
+        wrt = self.tracked
+        if not wrt or True in [output.expression.sums[output.index] is not None for output in self.outputs]:
             return None
-        return policy.decide(self.element, self.gathered.leaves, self.tracked, self.shape, self.compute)
+        return policy.decide(self.element, self.gathered.leaves, wrt, self.shape, self.compute)
 
     def run(
         self, dtypes: tuple[np.dtype[Any], ...], sums: tuple[Shape | None, ...], tracked: bool
