@@ -19,7 +19,7 @@ from dualbcast.element import Element
 from dualbcast.graph import policy
 from dualbcast.graph.expression import LIMITS, Expression, Gathered, Output, gather, waiting
 from dualbcast.graph.launches import launched
-from dualbcast.graph.node import STATE, Node, Primitive, Pulled, as_array, is_array, is_float
+from dualbcast.graph.node import STATE, Node, Primitive, Pulled, as_array, is_any_tracked, is_array, is_float
 from dualbcast.graph.variable import Variable
 
 __all__ = ["Composition", "composition_of", "compute", "defer", "reopen", "settle"]
@@ -106,7 +106,7 @@ def defer(
     sums : tuple of (tuple of int or None), optional
         What each output is summed to.
     """
-    tracked = STATE.is_recording and _is_any_tracked(inputs)
+    tracked = STATE.is_recording and is_any_tracked(inputs)
     sums = (None,) * len(dtypes) if sums is None else sums
     if not STATE.is_fusing or math.prod(shape) < LIMITS.elements:
         return _computed(Expression(element, tuple(inputs), shape, compute_dtype, dtypes, sums, tracked))
@@ -133,16 +133,14 @@ def defer(
         element, tuple([joins(each) for each in inputs]), shape, compute_dtype, dtypes, sums, tracked
     )
     made = expression.wait()
-    if expression.size > LIMITS.statements or expression.reads > LIMITS.arrays:
-        gathered = gather(expression)
-        size = sum([each.element.length for each in gathered.order])
-        if size > LIMITS.statements or len(gathered.leaves) > LIMITS.arrays:
+    if expression.is_too_much():
+        # Some of it may have been computed in the meantime.
+        expression.weigh(gather(expression))
+        if expression.is_too_much():
             for each in waiting(expression.inputs):
                 compute(each)
             expression = Expression(element, tuple(inputs), shape, compute_dtype, dtypes, sums, tracked)
             made = expression.wait()
-        else:
-            expression.size, expression.reads = size, len(gathered.leaves)
     return made
 
 
@@ -151,10 +149,6 @@ def total(variable: Variable, shape: Shape) -> Variable:
     sums = None if shape == variable.shape else shape
     (found,) = defer(TOTAL, (variable,), variable.shape, variable.dtype, (variable.dtype,), (sums,))
     return found
-
-
-def _is_any_tracked(inputs: Sequence[Any]) -> bool:
-    return True in [isinstance(each, Variable) and each.tracked for each in inputs]
 
 
 def _computed(expression: Expression) -> tuple[Variable, ...]:
@@ -201,6 +195,8 @@ def compute(expression: Expression) -> None:
                 wanted.append((at, index, held))
         if inner.seen is None:
             inner.seen = composition, at
+    for each in gathered.order:
+        each.forget()
     if expression.seen is not None:
         # It was an inner expression once, and nobody stored it: the same kernel will, when it is met again.
         earlier, at = expression.seen
