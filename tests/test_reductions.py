@@ -353,6 +353,7 @@ def test_hundred_million_terms():
         ((2, 9, 1, 3), (2, 1, 110, 3)),
         ((1400, 1), (1, 3)),
         ((5, 1, 32), (1, 100, 32)),
+        ((200, 1, 3), (1, 16, 3)),
     ],
 )
 def test_sums_of_what_no_input_has_in_full(first, second, dtype, backend):

@@ -29,8 +29,9 @@ _Row: TypeAlias = "tuple[int, ...]"
 _SHORT, _WHOLE, _MANY = 24, 16, 4096
 # A row of so many elements is long. And more arrays than this would be laid out on too much of the stack, 16 KiB each.
 _LONG, _MOST = 100, 128
-# The most elements of a plane of short rows that is walked along its columns, once for each of these.
-_PLANE = 1 << 15
+# Columns that rows are short beside have so many elements at least. And the most elements of a plane of short rows that
+# is walked along its columns, once for each of these.
+_COLUMN, _PLANE = 16, 1 << 15
 
 
 class Walk(NamedTuple):
@@ -98,7 +99,7 @@ def long_rows(
     if len(axes) < 2 or math.prod(shape) < _MANY:
         return order
     high, last = axes[-2:]
-    if shape[last] > SHORT or shape[high] < _LONG or shape[high] * shape[last] > _PLANE:
+    if shape[last] > SHORT or shape[high] < max(_COLUMN, shape[last]) or shape[high] * shape[last] > _PLANE:
         return order
     if any(all(row[axis] for axis in axes) for row in inputs):
         return order
