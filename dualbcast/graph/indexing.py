@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from dualbcast.errors import ArgumentError
-from dualbcast.graph.node import Node, Primitive, Pulled, constant, namespace, run
+from dualbcast.graph.node import Node, Primitive, Pulled, constant, is_float, namespace, run
 from dualbcast.graph.shapes import axis_of, reshape
 from dualbcast.graph.variable import Variable
+from dualbcast.row_sums import row_sums
 
 __all__ = ["getitem", "scatter", "take", "take_along_axis"]
 
@@ -116,10 +117,9 @@ def _scatter_along(values: Any, index: Any, shape: tuple[int, ...], axis: int) -
 def _add_rows(rows: Any, places: Any, length: int) -> Any:
     """An array of `length` rows, with each of `rows` added at its place."""
     xp = namespace(rows)
-    if rows.shape[1] == 1 and isinstance(rows, np.ndarray) and rows.dtype != np.longdouble:
-        # In float64, from first to last.
-        sums = np.bincount(places, weights=rows[:, 0].astype(np.float64, copy=False), minlength=length)
-        return sums.astype(rows.dtype, copy=False).reshape(length, 1)
+    if isinstance(rows, np.ndarray) and is_float(rows.dtype) and rows.dtype != np.longdouble:
+        with np.errstate(over="ignore"):
+            return row_sums(rows, places, length).astype(rows.dtype, copy=False)
     made = xp.zeros((length, rows.shape[1]), dtype=rows.dtype)
     if places.size == 0:
         return made

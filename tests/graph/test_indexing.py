@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_np
 
 from dualbcast import graph
+from dualbcast.row_sums import row_sums
 
 SHAPES = st_np.array_shapes(min_dims=1, max_dims=4, min_side=1, max_side=4)
 FEW = settings(max_examples=150, deadline=None, derandomize=True)
@@ -112,6 +113,27 @@ def test_sums_of_the_scatter_are_always_the_same() -> None:
     exact = np.zeros((20, 3))
     np.add.at(exact, index, values.astype(float))
     np.testing.assert_allclose(first, exact, atol=5e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+@pytest.mark.parametrize("columns", [0, 1, 3, 8, 21])
+def test_rows_added_at_places(columns: int, dtype: str) -> None:
+    random = np.random.default_rng(2)
+    places = random.integers(0, 40, 3000)
+    rows = random.standard_normal((3000, 2 * columns)).astype(dtype)[:, ::2]
+    wanted = np.zeros((50, columns))
+    np.add.at(wanted, places, rows.astype(float))
+    np.testing.assert_array_equal(row_sums(rows, places, 50), wanted)
+    np.testing.assert_array_equal(row_sums(rows[::-1], places[::-1].astype(np.int32), 50)[40:], 0)
+    np.testing.assert_array_equal(row_sums(rows[:0], places[:0], 3), np.zeros((3, columns)))
+
+
+@pytest.mark.parametrize("place", [-1, 3, 2**40])
+def test_no_row_is_added_outside(place: int) -> None:
+    with pytest.raises(IndexError, match="out of bounds for an axis with size 3"):
+        row_sums(np.ones((2, 4)), np.array([0, place]), 3)
+    with pytest.raises(IndexError, match="out of bounds"):
+        graph.scatter(np.ones((2, 4)), [0, 3 if place > 0 else -4], (3, 4))
 
 
 def test_the_key_is_as_it_was() -> None:
