@@ -65,9 +65,13 @@ class Level:
         """The cotangents of the aliases for those of the outputs."""
         taken = {id(cotangent.value) for _, cotangent in heads}
         found = backward(heads, self.aliases, self.record)
+        return self.own([or_zeros(each, alias) for each, alias in zip(found, self.aliases, strict=True)], taken)
+
+    def own(self, derivatives: list[Variable], taken: set[int]) -> list[Any]:
+        """Derivatives as the caller gets them; `taken` are the arrays that he has already, by their id."""
         if self.is_inner:
-            return [self._result(or_zeros(each, alias)) for each, alias in zip(found, self.aliases, strict=True)]
-        return [own_array(or_zeros(each, alias), taken) for each, alias in zip(found, self.aliases, strict=True)]
+            return [self._result(each) for each in derivatives]
+        return [own_array(each, taken) for each in derivatives]
 
 
 def own_array(gradient: Variable, taken: set[int]) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -323,9 +324,40 @@ def _pull(node: Node, cotangents: tuple[Variable | None, ...], wanted: tuple[boo
     # The products with a kept Jacobian have no derivative in the leaves.
     element, kept = pullback_of(region, present, wrt, None if STATE.is_recording else blocks)
     sources = node.inputs if kept is None else [Variable(each, tracked=False) for each in kept]
-    inputs = [*sources, *given]
-    found = iter(defer(element, inputs, region.shape, region.compute, dtypes, sums))
-    return [next(found) if is_wanted else None for is_wanted in wanted]
+    forms = tuple([(each.shape, each.dtype) for each in given if each is not None])
+    places, stored = _destinations(element, forms, region.shape, dtypes, sums)
+    inputs, found = [*sources, *given], list(given)
+    if stored:
+        parts = tuple([dtypes[at] for at in stored]), tuple([sums[at] for at in stored])
+        found += defer(element.select(stored), inputs, region.shape, region.compute, *parts)
+    every = iter(places)
+    return [found[next(every)] if is_wanted else None for is_wanted in wanted]
+
+
+@lru_cache(maxsize=1024)
+def _destinations(
+    element: Element,
+    given: tuple[tuple[Shape, np.dtype[Any]], ...],
+    shape: Shape,
+    dtypes: tuple[np.dtype[Any], ...],
+    sums: tuple[Shape | None, ...],
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Of a pullback which outputs are to be computed, and where each is among the cotangents given and then these: what
+    is equal is computed once, and what a cotangent is handed on as is not computed at all."""
+    params = element.function.params[len(element.function.params) - len(given) :]
+    # The cotangents of sums are broadcast.
+    known: list[Any] = [
+        (param, dtype, None) if own == shape else None for param, (own, dtype) in zip(params, given, strict=True)
+    ]
+    stored: list[int] = []
+    places: list[int] = []
+    for at, output in enumerate(element.function.outputs):
+        key = output.value, dtypes[at], sums[at]
+        if key not in known:
+            known.append(key)
+            stored.append(at)
+        places.append(known.index(key))
+    return tuple(places), tuple(stored)
 
 
 def pullback_of(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import math
 import weakref
 from collections.abc import Callable
@@ -89,6 +90,41 @@ def test_sums_over_axes(axis: Any, keepdims: bool, runs: list[Any]) -> None:
     np.testing.assert_allclose(graph.grad(np.sum(y * y), x), 2 * np.cos(A) * B * np.broadcast_to(
         np.sum(np.sin(A) * B, axis=axis, keepdims=True), SHAPE
     ), rtol=1e-12)  # fmt: skip
+
+
+def test_equal_cotangents_are_computed_once_and_what_is_handed_on_is_not() -> None:
+    arrays, bar = (A, B, C, D[:1]), np.cos(A)
+    with graph.launches() as kernels:
+        value, pullback = graph.vjp(lambda a, b, c, d: (a - b - c + 2 * a) * 0.5 - d, *arrays)
+        found = pullback(bar)
+    assert [(kernel.reads, kernel.writes) for kernel in kernels[1:]] == [(7, 3)]  # with 2 and 0.5
+    np.testing.assert_allclose(value, (3 * A - B - C) * 0.5 - D[:1], atol=1e-14)
+    wanted = (1.5 * bar, -0.5 * bar, -0.5 * bar, -bar.sum(axis=0, keepdims=True))
+    for got, want in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-13, atol=1e-13)
+    assert not np.shares_memory(found[1], found[2])
+    with graph.launches() as kernels:
+        pullback = graph.vjp(lambda a, b: a + b, A, B)[1]
+        found = pullback(bar)
+    assert len(kernels) == 1
+    for got in found:
+        np.testing.assert_array_equal(got, bar)
+    assert not np.shares_memory(*found) and not any(np.shares_memory(got, bar) for got in found)
+    # Of another dtype, or broadcast, a cotangent is not handed on.
+    (narrow, wide) = graph.vjp(lambda a, b: a + b, A.astype(np.float32), B)[1](bar)
+    np.testing.assert_array_equal(narrow, bar.astype(np.float32))
+    np.testing.assert_array_equal(wide, bar)
+    np.testing.assert_array_equal(graph.grad(lambda a: np.sum(a + B))(A), np.ones(SHAPE))
+
+
+def test_tangents_are_arrays_of_their_own() -> None:
+    for f in (lambda a: a, lambda a: a + 1, lambda a: (a + 1, a - 1)):
+        tangent = np.sin(A)
+        _, found = graph.jvp(f, (A,), (tangent,))
+        found = found if isinstance(found, tuple) else (found,)
+        for got in found:
+            np.testing.assert_array_equal(got, tangent)
+        assert not any(np.shares_memory(a, b) for a, b in itertools.combinations((tangent, *found), 2))
 
 
 def test_a_value_between_matrix_products_is_one_kernel(runs: list[Any]) -> None:
