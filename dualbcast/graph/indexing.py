@@ -12,7 +12,7 @@ from dualbcast.graph.shapes import axis_of, reshape
 from dualbcast.graph.variable import Variable
 from dualbcast.row_sums import row_sums
 
-__all__ = ["getitem", "scatter", "take", "take_along_axis"]
+__all__ = ["GETITEM", "getitem", "means_each_once", "scatter", "take", "take_along_axis"]
 
 Cotangents = tuple[Variable | None, ...]
 
@@ -27,7 +27,7 @@ def getitem(x: Any, key: Any) -> Variable:
     >>> graph.grad(lambda v: np.sum(v[[0, 2, 0]]))(np.array([1.0, 2.0, 3.0]))
     array([2., 0., 1.])
     """
-    made: Variable = run(_GETITEM, (constant(x),), key=_plain(key))
+    made: Variable = run(GETITEM, (constant(x),), key=_plain(key))
     return made
 
 
@@ -84,15 +84,20 @@ def _pull_scatter(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) 
     return (getitem(cotangents[0], node.static["key"]),)
 
 
+def means_each_once(key: Any) -> bool:
+    """Whether a key is of a kind that means no element twice: without arrays, but for one mask."""
+    arrays = [part for part in (key if isinstance(key, tuple) else (key,)) if hasattr(part, "dtype")]
+    return not arrays or (len(arrays) == 1 and arrays[0].dtype.kind == "b")
+
+
 def _scatter(values: Any, key: Any, shape: tuple[int, ...]) -> Any:
     xp = namespace(values)
-    parts = key if isinstance(key, tuple) else (key,)
-    arrays = [at for at, part in enumerate(parts) if hasattr(part, "dtype")]
-    if not arrays or (len(arrays) == 1 and parts[arrays[0]].dtype.kind == "b"):
-        # No element is meant twice.
+    if means_each_once(key):
         made = xp.zeros(shape, dtype=values.dtype)
         made[key] = values
         return made
+    parts = key if isinstance(key, tuple) else (key,)
+    arrays = [at for at, part in enumerate(parts) if hasattr(part, "dtype")]
     if arrays == [len(parts) - 1] and all(isinstance(part, slice) and part == slice(None) for part in parts[:-1]):
         return _scatter_along(values, parts[-1], shape, arrays[0])
     # For any other key: where each of the elements comes from, as positions in the flattened array.
@@ -137,7 +142,7 @@ def _add_rows(rows: Any, places: Any, length: int) -> Any:
     return made
 
 
-_GETITEM = Primitive("indexing", lambda array, key: array[key], _pull_getitem)
+GETITEM = Primitive("indexing", lambda array, key: array[key], _pull_getitem)
 _SCATTER = Primitive("scatter", _scatter, _pull_scatter)
 
 

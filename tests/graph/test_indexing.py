@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_np
 
 from dualbcast import graph
+from dualbcast.graph import indexing
 from dualbcast.row_sums import row_sums
 
 SHAPES = st_np.array_shapes(min_dims=1, max_dims=4, min_side=1, max_side=4)
@@ -134,6 +135,68 @@ def test_no_row_is_added_outside(place: int) -> None:
         row_sums(np.ones((2, 4)), np.array([0, place]), 3)
     with pytest.raises(IndexError, match="out of bounds"):
         graph.scatter(np.ones((2, 4)), [0, 3 if place > 0 else -4], (3, 4))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+def test_gradients_of_many_parts_of_one_array(dtype: str) -> None:
+    """In any order, with parts that overlap, and beside uses of the whole; by hand, in whole numbers."""
+    x = (numbers((40, 50)) % 7).astype(dtype)
+    mask = x > 3
+    keys = [
+        np.s_[1:, :-1],
+        np.s_[:-1, 1:],
+        np.s_[::-2, 3],
+        np.s_[5],
+        np.s_[5, 7],
+        mask,
+        np.s_[:, None, ::3],
+        np.s_[...],
+    ]
+    index = np.array([3, 3, 5])
+
+    def f(v: Any) -> Any:
+        parts = sum(at * np.sum(v[key]) for at, key in enumerate(keys, 1))
+        return parts + np.sum(v[index]) + np.sum(v * 2) + np.sum(v[0])
+
+    wanted = np.full(x.shape, 2.0)
+    for at, key in enumerate(keys, 1):
+        wanted[key] += at
+    wanted[3] += 2
+    wanted[5] += 1
+    wanted[0] += 1
+    np.testing.assert_array_equal(graph.grad(f)(x), wanted)
+    y = graph.Variable(x)
+    inner = y * 2
+    both = graph.grad(f(inner), [y, inner])
+    np.testing.assert_array_equal(both[0], 2 * wanted)
+    np.testing.assert_array_equal(both[1], wanted)
+    if dtype == "float64":
+        second = graph.jvp(graph.grad(lambda v: f(v * v)), (x,), (np.ones_like(x),))[1]
+        np.testing.assert_array_equal(second, 2 * wanted)
+
+
+def test_a_loop_over_layers_adds_to_one_array(monkeypatch: pytest.MonkeyPatch) -> None:
+    layers, x = np.random.default_rng(6).uniform(-0.5, 0.5, (30, 8, 8)), np.linspace(0, 1, 8)
+    made = []
+    scatter = indexing._SCATTER.forward
+    monkeypatch.setattr(indexing._SCATTER, "forward", lambda *args, **named: made.append(0) or scatter(*args, **named))
+
+    def f(weights: Any) -> Any:
+        state = x
+        for layer in range(30):
+            state = np.tanh(weights[layer] @ state)
+        return np.sum(state)
+
+    found = graph.grad(f)(layers)
+    assert len(made) == 1
+    states = [x]
+    for weights in layers:
+        states.append(np.tanh(weights @ states[-1]))
+    bar = np.ones(8)
+    for layer in reversed(range(30)):
+        bar = bar * (1 - states[layer + 1] ** 2)
+        np.testing.assert_allclose(found[layer], np.outer(bar, states[layer]), rtol=1e-10, atol=1e-300)
+        bar = layers[layer].T @ bar
 
 
 def test_the_key_is_as_it_was() -> None:
