@@ -45,12 +45,17 @@ def _left(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple([size for axis, size in enumerate(shape) if axis not in axes])
 
 
+def _has_kernels(dtype: Any) -> bool:
+    """Whether kernels read and write it: not what is longer than float64, or of the other byte order."""
+    return is_float(dtype) and dtype.itemsize <= 8 and dtype.isnative
+
+
 # --- sums -------------------------------------------------------------------------------------------------------------
 
 
 def _sum(array: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     """What NumPy would take longer for is summed by a kernel, on all threads and in float64."""
-    if array.size < LIMITS.elements or not is_float(array.dtype):
+    if not isinstance(array, np.ndarray) or array.size < LIMITS.elements or not _has_kernels(array.dtype):
         return array.sum(axis=axes, keepdims=keepdims)
     total = region.total(constant(array), _kept(array.shape, axes)).value
     return total if keepdims else total.reshape(_left(array.shape, axes))
@@ -265,6 +270,8 @@ def _logsumexp(array: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
 
 def _powers(array: Any, greatest: Any) -> Variable:
     """The exponentials of arrays without their greatest elements: constants, to be summed as they are computed."""
+    if not _has_kernels(array.dtype):
+        return constant(namespace(array).exp(array - greatest))
     found: Variable = elementwise.apply("exp", elementwise.apply("subtract", constant(array), greatest))
     return found
 
@@ -303,7 +310,10 @@ def logsumexp(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
 
 def _softmax(array: Any, axes: tuple[int, ...]) -> Any:
     powers = _powers(array, array.max(axis=axes, keepdims=True))
-    return elementwise.apply("divide", powers, sum(powers, axis=axes, keepdims=True)).value
+    total = sum(powers, axis=axes, keepdims=True)
+    if not _has_kernels(array.dtype):
+        return powers.value / total.value
+    return elementwise.apply("divide", powers, total).value
 
 
 def _pull_softmax(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Pulled:  # noqa: ARG001

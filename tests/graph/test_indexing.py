@@ -281,6 +281,22 @@ def test_exponentials_of_large_arrays(axis: int | None) -> None:
         np.testing.assert_allclose(graph.softmax(x, axis=axis).value, shares, rtol=1e-13, atol=1e-300)
 
 
+@pytest.mark.parametrize("dtype", [np.longdouble, ">f8"])
+def test_large_arrays_that_kernels_do_not_read(dtype: Any) -> None:
+    x = np.linspace(0, 3, 2000).reshape(40, 50).astype(dtype)
+    powers = np.exp(x)
+    for found, wanted in (
+        (graph.sum(x, axis=1), x.sum(axis=1)),
+        (graph.max(x, axis=1), x.max(axis=1)),
+        (graph.logsumexp(x, axis=1), np.log(powers.sum(axis=1))),
+        (graph.softmax(x, axis=1), powers / powers.sum(axis=1, keepdims=True)),
+    ):
+        assert found.dtype == wanted.dtype
+        np.testing.assert_allclose(found.value, wanted, rtol=1e-14)
+    slope = graph.grad(lambda v: graph.sum(graph.sum(v, axis=1)))(x)
+    np.testing.assert_array_equal(slope, np.ones_like(x))
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 @pytest.mark.parametrize("axis", [0, 1, (0, 1), None])
 def test_sums_of_large_arrays(axis: Any, dtype: str) -> None:
