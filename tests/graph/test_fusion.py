@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from differences import slopes
 
 from dualbcast import custom_partials, differentiable_broadcast, graph
 from dualbcast.call import Call
 from dualbcast.compiler.emit import operations
-from dualbcast.errors import ArgumentError
+from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.graph.expression import LIMITS
 from dualbcast.products import make_product
 from dualbcast.runtime.route import Route
@@ -137,6 +138,27 @@ def test_a_value_between_matrix_products_is_one_kernel(runs: list[Any]) -> None:
     wanted = (2 * (1 - np.tanh(pre) ** 2) * C.sum(axis=1)).T @ B
     np.testing.assert_allclose(gradient, wanted, rtol=1e-12)
     assert len(runs) == 3  # the sum is one, too
+
+
+def test_the_product_of_a_column_and_a_row_is_part_of_a_kernel(runs: list[Any]) -> None:
+    weights, bar = np.linspace(-1, 1, 50), np.cos(A[:, 0])
+
+    def f(x: Any) -> Any:
+        return np.tanh(x) @ weights
+
+    value, pullback = graph.vjp(f, A)
+    (found,) = pullback(bar)
+    np.testing.assert_allclose(value, np.tanh(A) @ weights, rtol=1e-12)
+    np.testing.assert_allclose(found, bar[:, None] * weights * (1 - np.tanh(A) ** 2), rtol=1e-12)
+    assert len(runs) == 2
+    for left, right in (((3, 1), (1, 4)), ((2, 3, 1), (1, 4)), ((5, 1), (2, 1, 4)), ((1,), (1, 4)), ((3, 1), (1,))):
+        a, b = np.random.default_rng(1).uniform(-1, 1, left), np.random.default_rng(2).uniform(-1, 1, right)
+        np.testing.assert_allclose(graph.matmul(a, b).value, a @ b, rtol=1e-15)
+        found = graph.grad(lambda a, b: np.sum(np.sin(a @ b)), wrt=(0, 1))(a, b)
+        for got, want in zip(found, slopes(lambda a, b: np.sum(np.sin(a @ b)), (a, b)), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-8, atol=1e-10)
+    with pytest.raises(ShapeError):
+        graph.matmul(np.ones((2, 3, 1)), np.ones((4, 1, 5)))
 
 
 def test_without_fusion_each_operation_runs_where_it_is_written(runs: list[Any]) -> None:
