@@ -319,7 +319,8 @@ def _pull(node: Node, cotangents: tuple[Variable | None, ...], wanted: tuple[boo
     wrt = tuple([at for at, is_wanted in enumerate(wanted) if is_wanted])
     given = [cotangents[at] for at in present]
     leaves = [node.inputs[at] for at in wrt]
-    dtypes = tuple([leaf.dtype for leaf in leaves])
+    # Kernels write no other byte order; `backward` converts.
+    dtypes = tuple([dtype if dtype.isnative else dtype.newbyteorder("=") for dtype in [leaf.dtype for leaf in leaves]])
     sums = tuple([None if leaf.shape == region.shape else leaf.shape for leaf in leaves])
     # The products with a kept Jacobian have no derivative in the leaves.
     element, kept = pullback_of(region, present, wrt, None if STATE.is_recording else blocks)
