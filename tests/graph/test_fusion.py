@@ -159,6 +159,10 @@ def test_the_product_of_a_column_and_a_row_is_part_of_a_kernel(runs: list[Any]) 
             np.testing.assert_allclose(got, want, rtol=1e-8, atol=1e-10)
     with pytest.raises(ShapeError):
         graph.matmul(np.ones((2, 3, 1)), np.ones((4, 1, 5)))
+    # Kernels do not read them; NumPy does.
+    long = graph.matmul(np.arange(3, dtype=np.longdouble).reshape(3, 1), np.array([[2, 3]]))
+    assert long.dtype == np.longdouble
+    np.testing.assert_array_equal(long.value, [[0, 0], [2, 3], [4, 6]])
 
 
 def test_without_fusion_each_operation_runs_where_it_is_written(runs: list[Any]) -> None:
