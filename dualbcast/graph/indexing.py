@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -150,7 +151,7 @@ _SCATTER = Primitive("scatter", _scatter, _pull_scatter)
 
 
 def _plain(key: Any) -> Any:
-    """A key of arrays, numbers and slices: Variables and lists in it become arrays, which stay as they are now."""
+    """A key of arrays, numbers and slices: Variables and sequences in it become arrays, which stay as they are now."""
     if isinstance(key, tuple):
         return tuple([_plain_part(part) for part in key])
     return _plain_part(key)
@@ -166,7 +167,7 @@ def _plain_part(part: Any) -> Any:
         if part.dtype.kind == "f":
             raise ArgumentError(f"an index is of integers or bools, not of {part.dtype}; write v.astype(int)")
         part = part.value
-    if isinstance(part, list):
-        return np.asarray(part, dtype=None if part else np.intp)
+    if isinstance(part, Sequence):  # within a tuple NumPy takes a tuple for an array, too
+        return np.asarray(part, dtype=None if len(part) else np.intp)
     # Of a user's array a copy, because the derivative needs it later.
     return part.copy() if isinstance(part, np.ndarray) and part.ndim else part

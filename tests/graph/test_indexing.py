@@ -199,6 +199,16 @@ def test_a_loop_over_layers_adds_to_one_array(monkeypatch: pytest.MonkeyPatch) -
         bar = layers[layer].T @ bar
 
 
+@pytest.mark.parametrize(
+    "key", [((0, 0, 2),), ((0, 0), (1, 1)), (slice(None), (1, 1)), ([0, 0], (1, 1)), range(2), ((),)]
+)
+def test_a_sequence_within_a_key_is_an_array(key: Any) -> None:
+    x = np.arange(12.0).reshape(3, 4)
+    wanted = np.zeros((3, 4))
+    np.add.at(wanted, key, 1.0)
+    np.testing.assert_array_equal(graph.grad(lambda v: np.sum(v[key]))(x), wanted)
+
+
 def test_the_key_is_as_it_was() -> None:
     index = np.array([0, 1])
     x = graph.Variable([1.0, 2.0, 3.0])
