@@ -123,7 +123,7 @@ def _scatter_along(values: Any, index: Any, shape: tuple[int, ...], axis: int) -
 def _add_rows(rows: Any, places: Any, length: int) -> Any:
     """An array of `length` rows, with each of `rows` added at its place."""
     xp = namespace(rows)
-    if isinstance(rows, np.ndarray) and is_float(rows.dtype) and rows.dtype != np.longdouble:
+    if isinstance(rows, np.ndarray) and is_float(rows.dtype) and rows.dtype.itemsize <= 8:
         with np.errstate(over="ignore"):
             return row_sums(rows, places, length).astype(rows.dtype, copy=False)
     made = xp.zeros((length, rows.shape[1]), dtype=rows.dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -124,9 +125,25 @@ def test_rows_added_at_places(columns: int, dtype: str) -> None:
     rows = random.standard_normal((3000, 2 * columns)).astype(dtype)[:, ::2]
     wanted = np.zeros((50, columns))
     np.add.at(wanted, places, rows.astype(float))
-    np.testing.assert_array_equal(row_sums(rows, places, 50), wanted)
+    np.testing.assert_allclose(row_sums(rows, places, 50), wanted, atol=1e-13, rtol=0)
     np.testing.assert_array_equal(row_sums(rows[::-1], places[::-1].astype(np.int32), 50)[40:], 0)
     np.testing.assert_array_equal(row_sums(rows[:0], places[:0], 3), np.zeros((3, columns)))
+
+
+def test_sums_of_many_rows_in_float64_are_exact() -> None:
+    """As those of kernels: rounded once. Infinite ones stay so, and NaN too."""
+    random = np.random.default_rng(8)
+    rows = random.standard_normal((9000, 2)) * 10.0 ** random.integers(-12, 12, (9000, 1))
+    places = random.integers(0, 3, 9000)
+    rows[places == 2, 0], rows[8000, 1], places[8000] = 1e308, np.nan, 2
+    found = row_sums(rows, places, 4)
+    for at in (0, 1):
+        wanted = [math.fsum(column) for column in rows[places == at].T]
+        np.testing.assert_array_max_ulp(found[at], np.array(wanted), 1)
+    np.testing.assert_array_equal(found[2:], [[np.inf, np.nan], [0, 0]])
+    big_endian = graph.scatter(rows.astype(">f8"), places, (4, 2))
+    assert big_endian.dtype == ">f8"
+    np.testing.assert_array_equal(big_endian.value, found)
 
 
 @pytest.mark.parametrize("place", [-1, 3, 2**40])
