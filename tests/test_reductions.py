@@ -352,7 +352,7 @@ def test_hundred_million_terms():
         ((12, 130, 1), (130, 3)),
         ((2, 9, 1, 3), (2, 1, 110, 3)),
         ((1400, 1), (1, 3)),
-        ((5, 1, 32), (1, 100, 32)),
+        ((5, 1, 31), (1, 100, 31)),
         ((200, 1, 3), (1, 16, 3)),
     ],
 )
@@ -374,6 +374,15 @@ def test_rows_stay_short_where_an_input_or_an_output_has_all_axes():
         order = plan(named(*arrays), [F8] * len(shapes), None, shapes).geometry.order
         assert order is None, shapes
     assert plan(named(x, y), [F8], None, (pairs,)).geometry.order == (0, 2, 1)
+
+
+@pytest.mark.parametrize(("columns", "length"), [(24, 24), (32, 8), (300, 32)])
+def test_rows_that_are_not_very_short_stay_so_unless_sums_are_over_columns(columns, length):
+    x, y = np.zeros((100, 1, length)), np.zeros((columns, length))
+    for shapes in (((100, columns, 1),), ((columns, length),), ((100, 1, 1), (columns, 1))):
+        assert plan(named(x, y), [F8] * len(shapes), None, shapes).geometry.order is None
+    for shapes in (((100, 1, length),), ((columns, length), (length,))):
+        assert plan(named(x, y), [F8] * len(shapes), None, shapes).geometry.order == (0, 2, 1)
 
 
 # --- the same bits, whatever runs the blocks ------------------------------------------------------------------------

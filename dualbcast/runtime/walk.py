@@ -30,8 +30,11 @@ _SHORT, _WHOLE, _MANY = 24, 16, 4096
 # A row of so many elements is long. And more arrays than this would be laid out on too much of the stack, 16 KiB each.
 _LONG, _MOST = 100, 128
 # Columns that rows are short beside have so many elements at least. And the most elements of a plane of short rows that
-# is walked along its columns, once for each of these.
-_COLUMN, _PLANE = 16, 1 << 15
+# is walked along its columns, once for each of these. Where no sum is over columns alone, rows of `_TINY` elements and
+# more stay rows beside columns that are short, too, and rows of `SHORT` beside any: to turn them took up to ten times
+# as long, for squared distances of 5000 by 24 points with 24 coordinates in float64 17 ms instead of 2. With sums over
+# columns alone, as in their pullback, it takes a fifth.
+_COLUMN, _PLANE, _TINY = 16, 1 << 15, 8
 
 
 class Walk(NamedTuple):
@@ -103,7 +106,11 @@ def long_rows(
         return order
     if any(all(row[axis] for axis in axes) for row in inputs):
         return order
-    if any(own is None or math.prod(own) == math.prod(shape) for own in sums):
+    spans = [fresh_strides(shape, order, own) for own in sums]
+    if any(own is None or all(span[axis] for axis in axes) for own, span in zip(sums, spans, strict=True)):
+        return order
+    is_over_columns = any(span[last] and not span[high] for span in spans)
+    if not is_over_columns and (shape[last] == SHORT or (shape[high] <= SHORT and shape[last] >= _TINY)):
         return order
     return (*[axis for axis in order if axis not in (high, last)], last, high)
 
