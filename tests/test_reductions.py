@@ -340,6 +340,51 @@ def test_hundred_million_terms():
     assert call[0] == call[1]
 
 
+# --- rows that are long along another axis than the last -----------------------------------------------------------
+
+
+@BACKENDS
+@pytest.mark.parametrize("dtype", [F4, F8], ids=str)
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ((12, 1, 3), (1, 130, 3)),  # pairs of points
+        ((12, 130, 1), (130, 3)),
+        ((2, 9, 1, 3), (2, 1, 110, 3)),
+        ((1400, 1), (1, 3)),
+        ((5, 1, 31), (1, 100, 31)),
+        ((200, 1, 3), (1, 16, 3)),
+    ],
+)
+def test_sums_of_what_no_input_has_in_full(first, second, dtype, backend):
+    x, y = integers(first, dtype), integers(second, dtype, 1)
+    shape = np.broadcast_shapes(first, second)
+    assert plan(named(x, y), [dtype], None, ((*shape[:-1], 1),)).sizes[-1] == shape[-2]
+    wanted = [own for own in patterns(shape) if math.prod(own) < math.prod(shape)]
+    product = x.astype(np.int64) * y.astype(np.int64)
+    found = sums(shifted_products(len(wanted)), (x, y), tuple(wanted), backend)
+    for i, (result, own) in enumerate(zip(found, wanted, strict=True)):
+        np.testing.assert_array_equal(result, reduced(product + i, own), err_msg=f"{own}")
+
+
+def test_rows_stay_short_where_an_input_or_an_output_has_all_axes():
+    x, y, full = (np.zeros(shape) for shape in ((12, 1, 3), (130, 3), (12, 130, 3)))
+    pairs, rows = (12, 130, 1), (12, 1, 3)
+    for arrays, shapes in (((x, full), (pairs,)), ((x, y), (None, pairs)), ((x, y), (rows, full.shape))):
+        order = plan(named(*arrays), [F8] * len(shapes), None, shapes).geometry.order
+        assert order is None, shapes
+    assert plan(named(x, y), [F8], None, (pairs,)).geometry.order == (0, 2, 1)
+
+
+@pytest.mark.parametrize(("columns", "length"), [(24, 24), (32, 8), (300, 32)])
+def test_rows_that_are_not_very_short_stay_so_unless_sums_are_over_columns(columns, length):
+    x, y = np.zeros((100, 1, length)), np.zeros((columns, length))
+    for shapes in (((100, columns, 1),), ((columns, length),), ((100, 1, 1), (columns, 1))):
+        assert plan(named(x, y), [F8] * len(shapes), None, shapes).geometry.order is None
+    for shapes in (((100, 1, length),), ((columns, length), (length,))):
+        assert plan(named(x, y), [F8] * len(shapes), None, shapes).geometry.order == (0, 2, 1)
+
+
 # --- the same bits, whatever runs the blocks ------------------------------------------------------------------------
 
 
@@ -366,6 +411,18 @@ def test_threads_do_not_change_a_bit(shape, dtype, monkeypatch):
     monkeypatch.setattr(cpu.CpuKernel, "run", backwards)
     for a, b in zip(first, sums(function, (x, y), wanted, "cpu", threads=2), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_threads_do_not_change_a_bit_of_pairs(monkeypatch):
+    monkeypatch.setattr(cpu, "_WORTH_A_THREAD", 0)
+    random = np.random.default_rng(8)
+    x, y = random.standard_normal((500, 1, 3)), random.standard_normal((400, 3))
+    wanted = ((500, 400, 1), (500, 1, 3), (400, 3), ())
+    function = shifted_products(len(wanted))
+    first = sums(function, (x, y), wanted, "cpu", threads=1)
+    for threads in (2, 5):
+        for a, b in zip(first, sums(function, (x, y), wanted, "cpu", threads=threads), strict=True):
+            np.testing.assert_array_equal(a, b)
 
 
 @given(st.lists(st.integers(2, 3000), min_size=1, max_size=4), st.data())

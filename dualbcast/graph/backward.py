@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
+from weakref import WeakValueDictionary
 
 import numpy as np
 
 from dualbcast.errors import DualbcastError
 from dualbcast.graph.elementwise import apply
 from dualbcast.graph.expression import LIMITS
+from dualbcast.graph.indexing import GETITEM, means_each_once
 from dualbcast.graph.node import STATE, Node, as_array, recording
 from dualbcast.graph.region import REGION, reopen, settle
 from dualbcast.graph.variable import Variable
@@ -19,6 +21,8 @@ __all__ = ["backward", "key_of"]
 
 # Which Variable: the node that made it with the position there, or itself.
 _Key = tuple[int, int]
+# Cotangents that nothing else refers to.
+_Scattered: TypeAlias = "WeakValueDictionary[_Key, Variable]"
 
 
 def backward(
@@ -47,6 +51,7 @@ def backward(
     order = _order([output for output, _ in heads], targets, stop)
     wanted = {key_of(target) for target in targets}
     cotangents: dict[_Key, Variable] = {}
+    scattered: _Scattered = WeakValueDictionary()
     with recording(record, level=1):
         while heads:
             _accumulate(cotangents, key_of(heads[-1][0]), heads.pop()[1])
@@ -56,7 +61,7 @@ def backward(
             keys = [(id(node), index) for index in range(len(node.forms))]
             seeds = tuple([cotangents.get(key) if key in wanted else cotangents.pop(key, None) for key in keys])
             if any(seed is not None for seed in seeds):
-                _through(node, seeds, needed, cotangents)
+                _through(node, seeds, needed, cotangents, scattered)
     return [cotangents.get(key_of(target)) for target in targets]
 
 
@@ -104,9 +109,16 @@ def _order(outputs: list[Variable], targets: Sequence[Variable], stop: bool) -> 
 
 
 def _through(
-    node: Node, seeds: tuple[Variable | None, ...], needed: tuple[bool, ...], cotangents: dict[_Key, Variable]
+    node: Node,
+    seeds: tuple[Variable | None, ...],
+    needed: tuple[bool, ...],
+    cotangents: dict[_Key, Variable],
+    scattered: _Scattered,
 ) -> None:
-    """Add what one node sends back to the cotangents of its inputs."""
+    """Add what one node sends back to the cotangents of its inputs; `scattered` are those that it may be added into."""
+    if node.primitive is GETITEM and not STATE.is_recording and means_each_once(node.static["key"]):
+        _scatter(node, seeds[0], cotangents, scattered)
+        return
     pulled = node.primitive.pull(node, seeds, needed)
     for primal, cotangent, is_needed in zip(node.inputs, pulled, needed, strict=True):
         if not is_needed or cotangent is None:
@@ -119,6 +131,22 @@ def _through(
         if cotangent.dtype != primal.dtype:
             cotangent = apply("astype", cotangent, dtype=primal.dtype)
         _accumulate(cotangents, key_of(primal), cotangent)
+
+
+def _scatter(node: Node, seed: Variable | None, cotangents: dict[_Key, Variable], scattered: _Scattered) -> None:
+    """The same for an index. Of many parts of one array the cotangents go into one array: with one for each, as large
+    as the whole, a loop over steps or layers would take the square of their number."""
+    assert seed is not None
+    primal, key = key_of(node.inputs[0]), node.static["key"]
+    present = cotangents.get(primal)
+    if present is not None and present is scattered.get(primal):
+        present.value[key] += seed.value
+        return
+    (part,) = node.primitive.pull(node, (seed,), (True,))
+    assert part is not None
+    if present is None and part.dtype.itemsize > 2:  # of half precision a kernel rounds the sum once
+        scattered[primal] = part
+    _accumulate(cotangents, primal, part)
 
 
 def _accumulate(cotangents: dict[_Key, Any], key: _Key, cotangent: Variable) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 
 __all__ = ["leaves", "map_leaves", "rebuild"]
 
+_SEQUENCES = (list, tuple)
+
 
 def map_leaves(function: Callable[[str, Any], Any], tree: Any, path: str = "") -> Any:
     """A container like `tree` with `function(path, leaf)` in the place of each leaf.
@@ -22,12 +24,15 @@ def map_leaves(function: Callable[[str, Any], Any], tree: Any, path: str = "") -
     """
     if tree is None:
         return None
-    if isinstance(tree, dict):
+    kind = _kind(tree)
+    if kind == "leaf":
+        return function(path, tree)
+    if kind == "dict":
         made = copy.copy(tree)  # of its own type, with what else it knows: a defaultdict's default
         for key, part in tree.items():
             made[key] = map_leaves(function, part, f"{path}[{key!r}]")
         return made
-    if isinstance(tree, list | tuple):
+    if kind == "sequence":
         names = getattr(tree, "_fields", None)
         parts = [
             map_leaves(function, part, f"{path}.{names[at]}" if names else f"{path}[{at}]")
@@ -35,20 +40,43 @@ def map_leaves(function: Callable[[str, Any], Any], tree: Any, path: str = "") -
         ]
         # A named tuple's __new__ takes its fields one by one, or whatever the user made of it.
         return tuple.__new__(type(tree), parts) if isinstance(tree, tuple) else type(tree)(parts)
-    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
-        built = copy.copy(tree)  # without __post_init__, which is for what the user gives
-        for field in dataclasses.fields(tree):
-            part = map_leaves(function, getattr(tree, field.name), f"{path}.{field.name}")
-            object.__setattr__(built, field.name, part)
-        return built
-    return function(path, tree)
+    built = copy.copy(tree)  # without __post_init__, which is for what the user gives
+    for field in dataclasses.fields(tree):
+        part = map_leaves(function, getattr(tree, field.name), f"{path}.{field.name}")
+        object.__setattr__(built, field.name, part)
+    return built
+
+
+def _kind(tree: Any) -> str:
+    """Which of these containers it is."""
+    if isinstance(tree, dict):
+        return "dict"
+    if isinstance(tree, _SEQUENCES):
+        return "sequence"
+    return "dataclass" if dataclasses.is_dataclass(tree) and not isinstance(tree, type) else "leaf"
 
 
 def leaves(tree: Any) -> list[Any]:
     """The leaves, in the order in which `map_leaves` meets them."""
     found: list[Any] = []
-    map_leaves(lambda _, leaf: found.append(leaf), tree)
+    _collect(tree, found)
     return found
+
+
+def _collect(tree: Any, found: list[Any]) -> None:
+    kind = _kind(tree)
+    if kind == "dict":
+        parts: Iterable[Any] = tree.values()
+    elif kind == "sequence":
+        parts = tree
+    elif kind == "dataclass":
+        parts = [getattr(tree, field.name) for field in dataclasses.fields(tree)]
+    else:
+        if tree is not None:
+            found.append(tree)
+        return
+    for part in parts:
+        _collect(part, found)
 
 
 def rebuild(tree: Any, values: Iterable[Any]) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from dualbcast.element import Element
+from dualbcast.graph.node import is_float
 from dualbcast.graph.variable import Variable
 from dualbcast.record import NamedTuple, dataclass
 
@@ -94,27 +95,18 @@ class Expression:
         The Variables that stand for the outputs.
     detached : bool
         Whether a derivative ends here: the outputs carry none, and something that they are made of does.
-    size, reads : int
-        No fewer statements, and arguments, than this and all that it waits for have.
+    behind, leaves : frozenset
+        The expressions that it waits for, and the keys of all that these and it are made of, unless some of it has been
+        computed since; None where it has been computed itself, inside of a kernel.
     seen : tuple, optional
         Where it was computed inside another's kernel: the composition, and its place in there.
+
+    What does not wait has no `outputs`, and none of `namespace`, `detached`, `behind` and `leaves`.
     """
 
     __slots__ = (
-        *(
-            "compute",
-            "detached",
-            "dtypes",
-            "element",
-            "inputs",
-            "length",
-            "namespace",
-            "outputs",
-            "reads",
-            "seen",
-            "shape",
-        ),
-        *("size", "sums", "tracked"),
+        *("behind", "compute", "detached", "dtypes", "element", "inputs", "leaves", "namespace", "outputs", "seen"),
+        *("shape", "sums", "tracked"),
     )
 
     def __init__(
@@ -131,17 +123,42 @@ class Expression:
         self.dtypes, self.sums, self.tracked = dtypes, sums, tracked
         self.outputs: tuple[weakref.ref[Variable], ...] = ()
         self.seen: tuple[Any, int] | None = None
-        self.namespace = next(each.namespace for each in inputs if isinstance(each, Variable | Output))
-        before = waiting(inputs)
-        arrays = [each for each in inputs if isinstance(each, Variable)]
-        self.size: int = element.length + sum([each.size for each in before])
-        self.reads: int = len(inputs) - len(before) + sum([each.reads for each in before])
-        ends = not tracked and (True in [each.tracked for each in arrays] or _carries(before))
-        self.detached: bool = ends
 
-    def hold(self, variables: tuple[Variable, ...]) -> None:
-        """Remember, weakly, which Variables stand for the outputs."""
-        self.outputs = tuple([weakref.ref(each) for each in variables])
+    def wait(self) -> tuple[Variable, ...]:
+        """The Variables that stand for the outputs until they are computed; they are remembered weakly."""
+        inputs, before = self.inputs, waiting(self.inputs)
+        self.namespace = next(each.namespace for each in inputs if isinstance(each, Variable | Output))
+        for each in before:
+            if each.behind is None:
+                each.weigh(gather(each))
+        own = [_key(each) for each in inputs if not isinstance(each, Output)]
+        self.behind: frozenset[Expression] | None = frozenset(before).union(*[each.behind or () for each in before])
+        self.leaves: frozenset[Any] = frozenset(own).union(*[each.leaves for each in before])
+        arrays = [each for each in inputs if isinstance(each, Variable)]
+        ends = not self.tracked and (True in [each.tracked for each in arrays] or _carries(before))
+        self.detached: bool = ends
+        made = tuple(
+            [
+                Variable._pending(Output(self, index), self.tracked and is_float(dtype))
+                for index, dtype in enumerate(self.dtypes)
+            ]
+        )
+        self.outputs = tuple([weakref.ref(each) for each in made])
+        return made
+
+    def weigh(self, gathered: Gathered) -> None:
+        """Note what it waits for at present."""
+        self.behind = frozenset(gathered.order[:-1])
+        self.leaves = frozenset(map(_key, gathered.leaves))
+
+    def forget(self) -> None:
+        """It has been computed, by itself or inside of a kernel, and waits no longer."""
+        self.behind, self.leaves = None, frozenset()
+
+    def is_too_much(self) -> bool:
+        """Whether it and all that it waits for are more than one kernel may have."""
+        length = self.element.length + sum([each.element.length for each in self.behind or ()])
+        return length > LIMITS.statements or len(self.leaves) > LIMITS.arrays
 
     def variable(self, index: int) -> Variable | None:
         """The Variable that stands for an output, if somebody holds it."""
@@ -217,13 +234,16 @@ def gather(
     leaves: list[Any] = []
     # Where a leaf is, by its key: equal numbers are one.
     place: dict[Any, int] = {}
-    seen: set[int] = set()
+    # Of each expression the inputs: the numbers of leaves, and outputs, whose numbers are not known before the end.
+    found: dict[int, list[int | Output]] = {}
     stack = [(root, False) for root in reversed(roots)]
 
-    def leaf(key: Any, value: Any) -> None:
-        if key not in place:
-            place[key] = len(leaves)
+    def leaf(key: Any, value: Any) -> int:
+        number = place.get(key)
+        if number is None:
+            number = place[key] = len(leaves)
             leaves.append(value)
+        return number
 
     for each in first:
         leaf(id(each), each)
@@ -232,33 +252,37 @@ def gather(
         if is_ready:
             order.append(expression)
             continue
-        if id(expression) in seen:
+        if id(expression) in found:
             continue
-        seen.add(id(expression))
+        inputs = found[id(expression)] = []
         stack.append((expression, True))
         for each in expression.inputs:
-            if isinstance(each, Output):
-                if stops is None and each.key not in known:
-                    held = each.expression.variable(each.index)
-                    if held is not None and held._value is not None:
-                        known[each.key] = held
-                if each.key not in known:
-                    stack.append((each.expression, False))
-                    continue
-                each = known[each.key]
-            leaf(_key(each), each)
+            held = _held(each, known, stops is not None) if isinstance(each, Output) else each
+            if held is not None:
+                inputs.append(leaf(_key(held), held))
+                continue
+            inputs.append(each)
+            if id(each.expression) not in found:
+                stack.append((each.expression, False))
 
     count = len(leaves)
     for expression in order:
         place[id(expression)] = count
         count += len(expression.dtypes)
-    gathered = Gathered(order, leaves, [], known, place)
-    for expression in order:
-        found = []
-        for each in expression.inputs:
-            if isinstance(each, Output):
-                found.append(gathered.number(each))
-            else:
-                found.append(place[_key(each)])
-        gathered.refs.append(tuple(found))
-    return gathered
+
+    def number(of: int | Output) -> int:
+        return place[id(of.expression)] + of.index if isinstance(of, Output) else of
+
+    refs = [tuple(map(number, found[id(expression)])) for expression in order]
+    return Gathered(order, leaves, refs, known, place)
+
+
+def _held(output: Output, known: dict[tuple[int, int], Variable], is_complete: bool) -> Variable | None:
+    """The Variable with an output's value, if it has been computed; `known` has it then, or all there are."""
+    key = output.key
+    found = known.get(key)
+    if found is None and not is_complete:
+        held = output.expression.variable(output.index)
+        if held is not None and held._value is not None:
+            found = known[key] = held
+    return found

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from dualbcast.errors import ArgumentError
-from dualbcast.graph.node import Node, Primitive, Pulled, constant, namespace, run
+from dualbcast.graph.node import Node, Primitive, Pulled, constant, is_float, namespace, run
 from dualbcast.graph.shapes import axis_of, reshape
 from dualbcast.graph.variable import Variable
+from dualbcast.row_sums import row_sums
 
-__all__ = ["getitem", "scatter", "take", "take_along_axis"]
+__all__ = ["GETITEM", "getitem", "means_each_once", "scatter", "take", "take_along_axis"]
 
 Cotangents = tuple[Variable | None, ...]
 
@@ -26,7 +28,7 @@ def getitem(x: Any, key: Any) -> Variable:
     >>> graph.grad(lambda v: np.sum(v[[0, 2, 0]]))(np.array([1.0, 2.0, 3.0]))
     array([2., 0., 1.])
     """
-    made: Variable = run(_GETITEM, (constant(x),), key=_plain(key))
+    made: Variable = run(GETITEM, (constant(x),), key=_plain(key))
     return made
 
 
@@ -83,15 +85,20 @@ def _pull_scatter(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) 
     return (getitem(cotangents[0], node.static["key"]),)
 
 
+def means_each_once(key: Any) -> bool:
+    """Whether a key is of a kind that means no element twice: without arrays, but for one mask."""
+    arrays = [part for part in (key if isinstance(key, tuple) else (key,)) if hasattr(part, "dtype")]
+    return not arrays or (len(arrays) == 1 and arrays[0].dtype.kind == "b")
+
+
 def _scatter(values: Any, key: Any, shape: tuple[int, ...]) -> Any:
     xp = namespace(values)
-    parts = key if isinstance(key, tuple) else (key,)
-    arrays = [at for at, part in enumerate(parts) if hasattr(part, "dtype")]
-    if not arrays or (len(arrays) == 1 and parts[arrays[0]].dtype.kind == "b"):
-        # No element is meant twice.
+    if means_each_once(key):
         made = xp.zeros(shape, dtype=values.dtype)
         made[key] = values
         return made
+    parts = key if isinstance(key, tuple) else (key,)
+    arrays = [at for at, part in enumerate(parts) if hasattr(part, "dtype")]
     if arrays == [len(parts) - 1] and all(isinstance(part, slice) and part == slice(None) for part in parts[:-1]):
         return _scatter_along(values, parts[-1], shape, arrays[0])
     # For any other key: where each of the elements comes from, as positions in the flattened array.
@@ -116,10 +123,9 @@ def _scatter_along(values: Any, index: Any, shape: tuple[int, ...], axis: int) -
 def _add_rows(rows: Any, places: Any, length: int) -> Any:
     """An array of `length` rows, with each of `rows` added at its place."""
     xp = namespace(rows)
-    if rows.shape[1] == 1 and isinstance(rows, np.ndarray) and rows.dtype != np.longdouble:
-        # In float64, from first to last.
-        sums = np.bincount(places, weights=rows[:, 0].astype(np.float64, copy=False), minlength=length)
-        return sums.astype(rows.dtype, copy=False).reshape(length, 1)
+    if isinstance(rows, np.ndarray) and is_float(rows.dtype) and rows.dtype.itemsize <= 8:
+        with np.errstate(over="ignore"):
+            return row_sums(rows, places, length).astype(rows.dtype, copy=False)
     made = xp.zeros((length, rows.shape[1]), dtype=rows.dtype)
     if places.size == 0:
         return made
@@ -137,7 +143,7 @@ def _add_rows(rows: Any, places: Any, length: int) -> Any:
     return made
 
 
-_GETITEM = Primitive("indexing", lambda array, key: array[key], _pull_getitem)
+GETITEM = Primitive("indexing", lambda array, key: array[key], _pull_getitem)
 _SCATTER = Primitive("scatter", _scatter, _pull_scatter)
 
 
@@ -145,7 +151,7 @@ _SCATTER = Primitive("scatter", _scatter, _pull_scatter)
 
 
 def _plain(key: Any) -> Any:
-    """A key of arrays, numbers and slices: Variables and lists in it become arrays, which stay as they are now."""
+    """A key of arrays, numbers and slices: Variables and sequences in it become arrays, which stay as they are now."""
     if isinstance(key, tuple):
         return tuple([_plain_part(part) for part in key])
     return _plain_part(key)
@@ -161,7 +167,7 @@ def _plain_part(part: Any) -> Any:
         if part.dtype.kind == "f":
             raise ArgumentError(f"an index is of integers or bools, not of {part.dtype}; write v.astype(int)")
         part = part.value
-    if isinstance(part, list):
-        return np.asarray(part, dtype=None if part else np.intp)
+    if isinstance(part, Sequence):  # within a tuple NumPy takes a tuple for an array, too
+        return np.asarray(part, dtype=None if len(part) else np.intp)
     # Of a user's array a copy, because the derivative needs it later.
     return part.copy() if isinstance(part, np.ndarray) and part.ndim else part

@@ -10,7 +10,7 @@ import numpy as np
 from dualbcast.errors import DTypeError
 from dualbcast.graph.backward import backward
 from dualbcast.graph.containers import leaves, map_leaves
-from dualbcast.graph.node import STATE, alias, is_float, recording, zeros
+from dualbcast.graph.node import STATE, alias, is_array, is_float, recording, zeros
 from dualbcast.graph.untracked import stop_gradient
 from dualbcast.graph.variable import Variable
 
@@ -65,15 +65,20 @@ class Level:
         """The cotangents of the aliases for those of the outputs."""
         taken = {id(cotangent.value) for _, cotangent in heads}
         found = backward(heads, self.aliases, self.record)
+        return self.own([or_zeros(each, alias) for each, alias in zip(found, self.aliases, strict=True)], taken)
+
+    def own(self, derivatives: list[Variable], taken: set[int]) -> list[Any]:
+        """Derivatives as the caller gets them; `taken` are the arrays that he has already, by their id."""
         if self.is_inner:
-            return [self._result(or_zeros(each, alias)) for each, alias in zip(found, self.aliases, strict=True)]
-        return [own_array(or_zeros(each, alias), taken) for each, alias in zip(found, self.aliases, strict=True)]
+            return [self._result(each) for each in derivatives]
+        return [own_array(each, taken) for each in derivatives]
 
 
 def own_array(gradient: Variable, taken: set[int]) -> Any:
     """A gradient as an array that the user may change: no view, and no array that has been given to anybody."""
     array = gradient.value
-    if array.base is not None or id(array) in taken:
+    # The base of a view is an array. That of one with memory of the pool is the lease, which nobody else has.
+    if is_array(array.base) or id(array) in taken:
         array = array.copy()
     taken.add(id(array))
     return _plain(array)

@@ -53,7 +53,9 @@ def matmul(a: Any, b: Any) -> Variable:
         )
     left = expand_dims(a, 0) if a.ndim == 1 else a
     right = expand_dims(b, 1) if b.ndim == 1 else b
-    made: Variable = run(_MATMUL, (left, right))
+    # The product of a column and a row is element-wise, and may be part of a kernel, if those read it.
+    is_outer = left.shape[-1] == 1 and max(a.dtype.itemsize, b.dtype.itemsize) <= 8
+    made: Variable = apply("multiply", left, right) if is_outer else run(_MATMUL, (left, right))
     if b.ndim == 1:
         made = squeeze(made, -1)
     return squeeze(made, -1 if b.ndim == 1 else -2) if a.ndim == 1 else made

@@ -27,6 +27,7 @@ __all__ = [
     "alias",
     "as_array",
     "constant",
+    "is_any_tracked",
     "is_array",
     "is_float",
     "namespace",
@@ -177,7 +178,7 @@ def run(primitive: Primitive, inputs: tuple[Any, ...], **static: Any) -> Any:
         raise ShapeError(_blame(primitive.name, values, error)) from None
     except TypeError as error:
         raise DTypeError(_blame(primitive.name, values, error)) from None
-    is_tracked = STATE.is_recording and any(isinstance(each, Variable) and each.tracked for each in inputs)
+    is_tracked = STATE.is_recording and is_any_tracked(inputs)
     arrays = found if primitive.multiple else (found,)
     outputs = tuple([Variable._of(as_array(array), is_tracked and is_float(array.dtype)) for array in arrays])
     if is_tracked:
@@ -186,6 +187,11 @@ def run(primitive: Primitive, inputs: tuple[Any, ...], **static: Any) -> Any:
             if output.tracked:
                 output.node, output.index = node, index
     return outputs if primitive.multiple else outputs[0]
+
+
+def is_any_tracked(inputs: Sequence[Any]) -> bool:
+    """Whether any of some inputs carries a derivative."""
+    return True in [isinstance(each, Variable) and each.tracked for each in inputs]
 
 
 def _blame(name: str, values: Sequence[Any], error: Exception) -> str:
@@ -197,6 +203,7 @@ def _blame(name: str, values: Sequence[Any], error: Exception) -> str:
 # --- arrays -----------------------------------------------------------------------------------------------------------
 
 _NAMESPACES: dict[type, Any] = {}
+_NUMPYS = (np.ndarray, np.generic)
 
 
 def namespace(*arrays: Any) -> Any:
@@ -215,8 +222,10 @@ def namespace(*arrays: Any) -> Any:
 
 def is_array(value: Any) -> bool:
     """Whether a value is an array of NumPy's or CuPy's, or a NumPy scalar."""
+    if isinstance(value, _NUMPYS):
+        return True
     cupy = sys.modules.get("cupy")
-    return isinstance(value, np.ndarray | np.generic) or (cupy is not None and isinstance(value, cupy.ndarray))
+    return cupy is not None and isinstance(value, cupy.ndarray)
 
 
 def as_array(value: Any) -> Array:

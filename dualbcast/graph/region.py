@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from dualbcast.element import Element
 from dualbcast.graph import policy
 from dualbcast.graph.expression import LIMITS, Expression, Gathered, Output, gather, waiting
 from dualbcast.graph.launches import launched
-from dualbcast.graph.node import STATE, Node, Primitive, Pulled, as_array, is_array, is_float
+from dualbcast.graph.node import STATE, Node, Primitive, Pulled, as_array, is_any_tracked, is_array, is_float
 from dualbcast.graph.variable import Variable
 
 __all__ = ["Composition", "composition_of", "compute", "defer", "reopen", "settle"]
@@ -106,8 +107,10 @@ def defer(
     sums : tuple of (tuple of int or None), optional
         What each output is summed to.
     """
-    tracked = STATE.is_recording and _is_any_tracked(inputs)
+    tracked = STATE.is_recording and is_any_tracked(inputs)
     sums = (None,) * len(dtypes) if sums is None else sums
+    if not STATE.is_fusing or math.prod(shape) < LIMITS.elements:
+        return _computed(Expression(element, tuple(inputs), shape, compute_dtype, dtypes, sums, tracked))
 
     def joins(each: Any) -> Any:
         if not isinstance(each, Variable) or each._value is not None:
@@ -130,24 +133,15 @@ def defer(
     expression = Expression(
         element, tuple([joins(each) for each in inputs]), shape, compute_dtype, dtypes, sums, tracked
     )
-    if expression.size > LIMITS.statements or expression.reads > LIMITS.arrays:
-        gathered = gather(expression)
-        size = sum([each.element.length for each in gathered.order])
-        if size > LIMITS.statements or len(gathered.leaves) > LIMITS.arrays:
+    made = expression.wait()
+    if expression.is_too_much():
+        # Some of it may have been computed in the meantime.
+        expression.weigh(gather(expression))
+        if expression.is_too_much():
             for each in waiting(expression.inputs):
                 compute(each)
             expression = Expression(element, tuple(inputs), shape, compute_dtype, dtypes, sums, tracked)
-        else:
-            expression.size, expression.reads = size, len(gathered.leaves)
-    made = tuple(
-        [
-            Variable._pending(Output(expression, index), tracked and is_float(dtype))
-            for index, dtype in enumerate(dtypes)
-        ]
-    )
-    expression.hold(made)
-    if not STATE.is_fusing or math.prod(shape) < LIMITS.elements:
-        compute(expression)
+            made = expression.wait()
     return made
 
 
@@ -158,8 +152,29 @@ def total(variable: Variable, shape: Shape) -> Variable:
     return found
 
 
-def _is_any_tracked(inputs: Sequence[Any]) -> bool:
-    return True in [isinstance(each, Variable) and each.tracked for each in inputs]
+def _computed(expression: Expression) -> tuple[Variable, ...]:
+    """The outputs of an expression that does not wait, nor anything for it."""
+    for each in expression.inputs:
+        if isinstance(each, Variable):
+            settle(each)
+    gathered, count = gather(expression), len(expression.dtypes)
+    first = len(gathered.leaves)
+    element = composition_of(gathered).element(tuple(range(first, first + count)))
+    origin = tuple([Output(expression, index) for index in range(count)])
+    region = Region(element, gathered, origin, expression.shape, expression.compute)
+    arrays, blocks = region.run(expression.dtypes, expression.sums, expression.tracked)
+    made = tuple([Variable._of(array, expression.tracked and is_float(array.dtype)) for array in arrays])
+    if expression.tracked:
+        _record(region, made, blocks)
+    return made
+
+
+def _record(region: Region, outputs: tuple[Variable, ...], blocks: Blocks | None) -> None:
+    """Give the outputs of a region the node that they come from."""
+    node = region.node(outputs, blocks)
+    for place, output in enumerate(outputs):
+        if output.tracked:
+            output.node, output.index = node, place
 
 
 def settle(variable: Variable) -> None:
@@ -181,6 +196,8 @@ def compute(expression: Expression) -> None:
                 wanted.append((at, index, held))
         if inner.seen is None:
             inner.seen = composition, at
+    for each in gathered.order:
+        each.forget()
     if expression.seen is not None:
         # It was an inner expression once, and nobody stored it: the same kernel will, when it is met again.
         earlier, at = expression.seen
@@ -192,16 +209,13 @@ def compute(expression: Expression) -> None:
     region = Region(element, gathered, origin, expression.shape, expression.compute)
     arrays, blocks = region.run(dtypes, sums, expression.tracked)
     outputs = tuple([held for _, _, held in wanted])
-    node = None
     if expression.tracked:
-        node = region.node(outputs, blocks)
-    for place, (held, array) in enumerate(zip(outputs, arrays, strict=True)):
-        if held.tracked and node is not None:
-            held.node, held.index = node, place
-        else:
+        _record(region, outputs, blocks)
+    for held, array in zip(outputs, arrays, strict=True):
+        held._value = array
+        if held.node is None:
             # Else a loop without derivatives would keep all that it has ever computed.
             held.source = None
-        held._value = array
 
 
 class Region:
@@ -245,9 +259,10 @@ class Region:
 
     def decide(self) -> policy.Decision | None:
         """Whether to keep the Jacobian; None where no derivative can be asked for, or something is summed."""
-        if not self.tracked or any(output.expression.sums[output.index] is not None for output in self.outputs):
+        wrt = self.tracked
+        if not wrt or True in [output.expression.sums[output.index] is not None for output in self.outputs]:
             return None
-        return policy.decide(self.element, self.gathered.leaves, self.tracked, self.shape, self.compute)
+        return policy.decide(self.element, self.gathered.leaves, wrt, self.shape, self.compute)
 
     def run(
         self, dtypes: tuple[np.dtype[Any], ...], sums: tuple[Shape | None, ...], tracked: bool
@@ -304,14 +319,46 @@ def _pull(node: Node, cotangents: tuple[Variable | None, ...], wanted: tuple[boo
     wrt = tuple([at for at, is_wanted in enumerate(wanted) if is_wanted])
     given = [cotangents[at] for at in present]
     leaves = [node.inputs[at] for at in wrt]
-    dtypes = tuple([leaf.dtype for leaf in leaves])
+    # Kernels write no other byte order; `backward` converts.
+    dtypes = tuple([dtype if dtype.isnative else dtype.newbyteorder("=") for dtype in [leaf.dtype for leaf in leaves]])
     sums = tuple([None if leaf.shape == region.shape else leaf.shape for leaf in leaves])
     # The products with a kept Jacobian have no derivative in the leaves.
     element, kept = pullback_of(region, present, wrt, None if STATE.is_recording else blocks)
     sources = node.inputs if kept is None else [Variable(each, tracked=False) for each in kept]
-    inputs = [*sources, *given]
-    found = iter(defer(element, inputs, region.shape, region.compute, dtypes, sums))
-    return [next(found) if is_wanted else None for is_wanted in wanted]
+    forms = tuple([(each.shape, each.dtype) for each in given if each is not None])
+    places, stored = _destinations(element, forms, region.shape, dtypes, sums)
+    inputs, found = [*sources, *given], list(given)
+    if stored:
+        parts = tuple([dtypes[at] for at in stored]), tuple([sums[at] for at in stored])
+        found += defer(element.select(stored), inputs, region.shape, region.compute, *parts)
+    every = iter(places)
+    return [found[next(every)] if is_wanted else None for is_wanted in wanted]
+
+
+@lru_cache(maxsize=1024)
+def _destinations(
+    element: Element,
+    given: tuple[tuple[Shape, np.dtype[Any]], ...],
+    shape: Shape,
+    dtypes: tuple[np.dtype[Any], ...],
+    sums: tuple[Shape | None, ...],
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Of a pullback which outputs are to be computed, and where each is among the cotangents given and then these: what
+    is equal is computed once, and what a cotangent is handed on as is not computed at all."""
+    params = element.function.params[len(element.function.params) - len(given) :]
+    # The cotangents of sums are broadcast.
+    known: list[Any] = [
+        (param, dtype, None) if own == shape else None for param, (own, dtype) in zip(params, given, strict=True)
+    ]
+    stored: list[int] = []
+    places: list[int] = []
+    for at, output in enumerate(element.function.outputs):
+        key = output.value, dtypes[at], sums[at]
+        if key not in known:
+            known.append(key)
+            stored.append(at)
+        places.append(known.index(key))
+    return tuple(places), tuple(stored)
 
 
 def pullback_of(

@@ -39,7 +39,9 @@ Cotangents = tuple[Variable | None, ...]
 def lengths_of(shape: int | Sequence[int]) -> tuple[int, ...]:
     """A shape, which may be given as its only length."""
     # NumPy's integers are no ints, and have no length either.
-    return tuple(map(operator.index, shape)) if isinstance(shape, Sequence) else (operator.index(shape),)
+    if isinstance(shape, tuple) or isinstance(shape, Sequence):  # noqa: SIM101 (the second question takes long)
+        return tuple(map(operator.index, shape))
+    return (operator.index(shape),)
 
 
 def axis_of(axis: Any, ndim: int, name: str) -> int:
@@ -91,9 +93,9 @@ def _given(cotangents: Cotangents) -> Variable:
 
 def reshape(x: Any, shape: int | Sequence[int]) -> Variable:
     """The elements of `x` in the same order in another shape; one length may be -1."""
-    made = constant(x)
-    if lengths_of(shape) != made.shape:
-        made = run(_RESHAPE, (made,), shape=lengths_of(shape))
+    made, lengths = constant(x), lengths_of(shape)
+    if lengths != made.shape:
+        made = run(_RESHAPE, (made,), shape=lengths)
     return made
 
 
@@ -162,9 +164,9 @@ def squeeze(x: Any, axis: int | Sequence[int] | None = None) -> Variable:
 
 def broadcast_to(x: Any, shape: int | Sequence[int]) -> Variable:
     """`x` broadcast to a shape."""
-    made = constant(x)
-    if lengths_of(shape) != made.shape:
-        made = run(_BROADCAST, (made,), shape=lengths_of(shape))
+    made, lengths = constant(x), lengths_of(shape)
+    if lengths != made.shape:
+        made = run(_BROADCAST, (made,), shape=lengths)
     return made
 
 

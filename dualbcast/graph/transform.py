@@ -213,11 +213,12 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
     with np.errstate(invalid="ignore"):
         heads = list(zip(filter(is_tracked, outputs), probes, strict=True))
         pulled = backward(heads, level.aliases, record=True)
+    taken = {id(each.value) for each in given if each is not None}
     pairs = zip(pulled, given, strict=True)
     heads = [(each, tangent) for each, tangent in pairs if is_tracked(each) and tangent is not None]
     found = iter(backward(heads, probes, record=level.record))
     along = [or_zeros(next(found) if is_tracked(each) else None, each) for each in outputs]
-    return level.leave(result), level.leave(rebuild(result, along))
+    return level.leave(result), rebuild(result, level.own(along, taken))
 
 
 # --- cotangents and tangents that are given ---------------------------------------------------------------------------

@@ -108,6 +108,11 @@ class Variable:
         return self._value
 
     @property
+    def __form__(self) -> np.dtype[Any]:
+        """What an element function must know of it; see `forms.forms_of`."""
+        return self.dtype
+
+    @property
     def shape(self) -> tuple[int, ...]:
         if self._value is None and self.source is not None:
             return self.source.shape
@@ -402,9 +407,13 @@ class Variable:
         return elementwise.astype(self, dtype)
 
 
+# What operators take, beside the arrays of other libraries.
+_OPERANDS = (Variable, np.ndarray, np.generic, int, float)
+
+
 def _is_operand(value: object) -> bool:
     """Whether an operator takes it; to all else Python gives the chance to answer itself."""
-    return isinstance(value, Variable | np.ndarray | np.generic | int | float) or nodes.is_array(value)
+    return isinstance(value, _OPERANDS) or nodes.is_array(value)
 
 
 def _binary(name: str, left: Any, right: Any) -> Variable:

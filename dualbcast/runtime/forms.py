@@ -62,6 +62,9 @@ def _other_form(value: Any) -> Any:
     kind = type(value)
     if kind in _NUMBERS:
         return kind
+    own = getattr(value, "__form__", None)
+    if own is not None:  # a Variable of the graph
+        return kind, own
     cupy = sys.modules.get("cupy")
     if cupy is not None and kind is cupy.ndarray:
         return kind, value.shape, value.strides, value.dtype

@@ -21,7 +21,7 @@ from dualbcast.runtime.memory import POOL, SMALLEST, WORTH
 from dualbcast.runtime.operands import Array, DType
 from dualbcast.runtime.packing import Copied, Packing
 from dualbcast.runtime.reduction import Block, Space, Split
-from dualbcast.runtime.walk import Form, Walk, coalesced, fresh_strides, walk
+from dualbcast.runtime.walk import Form, Walk, coalesced, fresh_strides, long_rows, walk
 
 __all__ = ["Form", "Geometry", "Shapes", "extent", "form_of", "is_nested", "lay_out", "result_shape"]
 
@@ -158,6 +158,8 @@ def lay_out(
     rows = steps[: len(inputs)]
     others = iter(steps[len(inputs) :])
     spans = (None,) * len(outs) if shapes is None else shapes
+    if not gpu:
+        order = long_rows(shape, order, rows, spans)
     rows += [
         fresh_strides(shape, order, span) if form is None else next(others)
         for form, span in zip(outs, spans, strict=True)

@@ -127,6 +127,20 @@ def test_casts_convert_the_cotangent_back() -> None:
     assert not graph.Variable(x).astype(int).tracked
 
 
+@pytest.mark.parametrize("size", [5, 3000])
+@pytest.mark.parametrize("dtype", [">f4", ">f8", "<f8", ">f2"])
+def test_gradients_in_the_other_byte_order(dtype: str, size: int) -> None:
+    x = (np.arange(size) % 4).astype(dtype)
+    for f, wanted in (
+        (lambda v: np.sum(v * v + v), 2 * x.astype(float) + 1),
+        (lambda v: np.sum(v + v) + np.sum(v[1:] * 2), np.where(np.arange(size) > 0, 4, 2)),
+        (lambda v: np.sum(graph.grad(lambda u: np.sum(u**3))(v)), 6 * x.astype(float)),
+        (lambda v: np.max(v * v[:1]), np.zeros(size)),
+    ):
+        np.testing.assert_array_equal(graph.grad(f)(x)[1:], wanted[1:])
+    np.testing.assert_array_equal(graph.jvp(lambda v: v * v, (x,), (x,))[1], 2 * x.astype(float) ** 2)
+
+
 def test_maximum_takes_the_first_on_a_tie_as_kernels_do() -> None:
     both = graph.grad(lambda x, y: np.sum(np.maximum(x, y)), wrt=(0, 1))(np.ones(2), np.ones(2))
     np.testing.assert_array_equal(both, [[1, 1], [0, 0]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import math
 import weakref
 from collections.abc import Callable
@@ -10,11 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from differences import slopes
 
 from dualbcast import custom_partials, differentiable_broadcast, graph
 from dualbcast.call import Call
 from dualbcast.compiler.emit import operations
-from dualbcast.errors import ArgumentError
+from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.graph.expression import LIMITS
 from dualbcast.products import make_product
 from dualbcast.runtime.route import Route
@@ -91,6 +93,41 @@ def test_sums_over_axes(axis: Any, keepdims: bool, runs: list[Any]) -> None:
     ), rtol=1e-12)  # fmt: skip
 
 
+def test_equal_cotangents_are_computed_once_and_what_is_handed_on_is_not() -> None:
+    arrays, bar = (A, B, C, D[:1]), np.cos(A)
+    with graph.launches() as kernels:
+        value, pullback = graph.vjp(lambda a, b, c, d: (a - b - c + 2 * a) * 0.5 - d, *arrays)
+        found = pullback(bar)
+    assert [(kernel.reads, kernel.writes) for kernel in kernels[1:]] == [(7, 3)]  # with 2 and 0.5
+    np.testing.assert_allclose(value, (3 * A - B - C) * 0.5 - D[:1], atol=1e-14)
+    wanted = (1.5 * bar, -0.5 * bar, -0.5 * bar, -bar.sum(axis=0, keepdims=True))
+    for got, want in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-13, atol=1e-13)
+    assert not np.shares_memory(found[1], found[2])
+    with graph.launches() as kernels:
+        pullback = graph.vjp(lambda a, b: a + b, A, B)[1]
+        found = pullback(bar)
+    assert len(kernels) == 1
+    for got in found:
+        np.testing.assert_array_equal(got, bar)
+    assert not np.shares_memory(*found) and not any(np.shares_memory(got, bar) for got in found)
+    # Of another dtype, or broadcast, a cotangent is not handed on.
+    (narrow, wide) = graph.vjp(lambda a, b: a + b, A.astype(np.float32), B)[1](bar)
+    np.testing.assert_array_equal(narrow, bar.astype(np.float32))
+    np.testing.assert_array_equal(wide, bar)
+    np.testing.assert_array_equal(graph.grad(lambda a: np.sum(a + B))(A), np.ones(SHAPE))
+
+
+def test_tangents_are_arrays_of_their_own() -> None:
+    for f in (lambda a: a, lambda a: a + 1, lambda a: (a + 1, a - 1)):
+        tangent = np.sin(A)
+        _, found = graph.jvp(f, (A,), (tangent,))
+        found = found if isinstance(found, tuple) else (found,)
+        for got in found:
+            np.testing.assert_array_equal(got, tangent)
+        assert not any(np.shares_memory(a, b) for a, b in itertools.combinations((tangent, *found), 2))
+
+
 def test_a_value_between_matrix_products_is_one_kernel(runs: list[Any]) -> None:
     def f(w: Any) -> Any:
         hidden = np.tanh(B @ w.T + 0.5) * 2 - 1
@@ -101,6 +138,31 @@ def test_a_value_between_matrix_products_is_one_kernel(runs: list[Any]) -> None:
     wanted = (2 * (1 - np.tanh(pre) ** 2) * C.sum(axis=1)).T @ B
     np.testing.assert_allclose(gradient, wanted, rtol=1e-12)
     assert len(runs) == 2
+
+
+def test_the_product_of_a_column_and_a_row_is_part_of_a_kernel(runs: list[Any]) -> None:
+    weights, bar = np.linspace(-1, 1, 50), np.cos(A[:, 0])
+
+    def f(x: Any) -> Any:
+        return np.tanh(x) @ weights
+
+    value, pullback = graph.vjp(f, A)
+    (found,) = pullback(bar)
+    np.testing.assert_allclose(value, np.tanh(A) @ weights, rtol=1e-12)
+    np.testing.assert_allclose(found, bar[:, None] * weights * (1 - np.tanh(A) ** 2), rtol=1e-12)
+    assert len(runs) == 2
+    for left, right in (((3, 1), (1, 4)), ((2, 3, 1), (1, 4)), ((5, 1), (2, 1, 4)), ((1,), (1, 4)), ((3, 1), (1,))):
+        a, b = np.random.default_rng(1).uniform(-1, 1, left), np.random.default_rng(2).uniform(-1, 1, right)
+        np.testing.assert_allclose(graph.matmul(a, b).value, a @ b, rtol=1e-15)
+        found = graph.grad(lambda a, b: np.sum(np.sin(a @ b)), wrt=(0, 1))(a, b)
+        for got, want in zip(found, slopes(lambda a, b: np.sum(np.sin(a @ b)), (a, b)), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-8, atol=1e-10)
+    with pytest.raises(ShapeError):
+        graph.matmul(np.ones((2, 3, 1)), np.ones((4, 1, 5)))
+    # Kernels do not read them; NumPy does.
+    long = graph.matmul(np.arange(3, dtype=np.longdouble).reshape(3, 1), np.array([[2, 3]]))
+    assert long.dtype == np.longdouble
+    np.testing.assert_array_equal(long.value, [[0, 0], [2, 3], [4, 6]])
 
 
 def test_without_fusion_each_operation_runs_where_it_is_written(runs: list[Any]) -> None:

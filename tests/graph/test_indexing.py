@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_np
 
 from dualbcast import graph
+from dualbcast.graph import indexing, reductions
+from dualbcast.row_sums import row_sums
 
 SHAPES = st_np.array_shapes(min_dims=1, max_dims=4, min_side=1, max_side=4)
 FEW = settings(max_examples=150, deadline=None, derandomize=True)
@@ -114,6 +117,115 @@ def test_sums_of_the_scatter_are_always_the_same() -> None:
     np.testing.assert_allclose(first, exact, atol=5e-6)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+@pytest.mark.parametrize("columns", [0, 1, 3, 8, 21])
+def test_rows_added_at_places(columns: int, dtype: str) -> None:
+    random = np.random.default_rng(2)
+    places = random.integers(0, 40, 3000)
+    rows = random.standard_normal((3000, 2 * columns)).astype(dtype)[:, ::2]
+    wanted = np.zeros((50, columns))
+    np.add.at(wanted, places, rows.astype(float))
+    np.testing.assert_allclose(row_sums(rows, places, 50), wanted, atol=1e-13, rtol=0)
+    np.testing.assert_array_equal(row_sums(rows[::-1], places[::-1].astype(np.int32), 50)[40:], 0)
+    np.testing.assert_array_equal(row_sums(rows[:0], places[:0], 3), np.zeros((3, columns)))
+
+
+def test_sums_of_many_rows_in_float64_are_exact() -> None:
+    """As those of kernels: rounded once. Infinite ones stay so, and NaN too."""
+    random = np.random.default_rng(8)
+    rows = random.standard_normal((9000, 2)) * 10.0 ** random.integers(-12, 12, (9000, 1))
+    places = random.integers(0, 3, 9000)
+    rows[places == 2, 0], rows[8000, 1], places[8000] = 1e308, np.nan, 2
+    found = row_sums(rows, places, 4)
+    for at in (0, 1):
+        wanted = [math.fsum(column) for column in rows[places == at].T]
+        np.testing.assert_array_max_ulp(found[at], np.array(wanted), 1)
+    np.testing.assert_array_equal(found[2:], [[np.inf, np.nan], [0, 0]])
+    big_endian = graph.scatter(rows.astype(">f8"), places, (4, 2))
+    assert big_endian.dtype == ">f8"
+    np.testing.assert_array_equal(big_endian.value, found)
+
+
+@pytest.mark.parametrize("place", [-1, 3, 2**40])
+def test_no_row_is_added_outside(place: int) -> None:
+    with pytest.raises(IndexError, match="out of bounds for an axis with size 3"):
+        row_sums(np.ones((2, 4)), np.array([0, place]), 3)
+    with pytest.raises(IndexError, match="out of bounds"):
+        graph.scatter(np.ones((2, 4)), [0, 3 if place > 0 else -4], (3, 4))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+def test_gradients_of_many_parts_of_one_array(dtype: str) -> None:
+    """In any order, with parts that overlap, and beside uses of the whole; by hand, in whole numbers."""
+    x = (numbers((40, 50)) % 7).astype(dtype)
+    mask = x > 3
+    keys = [
+        np.s_[1:, :-1],
+        np.s_[:-1, 1:],
+        np.s_[::-2, 3],
+        np.s_[5],
+        np.s_[5, 7],
+        mask,
+        np.s_[:, None, ::3],
+        np.s_[...],
+    ]
+    index = np.array([3, 3, 5])
+
+    def f(v: Any) -> Any:
+        parts = sum(at * np.sum(v[key]) for at, key in enumerate(keys, 1))
+        return parts + np.sum(v[index]) + np.sum(v * 2) + np.sum(v[0])
+
+    wanted = np.full(x.shape, 2.0)
+    for at, key in enumerate(keys, 1):
+        wanted[key] += at
+    wanted[3] += 2
+    wanted[5] += 1
+    wanted[0] += 1
+    np.testing.assert_array_equal(graph.grad(f)(x), wanted)
+    y = graph.Variable(x)
+    inner = y * 2
+    both = graph.grad(f(inner), [y, inner])
+    np.testing.assert_array_equal(both[0], 2 * wanted)
+    np.testing.assert_array_equal(both[1], wanted)
+    if dtype == "float64":
+        second = graph.jvp(graph.grad(lambda v: f(v * v)), (x,), (np.ones_like(x),))[1]
+        np.testing.assert_array_equal(second, 2 * wanted)
+
+
+def test_a_loop_over_layers_adds_to_one_array(monkeypatch: pytest.MonkeyPatch) -> None:
+    layers, x = np.random.default_rng(6).uniform(-0.5, 0.5, (30, 8, 8)), np.linspace(0, 1, 8)
+    made = []
+    scatter = indexing._SCATTER.forward
+    monkeypatch.setattr(indexing._SCATTER, "forward", lambda *args, **named: made.append(0) or scatter(*args, **named))
+
+    def f(weights: Any) -> Any:
+        state = x
+        for layer in range(30):
+            state = np.tanh(weights[layer] @ state)
+        return np.sum(state)
+
+    found = graph.grad(f)(layers)
+    assert len(made) == 1
+    states = [x]
+    for weights in layers:
+        states.append(np.tanh(weights @ states[-1]))
+    bar = np.ones(8)
+    for layer in reversed(range(30)):
+        bar = bar * (1 - states[layer + 1] ** 2)
+        np.testing.assert_allclose(found[layer], np.outer(bar, states[layer]), rtol=1e-10, atol=1e-300)
+        bar = layers[layer].T @ bar
+
+
+@pytest.mark.parametrize(
+    "key", [((0, 0, 2),), ((0, 0), (1, 1)), (slice(None), (1, 1)), ([0, 0], (1, 1)), range(2), ((),)]
+)
+def test_a_sequence_within_a_key_is_an_array(key: Any) -> None:
+    x = np.arange(12.0).reshape(3, 4)
+    wanted = np.zeros((3, 4))
+    np.add.at(wanted, key, 1.0)
+    np.testing.assert_array_equal(graph.grad(lambda v: np.sum(v[key]))(x), wanted)
+
+
 def test_the_key_is_as_it_was() -> None:
     index = np.array([0, 1])
     x = graph.Variable([1.0, 2.0, 3.0])
@@ -158,6 +270,88 @@ def test_max_shares_evenly_among_equal_elements() -> None:
         graph.grad(lambda v: np.sum(np.max(v, axis=1)))(x), [[0.5, 0.5, 0], [1 / 3, 1 / 3, 1 / 3]]
     )
     np.testing.assert_allclose(graph.grad(np.max)(np.array([1.0, np.nan])), [0, 1])
+
+
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("name", ["max", "min"])
+def test_extremes_of_large_arrays(name: str, keepdims: bool) -> None:
+    """With equal elements, infinities and NaN; and the cotangents' own derivatives."""
+    x = np.random.default_rng(3).integers(0, 12, (300, 40)).astype(float)
+    x[0, 3], x[1, 5:8], x[2, [4, 6]], x[3] = np.nan, np.inf, -np.inf, np.nan
+    w = np.linspace(0.5, 2.0, 300).reshape((300, 1) if keepdims else 300)
+    y = getattr(x, name)(axis=1, keepdims=True)
+    is_extreme = (x == y) | (np.isnan(x) & np.isnan(y))
+    shares = is_extreme / is_extreme.sum(axis=1, keepdims=True)
+
+    def f(v: Any) -> Any:
+        return getattr(v, name)(axis=1, keepdims=keepdims)
+
+    value, pullback = graph.vjp(f, x)
+    np.testing.assert_array_equal(value, getattr(x, name)(axis=1, keepdims=keepdims))
+    np.testing.assert_allclose(pullback(w)[0], w.reshape(300, 1) * shares, rtol=1e-15)
+    finite = np.where(np.isfinite(x), x, 0.5)
+    y = getattr(finite, name)(axis=1, keepdims=True)
+    shares = (finite == y) / (finite == y).sum(axis=1, keepdims=True)
+    second = graph.jvp(graph.grad(lambda v: np.sum(f(v) ** 3)), (finite,), (np.ones_like(x),))[1]
+    np.testing.assert_allclose(second, 6 * y * shares, rtol=1e-12)
+
+
+@pytest.mark.parametrize("axis", [0, 1, None])
+def test_exponentials_of_large_arrays(axis: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reductions, "_MANY", 1024)
+    x = 30 * np.random.default_rng(4).standard_normal((60, 50))
+    powers = np.exp(x - x.max(axis=axis, keepdims=True))
+    shares = powers / powers.sum(axis=axis, keepdims=True)
+    value, slope = graph.value_and_grad(lambda v: np.sum(graph.logsumexp(v, axis=axis)))(x)
+    np.testing.assert_allclose(value, np.sum(np.log(np.exp(x).sum(axis=axis))), rtol=1e-14)
+    np.testing.assert_allclose(slope, shares, rtol=1e-12, atol=1e-300)
+    if axis is not None:
+        np.testing.assert_allclose(graph.softmax(x, axis=axis).value, shares, rtol=1e-13, atol=1e-300)
+
+
+@pytest.mark.parametrize(("size", "dtype", "kernels"), [(1 << 17, "f4", 1), (1 << 16, "f4", 0), (1 << 14, "f2", 1)])
+def test_kernels_are_for_large_arrays(size: int, dtype: str, kernels: int) -> None:
+    x = np.arange(size).reshape(-1, 256).astype(dtype) % 8
+    for f, few in ((lambda v: graph.sum(v, axis=1), 1), (graph.logsumexp, 1), (graph.softmax, 2)):
+        with graph.launches() as launched:
+            assert f(x).value.dtype == dtype
+        assert len(launched) == kernels * few
+
+
+@pytest.mark.parametrize("dtype", [np.longdouble, ">f8"])
+def test_large_arrays_that_kernels_do_not_read(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reductions, "_MANY", 1024)
+    x = np.linspace(0, 3, 2000).reshape(40, 50).astype(dtype)
+    powers = np.exp(x)
+    for found, wanted in (
+        (graph.sum(x, axis=1), x.sum(axis=1)),
+        (graph.max(x, axis=1), x.max(axis=1)),
+        (graph.logsumexp(x, axis=1), np.log(powers.sum(axis=1))),
+        (graph.softmax(x, axis=1), powers / powers.sum(axis=1, keepdims=True)),
+    ):
+        assert found.dtype == wanted.dtype
+        np.testing.assert_allclose(found.value, wanted, rtol=1e-14)
+    slope = graph.grad(lambda v: graph.sum(graph.sum(v, axis=1)))(x)
+    np.testing.assert_array_equal(slope, np.ones_like(x))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+@pytest.mark.parametrize("axis", [0, 1, (0, 1), None])
+def test_sums_of_large_arrays(axis: Any, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are computed in float64, turned or not; the gradient is the cotangent along the axes."""
+    monkeypatch.setattr(reductions, "_MANY", 1024)
+    x = np.random.default_rng(5).standard_normal((70, 50)).astype(dtype)
+    for array in (x, x.T, x[:, ::-1]):
+        for keepdims in (False, True):
+            found = graph.sum(array, axis=axis, keepdims=keepdims).value
+            wanted = array.astype(float).sum(axis=axis, keepdims=keepdims)
+            size = abs(array.astype(float)).sum(axis=axis, keepdims=keepdims)
+            assert found.shape == wanted.shape and found.dtype == dtype
+            assert (abs(found - wanted) <= np.finfo(dtype).eps * abs(wanted) + 1e-15 * size).all()
+    weights = np.linspace(1, 2, np.sum(x, axis=axis).size).reshape(np.sum(x, axis=axis).shape).astype(dtype)
+    slope = graph.grad(lambda v: np.sum(np.sum(v, axis=axis) * weights))(x)
+    kept = np.expand_dims(weights, (0, 1) if axis is None else axis)
+    np.testing.assert_array_equal(slope, np.broadcast_to(kept, x.shape))
 
 
 def test_var_without_degrees_of_freedom() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -117,6 +118,21 @@ def test_gradients_may_be_changed_in_place() -> None:
     (found,) = graph.vjp(lambda x: x, X)[1](given)
     found *= 2
     np.testing.assert_array_equal(given, [1, 1, 1])
+
+
+def test_large_gradients_may_be_changed_and_are_not_copied_for_that() -> None:
+    x, given = np.linspace(0, 1, 40_000), np.ones(40_000)
+    for arrays in (
+        graph.grad(lambda x, y: np.sum(x + y), wrt=(0, 1))(x, x),
+        graph.grad(lambda x, y: np.sum(np.concat([x, y]) * 2), wrt=(0, 1))(x, x),
+        (x, given, graph.vjp(lambda v: v, x)[1](given)[0]),
+        (x, given, graph.vjp(lambda v: v.reshape(200, 200), x)[1](given.reshape(200, 200))[0]),
+    ):
+        assert all(array.flags.writeable for array in arrays)
+        assert not any(np.shares_memory(a, b) for a, b in itertools.combinations(arrays, 2))
+    found = graph.grad(lambda v: np.sum(np.sin(v)))(x)
+    assert not isinstance(found.base, np.ndarray)  # memory of the pool
+    np.testing.assert_allclose(found, np.cos(x), rtol=1e-15)
 
 
 @pytest.mark.parametrize(
