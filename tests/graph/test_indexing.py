@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_np
 
 from dualbcast import graph
-from dualbcast.graph import indexing
+from dualbcast.graph import indexing, reductions
 from dualbcast.row_sums import row_sums
 
 SHAPES = st_np.array_shapes(min_dims=1, max_dims=4, min_side=1, max_side=4)
@@ -297,7 +297,8 @@ def test_extremes_of_large_arrays(name: str, keepdims: bool) -> None:
 
 
 @pytest.mark.parametrize("axis", [0, 1, None])
-def test_exponentials_of_large_arrays(axis: int | None) -> None:
+def test_exponentials_of_large_arrays(axis: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reductions, "_MANY", 1024)
     x = 30 * np.random.default_rng(4).standard_normal((60, 50))
     powers = np.exp(x - x.max(axis=axis, keepdims=True))
     shares = powers / powers.sum(axis=axis, keepdims=True)
@@ -308,8 +309,18 @@ def test_exponentials_of_large_arrays(axis: int | None) -> None:
         np.testing.assert_allclose(graph.softmax(x, axis=axis).value, shares, rtol=1e-13, atol=1e-300)
 
 
+@pytest.mark.parametrize(("size", "dtype", "kernels"), [(1 << 17, "f4", 1), (1 << 16, "f4", 0), (1 << 14, "f2", 1)])
+def test_kernels_are_for_large_arrays(size: int, dtype: str, kernels: int) -> None:
+    x = np.arange(size).reshape(-1, 256).astype(dtype) % 8
+    for f, few in ((lambda v: graph.sum(v, axis=1), 1), (graph.logsumexp, 1), (graph.softmax, 2)):
+        with graph.launches() as launched:
+            assert f(x).value.dtype == dtype
+        assert len(launched) == kernels * few
+
+
 @pytest.mark.parametrize("dtype", [np.longdouble, ">f8"])
-def test_large_arrays_that_kernels_do_not_read(dtype: Any) -> None:
+def test_large_arrays_that_kernels_do_not_read(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reductions, "_MANY", 1024)
     x = np.linspace(0, 3, 2000).reshape(40, 50).astype(dtype)
     powers = np.exp(x)
     for found, wanted in (
@@ -326,8 +337,9 @@ def test_large_arrays_that_kernels_do_not_read(dtype: Any) -> None:
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 @pytest.mark.parametrize("axis", [0, 1, (0, 1), None])
-def test_sums_of_large_arrays(axis: Any, dtype: str) -> None:
+def test_sums_of_large_arrays(axis: Any, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are computed in float64, turned or not; the gradient is the cotangent along the axes."""
+    monkeypatch.setattr(reductions, "_MANY", 1024)
     x = np.random.default_rng(5).standard_normal((70, 50)).astype(dtype)
     for array in (x, x.T, x[:, ::-1]):
         for keepdims in (False, True):
