@@ -199,7 +199,7 @@ def _share(cotangent: Any, x: Any, y: Any, count: Any) -> Any:
 def _pull_extreme(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Pulled:  # noqa: ARG001
     """Equal elements share evenly; which elements are greatest does not change, and neither does their count."""
     x, y = constant(node.inputs[0].value), constant(_aligned(node.output().value, node))
-    count = sum(elementwise.apply(_is_extreme, x, y), axis=node.static["axes"], keepdims=True)
+    count = sum(_wide(elementwise.apply(_is_extreme, x, y)), axis=node.static["axes"], keepdims=True)
     return (elementwise.apply(_share, _aligned(cotangents[0], node), x, y, count),)
 
 

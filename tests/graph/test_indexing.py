@@ -279,6 +279,11 @@ def test_max_shares_evenly_among_equal_elements() -> None:
     np.testing.assert_allclose(graph.grad(np.max)(np.array([1.0, np.nan])), [0, 1])
 
 
+def test_more_equal_elements_than_half_precision_counts_to() -> None:
+    found = graph.grad(np.max)(np.zeros(70000, np.float16))
+    np.testing.assert_array_equal(found, np.full(70000, 1 / 70000, np.float16))
+
+
 @pytest.mark.parametrize("keepdims", [False, True])
 @pytest.mark.parametrize("name", ["max", "min"])
 def test_extremes_of_large_arrays(name: str, keepdims: bool) -> None:
