@@ -45,7 +45,7 @@ def _left(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 # Elements from which a kernel takes less time than NumPy's passes over the array, a softmax of 512 by 1024 0.7 ms and
-# not 0.9; but one of 40 by 40 would take 140 µs and not 9. Of half precision, which NumPy converts one by one, an eighth.
+# not 0.9; but one of 40 by 40 would take 140 µs and not 9. Of half precision, where NumPy is slow, an eighth.
 _MANY = 1 << 17
 
 
@@ -199,7 +199,7 @@ def _share(cotangent: Any, x: Any, y: Any, count: Any) -> Any:
 def _pull_extreme(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Pulled:  # noqa: ARG001
     """Equal elements share evenly; which elements are greatest does not change, and neither does their count."""
     x, y = constant(node.inputs[0].value), constant(_aligned(node.output().value, node))
-    count = sum(elementwise.apply(_is_extreme, x, y), axis=node.static["axes"], keepdims=True)
+    count = sum(_wide(elementwise.apply(_is_extreme, x, y)), axis=node.static["axes"], keepdims=True)
     return (elementwise.apply(_share, _aligned(cotangents[0], node), x, y, count),)
 
 

@@ -415,8 +415,3 @@ def reopen(node: Node, targets: Mapping[tuple[int, int], Variable]) -> None:
 
 
 REGION = Primitive("kernel", _never, _pull, multiple=True)
-
-
-def _number(gathered: Gathered, at: int, index: int) -> int:
-    """The number of an expression's output among the values of a composition."""
-    return len(gathered.leaves) + sum(len(each.dtypes) for each in gathered.order[:at]) + index

@@ -192,6 +192,13 @@ def test_gradients_of_many_parts_of_one_array(dtype: str) -> None:
         np.testing.assert_array_equal(second, 2 * wanted)
 
 
+@pytest.mark.filterwarnings("error")
+def test_infinite_cotangents_of_parts_are_added_in_silence() -> None:
+    bars = np.full(2999, np.inf), np.full(2999, -np.inf)
+    (found,) = graph.vjp(lambda v: (v[1:], v[:-1]), np.ones(3000))[1](bars)
+    np.testing.assert_array_equal(found, [-np.inf, *[np.nan] * 2998, np.inf])
+
+
 def test_a_loop_over_layers_adds_to_one_array(monkeypatch: pytest.MonkeyPatch) -> None:
     layers, x = np.random.default_rng(6).uniform(-0.5, 0.5, (30, 8, 8)), np.linspace(0, 1, 8)
     made = []
@@ -270,6 +277,11 @@ def test_max_shares_evenly_among_equal_elements() -> None:
         graph.grad(lambda v: np.sum(np.max(v, axis=1)))(x), [[0.5, 0.5, 0], [1 / 3, 1 / 3, 1 / 3]]
     )
     np.testing.assert_allclose(graph.grad(np.max)(np.array([1.0, np.nan])), [0, 1])
+
+
+def test_more_equal_elements_than_half_precision_counts_to() -> None:
+    found = graph.grad(np.max)(np.zeros(70000, np.float16))
+    np.testing.assert_array_equal(found, np.full(70000, 1 / 70000, np.float16))
 
 
 @pytest.mark.parametrize("keepdims", [False, True])
