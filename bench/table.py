@@ -29,6 +29,7 @@ NOTES = {
     "HM-LSTM": "memory",
     "Kepler": "32 orbits take each turn together until the last is done; the peer has no derivatives in its loop",
     "Black-Scholes": "one chain of exp, log, erfc and divisions, each of which waits for the one before",
+    "oscillator": "values are rounded as NumPy's; the peer, with tangents by hand, fuses products with sums",
     "4 by 4": "Python's share of a call",
     "J2 plasticity": "memory: 42 outputs at once",
     "tanh(x·w + b)": "memory",
