@@ -34,6 +34,7 @@ from dualbcast.compiler.ir import (
     format_expr,
     map_expr,
     map_exprs,
+    renamed,
     statements,
 )
 from dualbcast.compiler.simplify import use_counts
@@ -76,12 +77,8 @@ def place_loads(function: Function) -> Function:
     places = {name: itertools.count() for name in params}
     body = _place(function.body, params, final, places)
     loaded = {name: Var(f"{name}{AT}0", param.kind) for name, param in params.items()}
-    outputs = tuple(Output(output.name, _substitute(output.value, loaded)) for output in function.outputs)
+    outputs = tuple(Output(output.name, renamed(output.value, loaded)) for output in function.outputs)
     return replace(function, body=body, outputs=outputs)
-
-
-def _substitute(expr: Expr, loaded: Mapping[str, Var]) -> Expr:
-    return map_expr(expr, lambda leaf: loaded.get(leaf.name, leaf) if isinstance(leaf, Var) else leaf)
 
 
 def _place(block: Block, params: Mapping[str, Var], later: Set[str], places: Mapping[str, Iterator[int]]) -> Block:
@@ -105,7 +102,7 @@ def _place(block: Block, params: Mapping[str, Var], later: Set[str], places: Map
             loads.setdefault(first, []).append(Assign(loaded[name], Load(name, param.kind)))
 
     def walk(inner: Block) -> Block:
-        return tuple([map_exprs(part, lambda expr: _substitute(expr, loaded), walk) for part in inner])
+        return tuple([map_exprs(part, lambda expr: renamed(expr, loaded), walk) for part in inner])
 
     found: list[Stmt] = []
     for position, part in enumerate(walk(block) if loaded else block):

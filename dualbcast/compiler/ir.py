@@ -6,7 +6,7 @@ node types, the printer behind `inspect_ir`, and the checker that tests run afte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import is_
 from typing import Literal
 
@@ -301,6 +301,11 @@ def map_expr(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
     if all(map(is_, args, expr.args)):
         return expr
     return Op(expr.name, args, expr.kind, expr.location)
+
+
+def renamed(expr: Expr, by: Mapping[str, Atom]) -> Expr:
+    """The expression with what is said for some of its variables."""
+    return map_expr(expr, lambda leaf: by.get(leaf.name, leaf) if isinstance(leaf, Var) else leaf)
 
 
 def map_exprs(stmt: Stmt, change: Callable[[Expr], Expr], inner: Callable[[Block], Block]) -> Stmt:

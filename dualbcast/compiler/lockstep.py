@@ -32,7 +32,7 @@ from dualbcast.compiler.ir import (
     assigned,
     assigned_always,
     jumps,
-    map_expr,
+    renamed,
     statements,
 )
 from dualbcast.compiler.selects import is_even, is_total, varies, varying_names
@@ -135,7 +135,7 @@ class _Turns:
         for position, stmt in enumerate(block):
             match stmt:
                 case Assign():
-                    held[stmt.target.name] = self.hold(_renamed(stmt.value, held), found, stmt)
+                    held[stmt.target.name] = self.hold(renamed(stmt.value, held), found, stmt)
                 case If():
                     stays = self.fork(stmt, block[position + 1 :], held, here, found)
                     if jumps(stmt):
@@ -152,7 +152,7 @@ class _Turns:
 
     def fork(self, stmt: If, rest: Block, held: dict[str, Atom], here: Atom, found: list[Stmt]) -> Atom:
         """Both sides of a branch, and what comes after it, if one of them jumps."""
-        test = _renamed(stmt.test, held)
+        test = renamed(stmt.test, held)
         assert isinstance(test, Atom)
         rest = rest if jumps(stmt) else ()
         sides: list[tuple[dict[str, Atom], Atom]] = []
@@ -182,7 +182,7 @@ class _Turns:
 
     def even(self, loop: For, held: dict[str, Atom], here: Atom, found: list[Stmt]) -> None:
         """A loop that all elements of the turn go through as often."""
-        start, stop, step = (_renamed(bound, held) for bound in (loop.start, loop.stop, loop.step))
+        start, stop, step = (renamed(bound, held) for bound in (loop.start, loop.stop, loop.step))
         places = self.places(loop, held, found)
         places.pop(loop.target.name, None)
         target = Var(self.own.fresh(TEMPORARY + loop.target.name), "int")
@@ -204,7 +204,7 @@ class _Turns:
         held |= places
         self.walk(loop.pre, held, here, found)
         self.assign_all([(place, held[name]) for name, place in places.items()], found)
-        test = _renamed(loop.test, held)
+        test = renamed(loop.test, held)
         going = Var(self.own.fresh(f"{TEMPORARY}going"), "bool")
         found.append(Assign(going, fold(Op("and", (here, test), "bool"))))
         held |= places
@@ -216,7 +216,7 @@ class _Turns:
         tested = dict(end)
         self.walk(loop.pre, tested, going, turn)
         self.depth -= 1
-        goes_on = fold(Op("and", (stays, self.hold(_renamed(loop.test, tested), turn)), "bool"))
+        goes_on = fold(Op("and", (stays, self.hold(renamed(loop.test, tested), turn)), "bool"))
         goes_on = fold(Op("and", (going, self.hold(goes_on, turn)), "bool"))
         inside = use_counts(replace(_NOTHING, body=(loop,)))
         changes: list[tuple[Var, Expr]] = [(going, self.hold(goes_on, turn))]
@@ -315,10 +315,6 @@ def _is_small(loop: For) -> bool:
 
 def _targets(part: Stmt) -> dict[str, Kind]:
     return {stmt.target.name: stmt.target.kind for stmt in statements((part,)) if isinstance(stmt, Assign | For)}
-
-
-def _renamed(expr: Expr, held: Mapping[str, Atom]) -> Expr:
-    return map_expr(expr, lambda leaf: held.get(leaf.name, leaf) if isinstance(leaf, Var) else leaf)
 
 
 def _loops(part: Stmt) -> bool:

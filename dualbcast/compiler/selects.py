@@ -8,7 +8,7 @@ that is not taken must not run: it may not end, or do what a machine traps on, o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Set
 from functools import lru_cache
 
 from dualbcast.compiler.fold import fold
@@ -37,7 +37,7 @@ from dualbcast.compiler.ir import (
     atoms,
     expressions,
     jumps,
-    map_expr,
+    renamed,
     statements,
 )
 from dualbcast.compiler.rules import RULES
@@ -192,7 +192,7 @@ class _Selects:
             clash = {leaf.name for value in merged.values() for leaf in _read(value)} & merged.keys()
             copies = {name: Var(self.names.fresh(TEMPORARY), merged[name].kind) for name in sorted(clash)}
             found += [Assign(copy, Var(name, copy.kind), stmt.location) for name, copy in copies.items()]
-            merged = {name: _renamed(value, copies) for name, value in merged.items()}
+            merged = {name: renamed(value, copies) for name, value in merged.items()}
         found += [Assign(Var(name, value.kind), value, stmt.location) for name, value in merged.items()]
         return found
 
@@ -204,7 +204,7 @@ class _Selects:
         `outer` says what holds the value of a name that has been assigned where both sides of other branches are
         computed.
         """
-        test = _renamed(stmt.test, outer)
+        test = renamed(stmt.test, outer)
         sides: list[dict[str, Atom]] = []
         for side in (stmt.then, stmt.orelse):
             held = dict(outer)
@@ -213,7 +213,7 @@ class _Selects:
                     values = self.flatten(part, held, found)
                 else:
                     assert isinstance(part, Assign)
-                    values = {part.target.name: _renamed(part.value, held)}
+                    values = {part.target.name: renamed(part.value, held)}
                 for name, value in values.items():
                     held[name] = self.hold(name, value, part.location, found)
             sides.append(held)
@@ -244,10 +244,6 @@ def varies(expr: Expr, varying: Set[str]) -> bool:
 
 def _read(expr: Expr) -> list[Var]:
     return [leaf for leaf in atoms(expr) if isinstance(leaf, Var)]
-
-
-def _renamed(expr: Expr, held: Mapping[str, Atom]) -> Expr:
-    return map_expr(expr, lambda leaf: held.get(leaf.name, leaf) if isinstance(leaf, Var) else leaf)
 
 
 def _why_not(stmt: If) -> str:

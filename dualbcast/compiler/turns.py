@@ -32,8 +32,8 @@ from dualbcast.compiler.ir import (
     atoms,
     expressions,
     jumps,
-    map_expr,
     map_exprs,
+    renamed,
     statements,
 )
 from dualbcast.compiler.simplify import remove_dead, use_counts
@@ -262,37 +262,31 @@ def _written_once(run: Sequence[Stmt], before: Mapping[str, Var], names: Names) 
 
     for stmt in run:
         old = dict(now)
-
-        def of(expr: Expr, by: Mapping[str, Var]) -> Expr:
-            return map_expr(expr, lambda leaf: by.get(leaf.name, leaf) if isinstance(leaf, Var) else leaf)
-
         if isinstance(stmt, Assign):
-            value = of(stmt.value, old)
+            value = renamed(stmt.value, old)
             if isinstance(value, Var):
                 now[stmt.target.name] = value
                 continue
-            target = named(stmt.target)
+            target = now[stmt.target.name] = named(stmt.target)
             found.append(replace(stmt, target=target, value=value))
-            now[stmt.target.name] = target
             continue
         assert isinstance(stmt, If)
         targets = {part.target.name: part.target for part in statements((stmt,)) if isinstance(part, Assign)}
         new = {name: named(target) for name, target in targets.items()}
-        by = old | new
-
-        def inner(block: Block, by: Mapping[str, Var] = by) -> Block:
-            made = [map_exprs(part, lambda expr: of(expr, by), inner) for part in block]
-            return tuple(
-                replace(part, target=by[part.target.name]) if isinstance(part, Assign) else part for part in made
-            )
-
         # Before either side it is what it was.
         copies = [
             Assign(var, old.get(name, targets[name]), stmt.location)
             for name, var in new.items()
             if var != targets[name] and (name in old or name in before)
         ]
-        sides = [(*copies, *inner(side)) for side in (stmt.then, stmt.orelse)]
-        found.append(replace(stmt, test=of(stmt.test, old), then=sides[0], orelse=sides[1]))
         now |= new
+        sides = [(*copies, *_in_names(side, dict(now))) for side in (stmt.then, stmt.orelse)]
+        test = renamed(stmt.test, old)
+        found.append(replace(stmt, test=test, then=sides[0], orelse=sides[1]))
     return found, now
+
+
+def _in_names(block: Block, now: Mapping[str, Var]) -> Block:
+    """A block in which some variables have other names."""
+    made = [map_exprs(stmt, lambda expr: renamed(expr, now), lambda inner: _in_names(inner, now)) for stmt in block]
+    return tuple([replace(stmt, target=now[stmt.target.name]) if isinstance(stmt, Assign) else stmt for stmt in made])
