@@ -14,7 +14,7 @@ import pytest
 from session import Found, fuzz
 
 from dualbcast import CompileError
-from dualbcast.compiler import activity, adjoints, arrange, builder, rows, simplify, tangents
+from dualbcast.compiler import activity, adjoints, arrange, builder, rows, simplify, tangents, turns
 
 # How many programs may be needed; most bugs take a few.
 WITHIN = 1000
@@ -34,14 +34,15 @@ BUGS = [
     Bug(
         "a wrong sign where a term of the tangent is negated",
         tangents,
-        'Op("sub", (self.emit(total, where), *part.args)',
-        'Op("add", (self.emit(total, where), *part.args)',
+        'Op("sub", (self.emit(total, where), *term.args)',
+        'Op("add", (self.emit(total, where), *term.args)',
     ),
     Bug(
         "no zero tangent for a name that is active on another path",
         tangents,
-        "            parts = terms.get(seed, [])\n",
-        "            parts = terms.get(seed, [])\n            if not parts:\n                continue\n",
+        "            self.block.append(Assign(target, self.total(",
+        "            if not terms.get(seed):\n                continue\n"
+        "            self.block.append(Assign(target, self.total(",
     ),
     Bug(
         "the partial of select's second side dropped",
@@ -72,6 +73,12 @@ BUGS = [
         adjoints,
         "before = changes.get(source.name)",
         "before = None",
+    ),
+    Bug(
+        "of a turn of a loop, what it leaves does not change with what it has just left",
+        turns,
+        "new.get((source, seed)) if source in ends else self._old(",
+        "self._old(",
     ),
     Bug(
         "value numbering that does not see a loop's assignments",
