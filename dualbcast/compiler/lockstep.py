@@ -36,7 +36,7 @@ from dualbcast.compiler.ir import (
     statements,
 )
 from dualbcast.compiler.selects import is_even, is_total, varies, varying_names
-from dualbcast.compiler.simplify import falls_through, simplify, use_counts
+from dualbcast.compiler.simplify import falls_through, read_counts, simplify, use_counts
 from dualbcast.compiler.weights import blocks_vectors, operations_of
 from dualbcast.record import replace
 
@@ -183,7 +183,7 @@ class _Turns:
     def even(self, loop: For, held: dict[str, Atom], here: Atom, found: list[Stmt]) -> None:
         """A loop that all elements of the turn go through as often."""
         start, stop, step = (renamed(bound, held) for bound in (loop.start, loop.stop, loop.step))
-        places = self.places(loop, held, found)
+        places = self.places(loop, read_counts((loop,)), held, found)
         places.pop(loop.target.name, None)
         target = Var(self.own.fresh(TEMPORARY + loop.target.name), "int")
         turn: list[Stmt] = []
@@ -200,7 +200,8 @@ class _Turns:
         if isinstance(loop, For):
             before, loop = self.as_while(loop)
             self.walk(before, held, here, found)
-        places = self.places(loop, held, found)
+        inside = read_counts((loop,))
+        places = self.places(loop, inside, held, found)
         held |= places
         self.walk(loop.pre, held, here, found)
         self.assign_all([(place, held[name]) for name, place in places.items()], found)
@@ -218,7 +219,6 @@ class _Turns:
         self.depth -= 1
         goes_on = fold(Op("and", (stays, self.hold(renamed(loop.test, tested), turn)), "bool"))
         goes_on = fold(Op("and", (going, self.hold(goes_on, turn)), "bool"))
-        inside = use_counts(replace(_NOTHING, body=(loop,)))
         changes: list[tuple[Var, Expr]] = [(going, self.hold(goes_on, turn))]
         for name, place in places.items():
             new = tested[name]
@@ -233,9 +233,11 @@ class _Turns:
         self.assign_all(changes, turn)
         found.append(While((), going, tuple(turn), loop.location, together=True))
 
-    def places(self, loop: For | While, held: Mapping[str, Atom], found: list[Stmt]) -> dict[str, Var]:
-        """The variables that hold those of a loop from turn to turn, with what they are before the first."""
-        inside = use_counts(replace(_NOTHING, body=(loop,)))
+    def places(
+        self, loop: For | While, inside: Mapping[str, int], held: Mapping[str, Atom], found: list[Stmt]
+    ) -> dict[str, Var]:
+        """The variables that hold those of a loop from turn to turn, with what they are before the first; `inside` says
+        how often names are read in it."""
         tested = set(assigned(loop.pre)) if isinstance(loop, While) else set()
         places: dict[str, Var] = {}
         for name, kind in _targets(loop).items():
@@ -290,7 +292,6 @@ class _Turns:
         return target
 
 
-_NOTHING = Function("", (), (), ())
 _NONE: dict[Kind, float | int | bool] = {"float": 0.0, "int": 0, "bool": False}
 _COUNTING: tuple[tuple[str, Kind], ...] = (("counter", "int"), ("stop", "int"), ("goes", "bool"))
 

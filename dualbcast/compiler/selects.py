@@ -104,14 +104,17 @@ def is_straight(function: Function, steady: Set[str]) -> bool:
         return False
     forks = [stmt for stmt in statements(function.body) if isinstance(stmt, If | For | While)]
     varying = varying_names(function, steady) if forks else set()
-    return all(
-        stmt.together
-        if isinstance(stmt, While)
-        else is_even(stmt, varying)
-        if isinstance(stmt, For)
-        else not varies(stmt.test, varying)
-        for stmt in forks
-    )
+    return all(_goes_together(stmt, varying) for stmt in forks)
+
+
+def _goes_together(stmt: If | For | While, varying: Set[str]) -> bool:
+    match stmt:
+        case If():
+            return not varies(stmt.test, varying)
+        case For():
+            return is_even(stmt, varying)
+        case While():
+            return stmt.together
 
 
 def is_even(loop: For, varying: Set[str]) -> bool:

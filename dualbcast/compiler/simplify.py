@@ -289,12 +289,18 @@ def _sweep(block: Block, live: set[str], in_live_loop: bool = False) -> Block:
     return tuple(kept)
 
 
-def use_counts(function: Function) -> Counter[str]:
-    """How often each name is read."""
+def read_counts(block: Block) -> Counter[str]:
+    """How often each name is read in a block."""
     counts: Counter[str] = Counter()
-    for stmt in statements(function.body):
+    for stmt in statements(block):
         for expr in expressions(stmt):
             counts.update(leaf.name for leaf in atoms(expr) if isinstance(leaf, Var))
+    return counts
+
+
+def use_counts(function: Function) -> Counter[str]:
+    """How often each name is read."""
+    counts = read_counts(function.body)
     for output in function.outputs:
         counts.update(leaf.name for leaf in atoms(output.value) if isinstance(leaf, Var))
     return counts

@@ -36,7 +36,7 @@ from dualbcast.compiler.ir import (
     renamed,
     statements,
 )
-from dualbcast.compiler.simplify import remove_dead, use_counts
+from dualbcast.compiler.simplify import read_counts, remove_dead, use_counts
 from dualbcast.compiler.tangents import ONE, Direction, Tangents
 from dualbcast.compiler.weights import weigh
 from dualbcast.errors import Location
@@ -108,7 +108,7 @@ class Turns(Tangents):
         before = _read_first(run)
         if before is None:
             return False
-        inside = use_counts(Function("", (), tuple(run), ()))
+        inside = read_counts(tuple(run))
         needed = _flows(run, self.useful)
         once, last = _written_once(run, before, self.names)
         # What somebody else needs the derivative of.

@@ -29,6 +29,7 @@ class Mentions(NamedTuple):
 
 
 def mentions(statements: Sequence[ast.stmt]) -> Mentions:
+    """What some statements mention, with those inside them."""
     names: set[str] = set()
     targets: set[str] = set()
     written: set[str] = set()

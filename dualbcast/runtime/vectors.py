@@ -164,8 +164,8 @@ class Vectors(Expressions):
             runs = builder.icmp_unsigned("!=", count, ir.Constant(WORD, 0))
         counted = f"{target}#"  # a name that no text has
         self.values[counted] = Typed(ir.Constant(WORD, 0), "int64")
-        inside = mentions(stmt.body)
-        carried = [counted, *(name for name in self.values if name in inside.targets | {target})]
+        targets = mentions([stmt]).targets
+        carried = [counted, *(name for name in self.values if name in targets)]
 
         def turn() -> ir.Value:
             done = self.values[counted].value
