@@ -14,7 +14,7 @@ import numpy as np
 from dualbcast.abi import Layout
 from dualbcast.compiler.arrange import place_loads
 from dualbcast.compiler.emit import operations
-from dualbcast.compiler.ir import ARITHMETIC, Assign, For, Function, If, Load, While, statements
+from dualbcast.compiler.ir import ARITHMETIC, FUSED, Assign, For, Function, If, Load, While, statements
 from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.schedule import INSTRUCTIONS
 from dualbcast.compiler.templates import without_customs
@@ -76,7 +76,8 @@ class Explanation(NamedTuple):
     @property
     def arithmetic(self) -> int:
         """Additions, subtractions, multiplications and divisions."""
-        return sum(count for name, count in self.operations.items() if name in ARITHMETIC - {"neg"})
+        each = dict.fromkeys(ARITHMETIC - {"neg"}, 1) | dict.fromkeys(FUSED, 2)
+        return sum(count * each.get(name, 0) for name, count in self.operations.items())
 
     @property
     def calls(self) -> int:

@@ -58,12 +58,12 @@ class Product:
         blocks: dict[_Place, Block],
         jacobian: int,
         make: Callable[[], Function],
-        forward: Callable[[], Function] | None = None,
+        forward: Callable[[], Function],
     ) -> None:
         self.kinds, self.values, self.count, self.structure = kinds, values, count, structure
         self.blocks, self.jacobian = blocks, jacobian
         self._function = once(make)
-        self._forward = self._function if forward is None else once(forward)
+        self._forward = once(forward)
 
     @property
     def function(self) -> Function:
@@ -98,7 +98,7 @@ def make_product(function: Function, which: Which, wrt: Sequence[int]) -> Produc
 
     count = len(function.outputs)
     back = which not in ("value", "parts") and is_shorter(function)
-    both, results = _computed(function, which, wrt, back=back)
+    both, results = _computed(function, which, wrt, back=back, fused=True)
     stored: list[_Place] = [(at,) for at in range(count)] if which.startswith("value") else []
     values, first = len(stored), 0
     blocks: dict[_Place, Block] = {}
@@ -113,35 +113,40 @@ def make_product(function: Function, which: Which, wrt: Sequence[int]) -> Produc
             first += len(place) == 2
     final = _storing(both, results, stored)
     kinds = tuple(output.value.kind for output in final.outputs)
-    forward = (lambda: _storing(*_computed(function, which, wrt), stored)) if back else None
+
+    def forward() -> Function:
+        return _storing(*_computed(function, which, wrt), stored)
+
     return Product(kinds, values, count, function.structure, blocks, first, lambda: final, forward)
 
 
 def _computed(
-    function: Function, which: Which, wrt: Sequence[int], *, back: bool = False
+    function: Function, which: Which, wrt: Sequence[int], *, back: bool = False, fused: bool = False
 ) -> tuple[Function, dict[_Place, Output]]:
     """IR with all results among its outputs; these, as in `Product.blocks`, and the values. See `dualize`."""
     from dualbcast.compiler.dualize import dualize
     from dualbcast.compiler.simplify import simplify
     from dualbcast.compiler.transform import hessian_of
+    from dualbcast.compiler.weights import fusible
 
     count = len(function.outputs)
     names: dict[_Place, str | None] = {}
     if which in ("value", "parts"):
-        both = simplify(function)
+        both = function
     else:
         if "hessian" in which:
             dual, second = hessian_of(function, wrt, back=back)
             both = dual.function
         else:
             dual, second = dualize(function, wrt, back=back), {}
-            both = simplify(dual.function)
+            both = dual.function
         if which != "hessian":
             names = {(i, d): dual.partials.get((i, d)) for i in range(count) for d in wrt}
         if "hessian" in which:
             names |= {
                 (i, p, q): second.get((i, p, q)) for i in range(count) for at, p in enumerate(wrt) for q in wrt[at:]
             }
+    both = simplify(both, fusible(both) if fused else frozenset())
     named = {output.name: output for output in both.outputs}
     results: dict[_Place, Output] = {(at,): output for at, output in enumerate(both.outputs[:count])}
     for place, name in names.items():

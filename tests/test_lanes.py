@@ -63,7 +63,7 @@ def run(call: Any, lanes: int, fastmath: bool = False, **free: Any) -> list[np.n
     spec, planned = call.spec, call.plan
     layout = planned.layout._replace(lanes=lanes)
     dtypes = [dtype.name for dtype in spec.dtypes]
-    source = emit(spec.product.function, layout, spec.compute, spec.inputs, dtypes, "cuda", "", fastmath)
+    source = emit(spec.product.forward, layout, spec.compute, spec.inputs, dtypes, "cuda", "", fastmath)
     namespace = python._namespace(source.dtype) | WIDE | HALF | free
     exec(source.text, namespace)
     outputs = [np.zeros(planned.total, dtype) for dtype in spec.dtypes]
@@ -100,7 +100,7 @@ def test_the_corpus(case: Case, dtype: str, lanes: int, broadcast: bool) -> None
         pytest.skip("nothing would span the innermost dimension")
     function = differentiable_broadcast(backend="python")(case.function)
     call = function._inspected(tuple(arrays), None, "value_and_jacobian")
-    most = elements_a_thread(call.spec.product.function, call.plan.layout, call.spec.compute)
+    most = elements_a_thread(call.spec.product.forward, call.plan.layout, call.spec.compute)
     if lanes > 1 and most == 1:
         pytest.skip("one element a thread")
     expected = call.run()
@@ -114,7 +114,7 @@ def inspected(*arrays: Any, wrt: Any = tuple("cfig"), product: Any = "value_and_
 
 
 def lanes_of(call: Any) -> int:
-    return elements_a_thread(call.spec.product.function, call.plan.layout, call.spec.compute)
+    return elements_a_thread(call.spec.product.forward, call.plan.layout, call.spec.compute)
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 4])
@@ -133,7 +133,7 @@ def test_the_cell_update(dtype: str, lanes: int) -> None:
 def test_a_load_is_in_the_branch_that_needs_it_and_with_the_others() -> None:
     call = inspected(full, full, full, full, rows, rows)
     layout = call.plan.layout._replace(lanes=4)
-    text = emit(call.spec.product.function, layout, "float32", call.spec.inputs, ["float32"] * 5, "cuda").text
+    text = emit(call.spec.product.forward, layout, "float32", call.spec.inputs, ["float32"] * 5, "cuda").text
     body = text[text.index("def cell_update") :]
     flush, rest = body.split("    else:\n", 1)
     copy, update = rest.split("        else:\n", 1)
@@ -271,7 +271,7 @@ def test_only_divisions_by_small_numbers_are_approximate() -> None:
         return 1 / (1 + math.exp(-abs(x))) + x / y + 1 / (1 + math.exp(-x)) + 1 / (2.0 + math.sin(x))
 
     call = differentiable_broadcast(fastmath=True)(both)._inspected((POINTS, POINTS), None, "value")
-    function, layout = call.spec.product.function, call.plan.layout
+    function, layout = call.spec.product.forward, call.plan.layout
 
     def text(target: str, dtype: str, fastmath: bool) -> str:
         """Without comments, which quote the function."""

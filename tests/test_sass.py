@@ -345,7 +345,7 @@ def test_a_kernel_that_would_spill_takes_fewer_elements() -> None:
     function = differentiable_broadcast(models.product_of_tanh)
     call = function._inspected((full,) * 8, None, "value_and_jacobian")
     spec, layout = call.spec, call.plan.layout
-    four = emit(spec.product.function, layout._replace(lanes=4), "float32", spec.inputs, ["float32"] * 9, "cuda")
+    four = emit(spec.product.forward, layout._replace(lanes=4), "float32", spec.inputs, ["float32"] * 9, "cuda")
     cramped = four._replace(shell=four.shell.replace("__launch_bounds__(256)", "__launch_bounds__(256, 8)"))
     assert cuda.compile_kernel(cramped, (9, 0)).stack > 0
     kernel = call._compile_cuda(cramped, (9, 0))

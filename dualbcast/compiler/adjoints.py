@@ -33,7 +33,7 @@ from dualbcast.compiler.rules import CUSTOMS
 from dualbcast.compiler.slopes import waiting
 from dualbcast.compiler.tangents import ONE, Direction, Dual, Tangents
 from dualbcast.errors import Location
-from dualbcast.record import NamedTuple, replace
+from dualbcast.record import NamedTuple
 
 __all__ = ["Adjoints", "Step", "is_shorter", "operations_each_way"]
 
@@ -174,7 +174,7 @@ class Adjoints(Tangents):
                     name = self.names.fresh(f"{output.name}_d{self.label[seed]}")
                     outputs.append(Output(name, change))
                     partials[position, seed] = name
-        return Dual(replace(self.function, body=tuple(self.block), outputs=tuple(outputs)), partials)
+        return Dual(self.whole(tuple(self.block), outputs), partials)
 
     def steps(self) -> list[Step]:
         """The steps of the function; their statements are appended, with what computing the slopes takes."""

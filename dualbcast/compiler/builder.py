@@ -74,6 +74,8 @@ class Builder:
         self.block = self.root
         self.frame: Frame
         self.guards: list[Capture] = []
+        # The names of derivatives.
+        self.derived: set[str] = set()
         # The captured arrays by name, each with the parameter that stands for its element; and the names in use.
         self.arrays: dict[str, tuple[Var, Capture]] = {}
         self.taken: set[str] = set()
@@ -153,14 +155,14 @@ class Builder:
         frame, block, length, size = self.frame, self.block, len(self.block), self.length
         mark, env, loops, guards = self.names.mark(), dict(frame.env), len(frame.loops), len(self.guards)
         renamed, definitions = dict(self.renamed), dict(self.definitions)
-        arrays, taken = dict(self.arrays), set(self.taken)
+        arrays, taken, derived = dict(self.arrays), set(self.taken), set(self.derived)
         last = block[-1:]  # which may have been given a user's name since
 
         def restore() -> None:
             self.names.reset(mark)
             self.frame, self.block, self.length, frame.env = frame, block, size, dict(env)
             self.renamed, self.definitions, self.arrays = dict(renamed), dict(definitions), dict(arrays)
-            self.taken = set(taken)
+            self.taken, self.derived = set(taken), set(derived)
             del self.guards[guards:], frame.loops[loops:], block[length:]
             block[length - len(last) :] = last
 

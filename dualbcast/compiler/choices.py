@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from dualbcast.compiler.ir import ARITHMETIC, COMPARISONS, LOGIC, Assign, Atom, Const, Op, Stmt, Var
+from dualbcast.compiler.ir import ARITHMETIC, COMPARISONS, FUSED, LOGIC, Assign, Atom, Const, Op, Stmt, Var
 from dualbcast.compiler.places import Places
 from dualbcast.compiler.values import CHOICE, Env, Unassigned, Value, same
 
 __all__ = ["Choices", "needs_order", "split_and"]
 
 # Operations so cheap and total that running them early costs less than a branch.
-_CHEAP = COMPARISONS | LOGIC | (ARITHMETIC - {"floordiv", "mod"}) | {"to_float", "select"}
+_CHEAP = COMPARISONS | LOGIC | (ARITHMETIC - {"floordiv", "mod"}) | {"to_float", "select", *FUSED}
 
 
 class Choices(Places):

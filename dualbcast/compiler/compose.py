@@ -18,6 +18,7 @@ from dualbcast.compiler.ir import (
     Output,
     Stmt,
     Var,
+    among,
     map_expr,
     map_exprs,
 )
@@ -74,10 +75,13 @@ def compose(name: str, params: Sequence[Kind], steps: Sequence[Step], outputs: S
     arguments = tuple(Var(names.fresh(f"x{at}"), kind) for at, kind in enumerate(params))
     values: list[Atom] = list(arguments)
     body: list[Stmt] = []
+    derived: list[str] = []
     for step in steps:
         actual = [values[each] if isinstance(each, int) else each for each in step.inputs]
         copied = _Copy(names, dict(zip((param.name for param in step.function.params), actual, strict=True)))
         body.extend(copied.block(step.function.body))
+        renamed = map(copied.actual.__getitem__, among(step.function.derived, step.function.body))
+        derived += [var.name for var in renamed if isinstance(var, Var)]
         for output in step.function.outputs:
             value = copied.expr(output.value)
             if not isinstance(value, Atom):
@@ -90,7 +94,7 @@ def compose(name: str, params: Sequence[Kind], steps: Sequence[Step], outputs: S
         Output(names.fresh(f"out{at}" if several else "out"), values[each]) for at, each in enumerate(outputs)
     )
     structure = Structure(tuple, (Structure(),) * len(named)) if several else Structure()
-    return Function(name, arguments, tuple(body), named, NOWHERE, structure)
+    return Function(name, arguments, tuple(body), named, NOWHERE, structure, tuple(derived))
 
 
 def restrict(function: Function, outputs: Sequence[int]) -> Function:

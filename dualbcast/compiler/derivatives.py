@@ -24,6 +24,7 @@ from dualbcast.compiler.ir import (
     Output,
     Stmt,
     Var,
+    among,
     assigned,
     atoms,
     expressions,
@@ -112,7 +113,8 @@ class Derivatives(Comprehensions):
             return Derived(operator, derived.function, calls)
         leaves = list(self._leaves(value, derived, node))
         outputs = tuple(Output(f"{TEMPORARY}{at}", self.current(leaf)) for at, leaf in enumerate(leaves))
-        function = Function("", tuple(seeds.values()), freeze(body, self.current), outputs, where)
+        inside = freeze(body, self.current)
+        function = Function("", tuple(seeds.values()), inside, outputs, where, derived=among(self.derived, inside))
         results = iter(self._transformed(function, freeze(moves, self.current), operator.has_value, node))
         values = [next(results) for _ in leaves] if operator.has_value else []
         partials = {at: _rebuild(value, iter([next(results) for _ in leaves])) for at in seeds}
@@ -144,6 +146,7 @@ class Derivatives(Comprehensions):
         if self.length > LONGEST:
             self.fail(node, f"this derivative makes more than {LONGEST:,} operations of the function", "a lower order")
         self.block.extend(final.body)
+        self.derived.update(dual.function.derived)
         return [output.value for output in final.outputs if isinstance(output.value, Atom)]
 
     # --- arguments and results -----------------------------------------------------------------------------------

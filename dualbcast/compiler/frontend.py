@@ -17,6 +17,7 @@ from dualbcast.compiler.ir import (
     Names,
     Output,
     Var,
+    among,
 )
 from dualbcast.compiler.rules import RULES, Custom, Rule
 from dualbcast.compiler.source import Capture, find_source
@@ -32,7 +33,7 @@ FOREVER = "forever"
 RESERVED = frozenset(keyword.kwlist) | {
     FOREVER,
     *("float32", "float64", "int64", "uint8", "range", "min", "quotient", "divided"),
-    *("scratch", "select", "side_by_side", "sum_terms"),
+    *("scratch", "select", "side_by_side", "sum_terms", "muladd", "mulsub", "submul"),
     *(f"{verb}_{half}" for verb in ("load", "store", "from", "to") for half in ("float16", "bfloat16")),
     *(f"{verb}_{lanes}" for verb in ("load", "store") for lanes in (2, 4)),
 }
@@ -155,13 +156,15 @@ def lower(
     if not outputs:
         at = frame.returned_at or source.node
         frontend.fail(at, "this function returns an empty tuple", "a return of at least one number")
+    body = freeze(frontend.block, frontend.current)
     lowered = Function(
         function.__name__,
         (*params, *(param for param, _ in frontend.arrays.values())),
-        freeze(frontend.block, frontend.current),
+        body,
         tuple(outputs),
         frontend.locate(source.node),
         shape,
+        among(frontend.derived, body),
     )
     guards = {(id(guard.place), guard.key, guard.attribute): guard for guard in frontend.guards}
     arrays = {label: capture for label, (_, capture) in frontend.arrays.items()}

@@ -6,7 +6,7 @@ node types, the printer behind `inspect_ir`, and the checker that tests run afte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from operator import is_
 from typing import Literal
 
@@ -33,6 +33,7 @@ __all__ = [
     "Stmt",
     "Var",
     "While",
+    "among",
     "assigned",
     "atoms",
     "check",
@@ -171,7 +172,8 @@ class Output:
 class Function:
     """A scalar function: parameters, body, and the outputs read when the body has ended.
 
-    `structure` is what the user's function returns; its numbers are the outputs, in order.
+    `structure` is what the user's function returns; its numbers are the outputs, in order. `derived` are the names of
+    derivatives, which nobody can tell by their last bits.
     """
 
     name: str
@@ -180,6 +182,7 @@ class Function:
     outputs: tuple[Output, ...]
     location: Location = NOWHERE
     structure: Structure = NUMBER
+    derived: tuple[str, ...] = ()
 
 
 class Names:
@@ -275,6 +278,11 @@ def assigned(block: Block) -> Iterator[str]:
     for stmt in statements(block):
         if isinstance(stmt, Assign | For):
             yield stmt.target.name
+
+
+def among(names: Container[str], block: Block) -> tuple[str, ...]:
+    """Those of some names that a block assigns, each once."""
+    return tuple([name for name in dict.fromkeys(assigned(block)) if name in names])
 
 
 def assigned_always(block: Iterable[Stmt]) -> set[str]:
@@ -385,6 +393,8 @@ def dump(function: Function) -> str:
 
 COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 ARITHMETIC = frozenset({"add", "sub", "mul", "div", "floordiv", "mod", "neg"})
+# Of a, b and c: a * b + c, a * b - c and c - a * b, with one rounding or two, as is fastest.
+MULADD, MULSUB, SUBMUL = FUSED = "muladd", "mulsub", "submul"
 LOGIC = frozenset({"and", "or", "not"})
 BITWISE = frozenset({"bitand", "bitor", "bitxor", "shl", "shr", "invert"})
 
@@ -410,7 +420,7 @@ def check(function: Function) -> Function:
                 assert expr.kind == "bool" and len(set(inner)) == 1, format_expr(expr)
             elif expr.name in LOGIC:
                 assert expr.kind == "bool" and set(inner) == {"bool"}, format_expr(expr)
-            elif expr.name in ARITHMETIC | BITWISE:
+            elif expr.name in (*ARITHMETIC, *BITWISE, *FUSED):
                 assert set(inner) == {expr.kind}, format_expr(expr)
             elif expr.name == "select":
                 assert inner == ["bool", expr.kind, expr.kind], format_expr(expr)

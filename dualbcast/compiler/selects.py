@@ -16,6 +16,7 @@ from dualbcast.compiler.ir import (
     ARITHMETIC,
     BITWISE,
     COMPARISONS,
+    FUSED,
     LOGIC,
     TEMPORARY,
     Assign,
@@ -53,7 +54,7 @@ __all__ = ["Choice", "into_selects", "is_even", "is_straight", "is_total", "vari
 # What both sides of a branch may cost together, in additions. A vectorised loop does ten times as much in the time of a
 # scalar one, so a side would have to be that much longer than what is around it, and seldom taken.
 MOST = 500.0
-_TOTAL = COMPARISONS | LOGIC | ARITHMETIC | BITWISE | {"to_float", "to_int", "select", "single"}
+_TOTAL = COMPARISONS | LOGIC | ARITHMETIC | BITWISE | {"to_float", "to_int", "select", "single", *FUSED}
 
 
 class Choice(NamedTuple):

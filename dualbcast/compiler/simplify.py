@@ -1,15 +1,20 @@
 """IR to smaller IR with the same values: folding, common subexpressions, copies followed to their source, dead code.
 
 Values are numbered: two names with one number hold the same value here, on every path. Only identities that hold for
-NaN, infinities and signed zeros are used.
+NaN, infinities and signed zeros are used. Of derivatives, which nobody can tell by their last bits, a product and a sum
+may become one operation.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Set
 
 from dualbcast.compiler.fold import FALSE, TRUE, fold
 from dualbcast.compiler.ir import (
+    MULADD,
+    MULSUB,
+    SUBMUL,
     Assign,
     Atom,
     Block,
@@ -37,9 +42,16 @@ __all__ = ["falls_through", "remove_dead", "simplify"]
 _COMMUTATIVE = frozenset({"add", "mul", "eq", "ne", "and", "or"})
 
 
-def simplify(function: Function) -> Function:
-    """The function with less to do; its outputs are the same values."""
-    return remove_dead(_Numbering(function).run())
+def simplify(function: Function, fusible: Set[str] = frozenset()) -> Function:
+    """The function with less to do; its outputs are the same values.
+
+    Parameters
+    ----------
+    function : Function
+    fusible : set of str, optional
+        The names of sums and products that may become one operation, of which only the result is rounded.
+    """
+    return remove_dead(_Numbering(function, fusible).run())
 
 
 def falls_through(block: Block) -> bool:
@@ -79,8 +91,8 @@ class _State:
 
 
 class _Numbering:
-    def __init__(self, function: Function) -> None:
-        self.function = function
+    def __init__(self, function: Function, fusible: Set[str]) -> None:
+        self.function, self.fusible = function, fusible
         self.holders: dict[int, Atom] = {}
         self.definitions: dict[int, tuple[Op, list[int]]] = {}
         self.constants: dict[Const, int] = {}
@@ -137,9 +149,11 @@ class _Numbering:
         return tuple(found)
 
     def assign(self, stmt: Assign, found: list[Stmt]) -> None:
-        value = stmt.value
+        value = written = stmt.value
         if isinstance(value, Op):
             value = self._rewrite(fold(Op(value.name, tuple(map(self.atom, value.args)), value.kind, value.location)))
+            if isinstance(value, Op) and stmt.target.name in self.fusible:
+                value = self._fused(value, written)
         if isinstance(value, Op):
             arguments = [self.number(arg) for arg in value.args]
             key = (value.name, value.kind, *(sorted(arguments) if value.name in _COMMUTATIVE else arguments))
@@ -174,6 +188,38 @@ class _Numbering:
             if negated is not None and other is not None and value.name in ("mul", "div"):
                 return replace(value, args=(other, negated))
         return value
+
+    def _fused(self, value: Op, written: Expr) -> Op:
+        """A sum as one operation with a product in it, the second one if there are two.
+
+        However often the product is read: how something is rounded does not depend on what else is asked for.
+        """
+        if value.name not in ("add", "sub") or value.kind != "float" or not isinstance(written, Op):
+            return value
+        left, right = (
+            self._factors(arg) if self._is_fusible(arg) and self._is_fusible(as_written) else None
+            for arg, as_written in zip(value.args, written.args, strict=True)
+        )
+        if right is not None:
+            return replace(value, name=MULADD if value.name == "add" else SUBMUL, args=(*right, value.args[0]))
+        if left is not None:
+            return replace(value, name=MULADD if value.name == "add" else MULSUB, args=(*left, value.args[1]))
+        return value
+
+    def _is_fusible(self, atom: Expr) -> bool:
+        return isinstance(atom, Var) and atom.name in self.fusible
+
+    def _factors(self, atom: Expr) -> tuple[Expr, ...] | None:
+        """What an atom is the product of."""
+        definition, numbers = self.definitions.get(self.number(atom), (None, []))
+        if definition is None or definition.name != "mul":
+            return None
+        # The names may have been given other values since.
+        lasts = (
+            isinstance(arg, Const) or (isinstance(arg, Var) and self.state.numbers.get(arg.name) == number)
+            for arg, number in zip(definition.args, numbers, strict=True)
+        )
+        return definition.args if all(lasts) else None
 
     def _negated(self, atom: Expr) -> Atom | None:
         """What an atom is the negative of."""

@@ -40,6 +40,7 @@ from dualbcast.compiler.ir import (
     Output,
     Stmt,
     Var,
+    among,
     assigned,
     map_expr,
     map_exprs,
@@ -97,14 +98,10 @@ class Tangents:
         self.active = activity(function, {name: frozenset(by) for name, by in self.seeded.items()})
         refuse_marked(function, self.active)
         self.flags: dict[tuple[str, int], Var] = {}
-        self.names = names or Names(
-            [
-                *(param.name for param in function.params),
-                *assigned(function.body),
-                *(output.name for output in function.outputs),
-                *RULES,
-            ]
-        )
+        taken = {*(param.name for param in function.params), *assigned(function.body)}
+        self.names = names or Names([*taken, *(output.name for output in function.outputs), *RULES])
+        # The names of what is no derivative.
+        self.values = taken - {*function.derived}
         self.label = {seed: direction.label for seed, direction in directions.items()}
         self.tangents: dict[tuple[str, int], Var] = {}
         # What variables without partials depend on, and their slopes in it.
@@ -137,7 +134,12 @@ class Tangents:
                     flag = self.flag(output.value, seed)
                     if isinstance(flag, Var):
                         flags[position, seed] = flag
-        return Dual(replace(self.function, body=body, outputs=tuple(outputs)), partials, flags)
+        return Dual(self.whole(body, outputs), partials, flags)
+
+    def whole(self, body: Block, outputs: Sequence[Output]) -> Function:
+        """The function of values and derivatives."""
+        derived = among({*assigned(body)} - self.values, body)
+        return replace(self.function, body=body, outputs=tuple(outputs), derived=derived)
 
     # --- tangents ------------------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from dualbcast.compiler.ir import (
     Output,
     Stmt,
     Var,
+    among,
     assigned,
     floats,
 )
@@ -107,13 +108,16 @@ def pullback_of(function: Function, wrt: Sequence[int], *, values: bool = False)
         return tuple(found)
 
     body = _at_the_end(dual.function.body, contraction)
+    exact = {*assigned(dual.function.body)}.difference(dual.function.derived)
     outputs = tuple(Output(name, totals.get(seed, ZERO)) for seed, name in named.items())
     params = (*function.params, *cotangents.values())
     structure = Structure(tuple, (Structure(),) * len(outputs))
     if values:
         outputs = (*dual.function.outputs[: len(function.outputs)], *outputs)
         structure = Structure(tuple, (function.structure, structure))
-    return simplify(replace(dual.function, params=params, body=body, outputs=outputs, structure=structure))
+    both = replace(dual.function, params=params, body=body, outputs=outputs, structure=structure)
+    both = replace(both, derived=among({*assigned(body)} - exact, body))
+    return simplify(both)
 
 
 def hessian_of(function: Function, wrt: Sequence[int], *, back: bool = False) -> tuple[Dual, Hessian]:
@@ -138,7 +142,7 @@ def hessian_of(function: Function, wrt: Sequence[int], *, back: bool = False) ->
                 found[at, p, q] = twice
     kept = {output.name for output in inner.outputs} | set(found.values())
     outputs = tuple(output for output in second.function.outputs if output.name in kept)
-    return Dual(simplify(replace(second.function, outputs=outputs)), first.partials), found
+    return Dual(replace(second.function, outputs=outputs), first.partials), found
 
 
 def contraction(pattern: Sequence[Sequence[float | None]]) -> Function:

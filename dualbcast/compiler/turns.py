@@ -130,6 +130,7 @@ class Turns(Tangents):
             return False
         labels = {at: Direction(param.name.strip(TEMPORARY), {at: ONE}) for at, param in enumerate(params)}
         back = Adjoints(part, labels, self.names)
+        self.values |= back.values
         steps, ends = back.steps(), {var.name for var in kept.values()} - before.keys()
         changes = {name: back.back(var, steps, ends) for name, var in kept.items()}
         found += back.block

@@ -35,6 +35,9 @@ def names(vector: bool) -> dict[str, Operation | Storage]:
     found |= {name: Operation(elementary.FUNCTIONS[name], is_long=True) for name in inlined()}
     return found | {
         "divided": _quotient(),
+        "muladd": Operation(_fused),
+        "mulsub": Operation(lambda builder, numbers: _fused(builder, [*numbers[:2], builder.fneg(numbers[2])])),
+        "submul": Operation(lambda builder, numbers: _fused(builder, [builder.fneg(numbers[0]), *numbers[1:]])),
         "fmod": Operation(lambda builder, arguments: builder.frem(*arguments)),
         "nextafter": Operation(_nextafter),
         "load_float16": Storage(_from_float16, stores=False),
@@ -79,6 +82,13 @@ def _llvm_intrinsic(name: str) -> Emit:
         return builder.call(builder.module.declare_intrinsic(f"llvm.{name}", [kind], function_type), arguments)
 
     return emit
+
+
+def _fused(builder: ir.IRBuilder, numbers: Sequence[ir.Value]) -> ir.Value:
+    """a * b + c, rounded once where the processor does that."""
+    kind = numbers[0].type
+    function_type = ir.FunctionType(kind, [kind] * 3)
+    return builder.call(builder.module.declare_intrinsic("llvm.fmuladd", [kind], function_type), numbers)
 
 
 def _library_call(name: str, vector: bool) -> Emit:

@@ -92,6 +92,9 @@ def _namespace(dtype: str) -> dict[str, Any]:
         # The terms of a sum, and what they add up to.
         "scratch": lambda dtype, length: np.zeros(length, dtype),
         "sum_terms": lambda terms, count: terms[:count].sum(dtype=np.float64),
+        "muladd": lambda a, b, c: a * b + c,
+        "mulsub": lambda a, b, c: a * b - c,
+        "submul": lambda a, b, c: c - a * b,
         **{f"load_{half}": load for half in ("float16", "bfloat16")},
         **{f"store_{half}": store for half in ("float16", "bfloat16")},
         **_NUMPY,

@@ -32,6 +32,12 @@ class Bug:
 
 BUGS = [
     Bug(
+        "a product subtracted the wrong way round where both become one operation",
+        simplify,
+        'name=MULADD if value.name == "add" else SUBMUL',
+        'name=MULADD if value.name == "add" else MULSUB',
+    ),
+    Bug(
         "a wrong sign where a term of the tangent is negated",
         tangents,
         'Op("sub", (self.emit(total, where), *term.args)',
