@@ -217,6 +217,29 @@ def test_random_texts(count: int) -> None:
     compare()
 
 
+def test_both_sides_of_a_branch_may_give_a_name_the_same_value() -> None:
+    """The branch inside is the same for all elements, so that it stays one, inside one that is not."""
+    body = """
+    u = x[k]
+    v = r[0]
+    p = i[k] > 2
+    if p:
+        if n[0] > 2:
+            v = u
+            t = u
+        else:
+            v = u
+            t = u
+        v = v + t
+    out[k] = u
+    other[k] = v
+    count[k] = i[k]
+    flag[k] = uint8(p)
+    """
+    source = straight(body, 1)
+    assert_same_bits(run(source, *POINTS.values()), by_python(source, *POINTS.values()))
+
+
 def test_what_is_the_same_for_a_row_is_computed_before_the_loop() -> None:
     body = """
     s = sqrt(r[0])

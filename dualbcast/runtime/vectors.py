@@ -128,13 +128,14 @@ class Vectors(Expressions):
         self.is_split = was_split
         then, orelse = sides
         # What only one side assigns, and nothing before it, is not read later.
-        changed = [name for name in then if name in orelse and then[name] is not orelse[name]]
+        left = {name: then[name] for name in then if name in orelse}
+        changed = [name for name in left if then[name] is not orelse[name]]
         ways = [(then[name], orelse[name]) for name in changed]
         if is_vector:
             made = [self.select(test, *both) for both in ways]
         else:
             made = self.merged(ways, ends, self.builder.append_basic_block())
-        self.values = {**before, **dict(zip(changed, made, strict=True))}
+        self.values = left | dict(zip(changed, made, strict=True))
 
     def while_(self, stmt: ast.While) -> None:
         """A loop whose turns change nothing for the elements for which it has ended, so that it ends with the last."""
