@@ -144,11 +144,11 @@ def bench_read(benchmark: Any) -> None:
     benchmark(lambda: (x.sum(), g.sum()))
 
 
-@systems.every
+@systems.every_and_floor
 @pytest.mark.parametrize("n", [1024, 4096])
 def bench_layer(benchmark: Any, n: int, turn: int, system: str) -> None:
     """The value of tanh(x·w + b) and its pullback, by what each system offers its users."""
     host = references.layer_arguments(n, n)
     check = systems.checker(references.layer_expected, host, 1e-5, sums=True)
     group = f"tanh(x·w + b), value and pullback, n = {n}"
-    systems.compare(benchmark, group, system, "layer", host, check, turn=turn)
+    systems.compare(benchmark, group, system, "layer", host, check, outputs=2, turn=turn)

@@ -16,9 +16,10 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
+import floor
 import numpy as np
 import pytest
-from constants import FAR, THREADS, TURNS
+from constants import FAR, FLOOR, THREADS, TURNS
 
 from dualbcast import Jacobian
 
@@ -40,6 +41,7 @@ def turns(systems: Sequence[str]) -> pytest.MarkDecorator:
 
 
 every = turns(SYSTEMS)
+every_and_floor = turns((*SYSTEMS, FLOOR))  # where arrays are large enough for memory to be what limits a case
 
 
 def settle() -> None:
@@ -91,7 +93,7 @@ def compare(
     host: list[Any],
     check: Check,
     label: str = "",
-    moved: int = 0,
+    outputs: int = 0,
     turn: int = 0,
 ) -> None:
     """Check a system's results of a case and time its fastest form; in later turns, time it once more.
@@ -108,12 +110,15 @@ def compare(
         Raises if a flat list of results is not what it should be.
     label : str
         What the table calls the row, if not by the system's name.
-    moved : int
-        Bytes of all inputs and outputs, where the table shall say how that compares with a copy.
+    outputs : int
+        How many arrays of the broadcast shape are written, where the table shall say how that compares with the floor.
     turn : int
         From 0.
     """
     begin(benchmark, group, name, turn)
+    if name == FLOOR:
+        _floor(benchmark, host, outputs)
+        return
     module = load(name)
     if reason := module.CANNOT.get(case):
         pytest.skip(f"{name}: {reason}")
@@ -126,6 +131,7 @@ def compare(
         )
     if name in SLOW_TO_COMPILE:
         _best[name, case] = form
+    moved = sum(a.nbytes for a in host) + outputs * _largest(host) if outputs else 0
     benchmark.extra_info.update(label=label or name, form=form, moved=moved)
     benchmark(call)
     if label:  # a row beside the comparison
@@ -135,6 +141,22 @@ def compare(
         _calls.pop((name, case), None)
     else:
         _calls[name, case] = form, call
+
+
+def _floor(benchmark: Any, host: list[Any], outputs: int) -> None:
+    """What only reads as many inputs and writes as many outputs takes; inputs that repeat stay in the cache."""
+    size = _largest(host)
+    try:
+        forms = floor.forms(sum(a.nbytes == size for a in host), outputs, size)
+    except ImportError as error:
+        pytest.skip(str(error))
+    form, call = fastest(forms, None, lambda _: None)
+    benchmark.extra_info.update(label=FLOOR, form=form)
+    benchmark(call)
+
+
+def _largest(host: list[Any]) -> int:
+    return max(a.nbytes for a in host)
 
 
 def forget(name: str, case: str) -> None:
