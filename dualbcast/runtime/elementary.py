@@ -37,8 +37,8 @@ def _expm1(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
     (argument,) = arguments
     f = Steps(builder, argument.type)
     x = f.at_least(f.format.minus_one, f.at_most(f.format.largest, argument))
-    _, result = f.half_expm1(x)
-    result = builder.fadd(result, result)
+    half = f.half_expm1(x)
+    result = builder.fadd(half, half)
     # Where it is x its last bits, or the sign of a zero, would be lost in halves.
     return builder.select(builder.fcmp_ordered("<", f.absolute(argument), f.number(f.format.tiny)), argument, result)
 
@@ -47,11 +47,9 @@ def _tanh(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
     """With h = expm1(2 * abs(x)) / 2, h / (1 + h): for small h as h - h * h / (1 + h), whose last term is small."""
     f = Steps(builder, arguments[0].type)
     x = f.at_most(f.format.saturated, f.absolute(arguments[0]))
-    (head, scale, square_p), h = f.half_expm1(builder.fadd(x, x))
+    h = f.half_expm1(builder.fadd(x, x))
     ratio = builder.fdiv(h, builder.fadd(f.number(1), h))
-    # What h lost when it was rounded.
-    rest = f.fma(scale, square_p, builder.fsub(head, h))
-    small = builder.fadd(h, f.fma(builder.fneg(h), ratio, rest))
+    small = f.fma(builder.fneg(h), ratio, h)
     result = builder.select(builder.fcmp_ordered("<", h, f.number(0.45)), small, ratio)
     return f.call("copysign", result, arguments[0])
 

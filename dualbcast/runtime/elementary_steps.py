@@ -154,8 +154,8 @@ class Steps:
             self.builder.add(self.bits(x), self.builder.shl(n, self.integer(self.fraction))), self.kind
         )
 
-    def reduced(self, x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
-        """r, r**2 * P(r) and n, so that exp(x) = 2**n * (1 + r + r**2 * P(r)) (Cody and Waite).
+    def reduced_expm1(self, x: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """s and n, so that exp(x) = 2**n * (1 + s), where s is r + r**2 * P(r) (Cody and Waite).
 
         The integer n is in the last bits of what is returned, which has others above them.
         """
@@ -164,21 +164,16 @@ class Steps:
         # The first of these is exact.
         r = self.fma(n, self.number(-float(self.format.dtype(math.log(2.0)))), x)
         r = self.fma(n, self.number(-self.format.log2_low), r)
-        square_p = self.builder.fmul(self.builder.fmul(r, r), self.polynomial(self.format.exponential, r))
-        return r, square_p, self.bits(shifted)
+        s = self.fma(self.builder.fmul(r, r), self.polynomial(self.format.exponential, r), r)
+        return s, self.bits(shifted)
 
     def clamped(self, x: ir.Value) -> ir.Value:
         """Beyond what is left, exp is infinite or 0."""
         return self.at_least(self.format.smallest, self.at_most(self.format.largest, x))
 
-    def reduced_expm1(self, clamped: ir.Value) -> tuple[ir.Value, ir.Value]:
-        """s and n, so that exp(x) = 2**n * (1 + s)."""
-        r, square_p, n = self.reduced(clamped)
-        return self.builder.fadd(r, square_p), n
-
     def exp(self, x: ir.Value) -> ir.Value:
-        small, n = self.reduced_expm1(self.clamped(x))
-        return self.twice_scaled(self.builder.fadd(self.number(1), small), n)
+        s, n = self.reduced_expm1(self.clamped(x))
+        return self.twice_scaled(self.builder.fadd(self.number(1), s), n)
 
     def twice_scaled(self, x: ir.Value, n: ir.Value) -> ir.Value:
         """x * 2**n, though neither 2**n nor a subnormal result leaves room for one step.
@@ -198,12 +193,11 @@ class Steps:
         declared = self.builder.module.declare_intrinsic("llvm.ldexp", kinds, ir.FunctionType(self.kind, kinds))
         return self.builder.call(declared, [x, n if n.type == int32 else self.builder.trunc(n, int32)])
 
-    def half_expm1(self, x: ir.Value) -> tuple[tuple[ir.Value, ir.Value, ir.Value], ir.Value]:
-        """expm1(x) / 2, and the a, b, c that it is a + b * c of; halved, it is finite wherever 2**(n - 1) is."""
-        r, square_p, n = self.reduced(x)
+    def half_expm1(self, x: ir.Value) -> ir.Value:
+        """expm1(x) / 2: halved, it is finite wherever 2**(n - 1) is."""
+        s, n = self.reduced_expm1(x)
         scale = self.power_of_two(self.builder.sub(n, self.integer(1)))
-        head = self.fma(scale, r, self.builder.fsub(scale, self.number(0.5)))
-        return (head, scale, square_p), self.fma(scale, square_p, head)
+        return self.fma(scale, s, self.builder.fsub(scale, self.number(0.5)))
 
 
 def is_never_positive(x: ir.Value) -> bool:
