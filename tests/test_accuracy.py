@@ -61,13 +61,13 @@ def test_many_millions_of_points_are_accurate(name: str, dtype: str, way: str) -
 def test_what_is_inlined_gives_the_same_bits_wherever_it_is(name: str, dtype: str) -> None:
     if not elementary.has_fma():
         pytest.skip("the processor has no fused multiply-add")
-    x = accuracy.points(CASES[name], dtype, 20_000)
+    points = arguments(name, dtype, 20_000)
     with computed_by(vectors=True):
         function = accuracy.compiled(name, dtype)
-        whole = function(x)
+        whole = function(*points)
         # One element is the scalar end of a loop; and where a vector begins changes with the start.
-        shifted = np.concatenate([function(x[:7]), function(x[7:])])
-        alone = np.array([function(x[k : k + 1])[0] for k in range(0, x.size, 97)], dtype)
+        shifted = np.concatenate([function(*(x[part] for x in points)) for part in (slice(7), slice(7, None))])
+        alone = np.array([function(*(x[k : k + 1] for x in points))[0] for k in range(0, whole.size, 97)], dtype)
     assert whole.tobytes() == shifted.tobytes()
     assert whole[::97].tobytes() == alone.tobytes()
 

@@ -33,14 +33,14 @@ _WEIGHTS = {
     **dict.fromkeys(("div", "sqrt", "floordiv", "mod"), 5.0),
     "hypot": 9.0,
     **dict.fromkeys(("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "cbrt"), 12.0),
-    **dict.fromkeys(("asin", "acos", "atan", "lgamma", "fmod", "nextafter"), 12.0),
+    **dict.fromkeys(("asin", "acos", "atan", "fmod", "lgamma", "nextafter"), 12.0),
     **dict.fromkeys(("tanh", "sinh", "cosh", "asinh", "acosh", "atanh", "erf", "atan2"), 15.0),
     "erfc": 20.0,
     "pow": 36.0,
     "tgamma": 48.0,
 }
 # Functions of the C library that have no version for vectors.
-_UNVECTORISED = {"lgamma", "tgamma", "fmod", "nextafter"}
+_UNVECTORISED = {"lgamma", "tgamma"}
 # Of vectors that are computed side by side, with 32 registers: how many operations should be at hand at a time, none of
 # which waits for another, and how much work all may be, which takes the compiler its time, and of how many arrays. Of
 # the time of one vector two and four take, in kernels with derivatives in both formats,

@@ -10,7 +10,7 @@ from llvmlite import ir
 
 from dualbcast.runtime import elementary, elementary_quotient, libm
 from dualbcast.runtime.elementary_rare import for_each
-from dualbcast.runtime.elementary_steps import Emit, attribute, keep
+from dualbcast.runtime.elementary_steps import Emit, Steps, attribute, keep
 from dualbcast.runtime.expressions import Operation, Storage
 from dualbcast.runtime.wide import is_single, like, lone, shuffled
 
@@ -32,13 +32,13 @@ def names(vector: bool) -> dict[str, Operation | Storage]:
     found: dict[str, Operation | Storage] = {name: Operation(_llvm_intrinsic(name)) for name in _LLVM}
     for name in libm.FUNCTIONS:
         found[name] = Operation(_library_call(name, vector and name in libm.VECTORISED))
+    found["fmod"] = Operation(lambda builder, arguments: builder.frem(*arguments))
     found |= {name: Operation(elementary.FUNCTIONS[name], is_long=True) for name in inlined()}
     return found | {
         "divided": _quotient(),
         "muladd": Operation(_fused),
         "mulsub": Operation(lambda builder, numbers: _fused(builder, [*numbers[:2], builder.fneg(numbers[2])])),
         "submul": Operation(lambda builder, numbers: _fused(builder, [builder.fneg(numbers[0]), *numbers[1:]])),
-        "fmod": Operation(lambda builder, arguments: builder.frem(*arguments)),
         "nextafter": Operation(_nextafter),
         "load_float16": Storage(_from_float16, stores=False),
         "store_float16": Storage(_to_float16, stores=True),
@@ -156,17 +156,14 @@ def _versions(name: str, kind: ir.Type, arity: int) -> dict[int, str]:
 def _nextafter(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
     """The neighbour of x towards y: one more or one less in the bits, which order floats of one sign."""
     x, y = arguments
-    kind = x.type
-    width = 32 if isinstance(kind, ir.FloatType) else 64
-    integer = ir.IntType(width)
-    zero, one = ir.Constant(kind, 0.0), ir.Constant(integer, 1)
-    bits = builder.bitcast(x, integer)
+    f = Steps(builder, x.type)
+    zero, one = f.number(0), f.integer(1)
+    bits = f.bits(x)
     away = builder.icmp_unsigned("==", builder.fcmp_ordered("<", x, y), builder.fcmp_ordered(">", x, zero))
     stepped = builder.select(away, builder.add(bits, one), builder.sub(bits, one))
-    sign = builder.and_(builder.bitcast(y, integer), ir.Constant(integer, 1 << (width - 1)))
-    smallest = builder.or_(sign, one)
+    smallest = builder.or_(builder.and_(f.bits(y), f.integer(1 << (f.width - 1))), one)
     moved = builder.select(builder.fcmp_ordered("==", x, zero), smallest, stepped)
-    result = builder.select(builder.fcmp_ordered("==", x, y), y, builder.bitcast(moved, kind))
+    result = builder.select(builder.fcmp_ordered("==", x, y), y, builder.bitcast(moved, f.kind))
     return builder.select(builder.fcmp_unordered("uno", x, y), builder.fadd(x, y), result)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-from dualbcast.runtime import elementary_error, elementary_log, elementary_trig
+from dualbcast.runtime import elementary_error, elementary_log, elementary_remainder, elementary_trig
 from dualbcast.runtime.elementary_steps import Steps
 
 __all__ = ["FUNCTIONS", "has_fma", "is_arm"]
@@ -61,4 +61,5 @@ FUNCTIONS = {
     **elementary_log.FUNCTIONS,
     **elementary_trig.FUNCTIONS,
     **elementary_error.FUNCTIONS,
+    **elementary_remainder.FUNCTIONS,
 }
