@@ -1,5 +1,5 @@
-"""Prints the coefficients in dualbcast/runtime/elementary_error.py and elementary_log.py, and what error they leave:
-python docs/generate_coefficients.py
+"""Prints the coefficients in dualbcast/runtime/elementary_error.py, elementary_gamma.py and elementary_log.py, and what
+error they leave: python docs/generate_coefficients.py
 
 Least squares of the relative error, at Chebyshev's points and 70 digits. A quotient P / Q is found by weighting the
 linear problem P - y * Q with the Q before.
@@ -90,7 +90,35 @@ def logarithm(dtype: type[np.floating], degree: int) -> None:
     show("log", dtype, ("logarithm", top), error=error)
 
 
+def gamma_near(d: Number) -> Number:
+    """lgamma(1 + d) / (d * (d - 1)), which is 1/2 + S."""
+    for zero, slope in ((0, mpmath.euler), (1, 1 - mpmath.euler)):
+        if abs(d - zero) < Number(10) ** -30:
+            return slope
+    return mpmath.loggamma(1 + d) / (d * (d - 1))
+
+
+def gamma_far(z: Number) -> Number:
+    """W in lgamma(x) = (x - 1/2) * log(x) - x + log(2 * pi) / 2 + W(1 / x**2) / x."""
+    x = 1 / mpmath.sqrt(z)
+    return x * (mpmath.loggamma(x) - (x - Number(0.5)) * mpmath.log(x) + x - mpmath.log(2 * mpmath.pi) / 2)
+
+
+def gamma(dtype: type[np.floating], first: int, above: int, below: int, far: int) -> None:
+    """The logarithm of the gamma function: S as a quotient between 1 and 3, and W as a polynomial beyond `first`."""
+    points = chebyshev(0, 2, 16 * above)
+    top, bottom = fit(lambda d: gamma_near(d) - 0.5, points, above, below, weight=lambda d: 1 / gamma_near(d))
+    error = max(abs((value(top, d) / value(bottom, d) + 0.5) / gamma_near(d) - 1) for d in points)
+    show("lgamma", dtype, ("above", top), ("below", bottom), error=error)
+    points = chebyshev(1e-12, 1 / Number(first) ** 2, 16 * far)
+    top, _ = fit(gamma_far, points, far, weight=lambda _: Number(1))
+    error = max(abs(value(top, z) - gamma_far(z)) for z in points) / (mpmath.loggamma(first) * first)
+    show("lgamma", dtype, ("far", top), error=error)
+
+
 if __name__ == "__main__":
+    gamma(np.float32, 5, 4, 3, 2)
+    gamma(np.float64, 8, 8, 7, 5)
     complementary(np.float32, 10.19, 5)
     complementary(np.float64, 27.3, 11)
     logarithm(np.float32, 7)

@@ -157,9 +157,9 @@ CASES: dict[str, Case] = {
         _exact_lgamma,
         _gamma_like("lgamma", scipy.special.gammaln),
         (-30, inf),
-        (1.0, 2.0, -2.457, -2.747),
+        (0.0, 1.0, 2.0, 3.0, 5.0, 8.0, -2.457, -2.747, -3.9226),
         (10.0, 10.0),
-        "the C library's",
+        "the C library's, where its argument is negative",
     ),
     "tgamma": Case(
         mpmath.gamma,

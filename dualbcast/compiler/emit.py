@@ -119,6 +119,9 @@ def emit(
     fast = fastmath and target == "cuda" and dtype == "float32"
     if fast:
         function = approximated(function)
+    straight = False
+    if target == "cpu":
+        function, _, straight = together(function, steady)
     module = _Module(dtype, target, fast, avoid={*assigned(function.body), *(param.name for param in function.params)})
     helpers = module.helpers(function)
     names = Names(RESERVED | RULES.keys() | set(module.compiled))
@@ -140,9 +143,7 @@ def emit(
     used = [indices[position] for position in layout.indexed(len(params))]
     if term != "0":
         used.append(term)
-    straight = False
     if target == "cpu":
-        function, _, straight = together(function, steady)
         # Of float32 divisions take half as long, and multiplications for them would take longer.
         function = calls_first(by_reciprocals(function) if dtype == "float64" else function)
     function = arranged(function, names) if target == "cuda" else arrange(function, names, loads=True)

@@ -6,6 +6,7 @@ from collections.abc import Set
 
 from dualbcast.compiler.ir import Function
 from dualbcast.compiler.lockstep import lockstep
+from dualbcast.compiler.opened import opened
 from dualbcast.compiler.selects import Choice, into_selects, is_straight
 from dualbcast.record import NamedTuple
 
@@ -40,7 +41,8 @@ def together(function: Function, steady: Set[str]) -> Together:
     steady : set of str
         The parameters that are the same for the elements of a row.
     """
-    for each in (lockstep(function, steady), function):
+    bare = opened(function)
+    for each in (bare and (lockstep(bare, steady) or bare), lockstep(function, steady), function):
         if each is not None:
             found, choices = into_selects(each, steady)
             if is_straight(found, steady):

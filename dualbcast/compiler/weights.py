@@ -40,7 +40,7 @@ _WEIGHTS = {
     "tgamma": 48.0,
 }
 # Functions of the C library that have no version for vectors.
-_UNVECTORISED = {"lgamma", "tgamma"}
+_UNVECTORISED = {"tgamma"}
 # Of vectors that are computed side by side, with 32 registers: how many operations should be at hand at a time, none of
 # which waits for another, and how much work all may be, which takes the compiler its time, and of how many arrays. Of
 # the time of one vector two and four take, in kernels with derivatives in both formats,

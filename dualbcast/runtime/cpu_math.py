@@ -32,7 +32,6 @@ def names(vector: bool) -> dict[str, Operation | Storage]:
     found: dict[str, Operation | Storage] = {name: Operation(_llvm_intrinsic(name)) for name in _LLVM}
     for name in libm.FUNCTIONS:
         found[name] = Operation(_library_call(name, vector and name in libm.VECTORISED))
-    found["fmod"] = Operation(lambda builder, arguments: builder.frem(*arguments))
     found |= {name: Operation(elementary.FUNCTIONS[name], is_long=True) for name in inlined()}
     return found | {
         "divided": _quotient(),

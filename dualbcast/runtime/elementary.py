@@ -12,7 +12,13 @@ from collections.abc import Sequence
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-from dualbcast.runtime import elementary_error, elementary_log, elementary_remainder, elementary_trig
+from dualbcast.runtime import (
+    elementary_error,
+    elementary_gamma,
+    elementary_log,
+    elementary_remainder,
+    elementary_trig,
+)
 from dualbcast.runtime.elementary_steps import Steps
 
 __all__ = ["FUNCTIONS", "has_fma", "is_arm"]
@@ -61,5 +67,6 @@ FUNCTIONS = {
     **elementary_log.FUNCTIONS,
     **elementary_trig.FUNCTIONS,
     **elementary_error.FUNCTIONS,
+    **elementary_gamma.FUNCTIONS,
     **elementary_remainder.FUNCTIONS,
 }

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from llvmlite import ir
 
-from dualbcast.runtime.elementary_steps import Emit, attribute, keep
-from dualbcast.runtime.wide import PLACE, Lanes, any_of, is_single
+from dualbcast.runtime import libm
+from dualbcast.runtime.elementary_steps import Emit, Steps, attribute, keep
+from dualbcast.runtime.wide import PLACE, Lanes, any_of, is_single, lone
 
-__all__ = ["for_each", "or_rarely", "under_masks"]
+__all__ = ["for_each", "library", "or_rarely", "under_masks"]
 
 # How many bits the vectors of processors have.
 VECTORS = (128, 256, 512)
@@ -87,3 +89,20 @@ def under_masks(function: ir.Function, each: Callable[[int], Emit]) -> None:
         versions.append(masked)
     attribute(function, f'"vector-function-abi-variant"="{",".join(mappings)}"')
     keep(module, versions)
+
+
+def library(f: Steps, name: str, arguments: Sequence[ir.Value]) -> ir.Value:
+    """What a function of the C library gives, called under a condition: of vectors, for each element."""
+    symbol, number, module = libm.symbol(name + ("f" if is_single(f.kind) else "")), lone(f.kind), f.builder.module
+    function = module.globals.get(symbol)
+    if function is None:
+        function = ir.Function(module, ir.FunctionType(number, [number] * len(arguments)), symbol)
+        attribute(function, "memory(none)", "nounwind", "willreturn", "cold")
+    if isinstance(f.kind, ir.VectorType):
+        return f.builder.call(for_each(function, f.kind.count), arguments)
+    under_masks(function, lambda lanes: partial(_call, for_each(function, lanes)))
+    return f.builder.call(function, arguments)
+
+
+def _call(function: ir.Function, builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
+    return builder.call(function, arguments)

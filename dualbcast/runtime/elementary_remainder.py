@@ -10,9 +10,8 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from dualbcast.runtime.elementary_rare import for_each, or_rarely, under_masks
-from dualbcast.runtime.elementary_steps import Emit, Steps, attribute
-from dualbcast.runtime.wide import lone
+from dualbcast.runtime.elementary_rare import library, or_rarely
+from dualbcast.runtime.elementary_steps import Steps
 
 __all__ = ["FUNCTIONS"]
 
@@ -30,28 +29,7 @@ def _fmod(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
     # An infinite b among others, whose product with 0 is no number.
     rest = builder.select(builder.fcmp_ordered("<", size, f.number(1)), a, rest)
     large = builder.fcmp_ordered(">=", size, f.number(2.0 ** (f.fraction - 1)))
-    function = _library(builder.module, f)
-    return or_rarely(builder, large, rest, lambda: builder.call(function, [a, b]))
+    return or_rarely(builder, large, rest, lambda: library(f, "fmod", [a, b]))
 
 
 FUNCTIONS = {"fmod": _fmod}
-
-
-def _library(module: ir.Module, f: Steps) -> ir.Function:
-    """The C library's, called under a condition: of a vector, for each element."""
-    symbol, number = f"dualbcast_remainder_{f.width}", lone(f.kind)
-    function = module.globals.get(symbol)
-    if function is None:
-        function = ir.Function(module, ir.FunctionType(number, [number, number]), symbol)
-        function.linkage = "linkonce_odr"
-        attribute(function, "noinline", "memory(none)", "nounwind", "willreturn", "cold")
-        builder = ir.IRBuilder(function.append_basic_block())
-        builder.ret(builder.frem(*function.args))
-    if isinstance(f.kind, ir.VectorType):
-        return for_each(function, f.kind.count)
-
-    def each(lanes: int) -> Emit:
-        return lambda builder, arguments: builder.call(for_each(function, lanes), arguments)
-
-    under_masks(function, each)
-    return function

@@ -7,15 +7,13 @@ and whose calls nothing else is laid out for.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 from llvmlite import ir
 
 from dualbcast.record import dataclass
-from dualbcast.runtime import libm
-from dualbcast.runtime.elementary_rare import for_each, or_rarely, under_masks
-from dualbcast.runtime.elementary_steps import Steps, attribute
-from dualbcast.runtime.wide import is_single, like, lone
+from dualbcast.runtime.elementary_rare import library, or_rarely
+from dualbcast.runtime.elementary_steps import Steps
+from dualbcast.runtime.wide import is_single, like
 
 __all__ = ["FUNCTIONS"]
 
@@ -109,22 +107,4 @@ def _or_library(f: Steps, name: str, x: ir.Value, result: ir.Value) -> ir.Value:
     """`result`, or where x is large the C library's."""
     builder, limit = f.builder, (_FLOAT32 if is_single(f.kind) else _FLOAT64).limit
     large = builder.fcmp_ordered(">", f.absolute(x), f.number(limit))
-    function = _library(builder.module, name + ("f" if is_single(f.kind) else ""), f.kind)
-    return or_rarely(builder, large, result, lambda: builder.call(function, [x]))
-
-
-def _library(module: ir.Module, name: str, kind: ir.Type) -> ir.Function:
-    """A function of the C library that is called under a condition: of a vector, for each element."""
-    symbol, number = libm.symbol(name), lone(kind)
-    function = module.globals.get(symbol)
-    if function is None:
-        function = ir.Function(module, ir.FunctionType(number, [number]), symbol)
-        attribute(function, "memory(none)", "nounwind", "willreturn", "cold")
-    if isinstance(kind, ir.VectorType):
-        return for_each(function, kind.count)
-    under_masks(function, lambda lanes: partial(_call, for_each(function, lanes)))
-    return function
-
-
-def _call(function: ir.Function, builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
-    return builder.call(function, arguments)
+    return or_rarely(builder, large, result, lambda: library(f, name, [x]))

@@ -15,14 +15,14 @@ _PREFIX = "dualbcast_"
 # Function and arity, as C names them for double; those for float end in "f".
 FUNCTIONS = {
     "acos": 1, "acosh": 1, "asin": 1, "asinh": 1, "atan": 1, "atan2": 2, "atanh": 1, "cbrt": 1, "cos": 1, "cosh": 1,
-    "erf": 1, "erfc": 1, "exp": 1, "exp2": 1, "expm1": 1, "hypot": 2, "lgamma": 1, "log": 1, "log10": 1, "log1p": 1,
-    "log2": 1, "pow": 2, "sin": 1, "sinh": 1, "tan": 1, "tanh": 1, "tgamma": 1,
+    "erf": 1, "erfc": 1, "exp": 1, "exp2": 1, "expm1": 1, "fmod": 2, "hypot": 2, "lgamma": 1, "log": 1, "log10": 1,
+    "log1p": 1, "log2": 1, "pow": 2, "sin": 1, "sinh": 1, "tan": 1, "tanh": 1, "tgamma": 1,
 }  # fmt: skip
 
 # Those of which glibc's libmvec has vector versions. They keep IEEE's special values and signs of zero, are wrong by at
 # most 4 units in the last place, and differ by as much from the scalar ones, which serve what is the same for a row
 # and, without masks, the last few elements of one. (|cos| can be one unit above 1 in float64.)
-VECTORISED = FUNCTIONS.keys() - {"lgamma", "tgamma"}
+VECTORISED = FUNCTIONS.keys() - {"fmod", "lgamma", "tgamma"}
 
 
 def symbol(name: str) -> str:
