@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dualbcast.compiler.ir import (
-    TEMPORARY,
     Assign,
     Block,
     Expr,
@@ -51,7 +50,10 @@ def opened(function: Function) -> Function | None:
         return tuple(found)
 
     body = walk(function.body)
-    return None if body == function.body else simplify(replace(function, body=body))
+    if body == function.body:
+        return None
+    found = simplify(replace(function, body=body))
+    return opened(found) or found  # a helper may call another
 
 
 def _with_loops(value: Expr) -> Function | None:
@@ -68,7 +70,7 @@ def _in_place(stmt: Assign, helper: Function, names: Names) -> Iterator[Stmt]:
     actual: dict[str, Expr] = dict(zip((param.name for param in helper.params), stmt.value.args, strict=True))
     for part in statements(helper.body):
         if isinstance(part, Assign | For) and part.target.name not in actual:
-            actual[part.target.name] = Var(names.fresh(f"{TEMPORARY}{helper.name}"), part.target.kind)
+            actual[part.target.name] = Var(names.fresh(helper.name), part.target.kind)
 
     def renamed(expr: Expr) -> Expr:
         return map_expr(expr, lambda leaf: actual.get(leaf.name, leaf) if isinstance(leaf, Var) else leaf)
