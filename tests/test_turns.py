@@ -72,7 +72,34 @@ def kept_from_the_turn_before(x: float, y: float) -> float:
     return x * last + before
 
 
-LOOPS = [oscillator, pendulum, predators, swapped, kept_from_the_turn_before]
+def one_value_under_several_names(x: float, y: float, z: float) -> float:
+    last = best = x
+    for _ in range(4):
+        z = z - 0.25 * x
+        last = z
+        y = y * z
+        best = y
+        x = math.sin(z * y)
+    return z + y * best + x * last
+
+
+def one_value_under_several_names_in_a_branch(x: float, y: float, z: float) -> float:
+    u, v = x, y
+    for _ in range(5):
+        if z > 2.0:
+            u = z * y
+            v = u
+        else:
+            u = math.sin(z)
+            v = u
+        z = z - 0.1 * u * v
+    return u * v + z * x
+
+
+LOOPS = [
+    *(oscillator, pendulum, predators, swapped, kept_from_the_turn_before),
+    *(one_value_under_several_names, one_value_under_several_names_in_a_branch),
+]
 each = pytest.mark.parametrize("function", LOOPS, ids=lambda function: function.__name__)
 
 

@@ -146,11 +146,12 @@ class Turns(Tangents):
             # What is a constant after the turn, or what another one was before, has no step.
             where = steps[order[var.name]].where if var.name in order else self.function.location
             for seed in sorted(self.directions(Var(name, "float"))):
-                sources = [
-                    (change, new.get((source, seed)) if source in ends else self._old(before.get(source), seed))
-                    for source, change in changes[name].items()
-                ]
-                new[var.name, seed] = self._combined(sources, poles, where)
+                if (var.name, seed) not in new:  # two may leave with one value
+                    sources = [
+                        (change, new.get((source, seed)) if source in ends else self._old(before.get(source), seed))
+                        for source, change in changes[name].items()
+                    ]
+                    new[var.name, seed] = self._combined(sources, poles, where)
                 after += self._named(Var(name, "float"), seed, *new[var.name, seed])
         for name, var in last.items():
             if var.name != name and (self.reads[name] > inside[name] or name in before):
