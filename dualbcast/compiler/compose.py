@@ -23,10 +23,11 @@ from dualbcast.compiler.ir import (
     map_exprs,
 )
 from dualbcast.compiler.rules import RULES
+from dualbcast.errors import Location
 from dualbcast.record import NamedTuple, replace
 from dualbcast.structure import Structure
 
-__all__ = ["Step", "compose", "restrict"]
+__all__ = ["Copy", "Step", "compose", "restrict"]
 
 
 class Step(NamedTuple):
@@ -78,7 +79,7 @@ def compose(name: str, params: Sequence[Kind], steps: Sequence[Step], outputs: S
     derived: list[str] = []
     for step in steps:
         actual = [values[each] if isinstance(each, int) else each for each in step.inputs]
-        copied = _Copy(names, dict(zip((param.name for param in step.function.params), actual, strict=True)))
+        copied = Copy(names, dict(zip((param.name for param in step.function.params), actual, strict=True)))
         body.extend(copied.block(step.function.body))
         renamed = map(copied.actual.__getitem__, among(step.function.derived, step.function.body))
         derived += [var.name for var in renamed if isinstance(var, Var)]
@@ -103,11 +104,11 @@ def restrict(function: Function, outputs: Sequence[int]) -> Function:
     return replace(function, outputs=kept, structure=Structure(tuple, (Structure(),) * len(kept)))
 
 
-class _Copy:
-    """Copies statements under new names, with values in the place of parameters."""
+class Copy:
+    """Copies statements under new names, with values for parameters, and as of one place if that is given."""
 
-    def __init__(self, names: Names, actual: dict[str, Atom]) -> None:
-        self.names, self.actual = names, actual
+    def __init__(self, names: Names, actual: dict[str, Expr], location: Location | None = None) -> None:
+        self.names, self.actual, self.location = names, actual, location
 
     def block(self, block: Block) -> Block:
         return tuple(self.statement(stmt) for stmt in block)
@@ -115,8 +116,8 @@ class _Copy:
     def statement(self, stmt: Stmt) -> Stmt:
         copied = map_exprs(stmt, self.expr, self.block)
         if isinstance(copied, Assign | For):
-            return replace(copied, target=self.target(copied.target))
-        return copied
+            copied = replace(copied, target=self.target(copied.target))
+        return copied if self.location is None else replace(copied, location=self.location)
 
     def target(self, var: Var) -> Var:
         if var.name not in self.actual:

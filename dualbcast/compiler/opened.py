@@ -2,24 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from dualbcast.compiler.ir import (
-    Assign,
-    Block,
-    Expr,
-    For,
-    Function,
-    Names,
-    Op,
-    Stmt,
-    Var,
-    While,
-    assigned,
-    map_expr,
-    map_exprs,
-    statements,
-)
+from dualbcast.compiler.compose import Copy
+from dualbcast.compiler.ir import Assign, Block, For, Function, Names, Op, Stmt, While, assigned, map_exprs, statements
 from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.simplify import simplify
 from dualbcast.compiler.templates import helper_of
@@ -41,12 +25,14 @@ def opened(function: Function) -> Function | None:
     def walk(block: Block) -> Block:
         found: list[Stmt] = []
         for stmt in block:
-            helper = _with_loops(stmt.value) if isinstance(stmt, Assign) else None
-            if helper is None:
-                found.append(map_exprs(stmt, lambda expr: expr, walk))
-            else:
-                assert isinstance(stmt, Assign)
-                found += _in_place(stmt, helper, names)
+            match stmt:
+                case Assign(value=Op() as call) if helper := _with_loops(call):
+                    actual = dict(zip((param.name for param in helper.params), call.args, strict=True))
+                    copy = Copy(names, actual, stmt.location)
+                    found += copy.block(helper.body)
+                    found.append(replace(stmt, value=copy.expr(helper.outputs[0].value)))
+                case _:
+                    found.append(map_exprs(stmt, lambda expr: expr, walk))
         return tuple(found)
 
     body = walk(function.body)
@@ -56,35 +42,10 @@ def opened(function: Function) -> Function | None:
     return opened(found) or found  # a helper may call another
 
 
-def _with_loops(value: Expr) -> Function | None:
-    row = RULES.get(value.name) if isinstance(value, Op) else None
+def _with_loops(call: Op) -> Function | None:
+    """The helper that is called, if it has loops."""
+    row = RULES.get(call.name)
     if row is None or row.function is None:
         return None
     helper = helper_of(row)
     return helper if any(isinstance(stmt, For | While) for stmt in statements(helper.body)) else None
-
-
-def _in_place(stmt: Assign, helper: Function, names: Names) -> Iterator[Stmt]:
-    """The statements of a helper with the arguments of a call, and what its result is assigned to."""
-    assert isinstance(stmt.value, Op)
-    actual: dict[str, Expr] = dict(zip((param.name for param in helper.params), stmt.value.args, strict=True))
-    for part in statements(helper.body):
-        if isinstance(part, Assign | For) and part.target.name not in actual:
-            actual[part.target.name] = Var(names.fresh(helper.name), part.target.kind)
-
-    def renamed(expr: Expr) -> Expr:
-        return map_expr(expr, lambda leaf: actual.get(leaf.name, leaf) if isinstance(leaf, Var) else leaf)
-
-    def copied(block: Block) -> Block:
-        found: list[Stmt] = []
-        for each in block:
-            made = map_exprs(each, renamed, copied)
-            if isinstance(made, Assign | For):
-                target = actual[made.target.name]
-                assert isinstance(target, Var)
-                made = replace(made, target=target)
-            found.append(replace(made, location=stmt.location))
-        return tuple(found)
-
-    yield from copied(helper.body)
-    yield replace(stmt, value=renamed(helper.outputs[0].value))

@@ -132,7 +132,7 @@ class Turns(Tangents):
         back = Adjoints(part, labels, self.names)
         self.values |= back.values
         steps, ends = back.steps(), {var.name for var in kept.values()} - before.keys()
-        changes = {name: back.back(var, steps, ends) for name, var in kept.items()}
+        changes = {var.name: back.back(var, steps, ends) for var in dict.fromkeys(kept.values())}
         found += back.block
         self.block = found
         values = [stmt.value for stmt in _assigns(run, self.useful) if differentiable(stmt.value)]
@@ -149,7 +149,7 @@ class Turns(Tangents):
                 if (var.name, seed) not in new:  # two may leave with one value
                     sources = [
                         (change, new.get((source, seed)) if source in ends else self._old(before.get(source), seed))
-                        for source, change in changes[name].items()
+                        for source, change in changes[var.name].items()
                     ]
                     new[var.name, seed] = self._combined(sources, poles, where)
                 after += self._named(Var(name, "float"), seed, *new[var.name, seed])
