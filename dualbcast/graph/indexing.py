@@ -28,7 +28,8 @@ def getitem(x: Any, key: Any) -> Variable:
     >>> graph.grad(lambda v: np.sum(v[[0, 2, 0]]))(np.array([1.0, 2.0, 3.0]))
     array([2., 0., 1.])
     """
-    made: Variable = run(GETITEM, (constant(x),), key=_plain(key))
+    x = constant(x)
+    made: Variable = run(GETITEM, (x,), key=_plain(key, x.namespace))
     return made
 
 
@@ -68,7 +69,8 @@ def scatter(values: Any, key: Any, shape: tuple[int, ...]) -> Variable:
     >>> graph.scatter(np.array([1.0, 2.0, 4.0]), [0, 2, 0], (3,))
     Variable([5., 0., 2.])
     """
-    made: Variable = run(_SCATTER, (constant(values),), key=_plain(key), shape=tuple(shape))
+    values = constant(values)
+    made: Variable = run(_SCATTER, (values,), key=_plain(key, values.namespace), shape=tuple(shape))
     return made
 
 
@@ -150,14 +152,15 @@ _SCATTER = Primitive("scatter", _scatter, _pull_scatter)
 # --- keys -------------------------------------------------------------------------------------------------------------
 
 
-def _plain(key: Any) -> Any:
-    """A key of arrays, numbers and slices: Variables and sequences in it become arrays, which stay as they are now."""
+def _plain(key: Any, xp: Any) -> Any:
+    """A key of numbers, slices and arrays of a library: Variables and sequences in it, and NumPy's arrays, become
+    such arrays, which stay as they are now."""
     if isinstance(key, tuple):
-        return tuple([_plain_part(part) for part in key])
-    return _plain_part(key)
+        return tuple([_plain_part(part, xp) for part in key])
+    return _plain_part(key, xp)
 
 
-def _plain_part(part: Any) -> Any:
+def _plain_part(part: Any, xp: Any) -> Any:
     if isinstance(part, slice):
         if any(isinstance(end, Variable) for end in (part.start, part.stop, part.step)):
             ends = [end.__index__() if isinstance(end, Variable) else end for end in (part.start, part.stop, part.step)]
@@ -168,6 +171,8 @@ def _plain_part(part: Any) -> Any:
             raise ArgumentError(f"an index is of integers or bools, not of {part.dtype}; write v.astype(int)")
         part = part.value
     if isinstance(part, Sequence):  # within a tuple NumPy takes a tuple for an array, too
-        return np.asarray(part, dtype=None if len(part) else np.intp)
+        return xp.asarray(np.asarray(part, dtype=None if len(part) else np.intp))
+    if not getattr(part, "ndim", 0):
+        return part
     # Of a user's array a copy, because the derivative needs it later.
-    return part.copy() if isinstance(part, np.ndarray) and part.ndim else part
+    return xp.asarray(part, copy=True) if isinstance(part, np.ndarray) else part.copy()
