@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ CACHE = pytest.StashKey[str]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the files in tests/golden")
     parser.addoption("--slow", action="store_true", help="also run the tests marked slow")
+    parser.addoption("--emulated-gpu", action="store_true", help="run GPU tests without one; see docs/testing.md")
     parser.addoption("--fuzz", type=int, metavar="N", help="run N random programs; see docs/testing.md")
     parser.addoption("--fuzz-seed", type=int, default=0, metavar="SEED", help="the first program's seed")
     parser.addoption("--fuzz-python", action="store_true", help="random programs on the python backend only: fast")
@@ -33,6 +35,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         config.stash[CACHE] = tempfile.mkdtemp(prefix="dualbcast-tests-")
         os.environ["DUALBCAST_CACHE_DIR"] = config.stash[CACHE]
+    if config.getoption("--emulated-gpu"):
+        import emulated_gpu
+
+        if reason := emulated_gpu.why_not():
+            raise pytest.UsageError(reason)
+        emulated_gpu.install(Path(os.environ["DUALBCAST_CACHE_DIR"]))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -1,18 +1,18 @@
-"""CUDA kernels that sum, without a GPU: their logic on an emulation of thread blocks, and their machine code."""
+"""CUDA kernels that sum, without a GPU: what their PTX computes, and their machine code."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
+import ptx
 import pytest
-from cuda_emulation import COMPILER, Emulated
 from test_broadcast import Memory
 from test_reductions import DTYPES, F4, F8, fsum, integers, patterns, reduced, shifted_products
 
@@ -20,14 +20,14 @@ from dualbcast.abi import KernelSource
 from dualbcast.compiler import shell
 from dualbcast.compiler.cuda_reductions import summing_shell
 from dualbcast.compiler.emit import emit
-from dualbcast.runtime import cuda, cuda_blocks, cuda_device
+from dualbcast.runtime import cuda, cuda_blocks, cuda_build, cuda_device
 from dualbcast.runtime.broadcast import plan
 from dualbcast.runtime.geometry import Geometry, form_of, lay_out
 from dualbcast.runtime.operands import classify
 from dualbcast.runtime.reduction import combine
 
 HOPPER = (9, 0)
-emulated = pytest.mark.skipif(COMPILER is None, reason="the emulation needs g++")
+emulated = pytest.mark.skipif(ptx.COMPILER is None, reason="to run PTX takes gcc")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -46,19 +46,12 @@ def source(geometry: Geometry, dtype: Any, count: int) -> KernelSource:
     return emit(shifted_products(count), geometry.layout, compute, [dtype.name] * 2, [dtype.name] * count, "cuda")
 
 
-def element_body(geometry: Geometry, dtype: Any, count: int) -> str:
-    """x·y + i for output i in C++, for the shell of the geometry."""
-    layout = geometry.layout
-    summed = layout.summed(2)
-
-    def at(argument: int) -> str:
-        number = layout.which[argument]
-        return f"k{number}" if layout.classes[number].strip("0") else "0"
-
-    kind = {F4: "float", F8: "double"}[dtype]
-    lines = [f"    const {kind} p = in0[{at(0)}] * in1[{at(1)}];"]
-    lines += [f"    out{i}[{'0' if i in summed else at(2 + i)}] = p + {i};" for i in range(count)]
-    return "\n".join(lines)
+@functools.cache
+def kernel_of(text: KernelSource, folder: Path) -> ptx.Kernel:
+    pytest.importorskip("numba_cuda", reason="compiling for CUDA needs numba-cuda")
+    pytest.importorskip("cuda.core", reason="compiling for CUDA needs cuda-core")
+    image, _ = cuda_build.build(text, HOPPER, False, ptx=True)
+    return ptx.Kernel(image.decode().rstrip("\0"), text.entry, folder)
 
 
 def emulate(
@@ -69,13 +62,16 @@ def emulate(
     geometry = geometry_of(arrays, shapes)
     geometry = geometry._replace(layout=geometry.layout._replace(wide=wide, values=values))
     text = source(geometry, dtype, len(shapes))
-    kernel = Emulated(text.shell, text.entry, element_body(geometry, dtype, len(shapes)), folder)
     sums = geometry.split.sums
     (fresh,) = geometry.allocate_all([dtype], np)
     targets = [np.empty_like(fresh) if s is None else np.full(s.copies * s.size + 2, np.nan) for s in sums]
     inside = [target if s is None else target[1:-1] for target, s in zip(targets, sums, strict=True)]
     how = cuda_blocks.walk(geometry.sizes)
-    kernel(how.grid, how.block, (*geometry.sizes, how.span, *geometry.strides), (*arrays, *inside))
+    size, stride = (np.int64, np.int64) if wide else (np.uint32, np.int32)
+    numbers = [*map(size, (*geometry.sizes, how.span)), *map(stride, geometry.strides)]
+    given = [each[()] if at in values else np.uint64(each.ctypes.data) for at, each in enumerate((*arrays, *inside))]
+    blocks = [ptx.block_of(each) for each in (*arrays, *inside)]
+    kernel_of(text, folder)(how.grid, how.block, [each.tobytes() for each in (*numbers, *given)], blocks)
     found = []
     for target, s, shape in zip(targets, sums, shapes, strict=True):
         if s is None:
@@ -177,28 +173,6 @@ def test_walks_of_float64_are_compensated(tmp_path):
     np.testing.assert_array_equal(row, [190.0] * 3)
 
 
-@emulated
-def test_what_would_hang_a_gpu_is_seen(tmp_path):
-    """The emulation is worth something: a barrier that only some threads reach aborts."""
-    script = f"""
-from pathlib import Path
-from cuda_emulation import Emulated
-text = '''extern "C" __device__ void bad_element(int k0, float* out0);
-extern "C" __global__ void
-bad(unsigned int n0)
-{{
-    if (threadIdx.x < 16) __syncthreads();
-}}
-'''
-Emulated(text, "bad", "", Path({str(tmp_path)!r}))((1, 1, 1), (32, 1, 1), (1,), ())
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=Path(__file__).parent, capture_output=True, text=True, check=False
-    )
-    assert done.returncode != 0
-    assert "wait at different places" in done.stderr
-
-
 # --- the launch ------------------------------------------------------------------------------------------------------
 
 
@@ -230,10 +204,8 @@ def test_from_plan_to_result(shape, tmp_path, monkeypatch):
 
     def run(grid, block, arguments, stream):
         assert stream is None
-        pointers = [int(argument) for argument in arguments if type(argument) is np.uint64]
-        ints = [int(argument) for argument in arguments if type(argument) is not np.uint64]
-        kernel = Emulated(text.shell, text.entry, element_body(call.geometry, F4, len(wanted)), tmp_path)
-        kernel(grid, block, ints, [SimpleNamespace(ctypes=SimpleNamespace(data=pointer)) for pointer in pointers])
+        blocks = [ptx.block_of(each) for each in (*arrays, *call.targets)]
+        kernel_of(text, tmp_path)(grid, block, [each.tobytes() for each in arguments], blocks)
 
     monkeypatch.setattr(cuda_device, "_loaded", lambda _: run)
     kernel = cuda.CudaKernel(text, HOPPER, False, b"", 16, 0, 0, 0, 0)
