@@ -11,16 +11,34 @@ from functools import lru_cache
 from typing import Any
 
 from dualbcast.errors import ArgumentError
+from dualbcast.record import NamedTuple
 from dualbcast.runtime.operands import Array, DType
 
-__all__ = ["allocate", "are_on_device", "beside"]
+__all__ = ["Together", "allocate", "are_on_device", "beside", "together"]
 
 # What CuPy's pool rounds to, and more than any access needs.
 _ALIGNMENT = 512
 
 
-def allocate(shape: Sequence[int], dtypes: Sequence[DType]) -> tuple[Array, ...]:
-    """Uninitialised contiguous CuPy arrays of one shape, in one block of CuPy's current pool.
+class Together(NamedTuple):
+    """Arrays of one shape in one block of memory, whose size this is: for each its type and where it begins."""
+
+    shape: tuple[int, ...]
+    size: int
+    places: tuple[tuple[type, int], ...]
+
+
+@lru_cache
+def together(shape: tuple[int, ...], dtypes: tuple[DType, ...]) -> Together:
+    """How arrays of a shape share a block."""
+    sizes = [-(-math.prod(shape) * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT for dtype in dtypes]
+    # CuPy makes an array of a type in less time than of a dtype.
+    kinds = [dtype.type for dtype in dtypes]
+    return Together(shape, sum(sizes), tuple(zip(kinds, itertools.accumulate([0, *sizes]), strict=False)))
+
+
+def allocate(wanted: Together) -> tuple[Array, ...]:
+    """Uninitialised contiguous CuPy arrays, in one block of CuPy's current pool.
 
     One of them that is kept keeps the block.
 
@@ -29,26 +47,20 @@ def allocate(shape: Sequence[int], dtypes: Sequence[DType]) -> tuple[Array, ...]
     MemoryError
         CuPy's, which says how much is taken; a note says what the call needs and what may help.
     """
-    if not dtypes:
+    if not wanted.places:
         return ()
     cupy = sys.modules["cupy"]
-    offsets, size = _offsets(math.prod(shape), tuple(dtypes))
     try:
-        memory = cupy.cuda.alloc(size)
+        memory = cupy.cuda.alloc(wanted.size)
     except MemoryError as error:
         error.add_note(
-            f"The outputs of the call take {size:,} bytes on the GPU. What CuPy keeps of arrays that are gone is given "
-            "back by cupy.get_default_memory_pool().free_all_blocks(); wrt= asks for fewer partial derivatives."
+            f"The outputs of the call take {wanted.size:,} bytes on the GPU. What CuPy keeps of arrays that are gone "
+            "is given back by cupy.get_default_memory_pool().free_all_blocks(); wrt= asks for fewer partial "
+            "derivatives."
         )
         raise
-    return tuple([cupy.ndarray(shape, dtype, memory + at) for dtype, at in zip(dtypes, offsets, strict=True)])
-
-
-@lru_cache
-def _offsets(count: int, dtypes: tuple[DType, ...]) -> tuple[list[int], int]:
-    """Where each array begins in the block, and the block's size."""
-    sizes = [-(-count * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT for dtype in dtypes]
-    return [0, *itertools.accumulate(sizes[:-1])], sum(sizes)
+    make, shape = cupy.ndarray, wanted.shape
+    return tuple([make(shape, kind, memory + at if at else memory) for kind, at in wanted.places])
 
 
 def are_on_device(values: Sequence[object]) -> bool:

@@ -12,6 +12,7 @@ from dualbcast.record import NamedTuple
 from dualbcast.runtime.broadcast import Fit, Plan, aside_of, find_fit, fresh, summed
 from dualbcast.runtime.cuda import CudaKernel
 from dualbcast.runtime.cuda_device import WIDEST_ACCESS, prepared
+from dualbcast.runtime.cuda_memory import allocate, together
 from dualbcast.runtime.geometry import form_of
 from dualbcast.runtime.operands import Array, Operands
 
@@ -39,7 +40,7 @@ class CudaRoute:
         Whatever belongs to those calls, too.
     """
 
-    __slots__ = ("_arrays", "_converted", "_fit", "_geometry", "_planned", "_ready", "_shapes", "results")
+    __slots__ = ("_arrays", "_converted", "_fit", "_geometry", "_planned", "_ready", "_shapes", "_together", "results")
 
     def __init__(self, planned: Plan, kernel: CudaKernel, results: Any, earlier: object) -> None:
         operands, geometry = planned.operands, planned.geometry
@@ -49,6 +50,10 @@ class CudaRoute:
         self._shapes = None if trivial else planned.shapes
         self._converted = tuple([(at, _maker(operands, at)) for at in operands.numbers])
         self._arrays = tuple([at for at in range(len(operands.arrays)) if at not in operands.numbers])
+        # Of new outputs that are no sums and not transposed.
+        lengths, axes = geometry.memory
+        plain = geometry.split is None and axes is None and geometry.total
+        self._together = together(lengths, tuple(planned.dtypes)) if plain else None
         # For calls with out=.
         self._fit: Fit | None = None
         if all(planned.given):
@@ -113,7 +118,9 @@ class CudaRoute:
         self, cupy: Any, ready: _Ready, values: tuple[Any, ...], out: tuple[Array, ...]
     ) -> tuple[Array, ...] | None:
         geometry, (dtypes, compute) = self._geometry, self._planned
-        if self._fit is None:
+        if self._fit is None and self._together is not None:
+            outputs = targets = allocate(self._together)
+        elif self._fit is None:
             outputs, targets = fresh(geometry, dtypes, compute, cupy)
         else:
             if aside_of(self._fit, tuple([0 if isinstance(x, np.generic) else x.data.ptr for x in (*values, *out)])):

@@ -28,7 +28,11 @@ def forms_of(values: tuple[Any, ...]) -> Hashable:
     everything else about a call is the same, too, but what is in the arrays and where they are.
     """
     found = _described(values) if _readers is None else _readers.describe(values)
-    return found or tuple([(x.shape, x.strides, x.dtype) if type(x) is ndarray else _other_form(x) for x in values])
+    if found:
+        return found
+    cupy = sys.modules.get("cupy")
+    own = cupy.ndarray if cupy is not None and values and type(values[0]) is cupy.ndarray else ndarray
+    return own, *[(x.shape, x.strides, x.dtype) if type(x) is own else _other_form(x) for x in values]
 
 
 # NumPy's own dtypes in native byte order, of which there is one object each, for ever. (Some have two characters.)

@@ -16,7 +16,7 @@ from dualbcast.abi import Layout
 from dualbcast.errors import ShapeError
 from dualbcast.record import NamedTuple
 from dualbcast.runtime.cuda_blocks import foremost
-from dualbcast.runtime.cuda_memory import allocate
+from dualbcast.runtime.cuda_memory import allocate, together
 from dualbcast.runtime.memory import POOL, SMALLEST, WORTH
 from dualbcast.runtime.operands import Array, DType
 from dualbcast.runtime.packing import Copied, Packing
@@ -100,7 +100,7 @@ class Geometry(NamedTuple):
 
     def _on_device(self, dtypes: Sequence[DType]) -> tuple[Array, ...]:
         lengths, axes = self.memory
-        arrays = allocate(lengths, dtypes)
+        arrays = allocate(together(lengths, tuple(dtypes)))
         return arrays if axes is None else tuple([array.transpose(axes) for array in arrays])
 
 
