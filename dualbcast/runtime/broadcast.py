@@ -6,6 +6,7 @@ kernel must not write to, because they overlap an input, say, get their values b
 
 from __future__ import annotations
 
+import math
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
@@ -131,7 +132,8 @@ def summed(
             if s is not None:
                 y = combine(s, y, next(rests, None), dtype)
             elif shape is not None:  # a sum of one term at most
-                y = y.reshape(shape) if geometry.total else np.zeros_like(y, shape=shape)
+                # (CuPy takes shape=() for none given.)
+                y = (y if geometry.total else np.zeros_like(y, shape=(math.prod(shape),))).reshape(shape)
             finished.append(y)
     return tuple(finished)
 

@@ -143,6 +143,14 @@ def test_pullback_and_pushforward(xp: Any) -> None:
         np.testing.assert_allclose(host(one), other, rtol=1e-12)
 
 
+def test_a_pullback_of_nothing(xp: Any) -> None:
+    function = differentiable_broadcast(lambda x, y, s: x * y * s)
+    arguments = xp.ones((2, 0, 3)), xp.ones(3), xp.asarray(0.5)
+    _, found = function.value_and_vjp(arguments, xp.ones((2, 0, 3)))
+    assert [each.shape for each in found] == [(2, 0, 3), (3,), ()]
+    assert float(found[2]) == 0.0
+
+
 def test_launches_are_on_the_current_stream(xp: Any) -> None:
     x = xp.arange(1_000_000, dtype=np.float32)
     double = differentiable_broadcast(lambda a: 2 * a)
