@@ -109,6 +109,26 @@ def test_the_corpus(case: Case, dtype: str, lanes: int, broadcast: bool) -> None
         np.testing.assert_array_equal(found.reshape(call.plan.sizes), wanted.reshape(call.plan.sizes))
 
 
+# What reads in one side of a conditional expression: in the value, in its pushforward, in its pullback.
+ONE_SIDED: dict[str, Any] = {
+    "max": lambda x, y: max(x, y),
+    "clip": lambda x: min(max(x, -1.0), 1.0),
+    "and": lambda x, y, z: (x > 0 and y > 0) * z,
+    "select": lambda x, y: np.where(x > 0, x * y, y),
+}
+
+
+@pytest.mark.parametrize("product", ["value", "value_and_jacobian", "jvp", "vjp"])
+@pytest.mark.parametrize("name", ONE_SIDED)
+def test_what_one_side_reads(name: str, product: str) -> None:
+    function = differentiable_broadcast(backend="python")(ONE_SIDED[name])
+    arrays = [np.linspace(-2, 2, 16, dtype=np.float32).reshape(2, 8)[:, :: (-1) ** at] for at in range(3)]
+    arrays = [np.ascontiguousarray(array) for array in arrays[: ONE_SIDED[name].__code__.co_argcount]]
+    call = function._inspected(tuple(arrays), None, product)
+    for found, wanted in zip(run(call, lanes_of(call)), call.run(), strict=True):
+        np.testing.assert_array_equal(found.reshape(call.plan.sizes), wanted.reshape(call.plan.sizes))
+
+
 def inspected(*arrays: Any, wrt: Any = tuple("cfig"), product: Any = "value_and_jacobian", **options: Any) -> Any:
     return differentiable_broadcast(**options)(models.cell_update)._inspected(arrays, wrt, product)
 

@@ -75,6 +75,8 @@ def elements_a_thread(function: Function, layout: Layout, dtype: str) -> int:
         return 1
     function = arranged(function, Names())
     stays = steady_inputs(function, layout)
+    if any(_spanning(output.value, stays, False) for output in function.outputs):
+        return 1
     if _loads_apart(function.body, stays, _varying(function.body, stays), False):
         return 1
     lanes = WIDEST_ACCESS // _BYTES[dtype]

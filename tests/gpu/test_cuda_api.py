@@ -65,6 +65,41 @@ def test_the_corpus(xp: Any, case: Case, dtype: Any) -> None:
     assert_same(xp, differentiable_broadcast(case.function), arrays, allowance=16 * case.allowance)
 
 
+@pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
+def test_the_corpus_forward_and_back(xp: Any, case: Case) -> None:
+    kinds = {float: np.float32, int: np.int16, bool: np.bool_}
+    columns = tuple(np.array(column, kinds[type(column[0])]) for column in zip(*case.points, strict=True))
+    picks = RNG.integers(0, len(case.points), 1000)
+    function = differentiable_broadcast(case.function)
+    arrays = tuple(column[picks] for column in columns)
+    wrt = function.jacobian(*arrays).wrt
+    if not wrt:
+        pytest.skip("nothing to differentiate in")
+    value = function(*arrays)
+    tangents = {name: RNG.standard_normal(1000).astype(np.float32) for name in wrt}
+    cotangents = [RNG.standard_normal(1000).astype(array.dtype) for array in numbers_of(value)]
+
+    def products(xp: Any) -> Any:
+        given = tuple(map(xp.asarray, arrays))
+        bars = iter(map(xp.asarray, cotangents))
+        _, pushed = function.jvp(given, {name: xp.asarray(tangent) for name, tangent in tangents.items()})
+        _, pulled = function.value_and_vjp(given, rebuilt(value, bars), wrt=wrt)
+        return [*numbers_of(pushed), *pulled]
+
+    eps = float(np.finfo(np.float32).eps)
+    for got, want in zip(products(xp), products(np), strict=True):
+        scale = max(1.0, float(np.max(np.abs(want))))
+        np.testing.assert_allclose(host(got), want, rtol=64 * eps, atol=64 * case.allowance * scale * eps)
+
+
+def rebuilt(value: Any, leaves: Any) -> Any:
+    """A structure like that of a value, of other leaves."""
+    if isinstance(value, tuple | list):
+        parts = [rebuilt(part, leaves) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    return next(leaves)
+
+
 @pytest.mark.parametrize(
     "shapes",
     [
