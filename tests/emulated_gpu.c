@@ -28,7 +28,7 @@ static int device_count = 1;
 static _Thread_local int device;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-EXPORT uint64_t emulated_launches;
+EXPORT int emulated_idle; /* if set, kernels that have run once are started no more: what is left is the host's cost */
 
 EXPORT void emulated_setup(Translate function, int devices) { translate = function, device_count = devices; }
 
@@ -133,7 +133,6 @@ static int run(const Work* work)
                      (unsigned long)fault.address);
             status = failure(text, work->function->name);
         }
-        ++emulated_launches;
     } else if (!inside(work->to, work->size) || (work->kind == COPY && !inside(work->from, work->size))) {
         status = failure("a copy beyond the end of an array", "");
     } else if (work->kind == COPY) {
@@ -368,6 +367,7 @@ EXPORT int cuLaunchKernel(Function* function, uint32_t gx, uint32_t gy, uint32_t
                           uint32_t shared, Stream* stream, void** given, void** extra)
 {
     (void)shared, (void)extra;
+    if (emulated_idle && function->launch) return SUCCESS;
     if (function->device != device) return failure("loaded on another device", function->name);
     if (!function->launch) {
         char path[NAMES];

@@ -43,8 +43,14 @@ def why_not() -> str:
     return ""
 
 
-def install(folder: Path) -> None:
-    """Let CuPy, which nothing may have imported yet, run on the emulation; `folder` is for what is compiled."""
+def install(folder: Path) -> ctypes.CDLL:
+    """Let CuPy, which nothing may have imported yet, run on the emulation; `folder` is for what is compiled.
+
+    Returns
+    -------
+    ctypes.CDLL
+        The driver.
+    """
     assert "cupy" not in sys.modules
     os.environ["CUPY_COMPILE_WITH_PTX"] = "1"
     os.environ["CUPY_ACCELERATORS"] = ""
@@ -54,6 +60,7 @@ def install(folder: Path) -> None:
     _replace_functions(runtime.__file__, driver)
     _let_numpy_do()
     _keep_ptx()
+    return driver
 
 
 def _driver(folder: Path) -> ctypes.CDLL:
