@@ -95,11 +95,22 @@ def tiled(case: Case, dtype: str, broadcast: bool) -> list[np.ndarray[Any, Any]]
 @pytest.mark.parametrize(("dtype", "lanes"), [("float32", 1), ("float32", 2), ("float32", 4), ("float64", 2)])
 @pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
 def test_the_corpus(case: Case, dtype: str, lanes: int, broadcast: bool) -> None:
+    check_text(case, dtype, lanes, broadcast, "value_and_jacobian")
+
+
+@pytest.mark.parametrize("product", ["value", "jvp", "vjp"])
+@pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
+def test_the_corpus_in_other_products(case: Case, product: str) -> None:
+    check_text(case, "float32", 4, False, product)
+
+
+def check_text(case: Case, dtype: str, lanes: int, broadcast: bool, product: Any) -> None:
+    """Hold what the text computes against the product that the `python` backend runs."""
     arrays = tiled(case, dtype, broadcast)
     if broadcast and len(arrays) == 1:
         pytest.skip("nothing would span the innermost dimension")
     function = differentiable_broadcast(backend="python")(case.function)
-    call = function._inspected(tuple(arrays), None, "value_and_jacobian")
+    call = function._inspected(tuple(arrays), None, product)
     most = elements_a_thread(call.spec.product.forward, call.plan.layout, call.spec.compute)
     if lanes > 1 and most == 1:
         pytest.skip("one element a thread")
