@@ -29,6 +29,8 @@ _VARIABLE = re.compile(
     r"\.(global|const|shared|local)\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+([\w$]+)(?:\[(\d*)\])?(?:\s*=\s*\{([^}]*)\})?\s*;"
 )
 _PARAMETER = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)\s+([\w$]+)(?:\[(\d+)\])?")
+# What a register has that nothing was written to: NaN.
+_NOTHING = "(u64)0x7fd5a5a57fd5a5a5"
 _COMBINED = {"and": "&", "or": "|", "xor": "^"}
 _DIRECTIONS = {"rz": "FE_TOWARDZERO", "rm": "FE_DOWNWARD", "rp": "FE_UPWARD"}
 _SPECIAL = {
@@ -95,7 +97,7 @@ class _Function:
             for each in found[2].split(","):
                 many = re.match(r"\s*(%?[\w$]+)<(\d+)>", each)
                 names += [f"{many[1]}{i}" for i in range(int(many[2]))] if many else [each.strip()]
-            self.lines.append(f"{_stored(found[1])} {', '.join(f'{_name(name)} = 0' for name in names)};")
+            self.lines.append(f"{_stored(found[1])} {', '.join(f'{_name(name)} = {_NOTHING}' for name in names)};")
         elif found := _PARAMETER.match(text):
             size = _bits(found[1]) // 8 * int(found[3] or 1)
             self.lines.append(f"_Alignas(16) u8 {_name(found[2])}[{size}];")
@@ -509,11 +511,11 @@ def translate(ptx: str, entry: str) -> tuple[str, list[int], bool, int]:
     heads, bodies, together, sizes, most = [], [], False, [], 1024
     for found, body in functions:
         kind, results, name, parameters = found[1], found[2] or "", found[3], found[4]
+        if kind == "entry" and name != entry:
+            continue
         made = _Function(body, names, shared)
         together = together or made.together
         if kind == "entry":
-            if name != entry:
-                continue
             given = list(_PARAMETER.finditer(parameters))
             sizes = [_bits(each[1]) // 8 * int(each[3] or 1) for each in given]
             unpacked = [f"u8* {_name(each[2])} = parameters[{i}];" for i, each in enumerate(given)]

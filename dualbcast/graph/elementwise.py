@@ -11,7 +11,7 @@ import numpy as np
 
 from dualbcast.api import BroadcastFunction
 from dualbcast.errors import ArgumentError, ShapeError
-from dualbcast.graph.node import Node, Primitive, Pulled, constant, is_float, observe, run
+from dualbcast.graph.node import Node, Primitive, Pulled, constant, is_float, namespace, observe, run
 from dualbcast.graph.operations import Operation, power
 from dualbcast.graph.operations import operation as find_operation
 from dualbcast.graph.variable import Variable
@@ -100,6 +100,10 @@ def _call(function: BroadcastFunction, args: tuple[Any, ...], named: dict[str, A
         raise ArgumentError(f"{function!r}: out= does not go with Variables, which do not change")
     # It binds as it does for arrays; the values are the Variables themselves, captured ones too.
     located, values = function._locate(args, named, ())
+    if any(isinstance(each, np.generic) for each in values):
+        # NumPy's numbers have dtypes, and go with CuPy's arrays: as arrays beside them.
+        xp = namespace(*[each for each in values if not isinstance(each, np.generic)])
+        values = tuple([xp.asarray(each) if isinstance(each, np.generic) else each for each in values])
     inputs = tuple([_operand(each) for each in values])
     observe(inputs)
     element, result = located.element, located.signature.result_dtype

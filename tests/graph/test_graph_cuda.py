@@ -63,3 +63,16 @@ def test_a_key_that_is_changed_later(xp: Any) -> None:
         return found
 
     np.testing.assert_array_equal(graph.grad(changed)(xp.asarray([3.0, 5.0])).get(), [12.0, 0.0])
+
+
+@pytest.mark.parametrize("number", [np.float64(1.5), np.float32(1.5), np.int64(3)], ids=lambda each: each.dtype.name)
+def test_numbers_of_numpy(xp: Any, number: Any) -> None:
+    def mixed(v: Any) -> Any:
+        return np.sum(v * number + np.maximum(number, v) * np.where(v > number, v, number) - number / v)
+
+    x = np.linspace(1, 2, 12, dtype=np.float32).reshape(3, 4)
+    value, slope = graph.value_and_grad(mixed)(x)
+    found, found_slope = graph.value_and_grad(mixed)(xp.asarray(x))
+    assert (found.dtype, found_slope.dtype) == (value.dtype, slope.dtype)
+    np.testing.assert_allclose(found.get(), value, rtol=1e-6)
+    np.testing.assert_allclose(found_slope.get(), slope, rtol=1e-6)
