@@ -201,10 +201,11 @@ def test_a_found_bug_is_shrunk(monkeypatch: pytest.MonkeyPatch):
         fuzz(range(WITHIN), cpu=False)
     print(found.value)
     # Of the function itself: what stands before it hardly shrinks. Which program fails first depends on what else is
-    # imported, since Hypothesis draws from the constants of local modules.
+    # imported, since Hypothesis draws from the constants of local modules; how far it is shrunk on how busy the machine
+    # is, since Hypothesis stops after five minutes.
     programs = found.value.program, found.value.original
     shrunk, original = (program.text.partition("def f(")[2] for program in programs)
-    assert len(shrunk.splitlines()) < 12 and len(shrunk) <= len(original) / 2
+    assert len(shrunk.splitlines()) < 12 and len(shrunk) <= len(original) * 3 / 4
 
 
 def test_nothing_is_found_without_one():
