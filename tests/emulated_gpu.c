@@ -47,6 +47,14 @@ static Block blocks[BLOCKS];
 static int block_devices[BLOCKS];
 static uint32_t block_count;
 
+/* Which block an address is in; -1 for one of the host's. */
+static int block_at(const void* address)
+{
+    for (uint32_t i = 0; i < block_count; ++i)
+        if ((uint64_t)address - blocks[i].start < blocks[i].size) return (int)i;
+    return -1;
+}
+
 static int allocated(void** to, size_t size)
 {
     *to = 0;
@@ -65,27 +73,22 @@ static int allocated(void** to, size_t size)
 
 static int freed(void* given)
 {
-    int status = given ? INVALID_VALUE : SUCCESS;
     pthread_mutex_lock(&lock);
-    for (uint32_t i = 0; given && i < block_count; ++i) {
-        if (blocks[i].start != (uint64_t)given) continue;
-        memset(given, 0xff, blocks[i].size);
+    const int at = block_at(given);
+    const int known = at >= 0 && blocks[at].start == (uint64_t)given;
+    if (known) {
         free(given);
-        blocks[i] = blocks[--block_count], block_devices[i] = block_devices[block_count];
-        status = SUCCESS;
-        break;
+        blocks[at] = blocks[--block_count], block_devices[at] = block_devices[block_count];
     }
     pthread_mutex_unlock(&lock);
-    return status;
+    return known || !given ? SUCCESS : INVALID_VALUE;
 }
 
 /* Of an address in a block whether so many bytes are in it; any other is the host's. */
 static int inside(const void* at, size_t size)
 {
-    for (uint32_t i = 0; i < block_count; ++i)
-        if ((uint64_t)at - blocks[i].start < blocks[i].size)
-            return (uint64_t)at - blocks[i].start + size <= blocks[i].size;
-    return 1;
+    const int block = block_at(at);
+    return block < 0 || (uint64_t)at - blocks[block].start + size <= blocks[block].size;
 }
 
 /* --- what is done in a stream: at once, or at each launch of the graph that captures it --------------------------- */
@@ -94,7 +97,7 @@ typedef struct Function {
     char* ptx;
     char name[NAMES];
     int device, count, together, most, sizes[PARAMETERS];
-    int (*launch)(const uint32_t*, const uint32_t*, int, uint8_t**, const Block*, uint32_t, void*);
+    int (*launch)(const uint32_t*, const uint32_t*, int, uint8_t**, const Block*, uint32_t, char*); /* see ptx.c */
 } Function;
 
 typedef struct Work {
@@ -119,20 +122,10 @@ static int run(const Work* work)
     int status = SUCCESS;
     pthread_mutex_lock(&lock);
     if (work->kind == LAUNCH) {
-        struct {
-            int kind;
-            uint32_t tid[3], ctaid[3];
-            uint64_t address;
-        } fault;
-        static const char* const kinds[] = {"", "memory that it was not given", "misaligned", "trap", "waits apart"};
+        char report[256];
         if (work->function->launch(work->grid, work->block, work->function->together, (uint8_t**)work->parameters,
-                                   blocks, block_count, &fault)) {
-            char text[256];
-            snprintf(text, sizeof text, "%s: thread (%u, %u, %u) of block (%u, %u, %u), address %#lx", kinds[fault.kind],
-                     fault.tid[0], fault.tid[1], fault.tid[2], fault.ctaid[0], fault.ctaid[1], fault.ctaid[2],
-                     (unsigned long)fault.address);
-            status = failure(text, work->function->name);
-        }
+                                   blocks, block_count, report))
+            status = failure(report, work->function->name);
     } else if (!inside(work->to, work->size) || (work->kind == COPY && !inside(work->from, work->size))) {
         status = failure("a copy beyond the end of an array", "");
     } else if (work->kind == COPY) {
@@ -228,9 +221,8 @@ EXPORT int cudaPointerGetAttributes(void* found, const void* given)
         const void *on_device, *on_host;
         uint64_t reserved[8];
     } what = {.device = -2};
-    for (uint32_t i = 0; i < block_count; ++i)
-        if ((uint64_t)given - blocks[i].start < blocks[i].size)
-            what.type = 2, what.device = block_devices[i], what.on_device = given;
+    const int block = block_at(given);
+    if (block >= 0) what.type = 2, what.device = block_devices[block], what.on_device = given;
     return memcpy(found, &what, sizeof what), SUCCESS;
 }
 EXPORT int cudaDeviceCanAccessPeer(int* can, int from, int to) { return (void)from, (void)to, *can = 1, SUCCESS; }

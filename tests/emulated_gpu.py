@@ -30,6 +30,8 @@ _SOURCE = Path(__file__).with_suffix(".c")
 _BY_NUMPY = ("argsort", "dot", "einsum", "matmul", "tensordot")
 _DEVICES = 2
 _kept: list[Any] = []  # what C code has the addresses of
+# What this package's kernels begin with. CuPy's have threads that end before barriers, ours may not.
+_OURS = b"// of dualbcast\n"
 
 
 def why_not() -> str:
@@ -44,7 +46,12 @@ def why_not() -> str:
 
 
 def install(folder: Path) -> ctypes.CDLL:
-    """Let CuPy, which nothing may have imported yet, run on the emulation; `folder` is for what is compiled.
+    """Let CuPy, which nothing may have imported yet, run on the emulation.
+
+    Parameters
+    ----------
+    folder : Path
+        For what is compiled, this package's kernels too: as PTX they must not come into a cache that others read.
 
     Returns
     -------
@@ -55,6 +62,7 @@ def install(folder: Path) -> ctypes.CDLL:
     os.environ["CUPY_COMPILE_WITH_PTX"] = "1"
     os.environ["CUPY_ACCELERATORS"] = ""
     os.environ["CUPY_CACHE_DIR"] = str(folder / "cupy")
+    os.environ["DUALBCAST_CACHE_DIR"] = str(folder)
     driver = _driver(folder)
     runtime = importlib.import_module("cupy_backends.cuda.api.runtime")
     _replace_functions(runtime.__file__, driver)
@@ -79,7 +87,7 @@ def _driver(folder: Path) -> ctypes.CDLL:
 
     def translate(text: bytes, name: bytes, path: Any, sizes: Any, together: Any, most: Any) -> int:
         try:
-            kernel = ptx.Kernel(text.decode(), name.decode(), folder)
+            kernel = ptx.Kernel(text.decode(), name.decode(), folder, may_end=not text.startswith(_OURS))
         except Exception as error:  # it was a C function that called
             print(f"emulated GPU: {name.decode()}: {error}", file=sys.stderr)
             return -1
@@ -146,9 +154,9 @@ def _keep_ptx() -> None:
     build, program = cuda_build.build, core.Program
     log = "Used 32 registers, 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"
 
-    def build_ptx(source: Any, cc: tuple[int, int], fastmath: bool, *, ptx: bool = False) -> tuple[bytes, str]:  # noqa: ARG001
+    def build_ptx(source: Any, cc: tuple[int, int], fastmath: bool, *, ptx: bool = False) -> tuple[bytes, str]:
         image, _ = build(source, cc, fastmath, ptx=True)
-        return image.rstrip(b"\0") + b"\0", log
+        return image if ptx else _OURS + image.rstrip(b"\0") + b"\0", log
 
     class Program:
         def __init__(self, *arguments: Any) -> None:

@@ -3,6 +3,7 @@
 #include <fenv.h>
 #include <math.h>
 #include <setjmp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <ucontext.h>
@@ -160,27 +161,28 @@ typedef struct {
     u64 start, size;
 } Block;
 
-enum { NONE, OUTSIDE, MISALIGNED, TRAP, APART };
-static struct {
-    s32 kind;
-    u32 tid[3], ctaid[3];
-    u64 address;
-} fault;
 static const Block* blocks;
 static u32 block_count;
 
-static void failed(s32 kind, const Thread* thread, u64 address);
+/* What a kernel may not do, at an address if that is not 0. */
+enum Fault { OUTSIDE, MISALIGNED, TRAP, APART };
+static void failed(enum Fault fault, const Thread* thread, u64 address);
 
 /* What the kernel brings with it, or 0; and how much memory the threads of a block share. */
 static u8* table(u64 address, u32 size);
 static const u32 shared_size;
 static _Alignas(16) u8 shared_memory[1 << 18];
 
+static inline int within(u64 address, u64 size, u64 start, u64 length)
+{
+    return address - start < length && address - start + size <= length;
+}
+
 static inline u8* global(const Thread* thread, u64 address, u32 size)
 {
     if (address % size) failed(MISALIGNED, thread, address);
     for (u32 i = 0; i < block_count; ++i)
-        if (address - blocks[i].start <= blocks[i].size - size && size <= blocks[i].size) return (u8*)address;
+        if (within(address, size, blocks[i].start, blocks[i].size)) return (u8*)address;
     if (table(address, size)) return (u8*)address;
     failed(OUTSIDE, thread, address);
     return 0;
@@ -212,6 +214,8 @@ static u32 slots[THREADS], current;
 static Thread threads[THREADS];
 static u8** parameters;
 static jmp_buf out_of_it;
+static char* report;
+enum { REPORT = 256 };
 
 static void kernel(const Thread* thread, u8** parameters);
 
@@ -221,11 +225,13 @@ static void wait(enum State state)
     swapcontext(&contexts[current], &scheduler);
 }
 
-static void failed(s32 kind, const Thread* thread, u64 address)
+static void failed(enum Fault fault, const Thread* thread, u64 address)
 {
-    fault.kind = kind, fault.address = address;
-    memcpy(fault.tid, thread->tid, sizeof fault.tid);
-    memcpy(fault.ctaid, thread->ctaid, sizeof fault.ctaid);
+    static const char* const faults[] = {"touches memory that it was not given", "touches memory that is misaligned",
+                                         "traps", "waits where others do not"};
+    const u32 *tid = thread->tid, *block = thread->ctaid;
+    snprintf(report, REPORT, "thread (%u, %u, %u) of block (%u, %u, %u) %s (address %#llx)", tid[0], tid[1], tid[2],
+             block[0], block[1], block[2], faults[fault], address);
     longjmp(out_of_it, 1);
 }
 
@@ -258,7 +264,7 @@ static void thread_of_block(void)
     wait(DONE);
 }
 
-static void run_block(u32 count)
+static void run_block(u32 count, int ended_count)
 {
     for (u32 i = 0; i < count; ++i) {
         if (!stacks[i]) stacks[i] = malloc(STACK);
@@ -287,22 +293,20 @@ static void run_block(u32 count)
             waiting += found[BLOCK], done += found[DONE];
         }
         if (moved || done == count) continue;
-        /* A block waits for those of its threads that have not ended. */
-        if (waiting + done < count) failed(APART, &threads[0], 0);
+        /* CUDA C++ wants all threads of a block at a barrier; the hardware waits for those that have not ended. */
+        if (waiting + (ended_count ? done : 0) < count) failed(APART, &threads[0], 0);
         for (u32 i = 0; i < count; ++i)
             if (states[i] == BLOCK) states[i] = READY;
     }
 }
 
-s32 launch(const u32* grid, const u32* block, int together, u8** given, const Block* known, u32 how_many, void* report)
+/* Runs a grid. `together` says whether threads wait for one another (1), also with some that have ended (2); `known` are
+   the blocks of memory. Returns 0, or 1 and what is wrong in `what`, which has room for `REPORT` characters. */
+s32 launch(const u32* grid, const u32* block, int together, u8** given, const Block* known, u32 how_many, char* what)
 {
     const u32 count = block[0] * block[1] * block[2];
-    blocks = known, block_count = how_many, parameters = given;
-    memset(&fault, 0, sizeof fault);
-    if (setjmp(out_of_it)) {
-        memcpy(report, &fault, sizeof fault);
-        return fault.kind;
-    }
+    blocks = known, block_count = how_many, parameters = given, report = what;
+    if (setjmp(out_of_it)) return 1;
     for (u32 i = 0; i < count; ++i) {
         threads[i].tid[0] = i % block[0], threads[i].tid[1] = i / block[0] % block[1];
         threads[i].tid[2] = i / block[0] / block[1];
@@ -314,9 +318,9 @@ s32 launch(const u32* grid, const u32* block, int together, u8** given, const Bl
                 for (u32 i = 0; i < count; ++i)
                     threads[i].ctaid[0] = x, threads[i].ctaid[1] = y, threads[i].ctaid[2] = z;
                 memset(shared_memory, 0xff, shared_size);
-                if (together) run_block(count);
+                if (together) run_block(count, together == 2);
                 else
                     for (u32 i = 0; i < count; ++i) kernel(&threads[i], given);
             }
-    return NONE;
+    return 0;
 }

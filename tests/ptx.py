@@ -67,7 +67,7 @@ class _Function:
         self.shared = shared  # where each variable of shared memory begins and ends
         self.lines: list[str] = []
         self.together = False
-        for statement in re.split(r";", body):
+        for statement in body.split(";"):
             self._statement(statement.strip())
 
     def _statement(self, text: str) -> None:
@@ -88,8 +88,8 @@ class _Function:
         guard = ""
         if found := re.match(r"@(!?)(%?[\w$]+)\s+", text):
             guard, text = f"if ({found[1]}{_name(found[2])}) ", text[found.end() :]
-        opcode, _, rest = text.partition(" ") if " " in text.split("\t")[0] else text.partition("\t")
-        self.lines.append(f"{guard}{{ {self._instruction(opcode, _operands(rest.strip()))} }}")
+        opcode, *rest = text.split(None, 1)
+        self.lines.append(f"{guard}{{ {self._instruction(opcode, _operands(''.join(rest)))} }}")
 
     def _directive(self, text: str) -> None:
         if found := re.match(r"\.reg\s+\.(\w+)\s+(.*)$", text, re.DOTALL):
@@ -441,7 +441,9 @@ _SHUFFLES = {"up": "UP", "down": "DOWN", "bfly": "BUTTERFLY", "idx": "INDEX"}
 
 def _number(kind: str) -> str:
     """The C type of a number of this type."""
-    return {"b": "u", "p": "u"}.get(kind[0], kind[0]) + str(_bits(kind)) if not kind.startswith("bf") else "f32"
+    if kind == "bf16":
+        return "f32"
+    return _stored(kind) if kind[0] in "bp" else kind
 
 
 def _operands(text: str) -> list[str]:
@@ -506,7 +508,7 @@ def translate(ptx: str, entry: str) -> tuple[str, list[int], bool, int]:
             _share(found, shared)
         else:
             lines.append(_variable(found, "static "))
-            tables.append(f"(address - (u64){_name(name)} <= sizeof {_name(name)} - size)")
+            tables.append(f"within(address, size, (u64){_name(name)}, sizeof {_name(name)})")
     names = {name: found[1] for name, found in variables.items()}
     heads, bodies, together, sizes, most = [], [], False, [], 1024
     for found, body in functions:
@@ -545,30 +547,19 @@ def block_of(array: np.ndarray) -> tuple[int, int]:
     return low, high - low
 
 
-class _Fault(ctypes.Structure):
-    _fields_ = (
-        ("kind", ctypes.c_int),
-        ("tid", ctypes.c_uint * 3),
-        ("ctaid", ctypes.c_uint * 3),
-        ("address", ctypes.c_ulonglong),
-    )
-
-
-_FAULTS = (
-    "",
-    "touches memory that it was not given, at {address:#x}",
-    "touches memory at {address:#x}, which is misaligned",
-    "traps",
-    "waits where others do not",
-)
+_REPORT = 256  # as in `ptx.c`
 
 
 class Kernel:
-    """A kernel of a PTX text, to be launched on host memory."""
+    """A kernel of a PTX text, to be launched on host memory.
 
-    def __init__(self, ptx: str, entry: str, folder: Path) -> None:
+    Where `may_end` is set, threads may end before a barrier that others wait at, as the hardware lets them.
+    """
+
+    def __init__(self, ptx: str, entry: str, folder: Path, may_end: bool = False) -> None:
         assert COMPILER is not None
-        text, self.sizes, self.together, self.most = translate(ptx, entry)
+        text, self.sizes, waits, self.most = translate(ptx, entry)
+        self.together = waits * (1 + may_end)
         text = f"{_HEAD.read_text()}\n{text}"
         name = hashlib.sha256(text.encode()).hexdigest()[:24]
         self.path = folder / f"{name}.so"
@@ -591,9 +582,8 @@ class Kernel:
         held = [ctypes.create_string_buffer(each, len(each)) for each in arguments]
         pointers = (ctypes.c_void_p * len(held))(*map(ctypes.addressof, held))
         known = (ctypes.c_ulonglong * (2 * len(blocks)))(*(number for each in blocks for number in each))
-        fault = _Fault()
+        report = ctypes.create_string_buffer(_REPORT)
         triple = ctypes.c_uint * 3
         launch = ctypes.CDLL(str(self.path)).launch
-        if launch(triple(*grid), triple(*block), self.together, pointers, known, len(blocks), ctypes.byref(fault)):
-            what = _FAULTS[fault.kind].format(address=fault.address)
-            raise PtxError(f"thread {tuple(fault.tid)} of block {tuple(fault.ctaid)} {what}")
+        if launch(triple(*grid), triple(*block), self.together, pointers, known, len(blocks), report):
+            raise PtxError(report.value.decode())

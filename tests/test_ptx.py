@@ -51,7 +51,14 @@ TEXT = """
 
 
 def run(
-    folder: Path, body: str, x: Any, result: Any, before: str = "", variables: str = "", room: int | None = None
+    folder: Path,
+    body: str,
+    x: Any,
+    result: Any,
+    before: str = "",
+    variables: str = "",
+    room: int | None = None,
+    may_end: bool = False,
 ) -> Any:
     """What a kernel writes, of which each thread turns one element, `%x`, into another, `%y`."""
     y = np.zeros(len(x), result)
@@ -67,7 +74,7 @@ def run(
     )
     arguments = [np.uint64(each.ctypes.data).tobytes() for each in (x, y)]
     blocks = [ptx.block_of(x), (y.ctypes.data, y.nbytes if room is None else room)]
-    ptx.Kernel(text, "k", folder)((1, 1, 1), (len(x), 1, 1), arguments, blocks)
+    ptx.Kernel(text, "k", folder, may_end)((1, 1, 1), (len(x), 1, 1), arguments, blocks)
     return y
 
 
@@ -246,6 +253,12 @@ FAULTS = {
     "misaligned": ("add.s64 %rd6, %rd6, 2; mov.f32 %y, %x;", "", None, "misaligned"),
     "beyond shared memory": ("st.shared.f32 [shared+8], %x; mov.f32 %y, %x;", ".shared .b8 shared[8];", None, "thread"),
     "a trap": ("trap; mov.f32 %y, %x;", "", None, "traps"),
+    "a barrier that some leave out": (
+        "setp.lt.u32 %p1, %r1, 2; @%p1 bra $L; bar.sync 0; $L: mov.f32 %y, %x;",
+        "",
+        None,
+        "waits where others do not",
+    ),
     "a barrier for some": (
         "setp.lt.u32 %p1, %r1, 2; @%p1 bra $L; shfl.sync.idx.b32 %r2, 0, 0, 31, -1; $L: mov.f32 %y, %x; bar.sync 0;",
         "",
@@ -260,6 +273,11 @@ def test_what_may_not_be_is_seen(name: str, tmp_path: Path) -> None:
     body, variables, room, message = FAULTS[name]
     with pytest.raises(ptx.PtxError, match=message):
         run(tmp_path, body, np.ones(4, F4), F4, variables=variables, room=room)
+
+
+def test_threads_that_end_before_a_barrier_where_they_may(tmp_path: Path) -> None:
+    body = FAULTS["a barrier that some leave out"][0]
+    np.testing.assert_array_equal(run(tmp_path, body, np.arange(40.0, dtype=F4), F4, may_end=True), np.arange(40))
 
 
 @pytest.mark.parametrize("body", ["foo.f32 %y, %x;", "add.f16 %h1, %h2, %h3;", "ex2.f32 %y, %x;", "bar.arrive 0, 32;"])

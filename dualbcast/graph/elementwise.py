@@ -100,11 +100,7 @@ def _call(function: BroadcastFunction, args: tuple[Any, ...], named: dict[str, A
         raise ArgumentError(f"{function!r}: out= does not go with Variables, which do not change")
     # It binds as it does for arrays; the values are the Variables themselves, captured ones too.
     located, values = function._locate(args, named, ())
-    if any(isinstance(each, np.generic) for each in values):
-        # NumPy's numbers have dtypes, and go with CuPy's arrays: as arrays beside them.
-        xp = namespace(*[each for each in values if not isinstance(each, np.generic)])
-        values = tuple([xp.asarray(each) if isinstance(each, np.generic) else each for each in values])
-    inputs = tuple([_operand(each) for each in values])
+    inputs = tuple([_operand(each, values) for each in values])
     observe(inputs)
     element, result = located.element, located.signature.result_dtype
     found = [each.shape for each in inputs if isinstance(each, Variable)]
@@ -121,10 +117,13 @@ def _call(function: BroadcastFunction, args: tuple[Any, ...], named: dict[str, A
     return element.function.structure.pack(regions.defer(element, inputs, shape, result, located.dtypes))
 
 
-def _operand(value: Any) -> Any:
-    """An argument of an element function: Python's numbers are weak, all else counts with its dtype."""
+def _operand(value: Any, beside: tuple[Any, ...]) -> Any:
+    """An argument of an element function, of which `beside` are all: Python's numbers are weak, all else counts with
+    its dtype; NumPy's numbers become arrays of the library that the others are of."""
     if isinstance(value, Variable) or type(value) in (bool, int, float):
         return value
+    if isinstance(value, np.generic):
+        value = namespace(*[each for each in beside if not isinstance(each, np.generic)]).asarray(value)
     return Variable(value, tracked=False)
 
 

@@ -54,24 +54,25 @@ def assert_same(xp: Any, function: Any, arrays: tuple[Any, ...], allowance: floa
         np.testing.assert_allclose(host(got), want, rtol=allowance * eps, atol=allowance * eps)
 
 
+def picked(case: Case, dtype: Any) -> tuple[Any, ...]:
+    """A thousand of the points of a case, an array for each argument."""
+    kinds = {float: dtype, int: np.int16, bool: np.bool_}
+    columns = [np.array(column, kinds[type(column[0])]) for column in zip(*case.points, strict=True)]
+    picks = RNG.integers(0, len(case.points), 1000)
+    return tuple([column[picks] for column in columns])
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
 def test_the_corpus(xp: Any, case: Case, dtype: Any) -> None:
-    kinds = {float: dtype, int: np.int16, bool: np.bool_}
-    columns = tuple(np.array(column, kinds[type(column[0])]) for column in zip(*case.points, strict=True))
-    picks = RNG.integers(0, len(case.points), 1000)
-    arrays = tuple(column[picks] for column in columns)
+    arrays = picked(case, dtype)
     # Another last bit of a sine can take another branch only where a test is on the edge, which no point is.
     assert_same(xp, differentiable_broadcast(case.function), arrays, allowance=16 * case.allowance)
 
 
 @pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
 def test_the_corpus_forward_and_back(xp: Any, case: Case) -> None:
-    kinds = {float: np.float32, int: np.int16, bool: np.bool_}
-    columns = tuple(np.array(column, kinds[type(column[0])]) for column in zip(*case.points, strict=True))
-    picks = RNG.integers(0, len(case.points), 1000)
-    function = differentiable_broadcast(case.function)
-    arrays = tuple(column[picks] for column in columns)
+    function, arrays = differentiable_broadcast(case.function), picked(case, np.float32)
     wrt = function.jacobian(*arrays).wrt
     if not wrt:
         pytest.skip("nothing to differentiate in")
