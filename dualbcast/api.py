@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from types import FunctionType, MethodType
 from typing import Any, cast, overload
 
@@ -265,17 +265,27 @@ class BroadcastFunction(Derivatives, Inspectable):
         return self._binder.bind(args, named, self._named(wrt_key(wrt)))
 
     def _locate(
-        self, args: tuple[Any, ...], named: dict[str, Any], wanted: Any, gradient: Any = None
+        self,
+        args: tuple[Any, ...],
+        named: dict[str, Any],
+        wanted: Any,
+        gradient: Any = None,
+        forms: Callable[[tuple[Any, ...]], Hashable] = forms_of,
     ) -> tuple[Located, tuple[Any, ...]]:
         plain = gradient is None and not self._partials
         form, values = self._binder.bind(args, named, wanted if plain else self._named(wanted, gradient))
-        return self._located(form, values, wanted, gradient)
+        return self._located(form, values, wanted, gradient, forms)
 
     def _located(
-        self, form: Form, values: tuple[Any, ...], wanted: Any, gradient: Any = None
+        self,
+        form: Form,
+        values: tuple[Any, ...],
+        wanted: Any,
+        gradient: Any = None,
+        forms: Callable[[tuple[Any, ...]], Hashable] = forms_of,
     ) -> tuple[Located, tuple[Any, ...]]:
         """The element function for arguments of such forms, and its values: these and then the captured arrays."""
-        key = form, wanted, gradient, forms_of(values)
+        key = form, wanted, gradient, forms(values)
         found = self._met.get(key)
         captured = None if found is None else found[0].captured()
         if found is None or captured is None:
@@ -283,14 +293,14 @@ class BroadcastFunction(Derivatives, Inspectable):
             found = self._met.keep(key, (variant, Recent()))
         variant, known = found
         values = (*values, *captured) if captured else values
-        forms = forms_of(captured) if captured else ()
-        located = known.get(forms)
+        also = forms_of(captured) if captured else ()
+        located = known.get(also)
         if located is None:
             names = variant.element.names
             signature = sign(values, names)
             first = directions(wanted, form, names, signature, self._binder)
             second = first if gradient is None else directions(gradient, form, names, signature, self._binder)
-            located = known.keep(forms, Located(variant.element, signature, first, second, variant.derived))
+            located = known.keep(also, Located(variant.element, signature, first, second, variant.derived))
         return located, values
 
     def _inspected(self, args: tuple[Any, ...], wrt: Wrt, product: Show, named: dict[str, Any] | None = None) -> Call:

@@ -38,20 +38,19 @@ def composed(
         The values that it returns.
     options : Options
     """
+    ((first, refs), *others) = steps
+    if not others and refs == tuple(range(leaves)) and len(outputs) == len(first.function.outputs):
+        return first
     labels = [element.label for element, _ in steps]
     label = " → ".join(dict.fromkeys(labels[-_NAMED:]))
     if len(labels) > _NAMED:
         label = f"… {label}"
-    ((first, refs), *others) = steps
-    if not others and refs == tuple(range(leaves)) and len(outputs) == len(first.function.outputs):
-        function = first.function
-    else:
-        kinds: dict[int, Any] = {}
-        for element, inputs in steps:
-            kinds.update(zip(inputs, (param.kind for param in element.function.params), strict=True))
-        inner = [Step(element.function, inputs) for element, inputs in steps]
-        name = "expression" if others else first.function.name
-        function = compose(name, [kinds.get(at, "float") for at in range(leaves)], inner, outputs)
+    kinds: dict[int, Any] = {}
+    for element, inputs in steps:
+        kinds.update(zip(inputs, (param.kind for param in element.function.params), strict=True))
+    inner = [Step(element.function, inputs) for element, inputs in steps]
+    name = "expression" if others else first.function.name
+    function = compose(name, [kinds.get(at, "float") for at in range(leaves)], inner, outputs)
     return Element(function, tuple(param.name for param in function.params), label, options)
 
 

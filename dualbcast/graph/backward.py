@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from typing import Any, TypeAlias
-from weakref import WeakValueDictionary
+from weakref import ref
 
 import numpy as np
 
@@ -22,7 +22,7 @@ __all__ = ["backward", "key_of"]
 # Which Variable: the node that made it with the position there, or itself.
 _Key = tuple[int, int]
 # Cotangents that nothing else refers to.
-_Scattered: TypeAlias = "WeakValueDictionary[_Key, Variable]"
+_Scattered: TypeAlias = "dict[_Key, ref[Variable]]"
 
 
 def backward(
@@ -47,11 +47,11 @@ def backward(
         For each target its cotangent; None where no output depends on it.
     """
     # What waits has no node yet. (A loop's variable would keep the last of them.)
-    deque(map(settle, (*targets, *(output for output, _ in heads))), 0)
+    deque(map(settle, (*targets, *[output for output, _ in heads])), 0)
     order = _order([output for output, _ in heads], targets, stop)
     wanted = {key_of(target) for target in targets}
     cotangents: dict[_Key, Variable] = {}
-    scattered: _Scattered = WeakValueDictionary()
+    scattered: _Scattered = {}
     with recording(record, level=1):
         while heads:
             _accumulate(cotangents, key_of(heads[-1][0]), heads.pop()[1])
@@ -138,15 +138,15 @@ def _scatter(node: Node, seed: Variable | None, cotangents: dict[_Key, Variable]
     as the whole, a loop over steps or layers would take the square of their number."""
     assert seed is not None
     primal, key = key_of(node.inputs[0]), node.static["key"]
-    present = cotangents.get(primal)
-    if present is not None and present is scattered.get(primal):
+    present, added = cotangents.get(primal), scattered.get(primal)
+    if present is not None and added is not None and added() is present:
         with np.errstate(over="ignore", invalid="ignore"):  # a kernel says nothing either
             present.value[key] += seed.value
         return
     (part,) = node.primitive.pull(node, (seed,), (True,))
     assert part is not None
     if present is None and part.dtype.itemsize > 2:  # of half precision a kernel rounds the sum once
-        scattered[primal] = part
+        scattered[primal] = ref(part)
     _accumulate(cotangents, primal, part)
 
 

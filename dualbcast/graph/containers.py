@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any
 
 __all__ = ["leaves", "map_leaves", "rebuild"]
@@ -49,11 +50,16 @@ def map_leaves(function: Callable[[str, Any], Any], tree: Any, path: str = "") -
 
 def _kind(tree: Any) -> str:
     """Which of these containers it is."""
-    if isinstance(tree, dict):
+    return _kind_of(type(tree))  # type: ignore[arg-type] # mypy takes no type for hashable
+
+
+@lru_cache
+def _kind_of(kind: type) -> str:
+    if issubclass(kind, dict):
         return "dict"
-    if isinstance(tree, _SEQUENCES):
+    if issubclass(kind, _SEQUENCES):
         return "sequence"
-    return "dataclass" if dataclasses.is_dataclass(tree) and not isinstance(tree, type) else "leaf"
+    return "dataclass" if dataclasses.is_dataclass(kind) else "leaf"
 
 
 def leaves(tree: Any) -> list[Any]:

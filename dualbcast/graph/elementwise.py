@@ -15,6 +15,7 @@ from dualbcast.graph.node import Node, Primitive, Pulled, constant, is_float, na
 from dualbcast.graph.operations import Operation, power
 from dualbcast.graph.operations import operation as find_operation
 from dualbcast.graph.variable import Variable
+from dualbcast.runtime.forms import forms_of
 
 __all__ = ["apply", "astype", "clip", "sum_to", "where"]
 
@@ -91,6 +92,9 @@ def sum_to(x: Variable, shape: tuple[int, ...]) -> Variable:
     return shapes.reshape(reductions.sum(x, axis=axes) if axes else x, shape)
 
 
+# Those of Python: an element function takes them as they are.
+_NUMBERS = (bool, int, float)
+
 # --- element functions ------------------------------------------------------------------------------------------------
 
 
@@ -99,8 +103,8 @@ def _call(function: BroadcastFunction, args: tuple[Any, ...], named: dict[str, A
     if named.pop("out", None) is not None:
         raise ArgumentError(f"{function!r}: out= does not go with Variables, which do not change")
     # It binds as it does for arrays; the values are the Variables themselves, captured ones too.
-    located, values = function._locate(args, named, ())
-    inputs = tuple([_operand(each, values) for each in values])
+    located, values = function._locate(args, named, (), forms=_kinds)
+    inputs = tuple([each if isinstance(each, Variable) else _operand(each, values) for each in values])
     observe(inputs)
     element, result = located.element, located.signature.result_dtype
     found = [each.shape for each in inputs if isinstance(each, Variable)]
@@ -117,10 +121,20 @@ def _call(function: BroadcastFunction, args: tuple[Any, ...], named: dict[str, A
     return element.function.structure.pack(regions.defer(element, inputs, shape, result, located.dtypes))
 
 
+def _kinds(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What `forms_of` gives, less the shapes, which an element function need not know, and sooner."""
+    return tuple([each.dtype if isinstance(each, Variable) else _kind(each) for each in values])
+
+
+def _kind(value: Any) -> Any:
+    kind = type(value)
+    return kind if kind in _NUMBERS else (kind, value.dtype) if kind is np.ndarray else forms_of((value,))
+
+
 def _operand(value: Any, beside: tuple[Any, ...]) -> Any:
     """An argument of an element function, of which `beside` are all: Python's numbers are weak, all else counts with
     its dtype; NumPy's numbers become arrays of the library that the others are of."""
-    if isinstance(value, Variable) or type(value) in (bool, int, float):
+    if type(value) in _NUMBERS:
         return value
     if isinstance(value, np.generic):
         value = namespace(*[each for each in beside if not isinstance(each, np.generic)]).asarray(value)

@@ -5,9 +5,11 @@ What waits together becomes one kernel: here is which operations those are, and 
 
 from __future__ import annotations
 
-import weakref
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
+from operator import attrgetter
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -98,15 +100,19 @@ class Expression:
     behind, leaves : frozenset
         The expressions that it waits for, and the keys of all that these and it are made of, unless some of it has been
         computed since; None where it has been computed itself, inside of a kernel.
+    length : int
+        The statements of all these and its own.
+    serial : int
+        It is higher than those of the expressions that it is made of.
     seen : tuple, optional
         Where it was computed inside another's kernel: the composition, and its place in there.
 
-    What does not wait has no `outputs`, and none of `namespace`, `detached`, `behind` and `leaves`.
+    What does not wait has no `outputs`, and none of `namespace`, `detached`, `behind`, `leaves`, `length` and `serial`.
     """
 
     __slots__ = (
-        *("behind", "compute", "detached", "dtypes", "element", "inputs", "leaves", "namespace", "outputs", "seen"),
-        *("shape", "sums", "tracked"),
+        *("behind", "compute", "detached", "dtypes", "element", "inputs", "leaves", "length", "namespace", "outputs"),
+        *("seen", "serial", "shape", "sums", "tracked"),
     )
 
     def __init__(
@@ -121,44 +127,73 @@ class Expression:
     ) -> None:
         self.element, self.inputs, self.shape, self.compute = element, inputs, shape, compute
         self.dtypes, self.sums, self.tracked = dtypes, sums, tracked
-        self.outputs: tuple[weakref.ref[Variable], ...] = ()
+        self.outputs: tuple[ref[Variable], ...] = ()
         self.seen: tuple[Any, int] | None = None
 
     def wait(self) -> tuple[Variable, ...]:
         """The Variables that stand for the outputs until they are computed; they are remembered weakly."""
-        inputs, before = self.inputs, waiting(self.inputs)
-        self.namespace = next(each.namespace for each in inputs if isinstance(each, Variable | Output))
-        for each in before:
-            if each.behind is None:
-                each.weigh(gather(each))
-        own = [_key(each) for each in inputs if not isinstance(each, Output)]
-        self.behind: frozenset[Expression] | None = frozenset(before).union(*[each.behind or () for each in before])
-        self.leaves: frozenset[Any] = frozenset(own).union(*[each.leaves for each in before])
-        arrays = [each for each in inputs if isinstance(each, Variable)]
-        ends = not self.tracked and (True in [each.tracked for each in arrays] or _carries(before))
-        self.detached: bool = ends
+        own: list[Any] = []
+        before: dict[int, Expression] = {}
+        carries = False
+        namespace: Any = None
+        for each in self.inputs:
+            if isinstance(each, Output):
+                expression = each.expression
+                before[id(expression)] = expression
+                carries = carries or expression.tracked or expression.detached
+                namespace = namespace or expression.namespace
+            else:
+                own.append(_key(each))
+                if isinstance(each, Variable):
+                    carries = carries or each.tracked
+                    namespace = namespace or each.namespace
+        self.namespace: Any = namespace
+        self.detached: bool = carries and not self.tracked
+        for expression in before.values():
+            if expression.behind is None:
+                expression.weigh(gather(expression))
+        waited = before.values()
+        self.serial = next(_serials)
+        self._note(
+            frozenset(waited).union(*[each.behind or () for each in waited]),
+            frozenset(own).union(*[each.leaves for each in waited]),
+            next(iter(waited)).length if len(before) == 1 else None,
+        )
         made = tuple(
             [
                 Variable._pending(Output(self, index), self.tracked and is_float(dtype))
                 for index, dtype in enumerate(self.dtypes)
             ]
         )
-        self.outputs = tuple([weakref.ref(each) for each in made])
+        self.outputs = tuple([ref(each) for each in made])
         return made
 
     def weigh(self, gathered: Gathered) -> None:
         """Note what it waits for at present."""
-        self.behind = frozenset(gathered.order[:-1])
-        self.leaves = frozenset(map(_key, gathered.leaves))
+        self._note(frozenset(gathered.order[:-1]), frozenset(map(_key, gathered.leaves)))
+
+    def _note(self, behind: frozenset[Expression], leaves: frozenset[Any], before: int | None = None) -> None:
+        self.behind: frozenset[Expression] | None = behind
+        self.leaves: frozenset[Any] = leaves
+        before = sum([each.element.length for each in behind]) if before is None else before
+        self.length = self.element.length + before
 
     def forget(self) -> None:
         """It has been computed, by itself or inside of a kernel, and waits no longer."""
         self.behind, self.leaves = None, frozenset()
 
+    def before(self) -> list[Expression] | None:
+        """The expressions that it waits for, in their order; None where some of them may have been computed."""
+        if Output not in map(type, self.inputs):
+            return []
+        behind = self.behind
+        if behind is None or any(each.behind is None or each.seen is not None for each in behind):
+            return None
+        return sorted(behind, key=_serial)
+
     def is_too_much(self) -> bool:
         """Whether it and all that it waits for are more than one kernel may have."""
-        length = self.element.length + sum([each.element.length for each in self.behind or ()])
-        return length > LIMITS.statements or len(self.leaves) > LIMITS.arrays
+        return self.length > LIMITS.statements or len(self.leaves) > LIMITS.arrays
 
     def variable(self, index: int) -> Variable | None:
         """The Variable that stands for an output, if somebody holds it."""
@@ -176,8 +211,8 @@ def _key(leaf: Any) -> Any:
     return id(leaf) if isinstance(leaf, Variable) else (type(leaf), repr(leaf))
 
 
-def _carries(expressions: list[Expression]) -> bool:
-    return any(each.tracked or each.detached for each in expressions)
+_serials = itertools.count()
+_serial = attrgetter("serial")
 
 
 def waiting(inputs: tuple[Any, ...]) -> list[Expression]:
@@ -229,6 +264,10 @@ def gather(
     first : iterable of Variable
         Leaves in any case.
     """
+    if len(roots) == 1 and stops is None:
+        before = roots[0].before()
+        if before is not None:
+            return _gathered([*before, roots[0]])
     known: dict[tuple[int, int], Variable] = {} if stops is None else dict(stops)
     order: list[Expression] = []
     leaves: list[Any] = []
@@ -275,6 +314,35 @@ def gather(
 
     refs = [tuple(map(number, found[id(expression)])) for expression in order]
     return Gathered(order, leaves, refs, known, place)
+
+
+def _gathered(order: list[Expression]) -> Gathered:
+    """The same of expressions of which nothing has been computed, in much less time."""
+    place: dict[Any, int] = {}
+    leaves: list[Any] = []
+    found: list[list[Any]] = []
+    for expression in order:
+        refs: list[Any] = []
+        for each in expression.inputs:
+            if isinstance(each, Output):
+                refs.append(each)
+                continue
+            key = _key(each)
+            number = place.get(key)
+            if number is None:
+                number = place[key] = len(leaves)
+                leaves.append(each)
+            refs.append(number)
+        found.append(refs)
+    count = len(leaves)
+    for expression in order:
+        place[id(expression)] = count
+        count += len(expression.dtypes)
+    refs_of = [
+        tuple([place[id(each.expression)] + each.index if isinstance(each, Output) else each for each in refs])
+        for refs in found
+    ]
+    return Gathered(order, leaves, refs_of, {}, place)
 
 
 def _held(output: Output, known: dict[tuple[int, int], Variable], is_complete: bool) -> Variable | None:

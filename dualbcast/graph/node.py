@@ -6,8 +6,7 @@ import itertools
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import array_api_compat
@@ -67,17 +66,23 @@ class _State(threading.local):
 STATE = _State()
 
 
-@contextmanager
-def recording(wanted: bool, level: int = 0) -> Iterator[None]:
+class recording:  # noqa: N801
     """Record operations or do not, for a while, with `level` more transformations under way."""
-    before = STATE.is_recording
-    STATE.is_recording = wanted
-    STATE.depth += level
-    try:
-        yield
-    finally:
-        STATE.is_recording = before
-        STATE.depth -= level
+
+    # No generator: every backward pass begins with one.
+    __slots__ = ("_before", "_level", "_wanted")
+
+    def __init__(self, wanted: bool, level: int = 0) -> None:
+        self._wanted, self._level = wanted, level
+
+    def __enter__(self) -> None:
+        self._before = STATE.is_recording
+        STATE.is_recording = self._wanted
+        STATE.depth += self._level
+
+    def __exit__(self, *_: object) -> None:
+        STATE.is_recording = self._before
+        STATE.depth -= self._level
 
 
 def observe(inputs: Sequence[Any]) -> None:

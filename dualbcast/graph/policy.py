@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from dualbcast.compiler.weights import is_scalar, work
 from dualbcast.cost import count
 from dualbcast.element import Element
 from dualbcast.graph.node import STATE
@@ -26,6 +27,8 @@ __all__ = ["Decision", "decide"]
 _SCALAR = {4: 10.0, 8: 6.0}
 # Seconds for a launch: below that the two ways are the same.
 _LAUNCH = 2e-5
+# Operations, of the values alone, that with their derivatives take less than that on any machine.
+_FEW = 1e4
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +80,22 @@ def decide(
         return Decision(False, 'jacobian="recompute"')
     if mode == "cache":
         return Decision(True, 'jacobian="cache"', count(element, wrt).blocks * math.prod(shape) * dtype.itemsize)
+    if _operations(element) * math.prod(shape) <= _FEW:
+        return _EITHER
     arrays = [leaf.value for leaf in leaves if isinstance(leaf, Variable)]
     reads = sum([array.nbytes for array in arrays])
     gradients = sum([leaves[at].value.nbytes for at in wrt])
     library = "numpy" if isinstance(arrays[0], np.ndarray) else "cupy"
     return _decide(element, wrt, math.prod(shape), dtype.itemsize, reads, gradients, library)
+
+
+_EITHER = Decision(False, "so little is computed that either way takes as long as a launch")
+
+
+@lru_cache(maxsize=1024)
+def _operations(element: Element) -> float:
+    """What the values of an element take; counted without making derivatives, whose kernel may never be wanted."""
+    return math.inf if is_scalar(element.function) else work(element.function)
 
 
 @lru_cache(maxsize=1024)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from dualbcast.api import differentiable_broadcast
 from dualbcast.errors import ArgumentError, ShapeError
-from dualbcast.graph.node import Node, Primitive, Pulled, constant, is_float, namespace, run
+from dualbcast.graph.expression import LIMITS
+from dualbcast.graph.node import STATE, Node, Primitive, Pulled, constant, is_float, namespace, run
 from dualbcast.graph.shapes import axes_of, axis_of, broadcast_to, concat, flip, moveaxis, reshape, size_of
 from dualbcast.graph.variable import Variable
 
@@ -68,7 +70,14 @@ def _sum(array: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
 
 
 def _pull_sum(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Pulled:  # noqa: ARG001
-    return (broadcast_to(_aligned(cotangents[0], node), node.inputs[0].shape),)
+    given, shape = cotangents[0], node.inputs[0].shape
+    assert given is not None
+    if math.prod(shape) < LIMITS.elements and not STATE.is_recording and type(given.value) is np.ndarray:
+        # A small array of its own takes less time than a view, and to what reads it looks like any other.
+        spread = np.empty(shape, given.dtype)
+        spread[...] = given.value.reshape(_kept(shape, node.static["axes"]))
+        return (Variable._of(spread, False),)
+    return (broadcast_to(_aligned(given, node), shape),)
 
 
 _SUM = Primitive("sum", _sum, _pull_sum)

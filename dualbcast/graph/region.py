@@ -110,7 +110,12 @@ def defer(
     tracked = STATE.is_recording and is_any_tracked(inputs)
     sums = (None,) * len(dtypes) if sums is None else sums
     if not STATE.is_fusing or math.prod(shape) < LIMITS.elements:
-        return _computed(Expression(element, tuple(inputs), shape, compute_dtype, dtypes, sums, tracked))
+        for each in inputs:
+            if isinstance(each, Variable):
+                settle(each)
+        if tracked:
+            return _recorded(Expression(element, tuple(inputs), shape, compute_dtype, dtypes, sums, tracked))
+        return tuple([Variable._of(array, False) for array in _values(element, inputs, shape, dtypes, sums)])
 
     def joins(each: Any) -> Any:
         if not isinstance(each, Variable) or each._value is not None:
@@ -152,21 +157,32 @@ def total(variable: Variable, shape: Shape) -> Variable:
     return found
 
 
-def _computed(expression: Expression) -> tuple[Variable, ...]:
+def _recorded(expression: Expression) -> tuple[Variable, ...]:
     """The outputs of an expression that does not wait, nor anything for it."""
-    for each in expression.inputs:
-        if isinstance(each, Variable):
-            settle(each)
     gathered, count = gather(expression), len(expression.dtypes)
-    first = len(gathered.leaves)
-    element = composition_of(gathered).element(tuple(range(first, first + count)))
+    first, element = len(gathered.leaves), expression.element
+    if first < len(expression.inputs):  # some are the same
+        element = composition_of(gathered).element(tuple(range(first, first + count)))
     origin = tuple([Output(expression, index) for index in range(count)])
     region = Region(element, gathered, origin, expression.shape, expression.compute)
-    arrays, blocks = region.run(expression.dtypes, expression.sums, expression.tracked)
-    made = tuple([Variable._of(array, expression.tracked and is_float(array.dtype)) for array in arrays])
-    if expression.tracked:
-        _record(region, made, blocks)
+    arrays, blocks = region.run(expression.dtypes, expression.sums, tracked=True)
+    made = tuple([Variable._of(array, is_float(array.dtype)) for array in arrays])
+    _record(region, made, blocks)
     return made
+
+
+def _values(
+    element: Element,
+    inputs: Sequence[Any],
+    shape: Shape,
+    dtypes: tuple[np.dtype[Any], ...],
+    sums: tuple[Shape | None, ...],
+) -> list[Any]:
+    """The arrays of the outputs of an element function, from Variables and numbers."""
+    values = tuple([each.value if isinstance(each, Variable) else each for each in inputs])
+    launched(element.label, "value", shape, len(values), len(dtypes))
+    shapes = None if sums.count(None) == len(sums) else sums
+    return [as_array(each) for each in element.parts(values, dtypes, shapes)]
 
 
 def _record(region: Region, outputs: tuple[Variable, ...], blocks: Blocks | None) -> None:
@@ -269,16 +285,13 @@ class Region:
     ) -> tuple[list[Any], Blocks | None]:
         """The arrays of the outputs, and the Jacobian where it pays to keep it for the backward pass."""
         leaves = self.gathered.leaves
-        values = tuple([leaf.value if isinstance(leaf, Variable) else leaf for leaf in leaves])
         self.decision = self.decide() if tracked else None
         if self.decision is not None and self.decision.keeps:
-            kept = self._keep(values, self.tracked, dtypes)
+            kept = self._keep(self.tracked, dtypes)
             if kept is not None:
                 return kept
             self.decision = policy.Decision(False, "there was no memory for the Jacobian")
-        launched(self.element.label, "value", self.shape, len(leaves), len(dtypes))
-        shapes = sums if any(each is not None for each in sums) else None
-        return [as_array(each) for each in self.element.parts(values, dtypes, shapes)], None
+        return _values(self.element, leaves, self.shape, dtypes, sums), None
 
     def of(self, gathered: Gathered, outputs: tuple[Output, ...]) -> Region:
         """A region of the same shape and dtype."""
@@ -289,10 +302,9 @@ class Region:
         """The node that records it."""
         return Node(REGION, tuple(self.gathered.leaves), {"region": self, "blocks": blocks}, outputs)
 
-    def _keep(
-        self, values: tuple[Any, ...], wrt: tuple[int, ...], dtypes: tuple[np.dtype[Any], ...]
-    ) -> tuple[list[Any], Blocks] | None:
+    def _keep(self, wrt: tuple[int, ...], dtypes: tuple[np.dtype[Any], ...]) -> tuple[list[Any], Blocks] | None:
         """Value and Jacobian; None where there is no memory for them, or the outputs have dtypes of their own."""
+        values = tuple([leaf.value if isinstance(leaf, Variable) else leaf for leaf in self.gathered.leaves])
         try:
             with beside(values):
                 call = self.element.prepare("value_and_jacobian", values, wrt)
