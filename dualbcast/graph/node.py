@@ -7,9 +7,9 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, TypeAlias
 
-import array_api_compat
 import numpy as np
 
 from dualbcast.errors import DTypeError, DualbcastError, ShapeError
@@ -207,22 +207,26 @@ def _blame(name: str, values: Sequence[Any], error: Exception) -> str:
 
 # --- arrays -----------------------------------------------------------------------------------------------------------
 
-_NAMESPACES: dict[type, Any] = {}
 _NUMPYS = (np.ndarray, np.generic)
 
 
 def namespace(*arrays: Any) -> Any:
-    """The array library of the first of the arguments that is an array: NumPy's or CuPy's, by array-api-compat."""
+    """The array library of the first of the arguments that is an array: NumPy, or CuPy as array-api-compat wraps it."""
     for array in arrays:
         if isinstance(array, Variable):
             return array.namespace
-        kind = type(array)
-        found = _NAMESPACES.get(kind)
-        if found is None and is_array(array):
-            found = _NAMESPACES[kind] = array_api_compat.array_namespace(array)
-        if found is not None:
-            return found
-    return array_api_compat.array_namespace(np.empty(0))
+        if isinstance(array, _NUMPYS):
+            return np
+        if is_array(array):
+            return _cupy()
+    return np
+
+
+@lru_cache
+def _cupy() -> Any:
+    from array_api_compat import cupy
+
+    return cupy
 
 
 def is_array(value: Any) -> bool:

@@ -274,9 +274,7 @@ def _check_number(number: Any, name: str) -> Any:
 def _heads(number: Any) -> list[tuple[Variable, Variable]]:
     if not is_tracked(number):
         return []
-    # Of NumPy directly: by way of its namespace a one takes as long as an operation.
-    library = np if type(number.value) is np.ndarray else namespace(number)
-    return [(number, Variable._of(library.ones((), dtype=number.dtype), False))]
+    return [(number, Variable._of(namespace(number).ones((), dtype=number.dtype), False))]
 
 
 def _gradient_of(number: Variable, variables: Any, record: bool) -> Any:

@@ -40,7 +40,7 @@ class Variable:
     shape, dtype, ndim, size
         Of the value.
     namespace : module
-        The array library that it is of, as array-api-compat wraps it.
+        The array library that it is of: NumPy, or CuPy as array-api-compat wraps it.
     tracked : bool
         Whether it carries a derivative.
     node : Node or None
