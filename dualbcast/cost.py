@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 from dualbcast.compiler.weights import is_scalar, work
@@ -9,7 +10,7 @@ from dualbcast.element import Element
 from dualbcast.products import make_product
 from dualbcast.record import NamedTuple
 
-__all__ = ["Counts", "count", "work"]
+__all__ = ["Counts", "count", "work", "work_of"]
 
 
 class Counts(NamedTuple):
@@ -31,6 +32,12 @@ class Counts(NamedTuple):
     blocks: int
     outputs: int
     scalar: bool
+
+
+@lru_cache(maxsize=1024)
+def work_of(element: Element) -> float:
+    """What the values of an element take, and infinity if they are not vectorised; counted without any derivative."""
+    return math.inf if is_scalar(element.function) else work(element.function)
 
 
 @lru_cache(maxsize=1024)

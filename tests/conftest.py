@@ -18,6 +18,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the files in tests/golden")
     parser.addoption("--slow", action="store_true", help="also run the tests marked slow")
     parser.addoption("--emulated-gpu", action="store_true", help="run GPU tests without one; see docs/testing.md")
+    parser.addoption("--kernels", metavar="FOLDER", help="keep compiled kernels there, from run to run")
     parser.addoption("--fuzz", type=int, metavar="N", help="run N random programs; see docs/testing.md")
     parser.addoption("--fuzz-seed", type=int, default=0, metavar="SEED", help="the first program's seed")
     parser.addoption("--fuzz-python", action="store_true", help="random programs on the python backend only: fast")
@@ -32,7 +33,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     # Not a fixture: the doctests of the package, which lie outside this folder, must not fill the user's cache either.
     # Workers of pytest-xdist inherit the environment, so that a kernel is compiled once for all of them.
-    if not hasattr(config, "workerinput"):
+    if kernels := config.getoption("--kernels"):
+        os.environ["DUALBCAST_CACHE_DIR"] = kernels
+    elif not hasattr(config, "workerinput"):
         config.stash[CACHE] = tempfile.mkdtemp(prefix="dualbcast-tests-")
         os.environ["DUALBCAST_CACHE_DIR"] = config.stash[CACHE]
     if config.getoption("--emulated-gpu"):

@@ -112,6 +112,10 @@ class FakeCuPy(ModuleType):
         return wrapped
 
     @staticmethod
+    def get_default_memory_pool() -> SimpleNamespace:
+        return SimpleNamespace(free_all_blocks=lambda: None)
+
+    @staticmethod
     def asnumpy(array: Any) -> np.ndarray:
         return np.asarray(array).view(np.ndarray)
 

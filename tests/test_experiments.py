@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from fake_cupy import Event, FakeCuPy, cupy  # noqa: F401  # a fixture
 from test_cli import QUICK, body, colours, run
 
 from dualbcast import differentiable_broadcast
-from dualbcast.cli import by_hand, checking, hmlstm, implementations, measure, models, profiling, sweep
+from dualbcast.cli import by_hand, checking, divergence, hmlstm, implementations, measure, models, profiling, sweep
 from dualbcast.cli.app import group
 from dualbcast.cli.reverse import ReverseCell
 
@@ -221,16 +222,39 @@ def test_copies_are_as_many_as_the_cache_needs() -> None:
 
 
 @pytest.mark.usefixtures("cupy")
-def test_a_gpu_that_overtakes_the_host_gets_more_to_do_first() -> None:
-    device = measure.CudaDevice()
-    Event.late = Event.asked + 3
-    assert device._ahead == 4
-    timing = device.time(lambda: None, 2, 0)
-    assert device._ahead == 32
-    assert not timing.waited
-    Event.late = 1 << 40
-    assert device.time(lambda: None, 2, 0).waited
-    assert device._ahead == measure._MOST_AHEAD
+def test_a_gpu_that_overtakes_the_host_gets_more_to_do_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    copied: list[int] = []
+    monkeypatch.setattr(measure.CudaDevice, "_copy", lambda _: copied.append(len(copied)))
+
+    def copies(late: int) -> tuple[int, bool]:
+        """How many are made for three samples, after the one that warms up, and whether the device waited."""
+        copied.clear()
+        Event.asked, Event.late = 0, late
+        timing = measure.CudaDevice().time(lambda: None, 2, 0)
+        return len(copied), timing.waited
+
+    assert copies(late=0) == (4, False), "one before each"
+    assert copies(late=3) == (1 + 2 + 4 + 8 + 3 * 8, False)
+    most = measure._MOST_AHEAD
+    assert copies(late=1 << 40) == (2 * most - 1 + 3 * most, True)
+
+
+@pytest.mark.usefixtures("cupy")
+def test_the_time_is_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+
+    class Clock:
+        @staticmethod
+        def perf_counter() -> float:
+            return now[0]
+
+    def copy(_: Any) -> None:
+        now[0] += 0.01  # of which the events say nothing
+
+    monkeypatch.setattr(measure, "time", Clock)
+    monkeypatch.setattr(measure.CudaDevice, "_copy", copy)
+    assert measure.CudaDevice().time(lambda: None, 5, 0.195).samples == 20
+    assert measure.CudaDevice().time(lambda: None, 30, 0.195).samples == 30
 
 
 # --- the commands --------------------------------------------------------------------------------------------------
@@ -284,6 +308,8 @@ def test_divergence_rows(tmp_path: Path) -> None:
         assert 0 <= row["saved"] < 0.5
     random, uniform = rows["elements", "random"], rows["elements", "uniform"]
     assert random["overhead"] == pytest.approx(random["seconds"] / uniform["seconds"] - 1)
+    speeds = [row["bytes"] / row["seconds"] for row in (uniform, random)]
+    assert random["overhead_by_bytes"] == pytest.approx(speeds[0] / speeds[1] - 1)
     # c and f are read for a quarter of the elements, i and g for three quarters; two controls and four partials whole.
     assert uniform["saved"] == pytest.approx(1 - (2 + 2 + 4) / (4 + 2 + 4), abs=0.03)
     assert random["saved"] < 0.01, "some element of every line needs it"
@@ -302,6 +328,69 @@ def test_peers_that_are_absent_are_left_out(monkeypatch: pytest.MonkeyPatch, tmp
     found = json.loads(target.read_text())
     assert found["peers"] == {}
     assert len(found["rows"]) == 6
+
+
+def test_peers_that_fail_are_left_out_and_said_to_be(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from dualbcast.cli import peers
+
+    def late(*_: Any) -> list[implementations.Implementation]:
+        def prepare(_: Any) -> Any:
+            return lambda: (_ for _ in ()).throw(MemoryError("no more"))
+
+        return [implementations.Implementation("XLA", prepare, 1, lambda: 1, 64.0, None, np.asarray)]
+
+    for name in peers.NAMES:
+        monkeypatch.setitem(sys.modules, name, None)
+    for name in ("torch", "jax"):
+        module = ModuleType(name)
+        module.__version__ = "0"
+        monkeypatch.setitem(sys.modules, name, module)  # torch has nothing that it needs
+    monkeypatch.setattr(peers, "_jax", late)
+    target = tmp_path / "cell.json"
+    result = run("hmlstm", "--n", "8,16", "--peers", "--backend", "cpu", "--json", target, *QUICK)
+    found = json.loads(target.read_text())
+    assert len(found["rows"]) == 12
+    torch, jax = found["left_out"]
+    assert torch.startswith("Left out: torch: AttributeError: ")
+    assert jax == "Left out: XLA: MemoryError: no more"
+    assert jax in result.stdout
+
+
+def test_sizes_that_do_not_fit_are_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    whole = hmlstm._Cell.measure
+
+    def measured(cell: Any, n: int, doing: Any) -> Any:
+        if n == 16:
+            raise MemoryError("16 is too much")
+        return whole(cell, n, doing)
+
+    monkeypatch.setattr(hmlstm._Cell, "measure", measured)
+    target = tmp_path / "cell.json"
+    run("hmlstm", "--n", "8,16", "--backend", "cpu", "--json", target, *QUICK)
+    found = json.loads(target.read_text())
+    assert {row["n"] for row in found["rows"]} == {8}
+    assert found["left_out"] == ["Left out: n = 16: 16 is too much"]
+
+
+@pytest.mark.parametrize("command", ["sweep", "hmlstm", "divergence"])
+def test_what_was_measured_is_there_when_a_later_step_fails(
+    command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    kind = {"sweep": sweep._Sweep, "hmlstm": hmlstm._Cell, "divergence": divergence._Divergence}[command]
+    whole, steps = kind.measure, []
+
+    def measured(*arguments: Any) -> Any:
+        steps.append(1)
+        if len(steps) == 2:
+            raise RuntimeError("unplugged")
+        return whole(*arguments)
+
+    monkeypatch.setattr(kind, "measure", measured)
+    target = tmp_path / "rows.json"
+    given = {"sweep": ["--arity", "1:2", "--n", "8"], "hmlstm": ["--n", "8,16"], "divergence": ["--n", "128"]}[command]
+    result = CliRunner().invoke(group, [command, *given, "--backend", "cpu", "--json", str(target), *QUICK])
+    assert str(result.exception) == "unplugged"
+    assert len(json.loads(target.read_text())["rows"]) == {"sweep": 1, "hmlstm": 6, "divergence": 1}[command]
 
 
 @pytest.mark.parametrize("name", ["torch", "jax", "tensorflow"])

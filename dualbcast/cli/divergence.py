@@ -52,6 +52,7 @@ class _Divergence:
             Column("error_ulp", "error\nulp", "{:.2f}"),
             Column("seconds", "time\nms", "{:.4f}", 1e3),
             Column("overhead", "over\nuniform", "{:+.0%}"),
+            Column("overhead_by_bytes", "by\nbytes", "{:+.0%}"),
             Column("bytes", "moved\nMB", "{:.1f}", 1e-6),
             Column("saved", "saved by\nbranches", "{:.0%}"),
             Column("copy_share", "of\ncopy", "{:.0%}"),
@@ -84,7 +85,12 @@ class _Divergence:
             timing = timings["branches"]
             whole = needed(*control_values(generator, self.n, control, "update"), self.n, "derivatives", 4)
             moved = needed(z, zb, self.n, "derivatives", 32 if self.device.backend == "cuda" else 64)
-            uniform = next((row["seconds"] for row in rows if row["pattern"] == "uniform"), None)
+            uniform = next((row for row in rows if row["pattern"] == "uniform"), None)
+            over = by_bytes = None
+            if uniform is not None:
+                over = timing.median / uniform["seconds"] - 1
+                # What is left of it where each of the bytes that are moved takes as long.
+                by_bytes = (1 + over) * uniform["bytes"] / moved - 1
             rows.append(
                 {
                     "control": control,
@@ -94,7 +100,8 @@ class _Divergence:
                     "arrays_in_turn": len(sets),
                     **report.timing_fields(timing, self.n**2, moved, self.bandwidth),
                     "waited": timing.waited,
-                    "overhead": None if uniform is None else timing.median / uniform - 1,
+                    "overhead": over,
+                    "overhead_by_bytes": by_bytes,
                     "saved": 1 - moved / whole,
                     "masks_seconds": timings["masks"].median,
                     "masks_ratio": timings["masks"].median / timing.median,
@@ -151,6 +158,7 @@ def divergence(
     \b
     Columns:
       over uniform  the time over that of uniform control of the same layout
+      by bytes      that of a byte: random control has to move more of them
       moved         what the elements' cases need, by sectors of 32 bytes on a
                     GPU and lines of 64 on a processor; and the four partials
       saved by      of all bytes that are moved where everything is read
@@ -162,7 +170,14 @@ def divergence(
         plots.require()
     device = choose_device(backend)
     setup = _Divergence(device, n, repeat, min_time, seed)
-    with report.Run(len(CONTROLS), setup.table) as run:
+
+    def save(rows: Sequence[Row]) -> None:
+        if json_path is not None:
+            parameters = {"n": n, "run": RUN, "seed": seed, "repeat": repeat, "min_time": min_time}
+            extra = {"copy_bytes_per_second": setup.bandwidth, "tolerance_ulp": _TOLERANCE}
+            report.write_json(json_path, report.record("divergence", device, parameters, rows, **extra))
+
+    with report.Run(len(CONTROLS), setup.table, save) as run:
         run.doing("copying, to know the bandwidth")
         setup.bandwidth = device.copy_bandwidth(min_time)
         for control in CONTROLS:
@@ -173,10 +188,7 @@ def divergence(
         setup.bandwidth = max(setup.bandwidth, device.copy_bandwidth(min_time))
         run.hold_against(setup.bandwidth)
     report.show(setup.table(run.rows))
-    if json_path is not None:
-        parameters = {"n": n, "run": RUN, "seed": seed, "repeat": repeat, "min_time": min_time}
-        extra = {"copy_bytes_per_second": setup.bandwidth, "tolerance_ulp": _TOLERANCE}
-        report.write_json(json_path, report.record("divergence", device, parameters, run.rows, **extra))
+    save(run.rows)
     if csv_path is not None:
         report.write_csv(csv_path, run.rows)
     if plot_path is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from rich.console import Group, RenderableType
 from dualbcast.api import differentiable_broadcast
 from dualbcast.call import Backend
 from dualbcast.cli import models, plots, report
-from dualbcast.cli.checking import CellReference
+from dualbcast.cli.checking import CellReference, CheckError
 from dualbcast.cli.implementations import MODES, WRT, Implementation, implementations
 from dualbcast.cli.measure import Device, Rotation, Timing, choose_device, copies, host_cost, wall_clock
 from dualbcast.cli.options import measuring_options, numbers
@@ -44,6 +44,7 @@ class _Cell:
     seed: int
     bandwidth: float = 0.0
     host_seconds: float = 0.0
+    left_out: list[str] = field(default_factory=list)
 
     @property
     def title(self) -> str:
@@ -71,10 +72,11 @@ class _Cell:
         ]
         if self.host_seconds:
             notes.append(f"A call of the fused kernel takes {self.host_seconds * 1e6:.1f} µs of the host's time.")
+        notes += self.left_out
         return Group(*tables, report.notes(notes))
 
     def measure(self, n: int, doing: Callable[[str], None]) -> list[Row]:
-        """Check and time all implementations at one size, in both modes."""
+        """Check and time all implementations at one size, in both modes; what fails of the frameworks is left out."""
         generator = np.random.default_rng(self.seed)
         gates = gate_values(generator, n, 5)
         z, zb = control_values(generator, n, self.control, self.pattern)
@@ -90,10 +92,23 @@ class _Cell:
             found = []
             for which in implementations(self.device, mode, n, (z, zb), self.peers):
                 doing(f"n = {n}, {mode}: {which.name}")
-                found.append({"n": n, "mode": mode, **self._one(which, sets, reference, n)})
+                try:
+                    found.append({"n": n, "mode": mode, **self._one(which, sets, reference, n)})
+                except CheckError:
+                    raise
+                except Exception as error:  # whatever a framework raises, a compiler that is missing among it
+                    if not which.is_peer:
+                        raise
+                    self.leave_out(f"{which.name}: {type(error).__name__}: {next(iter(str(error).splitlines()), '')}")
+                self.device.release()
             baseline = next(row["seconds"] for row in found if row["implementation"].startswith("reverse"))
             rows += [row | {"speedup": baseline / row["seconds"]} for row in found]
         return rows
+
+    def leave_out(self, what: str) -> None:
+        """Note what was not measured, and why."""
+        if (line := f"Left out: {what}") not in self.left_out:
+            self.left_out.append(line)
 
     def _one(self, which: Implementation, sets: Sequence[Sequence[Any]], reference: CellReference, n: int) -> Row:
         rotation = Rotation([which.prepare(arrays) for arrays in sets])
@@ -122,11 +137,9 @@ class _Cell:
         generator = np.random.default_rng(self.seed)
         controls = control_values(generator, 4, "rows", "random")
         arrays = [self.device.array(array) for array in (*gate_values(generator, 4, 4), *controls)]
-        out = function.value_and_jacobian(*arrays, wrt=WRT)
-        for given in (None, out):
-            # Without and with `out=`: whichever is less.
-            cost = host_cost(self.device, partial(function.value_and_jacobian, *arrays, wrt=WRT, out=given))
-            self.host_seconds = min(self.host_seconds or cost, cost)
+        call = partial(function.value_and_jacobian, *arrays, wrt=WRT)
+        call(), call()
+        self.host_seconds = host_cost(self.device, call)
 
 
 def _fields(timing: Timing, elements: int, moved: int | None, bandwidth: float) -> Row:
@@ -240,26 +253,39 @@ def hmlstm(
         plots.require()
     device = choose_device(backend)
     cell = _Cell(device, control, pattern, peers, repeat, min_time, seed)
-    with report.Run(len(sizes), cell.table) as run:
+
+    def save(rows: Sequence[Row]) -> None:
+        if json_path is None:
+            return
+        parameters = {"n": sizes, "control": control, "pattern": pattern, "peers": peers, "seed": seed}
+        parameters |= {"repeat": repeat, "min_time": min_time}
+        extra: dict[str, Any] = {"copy_bytes_per_second": cell.bandwidth, "host_seconds_per_call": cell.host_seconds}
+        extra["left_out"] = cell.left_out
+        if peers:
+            from dualbcast.cli.peers import versions
+
+            extra["peers"] = versions()
+        report.write_json(json_path, report.record("hmlstm", device, parameters, rows, **extra))
+
+    with report.Run(len(sizes), cell.table, save) as run:
         run.doing("copying, to know the bandwidth")
         cell.bandwidth = device.copy_bandwidth(min_time)
         for n in sizes:
-            rows = cell.measure(n, run.doing)
+            try:
+                rows = cell.measure(n, run.doing)
+            except MemoryError as error:  # CuPy's are such, too
+                if not run.rows:
+                    raise
+                cell.leave_out(f"n = {n}: {error}")
+                run.add([], f"n = {n}: there is no memory for it")
+                continue
             run.add(rows, f"n = {n}: checked; fused {_faster(rows)} times as fast as reverse mode in separate kernels")
         cell.measure_host()
         # Once more: other work on the machine may have slowed the first.
         cell.bandwidth = max(cell.bandwidth, device.copy_bandwidth(min_time))
         run.hold_against(cell.bandwidth)
     report.show(cell.table(run.rows))
-    if json_path is not None:
-        parameters = {"n": sizes, "control": control, "pattern": pattern, "peers": peers, "seed": seed}
-        parameters |= {"repeat": repeat, "min_time": min_time}
-        extra: dict[str, Any] = {"copy_bytes_per_second": cell.bandwidth, "host_seconds_per_call": cell.host_seconds}
-        if peers:
-            from dualbcast.cli.peers import versions
-
-            extra["peers"] = versions()
-        report.write_json(json_path, report.record("hmlstm", device, parameters, run.rows, **extra))
+    save(run.rows)
     if csv_path is not None:
         report.write_csv(csv_path, run.rows)
     if plot_path is not None:

@@ -56,6 +56,8 @@ class Implementation:
         For what runs on streams of its own: waits for all calls. Such calls are timed by the clock on the wall.
     host : callable
         A part of a result as a NumPy array.
+    is_peer : bool
+        Whether it is a framework's: one that fails is left out, and said to be.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Implementation:
     tolerance: float
     wait: Callable[[], object] | None
     host: Callable[[Any], NDArray[Any]]
+    is_peer: bool = False
 
 
 def needed(z: NDArray[Any], zb: NDArray[Any], n: int, mode: Mode, unit: int) -> int:

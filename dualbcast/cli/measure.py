@@ -7,6 +7,8 @@ from __future__ import annotations
 import importlib
 import itertools
 import math
+import statistics
+import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -124,7 +126,7 @@ class Device(Protocol):
         ...
 
     def time(self, call: Callable[[], object], repeat: int, min_time: float) -> Timing:
-        """Time `call`: at least `repeat` samples, and at least `min_time` seconds of them."""
+        """Time `call`: at least `repeat` samples, and for at least `min_time` seconds."""
         ...
 
     def copy_bandwidth(self, min_time: float) -> float:
@@ -135,18 +137,23 @@ class Device(Protocol):
         """Wait for all that was queued."""
         ...
 
+    def release(self) -> None:
+        """Give back the memory that is kept of arrays that are gone, for others to take."""
+        ...
+
 
 def _collect(sample: Callable[[int], float], repeat: int, min_time: float, most_calls: int) -> Timing:
-    """Call `sample(calls)`, which gives the seconds that many calls take, until there are enough samples."""
+    """Call `sample(calls)`, which gives the seconds that many calls take, until there are enough samples.
+
+    `min_time` is by the clock: of a short kernel a sample on a GPU takes much longer than what is timed in it.
+    """
     sample(1)  # caches, page faults, clocks, the thread pool
     once = max(sample(1), 1e-9)
     calls = min(most_calls, max(1, math.ceil(_SHORTEST_SAMPLE / once)))
     times: list[float] = []
-    spent = 0.0
-    while len(times) < repeat or spent < min_time:
-        elapsed = sample(calls)
-        spent += max(elapsed, 1e-9)
-        times.append(elapsed / calls)
+    started = time.perf_counter()
+    while len(times) < repeat or time.perf_counter() - started < min_time:
+        times.append(sample(calls) / calls)
     lower, median, upper = np.quantile(times, (0.25, 0.5, 0.75)).tolist()
     return Timing(median, min(times), lower, upper, len(times), calls)
 
@@ -165,16 +172,16 @@ def wall_clock(call: Callable[[], object], wait: Callable[[], object], repeat: i
 
 
 def host_cost(device: Device, call: Callable[[], object]) -> float:
-    """The seconds that the host spends on a call, without what the device does with it: the best of many."""
-    best = math.inf
-    for _ in range(20):
+    """The seconds that the host spends on a call, without what the device does with it: the median of many."""
+    found = []
+    for _ in range(50):
         device.wait()
         start = time.perf_counter()
         for _ in range(100):
             call()
-        best = min(best, (time.perf_counter() - start) / 100)
+        found.append((time.perf_counter() - start) / 100)
     device.wait()
-    return best
+    return statistics.median(found)
 
 
 class HostDevice:
@@ -231,6 +238,9 @@ class HostDevice:
     def wait(self) -> None:
         """Nothing is queued."""
 
+    def release(self) -> None:
+        """The processor's memory is enough for all."""
+
 
 class CudaDevice:
     """The current CUDA device: CuPy arrays, time between two events on the current stream."""
@@ -249,7 +259,6 @@ class CudaDevice:
         size = max(_COPY_BYTES, 4 * self.cache_bytes)
         self._source = self.xp.ones(size, self.xp.uint8)
         self._target = self.xp.zeros(size, self.xp.uint8)
-        self._ahead = 4
 
     def array(self, host: NDArray[Any]) -> Any:
         """A copy of `host` in device memory."""
@@ -265,11 +274,12 @@ class CudaDevice:
     def time(self, call: Callable[[], object], repeat: int, min_time: float) -> Timing:
         """Device seconds per call: what the host spends on launching is not in it, as long as it keeps ahead."""
         begin, end = self.xp.cuda.Event(), self.xp.cuda.Event()
-        waited = False
+        # So many copies as it takes for these calls: a sample that waited for more would be of less.
+        ahead, waited = 1, False
 
         def queue(calls: int) -> bool:
             """Whether the host was ready before the device was: the calls then run back to back."""
-            for _ in range(self._ahead):
+            for _ in range(ahead):
                 self._copy()
             begin.record()
             for _ in range(calls):
@@ -280,9 +290,9 @@ class CudaDevice:
             return ready
 
         def sample(calls: int) -> float:
-            nonlocal waited
-            while not (ready := queue(calls)) and self._ahead < _MOST_AHEAD:
-                self._ahead *= 2
+            nonlocal ahead, waited
+            while not (ready := queue(calls)) and ahead < _MOST_AHEAD:
+                ahead *= 2
             waited |= not ready
             return float(self.xp.cuda.get_elapsed_time(begin, end)) * 1e-3
 
@@ -296,6 +306,13 @@ class CudaDevice:
     def wait(self) -> None:
         """Wait for the current stream."""
         self.xp.cuda.get_current_stream().synchronize()
+
+    def release(self) -> None:
+        """What CuPy keeps, and PyTorch where it is in use."""
+        self.xp.get_default_memory_pool().free_all_blocks()
+        torch = sys.modules.get("torch")
+        if torch is not None:
+            torch.cuda.empty_cache()
 
 
 def choose_device(backend: Backend) -> Device:

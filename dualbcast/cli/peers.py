@@ -9,6 +9,7 @@ import importlib
 import os
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -45,9 +46,22 @@ def frameworks(device: Device, mode: Mode, moved: int) -> list[Implementation]:
     found: list[Implementation] = []
     for name, make in makers.items():
         module = _module(name)
-        if module is not None:
+        if module is None:
+            continue
+        try:
             found += make(module, device, mode, moved)
-    return found
+        except Exception as error:  # whatever a framework raises that does not fit the machine
+            found.append(Implementation(name, _failing(error), None, lambda: None, _TOLERANCE, None, _as_numpy))
+    return [replace(each, is_peer=True) for each in found]
+
+
+def _failing(error: Exception) -> Prepare:
+    """For one that cannot even be set up: it fails when it is to run, as others may, and is reported with them."""
+
+    def prepare(_arrays: Sequence[Any]) -> Callable[[], Sequence[Any]]:
+        raise error
+
+    return prepare
 
 
 def hlo_launches(text: str) -> int:

@@ -142,11 +142,18 @@ class Run:
         How many rows there will be.
     table : callable
         Makes the table of the rows so far.
+    save : callable
+        Takes the rows after each step, so that what was measured is not lost with what fails later.
     """
 
-    def __init__(self, total: int, table: Callable[[Sequence[Row]], RenderableType]) -> None:
+    def __init__(
+        self,
+        total: int,
+        table: Callable[[Sequence[Row]], RenderableType],
+        save: Callable[[Sequence[Row]], object],
+    ) -> None:
         self.rows: list[Row] = []
-        self._table = table
+        self._table, self._save = table, save
         self._console = Console(stderr=True)
         self._bar = Progress(
             TextColumn("{task.description}"),
@@ -196,6 +203,7 @@ class Run:
     def add(self, rows: Sequence[Row], summary: str) -> None:
         """Add the rows of a finished step."""
         self.rows += rows
+        self._save(self.rows)
         self._bar.advance(self._task)
         if self._console.is_terminal:
             self._live.refresh()

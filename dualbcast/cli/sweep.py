@@ -297,8 +297,8 @@ def sweep(
     if plot_path is not None:
         plots.require()
     device = choose_device(backend)
-    if device.backend == "cuda" and not capabilities:
-        capabilities = (cuda.current_cc(),)
+    if device.backend == "cuda":
+        capabilities = (cuda.current_cc(), *capabilities)
     function, exact = _compiled(user_function or models.product, device.backend)
     setup = _Sweep(
         device=device,
@@ -313,7 +313,17 @@ def sweep(
     )
     generator = np.random.default_rng(seed)
     xs: list[Any] = []
-    with report.Run(len(arity), setup.table) as run:
+
+    def save(rows: Sequence[Row]) -> None:
+        if json_path is None:
+            return
+        parameters = {"arity": arity, "n": n, "dtype": dtype, "function": setup.name, "seed": seed}
+        parameters |= {"repeat": repeat, "min_time": min_time}
+        parameters |= {"cc": [f"{cc[0]}.{cc[1]}" for cc in setup.capabilities]}
+        extra = {"copy_bytes_per_second": setup.bandwidth, "notes": setup.notes}
+        report.write_json(json_path, report.record("sweep", device, parameters, rows, **extra))
+
+    with report.Run(len(arity), setup.table, save) as run:
         run.doing("copying, to know the bandwidth")
         setup.bandwidth = device.copy_bandwidth(min_time)
         for count in arity:
@@ -329,11 +339,7 @@ def sweep(
     report.show(setup.table(run.rows))
     if not setup.resources_inline:
         report.show(setup.resource_table(run.rows))
-    if json_path is not None:
-        parameters = {"arity": arity, "n": n, "dtype": dtype, "function": setup.name, "seed": seed}
-        parameters |= {"repeat": repeat, "min_time": min_time, "cc": [f"{cc[0]}.{cc[1]}" for cc in setup.capabilities]}
-        extra = {"copy_bytes_per_second": setup.bandwidth, "notes": setup.notes}
-        report.write_json(json_path, report.record("sweep", device, parameters, run.rows, **extra))
+    save(run.rows)
     if csv_path is not None:
         report.write_csv(csv_path, run.rows)
     if plot_path is not None:

@@ -15,7 +15,6 @@ from dualbcast.graph.node import Node, Primitive, Pulled, constant, is_float, na
 from dualbcast.graph.operations import Operation, power
 from dualbcast.graph.operations import operation as find_operation
 from dualbcast.graph.variable import Variable
-from dualbcast.runtime.forms import forms_of
 
 __all__ = ["apply", "astype", "clip", "sum_to", "where"]
 
@@ -127,8 +126,8 @@ def _kinds(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _kind(value: Any) -> Any:
-    kind = type(value)
-    return kind if kind in _NUMBERS else (kind, value.dtype) if kind is np.ndarray else forms_of((value,))
+    kind, dtype = type(value), getattr(value, "dtype", None)
+    return (kind, dtype) if isinstance(dtype, np.dtype) else kind
 
 
 def _operand(value: Any, beside: tuple[Any, ...]) -> Any:

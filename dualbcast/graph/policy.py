@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast.compiler.weights import is_scalar, work
-from dualbcast.cost import count
+from dualbcast.cost import count, work_of
 from dualbcast.element import Element
 from dualbcast.graph.node import STATE
 from dualbcast.graph.variable import Variable
@@ -80,7 +79,7 @@ def decide(
         return Decision(False, 'jacobian="recompute"')
     if mode == "cache":
         return Decision(True, 'jacobian="cache"', count(element, wrt).blocks * math.prod(shape) * dtype.itemsize)
-    if _operations(element) * math.prod(shape) <= _FEW:
+    if work_of(element) * math.prod(shape) <= _FEW:
         return _EITHER
     arrays = [leaf.value for leaf in leaves if isinstance(leaf, Variable)]
     reads = sum([array.nbytes for array in arrays])
@@ -90,12 +89,6 @@ def decide(
 
 
 _EITHER = Decision(False, "so little is computed that either way takes as long as a launch")
-
-
-@lru_cache(maxsize=1024)
-def _operations(element: Element) -> float:
-    """What the values of an element take; counted without making derivatives, whose kernel may never be wanted."""
-    return math.inf if is_scalar(element.function) else work(element.function)
 
 
 @lru_cache(maxsize=1024)

@@ -20,6 +20,9 @@ __all__ = ["are_plain", "device_addresses", "forms_of", "host_addresses"]
 # The types whose objects are numbers of one dtype.
 _NUMBERS: frozenset[type] = frozenset({*WEAK, *[np.dtype(name).type for name in STORAGES.values()]})
 
+# The type of CuPy's arrays once there are any: machine code need not be asked to describe them, which it does not.
+_on_device: type | None = None
+
 
 def forms_of(values: tuple[Any, ...]) -> Hashable:
     """What calls of one form have in common, as a key: an array's shape, strides and dtype, a number's type.
@@ -27,12 +30,22 @@ def forms_of(values: tuple[Any, ...]) -> Hashable:
     Arguments with the same forms have the same signature and broadcast to the same shape; and where they `are_plain`,
     everything else about a call is the same, too, but what is in the arrays and where they are.
     """
-    found = _described(values) if _readers is None else _readers.describe(values)
-    if found:
-        return found
-    cupy = sys.modules.get("cupy")
-    own = cupy.ndarray if cupy is not None and values and type(values[0]) is cupy.ndarray else ndarray
-    return own, *[(x.shape, x.strides, x.dtype) if type(x) is own else _other_form(x) for x in values]
+    global _on_device
+    own = _on_device
+    if own is None or not values or type(values[0]) is not own:
+        found = _described(values) if _readers is None else _readers.describe(values)
+        if found:
+            return found
+        cupy, own = sys.modules.get("cupy"), ndarray
+        if cupy is not None and values and type(values[0]) is cupy.ndarray:
+            own = _on_device = cupy.ndarray
+    key: list[Any] = [own]
+    for x in values:
+        if type(x) is own:
+            key += (x.shape, x.strides, x.dtype)
+        else:
+            key.append(_other_form(x))
+    return tuple(key)
 
 
 # NumPy's own dtypes in native byte order, of which there is one object each, for ever. (Some have two characters.)
