@@ -159,11 +159,12 @@ def einsum(subscripts: str, *operands: Any) -> Variable:
                 raise ShapeError(f"{_called(subscripts, inputs)}: {label} is {sizes[label]} and {size} long")
     # Each operand is brought to the form in which all its axes have different names, none of them is broadcast, and
     # each is in the result or in another operand: then the derivative is an einsum of the same form.
-    everywhere = [set(labels) for labels in names]
+    apart = [_without_broadcast(labels, each, sizes) for labels, each in zip(names, inputs, strict=True)]
+    everywhere = [set(labels) for labels, _ in apart]
     parts = []
-    for at, (labels, operand) in enumerate(zip(names, inputs, strict=True)):
+    for at, (labels, operand) in enumerate(apart):
         others = set(result).union(*everywhere[:at], *everywhere[at + 1 :])
-        parts.append(_simplified(labels, operand, sizes, others))
+        parts.append(_simplified(labels, operand, others))
     found = [label for label in result if any(label in labels for labels, _ in parts)]
     made: Variable = run(
         _EINSUM, tuple(each for _, each in parts), names=tuple(each for each, _ in parts), result="".join(found)
@@ -171,11 +172,14 @@ def einsum(subscripts: str, *operands: Any) -> Variable:
     return reshape(made, tuple(sizes[label] for label in result))
 
 
-def _simplified(labels: str, operand: Variable, sizes: dict[str, int], others: set[str]) -> tuple[str, Variable]:
+def _without_broadcast(labels: str, operand: Variable, sizes: dict[str, int]) -> tuple[str, Variable]:
     broadcast = [at for at, label in enumerate(labels) if operand.shape[at] == 1 and sizes[label] != 1]
-    if broadcast:
-        operand = squeeze(operand, broadcast)
-        labels = "".join(label for at, label in enumerate(labels) if at not in broadcast)
+    if not broadcast:
+        return labels, operand
+    return "".join(label for at, label in enumerate(labels) if at not in broadcast), squeeze(operand, broadcast)
+
+
+def _simplified(labels: str, operand: Variable, others: set[str]) -> tuple[str, Variable]:
     for label in dict.fromkeys(labels):
         while labels.count(label) > 1:
             first = labels.index(label)

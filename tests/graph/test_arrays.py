@@ -148,6 +148,8 @@ SAME: list[tuple[str, Callable[..., Any], tuple[Any, ...]]] = [
     ("einsum with an ellipsis", lambda a, b: np.einsum("...ij,...jk->...ik", a, b), ((2, 2, 3), (3, 2))),
     ("einsum with an ellipsis that broadcasts", lambda a, b: np.einsum("...i,...i", a, b), ((2, 1, 3), (4, 3))),
     ("einsum with an axis that broadcasts", lambda a, b: np.einsum("ij,ij->ij", a, b), ((2, 1), (2, 3))),
+    ("einsum with an axis that broadcasts and goes", lambda a, b: np.einsum("ij,kj->ik", a, b), ((2, 3), (2, 1))),
+    ("einsum of three with one that broadcasts", lambda a, b, c: np.einsum("i,ij,j->", a, b, c), ((2,), (1, 3), (1,))),
     ("einsum of three", lambda a, b, c: np.einsum("i,ij,j->", a, b, c), ((2,), (2, 3), (3,))),
     ("einsum of an outer product", lambda a, b: np.einsum("i,j->ji", a, b), ((2,), (3,))),
     ("einsum of one twice", lambda a: np.einsum("ij,kj->ik", a, a), ((2, 3),)),
