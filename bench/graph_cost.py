@@ -1,12 +1,16 @@
 """What a gradient in the graph costs beside small arrays, where nearly all of it is the recording: microseconds a call.
 
-python bench/graph_cost.py     beside PyTorch, which records each time as we do, and jax.jit, which records once
+python bench/graph_cost.py                    beside PyTorch, which records each time, too, and jax.jit, which does once
+python bench/graph_cost.py --first dualbcast  the first gradient of a process, and the second, in milliseconds
 """
 
 from __future__ import annotations
 
+import argparse
 import functools
+import importlib
 import importlib.util
+import itertools
 import statistics
 import time
 from collections.abc import Callable
@@ -95,8 +99,25 @@ def microseconds(call: Callable[[], Any]) -> float:
     return statistics.median(found)
 
 
+def first(system: str) -> None:
+    """Print what the first two calls take of the network, everything imported."""
+    *_, case = cases().values()
+    importlib.import_module({"dualbcast": "dualbcast.graph"}.get(system, system))
+    times = [time.perf_counter()]
+    call = SYSTEMS[system](*case)
+    for _ in range(2):
+        call()
+        times.append(time.perf_counter())
+    print(", ".join(f"{(end - start) * 1e3:.1f} ms" for start, end in itertools.pairwise(times)))
+
+
 def main() -> None:
     """Print a line for each case; all systems give the same gradients."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--first", choices=SYSTEMS, metavar="SYSTEM")
+    if system := parser.parse_args().first:
+        first(system)
+        return
     systems = {name: make for name, make in SYSTEMS.items() if importlib.util.find_spec(name)}
     print(f"{'µs':<34}" + "".join(f"{name:>11}" for name in systems))
     for name, case in cases().items():
