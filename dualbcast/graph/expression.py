@@ -182,15 +182,6 @@ class Expression:
         """It has been computed, by itself or inside of a kernel, and waits no longer."""
         self.behind, self.leaves = None, frozenset()
 
-    def before(self) -> list[Expression] | None:
-        """The expressions that it waits for, in their order; None where some of them may have been computed."""
-        if Output not in map(type, self.inputs):
-            return []
-        behind = self.behind
-        if behind is None or any(each.behind is None or each.seen is not None for each in behind):
-            return None
-        return sorted(behind, key=_serial)
-
     def is_too_much(self) -> bool:
         """Whether it and all that it waits for are more than one kernel may have."""
         return self.length > LIMITS.statements or len(self.leaves) > LIMITS.arrays
@@ -265,9 +256,9 @@ def gather(
         Leaves in any case.
     """
     if len(roots) == 1 and stops is None:
-        before = roots[0].before()
-        if before is not None:
-            return _gathered([*before, roots[0]])
+        whole = _whole(roots[0])
+        if whole is not None:
+            return whole
     known: dict[tuple[int, int], Variable] = {} if stops is None else dict(stops)
     order: list[Expression] = []
     leaves: list[Any] = []
@@ -316,15 +307,24 @@ def gather(
     return Gathered(order, leaves, refs, known, place)
 
 
-def _gathered(order: list[Expression]) -> Gathered:
-    """The same of expressions of which nothing has been computed, in much less time."""
+def _whole(root: Expression) -> Gathered | None:
+    """The same in much less time where nothing that an expression waits for has been computed; None if something may
+    have been."""
+    order = [root]
+    if Output in map(type, root.inputs):
+        if root.behind is None or any(each.behind is None or each.seen is not None for each in root.behind):
+            return None
+        order = [*sorted(root.behind, key=_serial), root]
     place: dict[Any, int] = {}
     leaves: list[Any] = []
     found: list[list[Any]] = []
+    met: set[int] = set()
     for expression in order:
         refs: list[Any] = []
         for each in expression.inputs:
             if isinstance(each, Output):
+                if id(each.expression) not in met:  # it has been computed, and its reader weighed after that
+                    return None
                 refs.append(each)
                 continue
             key = _key(each)
@@ -334,15 +334,16 @@ def _gathered(order: list[Expression]) -> Gathered:
                 leaves.append(each)
             refs.append(number)
         found.append(refs)
+        met.add(id(expression))
     count = len(leaves)
     for expression in order:
         place[id(expression)] = count
         count += len(expression.dtypes)
-    refs_of = [
+    numbers = [
         tuple([place[id(each.expression)] + each.index if isinstance(each, Output) else each for each in refs])
         for refs in found
     ]
-    return Gathered(order, leaves, refs_of, {}, place)
+    return Gathered(order, leaves, numbers, {}, place)
 
 
 def _held(output: Output, known: dict[tuple[int, int], Variable], is_complete: bool) -> Variable | None:

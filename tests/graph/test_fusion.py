@@ -226,6 +226,19 @@ def test_limits_part_an_expression(runs: list[Any]) -> None:
         np.testing.assert_allclose(gradient, wanted, rtol=1e-13)
 
 
+def test_what_was_computed_in_the_meantime_counts_no_more(monkeypatch: pytest.MonkeyPatch, runs: list[Any]) -> None:
+    x = graph.Variable(A)
+    inner = np.sin(x)
+    outer = inner * 2.0
+    np.testing.assert_allclose(inner.value, np.sin(A), rtol=1e-13)
+    # Room for two operations: of the three that `total` is made of one has been computed.
+    monkeypatch.setattr(LIMITS, "statements", 2 * outer.source.expression.element.length)  # type: ignore[union-attr]
+    total = outer + 1.0
+    np.testing.assert_allclose(total.value, 2 * np.sin(A) + 1, rtol=1e-13)
+    assert len(runs) == 2
+    np.testing.assert_allclose(graph.grad(np.sum(total), x), 2 * np.cos(A), rtol=1e-13)
+
+
 def test_a_very_long_chain_does_not_recurse() -> None:
     x = graph.Variable(A)
     y = x
