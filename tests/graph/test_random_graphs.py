@@ -39,6 +39,7 @@ UNARY: dict[str, Callable[..., Any]] = {
     "softmax": lambda x: np.exp(x) / np.sum(np.exp(x), axis=1, keepdims=True),
     "gram": lambda x: x @ x.T * 0.3,
     "trace": lambda x: np.einsum("ij,ij->", x, x)[None, None] * 0.1,
+    "asked for": lambda x: (getattr(x, "value", None), x * 1.5)[1],  # what waits is computed in between
     "weave": lambda x: np.stack([x, x * 2.0], axis=1).reshape(-1, x.shape[1]),
 }
 BINARY: dict[str, Callable[..., Any]] = {
@@ -63,13 +64,16 @@ KINKS: dict[str, Callable[..., Any]] = {
 Step = tuple[str, tuple[int, ...]]
 
 
-@pytest.fixture(autouse=True, scope="module", params=[0, 1024], ids=["fused", "one by one"])
-def smallest(request: pytest.FixtureRequest) -> Iterator[int]:
-    """From how many elements on operations wait for one another; these arrays have few."""
-    before = Limits.elements
-    Limits.elements = request.param
-    yield request.param
-    Limits.elements = before
+# From how many elements on operations wait for one another, and how much of them is one kernel. These arrays are small.
+LIMITS = {"fused": (0, 200, 24), "in parts": (0, 5, 3), "one by one": (1024, 200, 24)}
+
+
+@pytest.fixture(autouse=True, scope="module", params=LIMITS)
+def limits(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = Limits.elements, Limits.statements, Limits.arrays
+    Limits.elements, Limits.statements, Limits.arrays = LIMITS[request.param]
+    yield
+    Limits.elements, Limits.statements, Limits.arrays = before
 
 
 @st.composite
