@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Explanation", "explain_kernel"]
 
-_BLOCK = 256
-
 
 class Explanation(NamedTuple):
     """What a call will run. Print it.
@@ -105,7 +103,7 @@ class Explanation(NamedTuple):
             spills = self.cuda.spill_loads + self.cuda.spill_stores
             lines.append(f"  sm_{major}{minor}       {self.cuda.registers} registers, {spills} bytes spilled")
             with contextlib.suppress(BackendError):  # a GPU that is newer than the table
-                lines[-1] += f", occupancy {self.cuda.occupancy(_BLOCK):.0%} in blocks of {_BLOCK}"
+                lines[-1] += f", occupancy {self.cuda.occupancy():.0%} in blocks of {self.cuda.block}"
             lanes = self.cuda.source.layout.lanes
             lines.append(f"              {'one element' if lanes == 1 else f'{lanes} elements'} a thread")
             with contextlib.suppress(MissingDependencyError):  # nvdisasm

@@ -14,7 +14,7 @@ import pytest
 from dualbcast.abi import KernelSource, Layout
 from dualbcast.compiler import shell
 from dualbcast.errors import BackendError, MissingDependencyError
-from dualbcast.runtime import cuda, cuda_device
+from dualbcast.runtime import cuda, cuda_device, occupancy
 
 HOPPER = (9, 0)
 
@@ -22,7 +22,7 @@ HOPPER = (9, 0)
 # The shell, executed: its lines are simple enough to be Python, too.
 
 
-def element_indices(layout, sizes, strides):
+def element_indices(layout, sizes, strides, block=256):
     """What each thread of the launch passes to the element function as indices, by running the shell's text."""
     code = shell.cuda_shell(layout, "kernel", ["float32"] * len(layout.classes), ["float32"])
     parameters = re.search(r"^kernel\((.*)\)$", code, re.MULTILINE).group(1)
@@ -33,7 +33,7 @@ def element_indices(layout, sizes, strides):
     body = re.sub(r"\((?:int|long long)\)|const (?:unsigned int|long long) |;", "", body).replace("/", "//")
     body = re.sub(r"if \((.*)\) return", r"if \1: raise StopIteration", body.replace("||", "or"))
     program = compile(re.sub(r"^    ", "", body, flags=re.MULTILINE), "shell", "exec")
-    kernel = SimpleNamespace(source=SimpleNamespace(layout=layout, summed=()))
+    kernel = SimpleNamespace(source=SimpleNamespace(layout=layout, summed=()), block=block)
     (gx, gy, gz), (bx, by, bz), told = cuda_device.prepared.__wrapped__(kernel, tuple(sizes), tuple(strides))
     assert bx * by * bz <= shell.THREADS_PER_BLOCK
     found = []
@@ -74,7 +74,7 @@ def test_a_thread_of_several_elements_begins_with_the_first_of_them(classes, siz
     assert sorted(element_indices(layout, sizes, strides)) == sorted(expected)
 
 
-@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize(("wide", "block"), [(False, 256), (True, 256), (False, 128)])
 @pytest.mark.parametrize(
     ("classes", "sizes", "strides"),
     [
@@ -87,7 +87,7 @@ def test_a_thread_of_several_elements_begins_with_the_first_of_them(classes, siz
         (("ssss1", "0s0s0"), (2, 3, 2, 2, 3), (36, 12, 6, 3, 5, -7)),
     ],
 )
-def test_every_element_is_computed_once_with_its_own_indices(classes, sizes, strides, wide):
+def test_every_element_is_computed_once_with_its_own_indices(classes, sizes, strides, wide, block):
     layout = Layout(len(sizes), classes, (*range(len(classes)), 0), wide)
     remaining = iter(strides)
     grids = np.indices(sizes)
@@ -97,7 +97,7 @@ def test_every_element_is_computed_once_with_its_own_indices(classes, sizes, str
         if any(kind != "0" for kind in pattern):
             expected.append(sum(step * grid for step, grid in zip(steps, grids, strict=True)).ravel())
     assert next(remaining, None) is None
-    found = element_indices(layout, sizes, strides)
+    found = element_indices(layout, sizes, strides, block)
     assert len(found) == math.prod(sizes)
     assert sorted(found) == sorted(zip(*(column.tolist() for column in expected), strict=True))
 
@@ -326,6 +326,25 @@ def test_a_grid_covers_the_space_within_the_hardwares_limits(sizes):
     assert 1 <= bx * by * bz <= 256
     assert bx <= 1024
     assert gy * gz * by < 2**32  # the outer index is made in 32 bits
+
+
+@pytest.mark.parametrize("cc", [(7, 5), (8, 0), (8, 6), (9, 0), (12, 0)])
+def test_blocks_are_halved_where_more_warps_fit_so(cc):
+    for registers in range(16, 256):
+        chosen = occupancy.block_size(cc, registers)
+        # 64 K registers in four partitions; a warp's are allotted in units of 256. Half a block is four warps.
+        warps = 65536 // 4 // (-(-registers * 32 // 256) * 256) * 4
+        warps = min(warps, {(7, 5): 32, (8, 6): 48, (12, 0): 48}.get(cc, 64))
+        assert chosen == (256 if warps // 8 * 8 == warps // 4 * 4 else 128)
+    assert occupancy.block_size((99, 0), 72) == 256
+
+
+@pytest.mark.parametrize("sizes", [(1,), (257,), (70000, 100), (10**7, 2), (3, 5, 7), (1000, 3)])
+def test_smaller_blocks_cover_the_space_too(sizes):
+    (gx, gy, gz), (bx, by, bz) = cuda_device.launch_shape(sizes, 128)
+    assert gx * bx >= sizes[-1] > (gx - 1) * bx
+    assert gy * gz * by >= math.prod(sizes[:-1])
+    assert bx * by * bz <= 128
 
 
 def test_small_inner_dimensions_waste_few_lanes():

@@ -23,7 +23,6 @@ from dualbcast.cli.profiling import profile
 from dualbcast.cli.report import Column, Row
 from dualbcast.errors import BackendError, MissingDependencyError
 from dualbcast.runtime import cuda
-from dualbcast.runtime.cuda_device import THREADS_PER_BLOCK
 
 __all__ = ["DEFAULT_ARITIES", "hand_kernels", "own_kernels", "sweep"]
 
@@ -201,7 +200,7 @@ class _Sweep:
             f"{_key(cc)}_spill_bytes": kernel.spill_stores + kernel.spill_loads,
         }
         try:
-            found[f"{_key(cc)}_occupancy"] = kernel.occupancy(THREADS_PER_BLOCK)
+            found[f"{_key(cc)}_occupancy"] = kernel.occupancy()
         except BackendError as error:  # a GPU that is newer than the table
             self._note(str(error))
         return found

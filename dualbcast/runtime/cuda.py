@@ -15,8 +15,9 @@ from dualbcast.abi import KernelSource
 from dualbcast.errors import BackendError, MissingDependencyError
 from dualbcast.record import dataclass, field
 from dualbcast.runtime import cache, cuda_build
+from dualbcast.runtime.cuda_blocks import THREADS_PER_BLOCK
 from dualbcast.runtime.cuda_device import available, by_value, current_cc, fits, launch, why_not
-from dualbcast.runtime.occupancy import occupancy
+from dualbcast.runtime.occupancy import block_size, occupancy
 from dualbcast.runtime.sass import Instructions, count
 
 __all__ = [
@@ -73,9 +74,15 @@ class CudaKernel:
         """The name of the kernel in the image."""
         return self.source.entry
 
-    def occupancy(self, block_size: int) -> float:
-        """The theoretical occupancy in blocks of so many threads; see the function `occupancy`."""
-        return occupancy(self.cc, self.registers, block_size, self.shared)
+    @property
+    def block(self) -> int:
+        """The most threads of the blocks that it is launched in."""
+        # What is summed must not depend on the machine: there the blocks follow from the sizes.
+        return THREADS_PER_BLOCK if self.source.summed else block_size(self.cc, self.registers)
+
+    def occupancy(self, threads: int | None = None) -> float:
+        """The theoretical occupancy in blocks of so many threads, or of `block`; see the function `occupancy`."""
+        return occupancy(self.cc, self.registers, threads or self.block, self.shared)
 
     def ptx(self) -> str:
         """The PTX of the whole kernel, with the element function inlined; compiled anew."""

@@ -158,7 +158,7 @@ def prepared(
         how = walk(sizes)
         span, grid, block = (size_type(how.span),), how.grid, how.block
     else:
-        grid, block = launch_shape(sizes)
+        grid, block = launch_shape(sizes, kernel.block)
     numbers = (*map(size_type, sizes), *span, *map(index_type, strides))
     return grid, block, numbers
 
@@ -213,11 +213,13 @@ def _loaded(kernel: CudaKernel) -> Any:
 
 
 @lru_cache(maxsize=4096)
-def launch_shape(sizes: tuple[int, ...]) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+def launch_shape(
+    sizes: tuple[int, ...], threads: int = THREADS_PER_BLOCK
+) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
     """The grid and the block over `sizes`: the innermost dimension along x, all others together along y and z.
 
-    The block is the largest of those that leave, to a tenth, the fewest lanes of their warps without an element along
-    x; where the innermost dimension is short, several rows share a block and its warps.
+    The block, of `threads` at most, is the largest of those that leave, to a tenth, the fewest lanes of their warps
+    without an element along x; where the innermost dimension is short, several rows share a block and its warps.
 
     Examples
     --------
@@ -229,7 +231,7 @@ def launch_shape(sizes: tuple[int, ...]) -> tuple[tuple[int, int, int], tuple[in
     ((5, 8192, 1), (64, 4, 1))
     """
     inner, outer = sizes[-1], math.prod(sizes[:-1])
-    candidates = [(x, min(THREADS_PER_BLOCK // x, outer)) for x in (256, 128, 64, 32, inner) if x <= THREADS_PER_BLOCK]
+    candidates = [(x, min(threads // x, outer)) for x in (256, 128, 64, 32, inner) if x <= threads]
     x, y = max(candidates, key=lambda block: (round(_used(inner, *block), 1), block[0] * block[1], block[0]))
     columns, rows = -(-inner // x), -(-outer // y)
     depth = -(-rows // MAX_GRID_YZ)

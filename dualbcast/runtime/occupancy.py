@@ -5,7 +5,7 @@ from __future__ import annotations
 from dualbcast.errors import BackendError
 from dualbcast.runtime.cuda_blocks import THREADS_PER_BLOCK
 
-__all__ = ["WARP", "occupancy", "roomier"]
+__all__ = ["WARP", "block_size", "occupancy", "roomier"]
 
 WARP = 32
 _REGISTERS = 65536
@@ -85,6 +85,21 @@ def occupancy(cc: tuple[int, int], registers: int, block_size: int, shared: int 
     if taken := _round_up(shared + 1024, 128) if modern else _round_up(shared, 256):
         blocks = min(blocks, shared_memory // taken)
     return blocks * warps / max_warps
+
+
+def block_size(cc: tuple[int, int], registers: int) -> int:
+    """The threads of a block: THREADS_PER_BLOCK, or half of them where a multiprocessor then has room for more warps.
+
+    Examples
+    --------
+    With 72 registers 28 warps fit: 3 blocks of 8, or 7 of 4.
+
+    >>> block_size((9, 0), 72), block_size((9, 0), 64)
+    (128, 256)
+    """
+    if cc not in _LIMITS:  # a GPU that is newer than the table
+        return THREADS_PER_BLOCK
+    return max((THREADS_PER_BLOCK, THREADS_PER_BLOCK // 2), key=lambda size: occupancy(cc, registers, size))
 
 
 def _round_up(value: int, unit: int) -> int:
