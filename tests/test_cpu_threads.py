@@ -238,10 +238,75 @@ def test_a_pace_is_measured_and_used():
     cpu.launch(recorder, 20_000, (20_000,), POINTERS, threads=2)
     assert len(recorder.calls) == 8
     assert recorder.covered() == list(range(20_000))
-    recorder.pace = 1.0
+    recorder.pace = 0.1
     recorder.calls.clear()
     cpu.launch(recorder, 20_000, (20_000,), POINTERS, threads=2)
     assert recorder.calls == [(0, 20_000, threading.get_ident())]
+
+
+@pytest.mark.parametrize(
+    ("threads", "pieces", "count"), [(2, 1.5, 2), (2, 2, 2), (2, 3, 2), (2, 5, 4), (2, 99, 8), (3, 7, 6), (4, 3, 3)]
+)
+def test_there_are_as_many_pieces_for_each_thread(monkeypatch, threads, pieces, count):
+    monkeypatch.setattr(pool, "is_watched", lambda: True)
+    recorder = Recorder(seconds=0)
+    recorder.pace = pieces * cpu._WORTH_A_RANGE / 100_000
+    cpu.launch(recorder, 100_000, (100_000,), POINTERS, threads)
+    assert len(recorder.calls) == count
+    assert recorder.covered() == list(range(100_000))
+
+
+@pytest.mark.parametrize(
+    ("work", "watched", "pause", "shared"),
+    [
+        (0.9, True, 0, False),
+        (1.1, True, 1e9, True),
+        (1.1, False, 1e9, False),
+        (7.9, False, 1e9, False),
+        (8.1, False, 1e9, True),
+        (1.1, False, 0, True),
+        (0.9, False, 0, False),
+    ],
+)
+def test_a_thread_is_woken_for_much_work_and_between_launches_without_pauses(monkeypatch, work, watched, pause, shared):
+    """`work` in that of which a thread that watches is given some."""
+    monkeypatch.setattr(cpu, "_WORTH_A_THREAD", 10**9)  # seconds, so that those of a busy machine do not matter
+    monkeypatch.setattr(pool, "is_watched", lambda: watched)
+    monkeypatch.setattr(cpu, "_ended", time.perf_counter_ns() - 100 * pause)
+    recorder = Recorder(seconds=0)
+    recorder.pace = work * 1e9 / 10_000
+    cpu.launch(recorder, 10_000, (10_000,), POINTERS, threads=2)
+    assert (len(recorder.calls) > 1) == shared
+
+
+def test_who_watches_is_counted(monkeypatch):
+    monkeypatch.setattr(pool, "_every", [])
+    monkeypatch.setattr(pool, "_idle", deque())
+    assert not pool.is_watched()
+    cpu.launch(Recorder(), 10_000, (10_000,), POINTERS, threads=3)
+    (own,) = pool._every
+    until = time.monotonic() + 30
+    while len(own._asleep) < 2 and time.monotonic() < until:
+        time.sleep(1e-3)
+    time.sleep(1e-2)  # what a thread looks once more
+    assert own.watchers.value == 0
+    assert not pool.is_watched()
+    own._asleep.pop().release()
+    while not pool.is_watched() and time.monotonic() < until:
+        pass
+    assert time.monotonic() < until
+
+
+def test_the_pace_is_what_the_caller_alone_would_take():
+    """A thread that did not come did nothing: the launch took as long as by one."""
+    recorder = Recorder(seconds=0)
+    run = cpu.CpuKernel.run
+    work = recorder.ranges(range(0, 9000, 1000), (8000,), POINTERS)
+    assert run(recorder, work, threads=1) == 1.0
+    recorder.calls.clear()
+    faster = run(recorder, work, threads=2)
+    own = sum(thread == threading.get_ident() for *_, thread in recorder.calls)
+    assert faster == 8 / max(1, own)
 
 
 def test_the_lock_of_the_interpreter_is_released():

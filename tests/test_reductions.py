@@ -404,9 +404,10 @@ def test_threads_do_not_change_a_bit(shape, dtype, monkeypatch):
             np.testing.assert_array_equal(a, b)
     run = cpu.CpuKernel.run
 
-    def backwards(kernel: cpu.CpuKernel, work: cpu.Work, _threads: int, first: int = 0) -> None:
+    def backwards(kernel: cpu.CpuKernel, work: cpu.Work, _threads: int, first: int = 0) -> float:
         for piece in reversed(range(first, work.count)):
             run(kernel, work, 1, piece, piece + 1)
+        return 1.0
 
     monkeypatch.setattr(cpu.CpuKernel, "run", backwards)
     for a, b in zip(first, sums(function, (x, y), wanted, "cpu", threads=2), strict=True):

@@ -40,9 +40,11 @@ __all__ = ["CpuKernel", "compile_kernel", "enter", "is_little", "launch"]
 # Elements times pointers below which other threads are not thought of, and how many are run first where it is not known
 # yet how long a kernel takes: what an element costs varies a thousandfold. These take some microseconds at least.
 _PROBE = 1 << 16
-# Nanoseconds of work from which on another thread is worth having (one that watches comes in two microseconds, one that
-# sleeps in 10 to 100), and that a piece of it should take at least.
-_WORTH_A_THREAD = 30_000
+# Nanoseconds of work from which on a thread that watches is worth having: it comes in two microseconds. To wake one
+# that sleeps takes the caller 12, and it comes in 10 to 100: for that, so many times the work.
+_WORTH_A_THREAD = 12_000
+_WORTH_WAKING = 8
+# Nanoseconds that a piece should take at least, if there are two.
 _WORTH_A_RANGE = 10_000
 # Ranges begin at a multiple of this many elements of a row: more than a vectorised loop advances in one step, so that
 # which elements go through vector code, and with it every bit of the result, does not depend on the number of threads.
@@ -91,12 +93,17 @@ class CpuKernel:
         # Slower than by a caller of `pool`, but that would be compiled, and a first call takes this way.
         ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * len(numbers))(self._address)(*numbers)
 
-    def run(self, work: Work, threads: int = 1, first: int = 0, stop: int | None = None) -> None:
-        """Run pieces of work, from `first` on and before `stop`, on so many threads."""
+    def run(self, work: Work, threads: int = 1, first: int = 0, stop: int | None = None) -> float:
+        """Run pieces of work, from `first` on and before `stop`, on so many threads; how much faster than alone.
+
+        That is by what the calling thread ran of them. Another one may have come late, or not at all.
+        """
         count = (work.count if stop is None else stop) - first
         length = len(work.arguments) // work.count
-        if pool.share(work.address, work.arguments, length, first, count, threads):
+        own = pool.share(work.address, work.arguments, length, first, count, threads)
+        if own < 0:
             raise _Refused
+        return count / max(1, own)
 
     def ranges(
         self, bounds: Sequence[int], ints: Sequence[int], pointers: Sequence[int], streamed: bool = False
@@ -294,7 +301,7 @@ def launch(
         blocks = blocks.blocks
     began = time.perf_counter_ns()
     if blocks is not None:
-        used = _run_parts(kernel, kernel.parts(blocks, ints, pointers, total), total, limit)
+        faster = _run_parts(kernel, kernel.parts(blocks, ints, pointers, total), total, limit)
     else:
         streamed = kernel.goes_past_the_cache(total)
         row = ints[kernel.source.layout.rank - 1]
@@ -302,8 +309,8 @@ def launch(
         def ranges(bounds: tuple[int, ...]) -> Work:
             return kernel.ranges(bounds, ints, pointers, streamed)
 
-        used = _run_ranges(kernel, total, row, _first(len(pointers)), ranges, limit)
-    kernel.pace = (time.perf_counter_ns() - began) * used / total
+        faster = _run_ranges(kernel, total, row, _first(len(pointers)), ranges, limit)
+    _note(kernel, began, faster, total)
 
 
 def enter(
@@ -322,11 +329,28 @@ def enter(
 
     began = time.perf_counter_ns()
     try:
-        used = _run_ranges(kernel, total, row, _first(len(inputs) + len(outputs)), ranges, limit)
+        faster = _run_ranges(kernel, total, row, _first(len(inputs) + len(outputs)), ranges, limit)
     except _Refused:
         return False
-    kernel.pace = (time.perf_counter_ns() - began) * used / total
+    _note(kernel, began, faster, total)
     return True
+
+
+def _note(kernel: CpuKernel, began: int, faster: float, total: int) -> None:
+    """What a launch has shown of so many elements, which was so many times as fast as by one thread alone."""
+    global _ended
+    _ended = time.perf_counter_ns()
+    kernel.pace = (_ended - began) * faster / total
+
+
+def _is_worth_threads(work: float) -> bool:
+    """Whether so many nanoseconds of work are worth other threads: one that watches, or else to wake one.
+
+    If launches take as long as what is between them, the next ones will find it awake.
+    """
+    if work < _WORTH_A_THREAD:
+        return False
+    return pool.is_watched() or work >= min(_WORTH_WAKING * _WORTH_A_THREAD, time.perf_counter_ns() - _ended)
 
 
 def is_little(total: int, pointers: int) -> bool:
@@ -340,11 +364,10 @@ def _first(pointers: int) -> int:
 
 def _run_ranges(
     kernel: CpuKernel, total: int, row: int, few: int, ranges: Callable[[tuple[int, ...]], Work], limit: int
-) -> int:
-    """Run ranges of elements, `few` first where their pace is not known; the number of threads that did."""
+) -> float:
+    """Run ranges of elements, `few` first where their pace is not known; how much faster than one thread alone."""
     if limit <= 1:
-        kernel.run(ranges((0, total)))
-        return 1
+        return kernel.run(ranges((0, total)))
     first, pace = 0, kernel.pace
     if pace is None:
         first = _aligned(few, row)
@@ -352,12 +375,13 @@ def _run_ranges(
         kernel.run(ranges((0, first)))
         pace = (time.perf_counter_ns() - began) / first
     rest = pace * (total - first)
-    if rest < _WORTH_A_THREAD:
-        kernel.run(ranges((first, total)))
-        return 1
-    bounds = _bounds(first, total, row, int(max(1, min(limit * _RANGES_PER_THREAD, rest // _WORTH_A_RANGE))))
-    kernel.run(ranges(bounds), limit)
-    return min(limit, len(bounds) - 1)
+    if not _is_worth_threads(rest):
+        return kernel.run(ranges((first, total)))
+    count = int(min(limit * _RANGES_PER_THREAD, max(2, rest // _WORTH_A_RANGE)))
+    if count > limit:
+        # As many for each thread: of three for two, one would have twice the work.
+        count -= count % limit
+    return kernel.run(ranges(_bounds(first, total, row, count)), limit)
 
 
 @functools.lru_cache(maxsize=256)
@@ -367,8 +391,8 @@ def _bounds(first: int, total: int, row: int, count: int) -> tuple[int, ...]:
     return *sorted(starts), total
 
 
-def _run_parts(kernel: CpuKernel, work: Work, total: int, limit: int) -> int:
-    """Run work whose pieces do not depend on the number of threads, nor does what becomes of them; how many did."""
+def _run_parts(kernel: CpuKernel, work: Work, total: int, limit: int) -> float:
+    """The same of work whose pieces do not depend on the number of threads, nor does what becomes of them."""
     first, pace = 0, kernel.pace
     if pace is None:
         began = time.perf_counter_ns()
@@ -376,10 +400,9 @@ def _run_parts(kernel: CpuKernel, work: Work, total: int, limit: int) -> int:
         first, pace = 1, (time.perf_counter_ns() - began) * work.count / total
     if first == work.count:
         return 1
-    if pace * total < _WORTH_A_THREAD:
+    if limit > 1 and not _is_worth_threads(pace * total):
         limit = 1
-    kernel.run(work, limit, first)
-    return min(limit, work.count - first)
+    return kernel.run(work, limit, first)
 
 
 def _aligned(index: int, row: int) -> int:
@@ -416,6 +439,8 @@ def _renew_after_fork() -> None:
     _compile_lock = threading.RLock()
 
 
+# When the last launch ended.
+_ended = 0
 _kernels: dict[tuple[KernelSource, bool], CpuKernel] = {}
 _compile_lock = threading.RLock()
 if hasattr(os, "register_at_fork"):

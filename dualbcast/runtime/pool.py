@@ -19,15 +19,16 @@ from typing import Any
 from dualbcast.record import dataclass
 from dualbcast.runtime.native import compiled
 
-__all__ = ["Pool", "Work", "share"]
+__all__ = ["Pool", "Work", "is_watched", "share"]
 
 # How often an idle thread looks for work before it sleeps: some 100 microseconds at a stretch, and then some 300 while
 # it lets others run. As much Python is between two calls that have tens of large outputs.
 _LOOKS, _YIELDS = 4000, 1000
 # How many launches may have threads to help them at a time; others do their work themselves.
 _POOLS = max(1, (os.cpu_count() or 1) // 4)
-# Bytes of a pool's state: the cursor, the number of pieces done, and the free places have a cache line each.
-_STATE, _LINE = 512, 64
+# Bytes of a pool's state: the cursor, the number of pieces done, and the free places have a cache line each, and so has
+# the number of threads that watch, which is at this byte.
+_STATE, _LINE, _WATCHERS = 512, 64, 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ def share(address: int, arguments: Any, length: int, first: int, count: int, thr
     Returns
     -------
     int
-        0, or a status of a call that returned another.
+        How many the calling thread ran, or -1 if a call returned another status than 0.
     """
     where = _address_of(arguments) + 8 * length * first
     helpers = min(threads, count) - 1
@@ -78,11 +79,19 @@ def share(address: int, arguments: Any, length: int, first: int, count: int, thr
         status = 0
         for piece in range(count):
             status = call(address, where + 8 * length * piece) or status
-        return status
+        return -1 if status else count
     try:
         return found.run(address, where, length, count, helpers)
     finally:
         _idle.append(found)
+
+
+def is_watched() -> bool:
+    """Whether a thread is awake that looks for work, so that a launch has it at once."""
+    try:
+        return _idle[-1].watchers.value > 0
+    except IndexError:
+        return False
 
 
 def _address_of(numbers: Any) -> int:
@@ -100,12 +109,19 @@ def _take() -> Pool | None:
 
 
 class Pool:
-    """Threads for one launch at a time."""
+    """Threads for one launch at a time.
+
+    Attributes
+    ----------
+    watchers : ctypes.c_int64
+        How many threads look for work, none of which needs the interpreter's lock to take it.
+    """
 
     def __init__(self) -> None:
         _every.append(self)
         self._memory = ctypes.create_string_buffer(_STATE + _LINE)
         self._state = -(-ctypes.addressof(self._memory) // _LINE) * _LINE
+        self.watchers = ctypes.c_int64.from_address(self._state + _WATCHERS)
         self._post, self._finish, self._attend = _functions()
         self._asleep: deque[Any] = deque()
         self._threads = 0
@@ -124,8 +140,8 @@ class Pool:
                 self._asleep.pop().release()
         finally:
             # Whatever interrupts: the arrays must outlive the work. If none was posted, the last one is done.
-            status = int(self._finish(self._state))
-        return status
+            ran = int(self._finish(self._state))
+        return ran
 
     def _stay(self) -> None:
         """What the other threads do."""
@@ -139,20 +155,20 @@ class Pool:
             asleep.acquire()
 
 
-def _prototype(*kinds: Any) -> Any:
-    return ctypes.CFUNCTYPE(ctypes.c_int32, *kinds)
+def _prototype(*kinds: Any, returned: Any = ctypes.c_int32) -> Any:
+    return ctypes.CFUNCTYPE(returned, *kinds)
 
 
 @functools.cache
 def _functions() -> tuple[Any, Any, Any]:
     """`post`, `finish` and `attend`."""
     pause, declared = _PAUSES.get(platform.machine().lower(), ("", ""))
-    text = _TEXT.format(pause=pause, yields=_YIELDS, **_yielding()) + declared
+    text = _TEXT.format(pause=pause, yields=_YIELDS, watchers=_WATCHERS, **_yielding()) + declared
     pointer, word = ctypes.c_void_p, ctypes.c_int64
     # With the GIL, which others may hold for long; it takes nanoseconds.
     kinds = pointer, pointer, pointer, pointer, word, word, word
     post = ctypes.PYFUNCTYPE(ctypes.c_int32, *kinds)(compiled(text, "post"))
-    finish = _prototype(pointer)(compiled(text, "finish"))
+    finish = _prototype(pointer, returned=word)(compiled(text, "finish"))
     return post, finish, _prototype(pointer, word)(compiled(text, "attend"))
 
 
@@ -194,13 +210,14 @@ _PAUSES = {
 
 # The state of a pool, by byte: at 0 the cursor, at 64 how many pieces are done, at 128 the places for threads, at 192
 # a status that was not 0, the caller, its function, the arguments, the bytes of those of a piece, and how many pieces
-# there are. The cursor's lower half counts the pieces that nobody has drawn; the upper half, and that of the places,
-# counts the launches: who comes late finds another number there, and touches nothing. The rest belongs to the launch,
-# and stays as it is until all of its pieces are done, and so for as long as a thread has drawn one.
+# there are; at 256 how many threads watch. The cursor's lower half counts the pieces that nobody has drawn; the upper
+# half, and that of the places, counts the launches: who comes late finds another number there, and touches nothing. The
+# rest belongs to the launch, and stays as it is until all of its pieces are done, and so for as long as a thread has
+# drawn one.
 _TEXT = """\
 {declare}
 
-define private void @work(ptr %state, i64 %launch) {{
+define private i64 @work(ptr %state, i64 %launch) {{
 entry:
   %done = getelementptr i8, ptr %state, i64 64
   %failed = getelementptr i8, ptr %state, i64 192
@@ -211,6 +228,7 @@ entry:
   %count.at = getelementptr i8, ptr %state, i64 232
   br label %look
 look:
+  %ran = phi i64 [ 0, %entry ], [ %ran, %draw ], [ %one.more, %count.it ]
   %cursor = load atomic i64, ptr %state seq_cst, align 8
   %left = and i64 %cursor, 4294967295
   %current = lshr i64 %cursor, 32
@@ -240,9 +258,10 @@ note:
   br label %count.it
 count.it:
   %before = atomicrmw add ptr %done, i64 1 seq_cst
+  %one.more = add i64 %ran, 1
   br label %look
 end:
-  ret void
+  ret i64 %ran
 }}
 
 define i32 @post(ptr %state, ptr %caller, ptr %function, ptr %arguments, i64 %length, i64 %count, i64 %places) {{
@@ -273,7 +292,7 @@ define i32 @post(ptr %state, ptr %caller, ptr %function, ptr %arguments, i64 %le
   ret i32 0
 }}
 
-define i32 @finish(ptr %state) {{
+define i64 @finish(ptr %state) {{
 entry:
   %done = getelementptr i8, ptr %state, i64 64
   %failed = getelementptr i8, ptr %state, i64 192
@@ -281,7 +300,7 @@ entry:
   %count = load i64, ptr %count.at
   %cursor = load atomic i64, ptr %state seq_cst, align 8
   %launch = lshr i64 %cursor, 32
-  call void @work(ptr %state, i64 %launch)
+  %ran = call i64 @work(ptr %state, i64 %launch)
   br label %wait
 wait:
   %turn = phi i64 [ 0, %entry ], [ %next, %more ], [ 0, %rest ]
@@ -301,12 +320,16 @@ rest:
   br label %wait
 end:
   %status = load atomic i32, ptr %failed seq_cst, align 8
-  ret i32 %status
+  %good = icmp eq i32 %status, 0
+  %result = select i1 %good, i64 %ran, i64 -1
+  ret i64 %result
 }}
 
 define i32 @attend(ptr %state, i64 %looks) {{
 entry:
   %places.at = getelementptr i8, ptr %state, i64 128
+  %watchers = getelementptr i8, ptr %state, i64 {watchers}
+  %one.more = atomicrmw add ptr %watchers, i64 1 seq_cst
   br label %look
 look:
   %left = phi i64 [ %looks, %entry ], [ %less, %stay ], [ %less, %yield ], [ %looks, %back ], [ %left, %place ]
@@ -341,9 +364,10 @@ place:
   %mine = extractvalue {{ i64, i1 }} %taken, 1
   br i1 %mine, label %back, label %look
 back:
-  call void @work(ptr %state, i64 %launch)
+  %ran = call i64 @work(ptr %state, i64 %launch)
   br label %look
 end:
+  %one.less = atomicrmw sub ptr %watchers, i64 1 seq_cst
   ret i32 0
 }}
 """
