@@ -169,7 +169,7 @@ import math, os, signal, sys, threading
 import numpy as np
 from dualbcast import differentiable_broadcast, num_threads
 from dualbcast.runtime import cpu
-cpu._WORTH_A_THREAD, cpu._WORTH_A_RANGE = 0, 1
+cpu.WORTH_A_THREAD, cpu._WORTH_A_RANGE = 0, 1
 @differentiable_broadcast
 def known(x):
     return x * math.sin(x)

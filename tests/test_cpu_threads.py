@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 from cpu_kernels import DOUBLE, cell_arguments, cell_run, source_of
 
-from dualbcast import get_num_threads, num_threads, set_num_threads
+from dualbcast import differentiable_broadcast, get_num_threads, num_threads, set_num_threads
 from dualbcast.errors import ArgumentError, BackendError
 from dualbcast.runtime import cpu, pool
 
@@ -37,7 +38,7 @@ class Recorder(cpu.CpuKernel):
         integers = 2 + rank + len(POINTERS)
         self._code = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * integers)(self.note)
         self._address = ctypes.cast(self._code, ctypes.c_void_p).value
-        self._known, self.pace = None, None
+        self._known, self.pace, self.short, self.is_warm = None, None, 2 * cpu._first(len(POINTERS)), False
 
     def goes_past_the_cache(self, _total):
         return False
@@ -79,7 +80,7 @@ def test_every_total_is_covered(total):
 
 
 def test_little_work_stays_on_this_thread(monkeypatch):
-    monkeypatch.setattr(cpu, "_WORTH_A_THREAD", 10**10)  # ten seconds: however busy the machine is, this is less
+    monkeypatch.setattr(cpu, "WORTH_A_THREAD", 10**10)  # ten seconds: however busy the machine is, this is less
     recorder = Recorder(seconds=0)
     cpu.launch(recorder, 2000, (2000,), POINTERS, threads=8)
     assert {thread for *_, thread in recorder.calls} == {threading.get_ident()}
@@ -138,7 +139,7 @@ def test_a_thread_that_falls_asleep_just_before_a_launch_is_woken(monkeypatch):
 
 @pytest.mark.parametrize("shape", [(700, 1000), (3, 200_001), (100_000, 7)])
 def test_the_number_of_threads_does_not_change_a_bit(monkeypatch, shape):
-    monkeypatch.setattr(cpu, "_WORTH_A_THREAD", 0)
+    monkeypatch.setattr(cpu, "WORTH_A_THREAD", 0)
     monkeypatch.setattr(cpu, "_WORTH_A_RANGE", 1)
     arguments = cell_arguments(*shape)
     alone = cell_run(arguments)
@@ -238,7 +239,7 @@ def test_a_pace_is_measured_and_used():
     cpu.launch(recorder, 20_000, (20_000,), POINTERS, threads=2)
     assert len(recorder.calls) == 8
     assert recorder.covered() == list(range(20_000))
-    recorder.pace = 0.1
+    recorder.learn(0.1)
     recorder.calls.clear()
     cpu.launch(recorder, 20_000, (20_000,), POINTERS, threads=2)
     assert recorder.calls == [(0, 20_000, threading.get_ident())]
@@ -250,7 +251,7 @@ def test_a_pace_is_measured_and_used():
 def test_there_are_as_many_pieces_for_each_thread(monkeypatch, threads, pieces, count):
     monkeypatch.setattr(pool, "is_watched", lambda: True)
     recorder = Recorder(seconds=0)
-    recorder.pace = pieces * cpu._WORTH_A_RANGE / 100_000
+    recorder.learn(pieces * cpu._WORTH_A_RANGE / 100_000)
     cpu.launch(recorder, 100_000, (100_000,), POINTERS, threads)
     assert len(recorder.calls) == count
     assert recorder.covered() == list(range(100_000))
@@ -270,11 +271,11 @@ def test_there_are_as_many_pieces_for_each_thread(monkeypatch, threads, pieces, 
 )
 def test_a_thread_is_woken_for_much_work_and_between_launches_without_pauses(monkeypatch, work, watched, pause, shared):
     """`work` in that of which a thread that watches is given some."""
-    monkeypatch.setattr(cpu, "_WORTH_A_THREAD", 10**9)  # seconds, so that those of a busy machine do not matter
+    monkeypatch.setattr(cpu, "WORTH_A_THREAD", 10**9)  # seconds, so that those of a busy machine do not matter
     monkeypatch.setattr(pool, "is_watched", lambda: watched)
     monkeypatch.setattr(cpu, "_ended", time.perf_counter_ns() - 100 * pause)
     recorder = Recorder(seconds=0)
-    recorder.pace = work * 1e9 / 10_000
+    recorder.learn(work * 1e9 / 10_000)
     cpu.launch(recorder, 10_000, (10_000,), POINTERS, threads=2)
     assert (len(recorder.calls) > 1) == shared
 
@@ -295,6 +296,46 @@ def test_who_watches_is_counted(monkeypatch):
     while not pool.is_watched() and time.monotonic() < until:
         pass
     assert time.monotonic() < until
+
+
+def test_few_elements_that_take_long_are_shared_from_the_second_time_on():
+    recorder = Recorder(seconds=1e-3)
+    recorder.short = 700
+    cpu.launch(recorder, 512, (512,), POINTERS, threads=2)
+    assert recorder.pace is None  # the first time says little
+    cpu.launch(recorder, 512, (512,), POINTERS, threads=2)
+    assert recorder.pace > 1e6 / 512
+    assert [call[:2] for call in recorder.calls] == [(0, 512)] * 2
+    recorder.calls.clear()
+    cpu.launch(recorder, 512, (512,), POINTERS, threads=2)
+    assert sorted(call[:2] for call in recorder.calls) == [(0, 256), (256, 512)]
+
+
+def test_few_elements_that_take_long_are_shared_on_the_short_way():
+    @differentiable_broadcast
+    def slow(x):
+        for _ in range(3000):
+            x = math.sin(x) + 1e-3
+        return x
+
+    def kernels():
+        return [kernel for kernel in cpu._kernels.values() if kernel.source.element.startswith("slow")]
+
+    x = np.linspace(0.1, 1, 1024)
+    first = slow(x)
+    (kernel,) = kernels()
+    assert kernel.pace is None
+    for _ in range(3):
+        np.testing.assert_array_equal(slow(x), first)
+    assert kernel.pace * 1024 > cpu.WORTH_A_THREAD
+    assert kernel.short < 1024
+    ran = []
+    share = pool.share
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pool, "share", lambda *given: (ran.append(given[-2:]), share(*given))[1])
+        with num_threads(2):
+            np.testing.assert_array_equal(slow(x), first)
+    assert ran == [(4, 2)]
 
 
 def test_the_pace_is_what_the_caller_alone_would_take():
@@ -335,7 +376,7 @@ import os, sys
 import numpy as np
 from dualbcast.abi import KernelSource, Layout
 from dualbcast.runtime import cpu, pool
-cpu._WORTH_A_THREAD = 0
+cpu.WORTH_A_THREAD = 0
 kernel = cpu.compile_kernel(eval(sys.argv[1]), False)
 x = np.linspace(-2, 2, 1_000_000)
 def check():

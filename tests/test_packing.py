@@ -199,7 +199,7 @@ def test_a_kernel_remembers_some_ways_in_which_arrays_lie() -> None:
 
 
 def test_the_number_of_threads_does_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu, "_WORTH_A_THREAD", 0)
+    monkeypatch.setattr(cpu, "WORTH_A_THREAD", 0)
     random = np.random.default_rng(0)
     x, y = random.standard_normal((1003, 777)), random.standard_normal((777, 1003))
     found = []

@@ -391,7 +391,7 @@ def test_rows_that_are_not_very_short_stay_so_unless_sums_are_over_columns(colum
 @pytest.mark.parametrize("dtype", [F4, F8], ids=str)
 @pytest.mark.parametrize("shape", [(500_009,), (900, 700), (3, 150_001), (150_001, 3), (70, 80, 90)])
 def test_threads_do_not_change_a_bit(shape, dtype, monkeypatch):
-    monkeypatch.setattr(cpu, "_WORTH_A_THREAD", 0)
+    monkeypatch.setattr(cpu, "WORTH_A_THREAD", 0)
     x = np.random.default_rng(6).standard_normal(shape).astype(dtype)
     y = np.random.default_rng(7).standard_normal(shape[-1]).astype(dtype)
     wanted = (None, *patterns(shape))
@@ -415,7 +415,7 @@ def test_threads_do_not_change_a_bit(shape, dtype, monkeypatch):
 
 
 def test_threads_do_not_change_a_bit_of_pairs(monkeypatch):
-    monkeypatch.setattr(cpu, "_WORTH_A_THREAD", 0)
+    monkeypatch.setattr(cpu, "WORTH_A_THREAD", 0)
     random = np.random.default_rng(8)
     x, y = random.standard_normal((500, 1, 3)), random.standard_normal((400, 3))
     wanted = ((500, 400, 1), (500, 1, 3), (400, 3), ())

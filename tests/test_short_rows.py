@@ -167,7 +167,7 @@ def test_storage(dtype: str) -> None:
 
 @pytest.mark.parametrize("shape", [(40_001, 3), (9000, 23), (5000, 64)])
 def test_the_number_of_threads_does_not_change_a_bit(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int]) -> None:
-    monkeypatch.setattr(cpu, "_WORTH_A_THREAD", 0)
+    monkeypatch.setattr(cpu, "WORTH_A_THREAD", 0)
     random = np.random.default_rng(3)
     x, y, z, bar = (random.standard_normal(own, dtype=np.float32) for own in (shape, shape[1:], (shape[0], 1), shape))
     f = differentiable_broadcast(lambda x, y, z: math.tanh(x * y) + math.exp(z))

@@ -8,10 +8,10 @@ import marshal
 import math
 import os
 import threading
-import time
 from array import array
 from collections.abc import Callable, Collection, Sequence
 from operator import mul
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from dualbcast.runtime.cpu_build import Built
     from dualbcast.runtime.reduction import Block
 
-__all__ = ["CpuKernel", "compile_kernel", "enter", "is_little", "launch"]
+__all__ = ["CpuKernel", "compile_kernel", "enter", "is_little", "launch", "note"]
 
-# Elements times pointers below which other threads are not thought of, and how many are run first where it is not known
-# yet how long a kernel takes: what an element costs varies a thousandfold. These take some microseconds at least.
+# Elements times pointers that are run first where it is not known yet how long a kernel takes: what an element costs
+# varies a thousandfold. These take some microseconds at least.
 _PROBE = 1 << 16
 # Nanoseconds of work from which on a thread that watches is worth having: it comes in two microseconds. To wake one
 # that sleeps takes the caller 12, and it comes in 10 to 100: for that, so many times the work.
-_WORTH_A_THREAD = 12_000
+WORTH_A_THREAD = 12_000
 _WORTH_WAKING = 8
 # Nanoseconds that a piece should take at least, if there are two.
 _WORTH_A_RANGE = 10_000
@@ -73,6 +73,10 @@ class CpuKernel:
     ----------
     pace : float or None
         Nanoseconds that an element took a thread lately; None if that is not known.
+    short : int
+        Up to so many elements are no work for several threads, by the pace.
+    is_warm : bool
+        Whether it has run on few elements.
     """
 
     def __init__(self, source: KernelSource, fastmath: bool, payload: bytes) -> None:
@@ -86,12 +90,17 @@ class CpuKernel:
         )
         self._known: dict[tuple[int, int], tuple[tuple[Any, Any], _Rows]] = {}
         self.pace: float | None = None
+        self.short, self.is_warm = 2 * _first(len(self._itemsizes)), False
 
     def __call__(self, start: int, stop: int, ints: Sequence[int], pointers: Sequence[int]) -> None:
         """Run the elements from `start` to `stop`; `ints` are the sizes and then the strides, in elements."""
         numbers = start, stop, *ints, *pointers
         # Slower than by a caller of `pool`, but that would be compiled, and a first call takes this way.
         ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * len(numbers))(self._address)(*numbers)
+
+    def learn(self, pace: float) -> None:
+        """Set the pace, in nanoseconds for an element."""
+        self.pace, self.short = pace, max(2 * _ALIGNMENT - 1, int(WORTH_A_THREAD / max(pace, 1e-3)))
 
     def run(self, work: Work, threads: int = 1, first: int = 0, stop: int | None = None) -> float:
         """Run pieces of work, from `first` on and before `stop`, on so many threads; how much faster than alone.
@@ -292,14 +301,19 @@ def launch(
     """
     if total <= 0:
         return
-    if blocks is None and is_little(total, len(pointers)):
+    began = perf_counter_ns()
+    if blocks is None and total <= kernel.short:
         kernel(0, total, ints, pointers)
+        # The first time code and outputs are not in the cache, nor, perhaps, in memory.
+        if kernel.is_warm and perf_counter_ns() - began >= WORTH_A_THREAD:
+            note(kernel, began, 1.0, total)
+        kernel.is_warm = True
         return
     limit = threads or get_num_threads()
     if isinstance(blocks, Copied):
         pointers, _kept = kernel.copies(blocks.inputs, pointers, limit)
         blocks = blocks.blocks
-    began = time.perf_counter_ns()
+        began = perf_counter_ns()
     if blocks is not None:
         faster = _run_parts(kernel, kernel.parts(blocks, ints, pointers, total), total, limit)
     else:
@@ -310,7 +324,7 @@ def launch(
             return kernel.ranges(bounds, ints, pointers, streamed)
 
         faster = _run_ranges(kernel, total, row, _first(len(pointers)), ranges, limit)
-    _note(kernel, began, faster, total)
+    note(kernel, began, faster, total)
 
 
 def enter(
@@ -321,26 +335,27 @@ def enter(
     inputs: tuple[Array, ...],
     outputs: tuple[Array, ...],
 ) -> bool:
-    """The same by an entry, where there are no blocks and elements are not few; False where it refuses."""
-    limit, row = get_num_threads(), ints[kernel.source.layout.rank - 1]
+    """The same by an entry, where there are no blocks, and elements are not few; False where it refuses."""
 
     def ranges(bounds: tuple[int, ...]) -> Work:
         return entry.ranges(bounds, inputs, outputs)
 
-    began = time.perf_counter_ns()
+    row, began = ints[kernel.source.layout.rank - 1], perf_counter_ns()
     try:
-        faster = _run_ranges(kernel, total, row, _first(len(inputs) + len(outputs)), ranges, limit)
+        faster = _run_ranges(kernel, total, row, _first(len(inputs) + len(outputs)), ranges, get_num_threads())
     except _Refused:
         return False
-    _note(kernel, began, faster, total)
+    note(kernel, began, faster, total)
     return True
 
 
-def _note(kernel: CpuKernel, began: int, faster: float, total: int) -> None:
-    """What a launch has shown of so many elements, which was so many times as fast as by one thread alone."""
-    global _ended
-    _ended = time.perf_counter_ns()
-    kernel.pace = (_ended - began) * faster / total
+def is_little(total: int) -> bool:
+    """Whether so many elements are never work for several threads, whatever one takes: there would be one range."""
+    return total < 2 * _ALIGNMENT
+
+
+def _first(pointers: int) -> int:
+    return max(_ALIGNMENT, _PROBE // pointers)
 
 
 def _is_worth_threads(work: float) -> bool:
@@ -348,18 +363,19 @@ def _is_worth_threads(work: float) -> bool:
 
     If launches take as long as what is between them, the next ones will find it awake.
     """
-    if work < _WORTH_A_THREAD:
+    if work < WORTH_A_THREAD:
         return False
-    return pool.is_watched() or work >= min(_WORTH_WAKING * _WORTH_A_THREAD, time.perf_counter_ns() - _ended)
+    return pool.is_watched() or work >= min(_WORTH_WAKING * WORTH_A_THREAD, perf_counter_ns() - _ended)
 
 
-def is_little(total: int, pointers: int) -> bool:
-    """Whether so many elements of so many arrays are certainly no work for several threads."""
-    return total <= 2 * _first(pointers)
-
-
-def _first(pointers: int) -> int:
-    return max(_ALIGNMENT, _PROBE // pointers)
+def note(kernel: CpuKernel, began: int, faster: float, total: int) -> None:
+    """What a launch has shown of so many elements, which was so many times as fast as by one thread alone."""
+    global _ended
+    _ended = perf_counter_ns()
+    took, known = _ended - began, kernel.pace
+    pace = took * faster / total
+    # Of a short one most is the launch itself: an element takes no longer than that.
+    kernel.learn(pace if known is None or took >= WORTH_A_THREAD else min(pace, known))
 
 
 def _run_ranges(
@@ -371,9 +387,9 @@ def _run_ranges(
     first, pace = 0, kernel.pace
     if pace is None:
         first = _aligned(few, row)
-        began = time.perf_counter_ns()
+        began = perf_counter_ns()
         kernel.run(ranges((0, first)))
-        pace = (time.perf_counter_ns() - began) / first
+        pace = (perf_counter_ns() - began) / first
     rest = pace * (total - first)
     if not _is_worth_threads(rest):
         return kernel.run(ranges((first, total)))
@@ -395,9 +411,9 @@ def _run_parts(kernel: CpuKernel, work: Work, total: int, limit: int) -> float:
     """The same of work whose pieces do not depend on the number of threads, nor does what becomes of them."""
     first, pace = 0, kernel.pace
     if pace is None:
-        began = time.perf_counter_ns()
+        began = perf_counter_ns()
         kernel.run(work, stop=1)
-        first, pace = 1, (time.perf_counter_ns() - began) * work.count / total
+        first, pace = 1, (perf_counter_ns() - began) * work.count / total
     if first == work.count:
         return 1
     if limit > 1 and not _is_worth_threads(pace * total):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import and_
+from time import perf_counter_ns
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -66,7 +67,7 @@ class Route:
         self._shapes = None if trivial else planned.shapes
         # What the address of each input must have no bit of.
         self._masks = tuple([array.itemsize - 1 for array in operands.arrays])
-        self._is_little = geometry.blocks is None and cpu.is_little(geometry.total, len(planned.pointers))
+        self._is_little = geometry.blocks is None and cpu.is_little(geometry.total)
         self._entry: Entry | None = None
         # Of new outputs that are no sums and not large.
         self._memory = None if geometry.split is not None or geometry.is_large(len(planned.dtypes)) else geometry.memory
@@ -122,9 +123,16 @@ class Route:
             if entry.run_all(entry.head, id(values), id(targets)):
                 return None
         elif geometry.blocks is None:
-            entry = self._entry or self._enter()
-            if not cpu.enter(self._kernel, entry, geometry.total, geometry.ints, values, targets):
-                return None
+            entry, total = self._entry or self._enter(), geometry.total
+            if total > self._kernel.short:
+                if not cpu.enter(self._kernel, entry, total, geometry.ints, values, targets):
+                    return None
+            else:
+                began = perf_counter_ns()
+                if entry.run_all(entry.head, id(values), id(targets)):
+                    return None
+                if perf_counter_ns() - began >= cpu.WORTH_A_THREAD:
+                    cpu.note(self._kernel, began, 1.0, total)
         else:
             pointers = host_addresses((*values, *targets))
             if any(map(and_, pointers, self._masks)):
