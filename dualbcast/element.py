@@ -192,7 +192,7 @@ class Element:
             blocks = spec.product.blocks.items()
             sums = tuple([shapes[place[0]] for place, block in blocks if block.stored is not None])
         given = flatten_out(which, out, spec.product.structure)
-        return Call(spec, operands, plan(operands, spec.dtypes, given, sums), dtypes, shapes)
+        return Call(spec, operands, plan(operands, spec.dtypes, given, sums, spec.product.work), dtypes, shapes)
 
     def run(
         self,

@@ -45,17 +45,16 @@ def product(function: Function, which: Which, wrt: tuple[int, ...], identity: st
         made.append(make_product(function, which, wrt))
         kept = made[0]
         blocks = {place: tuple(block) for place, block in kept.blocks.items()}
-        return marshal.dumps((kept.kinds, kept.values, kept.count, blocks, kept.jacobian))
+        return marshal.dumps((kept.kinds, kept.values, kept.count, blocks, kept.jacobian, kept.work))
 
     payload = cache.fetch(cache.key("product", _COMPILER, identity, which, repr(wrt)), make, kernel=False)
     if made:
         return made[0]
-    kinds, values, count, blocks, jacobian = marshal.loads(payload)
+    kinds, values, count, blocks, jacobian, work = marshal.loads(payload)
     found = {place: Block(*block) for place, block in blocks.items()}
     again = once(partial(make_product, function, which, wrt))
-    return Product(
-        kinds, values, count, function.structure, found, jacobian, lambda: again().function, lambda: again().forward
-    )
+    forms = lambda: again().function, lambda: again().forward
+    return Product(kinds, values, count, function.structure, found, jacobian, work, *forms)
 
 
 def source(identity: str, layout: Layout, rest: tuple[Any, ...], make: Callable[[], KernelSource]) -> KernelSource:

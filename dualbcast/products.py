@@ -45,9 +45,11 @@ class Product:
         structural zero is the constant 0.
     jacobian : int
         How many first partials are stored; they come after the values.
+    work : float
+        Of "parts", which may be summed, the operations that an element takes, in units of an addition; else 0.
     """
 
-    __slots__ = ("_forward", "_function", "blocks", "count", "jacobian", "kinds", "structure", "values")
+    __slots__ = ("_forward", "_function", "blocks", "count", "jacobian", "kinds", "structure", "values", "work")
 
     def __init__(
         self,
@@ -57,11 +59,12 @@ class Product:
         structure: Structure,
         blocks: dict[_Place, Block],
         jacobian: int,
+        work: float,
         make: Callable[[], Function],
         forward: Callable[[], Function],
     ) -> None:
         self.kinds, self.values, self.count, self.structure = kinds, values, count, structure
-        self.blocks, self.jacobian = blocks, jacobian
+        self.blocks, self.jacobian, self.work = blocks, jacobian, work
         self._function = once(make)
         self._forward = once(forward)
 
@@ -95,6 +98,7 @@ def make_product(function: Function, which: Which, wrt: Sequence[int]) -> Produc
     """
     # They are not needed, nor imported, for what has been kept.
     from dualbcast.compiler.adjoints import is_shorter
+    from dualbcast.compiler.weights import work
 
     count = len(function.outputs)
     back = which not in ("value", "parts") and is_shorter(function)
@@ -117,7 +121,8 @@ def make_product(function: Function, which: Which, wrt: Sequence[int]) -> Produc
     def forward() -> Function:
         return _storing(*_computed(function, which, wrt), stored)
 
-    return Product(kinds, values, count, function.structure, blocks, first, lambda: final, forward)
+    weight = work(final) if which == "parts" else 0.0
+    return Product(kinds, values, count, function.structure, blocks, first, weight, lambda: final, forward)
 
 
 def _computed(

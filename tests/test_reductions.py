@@ -18,16 +18,18 @@ from cpu_kernels import from_libmvec, vector_calls
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dualbcast import differentiable_broadcast, num_threads
 from dualbcast.abi import TILE, KernelSource
 from dualbcast.compiler.emit import emit
 from dualbcast.compiler.ir import Assign, Const, Function, Op, Output, Var
 from dualbcast.errors import ArgumentError
-from dualbcast.runtime import cpu, python
+from dualbcast.runtime import cpu, pool, python
 from dualbcast.runtime.broadcast import Plan, plan
 from dualbcast.runtime.edges import WHOLE
 from dualbcast.runtime.geometry import form_of, lay_out
 from dualbcast.runtime.operands import Operands, classify, storage_name
 from dualbcast.runtime.packing import Packing
+from dualbcast.runtime.reduction import least_of
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F2, F4, F8 = (np.dtype(name) for name in ("float16", "float32", "float64"))
@@ -383,6 +385,47 @@ def test_rows_that_are_not_very_short_stay_so_unless_sums_are_over_columns(colum
         assert plan(named(x, y), [F8] * len(shapes), None, shapes).geometry.order is None
     for shapes in (((100, 1, length),), ((columns, length), (length,))):
         assert plan(named(x, y), [F8] * len(shapes), None, shapes).geometry.order == (0, 2, 1)
+
+
+# --- the size of blocks -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("work", "least"), [(0.0, 1 << 15), (1.0, 1 << 15), (256.0, 1 << 15), (257.0, 1 << 14), (7e3, 1 << 10), (1e9, TILE)]
+)
+def test_blocks_of_what_takes_long_have_fewer_elements(work, least):
+    assert least_of(work) == least
+    x = np.ones(1 << 17)
+    blocks = plan(named(x), [F8], None, ((),), work).blocks
+    assert len(blocks) == min(64, x.size // least)
+
+
+@differentiable_broadcast
+def long_way(x: float, y: float) -> float:
+    for _ in range(200):
+        x = math.sin(x) * y + 0.3
+    return x
+
+
+def test_sums_of_few_elements_that_take_long_are_shared(monkeypatch):
+    monkeypatch.setattr(cpu, "WORTH_A_THREAD", 0)
+    x, bar = np.random.default_rng(9).uniform(-1, 1, (2, 10_000))
+    ran = []
+    share = pool.share
+    monkeypatch.setattr(pool, "share", lambda *given: (ran.append(given[-2]), share(*given))[1])
+    (_, (each, whole)), others = long_way.value_and_vjp((x, np.float64(0.7)), bar), []
+    for threads in (1, 3):
+        with num_threads(threads):
+            others.append(long_way.value_and_vjp((x, np.float64(0.7)), bar)[1])
+    assert max(ran) >= 8
+    np.testing.assert_array_equal([own[1] for own in others], whole)
+    # The derivatives, of the recurrence as it stands, in plain Python.
+    state, dx, dy = x.copy(), np.ones_like(x), np.zeros_like(x)
+    for _ in range(200):
+        slope = 0.7 * np.cos(state)
+        state, dx, dy = np.sin(state) * 0.7 + 0.3, slope * dx, slope * dy + np.sin(state)
+    np.testing.assert_allclose(each, bar * dx, rtol=1e-12, atol=1e-300)
+    np.testing.assert_allclose(whole, math.fsum(bar * dy), rtol=1e-12)
 
 
 # --- the same bits, whatever runs the blocks ------------------------------------------------------------------------

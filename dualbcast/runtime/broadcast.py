@@ -23,7 +23,7 @@ from dualbcast.runtime.forms import device_addresses, host_addresses
 from dualbcast.runtime.geometry import Form, Geometry, Shapes, extent, form_of, is_nested, lay_out, result_shape
 from dualbcast.runtime.operands import Array, DType, Operands, check_forms, check_out
 from dualbcast.runtime.packing import Copied, Packing
-from dualbcast.runtime.reduction import Block, Split, combine
+from dualbcast.runtime.reduction import WORK, Block, Split, combine, least_of
 
 __all__ = ["Fit", "Plan", "aside_of", "find_fit", "fresh", "plan", "scalars", "summed"]
 
@@ -143,6 +143,7 @@ def plan(
     dtypes: Sequence[DType],
     out: Array | Sequence[Array | None] | None = None,
     shapes: Shapes = None,
+    work: float = 0.0,
 ) -> Plan:
     """Broadcast the inputs, allocate or check the outputs, and lay everything out for a kernel.
 
@@ -158,6 +159,8 @@ def plan(
     shapes : tuple of (tuple of int or None), optional
         For each output None where it has the shape of the result, or the shape, which broadcasts to that of the result,
         of the sums that are made of it.
+    work : float
+        What an element takes, in units of an addition, where something is summed.
 
     Returns
     -------
@@ -185,15 +188,16 @@ def plan(
     inputs, dtypes = tuple(map(form_of, operands.arrays)), tuple(dtypes)
     xp = np if operands.module == "numpy" else sys.modules["cupy"]
     locate = host_addresses if xp is np else device_addresses
+    least = least_of(work)
     if out is None:
-        geometry = lay_out(inputs, (None,) * len(dtypes), operands.names, shapes, xp is not np)
+        geometry = lay_out(inputs, (None,) * len(dtypes), operands.names, shapes, xp is not np, least)
         outputs, targets = fresh(geometry, dtypes, operands.compute, xp)
         pointers = locate((*operands.arrays, *targets))
         return Plan(geometry, pointers, outputs, operands, targets, (False,) * len(dtypes), dtypes, shapes)
     slots = check_out(out, len(dtypes), operands.module)
     given = tuple([y is not None for y in slots])
     forms = tuple([None if y is None else form_of(y) for y in slots])
-    fit = find_fit(inputs, forms, dtypes, operands.names, shapes, xp is not np)
+    fit = find_fit(inputs, forms, dtypes, operands.names, shapes, xp is not np, least)
     pointers = locate((*operands.arrays, *[y for y in slots if y is not None]))
     aside = aside_of(fit, pointers)
     if not aside and False not in given:
@@ -202,7 +206,7 @@ def plan(
     geometry = fit.geometry
     if aside != fit.unfit:
         written = tuple([None if position in aside else form for position, form in enumerate(forms)])
-        geometry = lay_out(inputs, written, operands.names, shapes, xp is not np)
+        geometry = lay_out(inputs, written, operands.names, shapes, xp is not np, least)
     if geometry.split is None:
         targets = _filled(geometry, dtypes, direct, xp)
     else:
@@ -286,6 +290,7 @@ def find_fit(
     names: tuple[str, ...],
     shapes: Shapes,
     gpu: bool,
+    least: int = WORK,
 ) -> Fit:
     """Check the forms of `out=`, and work out all that does not depend on addresses."""
     if shapes is not None and any(
@@ -295,7 +300,7 @@ def find_fit(
     check_forms(outs, dtypes, result_shape(inputs, names))
     unfit = frozenset(position for position, form in enumerate(outs) if form is not None and not is_nested(form))
     written = tuple([None if position in unfit else form for position, form in enumerate(outs)])
-    geometry = lay_out(inputs, written, names, shapes, gpu)
+    geometry = lay_out(inputs, written, names, shapes, gpu, least)
     forms = (*inputs, *[form for form in outs if form is not None])
     firsts, lasts = zip(*map(extent, forms), strict=True) if forms else ((), ())
     positions = tuple([position for position, form in enumerate(outs) if form is not None])

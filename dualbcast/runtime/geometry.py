@@ -20,7 +20,7 @@ from dualbcast.runtime.cuda_memory import allocate, together
 from dualbcast.runtime.memory import POOL, SMALLEST, WORTH
 from dualbcast.runtime.operands import Array, DType
 from dualbcast.runtime.packing import Copied, Packing
-from dualbcast.runtime.reduction import Block, Space, Split
+from dualbcast.runtime.reduction import WORK, Block, Space, Split
 from dualbcast.runtime.walk import Form, Walk, coalesced, fresh_strides, long_rows, walk
 
 __all__ = ["Form", "Geometry", "Shapes", "extent", "form_of", "is_nested", "lay_out", "result_shape"]
@@ -111,6 +111,7 @@ def lay_out(
     names: tuple[str, ...],
     shapes: Shapes = None,
     gpu: bool = False,
+    least: int = WORK,
 ) -> Geometry:
     """Broadcast, order the axes by memory, and coalesce them.
 
@@ -126,6 +127,8 @@ def lay_out(
         For each output the shape of its sums, None where it is not summed.
     gpu : bool
         Whether sums are for a CUDA kernel.
+    least : int
+        The elements of a block of those for a CPU, at least.
 
     Returns
     -------
@@ -185,7 +188,7 @@ def lay_out(
         if packing is not None and packing.sums:
             parts = space._replace(rows=found.unjoined).split_by_panels(packing.count)
         else:
-            parts = space.split_for_gpu() if gpu else space.split()
+            parts = space.split_for_gpu() if gpu else space.split(least)
     in_order = order == tuple(range(rank))
     return Geometry(shape, total, None if in_order else order, layout, sizes, strides, sizes + strides, parts, packing)
 

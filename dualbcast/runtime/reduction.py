@@ -1,7 +1,8 @@
 """Sums over a part of the iteration space: the blocks that it is split into, the accumulators of each, what becomes of
 them.
 
-All of it follows from shapes alone, never from the number of threads, so that sums are the same to the last bit.
+All of it follows from shapes and the function, never from the number of threads, so that sums are the same to the last
+bit.
 """
 
 from __future__ import annotations
@@ -19,12 +20,21 @@ from dualbcast.runtime.cuda_blocks import partial_sums
 from dualbcast.runtime.memory import POOL
 from dualbcast.runtime.operands import Array, DType
 
-__all__ = ["Block", "Space", "Split", "Sum", "combine"]
+__all__ = ["WORK", "Block", "Space", "Split", "Sum", "combine", "least_of"]
 
 # How many blocks there are where the work suffices, how many must not be given up to save memory, and the elements that
-# each has at least, so that it is worth a thread's while.
+# each has at least, so that it is worth a thread's while: of more than so many operations in all it has less.
 _MOST, _ENOUGH = 64, 16
-_WORK = 1 << 15
+WORK = 1 << 15
+_OPERATIONS = 1 << 23
+
+
+def least_of(work: float) -> int:
+    """The elements that a block has at least, of so many operations each."""
+    least = WORK
+    while least > TILE and least * work > _OPERATIONS:
+        least //= 2
+    return least
 
 
 class Block(NamedTuple):
@@ -144,8 +154,9 @@ class Space(NamedTuple):
         """The sums of short rows, of which so many panels have whole ones."""
         return Split((), self._sums(lambda row: 1 if row[0] else count))
 
-    def split(self) -> Split | None:
-        """Blocks for threads, and their sums; None where no output is a sum of more than one element.
+    def split(self, least: int) -> Split | None:
+        """Blocks for threads, of at least so many elements, and their sums; None where no output is a sum of more than
+        one element.
 
         One dimension is cut. A sum that spans it has accumulators apart in each block; of others there is a copy for
         each. So the dimension is chosen that makes for the fewest copies, if it gives enough blocks.
@@ -155,7 +166,7 @@ class Space(NamedTuple):
             return None
         sizes, last = self.sizes, len(self.sizes) - 1
         counts = [math.prod(size for size, step in zip(sizes, row, strict=True) if step) for row in spans]
-        wanted = max(1, min(_MOST, math.prod(sizes) // _WORK))
+        wanted = max(1, min(_MOST, math.prod(sizes) // least))
         units = [-(-size // TILE) if dimension == last else size for dimension, size in enumerate(sizes)]
         parts = [min(wanted, count) for count in units]
 
