@@ -9,14 +9,13 @@ import numpy as np
 
 from dualbcast.call import Options
 from dualbcast.compiler.frontend import Lowered
+from dualbcast.compiler.source import ABSENT
 from dualbcast.element import Element
 from dualbcast.errors import DTypeError
 from dualbcast.located import Derived
 from dualbcast.runtime.operands import array_kind
 
 __all__ = ["Variant", "is_dtype", "stand_in"]
-
-_GONE = object()
 
 
 class Variant:
@@ -32,15 +31,17 @@ class Variant:
         The `Derived` of its calls, by what it is, dtypes and positions.
     """
 
-    __slots__ = ("_guards", "_kinds", "_names", "captures", "derived", "element")
+    __slots__ = ("_codes", "_guards", "_kinds", "_names", "captures", "derived", "element")
 
     def __init__(self, lowered: Lowered, names: tuple[str, ...], label: str, options: Options) -> None:
         self.element = Element(lowered.function, (*names, *lowered.arrays), label, options)
-        # Names in scopes, which most are, are looked up here, as this happens at every call.
+        # Names in scopes and functions' code, which most are, are looked at here, as this happens at every call.
         scopes = [type(guard.place) is dict and not guard.attribute for guard in lowered.guards]
-        pairs = list(zip(lowered.guards, scopes, strict=True))
-        self._names = tuple([(guard.place, guard.key, guard.value, guard) for guard, is_name in pairs if is_name])
-        self._guards = tuple([guard for guard, is_name in pairs if not is_name])
+        codes = [guard.attribute and guard.key == "__code__" for guard in lowered.guards]
+        each = list(zip(lowered.guards, scopes, codes, strict=True))
+        self._names = tuple([(guard.place, guard.key, guard.value, guard) for guard, is_name, _ in each if is_name])
+        self._codes = tuple([(guard.place, guard.value) for guard, _, is_code in each if is_code])
+        self._guards = tuple([guard for guard, is_name, is_code in each if not is_name and not is_code])
         # The arrays found then are not kept: they may be large, and others may take their place.
         self.captures = tuple(capture._replace(value=None) for capture in lowered.arrays.values())
         self._kinds = tuple(param.kind for param in lowered.function.params[len(names) :])
@@ -50,7 +51,10 @@ class Variant:
         """The captured arrays as they are now; None where the function must be lowered anew, because what was compiled
         in is no longer so, or for those arrays."""
         for place, key, value, guard in self._names:
-            if place.get(key, _GONE) is not value and not guard.holds():
+            if place.get(key, ABSENT) is not value and not guard.holds():
+                return None
+        for function, code in self._codes:
+            if function.__code__ is not code:
                 return None
         for guard in self._guards:
             if not guard.holds():

@@ -23,6 +23,7 @@ X = np.linspace(0.5, 2.0, 4)
 A: Any = np.array([1.0, 2.0, 3.0, 4.0])
 B: Any = np.array([[10.0], [20.0]])
 SETTINGS = ModuleType("settings")
+MATERIAL: Any = None
 
 
 @pytest.fixture(params=BACKENDS)
@@ -411,3 +412,120 @@ def test_threads_may_call_first_at_once(_round: int) -> None:
         np.testing.assert_array_equal(value, np.tile(number * weights, (4, 1)))
         if jacobian is not None:
             assert (jacobian["weights"] == number).all()
+
+
+def scaled(x):
+    return MATERIAL.stiffness * x + MATERIAL.offsets
+
+
+def test_another_module_under_the_name_is_seen(backend: Any, bind: Any) -> None:
+    f = differentiable_broadcast(backend=backend)(scaled)
+    for stiffness, offset, kind in (
+        (200.0, 1.0, ModuleType),
+        (0.5, 7.0, ModuleType),
+        (3.0, 2.0, lambda _: SimpleNamespace()),
+    ):
+        module = kind("material")
+        module.stiffness, module.offsets = stiffness, np.full(4, offset)
+        bind("MATERIAL", module)
+        value, jacobian = f.value_and_jacobian(X)
+        np.testing.assert_allclose(value, stiffness * X + offset, rtol=1e-15)
+        np.testing.assert_array_equal(jacobian["x"], np.full(4, stiffness))
+
+
+def test_another_module_under_an_attribute_or_in_a_closure_is_seen(backend: Any) -> None:
+    first, second = ModuleType("first"), ModuleType("second")
+    first.power, second.power = 2, 3
+    holder = SimpleNamespace(module=first)
+    inner = first
+
+    @differentiable_broadcast(backend=backend)
+    def through_an_attribute(x):
+        return x**holder.module.power
+
+    @differentiable_broadcast(backend=backend)
+    def in_a_closure(x):
+        return x**inner.power
+
+    for module in (first, second, first):
+        inner = holder.module = module
+        for f in (through_an_attribute, in_a_closure):
+            value, jacobian = f.value_and_jacobian(X)
+            np.testing.assert_allclose(value, X**module.power, rtol=1e-15)
+            np.testing.assert_allclose(jacobian["x"], module.power * X ** (module.power - 1), rtol=1e-15)
+
+
+def test_a_name_that_hides_a_builtin_one_is_seen(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    f = differentiable_broadcast(backend=backend)(lambda x: abs(x))
+    np.testing.assert_array_equal(f(-X), X)
+    with monkeypatch.context() as patch:
+        patch.setitem(globals(), "abs", lambda x: 3 * x)
+        value, jacobian = f.value_and_jacobian(-X)
+        np.testing.assert_array_equal(value, -3 * X)
+        np.testing.assert_array_equal(jacobian["x"], np.full(4, 3.0))
+    np.testing.assert_array_equal(f(-X), X)
+
+
+def test_code_that_is_replaced_is_seen(backend: Any) -> None:
+    """As IPython's autoreload does to functions whose file has changed."""
+
+    def helper(x):
+        return 2 * x
+
+    def edited(x):
+        return x * x * x
+
+    def main(x):
+        return helper(x) + 1
+
+    def main_edited(x):
+        return helper(x) + 100
+
+    f = differentiable_broadcast(backend=backend)(main)
+    np.testing.assert_array_equal(f.jacobian(X)["x"], np.full(4, 2.0))
+    helper.__code__ = edited.__code__
+    value, jacobian = f.value_and_jacobian(X)
+    np.testing.assert_allclose(value, X**3 + 1, rtol=1e-15)
+    np.testing.assert_allclose(jacobian["x"], 3 * X**2, rtol=1e-15)
+    main.__code__ = main_edited.__code__
+    np.testing.assert_allclose(f(X), X**3 + 100, rtol=1e-15)
+
+
+def test_another_way_to_call_an_object_is_seen(backend: Any) -> None:
+    class Doubles:
+        def __call__(self, x):
+            return 2 * x
+
+    class Triples:
+        def __call__(self, x):
+            return 3 * x
+
+    scale: Any = Doubles()
+    f = differentiable_broadcast(backend=backend)(lambda x: scale(x))
+    np.testing.assert_array_equal(f.jacobian(X)["x"], np.full(4, 2.0))
+    scale.__class__ = Triples
+    np.testing.assert_array_equal(f.jacobian(X)["x"], np.full(4, 3.0))
+
+    def by_factor(self, x):
+        return self.factor * x
+
+    scale.factor = 5.0
+    Triples.__call__ = by_factor
+    np.testing.assert_array_equal(f.jacobian(X)["x"], np.full(4, 5.0))
+
+
+def test_what_a_module_has_is_seen(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python functions and arrays, also those of a module that makes them only when they are asked for."""
+    module = ModuleType("parameters")
+    f = differentiable_broadcast(backend=backend)(lambda x: module.scale(x) * module.rest)
+    monkeypatch.setattr(module, "rest", np.full(4, 3.0), raising=False)
+    made = {"scale": lambda x: 2 * x}
+    monkeypatch.setattr(module, "__getattr__", lambda name: made[name], raising=False)
+    np.testing.assert_array_equal(f.jacobian(X)["x"], np.full(4, 6.0))
+    made["scale"] = lambda x: 5 * x
+    np.testing.assert_array_equal(f.jacobian(X)["x"], np.full(4, 15.0))
+    monkeypatch.setattr(module, "scale", lambda x: 7 * x, raising=False)
+    monkeypatch.setattr(module, "rest", np.full(4, 2.0))
+    np.testing.assert_array_equal(f.jacobian(X)["x"], np.full(4, 14.0))
+    monkeypatch.setattr(module, "scale", lambda x: 9 * x)
+    np.testing.assert_array_equal(f.jacobian(X)["x"], np.full(4, 18.0))

@@ -313,20 +313,20 @@ def test_few_elements_that_take_long_are_shared_from_the_second_time_on():
 
 def test_few_elements_that_take_long_are_shared_on_the_short_way():
     @differentiable_broadcast
-    def slow(x):
+    def thousands_of_sines(x):
         for _ in range(3000):
             x = math.sin(x) + 1e-3
         return x
 
     def kernels():
-        return [kernel for kernel in cpu._kernels.values() if kernel.source.element.startswith("slow")]
+        return [kernel for kernel in cpu._kernels.values() if kernel.source.element.startswith("thousands_of_sines")]
 
     x = np.linspace(0.1, 1, 1024)
-    first = slow(x)
+    first = thousands_of_sines(x)
     (kernel,) = kernels()
     assert kernel.pace is None
     for _ in range(3):
-        np.testing.assert_array_equal(slow(x), first)
+        np.testing.assert_array_equal(thousands_of_sines(x), first)
     assert kernel.pace * 1024 > cpu.WORTH_A_THREAD
     assert kernel.short < 1024
     ran = []
@@ -334,7 +334,7 @@ def test_few_elements_that_take_long_are_shared_on_the_short_way():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pool, "share", lambda *given: (ran.append(given[-2:]), share(*given))[1])
         with num_threads(2):
-            np.testing.assert_array_equal(slow(x), first)
+            np.testing.assert_array_equal(thousands_of_sines(x), first)
     assert ran == [(4, 2)]
 
 

@@ -136,6 +136,7 @@ class Calls(Derivatives):
                     return self._call_object(inner, args, keywords, node)
             method = next((vars(base)["__call__"] for base in type(function).__mro__ if "__call__" in vars(base)), None)
             if isinstance(method, FunctionType) and not isinstance(function, type):
+                self.guards.append(Capture(function, "__call__", function.__call__, name, attribute=True))
                 return self._inline_any(method, (Static(function), *args), keywords, node)
             if isinstance(getattr(function, "__self__", None), _IMMUTABLE) or module in ("math", "_operator"):
                 return self._now(function, args, keywords, node)

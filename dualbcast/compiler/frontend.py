@@ -94,6 +94,7 @@ def lower(
     assert isinstance(function, FunctionType)
     names = Names(RESERVED | RULES.keys())
     frontend = Statements(names, array_kind)
+    frontend.guards.append(source.code())
     params: list[Var] = []
     labels: list[str] = []
     env: Env = {}

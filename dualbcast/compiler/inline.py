@@ -96,6 +96,7 @@ class Inlining(Expressions):
             source = find_source(function)
         except CompileError as error:
             self.fail(node, error.message, error.hint)
+        self.guards.append(source.code())
         defaults = self._defaults(function.__defaults__ or (), function, node)
         wanted = function.__kwdefaults__ or {}
         keyword_defaults = tuple(

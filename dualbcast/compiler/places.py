@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import dataclasses
 import enum
 import inspect
@@ -16,7 +17,7 @@ import numpy as np
 from dualbcast.compiler.fold import number
 from dualbcast.compiler.ir import Const, Var
 from dualbcast.compiler.operators import Operators
-from dualbcast.compiler.source import Capture
+from dualbcast.compiler.source import ABSENT, Capture
 from dualbcast.compiler.values import (
     Frame,
     Keywords,
@@ -83,7 +84,7 @@ class Places(Operators):
                 instead = f"a tuple, which cannot change, or {instead}"
             message = f"{capture.path} is captured from outside the function and is of type {kind}, "
             self.fail(node, message + "which a kernel cannot use", instead)
-        if not isinstance(capture.value, types.ModuleType) and self.array_kind(capture.value) is None:
+        if self.array_kind(capture.value) is None:
             self.guards.append(capture)
         return value
 
@@ -111,9 +112,11 @@ class Places(Operators):
                 return value
             outermost, frame = frame, frame.parent
         capture = outermost.source.capture(node.id)
+        scope = outermost.source.function.__globals__
         if capture is None:
-            names = [*self.frame.env, *outermost.source.function.__globals__]
-            self.fail(node, f"the name {node.id} is not defined", _nearest(node.id, names))
+            self.fail(node, f"the name {node.id} is not defined", _nearest(node.id, [*self.frame.env, *scope]))
+        if capture.place is vars(builtins):
+            self.guards.append(Capture(scope, node.id, ABSENT, node.id))
         return self.captured(capture, node)
 
     # --- attributes ----------------------------------------------------------------------------------------------
@@ -171,6 +174,8 @@ class Places(Operators):
         path = ast.unparse(node)
         if isinstance(owner, types.ModuleType) and callable(found) and not isinstance(found, types.FunctionType):
             return Static(found)  # a library's own; it is not expected to change, and many calls would look at it
+        if type(owner) is types.ModuleType and node.attr in vars(owner):
+            return self.captured(Capture(vars(owner), node.attr, found, path), node)
         return self.captured(Capture(owner, node.attr, found, path, attribute=True), node)
 
     def inline(self, function: Any, args: tuple[Value, ...], keywords: dict[str, Value], node: ast.AST) -> Value:

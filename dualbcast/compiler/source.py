@@ -19,9 +19,11 @@ import numpy as np
 from dualbcast.errors import CompileError, Location
 from dualbcast.record import NamedTuple, dataclass
 
-__all__ = ["Capture", "FunctionNode", "Source", "find_source", "locate"]
+__all__ = ["ABSENT", "Capture", "FunctionNode", "Source", "find_source", "locate"]
 
 FunctionNode = ast.FunctionDef | ast.Lambda
+# What is found in a scope that does not have a name.
+ABSENT = object()
 
 
 class Capture(NamedTuple):
@@ -34,7 +36,7 @@ class Capture(NamedTuple):
     key : str or int
         The name or position there.
     value
-        What was found there.
+        What was found there; `ABSENT` for a name of a scope that must not be there, as it would hide a builtin one.
     path : str
         How the user writes it: `slope`, `self.weights`, `np.pi`.
     attribute : bool
@@ -55,6 +57,8 @@ class Capture(NamedTuple):
 
     def holds(self) -> bool:
         """Whether what is there makes the same kernel as what was found."""
+        if self.value is ABSENT:
+            return self.key not in self.place
         try:
             current = self.read()
         except Exception:  # an attribute may be a property, and run anything
@@ -79,6 +83,10 @@ class Source:
     function: FunctionType
     node: FunctionNode
     filename: str
+
+    def code(self) -> Capture:
+        """The function's code, which tools that reload modules replace in the functions that are there."""
+        return Capture(self.function, "__code__", self.function.__code__, self.function.__name__, attribute=True)
 
     def capture(self, name: str) -> Capture | None:
         """Look a free name up where Python would: closure cells, then globals, then builtins."""
