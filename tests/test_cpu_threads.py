@@ -18,7 +18,7 @@ from cpu_kernels import DOUBLE, cell_arguments, cell_run, source_of
 
 from dualbcast import differentiable_broadcast, get_num_threads, num_threads, set_num_threads
 from dualbcast.errors import ArgumentError, BackendError
-from dualbcast.runtime import cpu, pool
+from dualbcast.runtime import cpu, pool, threads
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -61,6 +61,14 @@ POINTERS = (1 << 46, 5)
 def _few_are_many(monkeypatch):
     monkeypatch.setattr(cpu, "_PROBE", 1024)  # a launch thinks of threads from 1024 elements on
     monkeypatch.setattr(pool, "_POOLS", 100)
+    monkeypatch.setattr(pool, "_MOST", 100)  # as on a machine with many processors
+
+
+@pytest.fixture
+def no_pools(monkeypatch):
+    """There are no threads yet."""
+    monkeypatch.setattr(pool, "_every", [])
+    monkeypatch.setattr(pool, "_idle", deque())
 
 
 def test_ranges_cover_all_and_threads_share_them():
@@ -115,10 +123,9 @@ def test_concurrent_callers():
     assert all(recorder.covered() == list(range(5000)) for recorder in recorders)
 
 
-def test_a_thread_that_falls_asleep_just_before_a_launch_is_woken(monkeypatch):
+@pytest.mark.usefixtures("no_pools")
+def test_a_thread_that_falls_asleep_just_before_a_launch_is_woken():
     """The launch had begun when it still watched, and its processor, or this one, was elsewhere for a while."""
-    monkeypatch.setattr(pool, "_every", [])
-    monkeypatch.setattr(pool, "_idle", deque())
     cpu.launch(Recorder(), 10_000, (10_000,), POINTERS, threads=2)
     (own,) = pool._every
     post = own._post
@@ -137,14 +144,48 @@ def test_a_thread_that_falls_asleep_just_before_a_launch_is_woken(monkeypatch):
     assert len({thread for *_, thread in recorder.calls}) == 2
 
 
+@pytest.mark.usefixtures("no_pools")
+def test_there_are_no_more_threads_than_processors(monkeypatch):
+    monkeypatch.setattr(pool, "_MOST", 3)
+    recorder = Recorder()
+    cpu.launch(recorder, 100_000, (100_000,), POINTERS, threads=1000)
+    assert recorder.covered() == list(range(100_000))
+    (own,) = pool._every
+    assert own._threads == 2
+    assert len({thread for *_, thread in recorder.calls}) <= 3
+
+
+@pytest.mark.usefixtures("no_pools")
+def test_threads_that_the_system_refuses_are_done_without(monkeypatch):
+    start, allowed = threading.Thread.start, 1
+
+    def refuse(thread):
+        nonlocal allowed
+        if not allowed:
+            raise RuntimeError("can't start new thread")
+        allowed -= 1
+        start(thread)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        recorder = Recorder()
+        cpu.launch(recorder, 10_000, (10_000,), POINTERS, threads=4)
+        assert recorder.covered() == list(range(10_000))
+        (own,) = pool._every
+        assert own._threads == 1
+    # They may be had later.
+    cpu.launch(recorder, 10_000, (10_000,), POINTERS, threads=4)
+    assert own._threads == 3
+
+
 @pytest.mark.parametrize("shape", [(700, 1000), (3, 200_001), (100_000, 7)])
 def test_the_number_of_threads_does_not_change_a_bit(monkeypatch, shape):
     monkeypatch.setattr(cpu, "WORTH_A_THREAD", 0)
     monkeypatch.setattr(cpu, "_WORTH_A_RANGE", 1)
     arguments = cell_arguments(*shape)
     alone = cell_run(arguments)
-    for threads in (2, 3, 7):
-        np.testing.assert_array_equal(cell_run(arguments, threads).view(np.uint32), alone.view(np.uint32))
+    for count in (2, 3, 7):
+        np.testing.assert_array_equal(cell_run(arguments, count).view(np.uint32), alone.view(np.uint32))
 
 
 @pytest.fixture
@@ -160,10 +201,13 @@ def test_the_environment_sets_the_number_of_threads(monkeypatch):
     assert get_num_threads() == len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else os.cpu_count())
     monkeypatch.setenv("DUALBCAST_NUM_THREADS", "3")
     assert get_num_threads() == 3
-    for wrong in ("0", "-1", "many", "1.5", ""):
+    for wrong in ("0", "-1", "many", "1.5"):
         monkeypatch.setenv("DUALBCAST_NUM_THREADS", wrong)
         with pytest.raises(BackendError, match="DUALBCAST_NUM_THREADS"):
             get_num_threads()
+    for nothing in ("", " "):
+        monkeypatch.setenv("DUALBCAST_NUM_THREADS", nothing)
+        assert get_num_threads() == threads.allowed_cpus()
 
 
 @pytest.mark.usefixtures("unset")
@@ -280,9 +324,8 @@ def test_a_thread_is_woken_for_much_work_and_between_launches_without_pauses(mon
     assert (len(recorder.calls) > 1) == shared
 
 
-def test_who_watches_is_counted(monkeypatch):
-    monkeypatch.setattr(pool, "_every", [])
-    monkeypatch.setattr(pool, "_idle", deque())
+@pytest.mark.usefixtures("no_pools")
+def test_who_watches_is_counted():
     assert not pool.is_watched()
     cpu.launch(Recorder(), 10_000, (10_000,), POINTERS, threads=3)
     (own,) = pool._every
@@ -375,7 +418,7 @@ FORK = """
 import os, sys
 import numpy as np
 from dualbcast.abi import KernelSource, Layout
-from dualbcast.runtime import cpu, pool
+from dualbcast.runtime import cpu, pool, threads
 cpu.WORTH_A_THREAD = 0
 kernel = cpu.compile_kernel(eval(sys.argv[1]), False)
 x = np.linspace(-2, 2, 1_000_000)

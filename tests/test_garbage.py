@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -11,50 +13,123 @@ from dualbcast import CompileError, differentiable_broadcast
 from dualbcast.garbage import collected_later
 
 
+class Cycle:
+    def __init__(self) -> None:
+        self.own = self
+
+
+def is_collected() -> bool:
+    """Whether garbage is collected now, as soon as much is made."""
+    before = sum(generation["collections"] for generation in gc.get_stats())
+    for _ in range(5000):
+        Cycle()
+    return sum(generation["collections"] for generation in gc.get_stats()) > before
+
+
 @pytest.fixture(autouse=True)
 def enabled() -> Iterator[None]:
-    assert gc.isenabled()
+    assert is_collected()
+    usual = gc.get_threshold()
     yield
     gc.enable()
+    gc.set_threshold(*usual)
 
 
 @collected_later
 def work(depth: int) -> bool:
     """Whether anything is collected at the bottom."""
-    return work(depth - 1) if depth else gc.isenabled()
+    return work(depth - 1) if depth else is_collected()
 
 
 @pytest.mark.parametrize("depth", [0, 2])
 def test_it_waits_and_goes_on(depth: int) -> None:
+    usual = gc.get_threshold()
     assert not work(depth)
-    assert gc.isenabled()
+    assert is_collected()
+    assert gc.get_threshold() == usual
 
 
-def test_it_goes_on_after_an_error() -> None:
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_it_goes_on_after_an_error(error: type[BaseException]) -> None:
     @collected_later
     def fail() -> None:
-        raise ValueError("no")
+        raise error("no")
 
-    with pytest.raises(ValueError, match="no"):
+    with pytest.raises(error, match="no"):
         fail()
-    assert gc.isenabled()
+    assert is_collected()
 
 
-def test_where_it_was_off_it_stays_so() -> None:
-    gc.disable()
-    assert not work(1)
-    assert not gc.isenabled()
+def test_it_waits_for_the_last_of_several_threads() -> None:
+    first, second = threading.Event(), threading.Event()
+    found = []
+
+    @collected_later
+    def until(event: threading.Event) -> None:
+        assert event.wait(60)
+
+    def one() -> None:
+        until(first)
+        found.append(is_collected())
+        second.set()
+
+    threads = [threading.Thread(target=one), threading.Thread(target=until, args=(second,))]
+    for thread in threads:
+        thread.start()
+    first.set()
+    for thread in threads:
+        thread.join()
+    assert found == [False]
+    assert is_collected()
+
+
+@pytest.mark.parametrize("threshold", [None, 123])
+def test_what_is_said_meanwhile_holds(threshold: int | None) -> None:
+    @collected_later
+    def compile_something() -> None:
+        if threshold is None:
+            gc.disable()
+        else:
+            gc.set_threshold(threshold)
+
+    compile_something()
+    assert gc.isenabled() == (threshold is not None)
+    assert threshold is None or gc.get_threshold()[0] == threshold
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_a_child_of_a_fork_does_not_wait_for_threads_that_it_has_not() -> None:
+    began, end = threading.Event(), threading.Event()
+
+    @collected_later
+    def compile_something() -> None:
+        began.set()
+        assert end.wait(60)
+
+    thread = threading.Thread(target=compile_something)
+    thread.start()
+    assert began.wait(60)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if is_collected() else 1)
+    _, status = os.waitpid(child, 0)
+    end.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert is_collected()
 
 
 @pytest.mark.usefixtures("nothing_kept")
 def test_a_compilation_leaves_it_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    waited: list[bool] = []
-    disable = gc.disable
-    monkeypatch.setattr(gc, "disable", lambda: (waited.append(True), disable())[1])
+    waited: list[int] = []
+    usual, say = gc.get_threshold(), gc.set_threshold
+    monkeypatch.setattr(gc, "set_threshold", lambda *given: (waited.append(given[0]), say(*given))[1])
     assert differentiable_broadcast(lambda x, y: x * y + y / x)(0.5, 2.0) == 5.0
-    assert len(waited) == 3  # lowered, made a product, made a kernel
-    assert gc.isenabled()
+    assert len(waited) == 6  # lowered, made a product, made a kernel
+    assert gc.get_threshold() == usual
     with pytest.raises(CompileError):
         differentiable_broadcast(lambda x: {x: 1})(1.0)
-    assert len(waited) == 4
-    assert gc.isenabled()
+    assert len(waited) == 8
+    assert gc.get_threshold() == usual
+    assert max(waited[::2]) == min(waited[::2]) > 10**9

@@ -128,8 +128,8 @@ class Pool:
     def limit(self) -> int:
         """The most bytes that are kept without being in use; with 0, every array has memory of its own."""
         if self._limit is None:
-            chosen = os.environ.get(_LIMIT)
-            self._limit = _total_memory() // _SHARE if chosen is None else _parse_limit(chosen)
+            chosen = os.environ.get(_LIMIT, "").strip()
+            self._limit = _parse_limit(chosen) if chosen else _total_memory() // _SHARE
         return self._limit
 
     @limit.setter
@@ -284,7 +284,7 @@ def _total_memory() -> int:
 
 
 def _parse_limit(text: str) -> int:
-    if not text.strip().isdecimal():
+    if not text.isdecimal():
         raise BackendError(f"{_LIMIT} must be a number of bytes, not {text!r}")
     return int(text)
 

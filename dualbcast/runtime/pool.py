@@ -24,8 +24,10 @@ __all__ = ["Pool", "Work", "is_watched", "share"]
 # How often an idle thread looks for work before it sleeps: some 100 microseconds at a stretch, and then some 300 while
 # it lets others run. As much Python is between two calls that have tens of large outputs.
 _LOOKS, _YIELDS = 4000, 1000
+# Threads beyond the processors bring nothing, however many are asked for.
+_MOST = os.cpu_count() or 1
 # How many launches may have threads to help them at a time; others do their work themselves.
-_POOLS = max(1, (os.cpu_count() or 1) // 4)
+_POOLS = max(1, _MOST // 4)
 # Bytes of a pool's state: the cursor, the number of pieces done, and the free places have a cache line each, and so has
 # the number of threads that watch, which is at this byte.
 _STATE, _LINE, _WATCHERS = 512, 64, 256
@@ -64,7 +66,7 @@ def share(address: int, arguments: Any, length: int, first: int, count: int, thr
     first, count : int
         The piece to begin with, and how many there are to run.
     threads : int
-        At most so many, the calling one among them.
+        At most so many, the calling one among them; more than the machine has processors are as many as it has.
 
     Returns
     -------
@@ -72,7 +74,7 @@ def share(address: int, arguments: Any, length: int, first: int, count: int, thr
         How many the calling thread ran, or -1 if a call returned another status than 0.
     """
     where = _address_of(arguments) + 8 * length * first
-    helpers = min(threads, count) - 1
+    helpers = min(threads, count, _MOST) - 1
     found = None if helpers <= 0 else _take()
     if found is None:
         call = _call(length)
@@ -128,9 +130,7 @@ class Pool:
 
     def run(self, address: int, where: int, length: int, count: int, helpers: int) -> int:
         """See `share`; `where` the arguments are, `helpers` are the threads beside this one."""
-        while self._threads < helpers:
-            self._threads += 1
-            threading.Thread(target=self._stay, name="dualbcast", daemon=True).start()
+        self._hire(helpers)
         work = self._state, _caller(length), address, where, 8 * length, count, helpers
         try:
             # First the work, and then who is to do it: whoever wakes and finds none sleeps again, and whoever falls
@@ -142,6 +142,16 @@ class Pool:
             # Whatever interrupts: the arrays must outlive the work. If none was posted, the last one is done.
             ran = int(self._finish(self._state))
         return ran
+
+    def _hire(self, helpers: int) -> None:
+        """Start threads until there are so many, or the system has no more: whoever launches works, too."""
+        while self._threads < helpers:
+            thread = threading.Thread(target=self._stay, name="dualbcast", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # a limit of the user or the container; or the interpreter ends
+                return
+            self._threads += 1
 
     def _stay(self) -> None:
         """What the other threads do."""

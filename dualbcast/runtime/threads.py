@@ -25,15 +25,16 @@ def get_num_threads() -> int:
     """How many threads a kernel that is launched here and now may use on the CPU, the calling one among them.
 
     The number of an enclosing `num_threads`, else that of `set_num_threads`, else the environment variable
-    `DUALBCAST_NUM_THREADS`, else how many CPUs the process may run on. A kernel uses fewer where more would not pay,
-    and gives the same bits with any number.
+    `DUALBCAST_NUM_THREADS` if it is not empty, else how many CPUs the process might run on when that was first asked
+    for, in it or after the fork that made it. A kernel uses fewer where more would not pay, never more than the machine
+    has CPUs, and gives the same bits with any number.
     """
     found = _within.get() or _chosen
     if found is not None:
         return found
     if _is_absent():
         return allowed_cpus()
-    return _parsed(os.environ[_NAME])
+    return _parsed(os.environ[_NAME]) or allowed_cpus()
 
 
 def _is_absent() -> bool:
@@ -48,7 +49,7 @@ def set_num_threads(count: int | None) -> None:
     Parameters
     ----------
     count : int or None
-        At least 1; more than there are CPUs is as many as there are. None for what holds if nothing is said.
+        At least 1; more than there are CPUs bring nothing. None for what holds if nothing is said.
 
     Examples
     --------
@@ -94,7 +95,10 @@ def _checked(count: int) -> int:
 
 
 @functools.cache
-def _parsed(text: str) -> int:
+def _parsed(text: str) -> int | None:
+    """The number that the environment has; None where it is empty, as if it were not there."""
+    if not text.strip():
+        return None
     if not text.strip().isdecimal() or int(text) < 1:
         raise BackendError(f"DUALBCAST_NUM_THREADS must be a positive integer, not {text!r}")
     return int(text)
@@ -105,3 +109,8 @@ def allowed_cpus() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+if hasattr(os, "register_at_fork"):
+    # Who forks workers may give each its own CPUs.
+    os.register_at_fork(after_in_child=allowed_cpus.cache_clear)
