@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -237,7 +237,7 @@ class Call:
 
 
 # How the results are made, and the outputs that they are made of.
-Ran = tuple[Results, tuple[Any, ...]]
+Ran = tuple[Results, Sequence[Any]]
 
 
 def run(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,7 @@ class Frame(NamedTuple):
     dtype: np.dtype[Any]
     module: str
 
-    def blocks(self, stored: tuple[Any, ...]) -> dict[Any, Any]:
+    def blocks(self, stored: Sequence[Any]) -> dict[Any, Any]:
         """The blocks by their keys, with the arrays that a kernel wrote."""
         with beside(stored):
             return {
@@ -54,7 +54,7 @@ class Frame(NamedTuple):
 class Index:
     """How the blocks of derivatives are asked for: by output, which is a position or a label, and by argument."""
 
-    def __init__(self, frame: Frame, stored: tuple[Any, ...]) -> None:
+    def __init__(self, frame: Frame, stored: Sequence[Any]) -> None:
         # `stored` are the arrays that a kernel wrote, in its order: what `out=` hands back to it.
         self._frame, self._stored = frame, stored
 

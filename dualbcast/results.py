@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dualbcast.hessian import Hessian
@@ -43,34 +44,34 @@ class Results:
         self._hessian: Frame | None = None
         self._are_stored: bool | None = None
 
-    def value(self, outputs: tuple[Any, ...]) -> Any:
+    def value(self, outputs: Sequence[Any]) -> Any:
         """What the function returns."""
         if self._given is not None:
-            outputs = scalars(outputs, self._given)
+            outputs = scalars(tuple(outputs), self._given)
         return self._structure.pack(outputs[: self._values])
 
-    def jacobian(self, outputs: tuple[Any, ...]) -> Jacobian:
+    def jacobian(self, outputs: Sequence[Any]) -> Jacobian:
         """The first partial derivatives."""
         if self._jacobian is None:
             self._jacobian = self._frame(2, self._values)
         first = self._values
         return Jacobian(self._jacobian, outputs[first : first + self._spec.product.jacobian])
 
-    def hessian(self, outputs: tuple[Any, ...]) -> Hessian:
+    def hessian(self, outputs: Sequence[Any]) -> Hessian:
         """The second partial derivatives."""
         first = self._values + self._spec.product.jacobian
         if self._hessian is None:
             self._hessian = self._frame(3, first)
         if self._given is not None:
-            outputs = scalars(outputs, self._given)
+            outputs = scalars(tuple(outputs), self._given)
         return Hessian(self._hessian, outputs[first:])
 
-    def parts(self, outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    def parts(self, outputs: Sequence[Any]) -> tuple[Any, ...]:
         """The results of a product of "parts": what is stored, and numbers for what is constant."""
         if self._are_stored is None:
             self._are_stored = self._find_stored()
         if self._are_stored:
-            return outputs
+            return tuple(outputs)
         found = [
             self._constant(place[0], block.constant, outputs) if block.stored is None else outputs[block.stored]
             for place, block in self._spec.product.blocks.items()
@@ -85,7 +86,7 @@ class Results:
         shapes = [self.shape if shape is None else shape for shape in self._sums or (None,)]
         return stored == list(range(len(stored))) and (self._module != "numpy" or () not in shapes)
 
-    def _constant(self, at: int, number: float, outputs: tuple[Any, ...]) -> Any:
+    def _constant(self, at: int, number: float, outputs: Sequence[Any]) -> Any:
         shape = None if self._sums is None else self._sums[at]
         # Each element of a summed output has as many terms as there are elements for it.
         terms = 1 if shape is None else self._total // max(1, math.prod(shape))

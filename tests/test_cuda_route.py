@@ -148,8 +148,9 @@ def arrays(shape: tuple[int, int] = (16, 32), device: int = 0) -> list[DeviceArr
 
 
 def pointers(launch: Any) -> list[int]:
-    """The addresses that a launch was given, as numbers or as arrays."""
+    """The addresses that a launch was given, as numbers, arrays or memory."""
     found = [a.ctypes.data if isinstance(a, DeviceArray) else a for a in launch[-1]]
+    found = [np.frombuffer(a, np.uint8).ctypes.data if isinstance(a, Memory | memoryview) else a for a in found]
     return [int(a) for a in found if type(a) is np.uint64 or type(a) is int]
 
 
@@ -171,6 +172,25 @@ def test_a_warm_call_goes_straight_to_the_launch(gpu: GPU, monkeypatch: pytest.M
     assert pointers(warm) == [array.ctypes.data for array in (*second, *outputs)]
     assert pointers(cold)[:6] == [array.ctypes.data for array in first]
     assert all(y.shape == (16, 32) and y.dtype == np.float32 and type(y) is DeviceArray for y in outputs)
+
+
+def test_arrays_of_partials_are_made_when_they_are_asked_for(gpu: GPU, monkeypatch: pytest.MonkeyPatch) -> None:
+    function = differentiable_broadcast(models.cell_update)
+    function.value_and_jacobian(*arrays(), wrt=WRT)
+    made: list[tuple[int, ...]] = []
+
+    def make(cls: Any, shape: Any, *given: Any) -> Any:
+        made.append(shape)
+        return np.ndarray.__new__(cls, shape, *given)
+
+    inputs = arrays()
+    monkeypatch.setattr(DeviceArray, "__new__", make)
+    value, jacobian = function.value_and_jacobian(*inputs, wrt=WRT)
+    assert len(gpu.launches) == 2
+    assert len(made) == 1
+    assert jacobian["i"] is jacobian["i"]
+    assert len(made) == 5
+    assert len({each.ctypes.data for each in (value, *(jacobian[name] for name in WRT))}) == 5
 
 
 def test_the_outputs_are_one_block_and_apart(gpu: GPU) -> None:

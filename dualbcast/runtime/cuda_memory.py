@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import Any
@@ -14,7 +14,7 @@ from dualbcast.errors import ArgumentError
 from dualbcast.record import NamedTuple
 from dualbcast.runtime.operands import Array, DType
 
-__all__ = ["Together", "allocate", "are_on_device", "beside", "together"]
+__all__ = ["Reserved", "Together", "allocate", "are_on_device", "beside", "together"]
 
 # What CuPy's pool rounds to, and more than any access needs.
 _ALIGNMENT = 512
@@ -25,7 +25,8 @@ class Together(NamedTuple):
 
     shape: tuple[int, ...]
     size: int
-    places: tuple[tuple[type, int], ...]
+    kinds: tuple[type, ...]
+    places: tuple[int, ...]
 
 
 @lru_cache
@@ -33,21 +34,50 @@ def together(shape: tuple[int, ...], dtypes: tuple[DType, ...]) -> Together:
     """How arrays of a shape share a block."""
     sizes = [-(-math.prod(shape) * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT for dtype in dtypes]
     # CuPy makes an array of a type in less time than of a dtype.
-    kinds = [dtype.type for dtype in dtypes]
-    return Together(shape, sum(sizes), tuple(zip(kinds, itertools.accumulate([0, *sizes]), strict=False)))
+    kinds = tuple([dtype.type for dtype in dtypes])
+    return Together(shape, sum(sizes), kinds, tuple(itertools.accumulate([0, *sizes[:-1]])))
 
 
-def allocate(wanted: Together) -> tuple[Array, ...]:
-    """Uninitialised contiguous CuPy arrays, in one block of CuPy's current pool.
+class Reserved(Sequence[Array]):
+    """Uninitialised contiguous CuPy arrays, which are in memory already, and objects as soon as somebody looks.
 
-    One of them that is kept keeps the block.
+    To make them takes as long as the launch, and with that the kernel need not wait: it takes the `pointers`.
+    """
+
+    __slots__ = ("_arrays", "_kinds", "_shape", "pointers")
+
+    def __init__(self, shape: tuple[int, ...], kinds: tuple[type, ...], pointers: list[Any]) -> None:
+        self._shape, self._kinds, self.pointers = shape, kinds, pointers
+        self._arrays: tuple[Array, ...] | None = None
+
+    def _made(self) -> tuple[Array, ...]:
+        if self._arrays is None:
+            make, shape = sys.modules["cupy"].ndarray, self._shape
+            made = [make(shape, kind, pointer) for kind, pointer in zip(self._kinds, self.pointers, strict=True)]
+            self._arrays = tuple(made)
+        return self._arrays
+
+    def __len__(self) -> int:
+        return len(self.pointers)
+
+    def __iter__(self) -> Iterator[Array]:
+        return iter(self._made())
+
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, slice) and self._arrays is None:
+            return Reserved(self._shape, self._kinds[at], self.pointers[at])
+        return self._made()[at]
+
+
+def allocate(wanted: Together) -> Reserved | tuple[Array, ...]:
+    """Arrays in one block of CuPy's current pool; of several, one that is kept keeps the block.
 
     Raises
     ------
     MemoryError
         CuPy's, which says how much is taken; a note says what the call needs and what may help.
     """
-    if not wanted.places:
+    if not wanted.kinds:
         return ()
     cupy = sys.modules["cupy"]
     try:
@@ -59,8 +89,9 @@ def allocate(wanted: Together) -> tuple[Array, ...]:
             "derivatives."
         )
         raise
-    make, shape = cupy.ndarray, wanted.shape
-    return tuple([make(shape, kind, memory + at if at else memory) for kind, at in wanted.places])
+    if len(wanted.kinds) == 1:
+        return (cupy.ndarray(wanted.shape, wanted.kinds[0], memory),)
+    return Reserved(wanted.shape, wanted.kinds, [memory + at if at else memory for at in wanted.places])
 
 
 def are_on_device(values: Sequence[object]) -> bool:

@@ -12,7 +12,7 @@ from dualbcast.record import NamedTuple
 from dualbcast.runtime.broadcast import Fit, Plan, aside_of, find_fit, fresh, summed
 from dualbcast.runtime.cuda import CudaKernel
 from dualbcast.runtime.cuda_device import WIDEST_ACCESS, prepared
-from dualbcast.runtime.cuda_memory import allocate, together
+from dualbcast.runtime.cuda_memory import Reserved, allocate, together
 from dualbcast.runtime.geometry import form_of
 from dualbcast.runtime.operands import Array, Operands
 
@@ -82,12 +82,12 @@ class CudaRoute:
             return None
         return CudaRoute(planned, kernel, results, earlier)
 
-    def run(self, values: tuple[Array, ...], out: tuple[Array, ...] = ()) -> tuple[Array, ...] | None:
+    def run(self, values: tuple[Array, ...], out: tuple[Array, ...] = ()) -> Sequence[Array] | None:
         """Start the kernel on arguments of these forms, and on arrays to write to where the first call had such.
 
         Returns
         -------
-        tuple of array or None
+        sequence of array or None
             Its outputs; None where it cannot read or write the arrays in place, and nothing has run.
         """
         cupy = sys.modules["cupy"]
@@ -116,19 +116,25 @@ class CudaRoute:
 
     def _launch(
         self, cupy: Any, ready: _Ready, values: tuple[Any, ...], out: tuple[Array, ...]
-    ) -> tuple[Array, ...] | None:
+    ) -> Sequence[Array] | None:
         geometry, (dtypes, compute) = self._geometry, self._planned
+        outputs: Sequence[Array]
+        targets: Sequence[Any]
         if self._fit is None and self._together is not None:
             outputs = targets = allocate(self._together)
+            if isinstance(outputs, Reserved):
+                targets = outputs.pointers
         elif self._fit is None:
             outputs, targets = fresh(geometry, dtypes, compute, cupy)
         else:
             if aside_of(self._fit, tuple([0 if isinstance(x, np.generic) else x.data.ptr for x in (*values, *out)])):
                 return None
             outputs = targets = out
-        # CuPy takes an array for the address of its first element, faster than a number.
+        # CuPy takes an array, or memory, for an address, faster than a number.
         ready.function(ready.grid, ready.block, (*ready.ints, *values, *targets))
-        return outputs if self._shapes is None else summed(geometry, self._shapes, dtypes, outputs, targets)
+        return (
+            outputs if self._shapes is None else summed(geometry, self._shapes, dtypes, tuple(outputs), tuple(targets))
+        )
 
 
 def _maker(operands: Operands, at: int) -> Callable[[Any], Any]:

@@ -39,7 +39,7 @@ class Way(Protocol):
 
     results: Any
 
-    def run(self, values: tuple[Array, ...], out: tuple[Array, ...] = ()) -> tuple[Array, ...] | None:
+    def run(self, values: tuple[Array, ...], out: tuple[Array, ...] = ()) -> Sequence[Array] | None:
         """Run the kernel on arguments of known forms; its outputs, or None where it cannot read them in place."""
 
 
