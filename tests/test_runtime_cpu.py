@@ -24,6 +24,7 @@ from cpu_kernels import (
     vector_calls,
 )
 
+from dualbcast import differentiable_broadcast
 from dualbcast.abi import KernelSource, Layout
 from dualbcast.errors import BackendError
 from dualbcast.runtime import cache, cpu, native
@@ -114,6 +115,19 @@ def test_many_pointers_do_not_stop_the_vectoriser():
     assert vector_calls(llvm) == from_libmvec("tanhf")
 
 
+def test_more_arrays_than_ctypes_hands_over():
+    @differentiable_broadcast
+    def total(*xs):
+        s = 0.0
+        for x in xs:
+            s = s + x
+        return s
+
+    arrays = [np.arange(3.0) + k for k in range(1100)]
+    for _ in range(2):  # the way of the first call, and that of the others
+        np.testing.assert_array_equal(total(*arrays), np.sum(arrays, 0))
+
+
 def test_code_can_be_read():
     kernel = cpu.compile_kernel(DOUBLE, False)
     assert "define" in kernel.llvm()
@@ -167,6 +181,7 @@ def test_without_a_cache_directory_kernels_compile(tmp_path, monkeypatch):
 SECOND = """
 import sys
 import numpy as np
+from dualbcast import differentiable_broadcast
 from dualbcast.abi import KernelSource, Layout
 from dualbcast.runtime import cpu
 assert "llvmlite" not in sys.modules and "numba" not in sys.modules

@@ -51,6 +51,8 @@ _WORTH_A_RANGE = 10_000
 _ALIGNMENT = 256
 # For how many ways in which arrays lie a kernel remembers its blocks or panels.
 _KNOWN = 8
+# So many arguments a function has at most that ctypes calls.
+_MOST = 1024
 # More ranges than threads, since a branch can make some elements cost more than others.
 _RANGES_PER_THREAD = 4
 
@@ -95,6 +97,9 @@ class CpuKernel:
     def __call__(self, start: int, stop: int, ints: Sequence[int], pointers: Sequence[int]) -> None:
         """Run the elements from `start` to `stop`; `ints` are the sizes and then the strides, in elements."""
         numbers = start, stop, *ints, *pointers
+        if len(numbers) > _MOST:
+            self.run(self.ranges((start, stop), ints, pointers))
+            return
         # Slower than by a caller of `pool`, but that would be compiled, and a first call takes this way.
         ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * len(numbers))(self._address)(*numbers)
 
