@@ -14,8 +14,9 @@ from dualbcast.compiler.skeleton import run_time_strides, step
 
 __all__ = ["summing_loops"]
 
-# Bytes of terms that are kept at a time, for all sums together: they stay in the first-level cache.
-_TERMS = 16384
+# Bytes of terms that are kept at a time, on the stack, for all sums together: they stay in the first-level cache, and a
+# thread may have 32 KiB in all. And for each at least, some vectors.
+_TERMS, _VECTORS = 16384, 256
 # Elements of a row after which the next row comes where accumulators lie along it: these stay in the second level.
 _PANEL = 8 * TILE
 
@@ -79,8 +80,8 @@ def summing_loops(
     places = [names.fresh(f"i{dimension}") for dimension in range(layout.rank - 1)]
     first, count, inner = (names.fresh(name) for name in ("first", "count", "j"))
     length, last = sizes[-1], layout.rank - 1
-    tile = TILE
-    while tile > 128 and tile * len(summed) * (8 if compensated else 4) > _TERMS:
+    tile, itemsize = TILE, 8 if compensated else 4
+    while tile * itemsize > _VECTORS and tile * itemsize * len(summed) > _TERMS:
         tile //= 2
 
     flat = [stride for by_dimension in strides for stride in by_dimension.values()]

@@ -26,6 +26,7 @@ from dualbcast.runtime.native import KERNEL, environment
 from dualbcast.runtime.operands import Array
 from dualbcast.runtime.packing import Copied, Packing, copying, gathering
 from dualbcast.runtime.pool import Work
+from dualbcast.runtime.scratch import PARAMETERS, Loop, give_back, lend
 from dualbcast.runtime.short_rows import joining
 from dualbcast.runtime.threads import get_num_threads
 
@@ -58,7 +59,7 @@ _RANGES_PER_THREAD = 4
 
 
 # Machine code, and the arguments of its calls, a row for each.
-_Rows: TypeAlias = "tuple[int, NDArray[np.int64]]"
+_Rows: TypeAlias = "tuple[Loop, NDArray[np.int64]]"
 
 
 class _Refused(Exception):
@@ -134,15 +135,22 @@ class CpuKernel:
         arguments[::length], arguments[1::length] = array("q", bounds[:-1]), array("q", bounds[1:])
         return Work(address, arguments, count)
 
-    def parts(self, parts: Sequence[Block] | Packing, ints: Sequence[int], pointers: Sequence[int], total: int) -> Work:
+    def parts(
+        self,
+        parts: Sequence[Block] | Packing,
+        ints: Sequence[int],
+        pointers: Sequence[int],
+        total: int,
+        threads: int,
+    ) -> Work:
         """The work of blocks, of a kernel that sums, or of panels; `pointers` are those of the whole space."""
-        address, numbers = self._remembered(
+        loop, numbers = self._remembered(
             (parts, ints),
             lambda: self._panels(parts, ints, total) if isinstance(parts, Packing) else self._blocks(parts, total),
         )
         # What rounding takes from sums is for panels that add up terms of float64, and for kernels that add up.
         kept = sum(self._itemsizes[at] == 8 for at, _ in parts.sums) if isinstance(parts, Packing) else 0
-        return _work(address, numbers, pointers[: len(self._itemsizes) + kept])
+        return _work(loop, numbers, pointers[: len(self._itemsizes) + kept], threads)
 
     def copies(self, packing: Packing, pointers: Sequence[int], threads: int) -> tuple[list[int], tuple[Array, ...]]:
         """The pointers with those of contiguous copies for some inputs, and the copies, which must live until then."""
@@ -150,10 +158,12 @@ class CpuKernel:
         total = math.prod(packing.sizes)
         arrays = tuple([POOL.empty((total * size,), np.dtype(np.uint8)) for size in sizes])
         places = host_addresses(arrays)
-        address, numbers = self._remembered(
+        loop, numbers = self._remembered(
             (packing, None), lambda: _gathered(packing, copying(sizes), sizes, range(len(sizes)), (), 2 * len(sizes))
         )
-        self.run(_work(address, numbers, [*[pointers[at] for at in packing.inputs], *places]), threads)
+        work = _work(loop, numbers, [*[pointers[at] for at in packing.inputs], *places], threads)
+        self.run(work, threads)
+        _end(work)
         replaced = dict(zip(packing.inputs, places, strict=True))
         return [replaced.get(at, pointer) for at, pointer in enumerate(pointers)], arrays
 
@@ -171,7 +181,7 @@ class CpuKernel:
     def _blocks(self, blocks: Sequence[Block], total: int) -> _Rows:
         """The arguments of each block, without the pointers that its offsets are from."""
         rows = [(*block.ints, *map(mul, block.offsets, self._itemsizes)) for block in blocks]
-        return self._for(total), np.array(rows, np.int64)
+        return Loop(self._for(total), 0), np.array(rows, np.int64)
 
     def _panels(self, packing: Packing, ints: Sequence[int], total: int) -> _Rows:
         kernel = self._for(total, tuple([at for at, _ in packing.sums]))
@@ -232,8 +242,8 @@ def _gathered(
     steps = [row[at] * size for row, size in zip(packing.strides, sizes, strict=True) for way in ways for at in way]
     panels = packing.table()
     kept = [at for at, (_, _, size) in enumerate(sums) if size == 8]
-    rows = np.zeros((len(panels), 5 + len(steps) + len(ints) + count + len(kept)), np.int64)
     first = 5 + len(steps) + len(ints)
+    rows = np.zeros((len(panels), first + count + len(kept) + len(PARAMETERS)), np.int64)
     rows[:, 0], rows[:, 1:5] = kernel, panels[:, :4]
     rows[:, 5:first] = [*steps, *ints]
     offsets = rows[:, first:]
@@ -250,11 +260,20 @@ def _gathered(
     return joining(len(ints), count, tuple(packed), sizes, sums), rows
 
 
-def _work(address: int, rows: NDArray[np.int64], pointers: Sequence[int]) -> Work:
-    """The work of rows of arguments that end with offsets from these pointers."""
-    arguments = rows.copy()
-    arguments[:, -len(pointers) :] += np.array(pointers)
-    return Work(address, arguments.reshape(-1), len(rows))
+def _work(loop: Loop, rows: NDArray[np.int64], pointers: Sequence[int], threads: int) -> Work:
+    """The work of rows of arguments that end with offsets from these pointers, and from what the loop works in."""
+    scratch, ends = None, [*pointers]
+    if loop.room:
+        scratch, places = lend(loop.room, min(threads, len(rows)))
+        ends += [scratch.address, places]
+    arguments = rows + np.array([*[0] * (rows.shape[1] - len(ends)), *ends])
+    return Work(loop.address, arguments.reshape(-1), len(rows), scratch)
+
+
+def _end(work: Work) -> None:
+    """What becomes of what work had, which is done to the end."""
+    if work.scratch is not None:
+        give_back(work.scratch)
 
 
 def compile_kernel(source: KernelSource, fastmath: bool) -> CpuKernel:
@@ -320,7 +339,9 @@ def launch(
         blocks = blocks.blocks
         began = perf_counter_ns()
     if blocks is not None:
-        faster = _run_parts(kernel, kernel.parts(blocks, ints, pointers, total), total, limit)
+        work = kernel.parts(blocks, ints, pointers, total, limit)
+        faster = _run_parts(kernel, work, total, limit)
+        _end(work)
     else:
         streamed = kernel.goes_past_the_cache(total)
         row = ints[kernel.source.layout.rank - 1]

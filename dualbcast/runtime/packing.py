@@ -1,4 +1,4 @@
-"""Inputs that lie otherwise in memory than the rest, transposed or with gaps: read tile by tile into the stack.
+"""Inputs that lie otherwise in memory than the rest, transposed or with gaps: read tile by tile.
 
 The kernel then has them contiguous, and vectorises. It is called for the rows of tiles, by a loop in LLVM's language
 that gathers first. Panels, which threads run, and tiles follow from shapes alone, and so does every bit of the result.
@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dualbcast.record import NamedTuple, dataclass
+from dualbcast.runtime import scratch
 from dualbcast.runtime.native import compiled
+from dualbcast.runtime.scratch import Loop
 from dualbcast.runtime.short_rows import ROWS
 
 if TYPE_CHECKING:
@@ -29,8 +31,9 @@ __all__ = ["Copied", "Packing", "Panel", "copying", "gathering"]
 _TILE, _ROW = (64, 1024), (1, 2048)
 # Elements of a tile's row beyond its columns: with a power of two all rows would be in few sets of the cache.
 _GAP = 16
-# Bytes of the tiles of all packed inputs, where rows can be fewer: they stay in the second-level cache.
-_TILES = 1 << 18
+# Bytes of the tiles of all packed inputs, where rows or then columns can be fewer: they stay in the second-level cache.
+# To call the kernel for a row of so few columns takes little beside what so many inputs take.
+_TILES, _FEWEST, _NARROWEST = 1 << 18, 8, 64
 # How many panels there are at least, unless they are of one tile; how many elements one has at most, and at least for
 # this to be worth while. A thread is faster with the tiles that are side by side.
 _PANELS, _LARGEST, _WORTH_IT = 16, 1 << 18, 4096
@@ -112,8 +115,10 @@ class Packing:
         # Where elements of most inputs are next to each other, else the next to last.
         down = max(outer, key=lambda at: (sum(abs(row[at]) == 1 for row in strides), at))
         rows, columns = _TILE if sizes[down] > 1 else _ROW
-        while rows > 8 and rows * columns * sum(itemsizes) > _TILES:
+        while rows > _FEWEST and rows * columns * sum(itemsizes) > _TILES:
             rows //= 2
+        while columns > _NARROWEST and rows * columns * sum(itemsizes) > _TILES:
+            columns //= 2
         high = min(rows, sizes[down])
         most = min(_LARGEST, math.prod(sizes) // _PANELS)
         wide = max(columns, most // high // columns * columns)
@@ -192,8 +197,8 @@ class Copied(NamedTuple):
 @once
 def gathering(
     integers: int, pointers: int, packed: tuple[int, ...], itemsizes: tuple[int, ...], tile: tuple[int, int]
-) -> int:
-    """The address of a loop over a panel around kernels of a signature.
+) -> Loop:
+    """A loop over a panel around kernels of a signature.
 
     It is a function of the kernel's address, the panel's `start`, `step`, `rows` and `columns`; for each packed input
     the bytes from a row to the next and from a column to the next; sizes, strides and pointers, of packed inputs to the
@@ -219,13 +224,15 @@ def gathering(
     called = list(given)
     for k, position in enumerate(packed):
         called[position] = f"ptr %moved{k}"
-    head = ["ptr %kernel", *bounds, *steps, *own, *given]
+    head = ["ptr %kernel", *bounds, *steps, *own, *given, *scratch.PARAMETERS]
+    taking, room = scratch.take([(f"%t{k}", most * pitch * size) for k, size in enumerate(itemsizes)])
     lines = [
+        scratch.FUNCTIONS,
         "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
         *(_pack(size, pitch) for size in sorted(set(itemsizes))),
         f"define i32 @loop({', '.join(head)}) {{",
         "entry:",
-        *(f"  %t{k} = alloca [{most * pitch * size} x i8], align 64" for k, size in enumerate(itemsizes)),
+        *taking,
         "  br label %tile",
         "tile:",
         "  %column = phi i64 [ 0, %entry ], [ %beyond, %tiled ]",
@@ -266,10 +273,11 @@ def gathering(
         "  %more = icmp slt i64 %beyond, %columns",
         "  br i1 %more, label %tile, label %done",
         "done:",
+        scratch.GIVE,
         "  ret i32 0",
         "}",
     ]
-    return compiled("\n".join(lines), "loop", optimise=True)
+    return Loop(compiled("\n".join(lines), "loop", optimise=True), room)
 
 
 @once

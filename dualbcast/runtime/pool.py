@@ -14,10 +14,13 @@ import sys
 import threading
 from array import array
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dualbcast.record import dataclass
 from dualbcast.runtime.native import compiled
+
+if TYPE_CHECKING:
+    from dualbcast.runtime.scratch import Scratch
 
 __all__ = ["Pool", "Work", "is_watched", "share"]
 
@@ -45,11 +48,14 @@ class Work:
         Its arguments, 64-bit integers: those of the first piece, of the second, and so on.
     count : int
         How many pieces there are.
+    scratch : Scratch or None
+        What the code works in.
     """
 
     address: int
     arguments: Any
     count: int
+    scratch: Scratch | None = None
 
 
 def share(address: int, arguments: Any, length: int, first: int, count: int, threads: int) -> int:

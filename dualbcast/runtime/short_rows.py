@@ -1,5 +1,5 @@
 """Short rows, as of points with three coordinates each: run as one row, of which inputs that repeat along rows, or lie
-otherwise, are laid out piece by piece on the stack. By itself each row would cost a kernel more than its elements do.
+otherwise, are laid out piece by piece. By itself each row would cost a kernel more than its elements do.
 So sums are added up there, too, of terms that the kernel hands over as if they were outputs.
 """
 
@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from functools import cache as once
 
+from dualbcast.runtime import scratch
 from dualbcast.runtime.native import compiled
+from dualbcast.runtime.scratch import Loop
 
 __all__ = ["ROWS", "SHORT", "joining"]
 
@@ -26,8 +28,8 @@ def joining(
     joined: tuple[int, ...],
     itemsizes: tuple[int, ...],
     sums: tuple[tuple[int, str, int], ...],
-) -> int:
-    """The address of a loop over a panel of short rows around kernels of a signature.
+) -> Loop:
+    """A loop over a panel of short rows around kernels of a signature.
 
     It is a function of what that of `packing.gathering` is of, but that rows follow one another: in place of `step` it
     takes the number of rows of a plane, and before the bytes from row to row those from plane to plane. Pointers of
@@ -49,24 +51,30 @@ def joining(
     rests = [f"ptr %rest{position}" for position, _, size in sums if size == 8]
     steps = [f"i64 %{way}{k}" for k in range(len(joined)) for way in ("over", "across", "along")]
     bounds = ["i64 %start", "i64 %plane", "i64 %rows", "i64 %columns"]
+    head = ["ptr %kernel", *bounds, *steps, *own, *given, *rests, *scratch.PARAMETERS]
     called = list(given)
     for k, position in enumerate(joined):
         called[position] = f"ptr %moved{k}"
     for position, _, _ in sums:
         called[position] = f"ptr %terms{position}"
     most = max(_PIECE, ROWS * SHORT) + _LANES
+    sizes = [(f"%t{k}", most * size) for k, size in enumerate(itemsizes)]
+    for position, over, size in sums:
+        sizes.append((f"%u{position}", most * size))
+        if over != "columns":
+            sizes.append((f"%sum{position}", 2 * SHORT * 8))
+    taking, room = scratch.take(sizes)
     lines = [
+        scratch.FUNCTIONS,
         "declare i64 @llvm.umin.i64(i64, i64)",
         *(_spread(size) + _lay(size) for size in sorted(set(itemsizes))),
         *(_add_columns(size) + _add_rows(size) + _finish(size) for size in sorted({size for *_, size in sums})),
-        f"define i32 @loop({', '.join(['ptr %kernel', *bounds, *steps, *own, *given, *rests])}) {{",
+        f"define i32 @loop({', '.join(head)}) {{",
         "entry:",
-        *(f"  %t{k} = alloca [{most * size} x i8], align 64" for k, size in enumerate(itemsizes)),
+        *taking,
     ]
-    for position, over, size in sums:
-        lines.append(f"  %u{position} = alloca [{most * size} x i8], align 64")
+    for position, over, _ in sums:
         if over != "columns":
-            lines.append(f"  %sum{position} = alloca [{2 * SHORT} x double], align 64")
             lines.append(f"  store [{2 * SHORT} x double] zeroinitializer, ptr %sum{position}")
     lines += [
         f"  %fitting = udiv i64 {_PIECE}, %columns",
@@ -115,7 +123,7 @@ def joining(
             lines.append(
                 f"  call void @finish{size}(ptr %x{position}, {rest}, ptr %sum{position}, i64 %columns, {every})"
             )
-    return compiled("\n".join([*lines, "  ret i32 0", "}"]), "loop", optimise=True)
+    return Loop(compiled("\n".join([*lines, scratch.GIVE, "  ret i32 0", "}"]), "loop", optimise=True), room)
 
 
 def _lay(size: int) -> str:

@@ -27,7 +27,8 @@ _Row: TypeAlias = "tuple[int, ...]"
 # 0.38 to 0.84, with 24 0.47 to 1.09. With sums over all rows, in the pullback of tanh(x * w + b) with a w and a b for
 # each column, it takes less up to `SHORT`: 0.06 of the time with 3 in a row, 0.34 with 32.
 _SHORT, _WHOLE, _MANY = 24, 16, 4096
-# A row of so many elements is long. And more arrays than this would be laid out on too much of the stack, 16 KiB each.
+# A row of so many elements is long. And more arrays than this would be laid out in more than the second-level cache has
+# room for, 16 KiB each.
 _LONG, _MOST = 100, 128
 # Columns that rows are short beside have so many elements at least. And the most elements of a plane of short rows that
 # is walked along its columns, once for each of these. Where no sum is over columns alone, rows of `_TINY` elements and
