@@ -40,6 +40,7 @@ def forget() -> None:
 def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Whatever can be packed is, in small tiles, so that all their borders are met."""
     monkeypatch.setattr(packing, "_WORTH_IT", 1)
+    monkeypatch.setattr(packing, "_SMALL", 1)
     monkeypatch.setattr(packing, "_TILE", (16, 32))
     monkeypatch.setattr(packing, "_ROW", (1, 64))
     monkeypatch.setattr(packing, "_LARGEST", 1 << 10)
@@ -151,6 +152,7 @@ def test_panels_cover_the_space_once(data: st.DataObject) -> None:
         step *= sizes[axis]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packing, "_WORTH_IT", 1)
+        patch.setattr(packing, "_SMALL", 1)
         patch.setattr(packing, "_TILE", (8, 16))
         patch.setattr(packing, "_ROW", (1, 32))
         patch.setattr(packing, "_LARGEST", 256)
@@ -247,3 +249,36 @@ def test_nothing_is_read_outside_an_input(dtype: type) -> None:
         for view in (full[::2], full[1::2], full[::-1], full[::-2], full[::3], full[::4]):
             other = np.ones(view.shape, np.float64)
             np.testing.assert_array_equal(exact(view, other, other), view.astype(np.float64) + 1)
+
+
+@pytest.mark.parametrize(
+    ("itemsizes", "tile"),
+    [
+        # Columns of 512 bytes, tiles of 256 KiB together: first narrower, then lower.
+        ((4,), (128, 512)),
+        ((8,), (64, 512)),
+        ((2,), (128, 512)),
+        ((4, 4), (128, 256)),
+        ((8, 8), (64, 256)),
+        ((8, 4), (64, 256)),
+        ((4,) * 4, (64, 256)),
+        ((8,) * 16, (8, 256)),
+        ((8,) * 40, (8, 64)),
+    ],
+)
+def test_tiles_are_high_enough_for_memory_and_fit_the_cache(itemsizes: tuple[int, ...], tile: tuple[int, int]) -> None:
+    count = len(itemsizes)
+    found = Packing.of(tuple(range(count)), (3000, 4000), (4000, 1), ((1, 3000),) * count, itemsizes)
+    assert found is not None
+    assert (found.most, found.columns) == tile
+
+
+def test_small_spaces_have_several_panels_or_none() -> None:
+    """What several threads could share is not one tile, and what is in the cache is read as it lies."""
+    x = np.random.default_rng(0).standard_normal((512, 512)).astype(np.float32)
+    found = geometry.lay_out((geometry.form_of(x.T), geometry.form_of(x)), (None,), ("x", "y")).packing
+    assert found is not None
+    assert found.count == 8
+    small = x[:100, :100].copy()
+    assert geometry.lay_out((geometry.form_of(small.T), geometry.form_of(small)), (None,), ("x", "y")).packing is None
+    np.testing.assert_array_equal(exact(small.T, small, small), small.T * small + small)
