@@ -118,6 +118,18 @@ def test_long_rows_begin_at_a_line(function: Callable[..., float], dtype: Any, o
         assert not memory[offset + x.size :].any()
 
 
+def test_a_power_that_is_the_same_for_a_row_before_one_that_is_not() -> None:
+    """The function of the C library for vectors is known from the first."""
+
+    def powers_of_powers(x: float, y: float) -> float:
+        exponent = y**1.3
+        return abs(x**exponent - 2)
+
+    x, y = np.linspace(1, 2, 200, dtype="f4").reshape(4, 50), np.array([[0.5], [1], [2], [3]], "f4")
+    found = differentiable_broadcast(backend="cpu")(powers_of_powers)(x, y)
+    np.testing.assert_allclose(found, abs(x.astype(float) ** (y.astype(float) ** 1.3) - 2), rtol=1e-5, atol=2e-6)
+
+
 @pytest.mark.parametrize("length", [1, 5, 16, 23])
 def test_sums_of_short_rows(length: int) -> None:
     x, w = pair(31 * length, np.float64)[0].reshape(31, length), pair(length, np.float64)[1]

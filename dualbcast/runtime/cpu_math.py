@@ -12,7 +12,7 @@ from dualbcast.runtime import elementary, elementary_quotient, libm
 from dualbcast.runtime.elementary_rare import for_each
 from dualbcast.runtime.elementary_steps import Emit, Steps, attribute, keep
 from dualbcast.runtime.expressions import Operation, Storage
-from dualbcast.runtime.wide import is_single, like, lone, shuffled
+from dualbcast.runtime.wide import Lanes, is_single, like, lone, shuffled
 
 __all__ = ["DIVISION", "LIBERTIES", "SUM_TERMS", "inlined", "names"]
 
@@ -134,7 +134,7 @@ def _offer_vector_versions(function: ir.Function, name: str) -> None:
     mappings, versions = [], []
     for lanes, symbol in _versions(name, kind, arity).items():
         mappings.append(f"_ZGV_LLVM_N{lanes}{'v' * arity}_{function.name}({symbol})")
-        versions.append(_declared(function.module, symbol, ir.VectorType(kind, lanes), arity))
+        versions.append(_declared(function.module, symbol, Lanes(kind, lanes), arity))
     attribute(function, f'"vector-function-abi-variant"="{",".join(mappings)}"')
     keep(function.module, versions)
 
