@@ -118,6 +118,24 @@ def test_long_rows_begin_at_a_line(function: Callable[..., float], dtype: Any, o
         assert not memory[offset + x.size :].any()
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("function", [*FUNCTIONS, above])
+def test_outputs_with_gaps_are_written_from_vectors(function: Callable[..., float], dtype: Any) -> None:
+    """To the bits that outputs without gaps have, and nothing between."""
+    broadcast = differentiable_broadcast(function)
+    for n in (1, 5, 16, 33, 200):
+        x, y = pair(n, dtype)
+        wanted = broadcast(x, y)
+        for step in (2, 3, -2):
+            memory = np.full((2, n * abs(step)), 7, wanted.dtype)
+            for out, given in ((memory[0, ::step], (x, y)), (memory[:, ::step], (np.stack([x, x]), y))):
+                broadcast(*given, out=out)
+                np.testing.assert_array_equal(out, np.broadcast_to(wanted, out.shape))
+            out[...] = 7
+            assert (memory == np.asarray(7, wanted.dtype)).all()
+    assert all(f"@{WHOLE}(" in kernel.llvm() for kernel in [*cpu._kernels.values()][-3:])
+
+
 def test_a_power_that_is_the_same_for_a_row_before_one_that_is_not() -> None:
     """The function of the C library for vectors is known from the first."""
 

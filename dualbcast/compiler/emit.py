@@ -151,9 +151,7 @@ def emit(
         function = spread(function, layout, names)
     writer.function(function, 1)
     vectorise = target != "cpu" or is_vectorisable(function, steady)
-    spans = enumerate(layout.which[len(params) :])
-    in_order = all(position in summed or layout.classes[which][-1] == "1" for position, which in spans)
-    straight = straight and vectorise and in_order
+    straight = straight and vectorise
     vectors = 0
     if straight:
         # Rows may be shorter than that. A vector of float64 is a line of the cache, and memory likes pairs of lines.

@@ -97,8 +97,7 @@ class _Parts:
             if access.stores:
                 number = TYPES[self.given[name][1:]]
                 computed = builder.load(rooms[name], align=LINE, typ=Lanes(number, self.at_once))
-                address = line.element(values[name], places[name])
-                self._masked(builder, "store", computed.type, [computed, address, _alignment(values[name]), mask])
+                self._put(line, values[name], places[name], mask, computed)
         builder.ret_void()
 
     def _taken(self, line: Vectors, pointer: Typed, index: Along, mask: ir.Value) -> ir.Value:
@@ -114,6 +113,18 @@ class _Parts:
             there = line.element(pointer, index._replace(first=builder.add(index.first, ahead)))
             taken = builder.insert_element(taken, builder.load(there, typ=number), at)
         return taken
+
+    def _put(self, line: Vectors, pointer: Typed, index: Along, mask: ir.Value, computed: ir.Value) -> None:
+        """Store the elements that the mask has."""
+        builder = line.builder
+        if index.step is None:
+            address = line.element(pointer, index)
+            self._masked(builder, "store", computed.type, [computed, address, _alignment(pointer), mask])
+            return
+        for lane in range(self.at_once):
+            at = ir.Constant(PLACE, lane)
+            with builder.if_then(builder.extract_element(mask, at)):
+                builder.store(builder.extract_element(computed, at), line.of_lane(pointer, index, lane))
 
     def _masked(self, builder: ir.IRBuilder, what: str, kind: Lanes, arguments: Sequence[ir.Value]) -> ir.Value:
         """A "load" or a "store" under a mask."""

@@ -262,18 +262,21 @@ class Vectors(Expressions):
             return Typed(builder.load(address, align=size, typ=kind), dtype)
         found: ir.Value = ir.Constant(kind, ir.Undefined)
         for lane in range(self.at_once):
-            place = builder.add(index.first, builder.mul(index.step, ir.Constant(WORD, lane)))
-            value = builder.load(builder.gep(pointer.value, [place]), typ=TYPES[dtype])
+            value = builder.load(self.of_lane(pointer, index, lane), typ=TYPES[dtype])
             found = builder.insert_element(found, value, ir.Constant(PLACE, lane))
         return Typed(found, dtype)
 
     def store(self, pointer: Any, index: Any, value: Typed) -> None:
-        if self.is_split or not isinstance(index, Along) or index.step is not None:
-            raise TypeError("what a vector is stored to lies side by side, and all of it is stored")
+        if self.is_split or not isinstance(index, Along):
+            raise TypeError("what a vector is stored to goes along the row, and all of it is stored")
         self.accessed(pointer, Access(index.offset, index.stride, stores=True))
-        dtype = pointer.dtype[1:]
-        made = self.spread(self.cast(value, dtype), self.at_once)
-        self.builder.store(made.value, self.element(pointer, index), align=np.dtype(dtype).itemsize)
+        dtype, builder = pointer.dtype[1:], self.builder
+        made = self.spread(self.cast(value, dtype), self.at_once).value
+        if index.step is None:
+            builder.store(made, self.element(pointer, index), align=np.dtype(dtype).itemsize)
+            return
+        for lane in range(self.at_once):
+            builder.store(builder.extract_element(made, ir.Constant(PLACE, lane)), self.of_lane(pointer, index, lane))
 
     def element(self, pointer: Typed, index: Any) -> ir.Value:
         if not isinstance(index, Along):
@@ -281,6 +284,11 @@ class Vectors(Expressions):
         address = self.builder.gep(pointer.value, [index.first])
         address.type = ir.PointerType()  # to a vector, or to a number
         return address
+
+    def of_lane(self, pointer: Typed, index: Along, lane: int) -> ir.Value:
+        """The address of an element of a vector that does not lie side by side."""
+        place = self.builder.add(index.first, self.builder.mul(index.step, ir.Constant(WORD, lane)))
+        return self.builder.gep(pointer.value, [place])
 
     def prefetch(self, address: ir.Value, size: int) -> None:
         """Ask for the lines of what is some way on from a vector.
