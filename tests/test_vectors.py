@@ -128,8 +128,8 @@ def test_outputs_with_gaps_are_written_from_vectors(function: Callable[..., floa
         wanted = broadcast(x, y)
         for step in (2, 3, -2):
             memory = np.full((2, n * abs(step)), 7, wanted.dtype)
-            for out, given in ((memory[0, ::step], (x, y)), (memory[:, ::step], (np.stack([x, x]), y))):
-                broadcast(*given, out=out)
+            for out, first in ((memory[0, ::step], x), (memory[:, ::step], np.stack([x, x]))):
+                broadcast(first, y, out=out)
                 np.testing.assert_array_equal(out, np.broadcast_to(wanted, out.shape))
             out[...] = 7
             assert (memory == np.asarray(7, wanted.dtype)).all()

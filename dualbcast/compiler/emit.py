@@ -43,6 +43,7 @@ from dualbcast.compiler.quotients import by_reciprocals
 from dualbcast.compiler.reductions import summing_loops
 from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.schedule import calls_first
+from dualbcast.compiler.selects import may_skip
 from dualbcast.compiler.shell import cuda_shell
 from dualbcast.compiler.simplify import simplify
 from dualbcast.compiler.skeleton import index_names, loops
@@ -119,9 +120,10 @@ def emit(
     fast = fastmath and target == "cuda" and dtype == "float32"
     if fast:
         function = approximated(function)
-    straight = False
+    straight = skips = False
     if target == "cpu":
         function, _, straight = together(function, steady)
+        skips = straight and may_skip(function, steady)
     module = _Module(dtype, target, fast, avoid={*assigned(function.body), *(param.name for param in function.params)})
     helpers = module.helpers(function)
     names = Names(RESERVED | RULES.keys() | set(module.compiled))
@@ -157,7 +159,7 @@ def emit(
         # Rows may be shorter than that. A vector of float64 is a line of the cache, and memory likes pairs of lines.
         loops_inside = any(isinstance(stmt, For | While) for stmt in statements(function.body))
         most = 4 if layout.rank == 1 or loops_inside else 2 if dtype == "float64" and not summed else 1
-        vectors = side_by_side(function, len(params) + len(stored), most)
+        vectors = side_by_side(function, len(params) + len(stored), most, 2 if skips else 1)
     elif not summed and target == "cpu" and dtype == "float64" and vectorise:
         vectors = 2
     head = f"def {element}({', '.join([*used, *params, *stored])}):"

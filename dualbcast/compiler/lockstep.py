@@ -35,7 +35,7 @@ from dualbcast.compiler.ir import (
     renamed,
     statements,
 )
-from dualbcast.compiler.selects import is_even, is_total, varies, varying_names
+from dualbcast.compiler.selects import NONE, is_even, is_total, varying_names
 from dualbcast.compiler.simplify import falls_through, read_counts, simplify, use_counts
 from dualbcast.compiler.weights import blocks_vectors, operations_of
 from dualbcast.record import replace
@@ -94,9 +94,9 @@ class _Turns:
                     self.seen.add(stmt.target.name)
                     found.append(replace(stmt, body=self.block(stmt.body)))
                     self.depth -= 1
-                case If() if _loops(stmt) and not varies(stmt.test, self.varying):
+                case If() if _loops(stmt):
                     found.append(replace(stmt, then=self.block(stmt.then), orelse=self.block(stmt.orelse)))
-                case If() | For() | While() if _loops(stmt):
+                case For() | While():
                     _check(stmt)
                     held: dict[str, Atom] = {}
                     self.walk((stmt,), held, TRUE, found, is_outer=True)
@@ -245,7 +245,7 @@ class _Turns:
             if not is_known and name not in tested and self.reads[name] <= inside[name]:
                 continue  # a variable of one turn
             places[name] = Var(self.own.fresh(TEMPORARY + name.removeprefix(TEMPORARY).partition("#")[0]), kind)
-            value = held.get(name, Var(name, kind)) if is_known else Const(_NONE[kind], kind)
+            value = held.get(name, Var(name, kind)) if is_known else Const(NONE[kind], kind)
             found.append(Assign(places[name], value, loop.location))
         return places
 
@@ -292,7 +292,6 @@ class _Turns:
         return target
 
 
-_NONE: dict[Kind, float | int | bool] = {"float": 0.0, "int": 0, "bool": False}
 _COUNTING: tuple[tuple[str, Kind], ...] = (("counter", "int"), ("stop", "int"), ("goes", "bool"))
 
 

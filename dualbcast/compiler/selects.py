@@ -2,12 +2,14 @@
 
 Where the condition of an `if` differs within a row, both sides are computed and each result is chosen between. What the
 two have in common is then computed once, and every element is read and written by the same instructions. A branch stays
-where its condition is the same for the whole row (the loop over the row is then one of either side), and where the side
-that is not taken must not run: it may not end, or do what a machine traps on, or cost too much.
+where its condition is the same for the whole row (the loop over the row is then one of either side). Where a side costs
+much, has a loop, or something that had better not run on just any number, an `if` without an `else` stays for it, which
+vectors go through of which an element does.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Set
 from functools import lru_cache
 
@@ -29,11 +31,13 @@ from dualbcast.compiler.ir import (
     For,
     Function,
     If,
+    Kind,
     Names,
     Op,
     Stmt,
     Var,
     While,
+    among,
     assigned,
     atoms,
     expressions,
@@ -42,18 +46,23 @@ from dualbcast.compiler.ir import (
     statements,
 )
 from dualbcast.compiler.rules import RULES
-from dualbcast.compiler.simplify import simplify
+from dualbcast.compiler.simplify import read_counts, simplify, use_counts
 from dualbcast.compiler.templates import helper_of
 from dualbcast.compiler.two_ways import two_ways
 from dualbcast.compiler.weights import blocks_vectors, operations_of, weigh
 from dualbcast.errors import Location
 from dualbcast.record import NamedTuple, replace
 
-__all__ = ["Choice", "into_selects", "is_even", "is_straight", "is_total", "varies", "varying_names"]
+__all__ = ["Choice", "into_selects", "is_even", "is_straight", "is_total", "may_skip", "varies", "varying_names"]
 
-# What both sides of a branch may cost together, in additions. A vectorised loop does ten times as much in the time of a
-# scalar one, so a side would have to be that much longer than what is around it, and seldom taken.
-MOST = 500.0
+# What an `if` must be able to save a vector, in additions. It costs three to five itself: where half of the elements
+# take a side in random order, a kernel takes 1.1 of the time that it does with selects if the side is 14 additions, and
+# 0.95 to 1.05 from 36 on. And how many times what the sides have in common, which selects compute once.
+LEAST = 30.0
+_TIMES = 8.0
+# How deep in each other branches may be that are not selects: Python's parser takes 100 blocks inside each other.
+_DEEPEST = 12
+NONE: dict[Kind, float | int | bool] = {"float": 0.0, "int": 0, "bool": False}
 _TOTAL = COMPARISONS | LOGIC | ARITHMETIC | BITWISE | {"to_float", "to_int", "select", "single", *FUSED}
 
 
@@ -111,11 +120,18 @@ def is_straight(function: Function, steady: Set[str]) -> bool:
 def _goes_together(stmt: If | For | While, varying: Set[str]) -> bool:
     match stmt:
         case If():
-            return not varies(stmt.test, varying)
+            return not stmt.orelse or not varies(stmt.test, varying)
         case For():
             return is_even(stmt, varying)
         case While():
             return stmt.together
+
+
+def may_skip(function: Function, steady: Set[str]) -> bool:
+    """Whether a function of selects has a branch that differs within a row."""
+    tests = [stmt.test for stmt in statements(function.body) if isinstance(stmt, If)]
+    varying = varying_names(function, steady) if tests else set()
+    return any(varies(test, varying) for test in tests)
 
 
 def is_even(loop: For, varying: Set[str]) -> bool:
@@ -130,7 +146,9 @@ class _Selects:
         self.varying = varying
         self.seen = {param.name for param in function.params}
         self.names = Names([*self.seen, *assigned(function.body)])
+        self.reads = use_counts(function)
         self.choices: list[Choice] = []
+        self.depth = 0
 
     def varies(self, expr: Expr) -> bool:
         return varies(expr, self.varying)
@@ -181,9 +199,14 @@ class _Selects:
             then = self.block(stmt.then, scalar)
             self.seen = seen
             return [replace(stmt, then=then, orelse=self.block(stmt.orelse, scalar))]
-        against = scalar or _why_not(stmt)
-        if against:
-            self.stay(stmt, against)
+        if scalar:
+            self.stay(stmt, scalar)
+            return [stmt]
+        may_run = _may_run_for_all(stmt)
+        if self.depth < _DEEPEST and (not may_run or _saves(stmt)):
+            return self.skipping(stmt)
+        if not may_run:
+            self.stay(stmt, "too deep in others")
             return [stmt]
         for part in statements((stmt,)):
             if isinstance(part, If):
@@ -232,13 +255,76 @@ class _Selects:
             merged[name] = fold(Op("select", (test, then, orelse), kind, stmt.location))
         return merged
 
+    def skipping(self, stmt: If) -> list[Stmt]:
+        """The branch as one or two without an `else`, each for a side that vectors go through of which an element does;
+        a short side is computed before, for all elements."""
+        choice = len(self.choices)
+        found: list[Stmt] = []
+        # What is read later has a place of its own until then: the other side may read what was there before.
+        outside = self.reads - read_counts((stmt,))
+        places = {
+            part.target.name: self.fresh(part.target.name, part.target.kind)
+            for part in statements((stmt,))
+            if isinstance(part, Assign | For) and outside[part.target.name]
+        }
+        # If it was nothing before, nobody reads it where neither side assigns it.
+        values: dict[str, Atom] = {
+            name: Var(name, place.kind) if name in self.seen else Const(NONE[place.kind], place.kind)
+            for name, place in places.items()
+        }
+        otherwise = self.hold("", fold(Op("not", (stmt.test,), "bool", stmt.location)), stmt.location, found)
+        tests, sides = (stmt.test, otherwise), (stmt.then, stmt.orelse)
+        short = min((at for at in (0, 1) if _is_short(sides[at])), key=lambda at: weigh(sides[at]), default=None)
+        longer: list[If] = []
+        for at, (test, side) in enumerate(zip(tests, sides, strict=True)):
+            if at == short:
+                held: dict[str, Atom] = {}
+                for part in side:
+                    assert isinstance(part, Assign)
+                    name = part.target.name
+                    held[name] = self.hold(name, renamed(part.value, held), part.location, found)
+                values |= {name: value for name, value in held.items() if name in places}
+            else:
+                seen = set(self.seen)
+                self.depth += 1
+                body = self.block(self.without_steady(side, found))
+                self.depth -= 1
+                self.seen = seen
+                ends = [
+                    Assign(places[name], Var(name, places[name].kind), stmt.location) for name in among(places, body)
+                ]
+                longer.append(If(test, (*body, *ends), (), stmt.location))
+        found += [Assign(places[name], value, stmt.location) for name, value in values.items()]
+        found += longer
+        found += [Assign(Var(name, place.kind), place, stmt.location) for name, place in places.items()]
+        which = "each side runs" if short is None else "the longer side runs"
+        self.choices.insert(choice, Choice(stmt.location, False, f"{which} for vectors of which an element takes it"))
+        return found
+
+    def without_steady(self, side: Block, found: list[Stmt]) -> Block:
+        """A side without what it computes that is the same for the whole row, which `found` gets."""
+        counts = Counter(assigned(side))
+        held: dict[str, Atom] = {}
+        left: list[Stmt] = []
+        for part in side:
+            if isinstance(part, Assign) and isinstance(part.value, Op) and is_total(part.value):
+                name, value = part.target.name, renamed(part.value, held)
+                if counts[name] == 1 and not self.varies(value):
+                    held[name] = self.hold(name, value, part.location, found)
+                    part = replace(part, value=held[name])
+            left.append(part)
+        return tuple(left)
+
     def hold(self, name: str, value: Expr, location: Location, found: list[Stmt]) -> Atom:
         if isinstance(value, Const | Var):
             return value
-        base = name if name.startswith(TEMPORARY) else TEMPORARY + name
-        target = Var(self.names.fresh(base.partition("#")[0]), value.kind)
+        target = self.fresh(name, value.kind)
         found.append(Assign(target, value, location))
         return target
+
+    def fresh(self, name: str, kind: Kind) -> Var:
+        base = name if name.startswith(TEMPORARY) else TEMPORARY + name
+        return Var(self.names.fresh(base.partition("#")[0]), kind)
 
 
 def varies(expr: Expr, varying: Set[str]) -> bool:
@@ -250,18 +336,71 @@ def _read(expr: Expr) -> list[Var]:
     return [leaf for leaf in atoms(expr) if isinstance(leaf, Var)]
 
 
-def _why_not(stmt: If) -> str:
-    """Why not both sides of a branch may run; empty where they may."""
-    for part in statements((stmt,)):
-        if isinstance(part, For | While):
-            return "the body loops"
-        if isinstance(part, Break | Continue):
-            return "the body jumps"
-    for op in operations_of((stmt,)):
-        if not is_total(op):
-            return f"{op.name.partition('#')[0]} must not run for elements that do not need it"
-    cost = weigh(stmt.then) + weigh(stmt.orelse)
-    return "the sides cost too much" if cost > MOST else ""
+def _may_run_for_all(stmt: If) -> bool:
+    """Whether both sides of a branch may run for all elements."""
+    is_line = all(isinstance(part, Assign | If) for part in statements((stmt,)))
+    return is_line and all(map(is_total, operations_of((stmt,))))
+
+
+def _saves(stmt: If) -> bool:
+    """Whether vectors had better go through the sides of a branch apart, since one of them may be left out."""
+    once = _once(stmt)
+    return once - _least(stmt) > max(LEAST, _TIMES * (_sum(stmt) - once))
+
+
+def _is_short(side: Block) -> bool:
+    """Whether a side may run for all elements at next to no cost."""
+    is_line = all(isinstance(part, Assign) for part in side)
+    return is_line and all(map(is_total, operations_of(side))) and weigh(side) <= LEAST
+
+
+def _least(part: Stmt) -> float:
+    """What the shortest way through a statement without loops costs."""
+    if isinstance(part, If):
+        return min(sum(map(_least, side)) for side in (part.then, part.orelse))
+    return weigh((part,))
+
+
+def _sum(part: Stmt) -> float:
+    """What all ways through a statement without loops cost, one after the other."""
+    return sum(map(_sum, (*part.then, *part.orelse))) if isinstance(part, If) else weigh((part,))
+
+
+def _once(stmt: If) -> float:
+    """What all ways through a statement without loops cost, where what several of them compute is computed once."""
+    numbers: dict[object, int] = {}
+    total = 0.0
+
+    def walk(block: Block, held: dict[str, int]) -> None:
+        nonlocal total
+
+        def number(expr: Expr) -> int:
+            nonlocal total
+            if not isinstance(expr, Op):
+                known = held.get(expr.name) if isinstance(expr, Var) else None
+                return numbers.setdefault(expr, len(numbers)) if known is None else known
+            key = (expr.name, *map(number, expr.args))
+            if key not in numbers:
+                numbers[key] = len(numbers)
+                total += weigh((Assign(Var("", expr.kind), expr),))
+            return numbers[key]
+
+        for part in block:
+            if isinstance(part, If):
+                then, orelse = dict(held), dict(held)
+                walk(part.then, then)
+                walk(part.orelse, orelse)
+                for name in then.keys() | orelse.keys():
+                    sides = then.get(name), orelse.get(name)
+                    held[name] = (
+                        numbers.setdefault((part.test, *sides), len(numbers)) if len({*sides}) > 1 else then[name]
+                    )
+            else:
+                assert isinstance(part, Assign)
+                held[part.target.name] = number(part.value)
+
+    walk((stmt,), {})
+    return total
 
 
 def is_total(op: Op) -> bool:

@@ -62,23 +62,25 @@ def work(function: Function) -> float:
     return weigh(function.body) + sum(_expression(output.value) for output in function.outputs)
 
 
-def side_by_side(function: Function, arrays: int, most: int) -> int:
+def side_by_side(function: Function, arrays: int, most: int, free: int = 1) -> int:
     """How many vectors of elements to compute side by side, so that not each instruction waits for the one before.
 
     Parameters
     ----------
     function : Function
-        Without branches or loops that differ between elements.
+        Of which elements may be computed side by side.
     arrays : int
         How many arrays it reads or writes.
     most : int
         How many at most.
+    free : int, optional
+        How many may be, however much work that is.
     """
     at_hand = work(function) / max(1.0, _depth(function))
     written = weigh(function.body, turns=1) + sum(_expression(output.value) for output in function.outputs)
     carried = max((_carried(stmt) for stmt in statements(function.body) if isinstance(stmt, For | While)), default=0)
     limits = (written, _MOST_WORK), (arrays, _MOST_ARRAYS), (carried, _MOST_CARRIED)
-    fits = [n for n in (2, 4) if n <= most and all(n * each <= limit for each, limit in limits)]
+    fits = [n for n in (2, 4) if n <= most and (n <= free or all(n * each <= limit for each, limit in limits))]
     return next((n for n in (1, *fits) if n * at_hand >= _AT_HAND), max((1, *fits)))
 
 

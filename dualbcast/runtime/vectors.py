@@ -85,6 +85,8 @@ class Vectors(Expressions):
         self.values = dict(values)
         # Whether what is read is asked for early, and whether elements differ in whether they come here.
         self.looks_ahead = self.is_split = False
+        # Which elements come here; None where all do.
+        self.here: ir.Value | None = None
         self.accesses: dict[str, Access | None] = {}
 
     # --- statements ----------------------------------------------------------------------------------------------
@@ -110,9 +112,13 @@ class Vectors(Expressions):
                     raise SyntaxError(f"a straight line has no such statement: {ast.unparse(stmt)}")
 
     def if_(self, stmt: ast.If) -> None:
-        """Of a test that is a vector both sides, and of what they assign that of the side that each element takes."""
+        """Of a test that is a vector both sides, and of what they assign that of the side that each element takes; what
+        has no other side runs only if an element takes it."""
         test, before, was_split = self.test(stmt.test), self.values, self.is_split
         is_vector = isinstance(test.type, ir.VectorType)
+        if is_vector and not stmt.orelse:
+            self.some(test, stmt.body)
+            return
         self.is_split |= is_vector
         starts = [] if is_vector else [self.builder.append_basic_block() for _ in range(2)]
         if not is_vector:
@@ -137,11 +143,43 @@ class Vectors(Expressions):
             made = self.merged(ways, ends, self.builder.append_basic_block())
         self.values = left | dict(zip(changed, made, strict=True))
 
+    def some(self, test: ir.Value, body: Sequence[ast.stmt]) -> None:
+        """What runs if a test is true for an element, and changes nothing for the others."""
+        builder, around, was_split = self.builder, self.here, self.is_split
+        here = self.here = self.among_these(test)
+        targets = mentions(body).targets
+        lanes = test.type.count
+        before = {name: self.spread(self.values[name], lanes) for name in self.values if name in targets}
+        self.values |= before
+        start, inside, after = builder.block, *(builder.append_basic_block() for _ in range(2))
+        left = dict(self.values)
+        builder.cbranch(any_of(builder, here), inside, after)
+        builder.position_at_end(inside)
+        self.is_split = True
+        self.block(body)
+        self.here, self.is_split = around, was_split
+        changed = {name: self.select(here, self.values[name], old) for name, old in before.items()}
+        end = builder.block
+        builder.branch(after)
+        builder.position_at_end(after)
+        for name, old in before.items():
+            phi = builder.phi(old.value.type)
+            phi.add_incoming(old.value, start)
+            phi.add_incoming(changed[name].value, end)
+            left[name] = Typed(phi, old.dtype)
+        self.values = left
+
+    def among_these(self, test: ir.Value) -> ir.Value:
+        """A test that is false where elements do not come here: a select, since it may mean nothing for them."""
+        if self.here is None or not isinstance(test.type, ir.VectorType):
+            return test
+        return self.builder.select(self.here, test, ir.Constant(test.type, 0))
+
     def while_(self, stmt: ast.While) -> None:
         """A loop whose turns change nothing for the elements for which it has ended, so that it ends with the last."""
 
         def goes_on() -> ir.Value:
-            return any_of(self.builder, self.test(stmt.test))
+            return any_of(self.builder, self.among_these(self.test(stmt.test)))
 
         def turn() -> ir.Value:
             self.block(stmt.body)
