@@ -273,6 +273,29 @@ def test_tiles_are_high_enough_for_memory_and_fit_the_cache(itemsizes: tuple[int
     assert (found.most, found.columns) == tile
 
 
+@pytest.mark.parametrize(
+    ("columns", "itemsizes", "tile"),
+    [
+        (512, (4,), (128, 512)),
+        (512, (8,), (64, 512)),
+        (512, (4, 4), (64, 512)),
+        (513, (4,), (64, 1024)),
+        (1024, (4,), (64, 1024)),
+        (1024, (8,), (32, 1024)),
+        (1024, (4, 4), (32, 1024)),
+        (1024, (8,) * 16, (8, 256)),
+        (1025, (4,), (128, 512)),
+    ],
+)
+def test_tiles_have_whole_rows_where_these_are_not_long(
+    columns: int, itemsizes: tuple[int, ...], tile: tuple[int, int]
+) -> None:
+    count = len(itemsizes)
+    found = Packing.of(tuple(range(count)), (8000, columns), (columns, 1), ((1, 8000),) * count, itemsizes)
+    assert found is not None
+    assert (found.most, found.columns) == tile
+
+
 def test_small_spaces_have_several_panels_or_none() -> None:
     """What several threads could share is not one tile, and what is in the cache is read as it lies."""
     x = np.random.default_rng(0).standard_normal((512, 512)).astype(np.float32)

@@ -33,8 +33,9 @@ __all__ = ["Copied", "Packing", "Panel", "copying", "gathering"]
 _TILE, _ROW, _RUN = (128, 512), (1, 2048), 512
 # Elements of a tile's row beyond its columns: with a power of two all rows would be in few sets of the cache.
 _GAP = 16
-# Bytes of the tiles of all packed inputs, which stay in the second-level cache. Columns can be fewer, then rows, and at
-# last columns again: to call the kernel for a row of so few takes little beside what so many inputs take.
+# Bytes of the tiles of all packed inputs, which stay in the second-level cache. Columns can be fewer, unless these are
+# whole rows, then rows, and at last columns again: to call the kernel for a row of so few takes little beside what so
+# many inputs take.
 _TILES, _NARROW, _LOW, _NARROWEST = 1 << 18, 256, 8, 64
 # How many panels there are at least, unless they are of one tile of so many rows; how many elements one has at most,
 # and at least for this to be worth while.
@@ -121,10 +122,14 @@ class Packing:
         rows, columns = _TILE if sizes[down] > 1 else _ROW
         whole, itemsize = math.prod(sizes), sum(itemsizes)
         rows = min(rows, max(1, _RUN // min(itemsizes)))
+        narrow = _NARROW
+        if rows > 1 and sizes[-1] <= 2 * columns:
+            # Whole rows, so that the other arrays are read and written from one end to the other.
+            narrow = columns = columns if sizes[-1] <= columns else 2 * columns
         while rows > _FEW and rows * columns * _PANELS > whole:
             rows //= 2
         while columns > _NARROWEST and rows * columns * itemsize > _TILES:
-            if columns <= _NARROW and rows > _LOW:
+            if columns <= narrow and rows > _LOW:
                 rows //= 2
             else:
                 columns //= 2
