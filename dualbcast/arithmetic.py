@@ -16,6 +16,8 @@ __all__ = [
     "frexp",
     "heaviside",
     "ieee_remainder",
+    "inverse_root",
+    "inverse_root_cubed",
     "isclose",
     "isfinite",
     "isinf",
@@ -27,6 +29,8 @@ __all__ = [
     "modulo",
     "radians",
     "reciprocal",
+    "root",
+    "root_cubed",
     "sign",
     "signbit",
     "square",
@@ -247,6 +251,26 @@ def square(x: float) -> float:
 def reciprocal(x: float) -> float:
     """1 / x."""
     return 1.0 / x
+
+
+def root(x: float) -> float:
+    """x**0.5, which is 0.0 for -0.0 and inf for -inf, where a square root is -0.0 and NaN."""
+    return math.inf if x == -math.inf else math.sqrt(x + 0.0)
+
+
+def inverse_root(x: float) -> float:
+    """x**-0.5."""
+    return 1.0 / root(x)
+
+
+def root_cubed(x: float) -> float:
+    """x**1.5."""
+    return abs(x) * root(x)
+
+
+def inverse_root_cubed(x: float) -> float:
+    """x**-1.5; by two divisions, since x * root(x) overflows long before its reciprocal is 0."""
+    return 1.0 / root(x) / abs(x)
 
 
 def radians(x: float) -> float:

@@ -23,7 +23,7 @@ import mpmath
 import numpy as np
 import scipy.special
 
-from dualbcast import differentiable_broadcast, special
+from dualbcast import arithmetic, differentiable_broadcast, special
 from dualbcast.runtime import cpu, cpu_math, elementary, libm
 
 inf = float("inf")
@@ -125,6 +125,12 @@ _ROUNDED = "its argument is rounded before the function is taken, which the func
 
 CASES: dict[str, Case] = {
     "sqrt": Case(mpmath.sqrt, np.sqrt, (0, inf), limits=(0.5, 0.5)),
+    "root": Case(mpmath.sqrt, np.sqrt, (0, inf), limits=(0.5, 0.5)),
+    "inverse_root": Case(lambda x: 1 / mpmath.sqrt(x), lambda x: 1 / np.sqrt(x), (0, inf), limits=(1.6, 1.6)),
+    "root_cubed": Case(lambda x: x * mpmath.sqrt(x), lambda x: x * np.sqrt(x), (0, inf), limits=(1.6, 1.6)),
+    "inverse_root_cubed": Case(
+        lambda x: 1 / (x * mpmath.sqrt(x)), lambda x: 1 / np.sqrt(x) / x, (0, inf), limits=(2.1, 2.1)
+    ),
     "cbrt": Case(lambda x: mpmath.sign(x) * mpmath.cbrt(abs(x)), np.cbrt),
     "exp": Case(mpmath.exp, np.exp, (-800, 720), (0.0, 88.72, -87.33, -103.97, 709.78, -708.39, -745.13)),
     "exp2": Case(lambda x: mpmath.mpf(2) ** x, np.exp2, (-1100, 1030), (0.0, 128.0, -126.0, -149.0, 1024.0, -1022.0)),
@@ -236,6 +242,8 @@ def function_of(name: str) -> Callable[..., Any]:
     """A scalar function that returns the named one of its arguments, as a user would write it."""
     if name in special.__all__:
         return getattr(special, name)  # type: ignore[no-any-return]
+    if name in arithmetic.__all__:
+        return getattr(arithmetic, name)  # type: ignore[no-any-return]
     return written(f"math.{_SPELLINGS.get(name, name)}", 2 if name in PAIRS else 1)
 
 

@@ -239,6 +239,9 @@ class Calls(Derivatives):
         where = self.locate(node)
         if meaning.name == "pow" and isinstance(args[1], Const) and _is_small(args[1].value):
             return self.power(args[0], args[1], node)
+        faster = self.instead_of_pow(*args) if meaning.name == "pow" else None
+        if faster is not None:
+            return self.apply(*faster, node)
         numbers: list[Atom] = []
         for position, arg in enumerate(args):
             if position in meaning.integer:

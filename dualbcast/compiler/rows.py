@@ -61,6 +61,16 @@ rule(
     domain=((1e-2, 10.0), NEAR),
     kinks=(((0.0, 0.0), (0.0, -math.inf)), ((0.0, 1.0), (1.0, 0.0)), ((0.0, 2.0), (0.0, 0.0))),
 )
+# Powers by a constant, where roots are faster. (x + 0.0 is x, but 0.0 for -0.0, of which a power is inf.)
+rule("root", lambda x, y: (0.5 / y,), function=arithmetic.root, domain=(POSITIVE,))
+rule("inverse_root", lambda x, y: (-0.5 * y / (x + 0.0),), function=arithmetic.inverse_root, domain=(POSITIVE,))
+rule("root_cubed", lambda x, y: (1.5 * arithmetic.root(x),), function=arithmetic.root_cubed, domain=(POSITIVE,))
+rule(
+    "inverse_root_cubed",
+    lambda x, y: (-1.5 * y / (x + 0.0),),
+    function=arithmetic.inverse_root_cubed,
+    domain=(POSITIVE,),
+)
 rule(
     "hypot",
     lambda a, b, y: (0.0 if y == 0 else a / y, 0.0 if y == 0 else b / y),
