@@ -181,3 +181,17 @@ def test_the_remainder_corrects_every_quotient(places: int) -> None:
             q = rounded(a * reciprocal)
             rest = rounded(a - q * b)
             assert rounded(q + rest * reciprocal) == rounded(Fraction(a, b))
+
+
+@pytest.mark.parametrize(("dtype", "least"), [("float64", 5.6e-309), ("float32", 2.95e-39)])
+def test_slopes_are_exact_for_all_divisors_with_a_reciprocal(dtype: Any, least: float) -> None:
+    """Below that the slope is that of a divisor of zero, as docs/language.md says."""
+    f = differentiable_broadcast(lambda a, b: a / b)
+    tiny = float(np.finfo(dtype).smallest_subnormal)
+    a = np.array([0.0, 3 * tiny, 0.0, 1.0], dtype)
+    b = np.array([least, least, least / 2, least / 2], dtype)
+    jacobian = f.jacobian(a, b)
+    exact = [-Fraction(float(x)) / Fraction(float(y)) ** 2 for x, y in zip(a[:2], b[:2], strict=True)]
+    np.testing.assert_allclose(jacobian["b"][:2], np.array(exact, float).astype(dtype), rtol=4 * np.finfo(dtype).eps)
+    np.testing.assert_array_equal(jacobian["b"][2:], [math.nan, -math.inf])
+    np.testing.assert_array_equal(jacobian["a"][2:], [math.inf, math.inf])

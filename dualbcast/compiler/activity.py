@@ -129,7 +129,8 @@ _OPERATORS: dict[str, Callable[..., object]] = {
     "add": lambda a, b, y: (1.0, 1.0),  # noqa: ARG005
     "sub": lambda a, b, y: (1.0, -1.0),  # noqa: ARG005
     "mul": lambda a, b, y: (b, a),  # noqa: ARG005
-    # One slow division for both. (It overflows only for a subnormal b, as the derivative in a does then.)
+    # One slow division for both. (It overflows only for a subnormal b, as the derivative in a does then; so 0 / b has
+    # nan for its derivative in b, which -(y / b) has not.)
     "div": lambda a, b, y: (1.0 / b, -(y * (1.0 / b))),  # noqa: ARG005
     "neg": lambda a, y: (-1.0,),  # noqa: ARG005
     "single": lambda a, y: (1.0,),  # noqa: ARG005
