@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from dualbcast.compiler.ir import Assign, Const, Expr, Function, Op, Var, expressions, statements
+from dualbcast.compiler.ir import Assign, Const, Expr, Function, Op, Var, statements
 from dualbcast.compiler.rules import CUSTOMS
 from dualbcast.compiler.templates import partials_of, source_of
 from dualbcast.errors import CompileError
 
-__all__ = ["ZERO", "activity", "certain", "differentiable", "doubt", "has_poles", "partials_at", "refuse_marked"]
+__all__ = ["ZERO", "activity", "differentiable", "partials_at", "refuse_marked"]
 
 ZERO = Const(0.0, "float")
 # The derivative of what is not differentiable. No output depends on it: that is an error.
@@ -52,34 +52,6 @@ def differentiable(value: Expr) -> list[Var]:
         return [arg for arg in value.args[1:] if isinstance(arg, Var)]
     flat = [not (isinstance(part, Const) and part.value == 0) for part in partials_at(value)[2]]
     return [arg for arg, smooth in zip(value.args, flat, strict=True) if smooth and isinstance(arg, Var)]
-
-
-def doubt(function: Function, active: dict[str, frozenset[int]]) -> dict[str, frozenset[int]]:
-    """For every name, the parameters that its value does not depend on along some path, though on others it does."""
-    found: dict[str, frozenset[int]] = {}
-    assigns = [stmt for stmt in statements(function.body) if isinstance(stmt, Assign) and active.get(stmt.target.name)]
-    changed = True
-    while changed:
-        changed = False
-        for stmt in assigns:
-            sure = certain(stmt.value, active, found)
-            now = found.get(stmt.target.name, frozenset()) | (active[stmt.target.name] - sure)
-            if now != found.get(stmt.target.name, frozenset()):
-                found[stmt.target.name] = now
-                changed = True
-    return found
-
-
-def certain(value: Expr, active: dict[str, frozenset[int]], doubtful: dict[str, frozenset[int]]) -> frozenset[int]:
-    """The parameters that a value depends on whatever path has led to it."""
-
-    def sure(arg: Expr) -> frozenset[int]:
-        none: frozenset[int] = frozenset()
-        return active.get(arg.name, none) - doubtful.get(arg.name, none) if isinstance(arg, Var) else none
-
-    if isinstance(value, Op) and value.name == "select":
-        return sure(value.args[1]) & sure(value.args[2])
-    return frozenset().union(*map(sure, differentiable(value)))
 
 
 def refuse_marked(function: Function, active: dict[str, frozenset[int]]) -> None:
@@ -146,20 +118,3 @@ def partials_at(value: Op) -> tuple[Function, Sequence[Expr], list[Expr]]:
     template, partials = partials_of(source or _OPERATORS[value.name], args)
     # In the value of a custom derivative, which comes before the arguments, it is zero: that is what custom means.
     return template, args, [ZERO] * (custom is not None) + partials
-
-
-# Operations through which a partial becomes infinite where the value need not be.
-_POLES = frozenset({"div", "log", "log2", "log10", "log1p", "pow", "lgamma", "tgamma", "digamma", "polygamma"})
-
-
-def has_poles(value: Op) -> bool:
-    """Whether a partial of an operation can be infinite at finite arguments with a finite value, or at a pole."""
-    template, _, partials = partials_at(value)
-    pending: list[Expr] = [*partials, *(expr for stmt in statements(template.body) for expr in expressions(stmt))]
-    while pending:
-        expr = pending.pop()
-        if isinstance(expr, Op):
-            if expr.name in _POLES and not isinstance(expr.args[-1], Const):
-                return True
-            pending.extend(expr.args)
-    return False

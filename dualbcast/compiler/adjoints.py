@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence, Set
 
-from dualbcast.compiler.activity import ZERO, activity, differentiable, doubt
+from dualbcast.compiler.absence import doubt
+from dualbcast.compiler.activity import ZERO, activity, differentiable
 from dualbcast.compiler.fold import TRUE, fold
 from dualbcast.compiler.ir import (
     TEMPORARY,
@@ -161,7 +162,7 @@ def _variables(expr: Expr) -> list[Var]:
 class Adjoints(Tangents):
     """The partials of each output in what it is made of, from the last step to the first."""
 
-    def run(self) -> Dual:
+    def run(self, *, flagged: bool = False) -> Dual:  # noqa: ARG002
         steps = self.steps()
         outputs, partials = list(self.function.outputs), {}
         for position, output in enumerate(self.function.outputs):
@@ -201,7 +202,7 @@ class Adjoints(Tangents):
             at: Direction(param.name.strip(TEMPORARY).replace("#", "_"), {at: ONE})
             for at, param in enumerate(part.params)
         }
-        dual = Tangents(part, directions, self.names).run()
+        dual = Tangents(part, directions, self.names).run(flagged=True)
         self.block.extend(dual.function.body)
         values = {output.name: output.value for output in dual.function.outputs}
         found = []

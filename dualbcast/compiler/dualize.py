@@ -12,7 +12,14 @@ from dualbcast.compiler.turns import Turns, is_shorter
 __all__ = ["Dual", "dualize", "push"]
 
 
-def dualize(function: Function, seeds: Sequence[int], names: Names | None = None, *, back: bool = False) -> Dual:
+def dualize(
+    function: Function,
+    seeds: Sequence[int],
+    names: Names | None = None,
+    *,
+    back: bool = False,
+    flagged: bool = False,
+) -> Dual:
     """The function that returns the outputs of `function` and their partials in the parameters at `seeds`.
 
     Parameters
@@ -25,10 +32,12 @@ def dualize(function: Function, seeds: Sequence[int], names: Names | None = None
         The names that are taken, where the function is to be part of another; those of its own if not given.
     back : bool
         From the outputs back, for a function of which `adjoints.is_shorter` says that this is shorter.
+    flagged : bool
+        For someone who asks the flags of a `Dual`: where one is false the tangent is any number.
     """
     directions = {seed: Direction(function.params[seed].name, {seed: ONE}) for seed in seeds}
     way = Adjoints if back else Turns if is_shorter(function) else Tangents
-    return way(function, directions, names).run()
+    return way(function, directions, names).run(flagged=flagged)
 
 
 def push(function: Function, tangents: Mapping[int, Atom]) -> Dual:

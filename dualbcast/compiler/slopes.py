@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from dualbcast.compiler.activity import activity, differentiable, doubt
+from dualbcast.compiler.absence import doubt
+from dualbcast.compiler.activity import activity, differentiable
 from dualbcast.compiler.ir import Assign, Block, Function, Op, Var, assigned, atoms, blocks, expressions
 from dualbcast.compiler.simplify import use_counts
 

@@ -2,7 +2,7 @@
 
 A variable has no partial in a direction it never depends on, and an output that never does has a structural zero there.
 Where a variable depends on a direction along some paths only, a flag beside it says which, and keeps a slope that is
-infinite from making NaN of the zero.
+infinite from making NaN of the zero (`absence`).
 
 What depends on one variable alone, and is read once, has no partials: its slope in that variable is multiplied by the
 next one, and their product by the partials of the variable, of which there are several.
@@ -14,16 +14,8 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
-from dualbcast.compiler.activity import (
-    ZERO,
-    activity,
-    certain,
-    differentiable,
-    doubt,
-    has_poles,
-    partials_at,
-    refuse_marked,
-)
+from dualbcast.compiler.absence import Absences, absences, certain, doubt
+from dualbcast.compiler.activity import ZERO, activity, differentiable, partials_at, refuse_marked
 from dualbcast.compiler.fold import FALSE, TRUE, fold
 from dualbcast.compiler.ir import (
     TEMPORARY,
@@ -62,7 +54,8 @@ class Dual:
     """A function of values and tangents; `partials[i, d]` names the output that is the tangent of i in direction d.
 
     The directions of a Jacobian are parameters. A pair that is not there is a structural zero. Where an output depends
-    on a direction along some paths only, `flags[i, d]` is whether it does: elsewhere the tangent is an absent zero.
+    on a direction along some paths only, `flags[i, d]` is whether it does: elsewhere the tangent is an absent zero, or
+    any number if it was made for someone who asks that.
     """
 
     function: Function
@@ -110,17 +103,23 @@ class Tangents:
         self.scaled: dict[str, Op] = {}
         self.block: list[Stmt] = []
 
-    # Who goes back asks for neither of these.
+    # Who goes back asks for none of these.
     @cached_property
     def doubt(self) -> dict[str, frozenset[int]]:
         return doubt(self.function, self.active)
 
     @cached_property
+    def absences(self) -> Absences:
+        return absences(self.function, self.active, self.doubt)
+
+    @cached_property
     def waiting(self) -> frozenset[str]:
         return waiting(self.function)
 
-    def run(self) -> Dual:
-        body = self.walk(self.function.body)
+    def run(self, *, flagged: bool = False) -> Dual:
+        """The function of values and tangents; with `flagged` these are for someone who asks the flags."""
+        body, where = self.walk(self.function.body), self.function.location
+        self.block = []
         outputs, partials, flags = list(self.function.outputs), {}, {}
         for position, output in enumerate(self.function.outputs):
             if output.value.kind != "float":
@@ -129,12 +128,14 @@ class Tangents:
                 tangent = self.tangent(output.value, seed)
                 if tangent is not None:
                     name = self.names.fresh(f"{output.name}_d{self.label[seed]}")
-                    outputs.append(Output(name, tangent))
-                    partials[position, seed] = name
                     flag = self.flag(output.value, seed)
                     if isinstance(flag, Var):
                         flags[position, seed] = flag
-        return Dual(self.whole(body, outputs), partials, flags)
+                    if not flagged and isinstance(flag, Var) and self.is_lost(output.value, seed):
+                        tangent = self.emit(self.where_there(flag, tangent, where), where)
+                    outputs.append(Output(name, tangent))
+                    partials[position, seed] = name
+        return Dual(self.whole((*body, *self.block), outputs), partials, flags)
 
     def whole(self, body: Block, outputs: Sequence[Output]) -> Function:
         """The function of values and derivatives."""
@@ -209,7 +210,7 @@ class Tangents:
             if stmt.target.name in self.waiting and len(slopes) == 1:
                 (self.slopes[stmt.target.name],) = slopes.items()
                 return
-            terms = self._terms(stmt.value, slopes, where)
+            terms = self._terms(stmt.target, slopes, where)
         elif directions:
             terms = self._copied(stmt.value, where)
         for seed in sorted(directions):
@@ -232,6 +233,14 @@ class Tangents:
             self.flags[key] = Var(self.names.fresh(f"{value.name}_in_{self.label[seed]}"), "bool")
         return self.flags[key]
 
+    def where_there(self, flag: Atom, tangent: Expr, where: Location) -> Expr:
+        """A tangent that is an exact zero where the flag is false."""
+        return fold(Op("select", (flag, self.emit(tangent, where), ZERO), "float", where))
+
+    def is_lost(self, value: Expr, seed: int) -> bool:
+        """Whether the tangent of a value is any number where its flag is false."""
+        return isinstance(value, Var) and (value.name, seed) in self.absences.lost
+
     def _depends(self, value: Expr, seed: int, where: Location) -> Expr:
         if isinstance(value, Op) and value.name == "select":
             test, then, orelse = value.args
@@ -239,7 +248,7 @@ class Tangents:
         if seed in certain(value, self.active, self.doubt):
             return TRUE
         result: Expr = FALSE
-        for arg in differentiable(value):
+        for arg in dict.fromkeys(differentiable(value)):
             result = fold(Op("or", (self.emit(result, where), self.flag(arg, seed)), "bool", where))
         return result
 
@@ -278,15 +287,14 @@ class Tangents:
             found[source] = self.op("add", found[source], slope, where=where) if source in found else slope
         return found
 
-    def _terms(self, value: Op, slopes: Mapping[Var, Atom], where: Location) -> dict[int, list[Expr]]:
-        """For each direction, the products of slope and tangent whose sum is the tangent of `value`."""
+    def _terms(self, target: Var, slopes: Mapping[Var, Atom], where: Location) -> dict[int, list[Expr]]:
+        """For each direction, the products of slope and tangent whose sum is the tangent of a name."""
         found: dict[int, list[Expr]] = {}
         for source, slope in slopes.items():
             for seed, tangent in self._tangents(source):
                 term = fold(Op("mul", (slope, tangent), "float", where))
-                flag = self.flag(source, seed)
-                if flag != TRUE and has_poles(value):
-                    term = fold(Op("select", (flag, self.emit(term, where), ZERO), "float", where))
+                if (target.name, source.name, seed) in self.absences.kept:
+                    term = self.where_there(self.flag(source, seed), term, where)
                 found.setdefault(seed, []).append(term)
         return found
 

@@ -74,7 +74,7 @@ def pullback_of(function: Function, wrt: Sequence[int], *, values: bool = False)
     The duals are computed anew and contracted where they are: no Jacobian is stored. With `values` there is a pair, of
     the outputs and those.
     """
-    dual = dualize(function, wrt)
+    dual = dualize(function, wrt, flagged=True)
     names = _names(dual.function)
     partials = {output.name: output.value for output in dual.function.outputs}
     cotangents = {at: Var(names.fresh(f"{function.outputs[at].name}_bar"), "float") for at in floats(function)}

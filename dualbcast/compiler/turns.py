@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
-from dualbcast.compiler.activity import ZERO, differentiable, has_poles
+from dualbcast.compiler.activity import differentiable
 from dualbcast.compiler.adjoints import Adjoints, operations_each_way
 from dualbcast.compiler.fold import FALSE, TRUE, fold
 from dualbcast.compiler.ir import (
@@ -135,8 +135,8 @@ class Turns(Tangents):
         changes = {var.name: back.back(var, steps, ends) for var in dict.fromkeys(kept.values())}
         found += back.block
         self.block = found
-        values = [stmt.value for stmt in _assigns(run, self.useful) if differentiable(stmt.value)]
-        poles = any(isinstance(value, Op) and value.name != "select" and has_poles(value) for value in values)
+        targets = {stmt.target.name for stmt in _assigns(run, self.useful)}
+        asking = {seed for target, _, seed in self.absences.kept if target in targets}
         # What the turn leaves, each after those that it is made of.
         order = {step.result: at for at, step in enumerate(steps)}
         # The tangents of these, and whether they depend on the direction, by the names that they have in the turn.
@@ -151,7 +151,7 @@ class Turns(Tangents):
                         (change, new.get((source, seed)) if source in ends else self._old(before.get(source), seed))
                         for source, change in changes[var.name].items()
                     ]
-                    new[var.name, seed] = self._combined(sources, poles, where)
+                    new[var.name, seed] = self._combined(sources, seed in asking, where)
                 after += self._named(Var(name, "float"), seed, *new[var.name, seed])
         for name, var in last.items():
             if var.name != name and (self.reads[name] > inside[name] or name in before):
@@ -167,10 +167,10 @@ class Turns(Tangents):
         return None if source is None or tangent is None else (tangent, self.flag(source, seed))
 
     def _combined(
-        self, sources: Sequence[tuple[Atom, tuple[Atom, Atom] | None]], poles: bool, where: Location
+        self, sources: Sequence[tuple[Atom, tuple[Atom, Atom] | None]], asks: bool, where: Location
     ) -> tuple[Atom, Atom]:
         """The tangent of what changes by so much with each of some sources, of their tangents; and whether it depends
-        on the direction. Partials may be infinite if there are `poles`."""
+        on the direction. What does not is zero if it `asks` the flags."""
         terms: list[Expr] = []
         depends: Expr = FALSE
         for change, source in sources:
@@ -178,8 +178,8 @@ class Turns(Tangents):
                 continue
             tangent, flag = source
             term = fold(Op("mul", (change, tangent), "float", where))
-            if flag != TRUE and poles:
-                term = fold(Op("select", (flag, self.emit(term, where), ZERO), "float", where))
+            if flag != TRUE and asks:
+                term = self.where_there(flag, term, where)
             terms.append(term)
             depends = fold(Op("or", (self.emit(depends, where), flag), "bool", where))
         return self.held(self.total(terms, where), where), self.held(depends, where)
