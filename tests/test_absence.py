@@ -191,3 +191,20 @@ def test_the_first_turns_of_a_loop_ask_nothing() -> None:
     text = differentiable_broadcast(integrated).inspect_source("float64", "float64")
     assert "select" not in text
     assert "_in_" not in text
+
+
+def test_after_a_loop_that_takes_a_turn_nothing_is_asked() -> None:
+    def mapped(x, y):
+        for _ in range(20):
+            x = x * y * (1 - x)
+        return x * y
+
+    def searched(x, y):
+        while x < 20:
+            x = x * y * (1 + x)
+        return x * y
+
+    assert "select" not in differentiable_broadcast(mapped).inspect_source("float64", "float64")
+    x, y = np.array([30.0, 3.0]), np.array([INF, 3.0])
+    # The first element takes no turn: the derivative in y is x.
+    np.testing.assert_allclose(differentiable_broadcast(searched).jacobian(x, y)["y"], [30.0, 36 + 3 * 12.0])

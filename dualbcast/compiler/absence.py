@@ -10,17 +10,20 @@ zero like any other until then, but under a pole. Else each turn of an integrati
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
+from itertools import count
 
 from dualbcast.compiler.activity import differentiable, partials_at
 from dualbcast.compiler.ir import (
     Assign,
     Block,
+    Break,
     Const,
     Continue,
     Expr,
     For,
     Function,
+    If,
     Op,
     Var,
     While,
@@ -37,6 +40,8 @@ __all__ = ["Absences", "absences", "certain", "doubt"]
 # For every name, parameters.
 _Sets = Mapping[str, frozenset[int]]
 _NONE: frozenset[int] = frozenset()
+# An assignment, what is in doubt there, and in all but the first turns of the loop around it.
+_Step = tuple[Assign, _Sets, _Sets | None]
 # Operations through which a partial becomes infinite where the value need not be.
 _POLES = frozenset({"div", "log", "log2", "log10", "log1p", "pow", "lgamma", "tgamma", "digamma", "polygamma"})
 
@@ -91,18 +96,17 @@ def absences(function: Function, active: _Sets, doubtful: _Sets) -> Absences:
     found = Absences(set(), set())
     if not any(doubtful.values()):
         return found
-    times = Counter([*(param.name for param in function.params), *assigned(function.body)])
-    steps = [*_steps(function.body, active, doubtful, times)]
+    steps = [*_Walk(function, active, doubtful).steps(function.body, {}, None)]
     size = -1
     while size != len(found.lost):
         size = len(found.lost)
-        for stmt, late in steps:
-            sure, factors = certain(stmt.value, active, doubtful), _factors(stmt.value)
+        for stmt, here, late in steps:
+            sure, factors = certain(stmt.value, active, here), _factors(stmt.value)
             for source, multiplied in factors.items():
-                for seed in doubtful.get(source, _NONE):
+                for seed in here.get(source, _NONE):
                     if not multiplied and (source, seed) not in found.lost:
                         continue
-                    begins = seed not in late.get(source, _NONE)
+                    begins = late is not None and seed not in late.get(source, _NONE)
                     others = (seed in active.get(other, _NONE) for other in factors if other != source)
                     if begins and multiplied and _has_poles(stmt.value):
                         found.kept.add((stmt.target.name, source, seed))
@@ -115,36 +119,66 @@ def absences(function: Function, active: _Sets, doubtful: _Sets) -> Absences:
     return found
 
 
-def _steps(block: Block, active: _Sets, late: _Sets, times: Counter[str]) -> Iterator[tuple[Assign, _Sets]]:
-    """The assignments, and what is in doubt there in all but the first turns of the loops around."""
-    for stmt in block:
-        if isinstance(stmt, Assign):
-            if stmt.target.name in active:
-                yield stmt, late
-            continue
-        within = _later(stmt, active, late, times) if isinstance(stmt, For | While) else late
-        for inner in blocks(stmt):
-            yield from _steps(inner, active, within, times)
+class _Walk:
+    """What is in doubt at each place of a function, which is less than what is for a name wherever it stands."""
+
+    def __init__(self, function: Function, active: _Sets, doubtful: _Sets) -> None:
+        self.active, self.doubtful = active, doubtful
+        self.times = Counter([*(param.name for param in function.params), *assigned(function.body)])
+
+    def steps(self, block: Block, here: _Sets, late: _Sets | None) -> Generator[_Step, None, _Sets]:
+        """The assignments, what is in doubt before each, and, in a loop, in all but its first turns.
+
+        What is in doubt after the block is returned.
+        """
+        for stmt in block:
+            if isinstance(stmt, Assign):
+                name = stmt.target.name
+                if name in self.active:
+                    yield stmt, here, late
+                    here = {**here, name: self.active[name] - certain(stmt.value, self.active, here)}
+                continue
+            inside = {*assigned((stmt,))}
+            if isinstance(stmt, If):
+                then = yield from self.steps(stmt.then, here, late)
+                orelse = yield from self.steps(stmt.orelse, here, late)
+                here = {**here, **{name: then.get(name, _NONE) | orelse.get(name, _NONE) for name in inside}}
+            elif isinstance(stmt, For | While):
+                unknown = {name: self.doubtful.get(name, _NONE) for name in inside}
+                here = {**here, **unknown}
+                later = self.after(stmt, here if late is None else {**late, **unknown}, None)
+                for inner in blocks(stmt):
+                    yield from self.steps(inner, here, later)
+                here = self.after(stmt, here, _least_turns(stmt))
+        return here
+
+    def after(self, loop: For | While, here: _Sets, turns: int | None) -> _Sets:
+        """What is still in doubt when a loop has gone through some turns, as many as it takes or so many, whatever
+        path each of them has taken."""
+        assigns = [stmt for stmt in statements((loop,)) if isinstance(stmt, Assign) and stmt.target.name in self.active]
+        turn = (*loop.pre, *loop.body) if isinstance(loop, While) else loop.body
+        ends = (at for at, stmt in enumerate(turn) if any(isinstance(part, Continue) for part in statements((stmt,))))
+        always = assigned_always(turn[: next(ends, len(turn))])
+        inside = Counter(assigned((loop,)))
+        # Of these there is what they were before the turn.
+        carried = [name for name in inside if name not in always and self.times[name] > inside[name]]
+        for _ in count() if turns is None else range(turns):
+            now = {name: here.get(name, _NONE) if name in carried else _NONE for name in inside}
+            for stmt in assigns:
+                now[stmt.target.name] |= self.active[stmt.target.name] - certain(stmt.value, self.active, here)
+            now = {**here, **now}
+            if now == here:
+                break
+            here = now
+        return here
 
 
-def _later(loop: For | While, active: _Sets, late: _Sets, times: Counter[str]) -> _Sets:
-    """What is still in doubt in a loop when it has gone through some turns, whatever path each of them has taken."""
-    assigns = [stmt for stmt in statements((loop,)) if isinstance(stmt, Assign) and stmt.target.name in active]
-    turn = (*loop.pre, *loop.body) if isinstance(loop, While) else loop.body
-    ends = (at for at, stmt in enumerate(turn) if any(isinstance(part, Continue) for part in statements((stmt,))))
-    always = assigned_always(turn[: next(ends, len(turn))])
-    inside = Counter(assigned((loop,)))
-    # Of these there is what they were before the turn.
-    carried = [name for name in inside if name not in always and times[name] > inside[name]]
-    found: _Sets = late
-    while True:
-        now = {name: found.get(name, _NONE) if name in carried else _NONE for name in inside}
-        for stmt in assigns:
-            now[stmt.target.name] |= active[stmt.target.name] - certain(stmt.value, active, found)
-        now = {**found, **now}
-        if now == found:
-            return found
-        found = now
+def _least_turns(loop: For | While) -> int:
+    """How many turns a loop takes at least."""
+    if isinstance(loop, While) or any(isinstance(stmt, Break) for stmt in statements((loop,))):
+        return 0
+    bounds = [bound.value for bound in (loop.start, loop.stop, loop.step) if isinstance(bound, Const)]
+    return len(range(*map(int, bounds))) if len(bounds) == 3 and bounds[2] != 0 else 0
 
 
 def _factors(value: Expr) -> dict[str, bool]:
