@@ -24,17 +24,20 @@ class Results:
     ----------
     shape : tuple of int
         The shape that the arguments broadcast to.
+    may_wait : bool
+        Whether there are partials, of which arrays are made when somebody asks for them.
     """
 
     __slots__ = (
         *("_are_stored", "_arrays", "_given", "_hessian", "_jacobian", "_module", "_parts", "_spec", "_structure"),
-        *("_sums", "_total", "_values", "shape"),
+        *("_sums", "_total", "_values", "may_wait", "shape"),
     )
 
     def __init__(self, call: Call) -> None:
         spec, planned = call.spec, call.plan
         self.shape, self._total = planned.geometry.shape, planned.total
         self._spec, self._structure, self._values = spec, spec.product.structure, spec.product.values
+        self.may_wait = call.parts is None and spec.product.jacobian > 0
         self._module, self._parts, self._sums = call.operands.module, call.parts, call.sums
         self._arrays = {spec.names[at]: call.operands.arrays[at].shape for at in spec.wrt}
         # Fresh outputs of shape () become scalars, as those of NumPy's own functions do. CuPy's stay arrays, so that

@@ -14,7 +14,7 @@ from dualbcast.errors import ArgumentError
 from dualbcast.record import NamedTuple
 from dualbcast.runtime.operands import Array, DType
 
-__all__ = ["Reserved", "Together", "allocate", "are_on_device", "beside", "together"]
+__all__ = ["Reserved", "Together", "allocate", "are_on_device", "beside", "reserve", "together"]
 
 # What CuPy's pool rounds to, and more than any access needs.
 _ALIGNMENT = 512
@@ -39,7 +39,7 @@ def together(shape: tuple[int, ...], dtypes: tuple[DType, ...]) -> Together:
 
 
 class Reserved(Sequence[Array]):
-    """Uninitialised contiguous CuPy arrays, which are in memory already, and objects as soon as somebody looks.
+    """Arrays that are in memory already, and objects as soon as somebody looks.
 
     To make them takes as long as the launch, and with that the kernel need not wait: it takes the `pointers`.
     """
@@ -69,19 +69,28 @@ class Reserved(Sequence[Array]):
         return self._made()[at]
 
 
-def allocate(wanted: Together) -> Reserved | tuple[Array, ...]:
-    """Arrays in one block of CuPy's current pool; of several, one that is kept keeps the block.
+def allocate(wanted: Together) -> tuple[Array, ...]:
+    """Uninitialised contiguous CuPy arrays, in one block of CuPy's current pool. One that is kept keeps the block.
 
     Raises
     ------
     MemoryError
         CuPy's, which says how much is taken; a note says what the call needs and what may help.
     """
+    make, shape = sys.modules["cupy"].ndarray, wanted.shape
+    return tuple([make(shape, kind, pointer) for kind, pointer in zip(wanted.kinds, _pointers(wanted), strict=True)])
+
+
+def reserve(wanted: Together) -> Reserved:
+    """The same, of which only the memory is there yet."""
+    return Reserved(wanted.shape, wanted.kinds, _pointers(wanted))
+
+
+def _pointers(wanted: Together) -> list[Any]:
     if not wanted.kinds:
-        return ()
-    cupy = sys.modules["cupy"]
+        return []
     try:
-        memory = cupy.cuda.alloc(wanted.size)
+        memory = sys.modules["cupy"].cuda.alloc(wanted.size)
     except MemoryError as error:
         error.add_note(
             f"The outputs of the call take {wanted.size:,} bytes on the GPU. What CuPy keeps of arrays that are gone "
@@ -89,9 +98,7 @@ def allocate(wanted: Together) -> Reserved | tuple[Array, ...]:
             "derivatives."
         )
         raise
-    if len(wanted.kinds) == 1:
-        return (cupy.ndarray(wanted.shape, wanted.kinds[0], memory),)
-    return Reserved(wanted.shape, wanted.kinds, [memory + at if at else memory for at in wanted.places])
+    return [memory + at if at else memory for at in wanted.places]
 
 
 def are_on_device(values: Sequence[object]) -> bool:

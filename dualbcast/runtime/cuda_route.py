@@ -12,7 +12,7 @@ from dualbcast.record import NamedTuple
 from dualbcast.runtime.broadcast import Fit, Plan, aside_of, find_fit, fresh, summed
 from dualbcast.runtime.cuda import CudaKernel
 from dualbcast.runtime.cuda_device import WIDEST_ACCESS, prepared
-from dualbcast.runtime.cuda_memory import Reserved, allocate, together
+from dualbcast.runtime.cuda_memory import allocate, reserve, together
 from dualbcast.runtime.geometry import form_of
 from dualbcast.runtime.operands import Array, Operands
 
@@ -121,9 +121,11 @@ class CudaRoute:
         outputs: Sequence[Array]
         targets: Sequence[Any]
         if self._fit is None and self._together is not None:
-            outputs = targets = allocate(self._together)
-            if isinstance(outputs, Reserved):
+            if self.results.may_wait:
+                outputs = reserve(self._together)
                 targets = outputs.pointers
+            else:
+                outputs = targets = allocate(self._together)
         elif self._fit is None:
             outputs, targets = fresh(geometry, dtypes, compute, cupy)
         else:

@@ -100,7 +100,7 @@ class Geometry(NamedTuple):
 
     def _on_device(self, dtypes: Sequence[DType]) -> tuple[Array, ...]:
         lengths, axes = self.memory
-        arrays = tuple(allocate(together(lengths, tuple(dtypes))))
+        arrays = allocate(together(lengths, tuple(dtypes)))
         return arrays if axes is None else tuple([array.transpose(axes) for array in arrays])
 
 
