@@ -36,12 +36,15 @@ class Variant:
     def __init__(self, lowered: Lowered, names: tuple[str, ...], label: str, options: Options) -> None:
         self.element = Element(lowered.function, (*names, *lowered.arrays), label, options)
         # Names in scopes and functions' code, which most are, are looked at here, as this happens at every call.
-        scopes = [type(guard.place) is dict and not guard.attribute for guard in lowered.guards]
-        codes = [guard.attribute and guard.key == "__code__" for guard in lowered.guards]
-        each = list(zip(lowered.guards, scopes, codes, strict=True))
-        self._names = tuple([(guard.place, guard.key, guard.value, guard) for guard, is_name, _ in each if is_name])
-        self._codes = tuple([(guard.place, guard.value) for guard, _, is_code in each if is_code])
-        self._guards = tuple([guard for guard, is_name, is_code in each if not is_name and not is_code])
+        names_in_scopes, codes, others = [], [], []
+        for guard in lowered.guards:
+            if guard.attribute and guard.key == "__code__":
+                codes.append((guard.place, guard.value))
+            elif type(guard.place) is dict and not guard.attribute:
+                names_in_scopes.append((guard.place, guard.key, guard.value, guard))
+            else:
+                others.append(guard)
+        self._names, self._codes, self._guards = tuple(names_in_scopes), tuple(codes), tuple(others)
         # The arrays found then are not kept: they may be large, and others may take their place.
         self.captures = tuple(capture._replace(value=None) for capture in lowered.arrays.values())
         self._kinds = tuple(param.kind for param in lowered.function.params[len(names) :])
