@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import mpmath
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from dualbcast import differentiable_broadcast
+from dualbcast.compiler.templates import lower
 
 INF, NAN = math.inf, math.nan
 # What C's pow, and so Python, gives for (x, p), NaN where Python's answer is a complex number.
@@ -114,3 +116,58 @@ def test_powers_of_ten_are_exact_for_small_whole_numbers() -> None:
         whole = np.arange(most + 1)
         got = differentiable_broadcast(lambda x: 10.0**x)(whole.astype(dtype))
         assert [int(each) for each in got] == [10 ** int(n) for n in whole]
+
+
+def every_exponent(dtype: Any) -> np.ndarray[Any, Any]:
+    """Numbers of both signs with every exponent of a format, subnormals among them."""
+    info = np.finfo(dtype)
+    exponents = np.arange(info.minexp - info.nmant, info.maxexp)
+    draw = np.random.default_rng(5)
+    with np.errstate(under="ignore"):
+        x = np.concatenate([np.ldexp(dtype(1), exponents), np.ldexp(draw.uniform(1, 2, len(exponents)), exponents)])
+    return np.concatenate([x, -x]).astype(dtype)
+
+
+@pytest.mark.parametrize("backend", ["python", "cpu"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("count", range(1, 9))
+def test_inverse_powers_over_the_whole_range(count: int, dtype: Any, backend: Any) -> None:
+    f = differentiable_broadcast(backend=backend)(lambda x: x**-count)
+    x, info = every_exponent(dtype), np.finfo(dtype)
+    if backend == "python":
+        x = x[::7]
+    value, jacobian, hessian = f.value_jacobian_and_hessian(x)
+    factors = (1, -count, count * (count + 1))
+    for order, (got, factor) in enumerate(zip((value, jacobian["x"], hessian["x", "x"]), factors, strict=True)):
+        exact = [factor * Fraction(float(each)) ** (-count - order) for each in x]
+        for each, result, wanted in zip(x, got, exact, strict=True):
+            # A result that is subnormal may be zero, and one within rounding of the largest number infinite.
+            unit = Fraction(float(info.eps)) * abs(wanted)
+            if abs(wanted) > Fraction(float(info.max)) * (1 - 16 * Fraction(float(info.eps))):
+                assert np.isinf(result) or abs(Fraction(float(result)) - wanted) < 8 * unit, each
+                assert (result > 0) == (wanted > 0), each
+            elif abs(wanted) >= Fraction(float(info.smallest_normal)):
+                assert np.isfinite(result), each
+                assert abs(Fraction(float(result)) - wanted) <= (count + 6) * unit / 2, (each, order)
+            else:
+                assert abs(result) <= info.smallest_normal, (each, order)
+                assert result == 0 or (result > 0) == (wanted > 0), (each, order)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("count", range(1, 9))
+def test_inverse_powers_at_zero_and_infinity(count: int, dtype: Any) -> None:
+    """Values and slopes are the limits from the side that the sign of the zero says."""
+    x = np.array([0.0, -0.0, INF, -INF, NAN], dtype)
+    value, jacobian, hessian = differentiable_broadcast(lambda x: x**-count).value_jacobian_and_hessian(x)
+    odd, even = [INF, -INF, 0.0, 0.0, NAN], [INF, INF, 0.0, 0.0, NAN]
+    np.testing.assert_array_equal(value, odd if count % 2 else even)
+    np.testing.assert_array_equal(jacobian["x"], [-each for each in (even if count % 2 else odd)])
+    np.testing.assert_array_equal(hessian["x", "x"], odd if count % 2 else even)
+
+
+def test_an_inverse_power_guards_nothing_of_its_own() -> None:
+    """Its partials are the library's, so a warm call looks at nothing for them."""
+    with_power, without = differentiable_broadcast(lambda x: x**-3), differentiable_broadcast(lambda x: x * x)
+    guards = [lower(f.__wrapped__, ("float",)).guards for f in (with_power, without)]
+    assert len(guards[0]) == len(guards[1])

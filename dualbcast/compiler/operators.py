@@ -7,7 +7,8 @@ from typing import Any
 
 from dualbcast.compiler.builder import Builder
 from dualbcast.compiler.fold import FALSE, TRUE, convert, join, number
-from dualbcast.compiler.ir import Atom, Const, Kind, Var
+from dualbcast.compiler.ir import Atom, Const, Kind, Op, Var
+from dualbcast.compiler.powers import INVERSE_POWERS, LARGEST_PRODUCT, ROOTS
 from dualbcast.compiler.rules import RULES, Rule, by_spelling
 from dualbcast.compiler.values import Closure, Derived, Keywords, Partial, Static, Unassigned, Value, describe
 from dualbcast.errors import Location
@@ -22,8 +23,6 @@ _BITWISE = {
     ast.LShift: "shl",
     ast.RShift: "shr",
 }
-# The rows of powers that roots are faster for, by their exponents.
-_ROOTS = {0.5: "root", -0.5: "inverse_root", 1.5: "root_cubed", -1.5: "inverse_root_cubed"}
 
 
 class Operators(Builder):
@@ -124,11 +123,15 @@ class Operators(Builder):
         if isinstance(exponent, Const) and exponent.value == int(exponent.value if abs(exponent.value) < 99 else 0):
             count = int(exponent.value)
             kind: Kind = "float" if base.kind == "float" or exponent.kind == "float" or count < 0 else "int"
-            if 1 <= abs(count) <= (8 if kind == "float" else 64):
-                result = self._product(self.convert(base, kind, where), abs(count), kind, where)
-                if count < 0:
-                    return self.op("div", Const(1.0, "float"), result, kind="float", location=where)
-                return result
+            if 1 <= abs(count) <= (LARGEST_PRODUCT if kind == "float" else 64):
+                base = self.convert(base, kind, where)
+                result = self._product(base, abs(count), kind, where)
+                if count > 0:
+                    return result
+                result = self.op("div", Const(1.0, "float"), result, kind="float", location=where)
+                if count == -1:
+                    return result
+                return self.emit(Op(INVERSE_POWERS[-count].name, (result, base), "float", where), where)
             if count == 0:
                 return Const(1.0, "float") if kind == "float" else Const(1, "int")
         return self.apply(by_spelling("numpy.power"), (base, exponent), node)
@@ -137,7 +140,7 @@ class Operators(Builder):
         """A function that takes less time than pow and has the same values, if one of the two numbers is known."""
         if base == Const(2.0, "float") or base == Const(2, "int"):
             return RULES["exp2"], (exponent,)
-        row = _ROOTS.get(exponent.value) if isinstance(exponent, Const) else None
+        row = ROOTS.get(exponent.value) if isinstance(exponent, Const) else None
         return None if row is None else (RULES[row], (base,))
 
     def _product(self, base: Atom, count: int, kind: Kind, where: Location) -> Atom:

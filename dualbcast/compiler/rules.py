@@ -118,6 +118,11 @@ class Custom:
         """The name for readers."""
         return self.name.partition("#")[0]
 
+    @property
+    def by_user(self) -> bool:
+        """Whether a user has given it."""
+        return "#" in self.name
+
 
 Meaning = Rule | Custom | Callable[..., Any] | None
 

@@ -157,7 +157,7 @@ def guards_of(function: Function) -> Iterable[Capture]:
         caller, first = pending.pop()
         for op in _operations(caller):
             row, custom = RULES.get(op.name), CUSTOMS.get(op.name)
-            if custom is None and (row is None or not row.by_user):
+            if not any(each is not None and each.by_user for each in (row, custom)):
                 continue
             # Known numbers make different partials. Partials of partials may have ever other numbers: their kinds do.
             key = op.name, tuple(arg if isinstance(arg, Const) and first else arg.kind for arg in op.args)
