@@ -21,6 +21,9 @@ __all__ = [
     "kernel_fault",
 ]
 
+# How many of the calls that led to an error it shows, where they are many: those next to it, and the user's own.
+INNERMOST, OUTERMOST = 8, 4
+
 
 class Location(NamedTuple):
     """A range of the user's source: 1-based lines, 0-based columns in UTF-8 bytes (the meaning `ast` gives them)."""
@@ -93,10 +96,15 @@ class CompileError(DualbcastError):
         parts = [place + message, location.excerpt()]
         if hint:
             parts.append(f"Write instead: {hint}")
-        for (name, where), group in groupby(reversed(calls)):
+        led = [(call, len(list(group)) - 1) for call, group in groupby(reversed(calls))]
+        left_out = len(led) - INNERMOST - OUTERMOST
+        for position, ((name, where), again) in enumerate(led):
+            if left_out > 1 and position == INNERMOST:
+                parts.append(f"… and {left_out} calls more")
+            if left_out > 1 and INNERMOST <= position < INNERMOST + left_out:
+                continue
             parts.append(f"in {name}(), called at {where}")
             parts.append(where.excerpt())
-            again = len(list(group)) - 1
             if again:
                 parts.append(f"… and {again} more times" if again < 10 else "… and so on")
         super().__init__("\n".join(part for part in parts if part))
