@@ -11,7 +11,7 @@ import numpy as np
 from dualbcast.api import BroadcastFunction
 from dualbcast.compiler.derivatives import DerivativeOf, called_with, find_argument, parameter_names, take_derivative
 from dualbcast.compiler.values import Operator, Static
-from dualbcast.errors import ArgumentError, CompileError
+from dualbcast.errors import ArgumentError, CompileError, a_or_an
 from dualbcast.known import is_operand
 from dualbcast.runtime import python
 from dualbcast.runtime.cuda_memory import beside
@@ -83,9 +83,9 @@ class Derivative(DerivativeOf):
         labels = [*(f"argument {at + 1}" for at in range(len(args))), *named]
         for label, value in zip(labels, given, strict=True):
             if not is_operand(value):
-                kind = type(value).__name__
+                kind = a_or_an(type(value).__name__)
                 raise ArgumentError(
-                    f"{label} of {self.__name__} is a {kind}, and must be a number or an array. Let a lambda take it "
+                    f"{label} of {self.__name__} is {kind}, and must be a number or an array. Let a lambda take it "
                     "from outside, or pass it by name, with wrt= for the others"
                 )
         for at in self._positions(len(args), tuple(named)):
@@ -214,7 +214,7 @@ def value_and_gradient(
 def _derivative(name: str, function: Any, wrt: Any) -> Derivative:
     if not callable(function):
         kind = type(function).__name__
-        raise ArgumentError(f"{name}() takes a function, not a {kind}; its arguments come later: {name}(g)(x)")
+        raise ArgumentError(f"{name}() takes a function, not {a_or_an(kind)}; its arguments come later: {name}(g)(x)")
     if isinstance(wrt, Sequence) and not isinstance(wrt, str):
         wrt = tuple(map(_plain, wrt))
     try:

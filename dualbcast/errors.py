@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import os
+import re
 from itertools import groupby
 
 from dualbcast.record import NamedTuple
@@ -18,6 +19,7 @@ __all__ = [
     "Location",
     "MissingDependencyError",
     "ShapeError",
+    "a_or_an",
     "kernel_fault",
 ]
 
@@ -128,6 +130,23 @@ class DerivativeError(DualbcastError, AssertionError):
 
 class BackendError(DualbcastError, RuntimeError):
     """A backend cannot do what was asked: no device, no driver, an unknown name."""
+
+
+# Letters that are spoken by their names count: an nd-array, an x-array. So does "u" as in "you".
+_AN = re.compile(r"[aeiou]|nd|xarray|mp[fqz]\b", re.IGNORECASE)
+_A = re.compile(r"u(func|int|ni|se|tc|uid)|eu|one", re.IGNORECASE)
+
+
+def a_or_an(noun: str) -> str:
+    """A noun, such as the name of a type, after its article.
+
+    Examples
+    --------
+    >>> [a_or_an(noun) for noun in ("array", "list", "ufunc", "xarray.DataArray", "ndarray", "UUID", "_Own")]
+    ['an array', 'a list', 'a ufunc', 'an xarray.DataArray', 'an ndarray', 'a UUID', 'an _Own']
+    """
+    spoken = noun.lstrip("_")
+    return f"{'an' if _AN.match(spoken) and not _A.match(spoken) else 'a'} {noun}"
 
 
 def kernel_fault(function: str, compiler: str, path: str, error: Exception) -> BackendError:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from functools import lru_cache
-from numbers import Number
 from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
@@ -16,6 +15,7 @@ import numpy as np
 from numpy import ndarray
 
 from dualbcast.errors import ArgumentError, DTypeError, ShapeError
+from dualbcast.foreign import called, instead
 from dualbcast.record import NamedTuple, dataclass
 from dualbcast.runtime.variables import VariableGiven, is_variable
 
@@ -241,7 +241,7 @@ def check_out(out: Array | Sequence[Array | None], count: int, module: str) -> t
         name = _out_name(position, count)
         if not _is_array(y, module):
             library = "NumPy" if module == "numpy" else "CuPy"
-            raise ArgumentError(f"{name} is {type(y)}; it must be a {library} array, as the inputs of this call are.")
+            raise ArgumentError(f"{name} is {called(y)}; it must be a {library} array, as the inputs of this call are.")
         if module == "numpy" and not y.flags.writeable:
             raise ArgumentError(f"{name} is read-only. Pass an array that can be written to.")
     return slots
@@ -351,28 +351,10 @@ def _token(value: object, name: str) -> Token:
             return weak
     if isinstance(value, complex):
         raise DTypeError(f"{name} is a complex number, which is not supported. {_dtype_hint(np.dtype(complex), name)}")
-    kind = type(value)
-    label = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    raise ArgumentError(
-        f"{name} is {'None' if value is None else f'a {label}'}, not an array or a number. {_kind_hint(value, name)}"
-    )
-
-
-def _kind_hint(value: object, name: str) -> str:
-    """What to write instead of an object that is no array."""
-    origin = type(value).__module__.partition(".")[0]
-    if isinstance(value, ndarray):
-        return f"What the subclass adds (a mask, a unit) would be lost; if that is right, pass np.asarray({name})."
-    if origin == "torch":
-        return f"Pass {name}.detach().numpy(), or cupy.from_dlpack({name}.detach()) if it is on a GPU."
-    if isinstance(value, Number):
-        return f"Pass float({name})."
-    if value is None or isinstance(value, str | bytes | dict | set):
-        return (
-            "Pass a NumPy array, a CuPy array, a float, an int or a bool; "
-            f"or decorate with static={name!r}, if it is to be known when the kernel is compiled."
-        )
-    return f"Pass np.asarray({name})."
+    hint = instead(value, name) or "Pass a NumPy array, a CuPy array, a float, an int or a bool."
+    if name.isidentifier() and not instead(value, name):
+        hint = f"{hint[:-1]}; or decorate with static={name!r}, if it is to be known when the kernel is compiled."
+    raise ArgumentError(f"{name} is {called(value)}, not an array or a number. {hint}")
 
 
 def _dtype_hint(dtype: DType, name: str) -> str:
