@@ -12,7 +12,7 @@ import numpy as np
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.record import NamedTuple
 from dualbcast.runtime.cuda_memory import beside
-from dualbcast.structure import Structure
+from dualbcast.structure import NUMBER, Structure
 
 __all__ = ["Frame", "Index", "Jacobian", "broadcasts_to", "everywhere", "library_of"]
 
@@ -87,6 +87,25 @@ class Index:
         """What the outputs are called, where the function names them."""
         return self.structure.labels()
 
+    def stacked(self, output: int | str = 0) -> Any:
+        """The blocks of one output as one array, with the arguments in the last axes."""
+        raise NotImplementedError
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """All blocks as one array: as `stacked`, with an axis for the outputs before that for the arguments."""
+        if self._frame.module != "numpy":
+            kind = type(self).__name__
+            raise ArgumentError(
+                f"the blocks of this {kind} are on a GPU; write cupy.asnumpy(….stacked()) to fetch them"
+            )
+        if copy is False:
+            raise ValueError("blocks are arrays of their own, so that one array of all is a copy; leave out copy=False")
+        if self.structure == NUMBER:
+            found = self.stacked()
+        else:
+            found = np.stack([self.stacked(output) for output in range(self.outputs)], axis=len(self.shape))
+        return np.asarray(found, dtype)
+
     def _counted(self) -> str:
         return f"{self.outputs} output{'s' * (self.outputs != 1)}"
 
@@ -135,6 +154,9 @@ class Jacobian(Index):
     -----
     A block that is the same number everywhere (such as a structural zero) is a read-only view of that one number.
 
+    `np.asarray(J)` is one array, of shape (*shape, arguments) for a function that returns a number, and otherwise of
+    shape (*shape, outputs, arguments).
+
     Examples
     --------
     >>> import numpy as np
@@ -147,6 +169,9 @@ class Jacobian(Index):
     array([30., 60.])
     >>> J.pushforward(np.array([1.0, 1.0]), np.array([0.0, 0.0]))
     array([30., 60.])
+    >>> np.asarray(J)
+    array([[30.,  3.],
+           [60.,  6.]])
     """
 
     def __getitem__(self, key: Any) -> Any:
@@ -165,6 +190,15 @@ class Jacobian(Index):
 
     def __repr__(self) -> str:
         return f"<Jacobian of {self._counted()} in ({', '.join(self.wrt)}), shape {self.shape}>"
+
+    def stacked(self, output: int | str = 0) -> Any:
+        """The blocks of one output as one array of shape (*shape, n), for n arguments in `wrt`."""
+        which = self._output(output)
+        if not self.wrt:
+            return np.empty((*self.shape, 0))
+        blocks = [self._blocks[which, name] for name in self.wrt]
+        with beside(self._stored):
+            return library_of(blocks[0]).stack(blocks, axis=-1)
 
     def pushforward(self, *tangents: Any) -> Any:
         """The tangents of the outputs for tangents of the arguments.
