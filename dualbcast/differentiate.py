@@ -15,6 +15,7 @@ from dualbcast.errors import ArgumentError, CompileError, a_or_an
 from dualbcast.known import is_operand
 from dualbcast.runtime import python
 from dualbcast.runtime.cuda_memory import beside
+from dualbcast.runtime.operands import no_derivative
 
 __all__ = ["Derivative", "derivative", "gradient", "value_and_derivative", "value_and_gradient"]
 
@@ -89,11 +90,10 @@ class Derivative(DerivativeOf):
                     "from outside, or pass it by name, with wrt= for the others"
                 )
         for at in self._positions(len(args), tuple(named)):
-            dtype: Any = bool if isinstance(given[at], bool) else getattr(given[at], "dtype", float)
-            if np.dtype(dtype).kind in "biu":
+            token: Any = bool if isinstance(given[at], bool) else getattr(given[at], "dtype", float)
+            if np.dtype(token).kind in "biu":
                 raise ArgumentError(
-                    f"{labels[at]} of {self.__name__} is of dtype {np.dtype(dtype)}, which carries no derivative; "
-                    "convert it to a float dtype, or leave it out of wrt"
+                    f"{no_derivative(f'{labels[at]} of {self.__name__}', token)}, or leave it out of wrt"
                 )
             if isinstance(given[at], int):
                 given[at] = float(given[at])

@@ -32,6 +32,8 @@ class Frame(NamedTuple):
         Of blocks that are one number.
     module : str
         "numpy" or "cupy".
+    others : dict
+        Of the arguments and captured arrays that are not in `wrt`, by name, why they are not.
     """
 
     wrt: tuple[str, ...]
@@ -41,6 +43,7 @@ class Frame(NamedTuple):
     places: tuple[tuple[Any, int | None, float], ...]
     dtype: np.dtype[Any]
     module: str
+    others: dict[str, str]
 
     def blocks(self, stored: Sequence[Any]) -> dict[Any, Any]:
         """The blocks by their keys, with the arrays that a kernel wrote."""
@@ -124,7 +127,15 @@ class Index:
             return self.wrt[int(key)]
         if isinstance(key, str) and key in self.wrt:
             return key
-        raise ArgumentError(f"this {type(self).__name__} is in ({', '.join(self.wrt)}), not in {key!r}")
+        others = self._frame.others
+        reason = f": {others[key]}" if isinstance(key, str) and key in others else ""
+        if not isinstance(key, str):
+            reason = self._left_out()
+        raise ArgumentError(f"this {type(self).__name__} is in ({', '.join(self.wrt)}), not in {key!r}{reason}")
+
+    def _left_out(self) -> str:
+        """Why the other arguments are not in `wrt`, as the end of a sentence."""
+        return "".join(f"; {reason}" for reason in self._frame.others.values())
 
 
 class Jacobian(Index):
@@ -214,7 +225,9 @@ class Jacobian(Index):
             One for each output, of shape `shape`, in what the function returns.
         """
         if len(tangents) != len(self.wrt):
-            raise ArgumentError(f"{len(self.wrt)} tangents are needed, for {', '.join(self.wrt)}; got {len(tangents)}")
+            raise ArgumentError(
+                f"{len(self.wrt)} tangents are needed, for {', '.join(self.wrt)}; got {len(tangents)}{self._left_out()}"
+            )
         for name, tangent in zip(self.wrt, tangents, strict=True):
             shape = np.shape(tangent)
             if not broadcasts_to(shape, self.shape):

@@ -143,6 +143,8 @@ def check_derivatives(function: Any, *arrays: Any, wrt: Wrt = None, rtol: float 
     """
     f = function if isinstance(function, BroadcastFunction) else differentiable_broadcast(function)
     result, jacobian = f.value_and_jacobian(*arrays, wrt=wrt, **named)
+    if not jacobian.wrt:
+        raise ArgumentError(f"there is no argument to differentiate in{jacobian._left_out()}")
     values = jacobian.structure.flatten(result)
     library = library_of(values[0])
     bound = inspect.signature(f).bind(*arrays, **named)

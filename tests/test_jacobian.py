@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+import re
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 from dualbcast import differentiable_broadcast
 from dualbcast.errors import ArgumentError, ShapeError
+from dualbcast.testing import check_derivatives
 
 rng = np.random.default_rng(7)
 SHAPES = [
@@ -329,3 +331,65 @@ def test_what_is_on_a_gpu_is_not_fetched_in_silence() -> None:
     for found in (type(jacobian)(frame, jacobian._stored), type(product.hessian(1.0, 2.0))(frame, jacobian._stored)):
         with pytest.raises(ArgumentError, match=r"are on a GPU; write cupy\.asnumpy"):
             np.asarray(found)
+
+
+WEIGHTS = np.arange(3)
+FLOATS = np.arange(3.0)
+
+
+@differentiable_broadcast
+def counted(x, n):
+    return x * x * n
+
+
+@differentiable_broadcast
+def capturing(x):
+    return x * WEIGHTS + FLOATS
+
+
+ADVICE = {
+    "int64": (np.arange(3), "n is of dtype int64, which carries no derivative; pass n.astype('float64')"),
+    "bool": (np.array([True, False, True]), "n is of dtype bool, which carries no derivative; pass n.astype"),
+    "a scalar": (np.uint8(3), "n is of dtype uint8, which carries no derivative; pass n.astype('float64')"),
+    "a number": (3, "n is an int, which carries no derivative; pass float(n)"),
+    "a truth": (True, "n is a bool, which carries no derivative; pass float(n)"),
+}
+ASKED: dict[str, Any] = {
+    "name": lambda x, n: counted.jacobian(x, n)["n"],
+    "output and name": lambda x, n: counted.jacobian(x, n)[0, "n"],
+    "position": lambda x, n: counted.jacobian(x, n)[1],
+    "dense": lambda x, n: counted.jacobian(x, n).dense(0, "n"),
+    "pushforward": lambda x, n: counted.jacobian(x, n).pushforward(x, x),
+    "hessian": lambda x, n: counted.hessian(x, n)["x", "n"],
+    "nothing": lambda _, n: counted.jacobian(n, n)["n"],
+    "wrt": lambda x, n: counted.jacobian(x, n, wrt="n"),
+    "wrt by position": lambda x, n: counted.jacobian(x, n, wrt=1),
+    "partial": lambda x, n: counted.partial("n")(x, n),
+    "tangent": lambda x, n: counted.jvp((x, n), {"n": 1.0}),
+    "gradient": lambda x, n: counted.vjp(x, n, wrt="n"),
+    "product": lambda x, n: counted.hvp((x, n), (1.0, None), wrt="n"),
+    "check": lambda _, n: check_derivatives(counted, n, n),
+}
+
+
+@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize("kind", ADVICE)
+def test_an_argument_without_a_derivative_is_said_to_have_none_for_its_dtype(kind: str, asked: str) -> None:
+    value, words = ADVICE[kind]
+    with pytest.raises(ArgumentError, match=re.escape(words)):
+        ASKED[asked](np.ones(3), value)
+
+
+def test_what_is_advised_gives_the_derivative() -> None:
+    x, n = np.array([1.0, 2.0, 3.0]), np.arange(3)
+    assert counted.jacobian(x, n.astype("float64"))["n"].tolist() == [1.0, 4.0, 9.0]
+    assert counted.jacobian(x, float(n[1]))["n"].tolist() == [1.0, 4.0, 9.0]
+    with pytest.raises(ArgumentError, match=re.escape("not in 'n': for n give wrt=('x', 'n')")):
+        counted.jacobian(x, x, wrt="x")["n"]
+    with pytest.raises(ArgumentError, match=re.escape("not in 'FLOATS': for FLOATS give wrt=('x', 'FLOATS')")):
+        capturing.jacobian(x)["FLOATS"]
+    assert capturing.jacobian(x, wrt=("x", "FLOATS"))["FLOATS"].tolist() == [1.0] * 3
+    with pytest.raises(ArgumentError, match=r"WEIGHTS is of dtype int64, .*pass WEIGHTS\.astype"):
+        capturing.jacobian(x)["WEIGHTS"]
+    with pytest.raises(ArgumentError, match=r"is in \(x\), not in 'z'$"):
+        product.jacobian(x, 1.0, wrt="x")["z"]

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy import ndarray
 
-from dualbcast.errors import ArgumentError, DTypeError, ShapeError
+from dualbcast.errors import ArgumentError, DTypeError, ShapeError, a_or_an
 from dualbcast.foreign import called, instead
 from dualbcast.record import NamedTuple, dataclass
 from dualbcast.runtime.variables import VariableGiven, is_variable
@@ -34,6 +34,7 @@ __all__ = [
     "classify",
     "extended",
     "is_writeable",
+    "no_derivative",
     "on_host",
     "sign",
     "storage_name",
@@ -357,8 +358,23 @@ def _token(value: object, name: str) -> Token:
     raise ArgumentError(f"{name} is {called(value)}, not an array or a number. {hint}")
 
 
+def no_derivative(name: str, token: Token) -> str:
+    """Why there is no derivative in an argument that is no float, and what to write instead.
+
+    Examples
+    --------
+    >>> no_derivative("n", np.dtype("int8"))
+    "n is of dtype int8, which carries no derivative; pass n.astype('float64')"
+    """
+    written = "it" if " " in name else name
+    if isinstance(token, type):
+        return f"{name} is {a_or_an(token.__name__)}, which carries no derivative; pass float({written})"
+    return f"{name} is of dtype {token}, which carries no derivative; pass {written}.astype('float64')"
+
+
 def _dtype_hint(dtype: DType, name: str) -> str:
     """What to write instead of an array of a dtype that is not supported."""
+    name = "it" if " " in name else name
     if dtype.names is not None:
         return f"Pass its fields one by one, for example {name}[{dtype.names[0]!r}]."
     if dtype.kind == "c":
