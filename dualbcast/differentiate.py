@@ -11,10 +11,11 @@ import numpy as np
 from dualbcast.api import BroadcastFunction
 from dualbcast.compiler.derivatives import DerivativeOf, called_with, find_argument, parameter_names, take_derivative
 from dualbcast.compiler.values import Operator, Static
-from dualbcast.errors import ArgumentError, CompileError
+from dualbcast.errors import ArgumentError, CompileError, a_or_an
 from dualbcast.known import is_operand
 from dualbcast.runtime import python
 from dualbcast.runtime.cuda_memory import beside
+from dualbcast.runtime.operands import no_derivative
 
 __all__ = ["Derivative", "derivative", "gradient", "value_and_derivative", "value_and_gradient"]
 
@@ -83,17 +84,16 @@ class Derivative(DerivativeOf):
         labels = [*(f"argument {at + 1}" for at in range(len(args))), *named]
         for label, value in zip(labels, given, strict=True):
             if not is_operand(value):
-                kind = type(value).__name__
+                kind = a_or_an(type(value).__name__)
                 raise ArgumentError(
-                    f"{label} of {self.__name__} is a {kind}, and must be a number or an array. Let a lambda take it "
+                    f"{label} of {self.__name__} is {kind}, and must be a number or an array. Let a lambda take it "
                     "from outside, or pass it by name, with wrt= for the others"
                 )
         for at in self._positions(len(args), tuple(named)):
-            dtype: Any = bool if isinstance(given[at], bool) else getattr(given[at], "dtype", float)
-            if np.dtype(dtype).kind in "biu":
+            token: Any = bool if isinstance(given[at], bool) else getattr(given[at], "dtype", float)
+            if np.dtype(token).kind in "biu":
                 raise ArgumentError(
-                    f"{labels[at]} of {self.__name__} is of dtype {np.dtype(dtype)}, which carries no derivative; "
-                    "convert it to a float dtype, or leave it out of wrt"
+                    f"{no_derivative(f'{labels[at]} of {self.__name__}', token)}, or leave it out of wrt"
                 )
             if isinstance(given[at], int):
                 given[at] = float(given[at])
@@ -214,7 +214,7 @@ def value_and_gradient(
 def _derivative(name: str, function: Any, wrt: Any) -> Derivative:
     if not callable(function):
         kind = type(function).__name__
-        raise ArgumentError(f"{name}() takes a function, not a {kind}; its arguments come later: {name}(g)(x)")
+        raise ArgumentError(f"{name}() takes a function, not {a_or_an(kind)}; its arguments come later: {name}(g)(x)")
     if isinstance(wrt, Sequence) and not isinstance(wrt, str):
         wrt = tuple(map(_plain, wrt))
     try:

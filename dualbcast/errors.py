@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import os
+import re
 from itertools import groupby
 
 from dualbcast.record import NamedTuple
@@ -18,8 +19,12 @@ __all__ = [
     "Location",
     "MissingDependencyError",
     "ShapeError",
+    "a_or_an",
     "kernel_fault",
 ]
+
+# How many of the calls that led to an error it shows, where they are many: those next to it, and the user's own.
+INNERMOST, OUTERMOST = 8, 4
 
 
 class Location(NamedTuple):
@@ -93,10 +98,15 @@ class CompileError(DualbcastError):
         parts = [place + message, location.excerpt()]
         if hint:
             parts.append(f"Write instead: {hint}")
-        for (name, where), group in groupby(reversed(calls)):
+        led = [(call, len(list(group)) - 1) for call, group in groupby(reversed(calls))]
+        left_out = len(led) - INNERMOST - OUTERMOST
+        for position, ((name, where), again) in enumerate(led):
+            if left_out > 1 and position == INNERMOST:
+                parts.append(f"… and {left_out} calls more")
+            if left_out > 1 and INNERMOST <= position < INNERMOST + left_out:
+                continue
             parts.append(f"in {name}(), called at {where}")
             parts.append(where.excerpt())
-            again = len(list(group)) - 1
             if again:
                 parts.append(f"… and {again} more times" if again < 10 else "… and so on")
         super().__init__("\n".join(part for part in parts if part))
@@ -120,6 +130,23 @@ class DerivativeError(DualbcastError, AssertionError):
 
 class BackendError(DualbcastError, RuntimeError):
     """A backend cannot do what was asked: no device, no driver, an unknown name."""
+
+
+# Letters that are spoken by their names count: an nd-array, an x-array. So does "u" as in "you".
+_AN = re.compile(r"[aeiou]|nd|xarray|mp[fqz]\b", re.IGNORECASE)
+_A = re.compile(r"u(func|int|ni|se|tc|uid)|eu|one", re.IGNORECASE)
+
+
+def a_or_an(noun: str) -> str:
+    """A noun, such as the name of a type, after its article.
+
+    Examples
+    --------
+    >>> [a_or_an(noun) for noun in ("array", "list", "ufunc", "xarray.DataArray", "ndarray", "UUID", "_Own")]
+    ['an array', 'a list', 'a ufunc', 'an xarray.DataArray', 'an ndarray', 'a UUID', 'an _Own']
+    """
+    spoken = noun.lstrip("_")
+    return f"{'an' if _AN.match(spoken) and not _A.match(spoken) else 'a'} {noun}"
 
 
 def kernel_fault(function: str, compiler: str, path: str, error: Exception) -> BackendError:

@@ -35,6 +35,9 @@ class Hessian(Index):
     -----
     A block that is the same number everywhere (such as a structural zero) is a read-only view of that one number.
 
+    `np.asarray(H)` is one array, of shape (*shape, arguments, arguments) for a function that returns a number, and
+    otherwise of shape (*shape, outputs, arguments, arguments).
+
     Examples
     --------
     >>> import numpy as np

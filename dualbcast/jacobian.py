@@ -12,7 +12,7 @@ import numpy as np
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.record import NamedTuple
 from dualbcast.runtime.cuda_memory import beside
-from dualbcast.structure import Structure
+from dualbcast.structure import NUMBER, Structure
 
 __all__ = ["Frame", "Index", "Jacobian", "broadcasts_to", "everywhere", "library_of"]
 
@@ -32,6 +32,8 @@ class Frame(NamedTuple):
         Of blocks that are one number.
     module : str
         "numpy" or "cupy".
+    others : dict
+        Of the arguments and captured arrays that are not in `wrt`, by name, why they are not.
     """
 
     wrt: tuple[str, ...]
@@ -41,6 +43,7 @@ class Frame(NamedTuple):
     places: tuple[tuple[Any, int | None, float], ...]
     dtype: np.dtype[Any]
     module: str
+    others: dict[str, str]
 
     def blocks(self, stored: Sequence[Any]) -> dict[Any, Any]:
         """The blocks by their keys, with the arrays that a kernel wrote."""
@@ -87,6 +90,25 @@ class Index:
         """What the outputs are called, where the function names them."""
         return self.structure.labels()
 
+    def stacked(self, output: int | str = 0) -> Any:
+        """The blocks of one output as one array, with the arguments in the last axes."""
+        raise NotImplementedError
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """All blocks as one array: as `stacked`, with an axis for the outputs before that for the arguments."""
+        if self._frame.module != "numpy":
+            kind = type(self).__name__
+            raise ArgumentError(
+                f"the blocks of this {kind} are on a GPU; write cupy.asnumpy(….stacked()) to fetch them"
+            )
+        if copy is False:
+            raise ValueError("blocks are arrays of their own, so that one array of all is a copy; leave out copy=False")
+        if self.structure == NUMBER:
+            found = self.stacked()
+        else:
+            found = np.stack([self.stacked(output) for output in range(self.outputs)], axis=len(self.shape))
+        return np.asarray(found, dtype)
+
     def _counted(self) -> str:
         return f"{self.outputs} output{'s' * (self.outputs != 1)}"
 
@@ -105,7 +127,15 @@ class Index:
             return self.wrt[int(key)]
         if isinstance(key, str) and key in self.wrt:
             return key
-        raise ArgumentError(f"this {type(self).__name__} is in ({', '.join(self.wrt)}), not in {key!r}")
+        others = self._frame.others
+        reason = f": {others[key]}" if isinstance(key, str) and key in others else ""
+        if not isinstance(key, str):
+            reason = self._left_out()
+        raise ArgumentError(f"this {type(self).__name__} is in ({', '.join(self.wrt)}), not in {key!r}{reason}")
+
+    def _left_out(self) -> str:
+        """Why the other arguments are not in `wrt`, as the end of a sentence."""
+        return "".join(f"; {reason}" for reason in self._frame.others.values())
 
 
 class Jacobian(Index):
@@ -135,6 +165,9 @@ class Jacobian(Index):
     -----
     A block that is the same number everywhere (such as a structural zero) is a read-only view of that one number.
 
+    `np.asarray(J)` is one array, of shape (*shape, arguments) for a function that returns a number, and otherwise of
+    shape (*shape, outputs, arguments).
+
     Examples
     --------
     >>> import numpy as np
@@ -147,6 +180,9 @@ class Jacobian(Index):
     array([30., 60.])
     >>> J.pushforward(np.array([1.0, 1.0]), np.array([0.0, 0.0]))
     array([30., 60.])
+    >>> np.asarray(J)
+    array([[30.,  3.],
+           [60.,  6.]])
     """
 
     def __getitem__(self, key: Any) -> Any:
@@ -166,6 +202,15 @@ class Jacobian(Index):
     def __repr__(self) -> str:
         return f"<Jacobian of {self._counted()} in ({', '.join(self.wrt)}), shape {self.shape}>"
 
+    def stacked(self, output: int | str = 0) -> Any:
+        """The blocks of one output as one array of shape (*shape, n), for n arguments in `wrt`."""
+        which = self._output(output)
+        if not self.wrt:
+            return np.empty((*self.shape, 0))
+        blocks = [self._blocks[which, name] for name in self.wrt]
+        with beside(self._stored):
+            return library_of(blocks[0]).stack(blocks, axis=-1)
+
     def pushforward(self, *tangents: Any) -> Any:
         """The tangents of the outputs for tangents of the arguments.
 
@@ -180,7 +225,9 @@ class Jacobian(Index):
             One for each output, of shape `shape`, in what the function returns.
         """
         if len(tangents) != len(self.wrt):
-            raise ArgumentError(f"{len(self.wrt)} tangents are needed, for {', '.join(self.wrt)}; got {len(tangents)}")
+            raise ArgumentError(
+                f"{len(self.wrt)} tangents are needed, for {', '.join(self.wrt)}; got {len(tangents)}{self._left_out()}"
+            )
         for name, tangent in zip(self.wrt, tangents, strict=True):
             shape = np.shape(tangent)
             if not broadcasts_to(shape, self.shape):

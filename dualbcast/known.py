@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast.errors import ArgumentError
+from dualbcast.errors import ArgumentError, a_or_an
 from dualbcast.runtime.operands import array_kind
 
 __all__ = ["is_operand", "plain_number", "static_key"]
@@ -39,7 +39,7 @@ def static_key(value: Any, name: str) -> Any:
     except TypeError:
         instead = "tuple(…)" if isinstance(value, list) else "a tuple, a string or a frozen dataclass"
         raise ArgumentError(
-            f"{name} is static, and a {type(value).__name__} cannot be: it can change unseen. Pass {instead}."
+            f"{name} is static, and {a_or_an(type(value).__name__)} cannot be: it can change unseen. Pass {instead}."
         ) from None
     return _typed(value)
 

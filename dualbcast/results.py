@@ -10,6 +10,7 @@ from dualbcast.hessian import Hessian
 from dualbcast.jacobian import Frame, Jacobian, everywhere
 from dualbcast.runtime.broadcast import scalars
 from dualbcast.runtime.cuda_memory import beside
+from dualbcast.runtime.operands import no_derivative
 
 if TYPE_CHECKING:
     from dualbcast.call import Call
@@ -29,7 +30,18 @@ class Results:
     """
 
     __slots__ = (
-        *("_are_stored", "_arrays", "_given", "_hessian", "_jacobian", "_module", "_parts", "_spec", "_structure"),
+        *(
+            "_are_stored",
+            "_arrays",
+            "_given",
+            "_hessian",
+            "_jacobian",
+            "_module",
+            "_parts",
+            "_signature",
+            "_spec",
+            "_structure",
+        ),
         *("_sums", "_total", "_values", "may_wait", "shape"),
     )
 
@@ -39,6 +51,7 @@ class Results:
         self._spec, self._structure, self._values = spec, spec.product.structure, spec.product.values
         self.may_wait = call.parts is None and spec.product.jacobian > 0
         self._module, self._parts, self._sums = call.operands.module, call.parts, call.sums
+        self._signature = call.operands.signature
         self._arrays = {spec.names[at]: call.operands.arrays[at].shape for at in spec.wrt}
         # Fresh outputs of shape () become scalars, as those of NumPy's own functions do. CuPy's stay arrays, so that
         # nothing waits for the device.
@@ -105,4 +118,10 @@ class Results:
             if len(place) == depth:
                 key = place[0], *[spec.names[at] for at in place[1:]]
                 places.append((key, None if block.stored is None else block.stored - first, block.constant))
-        return Frame(spec.within, self._structure, self.shape, self._arrays, tuple(places), spec.result, self._module)
+        others = {
+            name: f"for {name} give wrt={(*spec.within, name)}" if kind == "float" else no_derivative(name, token)
+            for name, kind, token in zip(spec.names, self._signature.kinds, self._signature.tokens, strict=False)
+            if name not in spec.within
+        }
+        found = spec.within, self._structure, self.shape, self._arrays, tuple(places), spec.result, self._module
+        return Frame(*found, others)

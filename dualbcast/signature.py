@@ -20,7 +20,7 @@ from dualbcast.compiler.values import Static
 from dualbcast.errors import ArgumentError
 from dualbcast.known import is_operand, plain_number, static_key
 from dualbcast.record import dataclass, field
-from dualbcast.runtime.operands import Signature, array_kind
+from dualbcast.runtime.operands import Signature, array_kind, no_derivative
 from dualbcast.subject import BY_POSITION, find_subject
 
 __all__ = ["Binder", "Form", "Wrt", "directions", "wrt_key"]
@@ -390,8 +390,5 @@ def directions(
             raise ArgumentError(f"wrt={item!r} is no argument of this call; they are {', '.join(names) or 'none'}")
     for position in found:
         if kinds[position] != "float":
-            raise ArgumentError(
-                f"{names[position]} is of dtype {signature.storages[position]}, which carries no derivative; "
-                "convert it to a float dtype, or leave it out"
-            )
+            raise ArgumentError(f"{no_derivative(names[position], signature.tokens[position])}, or leave it out")
     return tuple(dict.fromkeys(found))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dualbcast.errors import ArgumentError
+from dualbcast.errors import ArgumentError, a_or_an
 from dualbcast.record import dataclass, field
 
 __all__ = ["NUMBER", "Structure"]
@@ -107,11 +107,13 @@ class Structure:
             items = []
         if len(items) != len(self.parts):
             found = (
-                f"{len(items)} are given" if isinstance(value, tuple | list) else f"this is a {type(value).__name__}"
+                f"{len(items)} are given"
+                if isinstance(value, tuple | list)
+                else f"this is {a_or_an(type(value).__name__)}"
             )
-            kind = self.type.__name__
+            kind = a_or_an(self.type.__name__)
             raise ArgumentError(
-                f"{name} must be a {kind} of {len(self.parts)}, as the function returns, or a tuple with one array for "
+                f"{name} must be {kind} of {len(self.parts)}, as the function returns, or a tuple with one array for "
                 f"each of {self.count} outputs; {found}"
             )
         labels = self.fields or range(len(items))

@@ -15,6 +15,7 @@ from dualbcast.api import BroadcastFunction, differentiable_broadcast
 from dualbcast.compiler.rules import Custom, Interval, Rule, lookup
 from dualbcast.errors import ArgumentError, DerivativeError
 from dualbcast.jacobian import library_of
+from dualbcast.record import NamedTuple
 from dualbcast.signature import Wrt
 
 __all__ = ["DerivativeError", "check_derivatives", "check_partials"]
@@ -29,9 +30,11 @@ LONGEST = 8
 SMALL = 1e-6
 # How many times the rounding of its dtype a Jacobian may be off, unless a call says otherwise.
 ROUNDINGS = 100
-# The steps in units of the argument, or of 1 where it is smaller, and how often they are extrapolated.
+# The steps in units of the argument, and how often they are extrapolated.
 STEPS = tuple(4.0**-power for power in range(2, 14))
 ORDERS = 4
+# Differences to one side have no others to be compared with: they count where they come together to within this share.
+TOGETHER = 1e-6
 
 
 def check_partials(function: Any, *points: Any, rtol: float | None = None) -> float:
@@ -124,10 +127,14 @@ def check_derivatives(function: Any, *arrays: Any, wrt: Wrt = None, rtol: float 
     Notes
     -----
     The Jacobian is that of the arrays as they are; the differences are central ones of the value in float64, with
-    twelve steps extrapolated to zero, and what extrapolations differ by is taken for their error. Elements are left out
-    where the value is not finite at the point or on one side of it, and where differences to the left and to the right
-    do not come together: at kinks and jumps the derivative is a convention. Derivatives that are meant to differ from
-    those of the value, by `custom_partials` or `stop_derivative`, are reported.
+    twelve steps extrapolated to zero, and what extrapolations differ by is taken for their error. An argument x is
+    moved by no more than |x| / 16, so that it keeps its sign and stays in the domain of functions such as a
+    logarithm; one that is 0, by a sixteenth of the largest that the argument is in this call, or of 1. (Where the
+    function changes over a much longer way than x, differences are the less exact, and the bound is the wider.)
+    Where the function is not finite on one side, or raises, the differences are those to the other. Elements are left
+    out where the value is not finite at the point or on both sides, and where differences do not come together, to the
+    left and to the right or with ever shorter steps: at kinks and jumps the derivative is a convention. Derivatives
+    that are meant to differ from those of the value, by `custom_partials` or `stop_derivative`, are reported.
 
     Examples
     --------
@@ -143,6 +150,8 @@ def check_derivatives(function: Any, *arrays: Any, wrt: Wrt = None, rtol: float 
     """
     f = function if isinstance(function, BroadcastFunction) else differentiable_broadcast(function)
     result, jacobian = f.value_and_jacobian(*arrays, wrt=wrt, **named)
+    if not jacobian.wrt:
+        raise ArgumentError(f"there is no argument to differentiate in{jacobian._left_out()}")
     values = jacobian.structure.flatten(result)
     library = library_of(values[0])
     bound = inspect.signature(f).bind(*arrays, **named)
@@ -220,42 +229,90 @@ def _sample(domain: tuple[Interval, ...] | None, integer: tuple[int, ...], label
     return found
 
 
+class _Moved(NamedTuple):
+    """An output on both sides of the points: where that is, and what it is there."""
+
+    below: Array
+    above: Array
+    low: Array
+    high: Array
+
+
 def _slopes(outputs: Callable[[int, Array], list[Array]], position: int, x: Array) -> list[tuple[Array, Array, Array]]:
     """For each output its slope in an argument, the error of that, and whether there is a slope at all."""
-    scale = np.maximum(np.abs(x), 1.0)
-    pairs = [(x - step * scale, x + step * scale) for step in STEPS]
-    lows, highs = ([outputs(position, pair[side]) for pair in pairs] for side in (0, 1))
-    found = []
-    for output, middle in enumerate(outputs(position, x)):
-        sides = [
-            (low[output], high[output], below, above)
-            for low, high, (below, above) in zip(lows, highs, pairs, strict=True)
-        ]
-        with np.errstate(all="ignore"):
-            found.append(_slope(middle.astype(np.float64), x, sides))
+    size = np.where(np.isfinite(x), np.abs(x), 0.0)
+    scale = np.where(x == 0, np.max(size, initial=0.0) or 1.0, np.abs(x))
+    middles = outputs(position, x)
+    with np.errstate(all="ignore"):
+        pairs = [(x - step * scale, x + step * scale) for step in STEPS]
+        lows, highs = ([_evaluated(outputs, position, x, pair[side], middles) for pair in pairs] for side in (0, 1))
+        found = []
+        for output, middle in enumerate(middles):
+            steps = [
+                _Moved(below, above, low[output], high[output])
+                for (below, above), low, high in zip(pairs, lows, highs, strict=True)
+            ]
+            found.append(_slope(middle.astype(np.float64), x, steps))
     return found
 
 
-def _slope(middle: Array, x: Array, sides: Sequence[tuple[Array, Array, Array, Array]]) -> tuple[Array, Array, Array]:
-    best, least = np.full(x.shape, np.nan), np.full(x.shape, np.inf)
+def _evaluated(
+    outputs: Callable[[int, Array], list[Array]], position: int, x: Array, moved: Array, middles: list[Array]
+) -> list[Array]:
+    """The outputs at moved points, in float64; NaN where a point is not finite, or the function raises there."""
+    try:
+        found = [output.astype(np.float64) for output in outputs(position, np.where(np.isfinite(moved), moved, x))]
+    except Exception:  # whatever a user's function may raise: each element is asked by itself
+        found = [np.full(x.shape, np.nan) for _ in middles]
+        for at in np.ndindex(x.shape):
+            alone = x.copy()
+            alone[at] = moved[at]
+            try:
+                values = outputs(position, alone)
+            except Exception:
+                continue
+            for output, value in zip(found, values, strict=True):
+                output[at] = value[at]
+    for output in found:
+        output[~np.isfinite(moved)] = np.nan
+    return found
+
+
+def _slope(middle: Array, x: Array, steps: Sequence[_Moved]) -> tuple[Array, Array, Array]:
+    sizes = [[np.where(np.isfinite(y), np.abs(y), 0.0) for y in (each.low, each.high, middle)] for each in steps]
+    noise = [4 * EPS * np.max(size, axis=0) / (step.above - x) for size, step in zip(sizes, steps, strict=True)]
+    lefts = [(middle - each.low) / (x - each.below) for each in steps]
+    rights = [(each.high - middle) / (each.above - x) for each in steps]
+    both = [(each.high - each.low) / (each.above - each.below) for each in steps]
+    # Errors of central differences are even powers of the step, which falls to a quarter.
+    best, least = _extrapolated(both, noise, 16.0)
+    gaps = [np.abs(right - left) for left, right in zip(lefts, rights, strict=True)]
+    # Between two steps, one a sixteenth of the other, the gap of a smooth function falls to a sixteenth.
+    usable = np.isfinite(best) & ((gaps[-1] <= 100 * noise[-1]) | (gaps[-1] < 0.25 * gaps[-3]))
+    for quotients, other in ((rights, steps[-1].low), (lefts, steps[-1].high)):
+        slope, error = _extrapolated(quotients, noise, 4.0)
+        largest = np.max([np.where(np.isfinite(each), np.abs(each), 0.0) for each in quotients], axis=0)
+        alone = ~np.isfinite(other) & np.isfinite(slope)
+        best, least = np.where(alone, slope, best), np.where(alone, error, least)
+        usable = np.where(alone, error <= TOGETHER * largest + 100 * noise[-1], usable)
+    return best, least, np.isfinite(middle) & usable
+
+
+def _extrapolated(quotients: Sequence[Array], noises: Sequence[Array], ratio: float) -> tuple[Array, Array]:
+    """Quotients for ever shorter steps, extrapolated to none, and the error; their own falls by `ratio` at first."""
+    best, least = np.full(quotients[0].shape, np.nan), np.full(quotients[0].shape, np.inf)
     before: list[Array] = []
-    gaps: list[Array] = []
-    for low, high, below, above in sides:
-        noise = 4 * EPS * np.maximum(np.maximum(np.abs(low), np.abs(high)), np.abs(middle)) / (above - x)
-        row = [(high.astype(np.float64) - low) / (above - below)]
-        # Errors of central differences are even powers of the step, which falls to a quarter.
+    for quotient, noise in zip(quotients, noises, strict=True):
+        row = [quotient]
         for order in range(1, min(len(before), ORDERS) + 1):
-            row.append(row[-1] + (row[-1] - before[order - 1]) / (16.0**order - 1))
+            row.append(row[-1] + (row[-1] - before[order - 1]) / (ratio**order - 1))
         for order in range(1, len(row)):
             error = np.maximum(np.abs(row[order] - row[order - 1]), np.abs(row[order] - before[order - 1])) + noise
             # Where two steps contradict each other, the shorter is right: the longer has passed over a kink or a jump.
             better = (error < least) | (np.abs(row[order] - best) > 10 * (error + least))
             best, least = np.where(better, row[order], best), np.where(better, error, least)
-        gaps.append(np.abs((high - middle) / (above - x) - (middle - low) / (x - below)))
         before = row
-    # Between two steps, one a sixteenth of the other, the gap of a smooth function falls to a sixteenth.
-    smooth = (gaps[-1] <= 100 * noise) | (gaps[-1] < 0.25 * gaps[-3])
-    return best, least, np.isfinite(middle) & np.isfinite(best) & smooth
+    return best, least
 
 
 def _sizes(got: Array, wanted: Array, small: float) -> Array:

@@ -577,7 +577,7 @@ PLAIN = {
         lambda: derivative(abs)(np.arange(3)),
         "argument 1 of derivative(abs) is of dtype int64, which carries",
     ),
-    "a bool": (lambda: derivative(abs)(True), "argument 1 of derivative(abs) is of dtype bool, which carries"),
+    "a bool": (lambda: derivative(abs)(True), "argument 1 of derivative(abs) is a bool, which carries"),
     "an integer by name": (
         lambda: gradient(weighted, wrt="scale")(1.0, 2.0, scale=np.int8(1)),
         "scale of gradient(weighted) is of dtype int8, which carries no derivative",

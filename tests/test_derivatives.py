@@ -975,11 +975,12 @@ X, Y = np.ones((2, 3)), np.ones(3)
 
 
 def no_complex(name: str, what: str) -> str:
-    return f"{name} {what}, which is not supported. Pass {name}.real and {name}.imag as two arguments."
+    it = "it" if " " in name else name
+    return f"{name} {what}, which is not supported. Pass {it}.real and {it}.imag as two arguments."
 
 
 def no_list(name: str) -> str:
-    return f"{name} is a list, not an array or a number. Pass np.asarray({name})."
+    return f"{name} is a list, not an array or a number. Pass np.asarray(it)."
 
 
 TX, CT = "the tangent of x", "the cotangent"
@@ -987,7 +988,7 @@ PRIMALS = "the primals are a tuple with one for each argument: f.jvp((x, y), (x_
 TANGENTS = "the tangents are a tuple with one for each of the primals, or None where one is zero"
 NOTHING = "no argument has a tangent; give at least one"
 ONCE = "a tangent is for one argument, and an argument has one tangent; name each argument once"
-INTEGER = "y is of dtype int64, which carries no derivative; convert it to a float dtype, or leave it out"
+INTEGER = "y is an int, which carries no derivative; pass float(y), or leave it out"
 ONE = "partial takes the name or the position of one argument, not "
 HESSIAN = "a Hessian is indexed by [argument, argument] or [output, argument, argument], not 'x'"
 PRODUCT = (

@@ -5,7 +5,9 @@ Each row of the tables is a program in which « and » enclose the text that the
 
 from __future__ import annotations
 
+import sys
 import textwrap
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -273,6 +275,92 @@ def test_deep_nesting_compiles_or_says_so(expression: str) -> None:
     for error in caught:
         assert "nested too deeply" in error.message
         check_traceback(error)
+
+
+def chained(count: int, factor: float = 1.001) -> Callable[[float], float]:
+    """So many different functions, each of which calls the one before it; all of one text."""
+
+    def longer(inner: Callable[[float], float]) -> Callable[[float], float]:
+        return lambda x: inner(x) * factor
+
+    def found(x: float) -> float:
+        return x
+
+    for _ in range(count):
+        found = longer(found)
+    return found
+
+
+@pytest.mark.parametrize("depth", [200, 999])
+@pytest.mark.parametrize("kind", ["one text", "lambdas", "functions", "inside"])
+def test_a_deep_chain_of_calls_is_no_recursion(kind: str, depth: int):
+    if kind == "one text":
+        f = chained(depth)
+    else:
+        lines = {
+            "lambdas": ["g0 = lambda x: x", *(f"g{at + 1} = lambda x: g{at}(x) * 1.001" for at in range(depth))],
+            "functions": ["def g0(x): return x"]
+            + [f"def g{at + 1}(x):\n    y = g{at}(x)\n    return y * 1.001" for at in range(depth)],
+            "inside": ["def f(x):", "    g0 = lambda x: x"]
+            + [f"    g{at + 1} = lambda x: g{at}(x) * 1.001" for at in range(depth)]
+            + [f"    return g{depth}(x)"],
+        }[kind]
+        f = Cell("\n".join(lines)).names["f" if kind == "inside" else f"g{depth}"]
+    before = sys.getrecursionlimit()
+    value, jacobian = differentiable_broadcast(backend="python")(f).value_and_jacobian(np.array([1.0, -2.0]))
+    np.testing.assert_allclose(value, [1.001**depth, -2 * 1.001**depth], rtol=4e-16 * depth)
+    np.testing.assert_allclose(jacobian[0], [1.001**depth] * 2, rtol=4e-16 * depth)
+    assert sys.getrecursionlimit() == before
+
+
+def test_recursion_that_ends_may_be_deep():
+    def power(x, n):
+        return 1.0 if n == 0 else x * power(x, n - 1)
+
+    f = differentiable_broadcast(backend="python")(lambda x: power(x, 300))
+    np.testing.assert_allclose(f(np.array([1.01])), [1.01**300], rtol=1e-13)
+
+
+def test_a_chain_that_is_too_deep_says_how_deep_it_may_be():
+    with pytest.raises(CompileError) as caught:
+        differentiable_broadcast(chained(1100)).inspect_ir("float64")
+    assert "more than 1,000 deep" in caught.value.message
+    assert "within itself" not in str(caught.value)
+    check_traceback(caught.value)
+    lines = ["g0 = lambda x: x", *(f"g{at + 1} = lambda x: g{at}(x) * 1.001" for at in range(1100))]
+    with pytest.raises(CompileError) as caught:
+        differentiable_broadcast(Cell("\n".join(lines)).names["g1100"]).inspect_ir("float64")
+    assert "more than 1,000 deep" in caught.value.message
+    shown = str(caught.value).splitlines()
+    assert len(shown) < 50
+    assert "… and 988 calls more" in shown
+    assert "g1100 = lambda" in shown[-2]
+
+
+@pytest.mark.parametrize("body", ["return loop(x)", "return other(x) + loop(x - 1)"])
+def test_recursion_that_does_not_end_is_refused(body: str):
+    cell = Cell(f"def other(x):\n    return loop(x)\n\n\ndef loop(x):\n    {body}")
+    with pytest.raises(CompileError, match=r"within itself too deep; .* at most 1,000 calls deep") as caught:
+        differentiable_broadcast(cell.names["loop"]).inspect_ir("float64")
+    assert caught.value.hint == "a while loop"
+    assert len(str(caught.value).splitlines()) < 50
+
+
+def test_an_interrupt_of_what_is_deep_arrives():
+    class Interrupting:
+        def __bool__(self) -> bool:
+            raise KeyboardInterrupt
+
+    interrupting = Interrupting()
+
+    def inner(x):
+        return x if interrupting else -x
+
+    f: Callable[[float], float] = inner
+    for _ in range(40):
+        f = (lambda g: lambda x: g(x))(f)
+    with pytest.raises(KeyboardInterrupt):
+        differentiable_broadcast(f).inspect_ir("float64")
 
 
 def test_a_guard_may_rebind_what_its_pattern_binds():

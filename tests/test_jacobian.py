@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+import re
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 from dualbcast import differentiable_broadcast
 from dualbcast.errors import ArgumentError, ShapeError
+from dualbcast.testing import check_derivatives
 
 rng = np.random.default_rng(7)
 SHAPES = [
@@ -255,3 +257,139 @@ def test_the_partials_of_a_quotient_share_a_division(backend):
     code = [line.partition("  # ")[0] for line in quotient.inspect_source(a, b).splitlines()]
     assert sum(line.count(" / ") for line in code) == 1
     assert sum("divided(" in line for line in code) == 1
+
+
+@pytest.mark.parametrize("shapes", SHAPES, ids=str)
+def test_as_an_array_it_is_the_blocks_side_by_side(shapes: tuple[tuple[int, ...], ...]) -> None:
+    x, y = pair(shapes)
+    value, jacobian = product.value_and_jacobian(x, y)
+    wanted = np.stack(np.broadcast_arrays(np.sin(y) + 0 * x, x * np.cos(y)), axis=-1)
+    assert wanted.shape == (*np.shape(value), 2)
+    for found in (np.asarray(jacobian), np.array(jacobian), jacobian.stacked()):
+        assert found.dtype == np.float64
+        np.testing.assert_allclose(found, wanted, rtol=1e-14)
+    _, jacobian = several.value_and_jacobian(x, y, 2)
+    zero = 0 * (x + y)
+    rows = [[y + zero, x + zero], [np.exp(x) + zero, zero], [zero, zero]]
+    wanted = np.stack([np.stack(row, axis=-1) for row in rows], axis=-2)
+    assert wanted.shape == (*np.shape(value), 3, 2)
+    np.testing.assert_allclose(np.asarray(jacobian), wanted, rtol=1e-14)
+    for output in range(3):
+        np.testing.assert_allclose(jacobian.stacked(output), wanted[..., output, :], rtol=1e-14)
+
+
+def test_as_an_array_a_hessian_is_a_matrix_for_each_element() -> None:
+    x, y = np.array([0.5, 1.0, 2.0]), np.array(0.25)
+    wanted = np.empty((3, 2, 2))
+    wanted[:, 0, 0], wanted[:, 1, 1] = 0, -x * np.sin(y)
+    wanted[:, 0, 1] = wanted[:, 1, 0] = np.cos(y)
+    np.testing.assert_allclose(np.asarray(product.hessian(x, y)), wanted, rtol=1e-14)
+    hessian = several.hessian(x, y, 2)
+    outputs = np.zeros((3, 3, 2, 2))
+    outputs[:, 0, 0, 1] = outputs[:, 0, 1, 0] = 1
+    outputs[:, 1, 0, 0] = np.exp(x)
+    np.testing.assert_allclose(np.asarray(hessian), outputs, rtol=1e-14)
+    np.testing.assert_allclose(np.asarray(packed.hessian(x)), np.full((3, 1, 1, 1), 4.0), rtol=1e-14)
+
+
+def test_as_an_array_it_has_an_axis_for_the_outputs_where_it_returns_a_structure() -> None:
+    x = np.array([1.0, 3.0])
+    _, jacobian = packed.value_and_jacobian(x)
+    assert np.asarray(jacobian).tolist() == [[[4.0]], [[12.0]]]
+    assert jacobian.stacked().tolist() == [[4.0], [12.0]]
+
+
+@pytest.mark.parametrize("products", ["jacobian", "hessian"])
+def test_as_an_array_it_takes_numpys_keywords(products: str) -> None:
+    x, y = np.array([0.5, 1.0], np.float32), np.float32(0.25)
+    found = getattr(product, products)(x, y)
+    plain = np.asarray(found)
+    assert plain.dtype == np.float32
+    wide = np.asarray(found, dtype=np.float64)
+    assert wide.dtype == np.float64
+    assert (wide == plain).all()
+    assert np.array(found, dtype="float16").dtype == np.float16
+    copied = np.array(found, copy=True)
+    copied[...] = 7
+    assert (np.asarray(found) == plain).all()
+    assert (found.stacked() == plain).all()
+    with pytest.raises(ValueError, match="copy"):
+        np.asarray(found, copy=False)
+    assert np.sum(found) == np.sum(plain)
+
+
+def test_as_an_array_without_arguments_it_is_empty() -> None:
+    x = np.ones((3, 4))
+    assert np.asarray(product.jacobian(x, 1.0, wrt=())).shape == (3, 4, 0)
+    assert np.asarray(product.hessian(x, 1.0, wrt=())).shape == (3, 4, 0, 0)
+    assert np.asarray(several.jacobian(x, 1.0, 2, wrt=())).shape == (3, 4, 3, 0)
+
+
+def test_what_is_on_a_gpu_is_not_fetched_in_silence() -> None:
+    jacobian = product.jacobian(np.ones(3), 2.0)
+    frame = jacobian._frame._replace(module="cupy")
+    for found in (type(jacobian)(frame, jacobian._stored), type(product.hessian(1.0, 2.0))(frame, jacobian._stored)):
+        with pytest.raises(ArgumentError, match=r"are on a GPU; write cupy\.asnumpy"):
+            np.asarray(found)
+
+
+WEIGHTS = np.arange(3)
+FLOATS = np.arange(3.0)
+
+
+@differentiable_broadcast
+def counted(x, n):
+    return x * x * n
+
+
+@differentiable_broadcast
+def capturing(x):
+    return x * WEIGHTS + FLOATS
+
+
+ADVICE = {
+    "int64": (np.arange(3), "n is of dtype int64, which carries no derivative; pass n.astype('float64')"),
+    "bool": (np.array([True, False, True]), "n is of dtype bool, which carries no derivative; pass n.astype"),
+    "a scalar": (np.uint8(3), "n is of dtype uint8, which carries no derivative; pass n.astype('float64')"),
+    "a number": (3, "n is an int, which carries no derivative; pass float(n)"),
+    "a truth": (True, "n is a bool, which carries no derivative; pass float(n)"),
+}
+ASKED: dict[str, Any] = {
+    "name": lambda x, n: counted.jacobian(x, n)["n"],
+    "output and name": lambda x, n: counted.jacobian(x, n)[0, "n"],
+    "position": lambda x, n: counted.jacobian(x, n)[1],
+    "dense": lambda x, n: counted.jacobian(x, n).dense(0, "n"),
+    "pushforward": lambda x, n: counted.jacobian(x, n).pushforward(x, x),
+    "hessian": lambda x, n: counted.hessian(x, n)["x", "n"],
+    "nothing": lambda _, n: counted.jacobian(n, n)["n"],
+    "wrt": lambda x, n: counted.jacobian(x, n, wrt="n"),
+    "wrt by position": lambda x, n: counted.jacobian(x, n, wrt=1),
+    "partial": lambda x, n: counted.partial("n")(x, n),
+    "tangent": lambda x, n: counted.jvp((x, n), {"n": 1.0}),
+    "gradient": lambda x, n: counted.vjp(x, n, wrt="n"),
+    "product": lambda x, n: counted.hvp((x, n), (1.0, None), wrt="n"),
+    "check": lambda _, n: check_derivatives(counted, n, n),
+}
+
+
+@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize("kind", ADVICE)
+def test_an_argument_without_a_derivative_is_said_to_have_none_for_its_dtype(kind: str, asked: str) -> None:
+    value, words = ADVICE[kind]
+    with pytest.raises(ArgumentError, match=re.escape(words)):
+        ASKED[asked](np.ones(3), value)
+
+
+def test_what_is_advised_gives_the_derivative() -> None:
+    x, n = np.array([1.0, 2.0, 3.0]), np.arange(3)
+    assert counted.jacobian(x, n.astype("float64"))["n"].tolist() == [1.0, 4.0, 9.0]
+    assert counted.jacobian(x, float(n[1]))["n"].tolist() == [1.0, 4.0, 9.0]
+    with pytest.raises(ArgumentError, match=re.escape("not in 'n': for n give wrt=('x', 'n')")):
+        counted.jacobian(x, x, wrt="x")["n"]
+    with pytest.raises(ArgumentError, match=re.escape("not in 'FLOATS': for FLOATS give wrt=('x', 'FLOATS')")):
+        capturing.jacobian(x)["FLOATS"]
+    assert capturing.jacobian(x, wrt=("x", "FLOATS"))["FLOATS"].tolist() == [1.0] * 3
+    with pytest.raises(ArgumentError, match=r"WEIGHTS is of dtype int64, .*pass WEIGHTS\.astype"):
+        capturing.jacobian(x)["WEIGHTS"]
+    with pytest.raises(ArgumentError, match=r"is in \(x\), not in 'z'$"):
+        product.jacobian(x, 1.0, wrt="x")["z"]

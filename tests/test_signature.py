@@ -139,7 +139,7 @@ def test_a_default_number_is_compiled_in_unless_wrt_names_it(backend: Any) -> No
         assert jacobian["k"].tolist() == (X**3).tolist()
     assert f.jacobian(X, 5.0).wrt == ("x", "k")
     assert f.jacobian(X, wrt=("x", "k")).pullback(np.ones(3))[1].shape == ()
-    with pytest.raises(ArgumentError, match="n is of dtype int64"):
+    with pytest.raises(ArgumentError, match="n is an int, which carries no derivative"):
         f.jacobian(X, wrt="n")
     source = f.inspect_source("float64", product="value")
     assert "2.0" in source

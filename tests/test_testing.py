@@ -240,3 +240,90 @@ def test_integers_and_bools_carry_nothing() -> None:
     assert check_derivatives(f, A, np.arange(4), np.array([True, False, True, False])) < 1e-9
     with pytest.raises(ArgumentError):
         check_derivatives(f, A, np.arange(4), True, wrt="n")
+
+
+# --- where the value is asked for -------------------------------------------------------------------------------------
+
+
+def colebrook(reynolds, roughness):
+    """The friction factor of a rough pipe, by iteration: what is no pipe never ends."""
+    root = 8.0
+    step = 1.0
+    while not abs(step) <= 1e-13 * root:  # nan is never small
+        new = -2.0 * math.log10(roughness / 3.7 + 2.51 * root / reynolds)
+        step = new - root
+        root = new
+    return 1.0 / (root * root)
+
+
+def test_an_argument_keeps_its_sign_and_stays_near() -> None:
+    asked: list[np.ndarray[Any, Any]] = []
+
+    class Recording(type(differentiable_broadcast(colebrook))):  # type: ignore[misc]
+        def __call__(self, *arrays: Any, **named: Any) -> Any:
+            asked.append(np.asarray(arrays[1]))
+            return super().__call__(*arrays, **named)
+
+    f = differentiable_broadcast(colebrook)
+    f.__class__ = Recording
+    assert check_derivatives(f, np.array([1e4, 1e6]), 1e-4) < 1e-7
+    assert len(asked) > 24
+    assert min(map(np.min, asked)) >= 1e-4 * (1 - 1 / 16)
+    assert max(map(np.max, asked)) <= 1e-4 * (1 + 1 / 16)
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-30, 1e-8, 1.0, 1e8, 1e30, 1e150])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_steps_are_those_of_the_argument(size: float, sign: float) -> None:
+    f = differentiable_broadcast(lambda t: math.sqrt(abs(t)) / (1.0 + size))
+    assert check_derivatives(f, np.array([sign * size])) < 1e-9
+    inner = dualbcast.custom_partials(lambda t, y: (1.000001 * y / (2 * t),))(lambda t: math.sqrt(abs(t)))
+    with pytest.raises(DerivativeError):
+        check_derivatives(lambda t: inner(t), np.array([sign * size]))
+
+
+def test_zero_is_moved_as_its_neighbours_are() -> None:
+    f = differentiable_broadcast(lambda t: math.sqrt(1e-4 + t) if abs(t) < 1e-4 else math.nan)
+    assert check_derivatives(f, np.array([0.0, 1e-5, -5e-5])) < 1e-9
+    assert check_derivatives(lambda t: t * t + 3 * t, np.array([0.0])) < 1e-9
+
+
+ENDS = {
+    "nan below": lambda t: t * t * t + 2 * t if t >= 2 else math.nan,
+    "nan above": lambda t: math.exp(t) if t <= 2 else math.nan,
+    "inf below": lambda t: math.sin(t) if t >= 2 else -math.inf,
+    "flat": lambda t: (t - 2) * (t - 2) if t >= 2 else math.nan,
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_at_an_end_of_the_domain_differences_are_one_sided(end: str) -> None:
+    function, at = ENDS[end], np.array([2.0])
+    assert check_derivatives(function, at) < 1e-8
+    inner = dualbcast.custom_partials(lambda t, y: (1.001,))(lambda t: t)
+    with pytest.raises(DerivativeError):
+        check_derivatives(lambda t: function(t) + inner(t), at)
+
+
+@pytest.mark.parametrize("function", [lambda t: t**1.5, math.sqrt, lambda t: t * math.log(t) if t > 0 else 0.0 * t])
+def test_at_an_end_without_a_slope_there_is_nothing_to_compare(function: Any) -> None:
+    f = differentiable_broadcast(lambda t: function(t) if t >= 0 else math.nan)
+    with pytest.raises(ArgumentError, match="nothing to compare"):
+        check_derivatives(f, np.array([0.0]))
+
+
+def test_where_the_function_raises_differences_are_one_sided() -> None:
+    class Raising(type(differentiable_broadcast(colebrook))):  # type: ignore[misc]
+        def __call__(self, t: Any) -> Any:
+            if (np.asarray(t) < 1).any():
+                raise ArithmeticError("outside")
+            return super().__call__(t)
+
+    f = differentiable_broadcast(lambda t: t * t * t)
+    f.__class__ = Raising
+    assert check_derivatives(f, np.array([1.0, 1.01, 3.0])) < 1e-8
+    inner = dualbcast.custom_partials(lambda t, y: (1.001,))(lambda t: t)
+    g = differentiable_broadcast(lambda t: t * t * t + inner(t))
+    g.__class__ = Raising
+    with pytest.raises(DerivativeError, match="3 of 3 elements"):
+        check_derivatives(g, np.array([1.0, 1.01, 3.0]))

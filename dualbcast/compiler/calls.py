@@ -23,6 +23,7 @@ from dualbcast.compiler.ir import Atom, Const
 from dualbcast.compiler.objects import is_record_type, make_record, replace_fields
 from dualbcast.compiler.rules import Custom, Rule
 from dualbcast.compiler.source import Capture
+from dualbcast.compiler.spelling import home, leads_to
 from dualbcast.compiler.values import Closure, Derived, Keywords, Operator, Partial, Static, Value, describe
 from dualbcast.errors import CompileError
 
@@ -145,7 +146,7 @@ class Calls(Derivatives):
         if isinstance(function, type) and not module.startswith("numpy"):
             instead = "isinstance(x, float)" if function is type else "a named tuple, a dataclass, or plain numbers"
             self.fail(node, f"{name} objects cannot be made in a kernel", instead)
-        self._no_rule(function, name, module, node)
+        self._no_rule(function, name, module, args, node)
 
     def _inline_any(
         self, function: FunctionType, args: tuple[Value, ...], keywords: dict[str, Value], node: ast.Call
@@ -166,21 +167,41 @@ class Calls(Derivatives):
     def _side_effect(self, name: str, node: ast.Call) -> NoReturn:
         self.fail(node, f"{name}() is a side effect, which a kernel cannot have", "the value as another output")
 
-    def _no_rule(self, function: Any, name: str, module: str, node: ast.Call) -> NoReturn:
-        if module.startswith("numpy.") and hasattr(np, name):
-            module = "numpy"  # the user's spelling, not where NumPy keeps it
-        public = (part for part in module.removeprefix("_").split(".") if not part.startswith("_"))
+    def _no_rule(self, function: Any, name: str, module: str, args: tuple[Value, ...], node: ast.Call) -> NoReturn:
         if module == "builtins":
             self.fail(node, f"{name}() cannot be compiled", "a Python function that computes it from numbers")
-        module = ".".join(public)
-        spelling = f"{module}.{name}" if module else ast.unparse(node.func)
+        spelling = self._spelling(function, name, module, args, node)
         reason = rows.EXCLUDED.get(spelling)
-        if reason is None and module.startswith("numpy") and not isinstance(function, np.ufunc):
+        if reason is None and spelling.startswith("numpy.") and not isinstance(function, np.ufunc):
             reason = "works on arrays, and a kernel on one element of each"
         instead = "a function from math or numpy that has one, or a Python function that computes it"
         if "random" in f"{module} {type(getattr(function, '__self__', None)).__module__}":
             reason, instead = "gives another number at every call", "an array of random numbers as another argument"
         self.fail(node, f"there is no derivative rule for {spelling}" + (f": it {reason}" if reason else ""), instead)
+
+    def _spelling(self, function: Any, name: str, module: str, args: tuple[Value, ...], node: ast.Call) -> str:
+        """A function's dotted name: as the user writes it, if that begins with a module, or as its library does."""
+        path: list[str] = []
+        root: ast.AST = node.func
+        while isinstance(root, ast.Attribute):
+            path.insert(0, root.attr)
+            root = root.value
+        known = self.name(root) if isinstance(root, ast.Name) else None
+        beginning = written = known.object if isinstance(known, Static) else None
+        for part in path:
+            written = getattr(written, part, None)
+        is_written = leads_to(written, function)
+        if is_written and isinstance(beginning, types.ModuleType):
+            return ".".join([beginning.__name__, *path])
+        if found := home(function):
+            return found
+        if is_written and path:
+            return ".".join([home(beginning), *path]) if home(beginning) else ast.unparse(node.func)
+        owner = args[0].object if args and isinstance(args[0], Static) else None
+        if hasattr(owner, name) and home(owner):
+            return f"{home(owner)}.{name}"
+        public = ".".join(part for part in module.removeprefix("_").split(".") if not part.startswith("_"))
+        return f"{public}.{name}" if public else ast.unparse(node.func)
 
     def _builtin(
         self,
@@ -218,7 +239,7 @@ class Calls(Derivatives):
             if not isinstance(arg, Const | Static):
                 module, name = getattr(function, "__module__", None), function.__name__
                 if module:
-                    self._no_rule(function, name, module, node)
+                    self._no_rule(function, name, module, args, node)
                 self.fail(node, f"{name}() needs what is known when the kernel is compiled, not {describe(arg)}")
             plain.append(arg.value if isinstance(arg, Const) else arg.object)
         try:

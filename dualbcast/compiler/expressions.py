@@ -12,6 +12,7 @@ from dualbcast.compiler.choices import Choices
 from dualbcast.compiler.fold import FALSE, TRUE, number
 from dualbcast.compiler.ir import Atom, Const, Var
 from dualbcast.compiler.values import Closure, Keywords, Range, Record, Static, Value, describe
+from dualbcast.errors import a_or_an
 
 __all__ = ["Expressions"]
 
@@ -159,7 +160,7 @@ class Expressions(Choices):
         """An iterator gives its items once; under a name it would seem to give them again."""
         if isinstance(value, Record) and value.is_iterator:
             name = "generator" if value.python_type.__name__ == "generator" else f"{value.python_type.__name__}()"
-            self.fail(node, f"{what} is a {name}, which can be used once only", "tuple(…) around it")
+            self.fail(node, f"{what} is {a_or_an(name)}, which can be used once only", "tuple(…) around it")
 
     def closure(self, node: ast.FunctionDef | ast.Lambda) -> Closure:
         defaults = tuple(self.expression(default) for default in node.args.defaults)

@@ -137,7 +137,7 @@ def lower(
         else:
             value = frontend.run(frame, source.node)
     except RecursionError:
-        frontend.fail(source.node, "calls or expressions in this function are nested too deeply", "a loop")
+        frontend.fail(source.node, "branches or expressions in this function are nested too deeply", "a loop")
     frontend.frame = frame
     if isinstance(meaning, Custom):
         value = frontend.customised(meaning, value, values, source.node)

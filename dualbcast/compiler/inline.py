@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from functools import lru_cache
+from threading import Thread
 from types import FunctionType
 from typing import Any
 
 from dualbcast.compiler.expressions import Expressions
 from dualbcast.compiler.fold import FALSE, TRUE
-from dualbcast.compiler.ir import TEMPORARY, Atom, Const, Op, Var
+from dualbcast.compiler.ir import TEMPORARY, Atom, Const, Kind, Names, Op, Var
 from dualbcast.compiler.rules import Custom, Rule, watch
 from dualbcast.compiler.source import Capture, FunctionNode, Source, find_source
 from dualbcast.compiler.values import (
@@ -30,11 +32,19 @@ from dualbcast.errors import CompileError
 
 __all__ = ["Inlining", "assigned_names", "count", "in_order", "local_names", "one_output"]
 
-DEEPEST = 64
+# How deep calls may lie within calls, and how many of them share a stack. Python's own limit is 1,000 of its calls on a
+# stack, and to lower a call takes some fifteen; what is deeper continues on a thread, which has a stack of its own.
+DEEPEST = 1000
+ON_A_STACK = 16
 
 
 class Inlining(Expressions):
     """Lowers bodies of functions; `statements` is supplied by the layer above."""
+
+    def __init__(self, names: Names, array_kind: Callable[[Any], Kind | None]) -> None:
+        super().__init__(names, array_kind)
+        # The functions that are being inlined, outermost first, each inside the one before it.
+        self.inlined: list[FunctionType | Closure] = []
 
     def statements(self, body: list[ast.stmt]) -> bool:
         raise NotImplementedError
@@ -57,13 +67,9 @@ class Inlining(Expressions):
         """The result of a Python function, with its automatic derivative or a custom one."""
         source, env = self.arguments(function, args, keywords, node)
         given = in_order(source.node, env)
-        calls = self._deeper(function.__name__, node)
+        calls = (*self.frame.calls, (function.__name__, self.locate(node)))
         frame = Frame(source, local_names(source.node), env, None, calls, name=function.__name__)
-        try:
-            value = self.run(frame, source.node)
-        except RecursionError:
-            self._too_deep(function.__name__, node)
-            raise
+        value = self._run_inside(function, frame, source.node, node)
         return value if custom is None else self.customised(custom, value, given, node)
 
     def customised(self, custom: Custom, value: Value, given: tuple[Value, ...], node: ast.AST) -> Value:
@@ -110,14 +116,10 @@ class Inlining(Expressions):
     ) -> Value:
         """The result of a function that is defined inside the one being compiled."""
         env = self._bind(callee.node, callee.name, args, keywords, callee.defaults, callee.keyword_defaults, node)
-        calls = self._deeper(callee.name, node)
+        calls = (*self.frame.calls, (callee.name, self.locate(node)))
         local = local_names(callee.node)
         frame = Frame(callee.frame.source, local, env, callee.frame, calls, name=callee.name)
-        try:
-            return self.run(frame, callee.node)
-        except RecursionError:
-            self._too_deep(callee.name, node)
-            raise
+        return self._run_inside(callee, frame, callee.node, node)
 
     def _defaults(self, defaults: tuple[Any, ...], function: FunctionType, node: ast.AST) -> tuple[Value, ...]:
         found: list[Value] = []
@@ -129,21 +131,25 @@ class Inlining(Expressions):
             found.append(value)
         return tuple(found)
 
-    def _deeper(self, name: str, node: ast.AST) -> tuple[tuple[str, Any], ...]:
-        if len(self.frame.calls) >= DEEPEST:
-            self._too_deep(name, node)
-        return (*self.frame.calls, (name, self.locate(node)))
-
-    def _too_deep(self, name: str, node: ast.AST) -> None:
-        """The error of a function that is called within itself again and again, if it is one."""
-        depth = [called for called, _ in self.frame.calls].count(name)
-        if depth > DEEPEST // 8:
-            self.fail(
-                node,
-                f"{name}() is called within itself too deep; calls are inlined, so recursion must end when the kernel "
-                "is compiled",
-                "a while loop",
-            )
+    def _run_inside(self, callee: FunctionType | Closure, frame: Frame, body: FunctionNode, node: ast.AST) -> Value:
+        """The result of a function that is called at `node`, inside those that are being inlined."""
+        if len(self.inlined) >= DEEPEST:
+            again = sum(each is callee for each in self.inlined)
+            if again > DEEPEST // 8:
+                self.fail(
+                    node,
+                    f"{frame.name}() is called within itself too deep; calls are inlined, so recursion must end when "
+                    f"the kernel is compiled, at most {DEEPEST:,} calls deep",
+                    "a while loop",
+                )
+            self.fail(node, f"calls are nested more than {DEEPEST:,} deep here, which is the most", "a loop")
+        self.inlined.append(callee)
+        try:
+            if len(self.inlined) % ON_A_STACK:
+                return self.run(frame, body)
+            return on_new_stack(lambda: self.run(frame, body))
+        finally:
+            self.inlined.pop()
 
     def _bind(
         self,
@@ -216,6 +222,26 @@ class Inlining(Expressions):
         finally:
             if caller is not None:
                 self.frame = caller
+
+
+def on_new_stack(work: Callable[[], Value]) -> Value:
+    """The result of a function that a thread of its own runs while this one waits."""
+    results: list[Value] = []
+    errors: list[BaseException] = []
+    context = copy_context()
+
+    def run() -> None:
+        try:
+            results.append(context.run(work))
+        except BaseException as error:
+            errors.append(error)
+
+    thread = Thread(target=run, daemon=True)
+    thread.start()
+    thread.join()
+    for error in errors:
+        raise error
+    return results[0]
 
 
 def local_names(function: FunctionNode) -> frozenset[str]:

@@ -8,6 +8,7 @@ from typing import Any, NoReturn, Protocol
 
 from dualbcast.compiler.source import Capture
 from dualbcast.compiler.values import Record, Value, describe
+from dualbcast.errors import a_or_an
 
 __all__ = ["is_record_type", "make_record", "replace_fields"]
 
@@ -44,7 +45,7 @@ def make_record(
     if own:
         lowering.fail(
             node,
-            f"making a {name} runs code of its own (__init__, __new__ or __post_init__), which a kernel cannot",
+            f"making {a_or_an(name)} runs code of its own (__init__, __new__ or __post_init__), which a kernel cannot",
             "a class that holds its fields, and a function that makes it",
         )
     if len(args) > len(positional):

@@ -15,7 +15,7 @@ from types import FunctionType
 from typing import Any
 
 from dualbcast.compiler.meanings import BY_SPELLING, by_spelling, lookup, mean, meant, resolve, watch
-from dualbcast.errors import ArgumentError
+from dualbcast.errors import ArgumentError, a_or_an
 from dualbcast.record import dataclass
 
 __all__ = [
@@ -249,7 +249,7 @@ def customise(
     """Give a Python function custom partials, or with None mark it as not differentiable, for the decorator `what`."""
     if not isinstance(function, FunctionType):
         kind = type(function).__name__
-        raise ArgumentError(f"{what} decorates a Python function, not a {kind}; put it directly above the `def`")
+        raise ArgumentError(f"{what} decorates a Python function, not {a_or_an(kind)}; put it directly above the `def`")
     present = lookup(function)
     if present is not None and not isinstance(present, Custom):
         raise ArgumentError(f"{function.__name__}() has a rule already; {what} would change its meaning")
@@ -383,4 +383,4 @@ def _require_spelling(spelling: str) -> None:
     if found is None and module in sys.modules:
         raise ArgumentError(f"the module {module} has no {name}")
     if found is not None and not callable(found):
-        raise ArgumentError(f"{spelling} is a {type(found).__name__}, which cannot be called")
+        raise ArgumentError(f"{spelling} is {a_or_an(type(found).__name__)}, which cannot be called")

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast.errors import CompileError, Location
+from dualbcast.errors import CompileError, Location, a_or_an
 from dualbcast.record import NamedTuple, dataclass
 
 __all__ = ["ABSENT", "Capture", "FunctionNode", "Source", "find_source", "locate"]
@@ -122,7 +122,7 @@ def find_source(function: Callable[..., Any]) -> Source:
     if not isinstance(function, FunctionType):
         name = getattr(function, "__qualname__", repr(function))
         raise CompileError(
-            f"{name} is a {type(function).__name__}, not a Python function, so it has no source to compile",
+            f"{name} is {a_or_an(type(function).__name__)}, not a Python function, so it has no source to compile",
             Location("<unknown>", 1, 0, 1, 0),
             "a function made with `def` or `lambda`",
         )

@@ -13,7 +13,7 @@ from typing import Any
 from dualbcast.compiler.fold import FALSE, TRUE
 from dualbcast.compiler.ir import NOWHERE, Atom, Const, Expr, Kind, Stmt, Var
 from dualbcast.compiler.source import FunctionNode, Source
-from dualbcast.errors import ArgumentError, Location
+from dualbcast.errors import ArgumentError, Location, a_or_an
 from dualbcast.record import dataclass, field
 
 __all__ = [
@@ -247,8 +247,7 @@ def describe(value: Value) -> str:
             return "a number"
         case Record():
             kind = value.python_type.__name__
-            article = "an" if kind[0] in "AEIOUaeiou" else "a"
-            return f"{article} {kind}" + (f" of {len(value)}" if value.python_type is list else "")
+            return a_or_an(kind) + (f" of {len(value)}" if value.python_type is list else "")
         case tuple():
             return f"a tuple of {len(value)}"
         case Partial():

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from dualbcast.cost import work
 from dualbcast.element import Element
-from dualbcast.errors import ArgumentError
+from dualbcast.errors import ArgumentError, a_or_an
 from dualbcast.graph.expression import gather
 from dualbcast.graph.node import Node
 from dualbcast.graph.region import REGION, Region, pullback_of, region_of
@@ -103,7 +103,7 @@ def explain(result: Variable) -> Explanation:
     (['forward', 'backward'], 131072)
     """
     if not isinstance(result, Variable):
-        raise ArgumentError(f"graph.explain takes a Variable, not a {type(result).__name__}")
+        raise ArgumentError(f"graph.explain takes a Variable, not {a_or_an(type(result).__name__)}")
     steps: list[tuple[Region | Node, bool]] = []
     source = result.source
     if result._value is None and source is not None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dualbcast.errors import DTypeError
+from dualbcast.foreign import called, instead
 from dualbcast.graph.backward import backward
 from dualbcast.graph.containers import leaves, map_leaves
 from dualbcast.graph.node import STATE, alias, is_array, is_float, recording, zeros
@@ -90,9 +91,11 @@ def _plain(array: Any) -> Any:
 
 
 def _alias(name: str, leaf: Any) -> Variable:
-    if not isinstance(leaf, Variable | float) and not hasattr(leaf, "dtype"):
-        hint = "Pass a float: 3.0 and not 3" if isinstance(leaf, int) else "Pass an array or a float"
-        raise DTypeError(f"there is no derivative in {name}, which is of type {type(leaf).__name__}. {hint}")
+    if not isinstance(leaf, Variable | float) and not isinstance(getattr(leaf, "dtype", None), np.dtype):
+        hint = "Pass a float: 3.0 and not 3." if isinstance(leaf, int) else instead(leaf, name)
+        raise DTypeError(
+            f"there is no derivative in {name}, which is {called(leaf)}. {hint or 'Pass an array or a float.'}"
+        )
     if not is_float(leaf.dtype if hasattr(leaf, "dtype") else np.dtype(float)):
         raise DTypeError(
             f"there is no derivative in {name}: its dtype is {leaf.dtype}, and integers and bools carry none. Pass "

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast.errors import ArgumentError, DTypeError, ShapeError
+from dualbcast.errors import ArgumentError, DTypeError, ShapeError, a_or_an
 from dualbcast.graph import elementwise
 from dualbcast.graph.backward import backward
 from dualbcast.graph.containers import leaves, map_leaves, rebuild
@@ -257,7 +257,7 @@ def _check_number(number: Any, name: str) -> Any:
     """Refuse what has no gradient."""
     if not isinstance(number, Variable | int | float) and not hasattr(number, "dtype"):
         raise ArgumentError(
-            f"a gradient is of one number, and {name} is a {type(number).__name__}; with a pair of a number and "
+            f"a gradient is of one number, and {name} is {a_or_an(type(number).__name__)}; with a pair of a number and "
             "something else, give has_aux=True"
         )
     shape = getattr(number, "shape", ())
@@ -334,7 +334,7 @@ def _with(
 def _check_callable(function: Any, what: str) -> None:
     if not callable(function):
         choice = "a function, or a Variable" if what == "grad" else "a function"
-        raise ArgumentError(f"{what} takes {choice}; this is a {type(function).__name__}, of unknown origin")
+        raise ArgumentError(f"{what} takes {choice}; this is {a_or_an(type(function).__name__)}, of unknown origin")
 
 
 def _named_after(function: Any, what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

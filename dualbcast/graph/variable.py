@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dualbcast.errors import ArgumentError, DTypeError
+from dualbcast.errors import ArgumentError, DTypeError, a_or_an
+from dualbcast.foreign import called, instead
 
 if TYPE_CHECKING:
     from dualbcast.graph.expression import Output
@@ -75,10 +76,14 @@ class Variable:
             value = value.value
         array = nodes.as_array(value)
         if isinstance(array, np.ndarray) and type(array) not in (np.ndarray, np.memmap):
+            kind = a_or_an(type(array).__name__)
             raise ArgumentError(
-                f"a Variable cannot hold a {type(array).__name__}: what that adds to the data (a mask, a unit) would "
+                f"a Variable cannot hold {kind}: what that adds to the data (a mask, a unit) would "
                 "be lost. If that is right, pass np.asarray(…)"
             )
+        if array.dtype.kind == "O" and array is not value:
+            hint = instead(value, "it")
+            raise ArgumentError(f"a Variable holds an array of real numbers, not {called(value)}. {hint}".rstrip())
         if array.dtype.kind not in "fbiu" and array.dtype.name != "bfloat16":
             raise DTypeError(f"a Variable holds real numbers, not {array.dtype}; convert with .astype('float64')")
         self._value, self.node, self.index, self.source = array, None, 0, None
@@ -178,8 +183,9 @@ class Variable:
     def __float__(self) -> float:
         if self.tracked:
             raise ArgumentError(
-                "float() of a Variable would lose its derivative (math.exp(v) asks for it, too). "
-                "Write np.exp(v) for a function of it; v.item() for the number alone"
+                "float() of a Variable would lose its derivative; math.exp(v), array[0] = v and array.fill(v) ask for "
+                "it, too. Write np.exp(v) for a function of it, np.stack([…]) or np.where(…) for an array with it; "
+                "v.item() for the number alone"
             )
         return float(self.item())
 

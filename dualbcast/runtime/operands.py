@@ -8,14 +8,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from functools import lru_cache
-from numbers import Number
 from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy import ndarray
 
-from dualbcast.errors import ArgumentError, DTypeError, ShapeError
+from dualbcast.errors import ArgumentError, DTypeError, ShapeError, a_or_an
+from dualbcast.foreign import called, instead
 from dualbcast.record import NamedTuple, dataclass
 from dualbcast.runtime.variables import VariableGiven, is_variable
 
@@ -34,6 +34,7 @@ __all__ = [
     "classify",
     "extended",
     "is_writeable",
+    "no_derivative",
     "on_host",
     "sign",
     "storage_name",
@@ -241,7 +242,7 @@ def check_out(out: Array | Sequence[Array | None], count: int, module: str) -> t
         name = _out_name(position, count)
         if not _is_array(y, module):
             library = "NumPy" if module == "numpy" else "CuPy"
-            raise ArgumentError(f"{name} is {type(y)}; it must be a {library} array, as the inputs of this call are.")
+            raise ArgumentError(f"{name} is {called(y)}; it must be a {library} array, as the inputs of this call are.")
         if module == "numpy" and not y.flags.writeable:
             raise ArgumentError(f"{name} is read-only. Pass an array that can be written to.")
     return slots
@@ -351,32 +352,29 @@ def _token(value: object, name: str) -> Token:
             return weak
     if isinstance(value, complex):
         raise DTypeError(f"{name} is a complex number, which is not supported. {_dtype_hint(np.dtype(complex), name)}")
-    kind = type(value)
-    label = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    raise ArgumentError(
-        f"{name} is {'None' if value is None else f'a {label}'}, not an array or a number. {_kind_hint(value, name)}"
-    )
+    hint = instead(value, name) or "Pass a NumPy array, a CuPy array, a float, an int or a bool."
+    if name.isidentifier() and not instead(value, name):
+        hint = f"{hint[:-1]}; or decorate with static={name!r}, if it is to be known when the kernel is compiled."
+    raise ArgumentError(f"{name} is {called(value)}, not an array or a number. {hint}")
 
 
-def _kind_hint(value: object, name: str) -> str:
-    """What to write instead of an object that is no array."""
-    origin = type(value).__module__.partition(".")[0]
-    if isinstance(value, ndarray):
-        return f"What the subclass adds (a mask, a unit) would be lost; if that is right, pass np.asarray({name})."
-    if origin == "torch":
-        return f"Pass {name}.detach().numpy(), or cupy.from_dlpack({name}.detach()) if it is on a GPU."
-    if isinstance(value, Number):
-        return f"Pass float({name})."
-    if value is None or isinstance(value, str | bytes | dict | set):
-        return (
-            "Pass a NumPy array, a CuPy array, a float, an int or a bool; "
-            f"or decorate with static={name!r}, if it is to be known when the kernel is compiled."
-        )
-    return f"Pass np.asarray({name})."
+def no_derivative(name: str, token: Token) -> str:
+    """Why there is no derivative in an argument that is no float, and what to write instead.
+
+    Examples
+    --------
+    >>> no_derivative("n", np.dtype("int8"))
+    "n is of dtype int8, which carries no derivative; pass n.astype('float64')"
+    """
+    written = "it" if " " in name else name
+    if isinstance(token, type):
+        return f"{name} is {a_or_an(token.__name__)}, which carries no derivative; pass float({written})"
+    return f"{name} is of dtype {token}, which carries no derivative; pass {written}.astype('float64')"
 
 
 def _dtype_hint(dtype: DType, name: str) -> str:
     """What to write instead of an array of a dtype that is not supported."""
+    name = "it" if " " in name else name
     if dtype.names is not None:
         return f"Pass its fields one by one, for example {name}[{dtype.names[0]!r}]."
     if dtype.kind == "c":
