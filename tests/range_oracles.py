@@ -432,26 +432,7 @@ UNARY: dict[str, tuple[str, Callable[[Any], Any], tuple[float, ...]]] = {
     **{f"x ** {p:.4g}": (f"x ** {p!r}", _power(p), ()) for p in (_THIRD, _P27, -_P27, 2.5, 9.0, -9.0, 12.25)},
     **{f"polygamma {n}": (f"scipy.special.polygamma({n}, x)", _polygamma(n), (1.0, -0.5)) for n in range(4)},
     # --- chains, in which slopes and their constants meet
-    "2**-83 exp(2**66 x)": (
-        "2.0**-83 * math.exp(2.0**66 * x)",
-        lambda x: _scaled(_exponential(None), mp.mpf(2) ** -83, mp.mpf(2) ** 66, x),
-        (1.1e-18, -7.8e-19),
-    ),
-    "2**-90 * (2**80 / x)": (
-        "2.0**-90 * (2.0**80 / x)",
-        lambda x: tuple(mp.mpf(2) ** -10 * part for part in _power(-1)(x)),
-        (),
-    ),
-    "2**-50 * (2**-49 sqrt(x))": (
-        "2.0**-50 * (2.0**-49 * math.sqrt(x))",
-        lambda x: tuple(mp.mpf(2) ** -99 * part for part in _power(0.5)(x)),
-        (),
-    ),
-    "2**-62 / sqrt(2**-38 x)": (
-        "2.0**-62 / math.sqrt(2.0**-38 * x)",
-        lambda x: tuple(mp.mpf(2) ** -43 * part for part in _power(-0.5)(x)),
-        (),
-    ),
+    "4 exp(-x / 2)": ("4.0 * math.exp(-0.5 * x)", lambda x: _scaled(_exponential(None), 4, mp.mpf(-0.5), x), ()),
     "log(2**-60 exp(x))": (
         "math.log(2.0**-60 * math.exp(x))",
         lambda x: (x - 60 * mp.log(2), mp.mpf(1), ANY) if abs(x) < 40 else (ANY, ANY, ANY),
@@ -471,7 +452,8 @@ def _either(x: Any, taken: bool) -> Any:
 
 def _scaled(of: Callable[[Any], Any], outer: Any, inner: Any, x: Any) -> Any:
     value, slope, curvature = of(inner * x)
-    return outer * value, outer * inner * slope, outer * inner * inner * curvature
+    scaled = (outer, outer * inner, outer * inner * inner)
+    return tuple(part if part is ANY else scale * part for scale, part in zip(scaled, (value, slope, curvature)))
 
 
 _ZERO = lambda a, b: mp.mpf(0)  # noqa: E731, ARG005
@@ -555,24 +537,33 @@ def _ends_of_pow(x: float, p: float) -> tuple[float | None, ...] | None:
     if x == 0 and math.copysign(1.0, x) > 0 and 0 < p < inf:
         slope, curvature = (0.0 if p > q else q if p == q else inf for q in (1.0, 2.0))
         return (value, slope, 0.0, curvature if p > 1 else -inf if p < 1 else 0.0, ANY, 0.0)
+    if x == inf and -inf < p < 0:
+        return (0.0, 0.0, 0.0, 0.0, ANY, 0.0)
     if math.copysign(1.0, x) > 0 and math.isfinite(p):
         return None  # the limit
     return (value, *[ANY] * 5)
 
 
-def _ends_of_remainder(a: float, b: float) -> tuple[float | None, ...] | None:
-    if b == 0 or math.isinf(a):
-        return (nan, *[ANY] * 5)
-    if math.isinf(b):
-        return (ANY, 1.0, *[ANY] * 4)
-    return (0.0, 1.0, 0.0, 0.0, 0.0, 0.0) if a == 0 else None
+def _ends_of_remainder(signed_as: int) -> Callable[[float, float], tuple[float | None, ...] | None]:
+    """A remainder of 0 has the sign of the one argument or of the other."""
+
+    def of(a: float, b: float) -> tuple[float | None, ...] | None:
+        if b == 0 or math.isinf(a):
+            return (nan, *[ANY] * 5)
+        if math.isinf(b):
+            return (ANY, 1.0, *[ANY] * 4)
+        zero = math.copysign(0.0, (a, b)[signed_as])
+        return (zero, 1.0, 0.0, 0.0, 0.0, 0.0) if a == 0 and b == b else None
+
+    return of
 
 
 def _ends_of_floor_divide(a: float, b: float) -> tuple[float | None, ...] | None:
     zeros = (0.0,) * 5
     if math.isinf(a):
-        return (nan, *zeros)
-    return (0.0, *zeros) if a == 0 and b == b and b != 0 else None
+        return (ANY if b == 0 else nan, *zeros)
+    zero = math.copysign(0.0, math.copysign(1.0, a) * b)
+    return (zero, *zeros) if a == 0 and b == b and b != 0 else None
 
 
 def _zero_times(end: float) -> Callable[[float, float], tuple[float | None, ...] | None]:
@@ -581,8 +572,10 @@ def _zero_times(end: float) -> Callable[[float, float], tuple[float | None, ...]
     def of(a: float, b: float) -> tuple[float | None, ...] | None:
         if a == 0 and b <= end:
             return (0.0, *[ANY] * 5)
-        if b == end == 0 and a == a:  # also at -0.0
+        if b == end and a == a:  # also at -0.0
             return (math.copysign(inf, -a), -inf, *[ANY] * 4)
+        if math.isinf(a) and b == 1 + end:  # infinity times 0
+            return (nan, *[ANY] * 5)
         return (ANY,) * 6 if b == -inf else None
 
     return of
@@ -591,7 +584,9 @@ def _zero_times(end: float) -> Callable[[float, float], tuple[float | None, ...]
 _PAIRS: dict[str, Callable[[float, float], tuple[float | None, ...] | None]] = {
     "pow": _ends_of_pow,
     "x ** y": _ends_of_pow,
-    **dict.fromkeys(("fmod", "modulo", "ieee_remainder"), _ends_of_remainder),
+    "fmod": _ends_of_remainder(0),
+    "modulo": _ends_of_remainder(1),
+    "ieee_remainder": _ends_of_remainder(0),
     "floor_divide": _ends_of_floor_divide,
     "xlogy": _zero_times(0.0),
     "xlog1py": _zero_times(-1.0),

@@ -29,6 +29,7 @@ __all__ = [
     "bell",
     "cbrt_slope",
     "cosine",
+    "logit_slope",
     "power_slope",
     "quotient_slope",
     "share_of_two",
@@ -73,9 +74,9 @@ def cbrt_slope(y: float) -> float:
     return 1.0 / y * (1.0 / y) / 3.0
 
 
-@partials(lambda x, p, y, s: ((p - 1.0) * (s / x), y / x + s * math.log(x), 0))
+@partials(lambda x, p, y, s: ((p - 1.0) * s / x, y / x + s * math.log(x), 0))
 def power_slope(x: float, p: float, y: float) -> float:
-    """The slope in x of y = x**p with abs(p) < 1: an exponent of p - 1 would be rounded."""
+    """The slope in x of y = x**p where p - 1 is not exact: that would be magnified, or be another whole number."""
     return p * (math.inf if x == 0 else 0.0 if isinf(x) else y / x)
 
 
@@ -92,6 +93,12 @@ def asin_slope(x: float) -> float:
 def atanh_slope(x: float) -> float:
     """The slope of atanh."""
     return 1.0 / ((1.0 - x) * (1.0 + x))
+
+
+@partials(lambda x, y: ((2.0 * x - 1.0) * y * y,))
+def logit_slope(x: float) -> float:
+    """The slope of logit."""
+    return 1.0 / (x * (1.0 - x))
 
 
 @partials(lambda x, y: (0.0 if y == 0 else -(x * y * y * y),))

@@ -25,6 +25,7 @@ from dualbcast.compiler.curvatures import (
     bell,
     cbrt_slope,
     cosine,
+    logit_slope,
     power_slope,
     share_of_two,
     sigmoid_slope,
@@ -71,7 +72,11 @@ rule(
     lambda x, p, y: (
         (0.0 if x == 0 else p / x)
         if p == 0
-        else (power_slope(x, p, y) if abs(p) < 1 or p - 1.0 + 1.0 != p else p * math.pow(x, p - 1.0)),
+        else (
+            power_slope(x, p, y)
+            if abs(p) < 1 or (p - (p - 1.0) != 1 and x != 0 and not arithmetic.isinf(x))
+            else p * math.pow(x, p - 1.0)
+        ),
         0.0 if y == 0 else y * math.log(x),
     ),
     "math.pow",
@@ -149,7 +154,7 @@ rule(
 )
 rule(
     "logit",
-    lambda x, y: (1.0 / (x * (1.0 - x)),),
+    lambda x, y: (logit_slope(x),),
     "scipy.special.logit",
     function=special.logit,
     domain=((1e-3, 0.999),),
@@ -275,7 +280,8 @@ rule(
 rule("fmod", lambda a, b, y: (1.0, -np.rint((a - y) / b)), "math.fmod", "numpy.fmod", domain=(REAL, DIVISOR))
 rule(
     "modulo",
-    lambda a, b, y: (1.0, -np.rint((a - y) / b)),
+    # The difference a - y may overflow.
+    lambda a, b, y: (1.0, -np.rint(a / b - y / b)),
     "numpy.remainder",
     "numpy.mod",
     function=arithmetic.modulo,
@@ -283,7 +289,7 @@ rule(
 )
 rule(
     "ieee_remainder",
-    lambda a, b, y: (1.0, -np.rint((a - y) / b)),
+    lambda a, b, y: (1.0, -np.rint(a / b - y / b)),
     "math.remainder",
     function=arithmetic.ieee_remainder,
     domain=(REAL, DIVISOR),
