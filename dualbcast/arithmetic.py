@@ -96,15 +96,18 @@ def ieee_remainder(x: float, y: float) -> float:
 
 
 def ldexp(x: float, n: int) -> float:
-    """x * 2**n, with the power in two halves so that neither overflows before the product does.
+    """x * 2**n, with the power in three parts so that none overflows before the product does.
 
     Examples
     --------
     >>> ldexp(0.75, 4)
     12.0
     """
-    half = n // 2
-    return x * math.exp2(half) * math.exp2(n - half)
+    if x == 0 or not isfinite(x):
+        return x
+    third = n // 3
+    power = math.exp2(third)
+    return x * power * power * math.exp2(n - 2 * third)
 
 
 def frexp(x: float) -> tuple[float, int]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from dualbcast.arithmetic import isinf, isnan, maximum
 
 __all__ = [
@@ -330,18 +332,31 @@ def erfinv(x: float) -> float:
 
 def sinc(x: float) -> float:
     """The normalised cardinal sine sin(pi * x) / (pi * x), 1 at 0: `numpy.sinc`."""
-    return 1.0 if x == 0 else math.sin(math.pi * x) / (math.pi * x)
+    return 1.0 if x == 0 else sin_of_turns(x) / (math.pi * x)
 
 
 def sinc_slope(x: float, value: float) -> float:
     """The derivative of `sinc` at x, where it has this value: by its power series where the closed form cancels."""
-    t = math.pi * x
-    if abs(t) > 1:
-        return (math.cos(t) - value) / x
+    if abs(x) > 0.3125:
+        return (cos_of_turns(x) - value) / x
     # The derivative of sin(t) / t is the sum of (-1)**k * 2k / (2k + 1)! * t**(2k - 1) over k = 1, 2, …
+    t = math.pi * x
     term = -t / 3.0
     total = term
     for k in range(1, 9):
         term = -term * t * t / (2 * k * (2 * k + 3))
         total = total + term
     return math.pi * total
+
+
+def sin_of_turns(x: float) -> float:
+    """sin(pi * x), with all digits also near its zeros: the whole numbers are taken off before the product rounds."""
+    rest = x - 2.0 * float(np.rint(0.5 * x))
+    if abs(rest) > 0.5:
+        rest = math.copysign(1.0, rest) - rest
+    return math.sin(math.pi * rest)
+
+
+def cos_of_turns(x: float) -> float:
+    """cos(pi * x), likewise."""
+    return math.sin(math.pi * (0.5 - abs(x - 2.0 * float(np.rint(0.5 * x)))))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+from dualbcast.compiler.curvatures import quotient_slope
 from dualbcast.compiler.ir import Assign, Const, Expr, Function, Op, Var, statements
 from dualbcast.compiler.rules import CUSTOMS
 from dualbcast.compiler.templates import partials_of, source_of
@@ -103,7 +104,7 @@ _OPERATORS: dict[str, Callable[..., object]] = {
     "mul": lambda a, b, y: (b, a),  # noqa: ARG005
     # One slow division for both. (It overflows only for a subnormal b, as the derivative in a does then; so 0 / b has
     # nan for its derivative in b, which -(y / b) has not.)
-    "div": lambda a, b, y: (1.0 / b, -(y * (1.0 / b))),  # noqa: ARG005
+    "div": lambda a, b, y: (1.0 / b, quotient_slope(y, b)),  # noqa: ARG005
     "neg": lambda a, y: (-1.0,),  # noqa: ARG005
     "single": lambda a, y: (1.0,),  # noqa: ARG005
 }

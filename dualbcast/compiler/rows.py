@@ -1,8 +1,8 @@
 """The rule table: every function that kernels know, with its partial derivatives.
 
 The partials are functions of the arguments and then of the result `y`, in the scalar language. Outside a function's
-domain, where its value is NaN, they mean nothing. `1 - y * y` and `y * (1 - y)` lose digits where the derivative is
-much smaller than the value; they are taken because they save a second transcendental function.
+domain, where its value is NaN, they mean nothing. What a partial is made of must keep its digits when it is
+differentiated in turn; where its text would not, it is one of `curvatures`.
 """
 
 # Every row's lambda has the same parameters, whether it needs them or not.
@@ -15,6 +15,24 @@ import math
 import numpy as np
 
 from dualbcast import arithmetic, special
+from dualbcast.compiler.curvatures import (
+    acosh_slope,
+    asin_slope,
+    asinh_slope,
+    atan2_slope,
+    atan_slope,
+    atanh_slope,
+    bell,
+    cbrt_slope,
+    cosine,
+    logit_slope,
+    power_slope,
+    share_of_two,
+    sigmoid_slope,
+    sine,
+    tanh_slope,
+    tgamma_slope,
+)
 from dualbcast.compiler.rules import alias, rule
 
 __all__ = ["EXCLUDED"]
@@ -32,13 +50,13 @@ DIVISOR = (0.5, 4.0)
 # --- powers, exponentials, logarithms ------------------------------------------------------------------------------
 
 rule("sqrt", lambda x, y: (0.5 / y,), "math.sqrt", "numpy.sqrt", domain=(POSITIVE,))
-rule("cbrt", lambda x, y: (1.0 / (3.0 * y * y),), "math.cbrt", "numpy.cbrt", "scipy.special.cbrt", domain=(REAL,))
+rule("cbrt", lambda x, y: (cbrt_slope(y),), "math.cbrt", "numpy.cbrt", "scipy.special.cbrt", domain=(REAL,))
 rule("exp", lambda x, y: (y,), "math.exp", "numpy.exp", domain=(REAL,))
 rule("exp2", lambda x, y: (y * LN2,), "math.exp2", "numpy.exp2", "scipy.special.exp2", domain=(REAL,))
 rule("expm1", lambda x, y: (math.exp(x),), "math.expm1", "numpy.expm1", "scipy.special.expm1", domain=(REAL,))
 rule("log", lambda x, y: (1.0 / x,), "math.log", "numpy.log", domain=(POSITIVE,))
-rule("log2", lambda x, y: (1.0 / (x * LN2),), "math.log2", "numpy.log2", domain=(POSITIVE,))
-rule("log10", lambda x, y: (1.0 / (x * LN10),), "math.log10", "numpy.log10", domain=(POSITIVE,))
+rule("log2", lambda x, y: (1.0 / LN2 / x,), "math.log2", "numpy.log2", domain=(POSITIVE,))
+rule("log10", lambda x, y: (1.0 / LN10 / x,), "math.log10", "numpy.log10", domain=(POSITIVE,))
 rule(
     "log1p",
     lambda x, y: (1.0 / (1.0 + x),),
@@ -52,7 +70,13 @@ rule(
     # Where the exponent is 0 the derivative in x is 0 (not 0 * inf), in a form that is right for the mixed derivative.
     # The derivative in p is 0 where the value is, also at x = 0; for negative x it does not exist: NaN.
     lambda x, p, y: (
-        (0.0 if x == 0 else p / x) if p == 0 else p * math.pow(x, p - 1.0),
+        (0.0 if x == 0 else p / x)
+        if p == 0
+        else (
+            power_slope(x, p, y)
+            if abs(p) < 1 or (p - (p - 1.0) != 1 and x != 0 and not arithmetic.isinf(x))
+            else p * math.pow(x, p - 1.0)
+        ),
         0.0 if y == 0 else y * math.log(x),
     ),
     "math.pow",
@@ -73,7 +97,7 @@ rule(
 )
 rule(
     "hypot",
-    lambda a, b, y: (0.0 if y == 0 else a / y, 0.0 if y == 0 else b / y),
+    lambda a, b, y: (0.0 if y == 0 else cosine(a, b), 0.0 if y == 0 else sine(a, b)),
     "math.hypot",
     "numpy.hypot",
     domain=(REAL, REAL),
@@ -89,7 +113,7 @@ rule(
 )
 rule(
     "logaddexp2",
-    lambda a, b, y: (special.sigmoid(LN2 * special.gap(a, b)), special.sigmoid(LN2 * special.gap(b, a))),
+    lambda a, b, y: (share_of_two(special.gap(a, b)), share_of_two(special.gap(b, a))),
     "numpy.logaddexp2",
     function=special.logaddexp2,
     domain=(REAL, REAL),
@@ -117,7 +141,7 @@ alias(special.exp10, "scipy.special.exp10")
 
 # --- the logistic function and its kin -----------------------------------------------------------------------------
 
-rule("sigmoid", lambda x, y: (y * (1.0 - y),), "scipy.special.expit", function=special.sigmoid, domain=(REAL,))
+rule("sigmoid", lambda x, y: (sigmoid_slope(x),), "scipy.special.expit", function=special.sigmoid, domain=(REAL,))
 rule(
     "softplus", lambda x, y: (special.sigmoid(x),), "scipy.special.softplus", function=special.softplus, domain=(REAL,)
 )
@@ -130,7 +154,7 @@ rule(
 )
 rule(
     "logit",
-    lambda x, y: (1.0 / (x * (1.0 - x)),),
+    lambda x, y: (logit_slope(x),),
     "scipy.special.logit",
     function=special.logit,
     domain=((1e-3, 0.999),),
@@ -141,14 +165,13 @@ rule(
 rule("sin", lambda x, y: (math.cos(x),), "math.sin", "numpy.sin", domain=(REAL,))
 rule("cos", lambda x, y: (-math.sin(x),), "math.cos", "numpy.cos", domain=(REAL,))
 rule("tan", lambda x, y: (1.0 + y * y,), "math.tan", "numpy.tan", domain=((-1.5, 1.5),))
-rule("asin", lambda x, y: (1.0 / math.sqrt((1.0 - x) * (1.0 + x)),), "math.asin", "numpy.arcsin", domain=(INSIDE_ONE,))
-rule("acos", lambda x, y: (-1.0 / math.sqrt((1.0 - x) * (1.0 + x)),), "math.acos", "numpy.arccos", domain=(INSIDE_ONE,))
-rule("atan", lambda x, y: (1.0 / (1.0 + x * x),), "math.atan", "numpy.arctan", domain=(REAL,))
+rule("asin", lambda x, y: (asin_slope(x),), "math.asin", "numpy.arcsin", domain=(INSIDE_ONE,))
+rule("acos", lambda x, y: (-asin_slope(x),), "math.acos", "numpy.arccos", domain=(INSIDE_ONE,))
+rule("atan", lambda x, y: (atan_slope(x),), "math.atan", "numpy.arctan", domain=(REAL,))
 rule(
     "atan2",
-    # Two divisions, because the square of the radius would overflow long before the result underflows.
     # At the origin the limit depends on the direction: NaN.
-    lambda a, b, y: (b / math.hypot(a, b) / math.hypot(a, b), -a / math.hypot(a, b) / math.hypot(a, b)),
+    lambda a, b, y: (atan2_slope(a, b), -atan2_slope(b, a)),
     "math.atan2",
     "numpy.arctan2",
     domain=(REAL, REAL),
@@ -156,17 +179,16 @@ rule(
 )
 rule("sinh", lambda x, y: (math.cosh(x),), "math.sinh", "numpy.sinh", domain=(REAL,))
 rule("cosh", lambda x, y: (math.sinh(x),), "math.cosh", "numpy.cosh", domain=(REAL,))
-rule("tanh", lambda x, y: (1.0 - y * y,), "math.tanh", "numpy.tanh", domain=(REAL,))
-rule("asinh", lambda x, y: (1.0 / math.hypot(x, 1.0),), "math.asinh", "numpy.arcsinh", domain=(REAL,))
+rule("tanh", lambda x, y: (tanh_slope(x, y),), "math.tanh", "numpy.tanh", domain=(REAL,))
+rule("asinh", lambda x, y: (asinh_slope(x),), "math.asinh", "numpy.arcsinh", domain=(REAL,))
 rule(
     "acosh",
-    # The product of two roots is NaN below -1, as the function is, and does not overflow.
-    lambda x, y: (1.0 / (math.sqrt(x - 1.0) * math.sqrt(x + 1.0)),),
+    lambda x, y: (acosh_slope(x),),
     "math.acosh",
     "numpy.arccosh",
     domain=((1.001, 50.0),),
 )
-rule("atanh", lambda x, y: (1.0 / ((1.0 - x) * (1.0 + x)),), "math.atanh", "numpy.arctanh", domain=(INSIDE_ONE,))
+rule("atanh", lambda x, y: (atanh_slope(x),), "math.atanh", "numpy.arctanh", domain=(INSIDE_ONE,))
 rule(
     "sinc",
     lambda x, y: (special.sinc_slope(x, y),),
@@ -180,8 +202,8 @@ alias(arithmetic.degrees, "math.degrees", "numpy.degrees", "numpy.rad2deg")
 
 # --- the error and gamma functions ---------------------------------------------------------------------------------
 
-rule("erf", lambda x, y: (ERF_SLOPE * math.exp(-x * x),), "math.erf", "scipy.special.erf", domain=(NEAR,))
-rule("erfc", lambda x, y: (-ERF_SLOPE * math.exp(-x * x),), "math.erfc", "scipy.special.erfc", domain=(NEAR,))
+rule("erf", lambda x, y: (ERF_SLOPE * bell(x),), "math.erf", "scipy.special.erf", domain=(NEAR,))
+rule("erfc", lambda x, y: (-ERF_SLOPE * bell(x),), "math.erfc", "scipy.special.erfc", domain=(NEAR,))
 rule(
     "erfinv",
     lambda x, y: (math.exp(y * y) / ERF_SLOPE,),
@@ -190,7 +212,7 @@ rule(
     domain=(INSIDE_ONE,),
 )
 rule("lgamma", lambda x, y: (special.digamma(x),), "math.lgamma", "scipy.special.gammaln", domain=((0.1, 30.0),))
-rule("tgamma", lambda x, y: (y * special.digamma(x),), "math.gamma", "scipy.special.gamma", domain=((0.1, 15.0),))
+rule("tgamma", lambda x, y: (tgamma_slope(x, y),), "math.gamma", "scipy.special.gamma", domain=((0.1, 15.0),))
 rule(
     "digamma",
     lambda x, y: (special.polygamma(1, x),),
@@ -258,7 +280,8 @@ rule(
 rule("fmod", lambda a, b, y: (1.0, -np.rint((a - y) / b)), "math.fmod", "numpy.fmod", domain=(REAL, DIVISOR))
 rule(
     "modulo",
-    lambda a, b, y: (1.0, -np.rint((a - y) / b)),
+    # The difference a - y may overflow.
+    lambda a, b, y: (1.0, -np.rint(a / b - y / b)),
     "numpy.remainder",
     "numpy.mod",
     function=arithmetic.modulo,
@@ -266,7 +289,7 @@ rule(
 )
 rule(
     "ieee_remainder",
-    lambda a, b, y: (1.0, -np.rint((a - y) / b)),
+    lambda a, b, y: (1.0, -np.rint(a / b - y / b)),
     "math.remainder",
     function=arithmetic.ieee_remainder,
     domain=(REAL, DIVISOR),

@@ -320,8 +320,8 @@ class Tangents:
         constant, rest = op.args
         assert isinstance(constant, Const)
         product = constant.value * factor.value
-        # Beyond, it may be none of the format that is computed in.
-        return replace(op, args=(Const(product, "float"), rest)) if 1e-30 < abs(product) < 1e30 else None
+        # Beyond, one factor times all of the constant may leave the format where the product of two factors does not.
+        return replace(op, args=(Const(product, "float"), rest)) if 1e-6 < abs(product) < 1e6 else None
 
     def _tangents(self, value: Expr) -> list[tuple[int, Atom]]:
         pairs = ((seed, self.tangent(value, seed)) for seed in sorted(self.directions(value)))

@@ -1,0 +1,245 @@
+"""Where results are off by more than their bounds, by how much they may be, and why: docs/accuracy.md has the table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = ["EXCEPTIONS", "Exceptional", "Found", "allowed"]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is known of one result of a form, at all points."""
+
+    form: str
+    result: str
+    arguments: Sequence[np.ndarray]
+    error: np.ndarray
+    exact: dict[str, np.ndarray]
+    dtype: np.dtype[np.floating]
+
+    @property
+    def wanted(self) -> np.ndarray:
+        return self.exact[self.result]
+
+    @property
+    def eps(self) -> float:
+        """The unit of the last place of 1, in the format that is computed in."""
+        return float(np.finfo(np.float32 if self.dtype == np.float16 else self.dtype).eps)
+
+    @property
+    def tiny(self) -> float:
+        """The smallest normal number."""
+        return float(np.finfo(self.dtype).tiny)
+
+    @property
+    def largest(self) -> float:
+        return float(np.finfo(self.dtype).max)
+
+    @property
+    def stored(self) -> float:
+        """The error of storing a result: half a unit of its last place, and a little."""
+        return 0.51 * float(np.finfo(self.dtype).eps)
+
+    def within(self, units: Any, of: Any, and_of_the_smallest: Any = 1.0) -> np.ndarray:
+        """Whether the error is that many units of the last place of something, apart from being stored."""
+        smallest = float(np.finfo(self.dtype).smallest_subnormal) * and_of_the_smallest
+        return np.asarray(self.error <= units * self.eps * np.abs(of) + self.stored * np.abs(self.wanted) + smallest)
+
+
+@dataclass(frozen=True)
+class Exceptional:
+    """One row of the table."""
+
+    forms: tuple[str, ...]
+    results: tuple[str, ...]
+    where: str
+    bound: str
+    reason: str
+    allows: Callable[[Found], np.ndarray]
+
+
+_QUOTIENTS = ("x / y", "xlogy", "atan2", "hypot", "pow", "x ** y")
+_FIRST = ("x", "y")
+_SECOND = ("xx", "xy", "yy")
+
+
+def _has_subnormal(found: Found) -> np.ndarray:
+    return np.logical_or.reduce([(x != 0) & (np.abs(x) < found.tiny) for x in found.arguments])
+
+
+def _poles(found: Found) -> np.ndarray:
+    """The size of what polygamma is a sum of between poles: the terms of the nearest ones."""
+    (x,) = found.arguments
+    n = int(found.form.removeprefix("polygamma ").replace("digamma", "0")) + ("value", "x", "xx").index(found.result)
+    nearest = np.where(x < 0.5, np.abs(x - np.rint(x)), np.abs(x))
+    return np.asarray(math.factorial(n) * nearest ** -(n + 1.0))
+
+
+def _digamma_terms(found: Found) -> np.ndarray:
+    """The size of what digamma is a sum of."""
+    (x,) = found.arguments
+    offset = x - np.floor(x + 0.5)
+    reflected = np.where(x < 0, np.abs(np.pi / np.tan(np.pi * offset)), 1.0 / np.abs(x))
+    return np.maximum(1.0, reflected) + np.log1p(np.abs(x))
+
+
+def _multiple_of_subnormal(found: Found) -> np.ndarray:
+    """Whether a result is off by no more than a subnormal number is off by that it is a multiple of."""
+    smallest, near = float(np.finfo(found.dtype).smallest_subnormal), 64 * found.tiny
+    value, x = found.exact["value"], found.arguments[0]
+    if found.form.startswith("polygamma"):  # n! times a sum
+        sizes = [np.abs(found.wanted) / 720]
+    elif "pow" in found.form or "**" in found.form:
+        sizes = [value, value / x, value / x**2]
+    else:
+        sizes = [value, found.exact["x"]]
+    allows = np.zeros(found.error.shape, bool)
+    for size in map(np.abs, sizes):
+        factor = np.abs(found.wanted) / np.maximum(size, smallest)
+        allows |= (size < near) & found.within(32, found.wanted, and_of_the_smallest=4 + 4 * factor)
+    return allows
+
+
+def _terms_of_mixed(found: Found) -> np.ndarray:
+    x, p = found.arguments
+    return np.asarray(found.exact["value"] / x * (1 + np.abs(p * np.log(np.abs(x)))))
+
+
+EXCEPTIONS: tuple[Exceptional, ...] = (
+    Exceptional(
+        ("tanh",),
+        ("x",),
+        "away from 0",
+        "4 units of 1",
+        "`1 - y * y` saves a second exponential function in every recurrent cell; the curvature does not go this way",
+        lambda found: found.within(4, 1.0),
+    ),
+    Exceptional(
+        ("exp2", "2 ** x", "pow", "x ** y"),
+        ("x", "y", "xx", "xy", "yy"),
+        "the value overflows",
+        "an infinity",
+        "a slope that is a multiple of the value, by less than 1, overflows with it",
+        lambda found: np.abs(found.exact["value"]) > found.largest * (1 - 1e-3),
+    ),
+    Exceptional(
+        ("erf", "erfc", "tgamma", "polygamma 3", "pow", "x ** y", "x ** 12.25", "x ** -9", "exp10", "0.3125 ** x"),
+        ("value", "x", "y", "xx", "xy", "yy"),
+        "what the result is a multiple of is subnormal",
+        "as many units as the factor",
+        "a subnormal number has fewer digits",
+        _multiple_of_subnormal,
+    ),
+    Exceptional(
+        _QUOTIENTS,
+        (*_FIRST, *_SECOND),
+        "an argument is subnormal",
+        "any number",
+        "the reciprocal of a subnormal number overflows, or a quotient by way of the result is subnormal",
+        _has_subnormal,
+    ),
+    Exceptional(
+        ("logit",),
+        ("value",),
+        "near 1/2",
+        "2 units of 1",
+        "`x / (1 - x)` is rounded before its logarithm, which is near 0 there",
+        lambda found: found.within(2, 1.0),
+    ),
+    Exceptional(
+        ("erfinv",),
+        ("x", "xx"),
+        "near -1 and 1",
+        "16 y² units",
+        "the slope is exp(y²), which magnifies the error of y",
+        lambda found: found.within(16 * (1 + found.exact["value"] ** 2), found.wanted),
+    ),
+    Exceptional(
+        ("logaddexp", "logaddexp2"),
+        ("value",),
+        "near its zeros",
+        "4 units of the larger argument",
+        "the sum of an argument and a logarithm cancels",
+        lambda found: found.within(4, np.maximum(*map(np.abs, found.arguments))),
+    ),
+    Exceptional(
+        ("logaddexp", "logaddexp2"),
+        (*_FIRST, *_SECOND),
+        "the arguments differ by much",
+        "2 units for each unit of the difference",
+        "the difference is rounded before its exponential is taken",
+        lambda found: found.within(8 + 2 * np.abs(np.subtract(*found.arguments)), found.wanted),
+    ),
+    Exceptional(
+        ("pow", "x ** y"),
+        ("xy",),
+        "y log x is near -1",
+        "16 units of y log x times the result without it",
+        "the sum of the two terms cancels",
+        lambda found: found.within(
+            16 + 4 * np.abs(found.exact["y"]) / np.maximum(np.abs(found.exact["value"]), found.tiny),
+            _terms_of_mixed(found),
+        ),
+    ),
+    Exceptional(
+        tuple(f"x ** {p}" for p in ("0.3333", "2.7", "-2.7", "2.5", "12.25")),
+        ("x", "xx"),
+        "float32",
+        "for an exponent p, |log x| units",
+        "the exponents p - 1 and p - 2 of the slopes are rounded to float32 when they are folded",
+        lambda found: found.within(8 + 2 * np.abs(np.log(np.abs(found.arguments[0]))), found.wanted)
+        & (found.dtype != np.float64),
+    ),
+    Exceptional(
+        ("sinc",),
+        ("x", "xx"),
+        "near the zeros of the slope and of the curvature",
+        "16 units of the function's swing there",
+        "the closed form cancels",
+        lambda found: found.within(
+            16 if found.result == "x" else 40, np.minimum(1.0, 1 / np.maximum(np.abs(found.arguments[0]), 1e-30))
+        ),
+    ),
+    Exceptional(
+        ("lgamma", "tgamma"),
+        ("x",),
+        "near the zeros of digamma",
+        "16 units of digamma's terms, times the value for tgamma",
+        "a sum of up to ten quotients and a logarithm cancels",
+        lambda found: found.within(
+            16, _digamma_terms(found) * (found.exact["value"] if found.form == "tgamma" else 1.0)
+        ),
+    ),
+    Exceptional(
+        ("digamma", "polygamma 0"),
+        ("value",),
+        "near its zeros",
+        "16 units of its terms",
+        "a sum of up to ten quotients and a logarithm cancels",
+        lambda found: found.within(16, _digamma_terms(found)),
+    ),
+    Exceptional(
+        ("digamma", "polygamma 0", "polygamma 1", "polygamma 2", "polygamma 3"),
+        ("value", "x", "xx"),
+        "between the poles at negative whole numbers",
+        "64 units of the terms of the nearest pole",
+        "the sums from either side cancel",
+        lambda found: found.within(64, _poles(found)),
+    ),
+)
+
+
+def allowed(found: Found) -> list[tuple[Exceptional, np.ndarray]]:
+    """For every row that speaks of a result of a form, where it allows what has been found."""
+    with np.errstate(all="ignore"):
+        return [
+            (row, np.asarray(row.allows(found), bool))
+            for row in EXCEPTIONS
+            if found.form in row.forms and found.result in row.results
+        ]
