@@ -17,11 +17,10 @@ from dualbcast.compiler.ir import (
     Var,
     While,
     assigned,
-    assigned_always,
-    atoms,
     expressions,
     statements,
 )
+from dualbcast.compiler.live import most_carried
 from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.templates import helper_of
 
@@ -78,22 +77,9 @@ def side_by_side(function: Function, arrays: int, most: int, free: int = 1) -> i
     """
     at_hand = work(function) / max(1.0, _depth(function))
     written = weigh(function.body, turns=1) + sum(_expression(output.value) for output in function.outputs)
-    carried = max((_carried(stmt) for stmt in statements(function.body) if isinstance(stmt, For | While)), default=0)
-    limits = (written, _MOST_WORK), (arrays, _MOST_ARRAYS), (carried, _MOST_CARRIED)
+    limits = (written, _MOST_WORK), (arrays, _MOST_ARRAYS), (most_carried(function), _MOST_CARRIED)
     fits = [n for n in (2, 4) if n <= most and (n <= free or all(n * each <= limit for each, limit in limits))]
     return next((n for n in (1, *fits) if n * at_hand >= _AT_HAND), max((1, *fits)))
-
-
-def _carried(loop: For | While) -> int:
-    """How many variables a loop has from turn to turn: those that a turn reads before it assigns them."""
-    assigned_before: set[str] = set()
-    read: set[str] = set()
-    for stmt in loop.body:
-        for part in statements((stmt,)):
-            for expr in expressions(part):
-                read |= {leaf.name for leaf in atoms(expr) if isinstance(leaf, Var)} - assigned_before
-        assigned_before |= assigned_always((stmt,))
-    return sum(name in read for name in set(assigned(loop.body)))
 
 
 def _depth(function: Function) -> float:
