@@ -85,6 +85,8 @@ def side_by_side(function: Function, arrays: int, most: int, free: int = 1) -> i
 def _depth(function: Function) -> float:
     """The work of the longest chain of operations that wait for one another."""
     done: dict[str, float] = {}
+    # By how much each turn of a loop after the first makes what is done longer.
+    longer: dict[int, dict[str, float]] = {}
 
     def of(expr: Expr) -> float:
         if isinstance(expr, Op):
@@ -101,13 +103,16 @@ def _depth(function: Function) -> float:
                     walk(stmt.then)
                     walk(stmt.orelse)
                 case For() | While():
-                    # All turns after the first add to a chain what the second one does.
+                    # All turns after the first add to a chain what the second one does, wherever they begin.
                     walk(stmt.body)
-                    first = dict(done)
-                    walk(stmt.body)
+                    if id(stmt) not in longer:
+                        first = dict(done)
+                        walk(stmt.body)
+                        longer[id(stmt)] = {name: done[name] - length for name, length in first.items()}
+                        done.update(first)
                     turns = _turns(stmt) if isinstance(stmt, For) else _TURNS
-                    for name, length in first.items():
-                        done[name] = length + (done[name] - length) * (turns - 1)
+                    for name, length in longer[id(stmt)].items():
+                        done[name] += length * (turns - 1)
 
     walk(function.body)
     return max([*done.values(), *[of(output.value) for output in function.outputs]], default=0.0)
