@@ -153,7 +153,6 @@ def emit(
         function = spread(function, layout, names)
     writer.function(function, 1)
     vectorise = target != "cpu" or is_vectorisable(function, steady)
-    straight = straight and vectorise
     vectors = 0
     if straight:
         # Rows may be shorter than that. A vector of float64 is a line of the cache, and memory likes pairs of lines.

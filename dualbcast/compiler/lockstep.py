@@ -31,11 +31,12 @@ from dualbcast.compiler.ir import (
     While,
     assigned,
     assigned_always,
+    expressions,
     jumps,
     renamed,
     statements,
 )
-from dualbcast.compiler.selects import NONE, is_even, is_total, varying_names
+from dualbcast.compiler.selects import NONE, is_even, is_total, leave_apart, varies, varying_names
 from dualbcast.compiler.simplify import falls_through, read_counts, simplify, use_counts
 from dualbcast.compiler.weights import blocks_vectors, operations_of
 from dualbcast.record import replace
@@ -197,6 +198,9 @@ class _Turns:
 
     def loop(self, loop: For | While, held: dict[str, Atom], here: Atom, found: list[Stmt]) -> None:
         """A loop that elements leave one by one."""
+        # Elements that are all here, and take as many turns, need not be kept from changing.
+        is_shared = here == TRUE and not any(varies(expr, self.varying) for expr in expressions(loop))
+        is_shared = is_shared and not leave_apart(loop.body, self.varying)
         if isinstance(loop, For):
             before, loop = self.as_while(loop)
             self.walk(before, held, here, found)
@@ -213,12 +217,13 @@ class _Turns:
         turn: list[Stmt] = []
         end = dict(held)
         self.depth += 1
-        stays = self.walk(loop.body, end, going, turn, is_outer=True)
+        those_inside = TRUE if is_shared else going
+        stays = self.walk(loop.body, end, those_inside, turn, is_outer=True)
         tested = dict(end)
-        self.walk(loop.pre, tested, going, turn)
+        self.walk(loop.pre, tested, those_inside, turn)
         self.depth -= 1
         goes_on = fold(Op("and", (stays, self.hold(renamed(loop.test, tested), turn)), "bool"))
-        goes_on = fold(Op("and", (going, self.hold(goes_on, turn)), "bool"))
+        goes_on = fold(Op("and", (those_inside, self.hold(goes_on, turn)), "bool"))
         changes: list[tuple[Var, Expr]] = [(going, self.hold(goes_on, turn))]
         for name, place in places.items():
             new = tested[name]
@@ -227,7 +232,7 @@ class _Turns:
                 new = self.hold(fold(Op("select", (stays, new, end[name]), new.kind)), turn)
             # What only counts turns may run on in elements that have left.
             is_of_turns = place.kind == "int" and not self.depth and self.reads[name] == inside[name]
-            if not is_of_turns and name not in self.counters:
+            if not (is_shared or is_of_turns or name in self.counters):
                 new = self.hold(fold(Op("select", (going, new, place), place.kind)), turn)
             changes.append((place, new))
         self.assign_all(changes, turn)

@@ -53,7 +53,17 @@ from dualbcast.compiler.weights import blocks_vectors, operations_of, weigh
 from dualbcast.errors import Location
 from dualbcast.record import NamedTuple, replace
 
-__all__ = ["Choice", "into_selects", "is_even", "is_straight", "is_total", "may_skip", "varies", "varying_names"]
+__all__ = [
+    "Choice",
+    "into_selects",
+    "is_even",
+    "is_straight",
+    "is_total",
+    "leave_apart",
+    "may_skip",
+    "varies",
+    "varying_names",
+]
 
 # What an `if` must be able to save a vector, in additions. It costs three to five itself: where half of the elements
 # take a side in random order, a kernel takes 1.1 of the time that it does with selects if the side is 14 additions, and
@@ -139,6 +149,19 @@ def is_even(loop: For, varying: Set[str]) -> bool:
     bounds = (loop.start, loop.stop, loop.step)
     is_known = isinstance(loop.step, Const) and not any(varies(bound, varying) for bound in bounds)
     return is_known and not any(map(jumps, loop.body))
+
+
+def leave_apart(block: Block, varying: Set[str], control: bool = False) -> bool:
+    """Whether some elements of a row jump in a block where others do not; with `control` they may do so already."""
+    for stmt in block:
+        match stmt:
+            case Break() | Continue() if control:
+                return True
+            case If():
+                inside = control or varies(stmt.test, varying)
+                if leave_apart(stmt.then, varying, inside) or leave_apart(stmt.orelse, varying, inside):
+                    return True
+    return False
 
 
 class _Selects:
@@ -433,16 +456,6 @@ def varying_names(function: Function, steady: Set[str]) -> set[str]:
     def varies(expr: Expr) -> bool:
         return any(isinstance(leaf, Var) and leaf.name in varying for leaf in atoms(expr))
 
-    def leaves(block: Block, control: bool) -> bool:
-        """Whether some elements of a row leave a loop where others do not."""
-        for stmt in block:
-            match stmt:
-                case Break() | Continue() if control:
-                    return True
-                case If() if any(leaves(side, control or varies(stmt.test)) for side in (stmt.then, stmt.orelse)):
-                    return True
-        return False
-
     def walk(block: Block, control: bool) -> None:
         for stmt in block:
             inside = control or (not isinstance(stmt, Assign) and any(map(varies, expressions(stmt))))
@@ -454,10 +467,10 @@ def varying_names(function: Function, steady: Set[str]) -> set[str]:
                     walk(stmt.then, inside)
                     walk(stmt.orelse, inside)
                 case While():
-                    inside = inside or leaves(stmt.body, False)
+                    inside = inside or leave_apart(stmt.body, varying)
                     walk((*stmt.pre, *stmt.body), inside)
                 case For():
-                    inside = inside or leaves(stmt.body, False)
+                    inside = inside or leave_apart(stmt.body, varying)
                     if inside:
                         varying.add(stmt.target.name)
                     walk(stmt.body, inside)

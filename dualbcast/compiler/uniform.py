@@ -22,8 +22,9 @@ def is_vectorisable(function: Function, uniform: Set[str]) -> bool:
     return _longest(function.body, uniform, {}, False) <= LONGEST
 
 
-def _longest(block: Block, uniform: Set[str], chains: dict[str, int], inside: bool) -> int:
-    """The longest chain of steps; `chains` has the length for every name that stays, and is added to."""
+def _longest(block: Block, uniform: Set[str], chains: dict[str, int], inside: bool, turns: int = 3) -> int:
+    """The longest chain of steps through so many turns of each loop; `chains` has the length for every name that stays,
+    and is added to."""
 
     def chain(expr: Expr) -> int | None:
         """The steps to a value that stays and cannot be taken out; None for one that varies."""
@@ -57,7 +58,7 @@ def _longest(block: Block, uniform: Set[str], chains: dict[str, int], inside: bo
                 sides = []
                 for side in (stmt.then, stmt.orelse):
                     own = dict(chains)
-                    longest = max(longest, _longest(side, uniform, own, True))
+                    longest = max(longest, _longest(side, uniform, own, True, turns))
                     sides.append(own)
                 for name in set(assigned((stmt,))):
                     lengths = [own[name] for own in sides if name in own]
@@ -65,10 +66,11 @@ def _longest(block: Block, uniform: Set[str], chains: dict[str, int], inside: bo
                     if test is not None and lengths:
                         chains[name] = max(*lengths, test) + 1 if len(lengths) > 1 else lengths[0] + 1
             case For() | While():
-                # A loop that LLVM unrolls is as long a chain as it has turns.
+                # A loop that LLVM unrolls is as long a chain as it has turns. Of loops inside it several turns are
+                # looked at once, not in each of its own: in six loops inside each other they would be 729.
                 before = dict(chains)
-                for _ in range(3):
-                    longest = max(longest, _longest(stmt.body, uniform, chains, True))
+                for turn in range(turns):
+                    longest = max(longest, _longest(stmt.body, uniform, chains, True, 1 if turn else turns))
                 for name in set(assigned((stmt,))) & before.keys():
                     chains.setdefault(name, before[name])
     return longest

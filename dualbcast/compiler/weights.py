@@ -17,11 +17,10 @@ from dualbcast.compiler.ir import (
     Var,
     While,
     assigned,
-    assigned_always,
-    atoms,
     expressions,
     statements,
 )
+from dualbcast.compiler.live import most_carried
 from dualbcast.compiler.rules import RULES
 from dualbcast.compiler.templates import helper_of
 
@@ -78,27 +77,16 @@ def side_by_side(function: Function, arrays: int, most: int, free: int = 1) -> i
     """
     at_hand = work(function) / max(1.0, _depth(function))
     written = weigh(function.body, turns=1) + sum(_expression(output.value) for output in function.outputs)
-    carried = max((_carried(stmt) for stmt in statements(function.body) if isinstance(stmt, For | While)), default=0)
-    limits = (written, _MOST_WORK), (arrays, _MOST_ARRAYS), (carried, _MOST_CARRIED)
+    limits = (written, _MOST_WORK), (arrays, _MOST_ARRAYS), (most_carried(function), _MOST_CARRIED)
     fits = [n for n in (2, 4) if n <= most and (n <= free or all(n * each <= limit for each, limit in limits))]
     return next((n for n in (1, *fits) if n * at_hand >= _AT_HAND), max((1, *fits)))
-
-
-def _carried(loop: For | While) -> int:
-    """How many variables a loop has from turn to turn: those that a turn reads before it assigns them."""
-    assigned_before: set[str] = set()
-    read: set[str] = set()
-    for stmt in loop.body:
-        for part in statements((stmt,)):
-            for expr in expressions(part):
-                read |= {leaf.name for leaf in atoms(expr) if isinstance(leaf, Var)} - assigned_before
-        assigned_before |= assigned_always((stmt,))
-    return sum(name in read for name in set(assigned(loop.body)))
 
 
 def _depth(function: Function) -> float:
     """The work of the longest chain of operations that wait for one another."""
     done: dict[str, float] = {}
+    # By how much each turn of a loop after the first makes what is done longer.
+    longer: dict[int, dict[str, float]] = {}
 
     def of(expr: Expr) -> float:
         if isinstance(expr, Op):
@@ -115,13 +103,16 @@ def _depth(function: Function) -> float:
                     walk(stmt.then)
                     walk(stmt.orelse)
                 case For() | While():
-                    # All turns after the first add to a chain what the second one does.
+                    # All turns after the first add to a chain what the second one does, wherever they begin.
                     walk(stmt.body)
-                    first = dict(done)
-                    walk(stmt.body)
+                    if id(stmt) not in longer:
+                        first = dict(done)
+                        walk(stmt.body)
+                        longer[id(stmt)] = {name: done[name] - length for name, length in first.items()}
+                        done.update(first)
                     turns = _turns(stmt) if isinstance(stmt, For) else _TURNS
-                    for name, length in first.items():
-                        done[name] = length + (done[name] - length) * (turns - 1)
+                    for name, length in longer[id(stmt)].items():
+                        done[name] += length * (turns - 1)
 
     walk(function.body)
     return max([*done.values(), *[of(output.value) for output in function.outputs]], default=0.0)
