@@ -10,7 +10,7 @@ zero like any other until then, but under a pole. Else each turn of an integrati
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from itertools import count
 
 from dualbcast.compiler.activity import differentiable, partials_at
@@ -29,6 +29,7 @@ from dualbcast.compiler.ir import (
     While,
     assigned,
     assigned_always,
+    atoms,
     blocks,
     expressions,
     statements,
@@ -40,7 +41,7 @@ __all__ = ["Absences", "absences", "certain", "doubt"]
 # For every name, parameters.
 _Sets = Mapping[str, frozenset[int]]
 _NONE: frozenset[int] = frozenset()
-# An assignment, what is in doubt there, and in all but the first turns of the loop around it.
+# An assignment, what is in doubt of what it reads, and in all but the first turns of the loop around it.
 _Step = tuple[Assign, _Sets, _Sets | None]
 # Operations through which a partial becomes infinite where the value need not be.
 _POLES = frozenset({"div", "log", "log2", "log10", "log1p", "pow", "lgamma", "tgamma", "digamma", "polygamma"})
@@ -96,7 +97,7 @@ def absences(function: Function, active: _Sets, doubtful: _Sets) -> Absences:
     found = Absences(set(), set())
     if not any(doubtful.values()):
         return found
-    steps = [*_Walk(function, active, doubtful).steps(function.body, {}, None)]
+    steps = _Walk(function, active, doubtful).steps
     size = -1
     while size != len(found.lost):
         size = len(found.lost)
@@ -125,32 +126,41 @@ class _Walk:
     def __init__(self, function: Function, active: _Sets, doubtful: _Sets) -> None:
         self.active, self.doubtful = active, doubtful
         self.times = Counter([*(param.name for param in function.params), *assigned(function.body)])
+        self.steps: list[_Step] = []
+        self.block(function.body, {}, None)
 
-    def steps(self, block: Block, here: _Sets, late: _Sets | None) -> Generator[_Step, None, _Sets]:
-        """The assignments, what is in doubt before each, and, in a loop, in all but its first turns.
+    def block(self, block: Block, here: dict[str, frozenset[int]], late: _Sets | None) -> dict[str, None]:
+        """Append the assignments of a block, with what is in doubt about what each reads.
 
-        What is in doubt after the block is returned.
+        `here` is what is in doubt before the block, and then what is after it. The names of which that may be read
+        there, and have been assigned in the block, are returned.
         """
+        changed: dict[str, None] = {}
         for stmt in block:
             if isinstance(stmt, Assign):
                 name = stmt.target.name
                 if name in self.active:
-                    yield stmt, here, late
-                    here = {**here, name: self.active[name] - certain(stmt.value, self.active, here)}
-                continue
-            inside = {*assigned((stmt,))}
-            if isinstance(stmt, If):
-                then = yield from self.steps(stmt.then, here, late)
-                orelse = yield from self.steps(stmt.orelse, here, late)
-                here = {**here, **{name: then.get(name, _NONE) | orelse.get(name, _NONE) for name in inside}}
+                    step = stmt, _of_what_is_read(stmt, here), None if late is None else _of_what_is_read(stmt, late)
+                    self.steps.append(step)
+                    here[name] = self.active[name] - certain(stmt.value, self.active, here)
+                    changed[name] = None
+            elif isinstance(stmt, If):
+                then, orelse = dict(here), dict(here)
+                for name in self.block(stmt.then, then, late) | self.block(stmt.orelse, orelse, late):
+                    # What is assigned once, on one side, is not read after the branch.
+                    if self.times[name] > 1:
+                        here[name] = then.get(name, _NONE) | orelse.get(name, _NONE)
+                        changed[name] = None
             elif isinstance(stmt, For | While):
+                inside = {*assigned((stmt,))}
                 unknown = {name: self.doubtful.get(name, _NONE) for name in inside}
-                here = {**here, **unknown}
+                here |= unknown
                 later = self.after(stmt, here if late is None else {**late, **unknown}, None)
                 for inner in blocks(stmt):
-                    yield from self.steps(inner, here, later)
-                here = self.after(stmt, here, _least_turns(stmt))
-        return here
+                    self.block(inner, dict(here), later)
+                here |= self.after(stmt, here, _least_turns(stmt))
+                changed |= dict.fromkeys(inside)
+        return changed
 
     def after(self, loop: For | While, here: _Sets, turns: int | None) -> _Sets:
         """What is still in doubt when a loop has gone through some turns, as many as it takes or so many, whatever
@@ -171,6 +181,10 @@ class _Walk:
                 break
             here = now
         return here
+
+
+def _of_what_is_read(stmt: Assign, doubtful: _Sets) -> _Sets:
+    return {leaf.name: doubtful.get(leaf.name, _NONE) for leaf in atoms(stmt.value) if isinstance(leaf, Var)}
 
 
 def _least_turns(loop: For | While) -> int:

@@ -216,7 +216,8 @@ class _Nesting:
         self.function = function
         self.counts = use_counts(function)
         self.once = {name for name, count in Counter(assigned(function.body)).items() if count == 1}
-        self.params = {param.name for param in function.params}
+        # What never changes once it has a value.
+        self.settled = self.once - {param.name for param in function.params}
         self.pending: dict[str, Assign] = {}
 
     def run(self) -> Function:
@@ -243,7 +244,9 @@ class _Nesting:
 
     def touched(self, stmt: Stmt) -> set[str]:
         """What is pending and reads a name that a statement assigns."""
-        changed = set(assigned((stmt,)))
+        changed = set(assigned((stmt,))) - self.settled
+        if not changed:
+            return changed
         return {
             name
             for name, held in self.pending.items()

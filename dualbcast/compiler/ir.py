@@ -229,11 +229,14 @@ def blocks(stmt: Stmt) -> tuple[Block, ...]:
 
 def statements(block: Block) -> Iterator[Stmt]:
     """Every statement of a block, outer ones before those inside them."""
-    for stmt in block:
+    # A generator inside a generator for each depth would take the square of the length of a chain of `elif`.
+    pending = [*reversed(block)]
+    while pending:
+        stmt = pending.pop()
         yield stmt
         if not isinstance(stmt, Assign):
-            for inner in blocks(stmt):
-                yield from statements(inner)
+            for inner in reversed(blocks(stmt)):
+                pending.extend(reversed(inner))
 
 
 def jumps(stmt: Stmt) -> bool:

@@ -226,15 +226,12 @@ class _Selects:
             self.stay(stmt, scalar)
             return [stmt]
         may_run = _may_run_for_all(stmt)
-        if self.depth < _DEEPEST and (not may_run or _saves(stmt)):
+        if self.depth < _DEEPEST and (not may_run or _saves(stmt, self.seen)):
             return self.skipping(stmt)
         if not may_run:
             self.stay(stmt, "too deep in others")
             return [stmt]
-        for part in statements((stmt,)):
-            if isinstance(part, If):
-                sides = " + ".join(str(sum(1 for _ in operations_of(side))) for side in (part.then, part.orelse))
-                self.choices.append(Choice(part.location, True, f"both sides computed: {sides} operations"))
+        self.count(stmt)
         found: list[Stmt] = []
         merged = self.flatten(stmt, {}, found)
         # They are assigned one after the other: none may read what another has changed.
@@ -246,6 +243,17 @@ class _Selects:
         found += [Assign(Var(name, value.kind), value, stmt.location) for name, value in merged.items()]
         return found
 
+    def count(self, stmt: If) -> int:
+        """Note that both sides of a branch and of those in it are computed; how many operations those are."""
+        choice = len(self.choices)
+        counts = [
+            sum(self.count(part) if isinstance(part, If) else len([*operations_of((part,))]) for part in side)
+            for side in (stmt.then, stmt.orelse)
+        ]
+        reason = f"both sides computed: {counts[0]} + {counts[1]} operations"
+        self.choices.insert(choice, Choice(stmt.location, True, reason))
+        return sum(counts)
+
     # --- how ---------------------------------------------------------------------------------------------------------
 
     def flatten(self, stmt: If, outer: dict[str, Atom], found: list[Stmt]) -> dict[str, Expr]:
@@ -256,6 +264,7 @@ class _Selects:
         """
         test = renamed(stmt.test, outer)
         sides: list[dict[str, Atom]] = []
+        changed: dict[str, Kind] = {}
         for side in (stmt.then, stmt.orelse):
             held = dict(outer)
             for part in side:
@@ -266,16 +275,15 @@ class _Selects:
                     values = {part.target.name: renamed(part.value, held)}
                 for name, value in values.items():
                     held[name] = self.hold(name, value, part.location, found)
+                    changed[name] = value.kind
             sides.append(held)
         merged: dict[str, Expr] = {}
-        for name in dict.fromkeys(assigned((stmt,))):
-            then, orelse = (held.get(name) for held in sides)
-            kind = (then or orelse or test).kind
+        for name, kind in changed.items():
             # Where one side does not assign it, it is what it was; if it was nothing, nobody reads it afterwards.
-            old = Var(name, kind) if name in self.seen else then or orelse
-            then, orelse = then or old, orelse or old
-            assert then is not None and orelse is not None
-            merged[name] = fold(Op("select", (test, then, orelse), kind, stmt.location))
+            old = Var(name, kind) if name in self.seen else None
+            then, orelse = (held.get(name, old) for held in sides)
+            if then is not None and orelse is not None:
+                merged[name] = fold(Op("select", (test, then, orelse), kind, stmt.location))
         return merged
 
     def skipping(self, stmt: If) -> list[Stmt]:
@@ -284,11 +292,11 @@ class _Selects:
         choice = len(self.choices)
         found: list[Stmt] = []
         # What is read later has a place of its own until then: the other side may read what was there before.
-        outside = self.reads - read_counts((stmt,))
+        inside = read_counts((stmt,))
         places = {
             part.target.name: self.fresh(part.target.name, part.target.kind)
             for part in statements((stmt,))
-            if isinstance(part, Assign | For) and outside[part.target.name]
+            if isinstance(part, Assign | For) and self.reads[part.target.name] > inside[part.target.name]
         }
         # If it was nothing before, nobody reads it where neither side assigns it.
         values: dict[str, Atom] = {
@@ -365,9 +373,12 @@ def _may_run_for_all(stmt: If) -> bool:
     return is_line and all(map(is_total, operations_of((stmt,))))
 
 
-def _saves(stmt: If) -> bool:
-    """Whether vectors had better go through the sides of a branch apart, since one of them may be left out."""
-    once = _once(stmt)
+def _saves(stmt: If, seen: Set[str]) -> bool:
+    """Whether vectors had better go through the sides of a branch apart, since one of them may be left out.
+
+    `seen` are the names that were assigned before it.
+    """
+    once = _once(stmt, seen)
     return once - _least(stmt) > max(LEAST, _TIMES * (_sum(stmt) - once))
 
 
@@ -389,12 +400,13 @@ def _sum(part: Stmt) -> float:
     return sum(map(_sum, (*part.then, *part.orelse))) if isinstance(part, If) else weigh((part,))
 
 
-def _once(stmt: If) -> float:
+def _once(stmt: If, seen: Set[str]) -> float:
     """What all ways through a statement without loops cost, where what several of them compute is computed once."""
     numbers: dict[object, int] = {}
     total = 0.0
 
-    def walk(block: Block, held: dict[str, int]) -> None:
+    def walk(block: Block, held: dict[str, int]) -> dict[str, None]:
+        """The names that a block assigns, and may be read after it; `held` gets the number of each."""
         nonlocal total
 
         def number(expr: Expr) -> int:
@@ -408,19 +420,22 @@ def _once(stmt: If) -> float:
                 total += weigh((Assign(Var("", expr.kind), expr),))
             return numbers[key]
 
+        changed: dict[str, None] = {}
         for part in block:
             if isinstance(part, If):
                 then, orelse = dict(held), dict(held)
-                walk(part.then, then)
-                walk(part.orelse, orelse)
-                for name in then.keys() | orelse.keys():
+                for name in walk(part.then, then) | walk(part.orelse, orelse):
                     sides = then.get(name), orelse.get(name)
-                    held[name] = (
-                        numbers.setdefault((part.test, *sides), len(numbers)) if len({*sides}) > 1 else then[name]
-                    )
+                    if None in sides and name not in seen:
+                        continue
+                    merged = (part.test, *sides)
+                    held[name] = then[name] if sides[0] == sides[1] else numbers.setdefault(merged, len(numbers))
+                    changed[name] = None
             else:
                 assert isinstance(part, Assign)
                 held[part.target.name] = number(part.value)
+                changed[part.target.name] = None
+        return changed
 
     walk((stmt,), {})
     return total

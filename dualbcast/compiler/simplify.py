@@ -97,6 +97,8 @@ class _Numbering:
         self.definitions: dict[int, tuple[Op, list[int]]] = {}
         self.constants: dict[Const, int] = {}
         self.state = _State({}, {})
+        # What the block at hand has given a value so far, and a branch around it has to merge.
+        self.changed: dict[str, Var] = {}
 
     def run(self) -> Function:
         for param in self.function.params:
@@ -112,6 +114,7 @@ class _Numbering:
 
     def define(self, target: Var, number: int) -> None:
         self.state.numbers[target.name] = number
+        self.changed[target.name] = target
 
     def number(self, atom: Expr) -> int:
         if isinstance(atom, Const):
@@ -238,25 +241,29 @@ class _Numbering:
         if isinstance(test, Const):
             found.extend(self.block(stmt.then if test.value else stmt.orelse))
             return
-        before = self.state
+        before, outer = self.state, self.changed
         sides: list[Block] = []
         ends: list[_State] = []
+        changed: dict[str, Var] = {}
         for side, value in ((stmt.then, TRUE), (stmt.orelse, FALSE)):
-            self.state = before.copy()
+            self.state, self.changed = before.copy(), {}
             self.state.numbers[test.name] = self.number(value)
             sides.append(self.block(side))
             if self.state.numbers[test.name] == self.number(value):
                 self.state.numbers[test.name] = before.numbers[test.name]
             if falls_through(sides[-1]):
                 ends.append(self.state)
+                changed |= self.changed
+        self.changed = outer
+        self.state = ends[0] if len(ends) == 1 else before
         if len(ends) == 1:
-            self.state = ends[0]
-        else:
-            self.state = before
-            for name, target in sorted(_assignments((*sides[0], *sides[1])).items()):
-                numbers = {end.numbers.get(name) for end in ends}
-                number = numbers.pop() if len(numbers) == 1 else None
-                self.define(target, self.new(target) if number is None else number)
+            self.changed |= changed
+        elif ends:
+            for name, target in changed.items():
+                then, orelse = (end.numbers.get(name) for end in ends)
+                # What one side only gives a value, and had none before, is not read after the branch.
+                if then is not None and orelse is not None:
+                    self.define(target, then if then == orelse else self.new(target))
         found.append(replace(stmt, test=test, then=sides[0], orelse=sides[1]))
 
     def loop(self, stmt: While | For, found: list[Stmt]) -> None:

@@ -6,6 +6,7 @@ are parameters after those.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from dualbcast.compiler.dualize import Dual, dualize, push
@@ -28,7 +29,7 @@ from dualbcast.compiler.ir import (
     floats,
 )
 from dualbcast.compiler.rules import RULES
-from dualbcast.compiler.simplify import simplify
+from dualbcast.compiler.simplify import read_counts, simplify, use_counts
 from dualbcast.record import replace
 from dualbcast.structure import Structure
 
@@ -107,7 +108,8 @@ def pullback_of(function: Function, wrt: Sequence[int], *, values: bool = False)
             found.append(Assign(target, total, where))
         return tuple(found)
 
-    body = _at_the_end(dual.function.body, contraction)
+    reads = use_counts(dual.function) + Counter(flag.name for flag in dual.flags.values())
+    body = _at_the_end(dual.function.body, contraction, reads)
     exact = {*assigned(dual.function.body)}.difference(dual.function.derived)
     outputs = tuple(Output(name, totals.get(seed, ZERO)) for seed, name in named.items())
     params = (*function.params, *cotangents.values())
@@ -184,18 +186,39 @@ def contraction(pattern: Sequence[Sequence[float | None]]) -> Function:
     return Function("contraction", params, tuple(body), tuple(outputs), structure=structure)
 
 
-def _at_the_end(block: Block, make: Callable[[], Block]) -> Block:
+def _at_the_end(block: Block, make: Callable[[], Block], reads: Counter[str]) -> Block:
     """The block with more statements, in each branch that it ends with: there more is known of what they read.
 
-    What only hands on the results of those branches goes there, too.
+    What only hands on the results of those branches goes there, too. `reads` is how often each name is read before.
     """
     count = len(block)
     while count and _hands_on(block[count - 1]):
         count -= 1
     if not count or not isinstance(ways := block[count - 1], If):
         return (*block, *make())
-    then, orelse = (_at_the_end((*side, *block[count:]), make) for side in (ways.then, ways.orelse))
+    ends = _direct(block[count:], reads)
+    then, orelse = (_at_the_end((*side, *ends), make, reads) for side in (ways.then, ways.orelse))
     return (*block[: count - 1], replace(ways, then=then, orelse=orelse))
+
+
+def _direct(block: Block, reads: Counter[str]) -> Block:
+    """What hands on values, without the steps between: in a chain of `elif` each side would have all of them."""
+    sources: dict[str, Expr] = {}
+    for stmt in block:
+        assert isinstance(stmt, Assign)
+        sources[stmt.target.name] = (
+            sources.get(stmt.value.name, stmt.value) if isinstance(stmt.value, Var) else stmt.value
+        )
+    if any(isinstance(source, Var) and source.name in sources for source in sources.values()):
+        return block
+    within = read_counts(block)
+    return tuple(
+        [
+            replace(stmt, value=sources[stmt.target.name])
+            for stmt in block
+            if isinstance(stmt, Assign) and reads[stmt.target.name] > within[stmt.target.name]
+        ]
+    )
 
 
 def _hands_on(stmt: Stmt) -> bool:
