@@ -12,6 +12,7 @@ from dualbcast.errors import ArgumentError, DTypeError, ShapeError
 from dualbcast.graph import elementwise
 from dualbcast.graph.backward import backward
 from dualbcast.graph.containers import leaves, map_leaves, rebuild
+from dualbcast.graph.frozen import thaws_if_it_fails
 from dualbcast.graph.level import Level, is_tracked, or_zeros
 from dualbcast.graph.node import is_float, namespace, zeros
 from dualbcast.graph.variable import Variable
@@ -105,6 +106,7 @@ def value_and_grad(function: Callable[..., Any], wrt: Wrt = 0, *, has_aux: bool 
     many = isinstance(wrt, list | tuple)
 
     @_named_after(function, "value_and_grad")
+    @thaws_if_it_fails
     def transformed(*args: Any, **named: Any) -> Any:
         level = Level((args, named))
         places = [_place(function, each, args, named) for each in (wrt if many else [wrt])]  # type: ignore[union-attr]
@@ -120,6 +122,7 @@ def value_and_grad(function: Callable[..., Any], wrt: Wrt = 0, *, has_aux: bool 
     return transformed
 
 
+@thaws_if_it_fails
 def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., Any]]:
     """The value of a function, and the function that carries cotangents of it back to the arguments.
 
@@ -153,6 +156,7 @@ def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., An
     result = level.evaluate(function, tuple(trees), {})
     outputs = leaves(result)
 
+    @thaws_if_it_fails
     def pullback(cotangents: Any) -> tuple[Any, ...]:
         """The cotangents of the arguments."""
         inner = level.also((cotangents,))
@@ -164,6 +168,7 @@ def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., An
     return level.leave(result), pullback
 
 
+@thaws_if_it_fails
 def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     """The value of a function, and its tangent along tangents of the arguments.
 
@@ -213,7 +218,7 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
     with np.errstate(invalid="ignore"):
         heads = list(zip(filter(is_tracked, outputs), probes, strict=True))
         pulled = backward(heads, level.aliases, record=True)
-    taken = {id(each.value) for each in given if each is not None}
+    taken = {id(each.array) for each in given if each is not None}
     pairs = zip(pulled, given, strict=True)
     heads = [(each, tangent) for each, tangent in pairs if is_tracked(each) and tangent is not None]
     found = iter(backward(heads, probes, record=level.record))
@@ -277,6 +282,7 @@ def _heads(number: Any) -> list[tuple[Variable, Variable]]:
     return [(number, Variable._of(namespace(number).ones((), dtype=number.dtype), False))]
 
 
+@thaws_if_it_fails
 def _gradient_of(number: Variable, variables: Any, record: bool) -> Any:
     """The gradient of a number that has been computed."""
     _check_number(number, "this Variable")
