@@ -10,6 +10,7 @@ import numpy as np
 
 from dualbcast.graph.backward import backward, key_of
 from dualbcast.graph.containers import leaves, rebuild
+from dualbcast.graph.foreign import check_results
 from dualbcast.graph.frozen import Frozen, freeze
 from dualbcast.graph.node import STATE, Node, Primitive, Pulled, alias, is_array, recording, run
 from dualbcast.graph.variable import Variable
@@ -60,6 +61,7 @@ def checkpoint(function: Function) -> Function:
         captured = _Captured()
         with captured, recording(False):
             result = call([Variable(each, tracked=False) for each in inputs])
+        check_results(result, f"{getattr(function, '__name__', repr(function))}()")
         outputs = leaves(result)
         variables = [place for place, leaf in enumerate(outputs) if isinstance(leaf, Variable)]
         arrays = tuple([outputs[place].array for place in variables])

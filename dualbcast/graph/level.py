@@ -10,6 +10,7 @@ import numpy as np
 from dualbcast.errors import DTypeError
 from dualbcast.graph.backward import backward
 from dualbcast.graph.containers import leaves, map_leaves
+from dualbcast.graph.foreign import has_own_arithmetic, refused_argument
 from dualbcast.graph.node import STATE, alias, is_array, is_float, is_read_only, recording, zeros
 from dualbcast.graph.untracked import stop_gradient
 from dualbcast.graph.variable import Variable
@@ -91,6 +92,8 @@ def _plain(array: Any) -> Any:
 
 
 def _alias(name: str, leaf: Any) -> Variable:
+    if has_own_arithmetic(leaf):
+        raise refused_argument(leaf, name)
     if not isinstance(leaf, Variable | float) and not hasattr(leaf, "dtype"):
         hint = "Pass a float: 3.0 and not 3" if isinstance(leaf, int) else "Pass an array or a float"
         raise DTypeError(f"there is no derivative in {name}, which is of type {type(leaf).__name__}. {hint}")

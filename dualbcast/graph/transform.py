@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from dualbcast.errors import ArgumentError, DTypeError, ShapeError
 from dualbcast.graph import elementwise
 from dualbcast.graph.backward import backward
 from dualbcast.graph.containers import leaves, map_leaves, rebuild
+from dualbcast.graph.foreign import check_results, is_plain, refused_result
 from dualbcast.graph.frozen import thaws_if_it_fails
 from dualbcast.graph.level import Level, is_tracked, or_zeros
 from dualbcast.graph.node import is_float, namespace, zeros
@@ -154,6 +156,7 @@ def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., An
     level = Level(args)
     trees = [level.enter(arg, f"argument {at}") for at, arg in enumerate(args)]
     result = level.evaluate(function, tuple(trees), {})
+    check_results(result, _name_of(function))
     outputs = leaves(result)
 
     @thaws_if_it_fails
@@ -212,6 +215,7 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
         inputs = leaves(trees[-1])
         given.extend([None] * len(inputs) if tangent is None else _matched(tangent, trees[-1], inputs, "tangent"))
     result = level.evaluate(function, tuple(trees), {})
+    check_results(result, _name_of(function))
     outputs = leaves(result)
     # The pullback at a cotangent whose value does not matter.
     probes = [Variable(zeros(each)) for each in outputs if is_tracked(each)]
@@ -250,21 +254,27 @@ def _matched(given: Any, like: Any, outputs: list[Any], what: str) -> list[Varia
 
 
 def _number(result: Any, function: Any, has_aux: bool) -> Any:
-    name = getattr(function, "__name__", repr(function))
+    name = _name_of(function)
     if has_aux:
         if not (isinstance(result, tuple) and len(result) == 2):
-            raise ArgumentError(f"with has_aux, {name}() must return a pair, of the number and of what is handed on")
+            raise ArgumentError(f"with has_aux, {name} must return a pair, of the number and of what is handed on")
         result = result[0]
-    return _check_number(result, f"what {name}() returns")
+    return _check_number(result, f"what {name} returns")
+
+
+def _name_of(function: Any) -> str:
+    return f"{getattr(function, '__name__', repr(function))}()"
 
 
 def _check_number(number: Any, name: str) -> Any:
     """Refuse what has no gradient."""
-    if not isinstance(number, Variable | int | float) and not hasattr(number, "dtype"):
+    if isinstance(number, tuple | list | dict | NoneType):
         raise ArgumentError(
             f"a gradient is of one number, and {name} is a {type(number).__name__}; with a pair of a number and "
             "something else, give has_aux=True"
         )
+    if not isinstance(number, Variable) and not is_plain(number):
+        raise refused_result(number, name.removeprefix("what ").removesuffix(" returns"))
     shape = getattr(number, "shape", ())
     if shape:
         raise ShapeError(

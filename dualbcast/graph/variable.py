@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dualbcast.errors import ArgumentError, DTypeError
+from dualbcast.graph.foreign import has_own_arithmetic, refused_argument
 from dualbcast.graph.frozen import Frozen, freeze
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ class Variable:
     @staticmethod
     def _from_outside(value: Any) -> tuple[Any, Frozen | None]:
         """The array of what a user gives."""
+        if has_own_arithmetic(value):
+            raise refused_argument(value, "the value of a Variable")
         array = nodes.as_array(value)
         if isinstance(array, np.ndarray) and type(array) not in (np.ndarray, np.memmap):
             raise ArgumentError(
