@@ -24,7 +24,8 @@ def checkpoint(function: Function) -> Function:
     """The same function, but what it computes on the way is not kept for the backward pass, which calls it again.
 
     It saves memory for the time of one more evaluation. The function must compute the same again from the same
-    arguments; the Variables that it captures are differentiated in, too.
+    arguments; the Variables that it captures are differentiated in, too. Arrays that it captures are read-only until
+    then. CuPy's cannot be: pass what may change in the meantime as an argument.
 
     Examples
     --------

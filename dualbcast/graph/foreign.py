@@ -11,6 +11,7 @@ from dualbcast.graph.containers import map_leaves
 
 __all__ = ["check_results", "has_own_arithmetic", "is_plain", "refused_argument", "refused_result"]
 
+_NUMPYS = (np.ndarray, np.generic)
 _NUMBERS = {bool, int, float, complex}
 # How the array is taken out of what other libraries put around it, by an attribute that their classes have.
 _WAYS_OUT = {"magnitude": ".magnitude", "dims": ".data", "to_numpy": ".to_numpy()", "compute": ".compute()"}
@@ -42,13 +43,13 @@ def is_plain(value: Any) -> bool:
 def has_own_arithmetic(value: Any) -> bool:
     """Whether a value is an array of another library's that means more than its numbers: a unit, an index, a mask."""
     kind = type(value)
-    if isinstance(value, np.ndarray | np.generic) or _is_ours(kind) or _is_of_cupy(kind):
+    if kind is np.ndarray or kind is float or isinstance(value, _NUMPYS) or _is_ours(kind) or _is_of_cupy(kind):
         return False
     return hasattr(kind, "__array_ufunc__") or hasattr(kind, "__array_function__")
 
 
 def check_results(result: Any, name: str) -> None:
-    """Refuse what a differentiated function returns if it is no container of Variables, arrays and numbers.
+    """Refuse what a differentiated function returns if it is no container of Variables, arrays, numbers and texts.
 
     Parameters
     ----------
@@ -59,7 +60,7 @@ def check_results(result: Any, name: str) -> None:
     """
 
     def check(path: str, leaf: Any) -> None:
-        if not (_is_ours(type(leaf)) or is_plain(leaf)):
+        if not (_is_ours(type(leaf)) or is_plain(leaf) or type(leaf) in (str, bytes)):
             raise refused_result(leaf, name, path)
 
     map_leaves(check, result, "result")

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from dualbcast.errors import DTypeError, DualbcastError, ShapeError
+from dualbcast.graph.frozen import GIVEN_UP
 from dualbcast.graph.variable import Variable
 from dualbcast.record import dataclass
 
@@ -208,15 +209,11 @@ def is_any_tracked(inputs: Sequence[Any]) -> bool:
 
 def arrays_of(inputs: Sequence[Any]) -> tuple[Any, ...]:
     """The arrays of the Variables among some inputs, and all else as it is."""
-    values = []
-    for each in inputs:
-        if isinstance(each, Variable):
-            values.append(each.array)
-            if each.frozen is not None:
+    if GIVEN_UP:
+        for each in inputs:
+            if isinstance(each, Variable) and each.frozen is not None:
                 each.frozen.check()
-        else:
-            values.append(each)
-    return tuple(values)
+    return tuple([each.array if isinstance(each, Variable) else each for each in inputs])
 
 
 def _blame(name: str, values: Sequence[Any], error: Exception) -> str:

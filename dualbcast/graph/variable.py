@@ -31,8 +31,9 @@ class Variable:
     Parameters
     ----------
     value : array, or what becomes one
-        A NumPy or CuPy array, a number, or nested lists of numbers. NumPy's arrays are not copied, and are read-only
-        while the Variable, or what was computed from it, may need them; see `dualbcast.graph.frozen`.
+        A NumPy or CuPy array, a number, or nested lists of numbers. Of an array the Variable has the value that it has
+        now: up to 8 KiB are copied, and larger ones are read-only while the Variable, or what was computed from it,
+        may need them. CuPy's are copied.
     tracked : bool
         Whether derivatives may be asked for. Integer and bool arrays never carry any.
 
@@ -87,17 +88,19 @@ class Variable:
     @staticmethod
     def _from_outside(value: Any) -> tuple[Any, Frozen | None]:
         """The array of what a user gives."""
-        if has_own_arithmetic(value):
-            raise refused_argument(value, "the value of a Variable")
-        array = nodes.as_array(value)
-        if isinstance(array, np.ndarray) and type(array) not in (np.ndarray, np.memmap):
-            raise ArgumentError(
-                f"a Variable cannot hold a {type(array).__name__}: what that adds to the data (a mask, a unit) would "
-                "be lost. If that is right, pass np.asarray(…)"
-            )
+        array = value
+        if type(value) is not np.ndarray:
+            if has_own_arithmetic(value):
+                raise refused_argument(value, "the value of a Variable")
+            array = nodes.as_array(value)
+            if isinstance(array, np.ndarray) and type(array) not in (np.ndarray, np.memmap):
+                raise ArgumentError(
+                    f"a Variable cannot hold a {type(array).__name__}: what that adds to the data (a mask, a unit) "
+                    "would be lost. If that is right, pass np.asarray(…)"
+                )
         if array.dtype.kind not in "fbiu" and array.dtype.name != "bfloat16":
             raise DTypeError(f"a Variable holds real numbers, not {array.dtype}; convert with .astype('float64')")
-        return (array, None) if type(value) in _NEVER_SHARED else freeze(array)
+        return (array, None) if type(value) in _NEVER_SHARED else freeze(array, nodes.STATE.observer is not None)
 
     @classmethod
     def _of(cls, array: Any, tracked: bool, node: Node | None = None, index: int = 0) -> Variable:
@@ -123,6 +126,8 @@ class Variable:
         if not isinstance(array, np.ndarray):
             return array.copy()  # CuPy has no arrays that are read-only
         array.setflags(write=False)
+        if isinstance(array.base, np.ndarray):
+            array.base.setflags(write=False)
         return array
 
     @property
