@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from dualbcast.record import NamedTuple
 from dualbcast.runtime.memory import POOL
+from dualbcast.runtime.memory import Lease as Lease
 
 __all__ = ["Info", "clear", "info", "set_limit"]
 

@@ -141,7 +141,7 @@ def _scatter(node: Node, seed: Variable | None, cotangents: dict[_Key, Variable]
     present, added = cotangents.get(primal), scattered.get(primal)
     if present is not None and added is not None and added() is present:
         with np.errstate(over="ignore", invalid="ignore"):  # a kernel says nothing either
-            present.value[key] += seed.value
+            present.array[key] += seed.array
         return
     (part,) = node.primitive.pull(node, (seed,), (True,))
     assert part is not None
@@ -153,9 +153,9 @@ def _scatter(node: Node, seed: Variable | None, cotangents: dict[_Key, Variable]
 def _accumulate(cotangents: dict[_Key, Any], key: _Key, cotangent: Variable) -> None:
     present = cotangents.get(key)
     if present is not None:
-        if present.size < LIMITS.elements and not STATE.is_recording and type(present.value) is np.ndarray:
+        if present.size < LIMITS.elements and not STATE.is_recording and type(present.array) is np.ndarray:
             # What apply() would give, in a hundredth of the time; a recurrent model does this at every step.
-            cotangent = Variable._of(as_array(present.value + cotangent.value), False)
+            cotangent = Variable._of(as_array(present.array + cotangent.array), False)
         else:
             cotangent = apply("add", present, cotangent)
     cotangents[key] = cotangent

@@ -6,9 +6,13 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
+
 from dualbcast.graph.backward import backward, key_of
 from dualbcast.graph.containers import leaves, rebuild
-from dualbcast.graph.node import STATE, Node, Primitive, Pulled, alias, recording, run
+from dualbcast.graph.foreign import check_results
+from dualbcast.graph.frozen import Frozen, freeze
+from dualbcast.graph.node import STATE, Node, Primitive, Pulled, alias, is_array, recording, run
 from dualbcast.graph.variable import Variable
 
 __all__ = ["checkpoint"]
@@ -20,7 +24,8 @@ def checkpoint(function: Function) -> Function:
     """The same function, but what it computes on the way is not kept for the backward pass, which calls it again.
 
     It saves memory for the time of one more evaluation. The function must compute the same again from the same
-    arguments; the Variables that it captures are differentiated in, too.
+    arguments; the Variables that it captures are differentiated in, too. Arrays that it captures are read-only until
+    then. CuPy's cannot be: pass what may change in the meantime as an argument.
 
     Examples
     --------
@@ -47,18 +52,25 @@ def checkpoint(function: Function) -> Function:
 
         # What is kept: the arguments' structure, and those of their leaves that carry no derivative.
         template = [None if place in at else leaf for place, leaf in enumerate(given)]
+        frozen = []
+        for place, leaf in enumerate(template):
+            if is_array(leaf) and not isinstance(leaf, np.generic):
+                template[place], need = freeze(leaf)
+                frozen.append(need)
         tree = rebuild((args, named), [False] * len(given))
         inputs = [given[place] for place in at]
         captured = _Captured()
         with captured, recording(False):
             result = call([Variable(each, tracked=False) for each in inputs])
+        check_results(result, f"{getattr(function, '__name__', repr(function))}()")
         outputs = leaves(result)
         variables = [place for place, leaf in enumerate(outputs) if isinstance(leaf, Variable)]
-        arrays = tuple([outputs[place].value for place in variables])
+        arrays = tuple([outputs[place].array for place in variables])
         node_inputs = (*inputs, *captured.found)
-        made = run(_CHECKPOINT, node_inputs, arrays=_Once(arrays), call=call, count=len(inputs))
+        frozen.extend(captured.frozen)
+        made = run(_CHECKPOINT, node_inputs, arrays=_Once(arrays), call=call, count=len(inputs), frozen=frozen)
         for place, variable in zip(variables, made, strict=True):
-            outputs[place] = variable
+            variable.frozen, outputs[place] = outputs[place].frozen, variable
         return rebuild(result, outputs)
 
     return checkpointed  # type: ignore[return-value]
@@ -77,10 +89,12 @@ class _Once:
 
 
 class _Captured:
-    """Notes the tracked Variables that are used meanwhile and were there before."""
+    """Notes the tracked Variables that are used meanwhile and were there before, and arrays of the user's."""
 
     def __init__(self) -> None:
         self.found: list[Variable] = []
+        # Of arrays that the function has used, and will use again.
+        self.frozen: set[Frozen] = set()
         self._seen: set[tuple[int, int]] = set()
 
     def __enter__(self) -> None:
@@ -96,11 +110,13 @@ class _Captured:
             if is_from_before and key_of(each) not in self._seen:
                 self._seen.add(key_of(each))
                 self.found.append(each)
+            elif isinstance(each, Variable) and each.frozen is not None:
+                self.frozen.add(each.frozen)
         if self._before is not None:
             self._before(inputs)
 
 
-def _forward(*_: Any, arrays: _Once, call: Any, count: int) -> tuple[Any, ...]:  # noqa: ARG001
+def _forward(*_: Any, arrays: _Once, **__: Any) -> tuple[Any, ...]:
     return arrays.take()
 
 

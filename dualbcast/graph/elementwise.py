@@ -1,6 +1,6 @@
 """The one way of all element-wise arithmetic on Variables: operators, ufuncs, casts, choices, and BroadcastFunctions.
 
-What is computed here, and when, is no business of the rest of the graph, which calls `apply` and reads `.value`.
+What is computed here, and when, is no business of the rest of the graph, which calls `apply` and reads `.array`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 
 from dualbcast.api import BroadcastFunction
 from dualbcast.errors import ArgumentError, ShapeError
-from dualbcast.graph.node import Node, Primitive, Pulled, constant, is_float, namespace, observe, run
+from dualbcast.graph.node import STATE, Node, Primitive, Pulled, arrays_of, constant, is_float, namespace, observe, run
 from dualbcast.graph.operations import Operation, power
 from dualbcast.graph.operations import operation as find_operation
 from dualbcast.graph.variable import Variable
@@ -142,7 +142,9 @@ def _operand(value: Any, beside: tuple[Any, ...]) -> Any:
 
 def _ended(found: Operation, inputs: tuple[Any, ...]) -> Any:
     """An operation where differentiation ends: the values alone take part."""
-    values = tuple([each.value if isinstance(each, Variable) else each for each in inputs])
+    if STATE.observer is not None:
+        observe([each if isinstance(each, Variable) else _operand(each, inputs) for each in inputs])
+    values = arrays_of(inputs)
     return run(Primitive(found.name, found.compute, _ends), values)
 
 

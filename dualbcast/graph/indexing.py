@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dualbcast.errors import ArgumentError
-from dualbcast.graph.node import Node, Primitive, Pulled, constant, is_float, namespace, run
+from dualbcast.graph.node import STATE, Node, Primitive, Pulled, constant, is_float, namespace, observe, run
 from dualbcast.graph.shapes import axis_of, reshape
 from dualbcast.graph.variable import Variable
 from dualbcast.row_sums import row_sums
@@ -38,7 +38,7 @@ def take(x: Any, indices: Any, axis: int | None = None) -> Variable:
     x = constant(x)
     if axis is None:
         x, axis = reshape(x, (-1,)), 0
-    found = indices.value if isinstance(indices, Variable) else indices
+    found = indices.array if isinstance(indices, Variable) else indices
     if isinstance(found, list | tuple):
         found = np.asarray(found, dtype=None if found else np.intp)
     return getitem(x, (*(slice(None),) * axis_of(axis, x.ndim, "take"), found))
@@ -46,7 +46,7 @@ def take(x: Any, indices: Any, axis: int | None = None) -> Variable:
 
 def take_along_axis(x: Any, indices: Any, axis: int = -1) -> Variable:
     """For each place along the other axes the elements at its own indices: `numpy.take_along_axis`."""
-    x, at = constant(x), constant(indices).value
+    x, at = constant(x), constant(indices).array
     position = axis_of(axis, x.ndim, "take_along_axis")
     if at.ndim != x.ndim:
         raise ArgumentError(f"take_along_axis: the indices have shape {at.shape}, and the array {x.shape}")
@@ -169,10 +169,12 @@ def _plain_part(part: Any, xp: Any) -> Any:
     if isinstance(part, Variable):
         if part.dtype.kind == "f":
             raise ArgumentError(f"an index is of integers or bools, not of {part.dtype}; write v.astype(int)")
-        part = part.value
+        part = part.array
     if isinstance(part, Sequence):  # within a tuple NumPy takes a tuple for an array, too
         return xp.asarray(np.asarray(part, dtype=None if len(part) else np.intp))
     if not getattr(part, "ndim", 0):
         return part
-    # Of a user's array a copy, because the derivative needs it later.
+    # Of a user's array a copy, because the derivative needs it later. A checkpoint will index with the array itself.
+    if STATE.observer is not None:
+        observe((constant(part),))
     return xp.asarray(part, copy=True) if isinstance(part, np.ndarray) else part.copy()

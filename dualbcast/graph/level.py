@@ -11,7 +11,8 @@ from dualbcast.errors import DTypeError
 from dualbcast.foreign import called, instead
 from dualbcast.graph.backward import backward
 from dualbcast.graph.containers import leaves, map_leaves
-from dualbcast.graph.node import STATE, alias, is_array, is_float, recording, zeros
+from dualbcast.graph.foreign import has_own_arithmetic, refused_argument
+from dualbcast.graph.node import STATE, alias, is_array, is_float, is_read_only, recording, zeros
 from dualbcast.graph.untracked import stop_gradient
 from dualbcast.graph.variable import Variable
 
@@ -60,11 +61,12 @@ class Level:
     def _result(self, leaf: Variable) -> Any:
         if self.is_inner:
             return leaf if self.record else stop_gradient(leaf)
-        return _plain(leaf.value)
+        # What is the graph's may be needed yet, for a pullback; what is the user's must not come back as a result.
+        return _plain(leaf.value if leaf.frozen is None else leaf.array.copy())
 
     def gradients(self, heads: list[tuple[Variable, Variable]]) -> list[Any]:
         """The cotangents of the aliases for those of the outputs."""
-        taken = {id(cotangent.value) for _, cotangent in heads}
+        taken = {id(cotangent.array) for _, cotangent in heads}
         found = backward(heads, self.aliases, self.record)
         return self.own([or_zeros(each, alias) for each, alias in zip(found, self.aliases, strict=True)], taken)
 
@@ -77,9 +79,9 @@ class Level:
 
 def own_array(gradient: Variable, taken: set[int]) -> Any:
     """A gradient as an array that the user may change: no view, and no array that has been given to anybody."""
-    array = gradient.value
+    array = gradient.array
     # The base of a view is an array. That of one with memory of the pool is the lease, which nobody else has.
-    if is_array(array.base) or id(array) in taken:
+    if gradient.frozen is not None or is_array(array.base) or id(array) in taken or is_read_only(array):
         array = array.copy()
     taken.add(id(array))
     return _plain(array)
@@ -91,6 +93,8 @@ def _plain(array: Any) -> Any:
 
 
 def _alias(name: str, leaf: Any) -> Variable:
+    if has_own_arithmetic(leaf):
+        raise refused_argument(leaf, name)
     if not isinstance(leaf, Variable | float) and not isinstance(getattr(leaf, "dtype", None), np.dtype):
         hint = "Pass a float: 3.0 and not 3." if isinstance(leaf, int) else instead(leaf, name)
         raise DTypeError(

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from dualbcast.errors import DTypeError, DualbcastError, ShapeError
+from dualbcast.graph.frozen import GIVEN_UP
 from dualbcast.graph.variable import Variable
 from dualbcast.record import dataclass
 
@@ -24,11 +25,13 @@ __all__ = [
     "Primitive",
     "Pulled",
     "alias",
+    "arrays_of",
     "as_array",
     "constant",
     "is_any_tracked",
     "is_array",
     "is_float",
+    "is_read_only",
     "namespace",
     "observe",
     "recording",
@@ -146,7 +149,7 @@ class Node:
         self.forms = tuple([(output.shape, output.dtype) for output in outputs])
         # Weak, because the outputs refer to the node: a cycle would keep their arrays until the next collection.
         self._outputs = tuple([weakref.ref(output) for output in outputs])
-        self._kept = tuple([output.value for output in outputs]) if primitive.keeps else ()
+        self._kept = tuple([output.array for output in outputs]) if primitive.keeps else ()
 
     def output(self, index: int = 0) -> Variable:
         """An output: the Variable itself or, if nobody holds it any more, another that stands for it."""
@@ -170,7 +173,7 @@ def run(primitive: Primitive, inputs: tuple[Any, ...], **static: Any) -> Any:
         The arrays do not fit; the message names the operation and the shapes.
     """
     observe(inputs)
-    values = [each.value if isinstance(each, Variable) else each for each in inputs]
+    values = arrays_of(inputs)
     try:
         found = primitive.forward(*values, **static)
     except ShapeError as error:
@@ -186,6 +189,11 @@ def run(primitive: Primitive, inputs: tuple[Any, ...], **static: Any) -> Any:
     is_tracked = STATE.is_recording and is_any_tracked(inputs)
     arrays = found if primitive.multiple else (found,)
     outputs = tuple([Variable._of(as_array(array), is_tracked and is_float(array.dtype)) for array in arrays])
+    if len(inputs) == 1 and isinstance(inputs[0], Variable) and inputs[0].frozen is not None:
+        # Of many arrays none of these operations gives a view.
+        for output in outputs:
+            if output._value is values[0] or output._value.base is not None:
+                output.frozen = inputs[0].frozen
     if is_tracked:
         node = Node(primitive, inputs, static, outputs)
         for index, output in enumerate(outputs):
@@ -197,6 +205,15 @@ def run(primitive: Primitive, inputs: tuple[Any, ...], **static: Any) -> Any:
 def is_any_tracked(inputs: Sequence[Any]) -> bool:
     """Whether any of some inputs carries a derivative."""
     return True in [isinstance(each, Variable) and each.tracked for each in inputs]
+
+
+def arrays_of(inputs: Sequence[Any]) -> tuple[Any, ...]:
+    """The arrays of the Variables among some inputs, and all else as it is."""
+    if GIVEN_UP:
+        for each in inputs:
+            if isinstance(each, Variable) and each.frozen is not None:
+                each.frozen.check()
+    return tuple([each.array if isinstance(each, Variable) else each for each in inputs])
 
 
 def _blame(name: str, values: Sequence[Any], error: Exception) -> str:
@@ -247,6 +264,11 @@ def as_array(value: Any) -> Array:
 def is_float(dtype: Any) -> bool:
     """Whether arrays of this dtype carry derivatives."""
     return bool(dtype.kind == "f") or dtype.name == "bfloat16"
+
+
+def is_read_only(array: Array) -> bool:
+    """Whether nobody can write to it; CuPy has no such arrays."""
+    return isinstance(array, np.ndarray) and not array.flags.writeable
 
 
 def constant(value: Any) -> Variable:

@@ -81,9 +81,9 @@ def decide(
         return Decision(True, 'jacobian="cache"', count(element, wrt).blocks * math.prod(shape) * dtype.itemsize)
     if work_of(element) * math.prod(shape) <= _FEW:
         return _EITHER
-    arrays = [leaf.value for leaf in leaves if isinstance(leaf, Variable)]
+    arrays = [leaf.array for leaf in leaves if isinstance(leaf, Variable)]
     reads = sum([array.nbytes for array in arrays])
-    gradients = sum([leaves[at].value.nbytes for at in wrt])
+    gradients = sum([leaves[at].array.nbytes for at in wrt])
     library = "numpy" if isinstance(arrays[0], np.ndarray) else "cupy"
     return _decide(element, wrt, math.prod(shape), dtype.itemsize, reads, gradients, library)
 

@@ -112,7 +112,7 @@ def array_function(function: Any, args: tuple[Any, ...], options: dict[str, Any]
 def _without(argument: Any) -> Any:
     if isinstance(argument, list | tuple):
         return type(argument)([_without(each) for each in argument])
-    return argument.value if isinstance(argument, Variable) else argument
+    return argument.array if isinstance(argument, Variable) else argument
 
 
 # Their results are integers, bools, texts, or do not depend on the values of the elements.

@@ -10,7 +10,7 @@ import numpy as np
 from dualbcast.api import differentiable_broadcast
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.graph.expression import LIMITS
-from dualbcast.graph.node import STATE, Node, Primitive, Pulled, constant, is_float, namespace, run
+from dualbcast.graph.node import STATE, Node, Primitive, Pulled, as_array, constant, is_float, namespace, run
 from dualbcast.graph.shapes import axes_of, axis_of, broadcast_to, concat, flip, moveaxis, reshape, size_of
 from dualbcast.graph.variable import Variable
 
@@ -65,17 +65,17 @@ def _sum(array: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     """What is large is summed by a kernel, on all threads and in float64."""
     if not isinstance(array, np.ndarray) or not _is_for_kernels(array):
         return array.sum(axis=axes, keepdims=keepdims)
-    total = region.total(constant(array), _kept(array.shape, axes)).value
+    total = region.total(Variable._of(array, False), _kept(array.shape, axes)).array
     return total if keepdims else total.reshape(_left(array.shape, axes))
 
 
 def _pull_sum(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Pulled:  # noqa: ARG001
     given, shape = cotangents[0], node.inputs[0].shape
     assert given is not None
-    if math.prod(shape) < LIMITS.elements and not STATE.is_recording and type(given.value) is np.ndarray:
+    if math.prod(shape) < LIMITS.elements and not STATE.is_recording and type(given.array) is np.ndarray:
         # A small array of its own takes less time than a view, and to what reads it looks like any other.
         spread = np.empty(shape, given.dtype)
-        spread[...] = given.value.reshape(_kept(shape, node.static["axes"]))
+        spread[...] = given.array.reshape(_kept(shape, node.static["axes"]))
         return (Variable._of(spread, False),)
     return (broadcast_to(_aligned(given, node), shape),)
 
@@ -207,7 +207,8 @@ def _share(cotangent: Any, x: Any, y: Any, count: Any) -> Any:
 
 def _pull_extreme(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Pulled:  # noqa: ARG001
     """Equal elements share evenly; which elements are greatest does not change, and neither does their count."""
-    x, y = constant(node.inputs[0].value), constant(_aligned(node.output().value, node))
+    x = Variable(node.inputs[0], tracked=False)
+    y = Variable(_aligned(Variable(node.output(), tracked=False), node), tracked=False)
     count = sum(_wide(elementwise.apply(_is_extreme, x, y)), axis=node.static["axes"], keepdims=True)
     return (elementwise.apply(_share, _aligned(cotangents[0], node), x, y, count),)
 
@@ -258,7 +259,7 @@ def prod(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
     shape = _left(x.shape, axes)
     result = _kept(x.shape, axes) if keepdims else shape
     if not is_float(x.dtype):
-        return Variable(x.value.prod(axis=axes, keepdims=keepdims), tracked=False)
+        return Variable._of(as_array(x.array.prod(axis=axes, keepdims=keepdims)), False)
     # The axes in one, at the front.
     factors = reshape(moveaxis(x, axes, tuple(range(len(axes)))), (size_of(x.shape, axes), *shape))
     while factors.shape[0] > 1:
@@ -266,7 +267,7 @@ def prod(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
         pairs = elementwise.apply("multiply", factors[:half], factors[half : 2 * half])
         factors = concat([pairs, factors[2 * half :]]) if factors.shape[0] % 2 else pairs
     if factors.shape[0] == 0:
-        return Variable(namespace(x).ones(result, dtype=x.dtype), tracked=False)
+        return Variable._of(namespace(x).ones(result, dtype=x.dtype), False)
     return reshape(factors, result)
 
 
@@ -279,22 +280,24 @@ def _logsumexp(array: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     # Where the greatest is infinite the difference is to be so, too, and not NaN.
     greatest = xp.where(xp.isfinite(greatest), greatest, xp.zeros_like(greatest))
     with np.errstate(divide="ignore", over="ignore"):
-        found = xp.log(sum(_powers(array, greatest), axis=axes, keepdims=True).value) + greatest
+        found = xp.log(sum(_powers(array, greatest), axis=axes, keepdims=True).array) + greatest
     return found if keepdims else found.reshape(_left(array.shape, axes))
 
 
 def _powers(array: Any, greatest: Any) -> Variable:
     """The exponentials of arrays without their greatest elements: constants, to be summed as they are computed."""
     if not _is_for_kernels(array):
-        return constant(namespace(array).exp(array - greatest))
-    found: Variable = elementwise.apply("exp", elementwise.apply("subtract", constant(array), greatest))
+        return Variable._of(as_array(namespace(array).exp(array - greatest)), False)
+    found: Variable = elementwise.apply(
+        "exp", elementwise.apply("subtract", Variable._of(array, False), Variable._of(as_array(greatest), False))
+    )
     return found
 
 
 def _pull_logsumexp(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Pulled:  # noqa: ARG001
     total = _aligned(node.output(), node)
     # Where all terms are zero, no element has a share; inf - inf would be NaN.
-    total = elementwise.where(constant(total.value == -np.inf), 0.0, total)
+    total = elementwise.where(Variable._of(as_array(total.array == -np.inf), False), 0.0, total)
     shares = elementwise.apply("exp", elementwise.apply("subtract", node.inputs[0], total))
     return (elementwise.apply("multiply", _aligned(cotangents[0], node), shares),)
 
@@ -327,8 +330,8 @@ def _softmax(array: Any, axes: tuple[int, ...]) -> Any:
     powers = _powers(array, array.max(axis=axes, keepdims=True))
     total = sum(powers, axis=axes, keepdims=True)
     if not _is_for_kernels(array):
-        return powers.value / total.value
-    return elementwise.apply("divide", powers, total).value
+        return powers.array / total.array
+    return elementwise.apply("divide", powers, total).array
 
 
 def _pull_softmax(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Pulled:  # noqa: ARG001

@@ -20,7 +20,7 @@ from dualbcast.element import Element
 from dualbcast.graph import policy
 from dualbcast.graph.expression import LIMITS, Expression, Gathered, Output, gather, waiting
 from dualbcast.graph.launches import launched
-from dualbcast.graph.node import STATE, Node, Primitive, Pulled, as_array, is_any_tracked, is_array, is_float
+from dualbcast.graph.node import STATE, Node, Primitive, Pulled, arrays_of, as_array, is_any_tracked, is_array, is_float
 from dualbcast.graph.variable import Variable
 
 __all__ = ["Composition", "composition_of", "compute", "defer", "reopen", "settle"]
@@ -179,7 +179,7 @@ def _values(
     sums: tuple[Shape | None, ...],
 ) -> list[Any]:
     """The arrays of the outputs of an element function, from Variables and numbers."""
-    values = tuple([each.value if isinstance(each, Variable) else each for each in inputs])
+    values = arrays_of(inputs)
     launched(element.label, "value", shape, len(values), len(dtypes))
     shapes = None if sums.count(None) == len(sums) else sums
     return [as_array(each) for each in element.parts(values, dtypes, shapes)]
@@ -304,7 +304,7 @@ class Region:
 
     def _keep(self, wrt: tuple[int, ...], dtypes: tuple[np.dtype[Any], ...]) -> tuple[list[Any], Blocks] | None:
         """Value and Jacobian; None where there is no memory for them, or the outputs have dtypes of their own."""
-        values = tuple([leaf.value if isinstance(leaf, Variable) else leaf for leaf in self.gathered.leaves])
+        values = arrays_of(self.gathered.leaves)
         try:
             with beside(values):
                 call = self.element.prepare("value_and_jacobian", values, wrt)
@@ -336,7 +336,7 @@ def _pull(node: Node, cotangents: tuple[Variable | None, ...], wanted: tuple[boo
     sums = tuple([None if leaf.shape == region.shape else leaf.shape for leaf in leaves])
     # The products with a kept Jacobian have no derivative in the leaves.
     element, kept = pullback_of(region, present, wrt, None if STATE.is_recording else blocks)
-    sources = node.inputs if kept is None else [Variable(each, tracked=False) for each in kept]
+    sources = node.inputs if kept is None else [Variable._of(each, False) for each in kept]
     forms = tuple([(each.shape, each.dtype) for each in given if each is not None])
     places, stored = _destinations(element, forms, region.shape, dtypes, sums)
     inputs, found = [*sources, *given], list(given)

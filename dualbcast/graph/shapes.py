@@ -249,7 +249,7 @@ def _pull_split(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) ->
     parts = []
     for part, size in zip(cotangents, node.static["sizes"], strict=True):
         missing = (*shape[:axis], size, *shape[axis + 1 :])
-        parts.append(part if part is not None else constant(xp.zeros(missing, dtype=dtype)))
+        parts.append(part if part is not None else Variable._of(xp.zeros(missing, dtype=dtype), False))
     return (concat(parts, axis=axis),)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from dualbcast.errors import ArgumentError, DTypeError, ShapeError, a_or_an
 from dualbcast.graph import elementwise
 from dualbcast.graph.backward import backward
 from dualbcast.graph.containers import leaves, map_leaves, rebuild
+from dualbcast.graph.foreign import check_results, is_plain, refused_result
+from dualbcast.graph.frozen import thaws_if_it_fails
 from dualbcast.graph.level import Level, is_tracked, or_zeros
 from dualbcast.graph.node import is_float, namespace, zeros
 from dualbcast.graph.variable import Variable
@@ -105,6 +108,7 @@ def value_and_grad(function: Callable[..., Any], wrt: Wrt = 0, *, has_aux: bool 
     many = isinstance(wrt, list | tuple)
 
     @_named_after(function, "value_and_grad")
+    @thaws_if_it_fails
     def transformed(*args: Any, **named: Any) -> Any:
         level = Level((args, named))
         places = [_place(function, each, args, named) for each in (wrt if many else [wrt])]  # type: ignore[union-attr]
@@ -120,6 +124,7 @@ def value_and_grad(function: Callable[..., Any], wrt: Wrt = 0, *, has_aux: bool 
     return transformed
 
 
+@thaws_if_it_fails
 def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., Any]]:
     """The value of a function, and the function that carries cotangents of it back to the arguments.
 
@@ -151,8 +156,10 @@ def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., An
     level = Level(args)
     trees = [level.enter(arg, f"argument {at}") for at, arg in enumerate(args)]
     result = level.evaluate(function, tuple(trees), {})
+    check_results(result, _name_of(function))
     outputs = leaves(result)
 
+    @thaws_if_it_fails
     def pullback(cotangents: Any) -> tuple[Any, ...]:
         """The cotangents of the arguments."""
         inner = level.also((cotangents,))
@@ -164,6 +171,7 @@ def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., An
     return level.leave(result), pullback
 
 
+@thaws_if_it_fails
 def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     """The value of a function, and its tangent along tangents of the arguments.
 
@@ -207,13 +215,14 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
         inputs = leaves(trees[-1])
         given.extend([None] * len(inputs) if tangent is None else _matched(tangent, trees[-1], inputs, "tangent"))
     result = level.evaluate(function, tuple(trees), {})
+    check_results(result, _name_of(function))
     outputs = leaves(result)
     # The pullback at a cotangent whose value does not matter.
     probes = [Variable(zeros(each)) for each in outputs if is_tracked(each)]
     with np.errstate(invalid="ignore"):
         heads = list(zip(filter(is_tracked, outputs), probes, strict=True))
         pulled = backward(heads, level.aliases, record=True)
-    taken = {id(each.value) for each in given if each is not None}
+    taken = {id(each.array) for each in given if each is not None}
     pairs = zip(pulled, given, strict=True)
     heads = [(each, tangent) for each, tangent in pairs if is_tracked(each) and tangent is not None]
     found = iter(backward(heads, probes, record=level.record))
@@ -245,21 +254,27 @@ def _matched(given: Any, like: Any, outputs: list[Any], what: str) -> list[Varia
 
 
 def _number(result: Any, function: Any, has_aux: bool) -> Any:
-    name = getattr(function, "__name__", repr(function))
+    name = _name_of(function)
     if has_aux:
         if not (isinstance(result, tuple) and len(result) == 2):
-            raise ArgumentError(f"with has_aux, {name}() must return a pair, of the number and of what is handed on")
+            raise ArgumentError(f"with has_aux, {name} must return a pair, of the number and of what is handed on")
         result = result[0]
-    return _check_number(result, f"what {name}() returns")
+    return _check_number(result, f"what {name} returns")
+
+
+def _name_of(function: Any) -> str:
+    return f"{getattr(function, '__name__', repr(function))}()"
 
 
 def _check_number(number: Any, name: str) -> Any:
     """Refuse what has no gradient."""
-    if not isinstance(number, Variable | int | float) and not hasattr(number, "dtype"):
+    if isinstance(number, tuple | list | dict | NoneType):
         raise ArgumentError(
             f"a gradient is of one number, and {name} is {a_or_an(type(number).__name__)}; with a pair of a number and "
             "something else, give has_aux=True"
         )
+    if not isinstance(number, Variable) and not is_plain(number):
+        raise refused_result(number, name.removeprefix("what ").removesuffix(" returns"))
     shape = getattr(number, "shape", ())
     if shape:
         raise ShapeError(
@@ -277,6 +292,7 @@ def _heads(number: Any) -> list[tuple[Variable, Variable]]:
     return [(number, Variable._of(namespace(number).ones((), dtype=number.dtype), False))]
 
 
+@thaws_if_it_fails
 def _gradient_of(number: Variable, variables: Any, record: bool) -> Any:
     """The gradient of a number that has been computed."""
     _check_number(number, "this Variable")

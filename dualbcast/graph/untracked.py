@@ -6,7 +6,10 @@ from contextlib import ContextDecorator
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+
 from dualbcast.graph.containers import map_leaves
+from dualbcast.graph.foreign import has_own_arithmetic, refused_argument
 from dualbcast.graph.node import STATE
 from dualbcast.graph.variable import Variable
 
@@ -54,4 +57,13 @@ def stop_gradient(x: Any) -> Any:
     >>> graph.grad(lambda x: x * graph.stop_gradient(x))(3.0)
     np.float64(3.0)
     """
-    return map_leaves(lambda _, leaf: Variable(leaf, tracked=False) if isinstance(leaf, Variable) else leaf, x)
+
+    def stopped(path: str, leaf: Any) -> Any:
+        if isinstance(leaf, Variable):
+            return Variable(leaf, tracked=False)
+        if has_own_arithmetic(leaf) or (isinstance(leaf, np.ndarray) and leaf.dtype.hasobject):
+            # Variables inside would go on carrying derivatives.
+            raise refused_argument(leaf, path)
+        return leaf
+
+    return map_leaves(stopped, x, "x")

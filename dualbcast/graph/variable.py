@@ -10,6 +10,8 @@ import numpy as np
 
 from dualbcast.errors import ArgumentError, DTypeError, a_or_an
 from dualbcast.foreign import called, instead
+from dualbcast.graph.foreign import has_own_arithmetic, refused_argument
+from dualbcast.graph.frozen import Frozen, freeze
 
 if TYPE_CHECKING:
     from dualbcast.graph.expression import Output
@@ -30,14 +32,16 @@ class Variable:
     Parameters
     ----------
     value : array, or what becomes one
-        A NumPy or CuPy array (which is not copied: do not change it while the Variable is in use), a number, or nested
-        lists of numbers.
+        A NumPy or CuPy array, a number, or nested lists of numbers. Of an array the Variable has the value that it has
+        now: up to 8 KiB are copied, and larger ones are read-only while the Variable, or what was computed from it,
+        may need them. CuPy's are copied.
     tracked : bool
         Whether derivatives may be asked for. Integer and bool arrays never carry any.
 
     Attributes
     ----------
     value : array
+        It is read-only; of a CuPy array a copy.
     shape, dtype, ndim, size
         Of the value.
     namespace : module
@@ -61,9 +65,11 @@ class Variable:
     array([2., 4., 6.])
     """
 
-    __slots__ = ("__weakref__", "_value", "index", "node", "serial", "source", "tracked")
+    __slots__ = ("__weakref__", "_value", "frozen", "index", "node", "serial", "source", "tracked")
 
     _value: Any
+    # Where the memory is the user's: that it stays as it is.
+    frozen: Frozen | None
     tracked: bool
     node: Node | None
     index: int
@@ -73,28 +79,40 @@ class Variable:
 
     def __init__(self, value: Any, tracked: bool = True) -> None:
         if isinstance(value, Variable):
-            value = value.value
-        array = nodes.as_array(value)
-        if isinstance(array, np.ndarray) and type(array) not in (np.ndarray, np.memmap):
-            kind = a_or_an(type(array).__name__)
-            raise ArgumentError(
-                f"a Variable cannot hold {kind}: what that adds to the data (a mask, a unit) would "
-                "be lost. If that is right, pass np.asarray(…)"
-            )
-        if array.dtype.kind == "O" and array is not value:
-            hint = instead(value, "it")
-            raise ArgumentError(f"a Variable holds an array of real numbers, not {called(value)}. {hint}".rstrip())
-        if array.dtype.kind not in "fbiu" and array.dtype.name != "bfloat16":
-            raise DTypeError(f"a Variable holds real numbers, not {array.dtype}; convert with .astype('float64')")
+            array, self.frozen = value.array, value.frozen
+        else:
+            array, self.frozen = self._from_outside(value)
         self._value, self.node, self.index, self.source = array, None, 0, None
         self.serial = next(nodes._serials)
         self.tracked = tracked and nodes.is_float(array.dtype)
 
+    @staticmethod
+    def _from_outside(value: Any) -> tuple[Any, Frozen | None]:
+        """The array of what a user gives."""
+        array = value
+        if type(value) is not np.ndarray:
+            if has_own_arithmetic(value):
+                raise refused_argument(value, "the value of a Variable")
+            array = nodes.as_array(value)
+            if isinstance(array, np.ndarray) and type(array) not in (np.ndarray, np.memmap):
+                kind = a_or_an(type(array).__name__)
+                raise ArgumentError(
+                    f"a Variable cannot hold {kind}: what that adds to the data (a mask, a unit) would be lost. If "
+                    "that is right, pass np.asarray(…)"
+                )
+            if array.dtype.kind == "O" and array is not value:
+                hint = instead(value, "it")
+                raise ArgumentError(f"a Variable holds an array of real numbers, not {called(value)}. {hint}".rstrip())
+        if array.dtype.kind not in "fbiu" and array.dtype.name != "bfloat16":
+            raise DTypeError(f"a Variable holds real numbers, not {array.dtype}; convert with .astype('float64')")
+        return (array, None) if type(value) in _NEVER_SHARED else freeze(array, nodes.STATE.observer is not None)
+
     @classmethod
     def _of(cls, array: Any, tracked: bool, node: Node | None = None, index: int = 0) -> Variable:
-        """A Variable around an array that is known to be one."""
+        """A Variable around an array of the graph's own."""
         made = cls.__new__(cls)
         made._value, made.tracked, made.node, made.index, made.source = array, tracked, node, index, None
+        made.frozen = None
         made.serial = next(nodes._serials) if node is None else node.serial
         return made
 
@@ -107,6 +125,19 @@ class Variable:
 
     @property
     def value(self) -> Any:
+        array = self.array
+        if self.frozen is not None:
+            self.frozen.check()
+        if not isinstance(array, np.ndarray):
+            return array.copy()  # CuPy has no arrays that are read-only
+        array.setflags(write=False)
+        if isinstance(array.base, np.ndarray):
+            array.base.setflags(write=False)
+        return array
+
+    @property
+    def array(self) -> Any:
+        """The array itself, for the graph's own use."""
         if self._value is None:
             assert self.source is not None
             regions.compute(self.source.expression)
@@ -157,7 +188,7 @@ class Variable:
         return shapes.matrix_transpose(self)
 
     def __repr__(self) -> str:
-        text = np.array2string(np.asarray(_on_host(self.value)), separator=", ", prefix="Variable(")
+        text = np.array2string(np.asarray(_on_host(self.array)), separator=", ", prefix="Variable(")
         dtype = "" if self.dtype in (np.float64, np.int64, np.bool_) else f", dtype={self.dtype.name}"
         return f"Variable({text}{dtype})"
 
@@ -170,7 +201,7 @@ class Variable:
         """The number in a Variable of one element, without its derivative."""
         if self.size != 1:
             raise ArgumentError(f"a Variable of shape {self.shape} is not one number")
-        return self.value.item()
+        return self.array.item()
 
     def __bool__(self) -> bool:
         if self.size != 1:
@@ -178,7 +209,7 @@ class Variable:
                 f"the truth of a Variable of shape {self.shape} is not one answer; write np.where for a choice in each "
                 "element, a BroadcastFunction with an `if`, or ask its .value: v.value.any()"
             )
-        return bool(self.value)
+        return bool(self.array)
 
     def __float__(self) -> float:
         if self.tracked:
@@ -220,12 +251,12 @@ class Variable:
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Variable:
-        return self if self.tracked and self.node else Variable(self.value.copy(), self.tracked)
+        return self if self.tracked and self.node else Variable._of(self.array.copy(), self.tracked)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.node is not None:
             raise ArgumentError("a Variable that was computed cannot be pickled; pickle its .value")
-        return Variable, (self.value, self.tracked)
+        return Variable, (self.array, self.tracked)
 
     # --- NumPy's protocols --------------------------------------------------------------------------------------------
 
@@ -371,16 +402,16 @@ class Variable:
         return reductions.cumsum(self, axis=axis)
 
     def argmax(self, axis: int | None = None) -> Any:
-        return self.value.argmax(axis=axis)
+        return self.array.argmax(axis=axis)
 
     def argmin(self, axis: int | None = None) -> Any:
-        return self.value.argmin(axis=axis)
+        return self.array.argmin(axis=axis)
 
     def any(self, axis: Axis = None, keepdims: bool = False) -> Any:
-        return self.value.any(axis=axis, keepdims=keepdims)
+        return self.array.any(axis=axis, keepdims=keepdims)
 
     def all(self, axis: Axis = None, keepdims: bool = False) -> Any:
-        return self.value.all(axis=axis, keepdims=keepdims)
+        return self.array.all(axis=axis, keepdims=keepdims)
 
     def reshape(self, *shape: Any) -> Variable:
         return shapes.reshape(self, shape[0] if len(shape) == 1 else shape)
@@ -413,6 +444,8 @@ class Variable:
         return elementwise.astype(self, dtype)
 
 
+# Arrays made of these are nobody else's.
+_NEVER_SHARED = {bool, int, float, list, tuple, np.float64, np.float32}
 # What operators take, beside the arrays of other libraries.
 _OPERANDS = (Variable, np.ndarray, np.generic, int, float)
 

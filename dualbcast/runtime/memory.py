@@ -21,7 +21,7 @@ import numpy as np
 from dualbcast.errors import ArgumentError, BackendError
 from dualbcast.runtime.operands import Array, DType
 
-__all__ = ["POOL", "SMALLEST", "WORTH", "Pool", "size_class"]
+__all__ = ["POOL", "SMALLEST", "WORTH", "Lease", "Pool", "size_class"]
 
 # Bytes from which the arrays of a call are worth blocks of the pool, together and each. What is less is faster from the
 # C library; of more it gives the end of its memory back each time, and gets it anew.
@@ -239,6 +239,12 @@ class Pool:
                 yield shelf.waiting[0].returned, size
 
 
+class Lease:
+    """What an array with memory of a pool has for its `base`."""
+
+    __slots__ = ()
+
+
 def _lease_type(pool: Pool, shelf: _Shelf) -> Any:
     """The class of what the arrays of a shelf have for their `base`: the end of one gives its block back.
 
@@ -257,7 +263,7 @@ def _lease_type(pool: Pool, shelf: _Shelf) -> Any:
             pool.trim()
 
     names = {"__doc__": "Memory of the pool.", "__slots__": ("block",), "__del__": __del__}
-    return type("PooledMemory", (ctypes.c_char * shelf.size,), names)
+    return type("PooledMemory", (ctypes.c_char * shelf.size, Lease), names)
 
 
 def size_class(nbytes: int) -> int:

@@ -17,14 +17,17 @@ X = np.array([[0.5, -1.5, 2.0], [1.0, 0.25, -0.75]])
 
 def test_attributes() -> None:
     v = graph.Variable(X)
-    assert v.value is X
+    np.testing.assert_array_equal(v.value, X)
+    assert not np.shares_memory(v.value, X)
     assert (v.shape, v.ndim, v.size, v.dtype, len(v)) == ((2, 3), 2, 6, np.float64, 2)
     assert v.tracked
     assert v.node is None
     assert v.T.shape == v.mT.shape == (3, 2)
     assert graph.Variable(3.0).shape == ()
     assert graph.Variable([1, 2]).dtype == np.int64
-    assert graph.Variable(v).value is X
+    assert graph.Variable(v).value is v.value
+    large = np.zeros(5000)
+    assert graph.Variable(large).value is large
     assert not graph.Variable(X, tracked=False).tracked
     assert not graph.Variable(X > 0).tracked
     assert not (graph.Variable(X, tracked=False) * 2).tracked
@@ -82,7 +85,7 @@ def test_a_variable_does_not_change() -> None:
         v[0] = 1.0
     w = v
     w += 1
-    assert v.value is X
+    np.testing.assert_array_equal(v.value, X)
     np.testing.assert_array_equal(w.value, X + 1)
 
 
