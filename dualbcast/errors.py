@@ -15,6 +15,7 @@ __all__ = [
     "DTypeError",
     "DerivativeError",
     "DualbcastError",
+    "KernelCancelled",
     "Location",
     "MissingDependencyError",
     "ShapeError",
@@ -120,6 +121,10 @@ class DerivativeError(DualbcastError, AssertionError):
 
 class BackendError(DualbcastError, RuntimeError):
     """A backend cannot do what was asked: no device, no driver, an unknown name."""
+
+
+class KernelCancelled(DualbcastError, RuntimeError):
+    """A kernel was stopped by `dualbcast.cancel`; what it has written to its outputs is undefined."""
 
 
 def kernel_fault(function: str, compiler: str, path: str, error: Exception) -> BackendError:

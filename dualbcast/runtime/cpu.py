@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import marshal
@@ -17,9 +18,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from dualbcast.abi import KernelSource
-from dualbcast.runtime import cache, libm, pool, streams
+from dualbcast.runtime import cache, interrupt, libm, pool, streams
 from dualbcast.runtime.entry import Entry
 from dualbcast.runtime.forms import host_addresses
+from dualbcast.runtime.interrupt import STOPPED, Running
 from dualbcast.runtime.linked import Loaded, load
 from dualbcast.runtime.memory import POOL
 from dualbcast.runtime.native import KERNEL, environment
@@ -80,12 +82,14 @@ class CpuKernel:
         Up to so many elements are no work for several threads, by the pace.
     is_warm : bool
         Whether it has run on few elements.
+    polls : bool
+        Whether it can be stopped; see `interrupt`.
     """
 
     def __init__(self, source: KernelSource, fastmath: bool, payload: bytes) -> None:
         self.source, self.fastmath = source, fastmath
-        code, self._module = marshal.loads(payload)
-        self._loaded = load(code)
+        code, self._module, self.polls = marshal.loads(payload)
+        self._loaded = self._load(code)
         self._address = self._loaded.address(KERNEL)
         self._streaming: dict[tuple[int, ...], tuple[Loaded, int]] = {}
         self._itemsizes = tuple(
@@ -102,7 +106,11 @@ class CpuKernel:
             self.run(self.ranges((start, stop), ints, pointers))
             return
         # Slower than by a caller of `pool`, but that would be compiled, and a first call takes this way.
-        ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * len(numbers))(self._address)(*numbers)
+        if ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * len(numbers))(self._address)(*numbers):
+            raise interrupt.raised()
+
+    def _load(self, code: bytes) -> Loaded:
+        return load(code, dict(interrupt.symbols()) if self.polls else {})
 
     def learn(self, pace: float) -> None:
         """Set the pace, in nanoseconds for an element."""
@@ -116,6 +124,8 @@ class CpuKernel:
         count = (work.count if stop is None else stop) - first
         length = len(work.arguments) // work.count
         own = pool.share(work.address, work.arguments, length, first, count, threads)
+        if own == -STOPPED:
+            raise interrupt.raised()
         if own < 0:
             raise _Refused
         return count / max(1, own)
@@ -208,7 +218,7 @@ class CpuKernel:
                     first = len(self.source.inputs)
                     outputs = range(first, len(self.source.layout.which))
                     stored = {at for at in outputs if at - first not in self.source.summed} - {*terms}
-                    loaded = load(cache.fetch(key, lambda: _with_streams(self._module, stored)))
+                    loaded = self._load(cache.fetch(key, lambda: _with_streams(self._module, stored)))
                     found = self._streaming[terms] = loaded, loaded.address(KERNEL)
         return found[1]
 
@@ -325,6 +335,18 @@ def launch(
     """
     if total <= 0:
         return
+    with Running() if kernel.polls else _NOTHING:
+        _launch(kernel, total, ints, pointers, threads, blocks)
+
+
+def _launch(
+    kernel: CpuKernel,
+    total: int,
+    ints: Sequence[int],
+    pointers: Sequence[int],
+    threads: int | None,
+    blocks: Sequence[Block] | Copied | Packing | None,
+) -> None:
     began = perf_counter_ns()
     if blocks is None and total <= kernel.short:
         kernel(0, total, ints, pointers)
@@ -361,7 +383,27 @@ def enter(
     inputs: tuple[Array, ...],
     outputs: tuple[Array, ...],
 ) -> bool:
-    """The same by an entry, where there are no blocks, and elements are not few; False where it refuses."""
+    """The same by an entry, where there are no blocks; False where it refuses."""
+    with Running() if kernel.polls else _NOTHING:
+        return _enter(kernel, entry, total, ints, inputs, outputs)
+
+
+def _enter(
+    kernel: CpuKernel,
+    entry: Entry,
+    total: int,
+    ints: Sequence[int],
+    inputs: tuple[Array, ...],
+    outputs: tuple[Array, ...],
+) -> bool:
+    if total <= kernel.short:
+        began = perf_counter_ns()
+        status = entry.run_all(entry.head, id(inputs), id(outputs))
+        if status == STOPPED:
+            raise interrupt.raised()
+        if not is_little(total) and perf_counter_ns() - began >= WORTH_A_THREAD and not status:
+            note(kernel, began, 1.0, total)
+        return not status
 
     def ranges(bounds: tuple[int, ...]) -> Work:
         return entry.ranges(bounds, inputs, outputs)
@@ -481,6 +523,7 @@ def _renew_after_fork() -> None:
     _compile_lock = threading.RLock()
 
 
+_NOTHING = contextlib.nullcontext()
 # When the last launch ended.
 _ended = 0
 _kernels: dict[tuple[KernelSource, bool], CpuKernel] = {}

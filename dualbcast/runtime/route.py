@@ -118,7 +118,11 @@ class Route:
                 return None
             outputs = targets = out
         # The strides are whole numbers of elements, as they were at the first call; the addresses are looked at.
-        if self._is_little:
+        if geometry.blocks is None and self._kernel.polls:
+            entry = self._entry or self._enter()
+            if not cpu.enter(self._kernel, entry, geometry.total, geometry.ints, values, targets):
+                return None
+        elif self._is_little:
             entry = self._entry or self._enter()
             if entry.run_all(entry.head, id(values), id(targets)):
                 return None
