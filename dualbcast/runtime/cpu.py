@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import functools
 import marshal
@@ -21,7 +20,7 @@ from dualbcast.abi import KernelSource
 from dualbcast.runtime import cache, interrupt, libm, pool, streams
 from dualbcast.runtime.entry import Entry
 from dualbcast.runtime.forms import host_addresses
-from dualbcast.runtime.interrupt import STOPPED, Running
+from dualbcast.runtime.interrupt import STOPPED
 from dualbcast.runtime.linked import Loaded, load
 from dualbcast.runtime.memory import POOL
 from dualbcast.runtime.native import KERNEL, environment
@@ -335,18 +334,8 @@ def launch(
     """
     if total <= 0:
         return
-    with Running() if kernel.polls else _NOTHING:
-        _launch(kernel, total, ints, pointers, threads, blocks)
-
-
-def _launch(
-    kernel: CpuKernel,
-    total: int,
-    ints: Sequence[int],
-    pointers: Sequence[int],
-    threads: int | None,
-    blocks: Sequence[Block] | Copied | Packing | None,
-) -> None:
+    if interrupt.cancelled:
+        interrupt.begin()
     began = perf_counter_ns()
     if blocks is None and total <= kernel.short:
         kernel(0, total, ints, pointers)
@@ -383,27 +372,7 @@ def enter(
     inputs: tuple[Array, ...],
     outputs: tuple[Array, ...],
 ) -> bool:
-    """The same by an entry, where there are no blocks; False where it refuses."""
-    with Running() if kernel.polls else _NOTHING:
-        return _enter(kernel, entry, total, ints, inputs, outputs)
-
-
-def _enter(
-    kernel: CpuKernel,
-    entry: Entry,
-    total: int,
-    ints: Sequence[int],
-    inputs: tuple[Array, ...],
-    outputs: tuple[Array, ...],
-) -> bool:
-    if total <= kernel.short:
-        began = perf_counter_ns()
-        status = entry.run_all(entry.head, id(inputs), id(outputs))
-        if status == STOPPED:
-            raise interrupt.raised()
-        if not is_little(total) and perf_counter_ns() - began >= WORTH_A_THREAD and not status:
-            note(kernel, began, 1.0, total)
-        return not status
+    """The same by an entry, where there are no blocks, and elements are not few; False where it refuses."""
 
     def ranges(bounds: tuple[int, ...]) -> Work:
         return entry.ranges(bounds, inputs, outputs)
@@ -523,7 +492,6 @@ def _renew_after_fork() -> None:
     _compile_lock = threading.RLock()
 
 
-_NOTHING = contextlib.nullcontext()
 # When the last launch ended.
 _ended = 0
 _kernels: dict[tuple[KernelSource, bool], CpuKernel] = {}

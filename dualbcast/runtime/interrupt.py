@@ -12,13 +12,15 @@ import os
 import sys
 import time
 from threading import get_ident
-from types import TracebackType
 from typing import Any
 
 from dualbcast.errors import KernelCancelled
 from dualbcast.runtime.native import compiled
 
-__all__ = ["PERIOD", "POLL", "STOPPED", "STOPPING", "UNITS", "Running", "cancel", "help_with", "raised", "symbols"]
+__all__ = [
+    *("PERIOD", "POLL", "STOPPED", "STOPPING", "UNITS"),
+    *("begin", "cancel", "cancelled", "help_with", "raised", "symbols"),
+]
 
 # What machine code calls the function, and where the units of work are that a thread has left until it calls it.
 POLL, UNITS = "dualbcast_poll", "dualbcast_units"
@@ -30,32 +32,7 @@ STOPPING, STOPPED = -(1 << 62), 2
 _EVERY = 50
 
 
-class Running:
-    """A launch, while it runs in the calling thread; as a context it may be cancelled."""
-
-    __slots__ = ("_around", "is_cancelled")
-
-    def __init__(self) -> None:
-        self._around: Running | None = None
-        self.is_cancelled = False
-
-    def __enter__(self) -> Running:
-        me = get_ident()
-        # A signal's handler may launch a kernel while another one waits.
-        self._around = _running.get(me)
-        _running[me] = self
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._around is None:
-            _running.pop(get_ident(), None)
-        else:
-            _running[get_ident()] = self._around
-
-
-def cancel(thread: int | None = None) -> int:
+def cancel(thread: int | None = None) -> None:
     """Stop kernels that run on the CPU: each call raises `KernelCancelled` in the thread that made it.
 
     A kernel with a loop that may take long stops within some 0.1 seconds, any other one runs to its end. What it has
@@ -67,21 +44,19 @@ def cancel(thread: int | None = None) -> int:
     thread : int, optional
         The thread whose kernel is to stop, by its `ident`; by default those of all threads.
 
-    Returns
-    -------
-    int
-        How many launches were told to stop.
-
     Examples
     --------
+    >>> import threading
     >>> import dualbcast
-    >>> dualbcast.cancel()
-    0
+    >>> dualbcast.cancel()  # all that run now; none does
+    >>> dualbcast.cancel(threading.main_thread().ident)
     """
-    found = [launch for ident, launch in list(_running.items()) if thread is None or ident == thread]
-    for launch in found:
-        launch.is_cancelled = True
-    return len(found)
+    cancelled.update(sys._current_frames() if thread is None else [thread])
+
+
+def begin() -> None:
+    """What a launch does first if there are any threads in `cancelled`: those are cancelled that ran before."""
+    cancelled.discard(get_ident())
 
 
 def help_with(status: Any) -> None:
@@ -122,8 +97,7 @@ def _ask() -> bool:
     helping = _helping.get(me)
     if helping is not None:
         return bool(helping.value)
-    launch = _running.get(me)
-    if launch is not None and launch.is_cancelled:
+    if me in cancelled:
         raise KernelCancelled("the kernel was stopped by dualbcast.cancel()")
     return False
 
@@ -143,13 +117,14 @@ def _key() -> int:
 
 
 def _renew_after_fork() -> None:
-    _running.clear()
+    cancelled.clear()
     _helping.clear()
     _raised.clear()
 
 
-# By thread: its launch; the status of the launches that it helps with; what has stopped its launch.
-_running: dict[int, Running] = {}
+# The threads whose launches are to stop. Others may be among them, until they launch something.
+cancelled: set[int] = set()
+# By thread: the status of the launches that it helps with; what has stopped its launch.
 _helping: dict[int, Any] = {}
 _raised: dict[int, BaseException] = {}
 # What is left until the next question, of whichever thread has worked last: kernels begin with it, so that many short

@@ -17,8 +17,10 @@ from dualbcast.runtime.interrupt import PERIOD, POLL, STOPPED, STOPPING, UNITS
 
 __all__ = ["Countdown", "asks", "cost", "looping"]
 
-# A loop that is no more than so many statements in all does not ask; elements with more than so many let rows ask.
-_SHORT, _FEW = 1 << 14, 1 << 8
+# A loop that is no more than so many statements in all does not ask; elements with a loop of more than so many let rows
+# ask. (Fifty steps of an oscillator are 815; asked after each row of vectors, its kernel would take 1.02 of the time,
+# since LLVM distributes the registers otherwise.)
+_SHORT, _FEW = 1 << 14, 1 << 12
 # How likely it is that a loop does not ask in a turn.
 _SELDOM = [1 << 20, 1]
 
@@ -69,7 +71,9 @@ def looping(definitions: Mapping[str, ast.FunctionDef], element: str) -> set[str
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 pending.append(node.func.id)
     bodies = [definitions[name].body for name in found]
-    loops = [stmt for body in bodies for each in body for stmt in ast.walk(each) if isinstance(stmt, ast.For | ast.While)]
+    loops = [
+        stmt for body in bodies for each in body for stmt in ast.walk(each) if isinstance(stmt, ast.For | ast.While)
+    ]
     return found if any(asks(loop) or cost([loop]) > _FEW for loop in loops) else set()
 
 

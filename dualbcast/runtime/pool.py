@@ -36,8 +36,8 @@ _LOOKS, _YIELDS = 4000, 1000
 _MOST = os.cpu_count() or 1
 # How many launches may have threads to help them at a time; others do their work themselves.
 _POOLS = max(1, _MOST // 4)
-# Bytes of a pool's state: the cursor, the number of pieces done, and the free places have a cache line each, and so have
-# the status of a launch, the number of threads that watch, and whose the pool is, which are at these bytes.
+# Bytes of a pool's state: the cursor, the number of pieces done, and the free places have a cache line each, and so
+# have the status of a launch, the number of threads that watch, and whose the pool is, which are at these bytes.
 _STATE, _LINE, _STATUS, _WATCHERS, _OWNER = 512, 64, 192, 256, 320
 
 
@@ -250,11 +250,11 @@ _PAUSES = {
 
 # The state of a pool, by byte: at 0 the cursor, at 64 how many pieces are done, at 128 the places for threads, at 192
 # a status that was not 0, the caller, its function, the arguments, the bytes of those of a piece, and how many pieces
-# there are; at 256 how many threads watch, at 320 the token of the launch that has the pool, or 0. The cursor's lower half counts the pieces that nobody has drawn; the upper
-# half, and that of the places, counts the launches: who comes late finds another number there, and touches nothing. The
-# rest belongs to the launch, and stays as it is until all of its pieces are done, and so for as long as a thread has
-# drawn one.
-# Where a piece has failed, the others are drawn and not run.
+# there are; at 256 how many threads watch; at 320 the token of the launch that has the pool, or 0. The cursor's lower
+# half counts the pieces that nobody has drawn; the upper half, and that of the places, counts the launches: who comes
+# late finds another number there, and touches nothing. The rest belongs to the launch, and stays as it is until all of
+# its pieces are done, and so for as long as a thread has drawn one. Where a piece has failed, the others are drawn and
+# do not run.
 _TEXT = """\
 {declare}
 declare i64 @dualbcast_poll(i64)
