@@ -15,6 +15,7 @@ from dualbcast.errors import CompileError as CompileError
 from dualbcast.errors import DerivativeError as DerivativeError
 from dualbcast.errors import DTypeError as DTypeError
 from dualbcast.errors import DualbcastError as DualbcastError
+from dualbcast.errors import IterationError as IterationError
 from dualbcast.errors import KernelCancelled as KernelCancelled
 from dualbcast.errors import MissingDependencyError as MissingDependencyError
 from dualbcast.errors import ShapeError as ShapeError
