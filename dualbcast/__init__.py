@@ -15,6 +15,8 @@ from dualbcast.errors import CompileError as CompileError
 from dualbcast.errors import DerivativeError as DerivativeError
 from dualbcast.errors import DTypeError as DTypeError
 from dualbcast.errors import DualbcastError as DualbcastError
+from dualbcast.errors import IterationError as IterationError
+from dualbcast.errors import KernelCancelled as KernelCancelled
 from dualbcast.errors import MissingDependencyError as MissingDependencyError
 from dualbcast.errors import ShapeError as ShapeError
 from dualbcast.extend import custom_partials as custom_partials
@@ -24,6 +26,7 @@ from dualbcast.extend import stop_derivative as stop_derivative
 from dualbcast.hessian import Hessian as Hessian
 from dualbcast.jacobian import Jacobian as Jacobian
 from dualbcast.located import Pullback as Pullback
+from dualbcast.runtime.interrupt import cancel as cancel
 from dualbcast.runtime.threads import get_num_threads as get_num_threads
 from dualbcast.runtime.threads import num_threads as num_threads
 from dualbcast.runtime.threads import set_num_threads as set_num_threads

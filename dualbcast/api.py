@@ -53,6 +53,7 @@ class BroadcastFunction(Derivatives, Inspectable):
         fastmath: bool = False,
         backend: Backend = "auto",
         jacobian: Keeping = "auto",
+        max_iterations: int | None = None,
     ) -> None:
         if backend not in ("auto", "python", "cpu", "cuda"):
             raise BackendError(f"there is no backend {backend!r}; choose auto, python, cpu or cuda")
@@ -62,7 +63,7 @@ class BroadcastFunction(Derivatives, Inspectable):
         if isinstance(function, BroadcastFunction):
             static, self._partials = static or tuple(function._binder.static), function._partials
             if function._whole is not None:
-                options: dict[str, Any] = {"fastmath": fastmath, "backend": backend, "jacobian": jacobian}
+                options = Options(fastmath, backend, jacobian, max_iterations)._asdict()
                 self._whole = BroadcastFunction(function._whole, wrt=wrt, static=static, **options)
             function = function._function
         try:
@@ -73,7 +74,7 @@ class BroadcastFunction(Derivatives, Inspectable):
         self._binder.check_wrt(self._wrt)
         if jacobian not in ("auto", "cache", "recompute"):
             raise ArgumentError(f"jacobian={jacobian!r} is no policy; choose auto, cache or recompute")
-        self._choices = Options(fastmath, backend, jacobian)
+        self._choices = Options(fastmath, backend, jacobian, _checked(max_iterations))
         self._variants: dict[tuple[Form, tuple[Kind, ...]], Variant] = {}
         # By the form of a call, `wrt` as it is written, and the forms of its arguments: the variant, and what has been
         # located by the forms of its captured arrays.
@@ -360,6 +361,7 @@ def differentiable_broadcast(
     fastmath: bool = False,
     backend: Backend = "auto",
     jacobian: Keeping = "auto",
+    max_iterations: int | None = None,
 ) -> Callable[[Callable[..., Any]], BroadcastFunction]: ...
 def differentiable_broadcast(
     function: Callable[..., Any] | None = None,
@@ -370,6 +372,7 @@ def differentiable_broadcast(
     fastmath: bool = False,
     backend: Backend = "auto",
     jacobian: Keeping = "auto",
+    max_iterations: int | None = None,
 ) -> BroadcastFunction | Callable[[Callable[..., Any]], BroadcastFunction]:
     """Make a scalar Python function broadcast over arrays, with exact derivatives.
 
@@ -392,6 +395,10 @@ def differentiable_broadcast(
     jacobian : {"auto", "cache", "recompute"}
         Whether a graph that records a call keeps the partial derivatives for the backward pass; see
         `graph.jacobian`.
+    max_iterations : int, optional
+        How many iterations each loop may take for an element, each time that the element comes to it. Where one would
+        take more, the call raises `IterationError`, which names the first element and the loop. Kernels then also store
+        and look at a byte for each element, for which a GPU is waited for.
 
     Examples
     --------
@@ -407,13 +414,18 @@ def differentiable_broadcast(
     >>> y.round(4), J["x"].round(4)
     (array([-0.7616,  0.5   ]), array([0.42, 0.25]))
     """
+    options = Options(fastmath, backend, jacobian, max_iterations)._asdict()
     if function is None:
-        return lambda inner: BroadcastFunction(
-            inner, wrt=wrt, static=static, fastmath=fastmath, backend=backend, jacobian=jacobian
-        )
+        return lambda inner: BroadcastFunction(inner, wrt=wrt, static=static, **options)
     if not callable(function):
         raise ArgumentError("differentiable_broadcast decorates a function; give its options by keyword")
-    return BroadcastFunction(function, wrt=wrt, static=static, fastmath=fastmath, backend=backend, jacobian=jacobian)
+    return BroadcastFunction(function, wrt=wrt, static=static, **options)
+
+
+def _checked(most: Any) -> int | None:
+    if most is not None and (isinstance(most, bool) or not isinstance(most, int | np.integer) or most < 1):
+        raise ArgumentError(f"max_iterations={most!r} is no number of iterations; give a positive integer, or None")
+    return None if most is None else int(most)
 
 
 def _rebuilt(function: Callable[..., Any], options: dict[str, Any]) -> BroadcastFunction:

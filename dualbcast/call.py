@@ -12,6 +12,7 @@ from dualbcast import kept
 from dualbcast.abi import KernelSource, Layout
 from dualbcast.errors import ArgumentError, BackendError
 from dualbcast.garbage import collected_later
+from dualbcast.limit import Limit, Limited
 from dualbcast.products import Product
 from dualbcast.record import NamedTuple, dataclass, field
 from dualbcast.results import Results
@@ -38,10 +39,11 @@ class Options(NamedTuple):
     fastmath: bool = False
     backend: Backend = "auto"
     jacobian: Keeping = "auto"
+    max_iterations: int | None = None
 
     def runs_like(self, other: Options) -> bool:
         """Whether kernels of both can be one."""
-        return self.fastmath == other.fastmath and self.backend == other.backend
+        return self._replace(jacobian=other.jacobian) == other
 
 
 @dataclass(slots=True)
@@ -57,6 +59,8 @@ class Specialised:
         All parameters.
     identity : str
         What tells the product's IR from any other; see `kept`.
+    limit : Limit or None
+        What the last output says, where loops end after some iterations.
     within : tuple of str
         The names of those in `wrt`.
     """
@@ -71,6 +75,7 @@ class Specialised:
     options: Options
     names: tuple[str, ...]
     identity: str
+    limit: Limit | None = None
     within: tuple[str, ...] = field(init=False)
     kernels: dict[tuple[str, Any, Layout], Any] = field(default_factory=dict)
     widened: dict[Layout, Layout] = field(default_factory=dict)
@@ -151,6 +156,10 @@ class Call:
 
     def run(self) -> tuple[Any, ...]:
         """Run the kernel, compiled if there is none yet; the outputs."""
+        limit = self.spec.limit
+        return self._run() if limit is None else limit.check(self._run())
+
+    def _run(self) -> tuple[Any, ...]:
         backend, planned = self._backend(), self.plan
         if planned.total == 0 or not planned.targets:
             return planned.written()
@@ -185,6 +194,10 @@ class Call:
     def route(self, values: tuple[Any, ...], earlier: Way | None = None) -> Way | None:
         """What serves the next call with arguments of the same forms as `values`, which were those of this one;
         `earlier` is what did not serve this one."""
+        found, limit = self._route(values, earlier), self.spec.limit
+        return found if found is None or limit is None else Limited(found, limit)
+
+    def _route(self, values: tuple[Any, ...], earlier: Way | None) -> Way | None:
         planned, backend = self.plan, self._backend()
         if backend == "python" or planned.total == 0 or not planned.targets:
             return None

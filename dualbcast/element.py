@@ -15,6 +15,7 @@ from dualbcast.call import Call, Options, Ran, Shape, Specialised, run
 from dualbcast.compiler.ir import Function, Kind, floats, statements
 from dualbcast.errors import ArgumentError, CompileError
 from dualbcast.jacobian import Jacobian
+from dualbcast.limit import limit
 from dualbcast.products import Which
 from dualbcast.runtime.broadcast import plan
 from dualbcast.runtime.forms import forms_of
@@ -138,7 +139,12 @@ class Element:
                 product = kept.product(self.function, which, wrt, self._identity())
             except CompileError as error:
                 raise error.with_traceback(None) from None
+            limited, most = None, self.options.max_iterations
+            if most is not None:
+                product, limited = limit(product, most, self.label)
             stored = list(output_dtypes(product.kinds, signature))
+            if limited is not None:
+                stored[-1] = limited.dtype
             for place, block in product.blocks.items() if dtypes is not None else ():
                 if block.stored is not None and dtypes is not None:
                     stored[block.stored] = dtypes[place[0]]
@@ -155,7 +161,8 @@ class Element:
                 title,
                 self.options,
                 self.names,
-                self._identity() and f"{which} {wrt} {self._identity()}",
+                self._identity() and f"{which} {wrt} {most} {self._identity()}",
+                limited,
             )
         return spec
 
@@ -192,6 +199,9 @@ class Element:
             blocks = spec.product.blocks.items()
             sums = tuple([shapes[place[0]] for place, block in blocks if block.stored is not None])
         given = flatten_out(which, out, spec.product.structure)
+        if spec.limit is not None:
+            sums = None if sums is None else (*sums, None)
+            given = None if given is None else (*(given if isinstance(given, tuple) else (given,)), None)
         return Call(spec, operands, plan(operands, spec.dtypes, given, sums, spec.product.work), dtypes, shapes)
 
     def run(

@@ -16,6 +16,8 @@ __all__ = [
     "DTypeError",
     "DerivativeError",
     "DualbcastError",
+    "IterationError",
+    "KernelCancelled",
     "Location",
     "MissingDependencyError",
     "ShapeError",
@@ -130,6 +132,48 @@ class DerivativeError(DualbcastError, AssertionError):
 
 class BackendError(DualbcastError, RuntimeError):
     """A backend cannot do what was asked: no device, no driver, an unknown name."""
+
+
+class IterationError(DualbcastError, RuntimeError):
+    """A loop has not ended after `max_iterations`; what the call has written to `out=` is undefined.
+
+    Parameters
+    ----------
+    name : str
+        The scalar function's.
+    most : int
+        How many iterations the loop may take.
+    index : tuple of int
+        The first element that would have taken more, in the shape that the arguments broadcast to.
+    count : int
+        How many elements would.
+    location : Location
+        Of the loop, in the user's source.
+
+    Attributes
+    ----------
+    index, count
+        See above.
+    filename, lineno, offset
+        Where the loop is, as in `CompileError`.
+    """
+
+    def __init__(self, name: str, most: int, index: tuple[int, ...], count: int, location: Location) -> None:
+        self.index, self.count, self.location = index, count, location
+        self.filename, self.lineno, self.offset = location.filename, location.line, location.offset
+        element = f"the element at index {index}" if index else "these numbers"
+        others = f", and for {count - 1} more" if count > 1 else ""
+        hint = (
+            f"Look at {name}() at that element: test for what does not converge there (a step that no longer gets "
+            "smaller, NaN), or let the loop take more with a larger max_iterations="
+        )
+        place = "" if location.filename == "<unknown>" else f"{location}: "
+        what = f"{place}this loop did not end within max_iterations={most} for {element}{others}"
+        super().__init__("\n".join(part for part in (what, location.excerpt(), hint) if part))
+
+
+class KernelCancelled(DualbcastError, RuntimeError):
+    """A kernel was stopped by `dualbcast.cancel`; what it has written to its outputs is undefined."""
 
 
 # Letters that are spoken by their names count: an nd-array, an x-array. So does "u" as in "you".

@@ -55,7 +55,8 @@ class Results:
         self._arrays = {spec.names[at]: call.operands.arrays[at].shape for at in spec.wrt}
         # Fresh outputs of shape () become scalars, as those of NumPy's own functions do. CuPy's stay arrays, so that
         # nothing waits for the device.
-        self._given = None if self.shape or self._module != "numpy" else planned.given
+        given = planned.given if spec.limit is None else planned.given[:-1]
+        self._given = None if self.shape or self._module != "numpy" else given
         self._jacobian: Frame | None = None
         self._hessian: Frame | None = None
         self._are_stored: bool | None = None

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections import deque
 from types import SimpleNamespace
 
 import numpy as np
@@ -39,6 +38,7 @@ class Recorder(cpu.CpuKernel):
         self._code = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * integers)(self.note)
         self._address = ctypes.cast(self._code, ctypes.c_void_p).value
         self._known, self.pace, self.short, self.is_warm = None, None, 2 * cpu._first(len(POINTERS)), False
+        self.polls = False
 
     def goes_past_the_cache(self, _total):
         return False
@@ -68,7 +68,6 @@ def _few_are_many(monkeypatch):
 def no_pools(monkeypatch):
     """There are no threads yet."""
     monkeypatch.setattr(pool, "_every", [])
-    monkeypatch.setattr(pool, "_idle", deque())
 
 
 def test_ranges_cover_all_and_threads_share_them():

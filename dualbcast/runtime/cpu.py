@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from dualbcast.abi import KernelSource
-from dualbcast.runtime import cache, libm, pool, streams
+from dualbcast.runtime import cache, interrupt, libm, pool, streams
 from dualbcast.runtime.entry import Entry
 from dualbcast.runtime.forms import host_addresses
+from dualbcast.runtime.interrupt import STOPPED
 from dualbcast.runtime.linked import Loaded, load
 from dualbcast.runtime.memory import POOL
 from dualbcast.runtime.native import KERNEL, environment
@@ -80,12 +81,14 @@ class CpuKernel:
         Up to so many elements are no work for several threads, by the pace.
     is_warm : bool
         Whether it has run on few elements.
+    polls : bool
+        Whether it can be stopped; see `interrupt`.
     """
 
     def __init__(self, source: KernelSource, fastmath: bool, payload: bytes) -> None:
         self.source, self.fastmath = source, fastmath
-        code, self._module = marshal.loads(payload)
-        self._loaded = load(code)
+        code, self._module, self.polls = marshal.loads(payload)
+        self._loaded = self._load(code)
         self._address = self._loaded.address(KERNEL)
         self._streaming: dict[tuple[int, ...], tuple[Loaded, int]] = {}
         self._itemsizes = tuple(
@@ -102,7 +105,11 @@ class CpuKernel:
             self.run(self.ranges((start, stop), ints, pointers))
             return
         # Slower than by a caller of `pool`, but that would be compiled, and a first call takes this way.
-        ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * len(numbers))(self._address)(*numbers)
+        if ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * len(numbers))(self._address)(*numbers):
+            raise interrupt.raised()
+
+    def _load(self, code: bytes) -> Loaded:
+        return load(code, dict(interrupt.symbols()) if self.polls else {})
 
     def learn(self, pace: float) -> None:
         """Set the pace, in nanoseconds for an element."""
@@ -116,6 +123,8 @@ class CpuKernel:
         count = (work.count if stop is None else stop) - first
         length = len(work.arguments) // work.count
         own = pool.share(work.address, work.arguments, length, first, count, threads)
+        if own == -STOPPED:
+            raise interrupt.raised()
         if own < 0:
             raise _Refused
         return count / max(1, own)
@@ -208,7 +217,7 @@ class CpuKernel:
                     first = len(self.source.inputs)
                     outputs = range(first, len(self.source.layout.which))
                     stored = {at for at in outputs if at - first not in self.source.summed} - {*terms}
-                    loaded = load(cache.fetch(key, lambda: _with_streams(self._module, stored)))
+                    loaded = self._load(cache.fetch(key, lambda: _with_streams(self._module, stored)))
                     found = self._streaming[terms] = loaded, loaded.address(KERNEL)
         return found[1]
 
@@ -325,6 +334,8 @@ def launch(
     """
     if total <= 0:
         return
+    if interrupt.cancelled:
+        interrupt.begin()
     began = perf_counter_ns()
     if blocks is None and total <= kernel.short:
         kernel(0, total, ints, pointers)

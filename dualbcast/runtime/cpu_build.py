@@ -15,6 +15,7 @@ from dualbcast.errors import kernel_fault
 from dualbcast.record import NamedTuple
 from dualbcast.runtime import cpu_math, elementary, libm
 from dualbcast.runtime.edges import WHOLE
+from dualbcast.runtime.interrupt import POLL
 from dualbcast.runtime.linked import link
 from dualbcast.runtime.lowering import lower
 from dualbcast.runtime.native import host
@@ -46,9 +47,11 @@ class Built(NamedTuple):
     module: Any
 
     def payload(self) -> bytes:
-        """The form kept on disk: the code, and the module, from which `streams` makes other code where it is wanted."""
+        """The form kept on disk: the code; the module, from which `streams` makes other code where it is wanted; and
+        whether it polls."""
+        polls = any(function.name == POLL for function in self.module.functions)
         code = link(bytes(host().emit_object(self.module)))
-        return marshal.dumps((code, bytes(self.module.as_bitcode())))
+        return marshal.dumps((code, bytes(self.module.as_bitcode()), polls))
 
     @property
     def llvm(self) -> str:
@@ -95,6 +98,7 @@ def build(source: KernelSource, fastmath: bool, filename: str, vector: bool) -> 
             cpu_math.LIBERTIES | dict.fromkeys(source.functions, _FASTMATH if fastmath else frozenset()),
             _ATTRIBUTES,
             *_lanes(source, vector),
+            source.element,
         )
         if WHOLE not in module.globals:
             return Built(llvm.parse_assembly(prefetching(str(_optimised(str(module), source.vectorise)))))

@@ -13,16 +13,19 @@ from llvmlite import ir
 
 from dualbcast.runtime.expressions import TYPES, WORD, Typed, names_in
 from dualbcast.runtime.mentions import mentions
+from dualbcast.runtime.polling import Countdown, cost
 from dualbcast.runtime.vectors import LINE, Access, Along, Vectors
 from dualbcast.runtime.wide import PLACE, Lanes, splat
 
 if TYPE_CHECKING:
     from dualbcast.runtime.lowering import Unit
 
-__all__ = ["EDGE", "WHOLE", "Rows"]
+__all__ = ["EDGE", "LEFT", "WHOLE", "Rows"]
 
 # What the two functions are called.
 WHOLE, EDGE = "dualbcast_whole", "dualbcast_edge"
+# Among what they are given: where the kernel's countdown is.
+LEFT = "left#"
 _BOUNDS = {"low#": "int64", "high#": "int64"}
 # The most statements of all loops together that are made of one for the sake of branches.
 _STATEMENTS = 512
@@ -165,11 +168,17 @@ class Rows(_Parts):
         super().__init__(unit, element, given, at_once)
 
     def write(self, line: Vectors) -> None:
+        around = Countdown(self.unit.module, self.whole.args[-1]) if LEFT in self.given else None
+        if around is not None:
+            line.countdown = around.lent(line.builder)
         line.values = self._arguments(line, {}, self.arguments.keys() - self.along)
         self.end = line.builder.append_basic_block()
         self.size = sum(isinstance(each, ast.stmt) for each in ast.walk(self.element))
         self._loops(line, self.element.body, 1)
-        ir.IRBuilder(self.end).ret_void()
+        end = ir.IRBuilder(self.end)
+        if around is not None:
+            line.counted.give(end, around)
+        end.ret_void()
 
     def _arguments(self, line: Vectors, known: dict[str, Any], names: set[str]) -> dict[str, Any]:
         """Some arguments of the element function."""
@@ -210,8 +219,16 @@ class Rows(_Parts):
         line.values |= self._arguments(line, {self.place: Along(first)}, self.along)
         line.block(statements)
         again = builder.add(first, ir.Constant(WORD, self.at_once), flags=["nsw"])
-        first.add_incoming(again, builder.block)
-        builder.cbranch(builder.icmp_signed("<", again, high), body, self.end)
+        goes_on, backs = builder.icmp_signed("<", again, high), [builder.block]
+        if line.countdown is None:
+            builder.cbranch(goes_on, body, self.end)
+        else:
+            asking = builder.append_basic_block()
+            builder.cbranch(goes_on, asking, self.end)
+            builder.position_at_end(asking)
+            backs = line.countdown.turn(builder, 1 + cost(self.element.body), body, self.end)
+        for back in backs:
+            first.add_incoming(again, back)
 
 
 def _alignment(pointer: Typed) -> ir.Constant:

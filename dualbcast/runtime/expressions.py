@@ -17,6 +17,7 @@ from dualbcast.runtime.wide import like, splat
 
 if TYPE_CHECKING:
     from dualbcast.runtime.lowering import Unit
+    from dualbcast.runtime.polling import Countdown
 
 __all__ = ["TYPES", "WORD", "Expressions", "Operation", "Storage", "Typed", "names_in"]
 
@@ -117,11 +118,20 @@ class Expressions:
         At the place where the function goes on.
     values : dict of str to Typed
         What names stand for.
+    countdown : Countdown or None
+        What is left until a loop asks whether to go on; None where none does.
     """
 
     unit: Unit
     builder: ir.IRBuilder
     values: dict[str, Typed]
+    countdown: Countdown | None = None
+
+    @property
+    def counted(self) -> Countdown:
+        """The countdown of a function that has one."""
+        assert self.countdown is not None
+        return self.countdown
 
     def expression(self, node: ast.expr) -> Typed:
         match node:
@@ -359,7 +369,10 @@ class Expressions:
         # A user's function may be called int32.
         if name in self.unit.definitions:
             made, result = self.unit.function(name, tuple([(each.dtype, each.lanes) for each in arguments]))
-            return Typed(self.builder.call(made, [each.value for each in arguments]), result)
+            values = [each.value for each in arguments]
+            if name in self.unit.looping:
+                values.append(self.counted.place)
+            return Typed(self.builder.call(made, values), result)
         if name in TYPES:
             (argument,) = arguments
             return self.cast(argument, name)

@@ -14,10 +14,11 @@ import numpy as np
 from llvmlite import ir
 
 from dualbcast.record import NamedTuple, dataclass
-from dualbcast.runtime.edges import Rows
+from dualbcast.runtime.edges import LEFT, Rows
 from dualbcast.runtime.elementary_steps import attribute
 from dualbcast.runtime.expressions import TYPES, WORD, Expressions, Operation, Storage, Typed, names_in
 from dualbcast.runtime.native import KERNEL
+from dualbcast.runtime.polling import Countdown, asks, cost, looping
 from dualbcast.runtime.vectors import LINE, Vectors
 from dualbcast.runtime.wide import Lanes, lone
 
@@ -41,6 +42,7 @@ def lower(
     attributes: Sequence[str] = (),
     lanes: int = 0,
     registers: int = 32,
+    element: str = "",
 ) -> None:
     """Put the functions of a text into a module.
 
@@ -64,6 +66,8 @@ def lower(
         If not 0, the loop of the entry over a row is computed in vectors of so many elements: see `edges`.
     registers : int
         How many vectors the processor has registers for.
+    element : str
+        The function that the entry calls for each element, in the loops of which it can be stopped: see `polling`.
 
     Raises
     ------
@@ -81,6 +85,7 @@ def lower(
                 unit.constants[name] = unit.constant(dtype, ast.literal_eval(argument))
             case _:
                 raise SyntaxError(f"a kernel has no such statement: {ast.unparse(node)}")
+    unit.element, unit.looping = element, looping(unit.definitions, element)
     unit.entry(unit.definitions[entry], signature)
 
 
@@ -101,6 +106,10 @@ class Unit:
     constants : dict of str to Typed
     definitions : dict of str to ast.FunctionDef
         The functions of the text.
+    element : str
+        See `lower`.
+    looping : set of str
+        The functions that take the countdown of a kernel that can be stopped; see `polling`.
     """
 
     def __init__(
@@ -116,6 +125,7 @@ class Unit:
         self.lanes, self.registers = lanes, registers
         self.constants: dict[str, Typed] = {}
         self.definitions: dict[str, ast.FunctionDef] = {}
+        self.element, self.looping = "", set[str]()
         self._made: dict[Any, _Made] = {}
 
     def constant(self, dtype: str, value: Any) -> Typed:
@@ -127,9 +137,22 @@ class Unit:
         named = {argument.arg: dtype for argument, dtype in zip(node.args.args, signature, strict=True)}
         made = self.declared(KERNEL, ir.IntType(32), named)
         body = _Body(self, made, node, signature)
+        if self.looping:
+            body.countdown = Countdown.begin(self.module, body.start)
         body.block(node.body)
-        body.builder.ret(ir.Constant(ir.IntType(32), 0))
+        if body.countdown is None:
+            body.builder.ret(ir.Constant(ir.IntType(32), 0))
+        else:
+            body.countdown.end(body.builder)
         body.start.branch(body.first)
+
+    def units(self, function: str, loop: ast.For | ast.While) -> int:
+        """What a turn of a loop of a function counts before it asks whether to go on; 0 if it does not ask."""
+        if function in self.looping:
+            return 1 + cost(loop.body) if asks(loop) else 0
+        calls = (node.func for node in ast.walk(loop) if isinstance(node, ast.Call)) if self.looping else ()
+        around = any(isinstance(called, ast.Name) and called.id == self.element for called in calls)
+        return 1 + cost(self.definitions[self.element].body) if around else 0
 
     def declared(self, symbol: str, result: ir.Type, named: Mapping[str, str]) -> ir.Function:
         """A function with pointers to arrays, which is not inlined; `named` has the types of its parameters."""
@@ -146,13 +169,16 @@ class Unit:
         """A function for arguments of these types, which becomes part of those that call it."""
         if (name, signature) not in self._made:
             node = self.definitions[name]
-            made = self.inlined(name, [_kind_of(*shape) for shape in signature])
+            kinds = [_kind_of(*shape) for shape in signature]
+            made = self.inlined(name, [*kinds, WORD.as_pointer()] if name in self.looping else kinds)
             if any(lanes for _, lanes in signature):
-                arguments = zip(node.args.args, made.args, signature, strict=True)
+                arguments = zip(node.args.args, made.args, signature, strict=False)
                 values = {each.arg: Typed(value, dtype) for each, value, (dtype, _) in arguments}
                 found: _Body | Vectors = Vectors(self, ir.IRBuilder(made.append_basic_block()), values, name)
             else:
                 found = _Body(self, made, node, [dtype for dtype, _ in signature])
+            if name in self.looping:
+                found.countdown = Countdown(self.module, made.args[-1])
             last = node.body[-1]
             result = ""
             if isinstance(last, ast.Return):
@@ -226,13 +252,13 @@ class _Body(Expressions):
     """Writes one function: variables live in memory at first, which LLVM puts into registers."""
 
     def __init__(self, unit: Unit, made: ir.Function, node: ast.FunctionDef, signature: Sequence[str]) -> None:
-        self.unit = unit
+        self.unit, self.function = unit, node.name
         # What makes room for variables comes before all else.
         self.start = ir.IRBuilder(made.append_basic_block())
         self.first = made.append_basic_block()
         self.builder = ir.IRBuilder(self.first)
         self.loops: list[_Loop] = []
-        arguments = zip(node.args.args, made.args, signature, strict=True)
+        arguments = zip(node.args.args, made.args, signature, strict=False)
         self.values = {each.arg: Typed(value, dtype) for each, value, dtype in arguments}
         self.variables: dict[str, Typed] = {}
         assigned, once = _assigned(node)
@@ -299,12 +325,17 @@ class _Body(Expressions):
 
     def while_(self, stmt: ast.While) -> None:
         head, body, after = self.new_block(), self.new_block(), self.new_block()
+        units = self.unit.units(self.function, stmt)
         self.builder.branch(head)
         self.builder.position_at_end(head)
         self.builder.cbranch(self.test(stmt.test), body, after)
         self.builder.position_at_end(body)
-        self.turns(_Loop(head, after), stmt.body)
-        self.go_on(head)
+        again = self.new_block() if units else head
+        self.turns(_Loop(again, after), stmt.body)
+        self.go_on(again)
+        if units:
+            self.builder.position_at_end(again)
+            self.counted.turn(self.builder, units, head, after)
         self.builder.position_at_end(after)
 
     def for_(self, stmt: ast.For) -> None:
@@ -334,9 +365,13 @@ class _Body(Expressions):
         self.go_on(again)
         builder.position_at_end(again)
         builder.store(builder.add(at, ir.Constant(WORD, 1), flags=["nsw" if step == 1 else "nuw"]), counted)
-        back = builder.branch(head)
-        if vectors:
-            self.hint(back, vectors)
+        units = self.unit.units(self.function, stmt)
+        if units:
+            self.counted.turn(builder, units, head, after)
+        else:
+            back = builder.branch(head)
+            if vectors:
+                self.hint(back, vectors)
         builder.position_at_end(after)
 
     def turns(self, loop: _Loop, body: Sequence[ast.stmt]) -> None:
@@ -368,6 +403,8 @@ class _Body(Expressions):
         read = dict.fromkeys(each.id for part in loop.body for each in ast.walk(part) if isinstance(each, ast.Name))
         known = self.values.keys() | self.variables.keys()
         given = {name: self.name(name) for name in read if name in known}
+        if self.countdown is not None:
+            given[LEFT] = Typed(self.countdown.place, "*int64")
         at_once = self.unit.lanes * min(vectors, self.unit.registers // _REGISTERS)
         rows = Rows(self.unit, loop, {name: value.dtype for name, value in given.items()}, at_once)
         builder, rest = self.builder, [each.value for each in given.values()]

@@ -265,8 +265,8 @@ def gathering(
         "  %corner = add i64 %start, %column",
         "  br label %row",
         "row:",
-        "  %i = phi i64 [ 0, %tile ], [ %next, %row ]",
-        "  %at = phi i64 [ %corner, %tile ], [ %below, %row ]",
+        "  %i = phi i64 [ 0, %tile ], [ %next, %ran ]",
+        "  %at = phi i64 [ %corner, %tile ], [ %below, %ran ]",
         "  %end = add i64 %at, %count",
     ]
     for k, size in enumerate(itemsizes):
@@ -278,7 +278,10 @@ def gathering(
         ]
     arguments = ["i64 %at", "i64 %end", *own, *called]
     lines += [
-        f"  call i32 %kernel({', '.join(arguments)})",
+        f"  %status = call i32 %kernel({', '.join(arguments)})",
+        "  %stopped = icmp ne i32 %status, 0",
+        "  br i1 %stopped, label %done, label %ran",
+        "ran:",
         "  %next = add i64 %i, 1",
         "  %below = add i64 %at, %step",
         "  %rest = icmp slt i64 %next, %rows",
@@ -288,7 +291,7 @@ def gathering(
         "  br i1 %more, label %tile, label %done",
         "done:",
         scratch.GIVE,
-        "  ret i32 0",
+        "  ret i32 %status",
         "}",
     ]
     return Loop(compiled("\n".join(lines), "loop", optimise=True), room)

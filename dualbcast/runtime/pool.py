@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 import os
 import platform
 import sys
 import threading
 from array import array
 from collections import deque
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from dualbcast.record import dataclass
+from dualbcast.runtime import interrupt
 from dualbcast.runtime.native import compiled
 
 if TYPE_CHECKING:
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Pool", "Work", "is_watched", "share"]
 
+# What a pool answers that another launch has.
+_NOT_OURS = -1000
 # How often an idle thread looks for work before it sleeps: some 100 microseconds at a stretch, and then some 300 while
 # it lets others run. As much Python is between two calls that have tens of large outputs.
 _LOOKS, _YIELDS = 4000, 1000
@@ -31,9 +36,9 @@ _LOOKS, _YIELDS = 4000, 1000
 _MOST = os.cpu_count() or 1
 # How many launches may have threads to help them at a time; others do their work themselves.
 _POOLS = max(1, _MOST // 4)
-# Bytes of a pool's state: the cursor, the number of pieces done, and the free places have a cache line each, and so has
-# the number of threads that watch, which is at this byte.
-_STATE, _LINE, _WATCHERS = 512, 64, 256
+# Bytes of a pool's state: the cursor, the number of pieces done, and the free places have a cache line each, and so
+# have the status of a launch, the number of threads that watch, and whose the pool is, which are at these bytes.
+_STATE, _LINE, _STATUS, _WATCHERS, _OWNER = 512, 64, 192, 256, 320
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,29 +82,28 @@ def share(address: int, arguments: Any, length: int, first: int, count: int, thr
     Returns
     -------
     int
-        How many the calling thread ran, or -1 if a call returned another status than 0.
+        How many the calling thread ran, or the negative of a status other than 0 that a call returned; it is the last
+        one then that the thread ran.
     """
     where = _address_of(arguments) + 8 * length * first
     helpers = min(threads, count, _MOST) - 1
-    found = None if helpers <= 0 else _take()
-    if found is None:
-        call = _call(length)
-        status = 0
-        for piece in range(count):
-            status = call(address, where + 8 * length * piece) or status
-        return -1 if status else count
-    try:
-        return found.run(address, where, length, count, helpers)
-    finally:
-        _idle.append(found)
+    if helpers > 0:
+        token = next(_tokens)
+        for found in _pools():
+            ran = found.run(token, address, where, length, count, helpers)
+            if ran != _NOT_OURS:
+                return ran
+    call = _call(length)
+    for piece in range(count):
+        status = call(address, where + 8 * length * piece)
+        if status:
+            return -int(status)
+    return count
 
 
 def is_watched() -> bool:
     """Whether a thread is awake that looks for work, so that a launch has it at once."""
-    try:
-        return _idle[-1].watchers.value > 0
-    except IndexError:
-        return False
+    return any(found.watchers.value for found in _every if not found.owner.value)
 
 
 def _address_of(numbers: Any) -> int:
@@ -108,12 +112,13 @@ def _address_of(numbers: Any) -> int:
     return int(numbers.ctypes.data)
 
 
-def _take() -> Pool | None:
-    """Threads that nobody uses, if there may be more."""
-    try:
-        return _idle.pop()
-    except IndexError:
-        return Pool() if len(_every) < _POOLS else None
+def _pools() -> Iterator[Pool]:
+    """Those that may be free, and then a new one, if there may be more."""
+    for found in list(_every):
+        if not found.owner.value:
+            yield found
+    if len(_every) < _POOLS:
+        yield Pool()
 
 
 class Pool:
@@ -123,30 +128,39 @@ class Pool:
     ----------
     watchers : ctypes.c_int64
         How many threads look for work, none of which needs the interpreter's lock to take it.
+    owner : ctypes.c_int64
+        Which launch has the pool; 0 if none.
     """
 
     def __init__(self) -> None:
-        _every.append(self)
         self._memory = ctypes.create_string_buffer(_STATE + _LINE)
         self._state = -(-ctypes.addressof(self._memory) // _LINE) * _LINE
         self.watchers = ctypes.c_int64.from_address(self._state + _WATCHERS)
+        self._status = ctypes.c_int32.from_address(self._state + _STATUS)
+        self.owner = ctypes.c_int64.from_address(self._state + _OWNER)
         self._post, self._finish, self._attend = _functions()
         self._asleep: deque[Any] = deque()
         self._threads = 0
+        _every.append(self)
 
-    def run(self, address: int, where: int, length: int, count: int, helpers: int) -> int:
-        """See `share`; `where` the arguments are, `helpers` are the threads beside this one."""
-        self._hire(helpers)
-        work = self._state, _caller(length), address, where, 8 * length, count, helpers
+    def run(self, token: int, address: int, where: int, length: int, count: int, helpers: int) -> int:
+        """See `share`; `token` stands for the launch, `where` the arguments are, `helpers` are the threads beside this
+        one. `_NOT_OURS` if another launch has the pool."""
+        work = self._state, _caller(length), address, where, 8 * length, count, helpers, token
         try:
             # First the work, and then who is to do it: whoever wakes and finds none sleeps again, and whoever falls
             # asleep from now on looks once more before.
-            self._post(*work)
-            for _ in range(min(helpers, len(self._asleep))):
-                self._asleep.pop().release()
+            if self._post(*work):
+                self._hire(helpers)
+                for _ in range(min(helpers, len(self._asleep))):
+                    self._asleep.pop().release()
+        except BaseException:
+            if self.owner.value == token:
+                self._status.value = interrupt.STOPPED  # What has not begun does not run.
+            raise
         finally:
-            # Whatever interrupts: the arrays must outlive the work. If none was posted, the last one is done.
-            ran = int(self._finish(self._state))
+            # Whatever interrupts: the arrays must outlive the work, and the pool is free again, if this launch has it.
+            ran = int(self._finish(self._state, token))
         return ran
 
     def _hire(self, helpers: int) -> None:
@@ -163,6 +177,7 @@ class Pool:
         """What the other threads do."""
         asleep = threading.Lock()
         asleep.acquire()
+        interrupt.help_with(self._status)
         while True:
             self._attend(self._state, _LOOKS + _YIELDS)
             self._asleep.append(asleep)
@@ -179,13 +194,22 @@ def _prototype(*kinds: Any, returned: Any = ctypes.c_int32) -> Any:
 def _functions() -> tuple[Any, Any, Any]:
     """`post`, `finish` and `attend`."""
     pause, declared = _PAUSES.get(platform.machine().lower(), ("", ""))
-    text = _TEXT.format(pause=pause, yields=_YIELDS, watchers=_WATCHERS, **_yielding()) + declared
+    text = _TEXT.format(
+        pause=pause,
+        yields=_YIELDS,
+        watchers=_WATCHERS,
+        owner=_OWNER,
+        not_ours=_NOT_OURS,
+        stopped=interrupt.STOPPED,
+        **_yielding(),
+    )
+    text, elsewhere = text + declared, interrupt.symbols()
     pointer, word = ctypes.c_void_p, ctypes.c_int64
     # With the GIL, which others may hold for long; it takes nanoseconds.
-    kinds = pointer, pointer, pointer, pointer, word, word, word
-    post = ctypes.PYFUNCTYPE(ctypes.c_int32, *kinds)(compiled(text, "post"))
-    finish = _prototype(pointer, returned=word)(compiled(text, "finish"))
-    return post, finish, _prototype(pointer, word)(compiled(text, "attend"))
+    kinds = pointer, pointer, pointer, pointer, word, word, word, word
+    post = ctypes.PYFUNCTYPE(ctypes.c_int32, *kinds)(compiled(text, "post", elsewhere=elsewhere))
+    finish = _prototype(pointer, word, returned=word)(compiled(text, "finish", elsewhere=elsewhere))
+    return post, finish, _prototype(pointer, word)(compiled(text, "attend", elsewhere=elsewhere))
 
 
 @functools.cache
@@ -226,12 +250,14 @@ _PAUSES = {
 
 # The state of a pool, by byte: at 0 the cursor, at 64 how many pieces are done, at 128 the places for threads, at 192
 # a status that was not 0, the caller, its function, the arguments, the bytes of those of a piece, and how many pieces
-# there are; at 256 how many threads watch. The cursor's lower half counts the pieces that nobody has drawn; the upper
-# half, and that of the places, counts the launches: who comes late finds another number there, and touches nothing. The
-# rest belongs to the launch, and stays as it is until all of its pieces are done, and so for as long as a thread has
-# drawn one.
+# there are; at 256 how many threads watch; at 320 the token of the launch that has the pool, or 0. The cursor's lower
+# half counts the pieces that nobody has drawn; the upper half, and that of the places, counts the launches: who comes
+# late finds another number there, and touches nothing. The rest belongs to the launch, and stays as it is until all of
+# its pieces are done, and so for as long as a thread has drawn one. Where a piece has failed, the others are drawn and
+# do not run.
 _TEXT = """\
 {declare}
+declare i64 @dualbcast_poll(i64)
 
 define private i64 @work(ptr %state, i64 %launch) {{
 entry:
@@ -266,6 +292,10 @@ run:
   %piece = sub i64 %count, %left
   %offset = mul i64 %piece, %length
   %own = getelementptr i8, ptr %arguments, i64 %offset
+  %so.far = load atomic i32, ptr %failed seq_cst, align 8
+  %sound = icmp eq i32 %so.far, 0
+  br i1 %sound, label %call, label %count.it
+call:
   %status = call i32 %caller(ptr %function, ptr %own)
   %good = icmp eq i32 %status, 0
   br i1 %good, label %count.it, label %note
@@ -280,7 +310,17 @@ end:
   ret i64 %ran
 }}
 
-define i32 @post(ptr %state, ptr %caller, ptr %function, ptr %arguments, i64 %length, i64 %count, i64 %places) {{
+define i32 @post(
+  ptr %state, ptr %caller, ptr %function, ptr %arguments, i64 %length, i64 %count, i64 %places, i64 %token
+) {{
+entry:
+  %owner = getelementptr i8, ptr %state, i64 {owner}
+  %taken = cmpxchg ptr %owner, i64 0, i64 %token seq_cst seq_cst
+  %mine = extractvalue {{ i64, i1 }} %taken, 1
+  br i1 %mine, label %post, label %not.free
+not.free:
+  ret i32 0
+post:
   %done = getelementptr i8, ptr %state, i64 64
   %places.at = getelementptr i8, ptr %state, i64 128
   %failed = getelementptr i8, ptr %state, i64 192
@@ -305,10 +345,17 @@ define i32 @post(ptr %state, ptr %caller, ptr %function, ptr %arguments, i64 %le
   store atomic i64 %offered, ptr %places.at seq_cst, align 8
   %cursor = or i64 %high, %count
   store atomic i64 %cursor, ptr %state seq_cst, align 8
-  ret i32 0
+  ret i32 1
 }}
 
-define i64 @finish(ptr %state) {{
+define i64 @finish(ptr %state, i64 %token) {{
+start:
+  %owner = getelementptr i8, ptr %state, i64 {owner}
+  %has.it = load atomic i64, ptr %owner seq_cst, align 8
+  %mine = icmp eq i64 %has.it, %token
+  br i1 %mine, label %entry, label %not.mine
+not.mine:
+  ret i64 {not_ours}
 entry:
   %done = getelementptr i8, ptr %state, i64 64
   %failed = getelementptr i8, ptr %state, i64 192
@@ -319,7 +366,7 @@ entry:
   %ran = call i64 @work(ptr %state, i64 %launch)
   br label %wait
 wait:
-  %turn = phi i64 [ 0, %entry ], [ %next, %more ], [ 0, %rest ]
+  %turn = phi i64 [ 0, %entry ], [ %next, %more ], [ 0, %rest ], [ 0, %fail ]
   %finished = load atomic i64, ptr %done seq_cst, align 8
   %all = icmp eq i64 %finished, %count
   br i1 %all, label %end, label %again
@@ -333,11 +380,20 @@ more:
 rest:
   ; Who runs the last piece may be waiting for this processor.
   {rest}
+  ; Nor is the thread to be stopped in a kernel, where signals come to it.
+  %units = call i64 @dualbcast_poll(i64 0)
+  %stop = icmp slt i64 %units, 0
+  br i1 %stop, label %fail, label %wait
+fail:
+  store atomic i32 {stopped}, ptr %failed seq_cst, align 8
   br label %wait
 end:
   %status = load atomic i32, ptr %failed seq_cst, align 8
   %good = icmp eq i32 %status, 0
-  %result = select i1 %good, i64 %ran, i64 -1
+  %wide = sext i32 %status to i64
+  %negative = sub i64 0, %wide
+  %result = select i1 %good, i64 %ran, i64 %negative
+  store atomic i64 0, ptr %owner seq_cst, align 8
   ret i64 %result
 }}
 
@@ -392,10 +448,10 @@ end:
 def _renew_after_fork() -> None:
     # Threads do not survive a fork.
     _every.clear()
-    _idle.clear()
 
 
 _every: list[Pool] = []
-_idle: deque[Pool] = deque()
+# What launches are known by.
+_tokens = itertools.count(1)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_after_fork)

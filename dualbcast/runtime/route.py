@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy import empty
 
-from dualbcast.runtime import cpu
+from dualbcast.runtime import cpu, interrupt
 from dualbcast.runtime.broadcast import Fit, Plan, aside_of, find_fit, fresh, summed
 from dualbcast.runtime.entry import Entry
 from dualbcast.runtime.forms import are_plain, host_addresses
@@ -117,10 +117,13 @@ class Route:
             if not all(map(is_writeable, out)) or aside_of(self._fit, host_addresses((*values, *out))):
                 return None
             outputs = targets = out
+        if interrupt.cancelled:
+            interrupt.begin()
         # The strides are whole numbers of elements, as they were at the first call; the addresses are looked at.
         if self._is_little:
             entry = self._entry or self._enter()
-            if entry.run_all(entry.head, id(values), id(targets)):
+            if status := entry.run_all(entry.head, id(values), id(targets)):
+                _refuse(status)
                 return None
         elif geometry.blocks is None:
             entry, total = self._entry or self._enter(), geometry.total
@@ -129,8 +132,9 @@ class Route:
                     return None
             else:
                 began = perf_counter_ns()
-                if entry.run_all(entry.head, id(values), id(targets)):
-                    return None
+                if status := entry.run_all(entry.head, id(values), id(targets)):
+                    _refuse(status)
+                return None
                 if perf_counter_ns() - began >= cpu.WORTH_A_THREAD:
                     cpu.note(self._kernel, began, 1.0, total)
         else:
@@ -145,3 +149,9 @@ class Route:
         geometry = self._geometry
         entry = self._entry = self._kernel.entry(geometry.total, geometry.ints, self._masks)
         return entry
+
+
+def _refuse(status: int) -> None:
+    """Raise what has stopped a kernel, if it has not just refused."""
+    if status == interrupt.STOPPED:
+        raise interrupt.raised()

@@ -83,7 +83,7 @@ def joining(
         f"  %most = select i1 %few, i64 {ROWS}, i64 %rounded",
         "  br label %piece",
         "piece:",
-        "  %row = phi i64 [ 0, %entry ], [ %beyond, %piece ]",
+        "  %row = phi i64 [ 0, %entry ], [ %beyond, %ran ]",
         "  %beyond = add i64 %row, %most",
         "  %left = sub i64 %rows, %row",
         "  %whole = icmp sge i64 %left, %most",
@@ -105,7 +105,12 @@ def joining(
             f"  %c{position} = mul i64 %at, -{size}",
             f"  %terms{position} = getelementptr i8, ptr %u{position}, i64 %c{position}",
         ]
-    lines.append(f"  call i32 %kernel({', '.join(['i64 %at', 'i64 %end', *own, *called])})")
+    lines += [
+        f"  %status = call i32 %kernel({', '.join(['i64 %at', 'i64 %end', *own, *called])})",
+        "  %stopped = icmp ne i32 %status, 0",
+        "  br i1 %stopped, label %done, label %ran",
+        "ran:",
+    ]
     for position, over, size in sums:
         if over == "columns":
             lines.append(f"  %y{position} = getelementptr double, ptr %x{position}, i64 %row")
@@ -123,7 +128,7 @@ def joining(
             lines.append(
                 f"  call void @finish{size}(ptr %x{position}, {rest}, ptr %sum{position}, i64 %columns, {every})"
             )
-    return Loop(compiled("\n".join([*lines, scratch.GIVE, "  ret i32 0", "}"]), "loop", optimise=True), room)
+    return Loop(compiled("\n".join([*lines, scratch.GIVE, "  ret i32 %status", "}"]), "loop", optimise=True), room)
 
 
 def _lay(size: int) -> str:

@@ -187,7 +187,8 @@ class Vectors(Expressions):
 
         targets = mentions(stmt.body).targets
         carried = [name for name in self.values if name in targets]
-        self.turns(carried, differing(stmt.body, self.differing()), turn, goes_on())
+        units = self.unit.units(self.function, stmt)
+        self.turns(carried, differing(stmt.body, self.differing()), turn, goes_on(), units)
 
     def for_(self, stmt: ast.For) -> None:
         """A loop that every element goes through as often."""
@@ -215,14 +216,20 @@ class Vectors(Expressions):
             self.values[counted] = Typed(again, "int64")
             return builder.icmp_unsigned("<", again, count)
 
-        self.turns(carried, differing(stmt.body, self.differing()), turn, runs)
+        units = self.unit.units(self.function, stmt)
+        self.turns(carried, differing(stmt.body, self.differing()), turn, runs, units)
 
     def differing(self) -> set[str]:
         """The names that differ between elements at this place."""
         return {name for name, value in self.values.items() if isinstance(value, Along) or value.lanes}
 
     def turns(
-        self, carried: Sequence[str], varying: Container[str], turn: Callable[[], ir.Value], runs: ir.Value | None
+        self,
+        carried: Sequence[str],
+        varying: Container[str],
+        turn: Callable[[], ir.Value],
+        runs: ir.Value | None,
+        units: int = 0,
     ) -> None:
         """A loop.
 
@@ -236,6 +243,8 @@ class Vectors(Expressions):
             Writes a turn and gives whether there is another one.
         runs : llvmlite.ir.Value or None
             Whether there is a first one; None if there is.
+        units : int
+            What a turn counts before it asks whether to go on; 0 if it does not.
         """
         builder = self.builder
         before = self.values | {
@@ -256,19 +265,28 @@ class Vectors(Expressions):
         found = self.values | {
             name: self.spread(self.values[name], self.at_once) for name in carried if before[name].lanes
         }
-        end = builder.block
-        builder.cbranch(goes_on, body, after)
+        backs = leaves = [builder.block]
+        if units:
+            asking = builder.append_basic_block()
+            builder.cbranch(goes_on, asking, after)
+            builder.position_at_end(asking)
+            backs = self.counted.turn(builder, units, body, after)
+            leaves = [*leaves, backs[-1]]
+        else:
+            builder.cbranch(goes_on, body, after)
         builder.position_at_end(after)
         for name, phi in phis.items():
             phi.add_incoming(before[name].value, start)
-            phi.add_incoming(found[name].value, end)
+            for back in backs:
+                phi.add_incoming(found[name].value, back)
         self.values = found
         if runs is not None:
             self.values = dict(before)
             for name, phi in phis.items():
                 left = builder.phi(phi.type)
                 left.add_incoming(before[name].value, start)
-                left.add_incoming(found[name].value, end)
+                for leave in leaves:
+                    left.add_incoming(found[name].value, leave)
                 self.values[name] = Typed(left, before[name].dtype)
 
     # --- arrays --------------------------------------------------------------------------------------------------
