@@ -35,7 +35,7 @@ __all__ = ["Failure", "examine_drawn", "main", "run_range"]
 # One program in so many goes the ordinary way, and one in so many of these is examined thoroughly.
 ORDINARY, THOROUGH = 10, 8
 # Seeds in a range.
-RANGE = {"programs": 200, "graphs": 50}
+RANGE = {"programs": 200, "graphs": 100}
 # Seconds of processor time for a program, and in all that pass before its process is given up.
 LONGEST, LOST = 60.0, 900.0
 # How often the last bits are disturbed to see whether a mismatch is one.
@@ -132,7 +132,7 @@ EXAMINE: dict[str, Callable[[int, Tally], Failure | None]] = {"programs": _progr
 
 def run_range(kind: str, seeds: range, apart: bool = True) -> tuple[Tally, list[Failure], float]:
     """What some seeds have shown, which of them failed, and how much processor time that took."""
-    tally, failures, seconds = Tally(), [], 0.0
+    tally, failures, seconds, deaths = Tally(), [], 0.0, 0
     while seeds:
         last = None
         for seed, failure, seen, took in (_apart if apart else _here)(kind, seeds):
@@ -142,6 +142,9 @@ def run_range(kind: str, seeds: range, apart: bool = True) -> tuple[Tally, list[
             tally, seconds = tally + counts, seconds + spent
         seeds = range(seeds.start if last is None else last + 1, seeds.stop)
         if seeds:
+            deaths = deaths + 1 if last is None else 1
+            if deaths > 3:
+                raise RuntimeError(f"no process gets through any of the {kind}: see what it has printed")
             failures.append(Failure(seeds.start, "the process died of it, or it does not end"))
             seeds = seeds[1:]
     return tally, failures, seconds
