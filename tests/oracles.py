@@ -309,15 +309,15 @@ _UNARY: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
     "sin": (mp.sin, lambda m, x: m.cos(x)),
     "cos": (mp.cos, lambda m, x: -m.sin(x)),
     "tan": (mp.tan, lambda m, x: 1 / m.cos(x) ** 2),
-    "asin": (mp.asin, lambda m, x: 1 / m.sqrt(1 - x * x)),
-    "acos": (mp.acos, lambda m, x: -1 / m.sqrt(1 - x * x)),
+    "asin": (mp.asin, lambda m, x: 1 / m.sqrt((1 - x) * (1 + x))),
+    "acos": (mp.acos, lambda m, x: -1 / m.sqrt((1 - x) * (1 + x))),
     "atan": (mp.atan, lambda _, x: 1 / (1 + x * x)),
     "sinh": (mp.sinh, lambda m, x: m.cosh(x)),
     "cosh": (mp.cosh, lambda m, x: m.sinh(x)),
     "tanh": (mp.tanh, lambda m, x: 1 / m.cosh(x) ** 2 if abs(x) < 300 else 0),
     "asinh": (mp.asinh, lambda m, x: 1 / m.sqrt(x * x + 1)),
-    "acosh": (mp.acosh, lambda m, x: 1 / m.sqrt(x * x - 1)),
-    "atanh": (mp.atanh, lambda _, x: 1 / (1 - x * x)),
+    "acosh": (mp.acosh, lambda m, x: 1 / m.sqrt((x - 1) * (x + 1))),
+    "atanh": (mp.atanh, lambda _, x: 1 / ((1 - x) * (1 + x))),
     "erf": (mp.erf, lambda m, x: 2 / m.sqrt(m.pi) * m.exp(-x * x)),
     "erfc": (mp.erfc, lambda m, x: -2 / m.sqrt(m.pi) * m.exp(-x * x)),
     "lgamma": (mp.loggamma, lambda m, x: mp.digamma(x) if m is mp else float(mp.digamma(x))),
@@ -371,8 +371,8 @@ def _fmod(a: Any, b: Any) -> Any:
 
 def _frexp(x: Any) -> Any:
     part, exponent = math.frexp(float(value(x)))
-    if isinstance(x, Dual):  # the exponent turns at powers of 2
-        Dual(part, None, x.rough).decide(min(abs(part) - 0.5, 1 - abs(part)))
+    if isinstance(x, Dual):  # the exponent turns at powers of 2, and at 0
+        Dual(part, None, x.rough).decide(min(abs(part) - 0.5, 1 - abs(part)) if part else 0.0)
     return x * 0.5**exponent, exponent
 
 

@@ -22,7 +22,7 @@ from unittest import mock
 import click
 import numpy as np
 from choices import drawn, shrunk
-from examine import Expected, Mismatch, Tally, compare, examine, expectations
+from examine import Mismatch, Tally, compare, examine, expectations
 from log import Log
 from products import PRODUCTS, examine_products
 from program import Program
@@ -77,7 +77,7 @@ def _hasty() -> Iterator[None]:
     global _machine
     if _machine is None:
         _machine = native.machine(own=True, opt=0, jit=True)
-    with mock.patch.object(cpu_build, "host", lambda: _machine):
+    with mock.patch.object(cpu_build, "host", return_value=_machine):
         yield
 
 
@@ -224,10 +224,10 @@ def _note(log: Log, kind: str, seeds: range, version: str) -> list[Failure]:
 
 
 def _again(log: Log, version: str) -> None:
-    """Examine what is open, as it is in the log."""
+    """Examine what is open, as it is in the log; what was refused by its seed, which may give another program now."""
     for kind in RANGE:
         for seed, entry in log.summary(kind).failed.items():
-            if kind == "programs" and entry["program"]:
+            if kind == "programs" and entry["program"] and not entry["error"].startswith("CompileError"):
                 fields = {name: tuple(v) if isinstance(v, list) else v for name, v in entry["program"].items()}
                 error = ""
                 try:

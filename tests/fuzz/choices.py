@@ -1,4 +1,4 @@
-"""Programs from plain random choices, a tenth of the time that Hypothesis takes to draw one; and smaller ones that fail.
+"""Programs from plain random choices, in a tenth of the time that Hypothesis takes; and smaller ones that fail, too.
 
 A seed is a program with every version of Hypothesis. A program is the list of its choices, so one that fails is made
 smaller as Hypothesis does it: choices are left out or made simpler, and what a smaller list gives is tried.
@@ -62,6 +62,8 @@ def drawn(seed: int) -> tuple[Program, list[int]]:
 def _dressed(program: Program, generator: random.Random) -> Program:
     """The same program with arrays of mixed dtypes, in several layouts, and of the edges of the format."""
     single = program.single
+    if len(program.kinds) == 1:
+        program = replace(program, scalar=None)
     dtypes = tuple(
         "bool"
         if kind == "bool"
@@ -125,7 +127,7 @@ def shrunk(program: Program, choices: list[int], fails: Callable[[Program], bool
     while improved and time.monotonic() < until:
         improved = False
         for start, stop in sorted(writer.spans, key=lambda span: span[0] - span[1]):
-            improved |= attempt(choices[:start] + choices[stop:]) or attempt(choices[:start] + [0] + choices[stop:])
+            improved |= attempt(choices[:start] + choices[stop:]) or attempt([*choices[:start], 0, *choices[stop:]])
             inner = [span for span in writer.spans if start < span[0] and span[1] < stop]
             improved |= any(attempt(choices[:start] + choices[a:b] + choices[stop:]) for a, b in inner[-3:])
         for at in range(len(choices) - 1, -1, -1):

@@ -1,7 +1,7 @@
 """Values at the edges of the format: floats that never raise, but give infinities and NaN as IEEE 754 and NumPy do.
 
-The user's function is executed by Python with these numbers, and with a `math` and a `np` that take them. The last bits of
-what a library computes can be disturbed, which shows what hangs on them.
+The user's function is executed by Python with these numbers, and with a `math` and a `np` that take them. The last bits
+of what a library computes can be disturbed, which shows what hangs on them.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ class NoInteger(ArithmeticError):
 
 _noise: Iterator[float] | None = None
 _single = False
+# Python finds a NaN in a tuple by what it is, and not by its value.
+nans = 0
 
 
 @contextmanager
@@ -52,7 +54,10 @@ class Ieee(float):
     __hash__ = float.__hash__
 
     def __new__(cls, x: Any = 0.0) -> Ieee:
-        return super().__new__(cls, _stored(x))
+        global nans
+        made = super().__new__(cls, _stored(x))
+        nans += made != made
+        return made
 
     def __add__(self, other: Any) -> Any:
         return Ieee(float(self) + _stored(other))
@@ -125,7 +130,8 @@ class Ieee(float):
     def __round__(self, digits: int | None = None) -> Any:  # type: ignore[override]
         if digits is None:
             return self._whole(round)
-        return _exact(lambda x: np.round(x, digits), self)
+        # The scaled number is rounded, as kernels and NumPy do it.
+        return _exact(np.rint, self * 10.0**digits) / 10.0**digits
 
     __radd__, __rmul__ = __add__, __mul__
 
@@ -174,7 +180,11 @@ def _quotient(a: Any, b: Any) -> Any:
 
 _RENAMED = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh"}
 _RENAMED["atanh"] = "arctanh"
-_SHARED = (*"sqrt cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh".split(), *_RENAMED)
+_SHARED = (
+    *("sqrt", "cbrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p"),
+    *("sin", "cos", "tan", "sinh", "cosh", "tanh"),
+    *_RENAMED,
+)
 
 
 def _numpys(name: str) -> Callable[..., Any]:

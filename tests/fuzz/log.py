@@ -1,7 +1,7 @@
 """The log of a campaign: one JSON object a line, only ever appended to, by several processes at a time.
 
-A line says what a range of seeds has shown, or that a seed failed, or that one that failed was examined again. So what is
-to be done next is what no line speaks of, whoever stopped where.
+A line says what a range of seeds has shown, or that a seed failed, or that one that failed has passed since. So what is
+to be done next is what no line speaks of, whoever was stopped, and where.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ class Summary:
     versions: set[str] = field(default_factory=set)
 
     def __str__(self) -> str:
+        """Some lines for people."""
+
         def listed(counts: Counter[str]) -> str:
             return ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items())) or "none"
 
@@ -56,7 +58,8 @@ class Summary:
             f"({self.counts['programs'] / max(self.seconds, 1e-9):.1f} programs a second)\n"
             f"compared {sum(self.comparisons.values()):,}: {listed(self.comparisons)}\n"
             f"skipped {sum(self.skipped.values()):,}: {listed(self.skipped)}\n"
-            f"failed {len(self.failed) + self.mended:,}: {self.mended:,} have passed since, {len(self.failed):,} are open"
+            f"failed {len(self.failed) + self.mended:,}: "
+            f"{self.mended:,} have passed since, {len(self.failed):,} are open"
         )
 
 
