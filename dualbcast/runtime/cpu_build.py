@@ -143,7 +143,7 @@ def _optimised(text: str, vectorise: bool) -> Any:
 def _tidied(text: str) -> Any:
     """What is left to do where loops are vectors already and variables values: the rest is as fast without.
 
-    LLVM's `newgvn` made no kernel of `bench/` faster, and at one loop in thousands an assertion of its ends the process.
+    LLVM's `newgvn` made no kernel of `bench/` faster, and an assertion in it ends the process at one loop in thousands.
     """
     module = llvm.parse_assembly(text)
     module.verify()

@@ -38,6 +38,8 @@ ORDINARY, THOROUGH = 10, 8
 RANGE = {"programs": 200, "graphs": 100}
 # Seconds of processor time for a program, and in all that pass before its process is given up.
 LONGEST, LOST = 60.0, 900.0
+# What JAX compiles for one operation is kept for the next process, however short it took.
+KEPT_BY_JAX = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
 # How often the last bits are disturbed to see whether a mismatch is one.
 SURE = 40
 
@@ -268,11 +270,12 @@ def main(
         _again(log, version)
     if not summary:
         _warm()
-        for kind, count in (("programs", programs), ("graphs", graphs)):
-            for seeds in _todo(log, kind, count, shard):
-                if time.monotonic() > until:
-                    break
-                _note(log, kind, seeds, version)
+        with mock.patch.dict(os.environ, KEPT_BY_JAX, JAX_COMPILATION_CACHE_DIR=f"{log.path.resolve()}.jax"):
+            for kind, count in (("programs", programs), ("graphs", graphs)):
+                for seeds in _todo(log, kind, count, shard):
+                    if time.monotonic() > until:
+                        break
+                    _note(log, kind, seeds, version)
     for kind in RANGE:
         found = log.summary(kind)
         if found.counts:
