@@ -6,13 +6,15 @@ All are held against JAX, not jitted, to second order; smooth ones also against 
 from __future__ import annotations
 
 import functools
+import importlib
 import random
+import sys
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import test_random_graphs as graphs
 from examine import Mismatch, Tally
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.database import InMemoryExampleDatabase
@@ -29,8 +31,15 @@ DTYPES = ("float64", "float64", "float32", "float32", "int64")
 
 
 @functools.cache
+def _shared() -> Any:
+    """The tests whose programs these are."""
+    sys.path.append(str(Path(__file__).parents[1] / "graph"))
+    return importlib.import_module("test_random_graphs")
+
+
+@functools.cache
 def _strategy(kinks: bool) -> Any:
-    return graphs.programs(kinks=kinks)
+    return _shared().programs(kinks=kinks)
 
 
 def drawn(seed: int) -> tuple[list[Any], list[Any]]:
@@ -61,7 +70,7 @@ def _cast(args: Sequence[Any], seed: int) -> list[Any]:
 def described(seed: int) -> str:
     """A program as text."""
     steps, args = drawn(seed)
-    limits = list(graphs.LIMITS)[seed % len(graphs.LIMITS)]
+    limits = list(_shared().LIMITS)[seed % len(_shared().LIMITS)]
     lines = [f"x{at} = np.array({arg.tolist()!r}, {_cast(args, seed)[at].dtype})" for at, arg in enumerate(args)]
     lines += [f"x{at} = {step!r}" for at, step in enumerate(steps, len(args))]
     return "\n".join([*lines, f"# {limits}"])
@@ -69,6 +78,7 @@ def described(seed: int) -> str:
 
 def examine_graph(seed: int, tally: Tally) -> None:
     """Raise an error where the program of a seed has another value, gradient or second derivative than it should."""
+    graphs = _shared()
     steps, args = drawn(seed)
     before = Limits.elements, Limits.statements, Limits.arrays
     Limits.elements, Limits.statements, Limits.arrays = graphs.LIMITS[list(graphs.LIMITS)[seed % len(graphs.LIMITS)]]
@@ -94,6 +104,7 @@ def _against_jax(steps: Any, args: list[Any], close: float, tally: Tally, which:
 
 
 def _compare(jax: Any, steps: Any, args: list[Any], close: float, tally: Tally, which: str) -> None:
+    graphs = _shared()
     wrt = tuple(at for at, arg in enumerate(args) if arg.dtype.kind == "f")
     tangents = [tangent.astype(args[at].dtype) for at, tangent in enumerate(graphs.tangents_of(args)) if at in wrt]
     exact = [arg.astype(np.float64) for arg in args]

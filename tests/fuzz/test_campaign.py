@@ -254,9 +254,8 @@ def test_what_is_nan_to_python_alone_is_not_compared():
 
 
 @pytest.mark.parametrize("seeds", [GRAPHS, pytest.param(LONG_GRAPHS, marks=pytest.mark.slow)], ids=str)
-def test_a_slice_of_graphs(seeds: range, monkeypatch: pytest.MonkeyPatch):
+def test_a_slice_of_graphs(seeds: range):
     pytest.importorskip("jax")
-    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "graph")
     tally, failures, _ = run_range("graphs", seeds, apart=False)
     assert not failures, _said(failures)
     assert tally.programs == len(seeds)
