@@ -24,6 +24,9 @@ INTS = ("int64", "int64", "int32", "int16", "int8")
 # What float32 arrays are not widened by.
 NARROW = ("int16", "int8")
 
+# How many choices are left out at a time, where one before them says that they are made.
+LENGTHS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
+
 
 class Choices(Writer):
     """A writer that notes its choices; the first are given, and what more it needs is drawn, or is the simplest."""
@@ -133,5 +136,8 @@ def shrunk(program: Program, choices: list[int], fails: Callable[[Program], bool
         for at in range(len(choices) - 1, -1, -1):
             if at < len(choices):
                 improved |= attempt(choices[:at] + choices[at + 1 :])
-                improved |= at < len(choices) and choices[at] > 0 and attempt([*choices[:at], 0, *choices[at + 1 :]])
+            # What a choice asks for is gone with it: the functions before `f`, of which it is the number.
+            for gone in LENGTHS:
+                if at < len(choices) and choices[at] > 0:
+                    improved |= attempt([*choices[:at], 0, *choices[at + 1 + gone :]])
     return best

@@ -150,7 +150,7 @@ def test_a_planted_bug_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch):
     seed = next(seed for seed in range(200) if _mismatches(drawn(seed)[0]))
     program, choices = drawn(seed)
     small = shrunk(program, choices, _mismatches, seconds=600)
-    assert _mismatches(small) and len(small.text) < len(program.text) / 2
+    assert _mismatches(small) and len(small.text) < len(program.text) / 2, small
 
 
 def _mismatches(program: Program) -> bool:
