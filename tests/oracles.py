@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from types import CellType, FunctionType, MethodType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import mpmath as mp
 import numpy as np
@@ -27,6 +27,8 @@ import numpy as np
 __all__ = [
     "Dual",
     "Result",
+    "StandIn",
+    "Tables",
     "Watch",
     "differentiate",
     "evaluate",
@@ -54,10 +56,13 @@ class Watch:
         Comparisons and roundings so far that a small change of their operands would turn: kinks, and near misses.
     doubts : int
         Those of them whose operands have a rounding error, so that another implementation may decide otherwise.
+    least, most : float
+        The smallest and largest magnitude so far of what was computed, values and slopes, but for zeros.
     """
 
     def __init__(self, *, single: bool = False, noise: float = 0.0, seed: int = 0) -> None:
         self.single, self.noise, self.ties, self.doubts = single, noise, 0, 0
+        self.least, self.most = math.inf, 0.0
         self.margin = 1e-4 if single else 1e-9
         generator = random.Random(seed)
         self._noise = itertools.cycle(
@@ -69,6 +74,15 @@ class Watch:
         if not gap > self.margin * (1 + size):
             self.ties += 1
             self.doubts += rough
+
+    def see(self, *numbers: Any) -> None:
+        """Take note of how small and large numbers are."""
+        for x in numbers:
+            size = abs(x)
+            if not size <= self.most:
+                self.most = size if size == size else math.inf
+            if 0 < size < self.least:
+                self.least = size
 
     def disturb(self, x: Any, size: Any = 0) -> Any:
         """The number with other last bits; `size` is that of what it was computed from."""
@@ -104,7 +118,10 @@ class Dual:
         """A function of this number alone, by its value and its slope here; `rough` and `sloped`: they are inexact."""
         if _watching is not None:
             v, slope = _watching.disturb(v) if rough else v, _watching.disturb(slope, 1) if sloped else slope
-        return Dual(v, {at: slope * t for at, t in self.d.items()}, self.rough or rough)
+        d = {at: slope * t for at, t in self.d.items()}
+        if _watching is not None:
+            _watching.see(v, slope, *d.values())
+        return Dual(v, d, self.rough or rough)
 
     def decide(self, gap: Any, other: Any = 0) -> None:
         """Tell who watches how far a decision on this number and another is from turning."""
@@ -256,6 +273,10 @@ def combine(a: Any, b: Any, v: Any, slope_a: Any, slope_b: Any, rough: bool = Fa
                 slope = watch.disturb(slope)
             for at, t in x.d.items():
                 d[at] = d[at] + slope * t if at in d else slope * t
+            if watch is not None:
+                watch.see(slope, *d.values())
+    if watch is not None:
+        watch.see(v)
     return Dual(v, d, rough or (isinstance(a, Dual) and a.rough) or (isinstance(b, Dual) and b.rough))
 
 
@@ -288,15 +309,15 @@ _UNARY: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
     "sin": (mp.sin, lambda m, x: m.cos(x)),
     "cos": (mp.cos, lambda m, x: -m.sin(x)),
     "tan": (mp.tan, lambda m, x: 1 / m.cos(x) ** 2),
-    "asin": (mp.asin, lambda m, x: 1 / m.sqrt(1 - x * x)),
-    "acos": (mp.acos, lambda m, x: -1 / m.sqrt(1 - x * x)),
+    "asin": (mp.asin, lambda m, x: 1 / m.sqrt((1 - x) * (1 + x))),
+    "acos": (mp.acos, lambda m, x: -1 / m.sqrt((1 - x) * (1 + x))),
     "atan": (mp.atan, lambda _, x: 1 / (1 + x * x)),
     "sinh": (mp.sinh, lambda m, x: m.cosh(x)),
     "cosh": (mp.cosh, lambda m, x: m.sinh(x)),
     "tanh": (mp.tanh, lambda m, x: 1 / m.cosh(x) ** 2 if abs(x) < 300 else 0),
     "asinh": (mp.asinh, lambda m, x: 1 / m.sqrt(x * x + 1)),
-    "acosh": (mp.acosh, lambda m, x: 1 / m.sqrt(x * x - 1)),
-    "atanh": (mp.atanh, lambda _, x: 1 / (1 - x * x)),
+    "acosh": (mp.acosh, lambda m, x: 1 / m.sqrt((x - 1) * (x + 1))),
+    "atanh": (mp.atanh, lambda _, x: 1 / ((1 - x) * (1 + x))),
     "erf": (mp.erf, lambda m, x: 2 / m.sqrt(m.pi) * m.exp(-x * x)),
     "erfc": (mp.erfc, lambda m, x: -2 / m.sqrt(m.pi) * m.exp(-x * x)),
     "lgamma": (mp.loggamma, lambda m, x: mp.digamma(x) if m is mp else float(mp.digamma(x))),
@@ -350,8 +371,8 @@ def _fmod(a: Any, b: Any) -> Any:
 
 def _frexp(x: Any) -> Any:
     part, exponent = math.frexp(float(value(x)))
-    if isinstance(x, Dual):  # the exponent turns at powers of 2
-        Dual(part, None, x.rough).decide(min(abs(part) - 0.5, 1 - abs(part)))
+    if isinstance(x, Dual):  # the exponent turns at powers of 2, and at 0
+        Dual(part, None, x.rough).decide(min(abs(part) - 0.5, 1 - abs(part)) if part else 0.0)
     return x * 0.5**exponent, exponent
 
 
@@ -438,7 +459,7 @@ _NUMPY: dict[str, Callable[..., Any]] = {
 }
 
 
-class _Module:
+class StandIn:
     """Stands for a module: its functions from a table, its numbers from the module itself, an error for the rest."""
 
     def __init__(self, module: ModuleType, functions: dict[str, Callable[..., Any]]) -> None:
@@ -453,7 +474,7 @@ class _Module:
         raise NotImplementedError(f"the oracle has no {self._module.__name__}.{name}")
 
 
-_MODULES: dict[Any, Any] = {math: _Module(math, _MATH), np: _Module(np, _NUMPY)}
+_MODULES: dict[Any, Any] = {math: StandIn(math, _MATH), np: StandIn(np, _NUMPY)}
 _FUNCTIONS = {getattr(math, name): function for name, function in _MATH.items()}
 
 
@@ -474,13 +495,26 @@ class _Real(float, metaclass=_RealType):
 _BUILTINS = {**vars(builtins), "float": _Real}
 
 
-def rebuild(function: Callable[..., Any], memo: dict[int, Any] | None = None) -> Callable[..., Any]:
-    """The function with all that it can reach outside itself rebuilt for `Dual` numbers."""
+class Tables(NamedTuple):
+    """What takes the place of modules, of functions of theirs, and of builtins, for another kind of numbers."""
+
+    modules: dict[Any, Any]
+    functions: dict[Any, Any]
+    builtins: dict[str, Any]
+
+
+_DUALS = Tables(_MODULES, _FUNCTIONS, _BUILTINS)
+
+
+def rebuild(
+    function: Callable[..., Any], memo: dict[int, Any] | None = None, tables: Tables = _DUALS
+) -> Callable[..., Any]:
+    """The function with all that it can reach outside itself rebuilt for `Dual` numbers, or for others."""
     memo = {} if memo is None else memo
 
     def change(found: Any) -> Any:
         if isinstance(found, FunctionType):
-            return rebuild(found, memo)
+            return rebuild(found, memo, tables)
         if isinstance(found, functools.partial):
             keywords = {key: change(item) for key, item in found.keywords.items()}
             return functools.partial(change(found.func), *map(change, found.args), **keywords)
@@ -497,7 +531,7 @@ def rebuild(function: Callable[..., Any], memo: dict[int, Any] | None = None) ->
         if isinstance(found, tuple):
             return tuple(map(change, found))
         try:
-            return _MODULES.get(found) or _FUNCTIONS.get(found, found)
+            return tables.modules.get(found) or tables.functions.get(found, found)
         except TypeError:  # not hashable, so neither a module nor a function
             return found
 
@@ -511,7 +545,7 @@ def rebuild(function: Callable[..., Any], memo: dict[int, Any] | None = None) ->
             wrapper = staticmethod if isinstance(member, staticmethod) else property
             inner = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
             if isinstance(inner, FunctionType) and inner.__code__.co_filename == function.__code__.co_filename:
-                again = rebuild(inner, memo)
+                again = rebuild(inner, memo, tables)
                 setattr(made, name, again if member is inner else wrapper(again))
         return made
 
@@ -520,7 +554,7 @@ def rebuild(function: Callable[..., Any], memo: dict[int, Any] | None = None) ->
     home = function.__module__
     if id(function) in memo:
         return memo[id(function)]  # type: ignore[no-any-return]
-    scope: dict[str, Any] = {"__builtins__": _BUILTINS}
+    scope: dict[str, Any] = {"__builtins__": tables.builtins}
     cells = tuple(CellType() for _ in function.__closure__ or ())
     made = FunctionType(function.__code__, scope, function.__name__, None, cells)
     memo[id(function)] = made

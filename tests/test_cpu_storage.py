@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import ml_dtypes
@@ -85,3 +86,28 @@ def test_bool_and_integer_storage():
     out, flag = run(source, p, i)
     np.testing.assert_array_equal(out, np.where((p != 0) & (i % 3 == 1), i // 2 + (i << 1), -i))
     np.testing.assert_array_equal(flag, 1 - p)
+
+
+@pytest.mark.parametrize("stored", ["int8", "uint8", "int16", "uint16", "int32", "int64"])
+def test_integers_of_all_sizes_divided_by_constants(stored: str):
+    """As vectors and one by one: what LLVM makes of a division depends on how many bits a number can have."""
+    n = np.arange(-130, 130).astype(stored)
+    for factor, by, sign, straight in itertools.product((3, -3), (-2, 2, -4, 8, 3, -5), ("//", "%"), (True, False)):
+        source = source_of(f"out[k] = n[k] * {factor} {sign} {by}", "float64", {"n": stored}, {"out": "int64"})
+        if straight:
+            call = "        element(e, n, out)\n"
+            assert call in source.text
+            wide = source.text.replace(call, call + "        side_by_side(4, out[e])\n")
+            source = source._replace(text=wide, straight=True)
+        (found,) = run(source, n)
+        product = n.astype(np.int64) * factor
+        np.testing.assert_array_equal(found, product // by if sign == "//" else product % by, f"{factor} {sign} {by}")
+
+
+def test_the_lowest_integer_by_powers_of_2():
+    n = np.array([-(2**63), 1 - 2**63, 2**63 - 1, 2**62, -1, 0, 1])
+    for by, sign in itertools.product((2, -2, -4, 2**62, -(2**62), -1, 3), ("//", "%")):
+        (found,) = run(source_of(f"out[k] = n[k] {sign} {by}", "float64", {"n": "int64"}, {"out": "int64"}), n)
+        exact = [int(each) // by if sign == "//" else int(each) % by for each in n]
+        wrapped = [(each + 2**63) % 2**64 - 2**63 for each in exact]  # only that of the lowest by -1 is too large
+        assert found.tolist() == wrapped, (by, sign)

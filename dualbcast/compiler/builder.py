@@ -135,14 +135,14 @@ class Builder:
         return self.emit(value, location)
 
     def convert(self, value: Atom, kind: Kind, location: Location) -> Atom:
-        """The value as another kind; `float(int(x))` is the whole part of x, however large it is."""
+        """The value as another kind; `float(int(x))` is the whole part of x, however large it is, but never -0.0."""
         definition = self._definition(value) if kind == "float" else None
         if definition is not None and definition.name == "to_int" and definition.args[0].kind == "float":
             (inner,) = definition.args
             whole = self._definition(inner)
-            if whole is not None and whole.name in INTEGRAL:
-                return self.emit(inner, location)
-            return self.op("trunc", inner, kind="float", location=location)
+            if whole is None or whole.name not in INTEGRAL:
+                inner = self.op("trunc", inner, kind="float", location=location)
+            return self.op("add", inner, Const(0.0, "float"), kind="float", location=location)
         return self.emit(convert(value, kind), location)
 
     def _definition(self, value: Expr) -> Op | None:

@@ -263,18 +263,24 @@ def assigned_names(nodes: Sequence[ast.AST]) -> set[str]:
         match node:
             case ast.FunctionDef(name=name):
                 found.add(name)
+                pending.extend(_defaults(node))
             case ast.Name(id=name, ctx=ast.Store()):
                 found.add(name)
             case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
                 found.add(name)
                 pending.extend(ast.iter_child_nodes(node))
             case ast.Lambda():
-                pass
+                pending.extend(_defaults(node))
             case ast.comprehension():
                 pending.extend([node.iter, *node.ifs])
             case _:
                 pending.extend(ast.iter_child_nodes(node))
     return found
+
+
+def _defaults(function: FunctionNode) -> list[ast.expr]:
+    """What is computed where a function is defined, outside of it: in `lambda v=(x := 1): v` a name is assigned."""
+    return [default for default in (*function.args.defaults, *function.args.kw_defaults) if default is not None]
 
 
 def in_order(function: FunctionNode, env: dict[str, Value]) -> tuple[Value, ...]:

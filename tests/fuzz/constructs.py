@@ -190,9 +190,12 @@ def _match(writer: Writer) -> bool:
             free = all(part.isidentifier() and part not in ("True", "False") for part in parts)
             for name, kind in bound.items():
                 writer.bind(name, kind)
+            # A guard may not assign what its pattern binds.
+            writer.frame.owned -= bound.keys()
             writer.nodes = 0
             # Only the last case may take everything.
             guard = f" if {bare(writer.expr('bool'))}" if not is_last and (free or writer.likely(1, 3)) else ""
+            writer.frame.owned |= bound.keys()
             writer.line(f"case {pattern}{guard}:")
             return writer.block()
 

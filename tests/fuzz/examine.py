@@ -11,7 +11,7 @@ from unittest import mock
 
 import numpy as np
 from oracles import Result, Watch, evaluate, finite_differences, numbers_of, rebuild, second_derivatives
-from program import POINTS, Program
+from program import Program
 
 from dualbcast import differentiable_broadcast, gradient, kept
 from dualbcast.compiler.dualize import dualize
@@ -19,7 +19,7 @@ from dualbcast.compiler.frontend import lower
 from dualbcast.compiler.ir import For, While, check, statements
 from dualbcast.compiler.simplify import simplify
 
-__all__ = ["Expected", "Mismatch", "Tally", "examine", "expect"]
+__all__ = ["Expected", "Mismatch", "Tally", "compare", "examine", "expect", "expectations", "hold"]
 
 # How much the last bits are disturbed to see what hangs on them, and how much of what that changes is allowed.
 DISTURBANCE, ALLOWED = 8, 16
@@ -34,27 +34,61 @@ class Mismatch(AssertionError):
 
 @dataclass
 class Tally:
-    """What a run of the fuzzer saw; `skipped` counts points by the reason."""
+    """What a run of the fuzzer saw.
+
+    Attributes
+    ----------
+    programs, points
+    slopes, seconds : int
+        First derivatives that are not zero, and second ones.
+    skipped : Counter
+        Points by the reason.
+    differenced, ordinary : int
+        Programs held against finite differences, and programs of a campaign that went the ordinary way.
+    comparisons : Counter
+        Numbers held against an oracle, by what they are.
+    """
 
     programs: int = 0
     points: int = 0
     slopes: int = 0
+    seconds: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
     differenced: int = 0
+    ordinary: int = 0
+    comparisons: Counter[str] = field(default_factory=Counter)
+
+    def counts(self) -> dict[str, int]:
+        """The numbers alone."""
+        return {name: number for name, number in vars(self).items() if isinstance(number, int)}
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(**{name: number + getattr(other, name) for name, number in vars(self).items()})
 
 
 @dataclass(frozen=True)
 class Expected:
-    """The outputs of a program at one point, their derivatives, and how far a kernel may be from each."""
+    """The outputs of a program at one point, their derivatives, and how far a kernel may be from each.
+
+    At an edge of the format derivatives that cannot be compared are missing.
+    """
 
     values: tuple[float, ...]
     slopes: tuple[dict[int, float], ...]
     value_tolerances: tuple[float, ...]
     slope_tolerances: tuple[dict[int, float], ...]
     smooth: bool
+    edge: bool = False
 
 
-def examine(program: Program, tally: Tally, *, cpu: bool = True, thorough: bool = False) -> None:
+def examine(
+    program: Program,
+    tally: Tally,
+    *,
+    cpu: bool = True,
+    thorough: bool = False,
+    expected: dict[int, Expected] | None = None,
+) -> None:
     """Raise `Mismatch` where a backend gives another value or derivative than the oracle.
 
     Parameters
@@ -67,15 +101,13 @@ def examine(program: Program, tally: Tally, *, cpu: bool = True, thorough: bool 
     thorough : bool
         Also hold a point against finite differences, check the IR after each pass, and take the derivatives inside a
         kernel, which has second derivatives then.
+    expected : dict of int to Expected, optional
+        What is right, where it is known already.
     """
-    expected = {at: found for at in range(POINTS) if (found := expect(program, at, tally)) is not None}
-    tally.programs += 1
-    tally.points += POINTS
-    tally.slopes += sum(
-        bool(slope != 0) for found in expected.values() for slopes in found.slopes for slope in slopes.values()
-    )
+    if expected is None:
+        expected = expectations(program, tally)
     for backend in ("python", "cpu") if cpu else ("python",):
-        _compare(program, backend, expected)
+        compare(program, backend, expected, tally)
     function = lower(program.function, program.kinds).function
     # As they are in `sys.modules`, where a test may have put others.
     adjoints, dualize = (importlib.import_module(f"dualbcast.compiler.{name}") for name in ("adjoints", "dualize"))
@@ -86,10 +118,10 @@ def examine(program: Program, tally: Tally, *, cpu: bool = True, thorough: bool 
             mock.patch.object(module, "is_shorter", return_value=True),
             mock.patch.object(kept, "identity", return_value=""),
         ):
-            _compare(program, "python", expected)
+            compare(program, "python", expected, tally)
     if thorough:
         _check_passes(program)
-        smooth = next((at for at, found in expected.items() if found.smooth), None)
+        smooth = next((at for at, found in expected.items() if found.smooth and not found.edge), None)
         if smooth is not None:
             _difference(program, smooth, expected[smooth])
             tally.differenced += 1
@@ -97,16 +129,34 @@ def examine(program: Program, tally: Tally, *, cpu: bool = True, thorough: bool 
             _take_inside(program, expected, smooth)
 
 
+def expectations(program: Program, tally: Tally, runs: int = DISTURBED_RUNS) -> dict[int, Expected]:
+    """What is right at each point of a program of which something can be said."""
+    from edges import at_an_edge, is_edge
+
+    expected: dict[int, Expected] = {}
+    for at in range(program.points):
+        edge = bool(program.edges) and is_edge(program.point(at))
+        found = (at_an_edge if edge else expect)(program, at, tally, runs)
+        if found is not None:
+            expected[at] = found
+    tally.programs += 1
+    tally.points += program.points
+    tally.slopes += sum(
+        bool(slope != 0) for found in expected.values() for slopes in found.slopes for slope in slopes.values()
+    )
+    return expected
+
+
 # --- what is right ---------------------------------------------------------------------------------------------------
 
 
-def expect(program: Program, at: int, tally: Tally) -> Expected | None:
+def expect(program: Program, at: int, tally: Tally, runs: int = DISTURBED_RUNS) -> Expected | None:
     """The result at a point with its tolerances; None, and why is counted, where it hangs on the last bits."""
-    rebuilt, point = _rebuilt(program), program.point(at)
+    function, point = rebuilt(program), program.point(at)
     watch = Watch(single=program.single)
     unit = 2.0**-24 if program.single else 2.0**-53
     try:
-        exact = evaluate(rebuilt, point, program.wrt, watch)
+        exact = evaluate(function, point, program.wrt, watch)
         if not all(map(math.isfinite, _numbers(exact))) or max(map(abs, _numbers(exact))) > 1e9:
             tally.skipped["not finite or large"] += 1
             return None
@@ -114,8 +164,8 @@ def expect(program: Program, at: int, tally: Tally) -> Expected | None:
             tally.skipped["a decision hangs on a rounding"] += 1
             return None
         disturbed = [
-            evaluate(rebuilt, point, program.wrt, Watch(single=program.single, noise=DISTURBANCE * unit, seed=seed))
-            for seed in range(DISTURBED_RUNS)
+            evaluate(function, point, program.wrt, Watch(single=program.single, noise=DISTURBANCE * unit, seed=seed))
+            for seed in range(runs)
         ]
     except (ArithmeticError, ValueError):
         tally.skipped["Python raises"] += 1
@@ -139,7 +189,7 @@ def expect(program: Program, at: int, tally: Tally) -> Expected | None:
     return Expected(tuple(map(float, values)), slopes, value_tolerances, slope_tolerances, not watch.ties)
 
 
-def _rebuilt(program: Program) -> Any:
+def rebuilt(program: Program) -> Any:
     if "_rebuilt" not in program.__dict__:
         program.__dict__["_rebuilt"] = rebuild(program.function)
     return program.__dict__["_rebuilt"]
@@ -166,24 +216,36 @@ def _check_passes(program: Program) -> None:
 # --- what the kernels give -------------------------------------------------------------------------------------------
 
 
-def _compare(program: Program, backend: Any, expected: dict[int, Expected]) -> None:
+def compare(program: Program, backend: Any, expected: dict[int, Expected], tally: Tally, agree: bool = True) -> None:
+    """Hold value and Jacobian of one backend against what is right; on `python` other products against these, too."""
     kernel = differentiable_broadcast(backend=backend)(program.function)
     wrt = tuple(program.names[at] for at in program.wrt)
     value, jacobian = kernel.value_and_jacobian(*program.arguments, wrt=wrt)
-    columns = [np.broadcast_to(column, POINTS) for column in numbers_of(value)]
+    columns = [program.flat(column) for column in numbers_of(value)]
     blocks = [
-        {seed: np.broadcast_to(jacobian[output, program.names[seed]], POINTS) for seed in program.wrt}
+        {seed: program.flat(jacobian[output, program.names[seed]]) for seed in program.wrt}
         for output in range(len(columns))
     ]
     for at, want in expected.items():
         if len(want.values) != len(columns):
             raise Mismatch(f"{backend}: {len(columns)} outputs, and Python gives {len(want.values)}")
+        where = " at an edge" if want.edge else ""
         for output, (exact, by) in enumerate(zip(want.values, want.value_tolerances, strict=True)):
-            _hold(program, backend, at, f"output {output}", columns[output][at], exact, by)
+            hold(program, f"{backend} backend", at, f"output {output}", columns[output][at], exact, by)
+            tally.comparisons["value" + where] += 1
             for seed, slope in want.slopes[output].items():
                 what = f"d output {output} / d {program.names[seed]}"
-                _hold(program, backend, at, what, blocks[output][seed][at], slope, want.slope_tolerances[output][seed])
-    if backend == "python":
+                hold(
+                    program,
+                    f"{backend} backend",
+                    at,
+                    what,
+                    blocks[output][seed][at],
+                    slope,
+                    want.slope_tolerances[output][seed],
+                )
+                tally.comparisons["derivative" + where] += 1
+    if agree and backend == "python":
         _agree(program, kernel, wrt, columns, blocks)
 
 
@@ -196,7 +258,7 @@ def _take_inside(program: Program, expected: dict[int, Expected], smooth: int | 
         for output, (slopes, by) in enumerate(zip(want.slopes, want.slope_tolerances, strict=True)):
             for seed, slope in slopes.items():
                 what = f"inside a kernel, d output {output} / d {program.names[seed]}"
-                _hold(program, "python", at, what, np.broadcast_to(parts[seed][output], POINTS)[at], slope, by[seed])
+                hold(program, "python backend", at, what, program.flat(parts[seed][output])[at], slope, by[seed])
     if smooth is None or program.single:
         return
     seconds = second_derivatives(program.function, program.point(smooth), program.wrt)
@@ -205,13 +267,15 @@ def _take_inside(program: Program, expected: dict[int, Expected], smooth: int | 
             block = jacobian[program.wrt.index(seed) * len(seconds) + output, f"args_{moved}"]
             by = 1e-6 * (1 + abs(slope)) + expected[smooth].slope_tolerances[output][seed]
             what = f"d² output {output} / d {program.names[seed]} d {program.names[moved]}"
-            _hold(program, "python", smooth, what, np.broadcast_to(block, POINTS)[smooth], slope, by)
+            hold(program, "python backend", smooth, what, program.flat(block)[smooth], slope, by)
 
 
-def _hold(program: Program, backend: str, at: int, what: str, found: Any, want: float, by: float) -> None:
-    if not abs(float(found) - want) <= by:
+def hold(program: Program, which: str, at: int, what: str, found: Any, want: float, by: float) -> None:
+    """Raise `Mismatch` where a number is not the one that is right: NaN is NaN, and infinities are themselves."""
+    found = float(found)
+    if not (abs(found - want) <= by or found == want or (found != found and want != want)):
         args = ", ".join(f"{name}={value!r}" for name, value in zip(program.names, program.point(at), strict=True))
-        raise Mismatch(f"{backend} backend, at {args}: {what} is {found}, and should be {want} within {by:.1e}")
+        raise Mismatch(f"{which}, at {args}: {what} is {found}, and should be {want} within {by:.1e}")
 
 
 def _agree(
@@ -220,10 +284,10 @@ def _agree(
     """The products of one function give the same numbers, to the last bit; also where the oracle says nothing."""
     value, jacobian = kernel(*program.arguments), kernel.jacobian(*program.arguments, wrt=wrt)
     for output, column in enumerate(numbers_of(value)):
-        _same(f"output {output} of the value product", np.broadcast_to(column, POINTS), columns[output])
+        _same(f"output {output} of the value product", program.flat(column), columns[output])
         for seed in program.wrt:
             name = program.names[seed]
-            block = np.broadcast_to(jacobian[output, name], POINTS)
+            block = program.flat(jacobian[output, name])
             _same(f"d output {output} / d {name} of the Jacobian product", block, blocks[output][seed])
 
 
@@ -239,4 +303,4 @@ def _difference(program: Program, at: int, want: Expected) -> None:
         for seed, slope in slopes.items():
             by = 1e-7 * (1 + abs(slope)) + want.slope_tolerances[output][seed]
             what = f"d output {output} / d {program.names[seed]}"
-            _hold(program, "dual numbers instead of a", at, what, want.slopes[output][seed], slope, by)
+            hold(program, "dual numbers instead of a", at, what, want.slopes[output][seed], slope, by)

@@ -1,8 +1,9 @@
-"""A random program: its text, the functions in it, and the points to evaluate it at."""
+"""A random program: its text, the functions in it, and the arrays to call it with."""
 
 from __future__ import annotations
 
 import linecache
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,10 +15,9 @@ from grammar import Frame, Writer, enabled
 from hypothesis import strategies as st
 from statements import function, returned
 
-__all__ = ["POINTS", "Program", "programs"]
+__all__ = ["POINTS", "Program", "programs", "written"]
 
 POINTS = 12
-# Values at which something happens, and of which some are equal.
 IMPORTS = {
     "math.": "import math",
     "np.": "import numpy as np",
@@ -25,7 +25,21 @@ IMPORTS = {
     "partial(": "from functools import partial",
     "(NamedTuple)": "from typing import NamedTuple",
 }
+# Values at which something happens, and of which some are equal.
 NICE = (0.0, 1.0, -1.0, 0.5, 2.0, -0.5, 1.5, 3.0)
+
+
+# Values at the ends of the format, and where a function overflows or has no more digits to give.
+EDGES = (
+    *(0.0, -0.0, math.inf, -math.inf, math.nan, 5e-324, -1e-310, 2.2250738585072014e-308, 1.7976931348623157e308),
+    *(1e-160, -1e-40, 1e-20, 1e-8, -1e-4, 36.5, -88.75, 708.5, 710.0, -746.0, 1e8, -1e16, 1e40, -1e153, 1e200),
+)
+EDGES_SINGLE = (
+    *(0.0, -0.0, math.inf, -math.inf, math.nan, 1.401298464324817e-45, -1e-39, 1.1754943508222875e-38),
+    *(3.4028234663852886e38, 1e-20, -1e-10, 1e-4, 16.5, -88.5, 89.0, -104.0, 1e4, -1e7, 1e15, -1e30),
+)
+# The exponents of ten of what is merely large or small.
+EXPONENTS, EXPONENTS_SINGLE = 60, 8
 
 
 @dataclass(frozen=True)
@@ -36,8 +50,10 @@ class Program:
     ----------
     text : str
         A module with `f` in it.
+    names : tuple of str
+        Its parameters.
     kinds : tuple of str
-        The kinds of its parameters.
+        The kinds of these.
     wrt : tuple of int
         The float parameters to differentiate in.
     scalar : int or None
@@ -46,6 +62,14 @@ class Program:
         What the points are made of.
     single : bool
         Whether the arrays are of float32.
+    dtypes : tuple of str
+        Those of the arrays, where they are given; then kernels may compute in either, and `single` says which.
+    shape : tuple of int
+        That of the results.
+    layout : bool
+        Whether the arrays span some of the axes only, and lie in memory in other ways than one after the other.
+    edges : float
+        Which part of the floats are of the edges of the format.
     """
 
     text: str
@@ -55,6 +79,10 @@ class Program:
     scalar: int | None
     salt: int
     single: bool
+    dtypes: tuple[str, ...] = ()
+    shape: tuple[int, ...] = (POINTS,)
+    layout: bool = False
+    edges: float = 0.0
 
     @cached_property
     def function(self) -> Callable[..., Any]:
@@ -65,32 +93,67 @@ class Program:
         exec(compile(self.text, filename, "exec", dont_inherit=True), namespace)
         return namespace["f"]  # type: ignore[no-any-return]
 
+    @property
+    def points(self) -> int:
+        """How many elements the results have."""
+        return math.prod(self.shape)
+
+    @cached_property
+    def arrays(self) -> tuple[np.ndarray[Any, Any], ...]:
+        """An array for each parameter, of the axes that it spans."""
+        generator = np.random.default_rng(self.salt)
+        arrays: list[np.ndarray[Any, Any]] = []
+        whole = next((at for at in range(len(self.kinds)) if at != self.scalar), 0)
+        for position, kind in enumerate(self.kinds):
+            shape = self.shape
+            if self.layout and position not in (whole, self.scalar):  # one spans all of them
+                shape = tuple(size if generator.random() < 0.7 else 1 for size in shape)
+            values = self._values(generator, kind, shape)
+            values = values.astype(self.dtypes[position]) if self.dtypes else values
+            arrays.append(values.reshape(-1)[0].reshape(()) if position == self.scalar else values)
+        return tuple(arrays)
+
+    def _values(self, generator: Any, kind: str, shape: tuple[int, ...]) -> Any:
+        if kind == "int":
+            # An integer type that float32 arrays are not widened by.
+            return np.asarray(generator.integers(-3, 6, shape)).astype(np.int16 if self.single else np.int64)
+        if kind == "bool":
+            return np.asarray(generator.random(shape) < 0.5)
+        values = np.where(
+            generator.random(shape) < 0.3,
+            generator.choice(NICE, shape),
+            generator.uniform(-3, 3, shape).round(3),
+        )
+        if self.edges:
+            most = EXPONENTS_SINGLE if self.single else EXPONENTS
+            drawn = generator.choice((-1.0, 1.0), shape) * 10.0 ** generator.uniform(-most, most, shape)
+            special = generator.choice(EDGES_SINGLE if self.single else EDGES, shape)
+            edge = np.where(generator.random(shape) < 0.3, drawn, special)
+            values = np.where(generator.random(shape) < self.edges, edge, values)
+        with np.errstate(over="ignore"):
+            return values.astype(np.float32 if self.single else np.float64)
+
     @cached_property
     def columns(self) -> tuple[np.ndarray[Any, Any], ...]:
-        """The arguments, an array for each."""
-        generator = np.random.default_rng(self.salt)
-        columns: list[np.ndarray[Any, Any]] = []
-        for position, kind in enumerate(self.kinds):
-            if kind == "float":
-                column = np.where(
-                    generator.random(POINTS) < 0.3,
-                    generator.choice(NICE, POINTS),
-                    generator.uniform(-3, 3, POINTS).round(3),
-                ).astype(np.float32 if self.single else np.float64)
-            elif kind == "int":
-                # An integer type that float32 arrays are not widened by.
-                column = generator.integers(-3, 6, POINTS).astype(np.int16 if self.single else np.int64)
-            else:
-                column = generator.random(POINTS) < 0.5
-            columns.append(np.full_like(column, column[0]) if position == self.scalar else column)
-        return tuple(columns)
+        """What each parameter is at each point."""
+        return tuple(np.broadcast_to(array, self.shape).reshape(-1) for array in self.arrays)
 
-    @property
+    @cached_property
     def arguments(self) -> tuple[Any, ...]:
         """What to call a kernel with."""
+        generator = np.random.default_rng(self.salt)
         return tuple(
-            column[0].item() if position == self.scalar else column for position, column in enumerate(self.columns)
+            array.item()
+            if position == self.scalar
+            else _laid_out(array, generator)
+            if self.layout
+            else np.ascontiguousarray(np.broadcast_to(array, self.shape))
+            for position, array in enumerate(self.arrays)
         )
+
+    def flat(self, block: Any) -> np.ndarray[Any, Any]:
+        """An output, or a block of a Jacobian, with one number for each point."""
+        return np.broadcast_to(block, self.shape).reshape(-1)
 
     def point(self, at: int) -> tuple[Any, ...]:
         """The arguments of one element, as Python numbers."""
@@ -99,15 +162,41 @@ class Program:
     def __repr__(self) -> str:
         wrt = ", ".join(repr(self.names[at]) for at in self.wrt)
         scalar = "" if self.scalar is None else f", {self.names[self.scalar]} is one number"
-        return (
-            f"{self.text}# derivatives in {wrt}; {'float32' if self.single else 'float64'}{scalar}; salt {self.salt}\n"
-        )
+        arrays = ", ".join(self.dtypes) or ("float32" if self.single else "float64")
+        if self.layout:
+            arrays += f" of shape {self.shape}, laid out"
+        edges = f"; {self.edges:g} of them edges" if self.edges else ""
+        return f"{self.text}# derivatives in {wrt}; {arrays}{scalar}{edges}; salt {self.salt}\n"
+
+
+def _laid_out(array: np.ndarray[Any, Any], generator: Any) -> np.ndarray[Any, Any]:
+    """The same numbers in memory in one of several ways."""
+    match generator.integers(6):
+        case 0:
+            return np.asfortranarray(array)
+        case 1:  # every other number
+            wide = np.zeros((*array.shape[:-1], 2 * array.shape[-1]), array.dtype)
+            wide[..., ::2] = array
+            return wide[..., ::2]
+        case 2:  # backwards
+            return np.ascontiguousarray(array[..., ::-1])[..., ::-1]
+        case 3:  # away from where vectors begin
+            long = np.zeros(array.size + 3, array.dtype)
+            long[3:] = array.reshape(-1)
+            return long[3:].reshape(array.shape)
+        case 4 if array.shape[0] == 1:
+            return array[0]
+    return np.ascontiguousarray(array)
 
 
 @st.composite
 def programs(draw: Any) -> Program:
     """Programs of a few statements mostly, some of them longer."""
-    writer = Writer(draw, 0)
+    return written(Writer(draw, 0))
+
+
+def written(writer: Writer) -> Program:
+    """The program that a writer draws."""
     kinds = ["float"] * writer.pick(1, 2, 3, 2) + ["int"] * writer.pick(0, 1, 1, 2) + ["bool"] * writer.pick(0, 0, 1)
     spare = {"float": iter("xyz"), "int": iter("nm"), "bool": iter(("flag",))}
     names = [next(spare[kind]) for kind in kinds]

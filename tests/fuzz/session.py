@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.database import InMemoryExampleDatabase
 from program import Program, programs
 
-__all__ = ["Found", "fuzz", "program_of"]
+__all__ = ["Found", "fuzz", "limit", "program_of"]
 
 # More than the largest program takes.
 BYTES = 1 << 15
@@ -54,7 +54,7 @@ def _property(run: Callable[[Program], None]) -> Any:
 
 
 @contextlib.contextmanager
-def _limit(seconds: float) -> Iterator[None]:
+def limit(seconds: float) -> Iterator[None]:
     """Stop what takes more processor time than that, such as a loop that a wrong kernel does not end."""
 
     def stop(*_: Any) -> None:
@@ -99,7 +99,7 @@ def fuzz(seeds: Iterable[int], tally: Tally | None = None, *, cpu: bool = True, 
 
     def run(program: Program) -> None:
         try:
-            with _limit(LONGEST):
+            with limit(LONGEST):
                 examine(program, Tally() if failed else tally, cpu=cpu, thorough=thorough)
         except Exception as error:
             failed.append((program, error))

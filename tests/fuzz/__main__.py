@@ -1,0 +1,12 @@
+"""`python -m tests.fuzz`: the campaign; see docs/testing.md."""
+
+import sys
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+sys.path[:0] = [str(FOLDER), str(FOLDER.parent)]
+
+if __name__ == "__main__":
+    from campaign import main
+
+    main()
