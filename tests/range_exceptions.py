@@ -193,8 +193,9 @@ EXCEPTIONS: tuple[Exceptional, ...] = (
         "float32",
         "for an exponent p, |log x| units",
         "the exponents p - 1 and p - 2 of the slopes are rounded to float32 when they are folded",
-        lambda found: found.within(8 + 2 * np.abs(np.log(np.abs(found.arguments[0]))), found.wanted)
-        & (found.dtype != np.float64),
+        lambda found: (
+            found.within(8 + 2 * np.abs(np.log(np.abs(found.arguments[0]))), found.wanted) & (found.dtype != np.float64)
+        ),
     ),
     Exceptional(
         ("sinc",),

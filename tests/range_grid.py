@@ -1,7 +1,7 @@
 """Holds functions against exact results over the whole range of a format: where to look, and how far off is too far.
 
-The unit is that of the last place of the exact result, and below the smallest normal number that of all of them. What is
-beyond the format counts as the power of two beyond, so a result may only overflow where the exact one nearly does.
+The unit is that of the last place of the exact result, and below the smallest normal number that of all of them. What
+is beyond the format counts as the power of two beyond, so a result may only overflow where the exact one nearly does.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class Wrong:
 
 @dataclass
 class Exact:
-    """Exact results at some points, as numbers of the form (high + low) * 2**exponent; `known` where one is promised."""
+    """Exact results at some points, as numbers of the form (high + low) * 2**exponent; `known` where one is known."""
 
     high: np.ndarray
     low: np.ndarray
@@ -187,7 +187,7 @@ def units_off(got: np.ndarray, wanted: Exact) -> np.ndarray:
         high = np.where(beyond, np.sign(high) * 0.5, high)
         low = np.where(beyond, 0.0, low)
         exponent = np.where(beyond, info.maxexp + 1, exponent)
-        fraction, shift = np.frexp(high)
+        _, shift = np.frexp(high)
         unit = np.maximum(exponent + shift - 1, info.minexp) - info.nmant
         unit = np.where(high == 0, info.minexp - info.nmant, np.minimum(unit, info.maxexp - 1 - info.nmant))
         wide = got.astype(np.float64)

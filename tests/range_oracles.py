@@ -1,8 +1,8 @@
 """Functions and operators with their exact values, slopes and curvatures, for arguments of any size.
 
-Closed forms in mpmath, written here by hand; none is from the code under test. They hold for finite numbers that are not
-zero. What a zero or an infinity stands for is the limit, taken by an argument far beyond the format; where a convention
-says something else, that is written below.
+Closed forms in mpmath, written here by hand; none is from the code under test. They hold for finite numbers that are
+not zero. What a zero or an infinity stands for is the limit, taken by an argument far beyond the format; where a
+convention says something else, that is written below.
 """
 
 from __future__ import annotations
@@ -453,7 +453,9 @@ def _either(x: Any, taken: bool) -> Any:
 def _scaled(of: Callable[[Any], Any], outer: Any, inner: Any, x: Any) -> Any:
     value, slope, curvature = of(inner * x)
     scaled = (outer, outer * inner, outer * inner * inner)
-    return tuple(part if part is ANY else scale * part for scale, part in zip(scaled, (value, slope, curvature)))
+    return tuple(
+        part if part is ANY else scale * part for scale, part in zip(scaled, (value, slope, curvature), strict=True)
+    )
 
 
 _ZERO = lambda a, b: mp.mpf(0)  # noqa: E731, ARG005
@@ -465,8 +467,8 @@ BINARY: dict[str, tuple[str, Callable[[Any, Any], Any], tuple[float, ...]]] = {
     "atan2": ("math.atan2(x, y)", _atan2, ()),
     "logaddexp": ("numpy.logaddexp(x, y)", _logaddexp, (-0.7, 37.0, 700.0)),
     "logaddexp2": ("numpy.logaddexp2(x, y)", lambda a, b: _logaddexp(a, b, mp.log(2)), (-1.0, 53.0, 1000.0)),
-    "xlogy": ("dualbcast.special.xlogy(x, y)", _within(lambda a, b: b > 0, _xlogy), (1.0,)),
-    "xlog1py": ("dualbcast.special.xlog1py(x, y)", _within(lambda a, b: b > -1, _xlog1py), (-1.0,)),
+    "xlogy": ("dualbcast.special.xlogy(x, y)", _within(lambda _, b: b > 0, _xlogy), (1.0,)),
+    "xlog1py": ("dualbcast.special.xlog1py(x, y)", _within(lambda _, b: b > -1, _xlog1py), (-1.0,)),
     "copysign": (
         "math.copysign(x, y)",
         lambda a, b: (abs(a) * mp.sign(b), mp.sign(a) * mp.sign(b), *[mp.mpf(0)] * 4),
@@ -592,7 +594,7 @@ _PAIRS: dict[str, Callable[[float, float], tuple[float | None, ...] | None]] = {
     "xlog1py": _zero_times(-1.0),
     "copysign": lambda a, b: (math.copysign(a, b), *[0.0] * 5) if a == 0 and b == b else None,
     "heaviside": lambda a, b: (b, 0.0, 1.0, 0.0, 0.0, 0.0) if a == 0 else None,
-    "ldexp": lambda a, n: (a, *[ANY] * 5) if a == 0 or not math.isfinite(a) else None,
+    "ldexp": lambda a, _: (a, *[ANY] * 5) if a == 0 or not math.isfinite(a) else None,
 }
 
 

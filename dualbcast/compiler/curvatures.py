@@ -123,12 +123,6 @@ def atan_slope(x: float) -> float:
 # --- right-angled triangles ----------------------------------------------------------------------------------------
 
 
-@partials(
-    lambda a, b, u: (
-        over_length(sine(a, b), a, b) * sine(a, b),
-        -over_length(u * sine(a, b), a, b),
-    )
-)
 def cosine(a: float, b: float) -> float:
     """a / hypot(a, b), by the ratio of the shorter side to the longer: the hypotenuse itself may overflow."""
     ratio = ratio_of_sides(a, b)
@@ -136,12 +130,6 @@ def cosine(a: float, b: float) -> float:
     return math.copysign(size if abs(a) >= abs(b) else ratio * size, a)
 
 
-@partials(
-    lambda a, b, v: (
-        -over_length(v * cosine(a, b), a, b),
-        over_length(cosine(a, b), a, b) * cosine(a, b),
-    )
-)
 def sine(a: float, b: float) -> float:
     """b / hypot(a, b)."""
     ratio = ratio_of_sides(a, b)
@@ -149,18 +137,32 @@ def sine(a: float, b: float) -> float:
     return math.copysign(ratio * size if abs(a) >= abs(b) else size, b)
 
 
-@partials(
-    lambda t, a, b, y: (
-        over_length(1.0, a, b),
-        -over_length(y * cosine(a, b), a, b),
-        -over_length(y * sine(a, b), a, b),
-    )
-)
 def over_length(t: float, a: float, b: float) -> float:
     """t / hypot(a, b)."""
     ratio = ratio_of_sides(a, b)
     size = 1.0 / math.sqrt(1.0 + ratio * ratio)
     return t * size / maximum(abs(a), abs(b))
+
+
+partials(
+    lambda a, b, u: (
+        over_length(sine(a, b), a, b) * sine(a, b),
+        -over_length(u * sine(a, b), a, b),
+    )
+)(cosine)
+partials(
+    lambda a, b, v: (
+        -over_length(v * cosine(a, b), a, b),
+        over_length(cosine(a, b), a, b) * cosine(a, b),
+    )
+)(sine)
+partials(
+    lambda t, a, b, y: (
+        over_length(1.0, a, b),
+        -over_length(y * cosine(a, b), a, b),
+        -over_length(y * sine(a, b), a, b),
+    )
+)(over_length)
 
 
 def ratio_of_sides(a: float, b: float) -> float:
@@ -198,11 +200,13 @@ def sigmoid_slope(x: float) -> float:
     return decay * inverse * inverse
 
 
-@partials(lambda g, y: (LN2 * (math.exp2(-abs(g)) * share_of_two(abs(g)) * share_of_two(abs(g))),))
 def share_of_two(g: float) -> float:
     """1 / (1 + 2**-g)."""
     decay = math.exp2(-abs(g))
     return (decay if g < 0 else 1.0) / (1.0 + decay)
+
+
+partials(lambda g, y: (LN2 * (math.exp2(-abs(g)) * share_of_two(abs(g)) * share_of_two(abs(g))),))(share_of_two)
 
 
 @partials(lambda x, y, s: (-(2.0 * y * squared_secant(x)), 0))
@@ -223,7 +227,7 @@ def bell(x: float) -> float:
     """exp(-x * x), to within a few units in the last place; the rounding of x * x alone would cost hundreds."""
     size = minimum(abs(x), 32.0)
     # The square of sixteenths is exact, and so is what the sum with the rest has lost.
-    head = np.rint(16.0 * size) / 16.0
+    head: float = np.rint(16.0 * size) / 16.0
     rest = (size - head) * (size + head)
     square = head * head + rest
     lost = (head * head - square) + rest

@@ -257,7 +257,7 @@ def customise(
     arity = None if partials is None else _arity(label, partials, function, domain)
     if arity is not None:
         domain = _domain(label, arity, domain, ())
-    custom = Custom(f"{label}#{next(_numbers)}", function, partials, domain)
+    custom = Custom(label if _check is None else f"{label}#{next(_numbers)}", function, partials, domain)
     CUSTOMS[custom.name] = custom
     mean(function, custom)
     return custom
