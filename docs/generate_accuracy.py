@@ -1,6 +1,7 @@
 """Measures the functions of the CPU backend and writes docs/accuracy.md: python docs/generate_accuracy.py
 
-Takes some ten minutes. The figures are those of the machine it runs on, which the page names.
+Takes some forty minutes, or with `--derivatives`, for the sections on derivatives alone and without the grid, one. The
+figures are those of the machine it runs on, which the page names.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests"))
 
 import accuracy  # noqa: E402
+import range_exceptions  # noqa: E402
+import range_grid  # noqa: E402
 import rule_oracles  # noqa: E402
 from accuracy import CASES, COUNT, FEW, PAIRS, STRIDE, Worst, computed_by  # noqa: E402
+from test_range_planted import BUGS  # noqa: E402
 
 from dualbcast import differentiable_broadcast  # noqa: E402
 from dualbcast.cli.machine import cpu_model  # noqa: E402
@@ -63,6 +67,32 @@ to zeros.
 | --- | --- | ---: | ---: | ---: | ---: |
 """
 POINTS = 100
+RANGE = """
+## Over the whole range
+
+`tests/range_grid.py` holds every rule, alias and operator against mpmath over the whole range of float32 and float64,
+and functions of one argument of float16: all exponents, both signs, zeros, infinities, NaN, subnormal numbers, and the
+edges of domains; for two arguments on a product of these. Values are within {value:g} units of the last place (below the
+smallest normal number: of the smallest subnormal one), slopes within {first:g} and curvatures within {second:g}; of
+float16, which is computed in float32 and rounded once, within 1. At zeros, infinities and edges they are the limit, or
+the convention of C, PyTorch and JAX. In these cases results may be further off:
+
+| functions | results | where | how far | why |
+| --- | --- | --- | --- | --- |
+{rows}
+
+Where a value is NaN, outside a domain, its derivatives may be any number: that of log at -1 is -1, as it is to PyTorch
+and JAX. Nothing is promised of the mixed curvature of `x ** y` where x is 0 or infinite, and of derivatives where two
+arguments are both 0 or infinite, but for the conventions of [rules.md](rules.md).
+
+```text
+python tests/range_grid.py                      all of it, on one core a quarter of an hour
+pytest --slow tests/test_range_grid.py -n 2     the same, as tests; without --slow a slice, another one each time
+pytest --slow tests/test_range_planted.py       {bugs} bugs planted in rules and special forms, each of which it finds
+```
+
+{counts}
+"""
 
 
 def column(names: list[str], dtype: str, **way: bool) -> dict[str, Worst]:
@@ -138,8 +168,21 @@ def page() -> str:
     head = HEAD.format(machine=machine, inlined=inlined, stride=STRIDE, count=COUNT, few=FEW)
     lines = table(names)
     lines += ["", "Without fused multiply-add:", "", *table([*own, "sigmoid", "softplus"], inlined=False)]
-    return head + "\n".join(lines) + "\n" + DERIVATIVES.format(points=POINTS) + "\n".join(derivative_rows()) + "\n"
+    return head + "\n".join(lines) + "\n"
+
+
+def derivatives(counts: str) -> str:
+    """The sections on derivatives; `counts` is the line with which the grid ends."""
+    value, first, second = range_grid.BOUNDS["float64"]
+    rows = "\n".join(row.line() for row in range_exceptions.EXCEPTIONS)
+    over_range = RANGE.format(value=value, first=first, second=second, rows=rows, bugs=len(BUGS), counts=counts)
+    return DERIVATIVES.format(points=POINTS) + "\n".join(derivative_rows()) + "\n" + over_range
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
+    if "--derivatives" in sys.argv:
+        values, counts = text.partition("\n## Derivatives\n")[0], text.rstrip().rpartition("\n")[2]
+    else:
+        values, counts = page(), str(range_grid.main(range_grid.DTYPES))
+    PAGE.write_text(values.rstrip() + "\n" + derivatives(counts), encoding="utf-8")

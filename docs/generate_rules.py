@@ -6,8 +6,8 @@ import ast
 import inspect
 from pathlib import Path
 
-from dualbcast.compiler import rows
-from dualbcast.compiler.rules import ALIASES, RULES, Rule
+from dualbcast.compiler import curvatures, rows
+from dualbcast.compiler.rules import ALIASES, RULES, Custom, Rule, lookup
 from dualbcast.compiler.source import find_source
 
 PAGE = Path(__file__).with_name("rules.md")
@@ -27,7 +27,7 @@ comparisons look at values only; on a tie `min` and `max` take the first argumen
 """
 
 
-def partials(row: Rule) -> tuple[list[str], list[str]]:
+def partials(row: Rule | Custom) -> tuple[list[str], list[str]]:
     """The parameter names of a row and its partials as text."""
     node = find_source(row.partials).node
     assert isinstance(node, ast.Lambda)
@@ -49,9 +49,22 @@ def table_row(row: Rule) -> str:
     return f"| `{call}` | {', '.join(f'`{name}`' for name in spellings)} | {shown} | {kinks} |".replace("  ", " ")
 
 
+def slope_row(name: str) -> str:
+    slope = lookup(getattr(curvatures, name))
+    assert isinstance(slope, Custom)
+    names, texts = partials(slope)
+    shown = "<br>".join(f"∂/∂{name}: `{text}`" for name, text in zip(names, texts, strict=False))
+    summary = (inspect.getdoc(slope.function) or "").partition("\n")[0]
+    return f"| `{name}({', '.join(names[:-1])})` | {summary} | {shown} |"
+
+
 def page() -> str:
     """The text of docs/rules.md."""
     lines = [HEAD + "\n".join(table_row(row) for _, row in sorted(RULES.items()) if not row.by_user)]
+    lines.append("\n## Slopes with derivatives of their own\n")
+    lines.append("Found from what they are made of, these would lose their digits, or overflow on the way.\n")
+    lines.append("| slope | what it is | its partial derivatives |\n| --- | --- | --- |")
+    lines.extend(slope_row(name) for name in sorted(curvatures.__all__))
     lines.append("\n## Functions made of these\n")
     lines.append("They are inlined and differentiated as your own code is.\n")
     lines.append("| Python spelling | meaning |\n| --- | --- |")

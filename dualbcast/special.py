@@ -154,7 +154,7 @@ def digamma(x: float) -> float:
     if x < 0:
         if isinf(x):
             return math.nan
-        offset = x - math.floor(x + 0.5)
+        offset = x - float(np.rint(x))
         if offset == 0:
             return math.nan
         total = -math.pi / math.tan(math.pi * offset)
@@ -202,7 +202,7 @@ def hurwitz_zeta(s: int, x: float) -> float:
         return zeta_of_positive(s, x)
     if isinf(x):
         return math.nan
-    offset = x - math.floor(x + 0.5)
+    offset = x - float(np.rint(x))
     if offset == 0:
         return math.inf
     # The sum over all integers k depends on x only through `offset`, its distance from the nearest integer. That

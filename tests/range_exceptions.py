@@ -52,7 +52,7 @@ class Found:
         return np.asarray(self.error <= units * self.eps * np.abs(of) + self.stored * np.abs(self.wanted) + smallest)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Exceptional:
     """One row of the table."""
 
@@ -62,6 +62,13 @@ class Exceptional:
     bound: str
     reason: str
     allows: Callable[[Found], np.ndarray]
+
+    def line(self) -> str:
+        """The row as the page has it."""
+        names = {"value": "value", "x": "∂x", "y": "∂y", "xx": "∂²x", "xy": "∂x∂y", "yy": "∂²y"}
+        forms = ", ".join(f"`{name}`" for name in self.forms)
+        results = ", ".join(names[result] for result in self.results)
+        return f"| {forms} | {results} | {self.where} | {self.bound} | {self.reason} |"
 
 
 _QUOTIENTS = ("x / y", "xlogy", "atan2", "hypot", "pow", "x ** y")
@@ -224,6 +231,14 @@ EXCEPTIONS: tuple[Exceptional, ...] = (
         "16 units of its terms",
         "a sum of up to ten quotients and a logarithm cancels",
         lambda found: found.within(16, _digamma_terms(found)),
+    ),
+    Exceptional(
+        ("polygamma 1", "polygamma 2", "polygamma 3"),
+        ("value",),
+        "everywhere",
+        "10 units",
+        "the sum has up to 10 + 2n terms, of n + 1 factors each",
+        lambda found: found.within(10, found.wanted),
     ),
     Exceptional(
         ("digamma", "polygamma 0", "polygamma 1", "polygamma 2", "polygamma 3"),
