@@ -124,12 +124,16 @@ def _helpers(n: int) -> str:
     helpers = []
     for k in range(n):
         helpers += [f"def h{k}(x, y):", f"    return x * {k}.5 + y * y"]
-    return _lines(*helpers, "def f(x, y):", "    t = x * C", *(f"    t += h{k}(t, y)" for k in range(n)), "    return t")
+    return _lines(
+        *helpers, "def f(x, y):", "    t = x * C", *(f"    t += h{k}(t, y)" for k in range(n)), "    return t"
+    )
 
 
 def _one_helper(n: int) -> str:
     helper = ["def h(x, y):", "    s = x * y if x > y else y", "    return s * 0.5 + y"]
-    return _lines(*helper, "def f(x, y):", "    t = x * C", *(f"    t = h(t, y * {k}.5)" for k in range(n)), "    return t")
+    return _lines(
+        *helper, "def f(x, y):", "    t = x * C", *(f"    t = h(t, y * {k}.5)" for k in range(n)), "    return t"
+    )
 
 
 def _arguments(n: int) -> str:
@@ -192,7 +196,9 @@ def _sum(n: int) -> str:
 
 def _captured(n: int) -> str:
     numbers = [f"c{k} = {k}.5 * C" for k in range(n)]
-    return _lines(*numbers, "def f(x, y):", "    t = x", *(f"    t = t * 0.5 + c{k} * y" for k in range(n)), "    return t")
+    return _lines(
+        *numbers, "def f(x, y):", "    t = x", *(f"    t = t * 0.5 + c{k} * y" for k in range(n)), "    return t"
+    )
 
 
 def _least(n: int) -> str:
