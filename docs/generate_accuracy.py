@@ -72,8 +72,8 @@ RANGE = """
 
 `tests/range_grid.py` holds every rule, alias and operator against mpmath over the whole range of float32 and float64,
 and functions of one argument of float16: all exponents, both signs, zeros, infinities, NaN, subnormal numbers, and the
-edges of domains; for two arguments on a product of these. Values are within {value:g} units of the last place (below the
-smallest normal number: of the smallest subnormal one), slopes within {first:g} and curvatures within {second:g}; of
+edges of domains; for two arguments on a product of these. Values are within {value:g} units of the last place (below
+the smallest normal number: of the smallest subnormal one), slopes within {first:g} and curvatures within {second:g}; of
 float16, which is computed in float32 and rounded once, within 1. At zeros, infinities and edges they are the limit, or
 the convention of C, PyTorch and JAX. In these cases results may be further off:
 

@@ -205,6 +205,22 @@ EXCEPTIONS: tuple[Exceptional, ...] = (
         ),
     ),
     Exceptional(
+        tuple(f"x ** -{n}" for n in range(2, 9)),
+        ("value", "x", "xx"),
+        "the positive power overflows",
+        "0 for a subnormal number",
+        "the power is the reciprocal of a product",
+        lambda found: np.abs(found.exact["value"]) < 1.001 / found.largest,
+    ),
+    Exceptional(
+        tuple(f"x ** -{n}" for n in range(5, 9)),
+        ("value",),
+        "everywhere",
+        "8 units",
+        "the product is rounded up to four times, and a square doubles what it has been off by",
+        lambda found: found.within(8, found.wanted),
+    ),
+    Exceptional(
         ("sinc",),
         ("x", "xx"),
         "near the zeros of the slope and of the curvature",
