@@ -13,7 +13,7 @@ import numpy as np
 from dualbcast import kept
 from dualbcast.call import Call, Options, Ran, Shape, Specialised, run
 from dualbcast.compiler.ir import Function, Kind, floats, statements
-from dualbcast.errors import ArgumentError, CompileError
+from dualbcast.errors import ArgumentError, CompileError, nested_too_deeply
 from dualbcast.jacobian import Jacobian
 from dualbcast.products import Which
 from dualbcast.runtime.broadcast import plan
@@ -103,6 +103,8 @@ class Element:
                 function = _derived(what, self.function, wrt)
             except CompileError as error:
                 raise error.with_traceback(None) from None
+            except RecursionError:
+                raise nested_too_deeply(self.function.location) from None
             new = tuple(param.name for param in function.params[len(self.names) :])
             label = self.label
             if what != "select":
@@ -138,6 +140,8 @@ class Element:
                 product = kept.product(self.function, which, wrt, self._identity())
             except CompileError as error:
                 raise error.with_traceback(None) from None
+            except RecursionError:
+                raise nested_too_deeply(self.function.location) from None
             stored = list(output_dtypes(product.kinds, signature))
             for place, block in product.blocks.items() if dtypes is not None else ():
                 if block.stored is not None and dtypes is not None:

@@ -19,6 +19,7 @@ __all__ = [
     "MissingDependencyError",
     "ShapeError",
     "kernel_fault",
+    "nested_too_deeply",
 ]
 
 
@@ -120,6 +121,12 @@ class DerivativeError(DualbcastError, AssertionError):
 
 class BackendError(DualbcastError, RuntimeError):
     """A backend cannot do what was asked: no device, no driver, an unknown name."""
+
+
+def nested_too_deeply(location: Location) -> CompileError:
+    """The error of a function that Python's stack is not deep enough to go through."""
+    what = "branches or expressions in this function are nested too deeply"
+    return CompileError(what, location, "a loop")
 
 
 def kernel_fault(function: str, compiler: str, path: str, error: Exception) -> BackendError:
