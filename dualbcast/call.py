@@ -10,7 +10,7 @@ import numpy as np
 
 from dualbcast import kept
 from dualbcast.abi import KernelSource, Layout
-from dualbcast.errors import ArgumentError, BackendError
+from dualbcast.errors import ArgumentError, BackendError, nested_too_deeply
 from dualbcast.garbage import collected_later
 from dualbcast.limit import Limit, Limited
 from dualbcast.products import Product
@@ -88,7 +88,10 @@ class Specialised:
         from dualbcast.compiler.emit import emit
 
         function = self.product.forward if target == "cuda" else self.product.function
-        return emit(function, layout, *self._said(target))
+        try:
+            return emit(function, layout, *self._said(target))
+        except RecursionError:
+            raise nested_too_deeply(function.location) from None
 
     def _said(self, target: str) -> tuple[str, tuple[str, ...], tuple[str, ...], str, str, bool]:
         outputs = tuple([dtype.name for dtype in self.dtypes])

@@ -13,7 +13,7 @@ import numpy as np
 from dualbcast import kept
 from dualbcast.call import Call, Options, Ran, Shape, Specialised, run
 from dualbcast.compiler.ir import Function, Kind, floats, statements
-from dualbcast.errors import ArgumentError, CompileError
+from dualbcast.errors import ArgumentError, CompileError, nested_too_deeply
 from dualbcast.jacobian import Jacobian
 from dualbcast.limit import limit
 from dualbcast.products import Which
@@ -104,6 +104,8 @@ class Element:
                 function = _derived(what, self.function, wrt)
             except CompileError as error:
                 raise error.with_traceback(None) from None
+            except RecursionError:
+                raise nested_too_deeply(self.function.location) from None
             new = tuple(param.name for param in function.params[len(self.names) :])
             label = self.label
             if what != "select":
@@ -139,6 +141,8 @@ class Element:
                 product = kept.product(self.function, which, wrt, self._identity())
             except CompileError as error:
                 raise error.with_traceback(None) from None
+            except RecursionError:
+                raise nested_too_deeply(self.function.location) from None
             limited, most = None, self.options.max_iterations
             if most is not None:
                 product, limited = limit(product, most, self.label)

@@ -23,6 +23,7 @@ __all__ = [
     "ShapeError",
     "a_or_an",
     "kernel_fault",
+    "nested_too_deeply",
 ]
 
 # How many of the calls that led to an error it shows, where they are many: those next to it, and the user's own.
@@ -191,6 +192,12 @@ def a_or_an(noun: str) -> str:
     """
     spoken = noun.lstrip("_")
     return f"{'an' if _AN.match(spoken) and not _A.match(spoken) else 'a'} {noun}"
+
+
+def nested_too_deeply(location: Location) -> CompileError:
+    """The error of a function that Python's stack is not deep enough to go through."""
+    what = "branches or expressions in this function are nested too deeply"
+    return CompileError(what, location, "a loop")
 
 
 def kernel_fault(function: str, compiler: str, path: str, error: Exception) -> BackendError:

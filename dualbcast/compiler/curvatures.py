@@ -192,12 +192,14 @@ def difference_of_squares(a: float, b: float) -> float:
 # --- exponentials --------------------------------------------------------------------------------------------------
 
 
-@partials(lambda x, s: (-(s * math.tanh(0.5 * x)),))
-def sigmoid_slope(x: float) -> float:
-    """The slope of the logistic function: y * (1 - y) has no digits where y is almost 1."""
+@partials(lambda x, y, s: (-(s * math.tanh(0.5 * x)), 0))
+def sigmoid_slope(x: float, y: float) -> float:
+    """The slope of the logistic function y: y * (1 - y) has no digits where y is almost 1.
+
+    The value has the same exponential, and a second division is not needed.
+    """
     decay = math.exp(-abs(x))
-    inverse = 1.0 / (1.0 + decay)
-    return decay * inverse * inverse
+    return decay * y * y if x >= 0 else y * (1.0 - y)
 
 
 def share_of_two(g: float) -> float:

@@ -23,6 +23,7 @@ from dualbcast.compiler.rules import RULES, Custom, Rule
 from dualbcast.compiler.source import Capture, find_source
 from dualbcast.compiler.statements import Statements
 from dualbcast.compiler.values import Env, Frame, Record, Static, Unassigned, Value, describe
+from dualbcast.errors import nested_too_deeply
 from dualbcast.record import NamedTuple
 from dualbcast.structure import NUMBER, Structure
 
@@ -157,7 +158,10 @@ def lower(
     if not outputs:
         at = frame.returned_at or source.node
         frontend.fail(at, "this function returns an empty tuple", "a return of at least one number")
-    body = freeze(frontend.block, frontend.current)
+    try:
+        body = freeze(frontend.block, frontend.current)
+    except RecursionError:
+        raise nested_too_deeply(frontend.locate(source.node)) from None
     lowered = Function(
         function.__name__,
         (*params, *(param for param, _ in frontend.arrays.values())),

@@ -141,7 +141,7 @@ alias(special.exp10, "scipy.special.exp10")
 
 # --- the logistic function and its kin -----------------------------------------------------------------------------
 
-rule("sigmoid", lambda x, y: (sigmoid_slope(x),), "scipy.special.expit", function=special.sigmoid, domain=(REAL,))
+rule("sigmoid", lambda x, y: (sigmoid_slope(x, y),), "scipy.special.expit", function=special.sigmoid, domain=(REAL,))
 rule(
     "softplus", lambda x, y: (special.sigmoid(x),), "scipy.special.softplus", function=special.softplus, domain=(REAL,)
 )

@@ -134,7 +134,7 @@ class Route:
                 began = perf_counter_ns()
                 if status := entry.run_all(entry.head, id(values), id(targets)):
                     _refuse(status)
-                return None
+                    return None
                 if perf_counter_ns() - began >= cpu.WORTH_A_THREAD:
                     cpu.note(self._kernel, began, 1.0, total)
         else:
