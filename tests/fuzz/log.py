@@ -17,6 +17,14 @@ from typing import Any
 
 __all__ = ["Log", "Summary"]
 
+# What is counted, for people.
+SAID = {
+    "slopes": "derivatives that are not zero",
+    "seconds": "second derivatives that are not zero",
+    "differenced": "programs against finite differences too",
+    "ordinary": "programs the ordinary way",
+}
+
 
 @dataclass
 class Summary:
@@ -52,7 +60,7 @@ class Summary:
         def listed(counts: Counter[str]) -> str:
             return ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items())) or "none"
 
-        first = ", ".join(f"{count:,} {name}" for name, count in self.counts.items())
+        first = ", ".join(f"{count:,} {SAID.get(name, name)}" for name, count in self.counts.items() if count)
         return (
             f"{first}, in {self.seconds / 3600:.1f} hours of processor time "
             f"({self.counts['programs'] / max(self.seconds, 1e-9):.1f} programs a second)\n"
