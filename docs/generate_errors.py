@@ -28,7 +28,8 @@ HEAD = """\
 An error of this package is one message: where, what is wrong, your line with a caret, and what to write instead. An
 error in a function that yours calls shows the calls that led there. `CompileError` is about the scalar function, and
 comes before anything runs; `ArgumentError`, `ShapeError` and `DTypeError` are about the arguments of a call, and
-`BackendError` and `MissingDependencyError` about what is installed. All are `dualbcast.errors.DualbcastError`.
+`BackendError` and `MissingDependencyError` about what is installed; `IterationError` and `KernelCancelled` come while a
+kernel runs. All are `dualbcast.errors.DualbcastError`.
 
 Every message on this page comes from running the code above it, after
 
@@ -288,6 +289,29 @@ GROUPS: dict[str, list[Example]] = {
         Example("An array that cannot be written", "return x * y", "f(x, y, out=np.broadcast_to(0.0, 2))"),
         Example(
             "The value alone where the Jacobian belongs", "return x * y", "f.value_and_jacobian(x, y, out=np.empty(2))"
+        ),
+    ],
+    "While a kernel runs": [
+        Example(
+            "A loop that does not end",
+            """
+            @differentiable_broadcast(max_iterations=50)
+            def f(x, y):
+                u = x
+                while True:
+                    step = (u * u - y) / (2 * u)
+                    u -= step
+                    if abs(step) < 1e-13 * abs(u):
+                        return u
+            """,
+        ),
+        Example(
+            "A bound that is none",
+            """
+            @differentiable_broadcast(max_iterations=0)
+            def f(x, y):
+                return x * y
+            """,
         ),
     ],
     "Backends and packages": [

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -456,7 +457,7 @@ def test_threads_may_compile_at_once():
 @pytest.mark.usefixtures("compilers")
 def test_compiling_warns_of_nothing():
     script = "import test_cuda_compile as t\nprint(t.cuda.compile_kernel(t.hm_lstm(), t.HOPPER).registers)\n"
-    environment = os.environ | {"PYTHONPATH": os.path.dirname(__file__)}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, Path(__file__).parents[:2]))}
     command = [sys.executable, "-W", "error::UserWarning", "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr

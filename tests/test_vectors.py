@@ -373,7 +373,9 @@ def test_other_processors(name: str, lost: str, widths: str, tmp_path: Path) -> 
     """Their kernels, which run here as well: of shorter vectors, two side by side at most."""
     (tmp_path / "program.py").write_text(OTHER, encoding="utf-8")
     command = [sys.executable, str(tmp_path / "program.py"), name, lost]
-    environment = {"PYTHONPATH": str(Path(__file__).parent), "DUALBCAST_CACHE_DIR": str(tmp_path / "cache")}
+    # The package beside these tests, and not one that may be installed.
+    folders = os.pathsep.join(map(str, Path(__file__).parents[:2]))
+    environment = {"PYTHONPATH": folders, "DUALBCAST_CACHE_DIR": str(tmp_path / "cache")}
 
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=os.environ | environment)
     assert done.returncode == 0, done.stderr
