@@ -8,6 +8,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable
+from sys import getrefcount
 from typing import Any, TypeVar
 
 import numpy as np
@@ -122,15 +123,15 @@ def freeze(array: Any, is_read_again: bool = False) -> tuple[Any, Frozen | None]
     Returns
     -------
     array
-        The same, which is read-only from now on, as is the array that it is a view of. A copy of what is small, and of
-        what cannot be made read-only: CuPy's arrays, and memory that belongs to no array of NumPy's.
+        The same, which is read-only from now on. A copy of what is small, and of what cannot be made read-only: CuPy's
+        arrays, memory that belongs to no array of NumPy's, and views, if others may see the same memory.
     frozen : Frozen or None
         With the end of this the array is writable again. None where there is nothing to end: a copy, or an array that
         has always been read-only.
 
     Notes
     -----
-    Views that are there already stay writable, and so do arrays that C code or another library has on the memory.
+    Views that are there already of an array that owns its memory stay writable, and so do those that C code has.
     """
     if array.nbytes <= SMALL and not (is_read_again and type(array) is _ndarray):
         return array.copy("K"), None
@@ -139,9 +140,10 @@ def freeze(array: Any, is_read_again: bool = False) -> tuple[Any, Frozen | None]
     if type(array) is not _ndarray or array.base is not None:
         if not isinstance(array, _ndarray):
             return array.copy(), None  # CuPy's, on the current stream
-        while isinstance(owner.base, _ndarray):
+        while isinstance(base := _base_of(owner), _ndarray):
             views = (owner, *views)
-            owner = owner.base
+            owner = base
+        del base  # it would count
         if owner.base is not None and not isinstance(owner.base, _OWN):
             is_writable = owner.flags.writeable or any(each.flags.writeable for each in views)
             if is_writable and is_read_again:
@@ -150,6 +152,10 @@ def freeze(array: Any, is_read_again: bool = False) -> tuple[Any, Frozen | None]
                     "array of NumPy's, so it might change before the function is called again. Pass it as an argument"
                 )
             return (array.copy() if is_writable else array), None
+        # All other views of the memory, and all names for it, refer to its owner, beside `owner` and the argument here.
+        is_shared = getrefcount(owner) > 2 + len(views)
+        if views and (is_shared or len(views) > 1) and not is_read_again:
+            return _copy_of_view(array, owner), None
     key, call = id(owner), _current.call
     with _LOCK:
         memory = _MEMORIES.get(key)
@@ -176,6 +182,23 @@ def freeze(array: Any, is_read_again: bool = False) -> tuple[Any, Frozen | None]
     made = Frozen()
     made.memory = memory
     return array, made
+
+
+def _base_of(array: Any) -> Any:
+    """What the memory is of; for `as_strided` NumPy puts an object in between that only has the address."""
+    base = array.base
+    inner = getattr(base, "base", None)
+    return inner if type(base).__name__ == "DummyArray" and isinstance(inner, _ndarray) else base
+
+
+def _copy_of_view(array: Any, owner: Any) -> Any:
+    """A copy with the same strides, of what elements share as well."""
+    if array.nbytes <= owner.nbytes:
+        return array.copy("K")
+    offset = array.ctypes.data - owner.ctypes.data
+    # An owner of memory is contiguous in one of the two orders.
+    memory = (owner if owner.flags.c_contiguous else owner.T).copy()
+    return np.ndarray(array.shape, array.dtype, memory.data, offset, array.strides)
 
 
 # --- calls that fail --------------------------------------------------------------------------------------------------
