@@ -196,10 +196,10 @@ def difference_of_squares(a: float, b: float) -> float:
 def sigmoid_slope(x: float, y: float) -> float:
     """The slope of the logistic function y: y * (1 - y) has no digits where y is almost 1.
 
-    The value has the same exponential, and a second division is not needed.
+    The value has the same exponential; what it divides by is the reciprocal of the larger one of y and 1 - y.
     """
-    decay = math.exp(-abs(x))
-    return decay * y * y if x >= 0 else y * (1.0 - y)
+    larger = 0.5 + abs(y - 0.5)
+    return math.exp(-abs(x)) * larger * larger
 
 
 def share_of_two(g: float) -> float:
