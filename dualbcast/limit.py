@@ -33,7 +33,7 @@ class Limit:
     def __init__(self, most: int, loops: dict[Location, int], name: str) -> None:
         self._most, self._loops, self._name, self.dtype = most, loops, name, _DTYPE
 
-    def check(self, outputs: Sequence[Any]) -> tuple[Any, ...]:
+    def check(self, outputs: Sequence[Any]) -> Any:
         """The outputs but the last one.
 
         Raises
@@ -41,7 +41,7 @@ class Limit:
         IterationError
             An element has left a loop that had not ended.
         """
-        *others, reached = outputs
+        (reached,) = outputs[-1:]  # A slice, since on a GPU the others may wait to be made.
         with beside((reached,)):
             count = int((reached != 0).sum())
             if count:
@@ -51,7 +51,7 @@ class Limit:
             index = tuple([int(at) for at in np.unravel_index(first, reached.shape)])
             place = next(place for place, each in self._loops.items() if each == number)
             raise IterationError(self._name, self._most, index, count, place)
-        return tuple(others)
+        return outputs[:-1]
 
 
 class Limited:

@@ -12,7 +12,7 @@ from corpus import CORPUS, Case
 from models import cell_update
 from oracles import numbers_of
 
-from dualbcast import ArgumentError, BackendError, differentiable_broadcast
+from dualbcast import ArgumentError, BackendError, IterationError, differentiable_broadcast
 from dualbcast.runtime import cuda
 
 pytestmark = pytest.mark.gpu
@@ -292,3 +292,27 @@ def test_several_devices_take_turns(xp: Any) -> None:
             with xp.cuda.Device(device):
                 np.testing.assert_array_equal(value.get(), (1.0 + turn) ** 3)
     assert xp.cuda.runtime.getDevice() == 0
+
+
+def test_max_iterations_names_the_first_element(xp: Any) -> None:
+    @differentiable_broadcast(max_iterations=40)
+    def root(a: float) -> float:
+        u = a
+        while True:
+            step = (u * u - a) / (2 * u)
+            u = u - step
+            if abs(step) < 1e-13 * abs(u):
+                break
+        return u
+
+    good = xp.asarray(np.linspace(1.0, 9.0, 3000).reshape(3, 1000))
+    bad = good.copy()
+    bad[1, 7] = bad[2, 3] = -1.0
+    for _ in range(3):
+        value, jacobian = root.value_and_jacobian(good)
+        np.testing.assert_allclose(host(value), np.sqrt(host(good)), rtol=1e-14)
+        np.testing.assert_allclose(host(jacobian["a"]), 0.5 / np.sqrt(host(good)), rtol=1e-12)
+        with pytest.raises(IterationError) as found:
+            root.value_and_jacobian(bad)
+        assert found.value.index == (1, 7)
+        assert found.value.count == 2
