@@ -270,7 +270,8 @@ FAMILIES = {
     "statements of a loop that elements leave": Family(_search, (5, 20, 80)),
     "what a loop carries": Family(_carried, (4, 12, 36)),
     "derivative inside": Family(_inner_derivative, (5, 20, 80)),
-    "powers": Family(_power, (2, 8, 64, 512), work=lambda n: n.bit_length(), length=same),
+    # From the tenth on a power is a call, of some twenty products' time.
+    "powers": Family(_power, (2, 8, 64), work=lambda n: n.bit_length() if n < 10 else 20.0, length=same),
 }
 
 
@@ -289,11 +290,11 @@ def load(text: str, folder: Path) -> Any:
     return differentiable_broadcast(module.f)
 
 
-def inputs(function: Any, dtype: str) -> list[Any]:
+def inputs(function: Any, dtype: str, count: int = ELEMENTS) -> list[Any]:
     """An ordinary array for each argument: a good part of the elements takes each side of a branch."""
-    count = function.__wrapped__.__code__.co_argcount
+    arguments = function.__wrapped__.__code__.co_argcount
     random = np.random.default_rng(0)
-    return [random.uniform(0.1, 40.0 if at == 0 else 1.0, ELEMENTS).astype(dtype) for at in range(count)]
+    return [random.uniform(0.1, 40.0 if at == 0 else 1.0, count).astype(dtype) for at in range(arguments)]
 
 
 def call(function: Any, product: str, arrays: list[Any]) -> Callable[[], Any]:
@@ -309,7 +310,7 @@ def call(function: Any, product: str, arrays: list[Any]) -> Callable[[], Any]:
     return lambda: method(*arrays)
 
 
-def element_time(run: Callable[[], Any], attempts: int = 5) -> float:
+def element_time(run: Callable[[], Any], count: int = ELEMENTS, attempts: int = 5) -> float:
     """The processor time of an element, the least of several attempts."""
     run()
     times: list[float] = []
@@ -322,7 +323,7 @@ def element_time(run: Callable[[], Any], attempts: int = 5) -> float:
         if took < 1e-3:
             calls *= 2
         else:
-            times.append(took / calls / ELEMENTS)
+            times.append(took / calls / count)
     return min(times)
 
 
