@@ -8,7 +8,7 @@ from typing import Any
 
 from dualbcast.compiler.ir import Const, Expr, Kind, Op
 
-__all__ = ["FALSE", "INTEGRAL", "TRUE", "convert", "fold", "join", "number"]
+__all__ = ["FALSE", "FUNCTIONS", "INTEGRAL", "TRUE", "convert", "fold", "join", "number"]
 
 TRUE = Const(True, "bool")
 FALSE = Const(False, "bool")
@@ -41,6 +41,8 @@ _EXACT: dict[str, Callable[..., Any]] = {
     "to_float": float,
     "to_int": int,
 }
+# How the library's functions are computed, by their names in the IR; the rule table says it.
+FUNCTIONS: dict[str, Callable[..., float]] = {}
 INTEGRAL = frozenset({"floor", "ceil", "rint", "trunc"})
 
 
@@ -68,18 +70,22 @@ def convert(value: Expr, kind: Kind) -> Expr:
 
 
 def fold(op: Op) -> Expr:
-    """The operation, or something simpler with the same value (NaN, infinities and signed zeros included)."""
+    """The operation, or something simpler with the same value (NaN, infinities and signed zeros included).
+
+    Constants are computed in Python's double precision, whatever the kernel computes in: they are rounded once.
+    """
     args = op.args
-    if op.name in _EXACT and all(isinstance(arg, Const) for arg in args):
+    compute = _EXACT.get(op.name) or FUNCTIONS.get(op.name)
+    if compute is not None and all(isinstance(arg, Const) for arg in args):
         try:
-            result = _EXACT[op.name](*(arg.value for arg in args if isinstance(arg, Const)))
+            result = compute(*(arg.value for arg in args if isinstance(arg, Const)))
             if op.kind == "float":
                 return Const(float(result), "float")
             if op.kind == "bool":
                 return Const(bool(result), "bool")
             if -(2**63) <= result < 2**63:
                 return Const(int(result), "int")
-        except (ArithmeticError, ValueError):
+        except (ArithmeticError, ValueError, TypeError):
             pass  # the kernel computes it, with IEEE's answer
         return op
     match op.name, args:

@@ -165,12 +165,17 @@ class Operators(Builder):
         return x if isinstance(operator, ast.UAdd) else self.op("neg", x, kind=kind, location=where)
 
     def comparison(self, name: str, left: Atom, right: Atom, where: Location) -> Atom:
+        """Python's comparison of two numbers; an integer that is not known is compared as a float, as in NumPy."""
+        if isinstance(left, Const) and isinstance(right, Const):
+            return self.op(name, left, right, kind="bool", location=where)
         kind = join(left.kind, right.kind)
         left, right = self.convert(left, kind, where), self.convert(right, kind, where)
         return self.op(name, left, right, kind="bool", location=where)
 
     def select(self, test: Atom, then: Atom, orelse: Atom, where: Location) -> Atom:
         """One of two numbers that are both at hand."""
+        if isinstance(test, Const):
+            return then if test.value else orelse
         kind = join(then.kind, orelse.kind)
         then, orelse = self.convert(then, kind, where), self.convert(orelse, kind, where)
         return self.op("select", test, then, orelse, kind=kind, location=where)
