@@ -389,7 +389,7 @@ class Expressions:
         if name in self.unit.definitions:
             made, result = self.unit.function(name, tuple([(each.dtype, each.lanes) for each in arguments]))
             values = [each.value for each in arguments]
-            if name in self.unit.looping:
+            if name in self.unit.asking.functions:
                 values.append(self.counted.place)
             return Typed(self.builder.call(made, values), result)
         if name in TYPES:

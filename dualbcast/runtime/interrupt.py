@@ -28,14 +28,14 @@ POLL, UNITS = "dualbcast_poll", "dualbcast_units"
 PERIOD = 1 << 16
 # Fewer units than that are the answer to stop; and the status that a kernel returns then.
 STOPPING, STOPPED = -(1 << 62), 2
-# Milliseconds. Where other threads keep the lock, each time takes up to 5.
-_EVERY = 50
+# Milliseconds. Where other threads keep the lock, each time takes 5 and more.
+_EVERY = 100
 
 
 def cancel(thread: int | None = None) -> None:
     """Stop kernels that run on the CPU: each call raises `KernelCancelled` in the thread that made it.
 
-    A kernel with a loop that may take long stops within some 0.1 seconds, any other one runs to its end. What it has
+    A kernel with a loop that may take long stops within some 0.2 seconds, any other one runs to its end. What it has
     written to its outputs is undefined. Ctrl-C stops kernels of the main thread only, as Python sends it there; this is
     for those of others.
 

@@ -18,7 +18,7 @@ from dualbcast.runtime.edges import LEFT, Rows
 from dualbcast.runtime.elementary_steps import attribute
 from dualbcast.runtime.expressions import TYPES, WORD, Expressions, Operation, Storage, Typed, names_in
 from dualbcast.runtime.native import KERNEL
-from dualbcast.runtime.polling import Countdown, asks, cost, looping
+from dualbcast.runtime.polling import Asking, Countdown
 from dualbcast.runtime.vectors import LINE, Vectors
 from dualbcast.runtime.wide import Lanes, lone
 
@@ -85,7 +85,7 @@ def lower(
                 unit.constants[name] = unit.constant(dtype, ast.literal_eval(argument))
             case _:
                 raise SyntaxError(f"a kernel has no such statement: {ast.unparse(node)}")
-    unit.element, unit.looping = element, looping(unit.definitions, element)
+    unit.asking = Asking(unit.definitions, element)
     unit.entry(unit.definitions[entry], signature)
 
 
@@ -104,12 +104,8 @@ class Unit:
     module, names, attributes, lanes, registers
         See `lower`.
     constants : dict of str to Typed
-    definitions : dict of str to ast.FunctionDef
-        The functions of the text.
-    element : str
-        See `lower`.
-    looping : set of str
-        The functions that take the countdown of a kernel that can be stopped; see `polling`.
+    definitions, asking : dict of str to ast.FunctionDef, Asking
+        The functions of the text, and which of their loops ask whether to go on.
     """
 
     def __init__(
@@ -125,7 +121,7 @@ class Unit:
         self.lanes, self.registers = lanes, registers
         self.constants: dict[str, Typed] = {}
         self.definitions: dict[str, ast.FunctionDef] = {}
-        self.element, self.looping = "", set[str]()
+        self.asking = Asking(self.definitions, "")
         self._made: dict[Any, _Made] = {}
 
     def constant(self, dtype: str, value: Any) -> Typed:
@@ -137,7 +133,7 @@ class Unit:
         named = {argument.arg: dtype for argument, dtype in zip(node.args.args, signature, strict=True)}
         made = self.declared(KERNEL, ir.IntType(32), named)
         body = _Body(self, made, node, signature)
-        if self.looping:
+        if self.asking.functions:
             body.countdown = Countdown.begin(self.module, body.start)
         body.block(node.body)
         if body.countdown is None:
@@ -145,14 +141,6 @@ class Unit:
         else:
             body.countdown.end(body.builder)
         body.start.branch(body.first)
-
-    def units(self, function: str, loop: ast.For | ast.While) -> int:
-        """What a turn of a loop of a function counts before it asks whether to go on; 0 if it does not ask."""
-        if function in self.looping:
-            return 1 + cost(loop.body) if asks(loop) else 0
-        calls = (node.func for node in ast.walk(loop) if isinstance(node, ast.Call)) if self.looping else ()
-        around = any(isinstance(called, ast.Name) and called.id == self.element for called in calls)
-        return 1 + cost(self.definitions[self.element].body) if around else 0
 
     def declared(self, symbol: str, result: ir.Type, named: Mapping[str, str]) -> ir.Function:
         """A function with pointers to arrays, which is not inlined; `named` has the types of its parameters."""
@@ -170,14 +158,14 @@ class Unit:
         if (name, signature) not in self._made:
             node = self.definitions[name]
             kinds = [_kind_of(*shape) for shape in signature]
-            made = self.inlined(name, [*kinds, WORD.as_pointer()] if name in self.looping else kinds)
+            made = self.inlined(name, [*kinds, WORD.as_pointer()] if name in self.asking.functions else kinds)
             if any(lanes for _, lanes in signature):
                 arguments = zip(node.args.args, made.args, signature, strict=False)
                 values = {each.arg: Typed(value, dtype) for each, value, (dtype, _) in arguments}
                 found: _Body | Vectors = Vectors(self, ir.IRBuilder(made.append_basic_block()), values, name)
             else:
                 found = _Body(self, made, node, [dtype for dtype, _ in signature])
-            if name in self.looping:
+            if name in self.asking.functions:
                 found.countdown = Countdown(self.module, made.args[-1])
             last = node.body[-1]
             result = ""
@@ -325,7 +313,7 @@ class _Body(Expressions):
 
     def while_(self, stmt: ast.While) -> None:
         head, body, after = self.new_block(), self.new_block(), self.new_block()
-        units = self.unit.units(self.function, stmt)
+        units = self.unit.asking.units(self.function, stmt)
         self.builder.branch(head)
         self.builder.position_at_end(head)
         self.builder.cbranch(self.test(stmt.test), body, after)
@@ -365,7 +353,7 @@ class _Body(Expressions):
         self.go_on(again)
         builder.position_at_end(again)
         builder.store(builder.add(at, ir.Constant(WORD, 1), flags=["nsw" if step == 1 else "nuw"]), counted)
-        units = self.unit.units(self.function, stmt)
+        units = self.unit.asking.units(self.function, stmt)
         if units:
             self.counted.turn(builder, units, head, after)
         else:

@@ -15,7 +15,7 @@ from dualbcast.runtime.elementary_steps import attribute
 from dualbcast.runtime.expressions import WORD
 from dualbcast.runtime.interrupt import PERIOD, POLL, STOPPED, STOPPING, UNITS
 
-__all__ = ["Countdown", "asks", "cost", "looping"]
+__all__ = ["Asking", "Countdown", "asks", "cost"]
 
 # A loop that is no more than so many statements in all does not ask; elements with a loop of more than so many let rows
 # ask. (Fifty steps of an oscillator are 815; asked after each row of vectors, its kernel would take 1.02 of the time,
@@ -59,22 +59,48 @@ def asks(loop: ast.stmt) -> bool:
     return turns is None or turns * (1 + cost(loop.body)) > _SHORT
 
 
-def looping(definitions: Mapping[str, ast.FunctionDef], element: str) -> set[str]:
-    """The functions that an element runs, itself among them, if rows of such elements may take long; else none."""
-    found, pending = set[str](), [element]
-    while pending:
-        name = pending.pop()
-        if name in found or name not in definitions:
-            continue
-        found.add(name)
-        for node in ast.walk(definitions[name]):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                pending.append(node.func.id)
-    bodies = [definitions[name].body for name in found]
-    loops = [
-        stmt for body in bodies for each in body for stmt in ast.walk(each) if isinstance(stmt, ast.For | ast.While)
-    ]
-    return found if any(asks(loop) or cost([loop]) > _FEW for loop in loops) else set()
+class Asking:
+    """Which loops of a kernel ask.
+
+    Parameters
+    ----------
+    definitions : mapping of str to ast.FunctionDef
+        The functions of the text.
+    element : str
+        The one that is called for each element.
+
+    Attributes
+    ----------
+    functions : set of str
+        Those that an element runs, itself among them, if rows of such elements may take long; else none.
+    """
+
+    def __init__(self, definitions: Mapping[str, ast.FunctionDef], element: str) -> None:
+        self._definitions, self._element = definitions, element
+        found, pending = set[str](), [element]
+        while pending:
+            name = pending.pop()
+            if name not in found and name in definitions:
+                found.add(name)
+                pending += _called(definitions[name])
+        loops = [
+            stmt for name in found for stmt in ast.walk(definitions[name]) if isinstance(stmt, ast.For | ast.While)
+        ]
+        self.functions = found if any(asks(loop) or cost([loop]) > _FEW for loop in loops) else set[str]()
+
+    def units(self, function: str, loop: ast.For | ast.While) -> int:
+        """What a turn of a loop of a function counts before it asks whether to go on; 0 if it does not ask."""
+        if not self.functions:
+            return 0
+        if function in self.functions:
+            return 1 + cost(loop.body) if asks(loop) else 0
+        return 1 + cost(self._definitions[self._element].body) if self._element in _called(loop) else 0
+
+
+def _called(node: ast.AST) -> list[str]:
+    """The names of the functions that are called somewhere in it."""
+    calls = (each.func for each in ast.walk(node) if isinstance(each, ast.Call))
+    return [function.id for function in calls if isinstance(function, ast.Name)]
 
 
 class Countdown:

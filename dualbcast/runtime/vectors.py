@@ -187,7 +187,7 @@ class Vectors(Expressions):
 
         targets = mentions(stmt.body).targets
         carried = [name for name in self.values if name in targets]
-        units = self.unit.units(self.function, stmt)
+        units = self.unit.asking.units(self.function, stmt)
         self.turns(carried, differing(stmt.body, self.differing()), turn, goes_on(), units)
 
     def for_(self, stmt: ast.For) -> None:
@@ -216,7 +216,7 @@ class Vectors(Expressions):
             self.values[counted] = Typed(again, "int64")
             return builder.icmp_unsigned("<", again, count)
 
-        units = self.unit.units(self.function, stmt)
+        units = self.unit.asking.units(self.function, stmt)
         self.turns(carried, differing(stmt.body, self.differing()), turn, runs, units)
 
     def differing(self) -> set[str]:
