@@ -351,9 +351,9 @@ def test_the_slope_of_a_chain_is_found_before_its_partials() -> None:
     assert multiplications(horner, 3) == 1 + 2 + 1
 
 
-# How many multiplications there are beside those of the value and of the partials; of each slope the constant is first,
-# in the numerator's place, last, or there are two. An exponential of a square takes four: into sixteenths, the square of
-# those, what is left of the square, and what that has lost.
+# How many multiplications there are beside those of the value and of the partials; of each slope the constant is
+# first, in the numerator's place, last, or there are two. An exponential of a square takes four: into sixteenths, the
+# square of those, what is left of the square, and what that has lost.
 SCALED: dict[str, tuple[Any, int]] = {
     # And what it is multiplied by.
     "0.5 * erfc(x / 3)": (lambda x: 0.5 * math.erfc(x / 3.0), 4 + 1),
