@@ -59,7 +59,8 @@ def points(form: Form, dtype: str) -> list[np.ndarray]:
         pairs += list(np.abs(draw.normal(0, scale, (50, 2))).astype(dtype))
     arrays = [np.array(column, dtype) for column in zip(*pairs, strict=True)]
     for position in form.whole:
-        arrays[position] = np.clip(np.nan_to_num(arrays[position].astype(np.float64)), -3000, 3000).astype(np.int64)
+        span = 1.2 * (info.maxexp - info.minexp + info.nmant)  # from below the least number to above the largest
+        arrays[position] = np.random.default_rng(0).integers(-span, span, arrays[0].size)
     return arrays
 
 

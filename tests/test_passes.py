@@ -351,21 +351,22 @@ def test_the_slope_of_a_chain_is_found_before_its_partials() -> None:
     assert multiplications(horner, 3) == 1 + 2 + 1
 
 
-# How many multiplications there are beside those of the value and of the partials; of each slope the constant is first,
-# in the denominator's place, last, or there are two.
+# How many multiplications there are beside those of the value and of the partials; of each slope the constant is
+# first, in the numerator's place, last, or there are two. An exponential of a square takes four: into sixteenths, the
+# square of those, what is left of the square, and what that has lost.
 SCALED: dict[str, tuple[Any, int]] = {
-    # A square, and what its exponential is multiplied by.
-    "0.5 * erfc(x / 3)": (lambda x: 0.5 * math.erfc(x / 3.0), 2),
+    # And what it is multiplied by.
+    "0.5 * erfc(x / 3)": (lambda x: 0.5 * math.erfc(x / 3.0), 4 + 1),
     # 3 / √(2x).
     "3 * sqrt(2 * x)": (lambda x: 3.0 * math.sqrt(2.0 * x), 0),
-    # 5/7 by x log(10).
-    "log10(5 * x) / 7": (lambda x: math.log10(5.0 * x) / 7.0, 1),
-    # A square, the denominator, and the constant of what is divided, by the exponential.
-    "log10(erfc(x))": (lambda x: math.log10(math.erfc(x)), 3),
-    # A denominator; two quotients stay two.
-    "sqrt(log10(x + 3))": (lambda x: math.sqrt(math.log10(x + 3.0)), 2),
-    # Two squares, a constant by two exponentials; what comes after a product without a constant is another.
-    "-erfc(2 * erfc(x)) / 3": (lambda x: -math.erfc(2.0 * math.erfc(x)) / 3.0, 5),
+    # 5 / (7 log(10)) by x.
+    "log10(5 * x) / 7": (lambda x: math.log10(5.0 * x) / 7.0, 0),
+    # The quotient of one constant by the exponential.
+    "log10(erfc(x))": (lambda x: math.log10(math.erfc(x)), 4 + 1),
+    # Two quotients stay two.
+    "sqrt(log10(x + 3))": (lambda x: math.sqrt(math.log10(x + 3.0)), 1),
+    # A constant by two exponentials; what comes after a product without a constant is another.
+    "-erfc(2 * erfc(x)) / 3": (lambda x: -math.erfc(2.0 * math.erfc(x)) / 3.0, 2 * 4 + 3),
 }
 
 

@@ -227,7 +227,7 @@ def squared_secant(x: float) -> float:
 @partials(lambda x, y: (0.0 if y == 0 else -(2.0 * x * y),))
 def bell(x: float) -> float:
     """exp(-x * x), to within a few units in the last place; the rounding of x * x alone would cost hundreds."""
-    size = minimum(abs(x), 32.0)
+    size = min(abs(x), 32.0)
     # The square of sixteenths is exact, and so is what the sum with the rest has lost.
     head: float = np.rint(16.0 * size) / 16.0
     rest = (size - head) * (size + head)
