@@ -243,7 +243,7 @@ FAMILIES = {
     "ifs with exp and sin": Family(_ifs("r = r * 0.5 + math.exp(-x * {k}.5) + math.sin(y * {k}.5)"), (5, 20, 80)),
     "ifs in each other": Family(_nested_ifs, (5, 20, 80)),
     "match": Family(_match, (10, 40, 160)),
-    "choices": Family(_choices, (10, 40, 160)),
+    "choices": Family(_choices, (10, 40, 120)),
     "conditions": Family(_conditions, (5, 20, 80)),
     "statements": Family(_statements("t = t * 0.5 + y * {k}.5"), (25, 100, 400)),
     "products": Family(_statements("t = t * x * 0.{k}5 + y"), (25, 100, 400)),
