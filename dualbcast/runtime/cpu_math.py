@@ -8,7 +8,7 @@ from collections.abc import Sequence, Set
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-from dualbcast.runtime import elementary, elementary_quotient, libm
+from dualbcast.runtime import elementary, elementary_power, elementary_quotient, libm
 from dualbcast.runtime.elementary_rare import for_each
 from dualbcast.runtime.elementary_steps import Emit, Steps, attribute, keep
 from dualbcast.runtime.expressions import Operation, Storage
@@ -32,6 +32,8 @@ def names(vector: bool) -> dict[str, Operation | Storage]:
     found: dict[str, Operation | Storage] = {name: Operation(_llvm_intrinsic(name)) for name in _LLVM}
     for name in libm.FUNCTIONS:
         found[name] = Operation(_library_call(name, vector and name in libm.VECTORISED))
+    if vector:
+        found["pow"] = Operation(elementary_power.of_any_base(_library_call("pow", True)), is_long=True)
     found |= {name: Operation(elementary.FUNCTIONS[name], is_long=True) for name in inlined()}
     return found | {
         "divided": _quotient(),

@@ -11,7 +11,7 @@ from dualbcast.runtime import libm
 from dualbcast.runtime.elementary_steps import Emit, Steps, attribute, keep
 from dualbcast.runtime.wide import PLACE, Lanes, any_of, is_single, lone
 
-__all__ = ["for_each", "library", "or_rarely", "under_masks"]
+__all__ = ["for_each", "instead", "library", "or_rarely", "under_masks"]
 
 # How many bits the vectors of processors have.
 VECTORS = (128, 256, 512)
@@ -32,6 +32,25 @@ def or_rarely(builder: ir.IRBuilder, rare: ir.Value, result: ir.Value, otherwise
     either = builder.phi(result.type)
     either.add_incoming(result, here)
     either.add_incoming(called, large)
+    return either
+
+
+def instead(
+    builder: ir.IRBuilder, rare: ir.Value, usual: Callable[[], ir.Value], otherwise: Callable[[], ir.Value]
+) -> ir.Value:
+    """What `usual` computes; or all of it by `otherwise`, if `rare` is true anywhere."""
+    ways = [builder.append_basic_block(name) for name in ("rare", "usual")]
+    after = builder.append_basic_block()
+    builder.cbranch(any_of(builder, rare), *ways).set_weights(_RARELY)
+    made = []
+    for way, compute in zip(ways, (otherwise, usual), strict=True):
+        builder.position_at_end(way)
+        made.append((compute(), builder.block))
+        builder.branch(after)
+    builder.position_at_end(after)
+    either = builder.phi(made[0][0].type)
+    for value, end in made:
+        either.add_incoming(value, end)
     return either
 
 

@@ -1,0 +1,121 @@
+"""Powers of zero, negative, subnormal and infinite numbers beside others in a vector: those of C's pow, to the bit."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dualbcast import differentiable_broadcast
+from dualbcast.runtime import libm
+
+INF, NAN = math.inf, math.nan
+DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
+power = differentiable_broadcast(backend="cpu")(lambda x, y: x**y)
+
+
+def c_pow(x: Any, y: Any) -> Any:
+    """The C library's, for numbers of one dtype."""
+    kind = ctypes.c_float if x.dtype == np.float32 else ctypes.c_double
+    function = ctypes.CDLL("libm.so.6")["powf" if x.dtype == np.float32 else "pow"]
+    function.argtypes, function.restype = [kind, kind], kind
+    pairs = zip(x.ravel().tolist(), y.ravel().tolist(), strict=True)
+    return np.array([function(a, b) for a, b in pairs], x.dtype).reshape(x.shape)
+
+
+def special(dtype: Any) -> tuple[Any, Any]:
+    """All pairs of numbers that have a row of their own in IEEE 754's table, and of their neighbours."""
+    info = np.finfo(dtype)
+    huge, tiny, small = float(info.max), float(info.smallest_subnormal), float(info.tiny)
+    whole = 2.0**info.nmant  # above this all numbers are whole, and above twice this all are even
+    sizes = [0.0, tiny, small / 2, small, 0.3, 1 - float(info.epsneg), 1.0, 1 + float(info.eps), 2.0, 7.0, huge, INF]
+    bases = [*sizes, *(-size for size in sizes), NAN]
+    powers = [0.0, tiny, 0.5, 1.0, 1.5, 2.0, 3.0, whole - 1, whole, whole + 1, 2 * whole - 1, 2 * whole, huge, INF]
+    pairs = list(itertools.product(bases, [*powers, *(-each for each in powers), NAN]))
+    x, y = (np.array(column, dtype) for column in zip(*pairs, strict=True))
+    return x, y
+
+
+def is_exact(x: Any, y: Any, result: Any) -> Any:
+    """Where the table gives the power, or it is beyond the format: all but roundings."""
+    known = (x == 0) | np.isinf(x) | np.isnan(x) | (y == 0) | np.isinf(y) | np.isnan(y) | (np.abs(x) == 1)
+    return known | (result == 0) | np.isinf(result) | np.isnan(result)
+
+
+@DTYPES
+@pytest.mark.parametrize("beside", ["special", "ordinary"])
+def test_special_powers_are_those_of_c(dtype: Any, beside: str) -> None:
+    x, y = special(dtype)
+    if beside == "ordinary":  # each alone among ordinary ones
+        x, y = (
+            np.stack([each, *[np.full_like(each, fill)] * 6], axis=1).ravel() for each, fill in ((x, 1.7), (y, 2.3))
+        )
+    with np.errstate(all="ignore"):
+        got, wanted = power(x, y), c_pow(x, y)
+    assert got.dtype == dtype
+    exact = is_exact(x, y, wanted)
+    np.testing.assert_array_equal(got[exact], wanted[exact])
+    numbers = ~np.isnan(wanted)
+    np.testing.assert_array_equal(np.signbit(got[numbers]), np.signbit(wanted[numbers]))
+    # Subnormal powers are rounded to few digits; the rest to a unit in the last place.
+    rounded = ~exact
+    with np.errstate(over="ignore"):  # NumPy's spacing of the largest number
+        units = np.abs(got[rounded] - wanted[rounded]) / np.spacing(np.abs(wanted[rounded]))
+    assert units.max() <= 1
+    assert exact.sum() > 500
+
+
+@DTYPES
+def test_powers_of_positive_numbers_keep_their_bits(dtype: Any) -> None:
+    """Whatever else is in the vector; and negative bases have the same, with a sign."""
+    draw = np.random.default_rng(1)
+    x = np.exp2(draw.uniform(-40, 40, 4096)).astype(dtype)
+    y = draw.uniform(-2, 2, 4096).astype(dtype)
+    alone = power(x, y)
+    for at, other in itertools.product((0, 3, 7), (0.0, -1.5, INF, NAN)):
+        mixed = x.copy()
+        mixed[at::8] = other
+        keep = np.arange(x.size) % 8 != at
+        np.testing.assert_array_equal(power(mixed, y)[keep], alone[keep])
+    for n in (3.0, 4.0, -5.0):
+        exponent, sign = np.full(x.size, n, dtype), -1.0 if n % 2 else 1.0
+        np.testing.assert_array_equal(power(-x, exponent), sign * power(x, exponent))
+    assert np.isnan(power(-x, y + dtype(0.25) * (y == np.trunc(y)))).all()
+
+
+@DTYPES
+def test_where_powers_leave_the_format(dtype: Any) -> None:
+    """Around the largest and the smallest number the answer for infinite powers and zeros does not come too early."""
+    info = np.finfo(dtype)
+    draw = np.random.default_rng(2)
+    base = np.exp2(draw.uniform(-3, 3, 4096)).astype(dtype)
+    for bound in (info.maxexp, info.minexp, info.minexp - info.nmant - 1):
+        exponent = (bound + draw.uniform(-3, 3, base.size)) / np.log2(base.astype(np.float64))
+        y = exponent.astype(dtype)
+        with np.errstate(all="ignore"):
+            got, wanted = power(base, y), c_pow(base, y)
+        np.testing.assert_array_equal(np.isinf(got), np.isinf(wanted))
+        np.testing.assert_allclose(got, wanted, rtol=2 * float(info.eps), atol=float(info.smallest_subnormal))
+
+
+@DTYPES
+def test_slopes_at_special_bases(dtype: Any) -> None:
+    """p * x**(p - 1), by C's pow."""
+    x = np.array([0.0, -0.0, -2.5, -1.0, 3.0, 1.5, 0.25, -7.0] * 4, dtype)
+    p = np.repeat(np.array([2.0, 3.0, -3.0, 1.0], dtype), 8)
+    value, jacobian = power.value_and_jacobian(x, p)
+    np.testing.assert_allclose(value, c_pow(x, p), rtol=2 * float(np.finfo(dtype).eps))
+    np.testing.assert_allclose(jacobian["x"], p * c_pow(x, p - 1), rtol=4 * float(np.finfo(dtype).eps))
+
+
+@pytest.mark.skipif(not libm.has_libmvec(), reason="needs the C library's functions of vectors")
+@DTYPES
+def test_a_power_is_two_calls_one_of_them_rare(dtype: Any) -> None:
+    text = power.inspect_llvm(np.ones(64, dtype), np.ones(64, dtype))
+    others = text[text.index("define linkonce_odr") :] if "define linkonce_odr" in text else ""
+    assert "dualbcast_pow_of_any" in others
+    assert "cold" in text
