@@ -390,6 +390,12 @@ def test_what_was_measured_is_there_when_a_later_step_fails(
     given = {"sweep": ["--arity", "1:2", "--n", "8"], "hmlstm": ["--n", "8,16"], "divergence": ["--n", "128"]}[command]
     result = CliRunner().invoke(group, [command, *given, "--backend", "cpu", "--json", str(target), *QUICK])
     assert str(result.exception) == "unplugged"
+    assert result.exit_code == 1
+    assert (
+        len(re.findall(r"^ +(?:\d+ |rows |columns )", result.stdout, re.MULTILINE))
+        == ({"sweep": 1, "hmlstm": 6, "divergence": 1}[command])
+    )
+    assert "Not finished: " in result.stderr
     assert len(json.loads(target.read_text())["rows"]) == {"sweep": 1, "hmlstm": 6, "divergence": 1}[command]
 
 

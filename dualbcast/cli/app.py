@@ -16,13 +16,16 @@ __all__ = ["group"]
 
 
 class _Group(click.Group):
-    """A group whose commands end with a message and status 1, and no traceback, where the package raised on purpose."""
+    """A group whose commands end with a message and status 1, and no traceback, where the package raised on purpose,
+    a file cannot be used, or memory is short."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except (DualbcastError, OSError) as error:
             raise click.ClickException(str(error)) from error
+        except MemoryError as error:  # CuPy's are such, too
+            raise click.ClickException(f"There is not enough memory; give a smaller --n. {error}".rstrip()) from error
 
 
 @click.group(cls=_Group, name="dualbcast", context_settings={"help_option_names": ["-h", "--help"]})

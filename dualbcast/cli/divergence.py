@@ -172,6 +172,8 @@ def divergence(
     setup = _Divergence(device, n, repeat, min_time, seed)
 
     def save(rows: Sequence[Row]) -> None:
+        if csv_path is not None:
+            report.write_csv(csv_path, rows)
         if json_path is not None:
             parameters = {"n": n, "run": RUN, "seed": seed, "repeat": repeat, "min_time": min_time}
             extra = {"copy_bytes_per_second": setup.bandwidth, "tolerance_ulp": _TOLERANCE}
@@ -189,7 +191,5 @@ def divergence(
         run.hold_against(setup.bandwidth)
     report.show(setup.table(run.rows))
     save(run.rows)
-    if csv_path is not None:
-        report.write_csv(csv_path, run.rows)
     if plot_path is not None:
         plots.plot_divergence(plot_path, run.rows, device, setup.bandwidth, setup.title)

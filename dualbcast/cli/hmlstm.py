@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,7 +16,7 @@ from rich.console import Group, RenderableType
 
 from dualbcast.api import differentiable_broadcast
 from dualbcast.call import Backend
-from dualbcast.cli import models, plots, report
+from dualbcast.cli import machine, models, plots, report
 from dualbcast.cli.checking import CellReference, CheckError
 from dualbcast.cli.implementations import MODES, WRT, Implementation, implementations
 from dualbcast.cli.measure import Device, Rotation, Timing, choose_device, copies, host_cost, wall_clock
@@ -24,6 +25,9 @@ from dualbcast.cli.report import Column, Row
 
 __all__ = ["CASES", "control_values", "gate_values", "hmlstm"]
 
+# The memory that a size takes: an element's by what shares control, and what does not depend on the size.
+_BYTES = {"rows": 125, "columns": 125, "elements": 145}
+_FIXED_BYTES = 600_000_000
 CASES = {"flush": (1, 0), "copy": (0, 0), "update": (0, 1)}  # z, zb
 _MODE_TITLES = {
     "derivatives": "∂/∂(c, f, i, g) alone, as in the paper",
@@ -74,6 +78,33 @@ class _Cell:
             notes.append(f"A call of the fused kernel takes {self.host_seconds * 1e6:.1f} µs of the host's time.")
         notes += self.left_out
         return Group(*tables, report.notes(notes))
+
+    def memory(self, n: int) -> int:
+        """How many bytes of memory one size takes on a processor, roughly; measured for n = 64 to 6000."""
+        return _FIXED_BYTES + 8 * self.device.cache_bytes + _BYTES[self.control] * n * n
+
+    def fitting(self, sizes: Sequence[int]) -> tuple[int, ...]:
+        """Say what memory the largest size takes, and leave out those that there is not enough for."""
+        if self.device.backend == "cuda":
+            return tuple(sizes)  # a GPU says itself when it has no more, and nothing is lost by that
+        largest, available = max(sizes), machine.available_memory()
+        said = f"n = {largest} takes about {self.memory(largest) / 1e9:.1f} GB of memory"
+        if available is None:
+            print(f"{said}.", file=sys.stderr, flush=True)
+            return tuple(sizes)
+        there = f"{available / 1e9:.1f} GB are available"
+        print(f"{said}; {there}.", file=sys.stderr, flush=True)
+        found = tuple(n for n in sizes if self.memory(n) <= available)
+        if not found:
+            least = min(sizes)
+            raise click.ClickException(
+                f"There is not enough memory: n = {least} takes about {self.memory(least) / 1e9:.1f} GB, and {there}. "
+                "Give a smaller --n."
+            )
+        for n in sizes:
+            if n not in found:
+                self.leave_out(f"n = {n}: it takes about {self.memory(n) / 1e9:.1f} GB of memory, and {there}")
+        return found
 
     def measure(self, n: int, doing: Callable[[str], None]) -> list[Row]:
         """Check and time all implementations at one size, in both modes; what fails of the frameworks is left out."""
@@ -235,7 +266,8 @@ def hmlstm(
 
     Each is run for the partials alone, which is what the paper measured, and for the value and what a cotangent is
     pulled back to. All results are checked against a float64 reference before they are timed. Exit status 1 means that
-    one was wrong.
+    one was wrong. On a processor n takes about 125 n² bytes of memory (145 n² with control by elements) and 1 GB more:
+    9 GB for n = 8192. Sizes that there is not enough for are left out.
 
     \b
     Columns:
@@ -255,6 +287,8 @@ def hmlstm(
     cell = _Cell(device, control, pattern, peers, repeat, min_time, seed)
 
     def save(rows: Sequence[Row]) -> None:
+        if csv_path is not None:
+            report.write_csv(csv_path, rows)
         if json_path is None:
             return
         parameters = {"n": sizes, "control": control, "pattern": pattern, "peers": peers, "seed": seed}
@@ -267,6 +301,7 @@ def hmlstm(
             extra["peers"] = versions()
         report.write_json(json_path, report.record("hmlstm", device, parameters, rows, **extra))
 
+    sizes = cell.fitting(sizes)
     with report.Run(len(sizes), cell.table, save) as run:
         run.doing("copying, to know the bandwidth")
         cell.bandwidth = device.copy_bandwidth(min_time)
@@ -286,8 +321,6 @@ def hmlstm(
         run.hold_against(cell.bandwidth)
     report.show(cell.table(run.rows))
     save(run.rows)
-    if csv_path is not None:
-        report.write_csv(csv_path, run.rows)
     if plot_path is not None:
         plots.plot_hmlstm(plot_path, run.rows, device, cell.bandwidth, cell.title)
 

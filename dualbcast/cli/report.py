@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Literal
 
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -66,14 +66,47 @@ class Column:
 
 
 def build_table(columns: Sequence[Column], rows: Sequence[Row], title: str, lines: Sequence[str] = ()) -> Group:
-    """A table of the rows, right-aligned, between a title and notes."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for column in columns:
-        justify: Literal["left", "right"] = "left" if column.left else "right"
-        table.add_column(column.heading, justify=justify, no_wrap=True, vertical="bottom")
-    for row in rows:
-        table.add_row(*(column.text(row) for column in columns))
-    return Group(Text(title, style="bold"), table, notes(lines))
+    """A table of the rows, right-aligned, between a title and notes; several below each other if the line is short."""
+    return Group(Text(title, style="bold"), _Columns(columns, rows), notes(lines))
+
+
+class _Columns:
+    """Columns of text, of which those that do not fit beside the others stand below them, after the same first ones.
+
+    The first columns are those that say which row it is: all up to the last that is aligned left, and one at least.
+    No text is ever cut: what is too long even so goes beyond the end of the line.
+    """
+
+    def __init__(self, columns: Sequence[Column], rows: Sequence[Row]) -> None:
+        names = max((at for at, column in enumerate(columns) if column.left), default=0) + 1
+        self._names, self._others, self._rows = columns[:names], columns[names:], rows
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Any]:
+        chosen: list[Column] = []
+        for column in self._others:
+            if chosen and self._width(console, [*chosen, column]) > options.max_width:
+                yield from self._rendered(console, chosen, options)
+                chosen = []
+            chosen.append(column)
+        yield from self._rendered(console, chosen, options)
+
+    def _rendered(self, console: Console, others: Sequence[Column], options: ConsoleOptions) -> Iterator[Any]:
+        width = max(options.max_width, self._width(console, others))
+        yield from console.render(self._table(others), options.update(width=width, max_width=width))
+
+    def _width(self, console: Console, others: Sequence[Column]) -> int:
+        table = self._table(others)
+        return table.__rich_measure__(console, console.options.update(max_width=10_000)).maximum
+
+    def _table(self, others: Sequence[Column]) -> Table:
+        columns = [*self._names, *others]
+        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        for column in columns:
+            justify: Literal["left", "right"] = "left" if column.left else "right"
+            table.add_column(column.heading, justify=justify, no_wrap=True, vertical="bottom")
+        for row in self._rows:
+            table.add_row(*(column.text(row) for column in columns))
+        return table
 
 
 def notes(lines: Sequence[str]) -> RenderableType:
@@ -89,7 +122,7 @@ def width() -> int:
 
 def show(table: RenderableType) -> None:
     """Print to standard output."""
-    Console(width=width()).print(table)
+    Console(width=width()).print(table, crop=False)
 
 
 def timing_fields(timing: Timing, elements: int, moved: int, bandwidth: float) -> dict[str, Any]:
@@ -136,6 +169,8 @@ def machine_notes(device: Device, bandwidth: float, rows: Sequence[Row]) -> list
 class Run:
     """Progress while a command works: a live table and bar on a terminal, a plain line a step elsewhere (on stderr).
 
+    What ends with an error shows the rows that were finished, and what it was doing.
+
     Parameters
     ----------
     total : int
@@ -153,6 +188,7 @@ class Run:
         save: Callable[[Sequence[Row]], object],
     ) -> None:
         self.rows: list[Row] = []
+        self._step = "starting"
         self._table, self._save = table, save
         self._console = Console(stderr=True)
         self._bar = Progress(
@@ -183,6 +219,10 @@ class Run:
     ) -> None:
         if self._console.is_terminal:
             self._live.stop()
+        if kind is not None:
+            if self.rows:
+                show(self._table(self.rows))
+            print(f"Not finished: {self._step}", file=sys.stderr, flush=True)
 
     def hold_against(self, bandwidth: float) -> None:
         """State every row's share of a copy's bandwidth again."""
@@ -192,6 +232,7 @@ class Run:
 
     def doing(self, what: str) -> None:
         """Say what happens now."""
+        self._step = what
         self._bar.update(self._task, description=what)
         if self._console.is_terminal:
             self._live.refresh()

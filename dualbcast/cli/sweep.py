@@ -314,6 +314,8 @@ def sweep(
     xs: list[Any] = []
 
     def save(rows: Sequence[Row]) -> None:
+        if csv_path is not None:
+            report.write_csv(csv_path, rows)
         if json_path is None:
             return
         parameters = {"arity": arity, "n": n, "dtype": dtype, "function": setup.name, "seed": seed}
@@ -339,8 +341,6 @@ def sweep(
     if not setup.resources_inline:
         report.show(setup.resource_table(run.rows))
     save(run.rows)
-    if csv_path is not None:
-        report.write_csv(csv_path, run.rows)
     if plot_path is not None:
         plots.plot_sweep(plot_path, run.rows, device, setup.bandwidth, setup.capabilities, setup.title)
 
