@@ -31,7 +31,7 @@ _REFLECTED = "negative arguments take the reflection, which computes a sine of p
 _LONG_DIVISION = "glibc finds the remainder of a quotient beyond 2^51 bit by bit"
 KNOWN: dict[str, tuple[float, str]] = {
     **dict.fromkeys(("exp2", "log10", "log1p", "logaddexp2", "pow", "xlog1py"), (9.0, _ONE_BY_ONE)),
-    **dict.fromkeys(("asin", "acos", "tan", "atan2", "sinh", "cosh"), (10.0, _ONE_BY_ONE)),
+    **dict.fromkeys(("asin", "acos", "tan", "atan2", "hypot", "sinh", "cosh"), (10.0, _ONE_BY_ONE)),
     **dict.fromkeys(("asinh", "acosh", "atanh", "polygamma"), (6.0, _ONE_BY_ONE)),
     **dict.fromkeys(("sin", "cos", "sinc"), (50.0, _FAR)),
     "lgamma": (25.0, _REFLECTED),
