@@ -1,5 +1,5 @@
-"""Prints the coefficients in dualbcast/runtime/elementary_error.py, elementary_gamma.py and elementary_log.py, and what
-error they leave: python docs/generate_coefficients.py
+"""Prints the coefficients in dualbcast/runtime/elementary_error.py, elementary_factorial.py, elementary_gamma.py and
+elementary_log.py, and what error they leave: python docs/generate_coefficients.py
 
 Least squares of the relative error, at Chebyshev's points and 70 digits. A quotient P / Q is found by weighting the
 linear problem P - y * Q with the Q before.
@@ -116,7 +116,53 @@ def gamma(dtype: type[np.floating], first: int, above: int, below: int, far: int
     show("lgamma", dtype, ("far", top), error=error)
 
 
+def reciprocal(t: Number) -> Number:
+    """R in 1 / gamma(2 + t) = 1 + t * R(t)."""
+    return mpmath.euler - 1 if abs(t) < Number(10) ** -25 else (1 / mpmath.gamma(2 + t) - 1) / t
+
+
+def long_logarithm(z: Number) -> Number:
+    """L in log((1 + s) / (1 - s)) = 2 * s + s**3 * L(s**2)."""
+    s = mpmath.sqrt(z)
+    return 2 * (mpmath.atanh(s) - s) / s**3
+
+
+def sine(z: Number) -> Number:
+    """S in sin(pi * r) / pi = r + r**3 * S(r**2)."""
+    r = mpmath.sqrt(z)
+    return (mpmath.sin(mpmath.pi * r) / mpmath.pi - r) / r**3
+
+
+def factorial(dtype: type[np.floating], first: float, around: int, far: int, log: int, last: int) -> None:
+    """The gamma function: R, W beyond `first`, L and S as polynomials. Errors of W and L are absolute."""
+
+    def polynomial(label: str, of: Real, points: list[Number], degree: int, weight: Real) -> None:
+        top, _ = fit(of, points, degree, weight=weight)
+        error = max(abs((value(top, x) - of(x)) * weight(x)) for x in points)
+        show("tgamma", dtype, (label, top), error=error)
+
+    polynomial(
+        "around",
+        reciprocal,
+        chebyshev(-0.5, 0.5, 16 * around),
+        around,
+        lambda t: (t or Number(1)) * mpmath.gamma(2 + t),
+    )
+    polynomial("far", gamma_far, chebyshev(1e-12, 1 / Number(first) ** 2, 16 * far), far, mpmath.sqrt)
+    largest = (mpmath.sqrt(2) - 1) ** 4
+    polynomial("log", long_logarithm, chebyshev(1e-12, largest, 16 * log), log, lambda z: z**1.5 + Number(10) ** -12)
+    polynomial(
+        "sine",
+        sine,
+        chebyshev(1e-12, 0.25, 16 * last),
+        last,
+        lambda z: mpmath.pi * z**1.5 / mpmath.sin(mpmath.pi * mpmath.sqrt(z)),
+    )
+
+
 if __name__ == "__main__":
+    factorial(np.float32, 3.5, 6, 2, 2, 3)
+    factorial(np.float64, 5.5, 13, 6, 7, 7)
     gamma(np.float32, 5, 4, 3, 2)
     gamma(np.float64, 8, 8, 7, 5)
     complementary(np.float32, 10.19, 5)

@@ -177,7 +177,7 @@ CASES: dict[str, Case] = {
         mpmath.gamma,
         _gamma_like("tgamma", scipy.special.gamma),
         (-30, 172),
-        (1.0, 35.04, 171.6),
+        (1.0, 2.0, 0.5, 3.5, 5.5, -0.5, -1.0, -2.0, 35.04, 171.6),
         (10.0, 10.0),
         "the C library's, whose manual allows 9",
     ),

@@ -36,10 +36,8 @@ _WEIGHTS = {
     **dict.fromkeys(("tanh", "sinh", "cosh", "asinh", "acosh", "atanh", "erf", "atan2"), 15.0),
     "erfc": 20.0,
     "pow": 36.0,
-    "tgamma": 48.0,
+    "tgamma": 20.0,
 }
-# Functions of the C library that have no version for vectors.
-_UNVECTORISED = {"tgamma"}
 # Of vectors that are computed side by side, with 32 registers: how many operations should be at hand at a time, none of
 # which waits for another, and how much work all may be, which takes the compiler its time, and of how many arrays. Of
 # the time of one vector two and four take, in kernels with derivatives in both formats,
@@ -180,7 +178,7 @@ def is_scalar(function: Function) -> bool:
 def blocks_vectors(name: str) -> bool:
     """Whether an operation keeps the loop over elements from being vectorised."""
     row = RULES.get(name)
-    return name in _UNVECTORISED or (row is not None and row.function is not None and is_scalar(helper_of(row)))
+    return row is not None and row.function is not None and is_scalar(helper_of(row))
 
 
 def operations_of(part: Function | Block) -> Iterator[Op]:

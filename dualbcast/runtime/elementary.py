@@ -14,6 +14,7 @@ from llvmlite import ir
 
 from dualbcast.runtime import (
     elementary_error,
+    elementary_factorial,
     elementary_gamma,
     elementary_log,
     elementary_remainder,
@@ -68,5 +69,6 @@ FUNCTIONS = {
     **elementary_trig.FUNCTIONS,
     **elementary_error.FUNCTIONS,
     **elementary_gamma.FUNCTIONS,
+    **elementary_factorial.FUNCTIONS,
     **elementary_remainder.FUNCTIONS,
 }
