@@ -56,9 +56,9 @@ BUGS = [
     Bug(
         "no digits in saturation",
         CURVATURES,
-        "return decay * inverse * inverse",
-        "return inverse * (1.0 - inverse)",
-        "sigmoid",
+        "return 4.0 * (decay * inverse * inverse)",
+        "return 1.0 - math.tanh(x) * math.tanh(x)",
+        "tanh",
     ),
     Bug(
         "a curvature of the wrong sign",
