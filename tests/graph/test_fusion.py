@@ -472,7 +472,7 @@ def test_explain_counts_bytes() -> None:
     assert forward.bytes_written == n + 2 * n
     assert backward.bytes_read == 2 * n + n
     assert "keeps its Jacobian" in forward.note
-    with pytest.raises(ArgumentError, match="takes a Variable, not a ndarray"):
+    with pytest.raises(ArgumentError, match="takes a Variable, not an ndarray"):
         graph.explain(A)  # type: ignore[arg-type]
 
 
