@@ -8,7 +8,8 @@ from collections.abc import Sequence, Set
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-from dualbcast.runtime import elementary, elementary_power, elementary_quotient, libm
+from dualbcast.runtime import elementary, elementary_quotient, libm
+from dualbcast.runtime.elementary_ranges import AROUND
 from dualbcast.runtime.elementary_rare import for_each
 from dualbcast.runtime.elementary_steps import Emit, Steps, attribute, keep
 from dualbcast.runtime.expressions import Operation, Storage
@@ -31,9 +32,9 @@ def names(vector: bool) -> dict[str, Operation | Storage]:
     """
     found: dict[str, Operation | Storage] = {name: Operation(_llvm_intrinsic(name)) for name in _LLVM}
     for name in libm.FUNCTIONS:
-        found[name] = Operation(_library_call(name, vector and name in libm.VECTORISED))
-    if vector:
-        found["pow"] = Operation(elementary_power.of_any_base(_library_call("pow", True)), is_long=True)
+        called = _library_call(name, vector and name in libm.VECTORISED)
+        around = AROUND.get(name) if vector else None
+        found[name] = Operation(around(called), is_long=True) if around else Operation(called)
     found |= {name: Operation(elementary.FUNCTIONS[name], is_long=True) for name in inlined()}
     return found | {
         "divided": _quotient(),

@@ -100,12 +100,14 @@ def _tgamma(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
     whole = f.call("rint", size)
     rest = builder.fsub(size, whole)
     m = f.at_most(constants.largest, builder.select(is_reflected, size, x))
-    top, bottom = _small(
-        f, constants, m, whole, builder.select(builder.fcmp_ordered("<=", size, f.number(0.5)), x, rest)
-    )
+    t = builder.select(builder.fcmp_ordered("<=", size, f.number(0.5)), x, rest)
+    # Where gamma(m + 1) / m is to be reflected, which multiplies by m, neither is done.
+    is_last = builder.fcmp_ordered("<", whole, f.number(2))
+    top, lost, bottom = _small(f, constants, m, whole, t, builder.select(is_reflected, one, m))
     power, n = _large(f, constants, m)
     is_large = builder.fcmp_ordered(">=", m, f.number(constants.steps + 0.5))
     top, bottom = builder.select(is_large, power, top), builder.select(is_large, one, bottom)
+    lost = builder.select(is_large, f.number(0), lost)
     none = f.bits(f.number(f.shifter))
     n = builder.select(is_large, n, none)
 
@@ -114,7 +116,11 @@ def _tgamma(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
     half = builder.fmul(whole, f.number(0.5))
     is_even = builder.fcmp_ordered("==", f.call("trunc", half), half)
     sine = builder.select(is_even, builder.fneg(sine), sine)
-    reflected = builder.fmul(builder.fmul(m, sine), top)
+    # A product of many numbers, whose errors would add up: what the first steps lose comes in at the last.
+    scale = builder.select(is_last, one, m)
+    first = builder.fmul(scale, sine)
+    losses = f.fma(f.fma(scale, sine, builder.fneg(first)), top, builder.fmul(first, lost))
+    reflected = f.fma(first, top, losses)
     quotient = builder.fdiv(builder.select(is_reflected, bottom, top), builder.select(is_reflected, reflected, bottom))
     n = builder.select(is_reflected, builder.sub(builder.add(none, none), n), n)
     result = f.twice_scaled(quotient, n)
@@ -127,19 +133,28 @@ def _tgamma(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
 FUNCTIONS = {"tgamma": _tgamma}
 
 
-def _small(f: Steps, constants: _Constants, m: ir.Value, whole: ir.Value, t: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """Two numbers whose quotient is gamma(m), for m = whole + t from -1/2 on."""
+def _small(
+    f: Steps, constants: _Constants, m: ir.Value, whole: ir.Value, t: ir.Value, divisor: ir.Value
+) -> tuple[ir.Value, ...]:
+    """Two numbers whose quotient is gamma(m), for m = whole + t from -1/2 on; between them what the first lacks.
+
+    `divisor` is m, or what to divide by instead where m is less than 3 / 2.
+    """
     builder, one = f.builder, f.number(1)
     bottom = f.fma(t, f.polynomial(constants.around, t), one)
     # gamma(m) is (m - 1) * gamma(m - 1), down to an argument near 2; near 1 and 0 it is gamma(m + 1) / m.
-    top: ir.Value = one
+    top, lost = one, f.number(0)
     for step in range(1, constants.steps - 1):
-        product = builder.fmul(top, builder.fsub(m, f.number(step)))
-        top = builder.select(builder.fcmp_ordered(">", whole, f.number(step + 1)), product, top)
-    once = builder.fmul(bottom, m)
+        is_above, factor = builder.fcmp_ordered(">", whole, f.number(step + 1)), builder.fsub(m, f.number(step))
+        product = builder.fmul(top, factor)
+        if step > 1:  # The first product is a factor.
+            lacking = f.fma(lost, factor, f.fma(top, factor, builder.fneg(product)))
+            lost = builder.select(is_above, lacking, lost)
+        top = builder.select(is_above, product, top)
+    once = builder.fmul(bottom, divisor)
     twice = f.call("copysign", f.fma(once, m, once), m)  # which would make 0.0 of -0.0
     bottom = builder.select(builder.fcmp_ordered("<", whole, f.number(2)), once, bottom)
-    return top, builder.select(builder.fcmp_ordered("<", whole, one), twice, bottom)
+    return top, lost, builder.select(builder.fcmp_ordered("<", whole, one), twice, bottom)
 
 
 def _large(f: Steps, constants: _Constants, m: ir.Value) -> tuple[ir.Value, ir.Value]:
@@ -156,7 +171,7 @@ def _large(f: Steps, constants: _Constants, m: ir.Value) -> tuple[ir.Value, ir.V
     series = f.polynomial(constants.far, builder.fmul(inverse, inverse))
     rest = builder.fadd(f.fma(series, inverse, rest), f.number(_lost(f)))
     # exp, where the constant and the rest come in after the multiples of log(2) are taken out.
-    halvings = f.fma(builder.fadd(exponent, rest), f.number(1 / math.log(2.0)), f.number(_ROOT[0] / math.log(2.0)))
+    halvings = f.fma(exponent, f.number(1 / math.log(2.0)), f.number(_ROOT[0] / math.log(2.0)))
     shifted = builder.fadd(halvings, f.number(f.shifter))
     n = builder.fsub(shifted, f.number(f.shifter))
     r = builder.fadd(f.fma(n, f.number(-constants.high), exponent), f.number(_ROOT[0]))
@@ -187,10 +202,12 @@ def _logarithm(f: Steps, constants: _Constants, m: ir.Value) -> tuple[ir.Value, 
     s = builder.fmul(d, reciprocal)
     off = f.fma(builder.fneg(s), divisor, d)
     off = builder.fmul(f.fma(builder.fneg(s), lacking, off), reciprocal)
-    square = builder.fmul(s, s)
-    tail = builder.fmul(builder.fmul(s, square), f.polynomial(constants.log, square))
-    tail = builder.fadd(tail, builder.fadd(off, off))
-    whole_part, double = builder.fmul(k, f.number(constants.high)), builder.fadd(s, s)
-    high = builder.fadd(whole_part, double)
-    tail = builder.fadd(tail, builder.fsub(double, builder.fsub(high, whole_part)))
-    return high, f.fma(k, f.number(constants.low), tail)
+    # What s lacks counts in all of the series, whose slope in s is 2 / (1 - s**2).
+    square, off = builder.fmul(s, s), builder.fadd(off, off)
+    tail = f.fma(builder.fmul(s, square), f.polynomial(constants.log, square), f.fma(off, square, off))
+    steps, double = builder.fmul(k, f.number(constants.high)), builder.fadd(s, s)
+    high = builder.fadd(steps, double)
+    low = builder.fadd(f.fma(k, f.number(constants.low), tail), builder.fsub(double, builder.fsub(high, steps)))
+    # The second is then as small as can be, and what it loses next to nothing.
+    total = builder.fadd(high, low)
+    return total, builder.fadd(builder.fsub(high, total), low)
