@@ -120,11 +120,11 @@ def _terms_of_mixed(found: Found) -> np.ndarray:
 
 EXCEPTIONS: tuple[Exceptional, ...] = (
     Exceptional(
-        ("tanh",),
+        ("tanh", "sigmoid"),
         ("x",),
-        "away from 0",
+        "where the value is almost 1",
         "4 units of 1",
-        "`1 - y * y` saves a second exponential function in every recurrent cell; the curvature does not go this way",
+        "`1 - y * y` and `y * (1 - y)` save operations in every recurrent cell; curvatures do not go this way",
         lambda found: found.within(4, 1.0),
     ),
     Exceptional(

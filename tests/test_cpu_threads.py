@@ -334,9 +334,9 @@ def test_who_watches_is_counted():
     time.sleep(1e-2)  # what a thread looks once more
     assert own.watchers.value == 0
     assert not pool.is_watched()
-    own._asleep.pop().release()
     while not pool.is_watched() and time.monotonic() < until:
-        pass
+        if len(own._asleep) == 2:  # on a busy machine it may have looked, and slept again, unseen
+            own._asleep.pop().release()
     assert time.monotonic() < until
 
 

@@ -40,7 +40,7 @@ INF, NAN = math.inf, math.nan
 def test_values_and_partials_keep_every_bit(case: Case, least: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """With an `if` for each side, and with short sides for all."""
     monkeypatch.setattr(selects, "LEAST", least)
-    monkeypatch.setattr(selects, "_saves", lambda _: True)
+    monkeypatch.setattr(selects, "_saves", lambda *_: True)
     columns = list(zip(*case.points, strict=True))
     for function in (without_customs(simplify(lowered(case))), without_customs(simplify(dual(case)))):
         found, choices = into_selects(function, set())

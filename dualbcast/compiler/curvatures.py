@@ -29,6 +29,7 @@ __all__ = [
     "bell",
     "cbrt_slope",
     "cosine",
+    "logistic",
     "logit_slope",
     "power_slope",
     "quotient_slope",
@@ -192,14 +193,24 @@ def difference_of_squares(a: float, b: float) -> float:
 # --- exponentials --------------------------------------------------------------------------------------------------
 
 
-@partials(lambda x, y, s: (-(s * math.tanh(0.5 * x)), 0))
+@partials(lambda x, y, s: (-(logistic_density(x) * math.tanh(0.5 * x)), 0))
 def sigmoid_slope(x: float, y: float) -> float:
-    """The slope of the logistic function y: y * (1 - y) has no digits where y is almost 1.
+    """The slope of y = sigmoid(x): with few digits where y is almost 1, but without another exponential."""
+    return y * (1.0 - y)
 
-    The value has the same exponential; what it divides by is the reciprocal of the larger one of y and 1 - y.
-    """
-    larger = 0.5 + abs(y - 0.5)
-    return math.exp(-abs(x)) * larger * larger
+
+@partials(lambda x, y: (logistic_density(x),))
+def logistic(x: float) -> float:
+    """The logistic function where it is a slope itself, so that its own slope is to have all digits."""
+    return special.sigmoid(x)
+
+
+@partials(lambda x, y: (-(y * math.tanh(0.5 * x)),))
+def logistic_density(x: float) -> float:
+    """The slope of the logistic function to all digits."""
+    decay = math.exp(-abs(x))
+    inverse = 1.0 / (1.0 + decay)
+    return decay * inverse * inverse
 
 
 def share_of_two(g: float) -> float:

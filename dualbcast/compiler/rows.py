@@ -25,6 +25,7 @@ from dualbcast.compiler.curvatures import (
     bell,
     cbrt_slope,
     cosine,
+    logistic,
     logit_slope,
     power_slope,
     share_of_two,
@@ -105,7 +106,7 @@ rule(
 )
 rule(
     "logaddexp",
-    lambda a, b, y: (special.sigmoid(special.gap(a, b)), special.sigmoid(special.gap(b, a))),
+    lambda a, b, y: (logistic(special.gap(a, b)), logistic(special.gap(b, a))),
     "numpy.logaddexp",
     function=special.logaddexp,
     domain=(REAL, REAL),
@@ -142,12 +143,10 @@ alias(special.exp10, "scipy.special.exp10")
 # --- the logistic function and its kin -----------------------------------------------------------------------------
 
 rule("sigmoid", lambda x, y: (sigmoid_slope(x, y),), "scipy.special.expit", function=special.sigmoid, domain=(REAL,))
-rule(
-    "softplus", lambda x, y: (special.sigmoid(x),), "scipy.special.softplus", function=special.softplus, domain=(REAL,)
-)
+rule("softplus", lambda x, y: (logistic(x),), "scipy.special.softplus", function=special.softplus, domain=(REAL,))
 rule(
     "log_sigmoid",
-    lambda x, y: (special.sigmoid(-x),),
+    lambda x, y: (logistic(-x),),
     "scipy.special.log_expit",
     function=special.log_sigmoid,
     domain=(REAL,),

@@ -12,11 +12,11 @@ import ieee
 import numpy as np
 import pytest
 from campaign import Failure, examine_drawn, main, run_range
-from cases import CASES
 from choices import drawn, redrawn, shrunk
 from click.testing import CliRunner
 from edges import at_an_edge, is_edge
 from examine import Mismatch, Tally, expectations, hold
+from found_before import CASES
 from log import Log
 from products import PRODUCTS, examine_products
 from program import Program
