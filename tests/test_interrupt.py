@@ -243,14 +243,17 @@ DAEMON = """
 import dualbcast
 good = np.full(4, -1.0)
 endless(good)
-threading.Thread(target=lambda: endless(-good), daemon=True).start()
-time.sleep(0.5)
+for _ in range(8):
+    threading.Thread(target=lambda: endless(-good), daemon=True).start()
+time.sleep({delay})
 print("over", flush=True)
 """
 
 
-def test_a_process_ends_while_a_thread_of_no_account_is_in_a_kernel() -> None:
-    assert run(DAEMON) == ["over"]
+@pytest.mark.parametrize("delay", [0.1, 0.14, 0.18, 0.5])
+def test_a_process_ends_while_threads_of_no_account_are_in_a_kernel(delay: float) -> None:
+    """They ask now and then whether to go on, and then there is no interpreter that could answer."""
+    assert run(DAEMON.format(delay=delay)) == ["over"]
 
 
 @differentiable_broadcast

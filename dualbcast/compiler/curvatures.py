@@ -193,6 +193,14 @@ def difference_of_squares(a: float, b: float) -> float:
 # --- exponentials --------------------------------------------------------------------------------------------------
 
 
+@partials(lambda x, y: (-(y * math.tanh(0.5 * x)),))
+def logistic_density(x: float) -> float:
+    """The slope of the logistic function to all digits."""
+    decay = math.exp(-abs(x))
+    inverse = 1.0 / (1.0 + decay)
+    return decay * inverse * inverse
+
+
 @partials(lambda x, y, s: (-(logistic_density(x) * math.tanh(0.5 * x)), 0))
 def sigmoid_slope(x: float, y: float) -> float:
     """The slope of y = sigmoid(x): with few digits where y is almost 1, but without another exponential."""
@@ -203,14 +211,6 @@ def sigmoid_slope(x: float, y: float) -> float:
 def logistic(x: float) -> float:
     """The logistic function where it is a slope itself, so that its own slope is to have all digits."""
     return special.sigmoid(x)
-
-
-@partials(lambda x, y: (-(y * math.tanh(0.5 * x)),))
-def logistic_density(x: float) -> float:
-    """The slope of the logistic function to all digits."""
-    decay = math.exp(-abs(x))
-    inverse = 1.0 / (1.0 + decay)
-    return decay * inverse * inverse
 
 
 def share_of_two(g: float) -> float:

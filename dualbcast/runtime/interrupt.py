@@ -6,6 +6,7 @@ interpreter's lock there, lets Python run the handlers of signals, and asks whet
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import functools
 import os
@@ -15,6 +16,7 @@ from threading import get_ident
 from typing import Any
 
 from dualbcast.errors import KernelCancelled
+from dualbcast.runtime.linked import forever
 from dualbcast.runtime.native import compiled
 
 __all__ = [
@@ -78,6 +80,7 @@ def symbols() -> tuple[tuple[str, int], ...]:
     """What code that polls uses of this process: names and addresses."""
     elsewhere = {name: _address(getattr(ctypes.pythonapi, name)) for name in _API}
     elsewhere |= {"ask": id(_ask), "raised": id(_raised), "key": _key()}
+    elsewhere["closing"] = ctypes.addressof(_closing)
     if sys.platform == "win32":
         elsewhere["GetTickCount64"] = _address(ctypes.WinDLL("kernel32").GetTickCount64)
     text = _TEXT.format(
@@ -130,6 +133,11 @@ _raised: dict[int, BaseException] = {}
 # What is left until the next question, of whichever thread has worked last: kernels begin with it, so that many short
 # ones ask, too.
 _units = ctypes.c_int64(PERIOD)
+# Not 0 when the interpreter is about to end: who asks nothing of it any more goes on until the process ends.
+_closing = ctypes.c_int64(0)
+for _cell in (_units, _closing):
+    forever(_cell)
+atexit.register(setattr, _closing, "value", 1)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_after_fork)
 
@@ -165,6 +173,7 @@ _TEXT = """\
 @ask = external global i8
 @raised = external global i8
 @key = external global i8
+@closing = external global i64
 declare i32 @PyGILState_Ensure()
 declare void @PyGILState_Release(i32)
 declare i32 @PyErr_CheckSignals()
@@ -193,7 +202,11 @@ look:
   %last = ptrtoint ptr %kept to i64
   %since = sub i64 %now, %last
   %due = icmp uge i64 %since, {every}
-  br i1 %due, label %ask, label %go
+  br i1 %due, label %due.now, label %go
+due.now:
+  %closing = load atomic i64, ptr @closing seq_cst, align 8
+  %open = icmp eq i64 %closing, 0
+  br i1 %open, label %ask, label %go
 ask:
   %new = inttoptr i64 %now to ptr
   %set = call i32 @PyThread_tss_set(ptr @key, ptr %new)

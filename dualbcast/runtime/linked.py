@@ -15,7 +15,17 @@ from typing import Any
 from dualbcast.errors import BackendError
 from dualbcast.runtime import libm
 
-__all__ = ["Loaded", "link", "load"]
+__all__ = ["Loaded", "forever", "link", "load"]
+
+
+def forever(
+    owner: Any,
+    keep: Callable[[Any], Any] = ctypes.pythonapi.Py_IncRef,
+    reference: Callable[[Any], Any] = ctypes.py_object,
+) -> None:
+    """Keep what owns memory until the process ends, which is later than the interpreter does: threads that it does not
+    wait for may still use the memory then. (Modules lose their globals before, so what this calls is a default.)"""
+    keep(reference(owner))
 
 
 class Loaded:
@@ -31,6 +41,14 @@ class Loaded:
 
     def __init__(self, owner: Any, address: Callable[[str], int]) -> None:
         self._owner, self.address = owner, address
+
+    def __del__(
+        self,
+        is_finalizing: Callable[[], bool] = sys.is_finalizing,
+        keep: Callable[[Any], None] = forever,
+    ) -> None:
+        if is_finalizing():
+            keep(self._owner)
 
 
 def link(code: bytes) -> bytes:
