@@ -223,7 +223,14 @@ CASES: dict[str, Case] = {
         "a sum of up to ten quotients and a logarithm, which cancel near its zero at 1.46",
         scale=1.0,
     ),
-    "sinc": Case(mpmath.sincpi, _wide_sinc, (-1e6, 1e6), (0.0, 1.0, 2.0)),
+    "sinc": Case(
+        mpmath.sincpi,
+        _wide_sinc,
+        (-1e6, 1e6),
+        (0.0, 1.0, 2.0),
+        limits=(4.0, 5.0),
+        reason="a sine and a quotient; the sine alone is off by up to 3.6 where it is libmvec's",
+    ),
 }
 PAIRS: dict[str, Case] = {
     "atan2": Case(mpmath.atan2, np.arctan2),

@@ -98,8 +98,8 @@ BUGS = [
     Bug(
         "after a branch, a name taken to hold what its first side gave it",
         simplify,
-        "number = numbers.pop() if len(numbers) == 1 else None",
-        "number = ends[0].numbers.get(name) if ends else None",
+        "then if then == orelse else self.new(target)",
+        "then",
     ),
     Bug(
         "a common subexpression whose holder has another value by now",
@@ -134,8 +134,8 @@ BUGS = [
     Bug(
         "a wrong row of the rule table",
         rows,
-        'rule("tanh", lambda x, y: (1.0 - y * y,)',
-        'rule("tanh", lambda x, y: (1.0 - y,)',
+        'rule("sinh", lambda x, y: (math.cosh(x),)',
+        'rule("sinh", lambda x, y: (math.cosh(y),)',
     ),
 ]
 
