@@ -38,12 +38,17 @@ def _shared() -> Any:
 
 
 @functools.cache
-def _strategy(kinks: bool) -> Any:
-    return _shared().programs(kinks=kinks)
+def _strategies() -> tuple[Any, Any, Any]:
+    return _shared().programs(kinks=False), _shared().programs(kinks=True), _shared().written()
 
 
 def drawn(seed: int) -> tuple[list[Any], list[Any]]:
     """The steps and arguments of a seed. Odd ones have kinks."""
+    steps, args = _drawn(_strategies()[seed % 2], seed)
+    return steps, args
+
+
+def _drawn(strategy: Any, seed: int) -> Any:
     found: list[Any] = []
     quiet = settings(
         database=InMemoryExampleDatabase(),
@@ -52,10 +57,9 @@ def drawn(seed: int) -> tuple[list[Any], list[Any]]:
         suppress_health_check=list(HealthCheck),
         print_blob=False,
     )
-    wanted = quiet(given(_strategy(bool(seed % 2)))(lambda program: found.append(program)))
+    wanted = quiet(given(strategy)(lambda program: found.append(program)))
     wanted.hypothesis.fuzz_one_input(random.Random(seed).randbytes(BYTES))
-    steps, args = found[0]
-    return steps, args
+    return found[0]
 
 
 def _cast(args: Sequence[Any], seed: int) -> list[Any]:
@@ -73,7 +77,8 @@ def described(seed: int) -> str:
     limits = list(_shared().LIMITS)[seed % len(_shared().LIMITS)]
     lines = [f"x{at} = np.array({arg.tolist()!r}, {_cast(args, seed)[at].dtype})" for at, arg in enumerate(args)]
     lines += [f"x{at} = {step!r}" for at, step in enumerate(steps, len(args))]
-    return "\n".join([*lines, f"# {limits}"])
+    writes = _drawn(_strategies()[2], seed)
+    return "\n".join([*lines, f"# {limits}", f"# and with writes: {writes!r}"])
 
 
 def examine_graph(seed: int, tally: Tally) -> None:
@@ -90,6 +95,9 @@ def examine_graph(seed: int, tally: Tally) -> None:
                 tally.differenced += 1
             _against_jax(steps, args, CLOSE, tally, "")
             _against_jax(steps, _cast(args, seed), CLOSE_SINGLE, tally, " of mixed dtypes")
+            done, refused = graphs.check_writes(*_drawn(_strategies()[2], seed))
+            tally.comparisons["writes without an effect"] += done
+            tally.comparisons["writes refused"] += refused
     finally:
         Limits.elements, Limits.statements, Limits.arrays = before
     tally.programs += 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import importlib
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -207,7 +206,7 @@ HIDING: dict[str, Callable[[Any], Any]] = {
     "pandas": lambda v: pytest.importorskip("pandas").Series([v, v]),
     "frame": lambda v: pytest.importorskip("pandas").DataFrame({"a": [v]}),
     "xarray": lambda v: pytest.importorskip("xarray").DataArray(v),
-    "dataset": lambda v: importlib.import_module("xarray").Dataset({"a": of_xarray_number(v)}),
+    "dataset": lambda v: pytest.importorskip("xarray").Dataset({"a": of_xarray_number(v)}),
     "dask": of_dask,
     "object array": of_objects,
     "record": of_records,
