@@ -15,12 +15,12 @@ import pytest
 import references
 import systems
 
-from dualbcast.compiler.emit import emit
-from dualbcast.compiler.frontend import lower
-from dualbcast.compiler.simplify import simplify
-from dualbcast.runtime import cpu
-from dualbcast.runtime.broadcast import plan
-from dualbcast.runtime.operands import classify
+from dualbcast.codegen.kernel_text import emit
+from dualbcast.frontend.lower import lower
+from dualbcast.ir.value_numbering import simplify
+from dualbcast.runtime.arguments import classify
+from dualbcast.runtime.cpu import kernel as cpu_kernel
+from dualbcast.runtime.launch_plan import plan
 
 NAMES = ("x", "w", "b", "g")
 F4 = np.dtype(np.float32)
@@ -51,11 +51,11 @@ def call(function: Callable[..., Any], arrays: tuple[np.ndarray, ...], shapes: t
     dtypes = [F4] * len(shapes)
     layout = plan(operands, dtypes, None, shapes).layout
     text = emit(body, layout, "float32", operands.storages, [dtype.name for dtype in dtypes], "cpu")
-    kernel = cpu.compile_kernel(text, False)
+    kernel = cpu_kernel.compile_kernel(text, False)
 
     def run() -> tuple[Any, ...]:
         planned = plan(classify(arrays, NAMES, operands.signature), dtypes, None, shapes)
-        cpu.launch(kernel, planned.total, planned.ints, planned.pointers, blocks=planned.blocks)
+        cpu_kernel.launch(kernel, planned.total, planned.ints, planned.pointers, blocks=planned.blocks)
         return planned.finish()
 
     return run

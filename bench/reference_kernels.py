@@ -20,8 +20,9 @@ import numpy as np
 
 from dualbcast import differentiable_broadcast
 from dualbcast.cli import models
-from dualbcast.runtime import cuda, cuda_build
-from dualbcast.runtime.sass import Instructions, count
+from dualbcast.codegen.cuda import build as cuda_build
+from dualbcast.codegen.cuda.sass import Instructions, count
+from dualbcast.runtime.cuda import kernel as cuda_kernel
 
 __all__ = ["CAPABILITIES", "Case", "Reference", "by_lanes", "cases", "compile_reference"]
 
@@ -73,7 +74,7 @@ class Case:
     name: str
     arity: int
     fastmath: bool
-    compile: Callable[[tuple[int, int]], cuda.CudaKernel]
+    compile: Callable[[tuple[int, int]], cuda_kernel.CudaKernel]
 
     def by_hand(self, cc: tuple[int, int]) -> Reference:
         """The kernel by hand with as many elements a thread as dualbcast's."""
@@ -94,7 +95,7 @@ def _compiled(cc: tuple[int, int], width: int, arity: int, fastmath: bool) -> tu
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "reference.cubin")
         path.write_bytes(image)
-        command = [cuda.disassembler(), str(path)]
+        command = [cuda_kernel.disassembler(), str(path)]
         return image, subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
@@ -132,19 +133,21 @@ def cases() -> Iterator[Case]:
         product = differentiable_broadcast(models.product, fastmath=fast)
         for name, what in (("hm_lstm", "value_and_jacobian"), ("hm_lstm_pullback", "vjp")):
 
-            def compile_cell(cc: tuple[int, int], cell: Any = cell, what: Any = what) -> cuda.CudaKernel:
+            def compile_cell(cc: tuple[int, int], cell: Any = cell, what: Any = what) -> cuda_kernel.CudaKernel:
                 return cell.cuda_resources(*[full] * 4, row, row, wrt=wrt, product=what, cc=cc)
 
             yield Case(name, name, 2, fast, compile_cell)
         for arity in (2, 8, 16):
 
-            def compile_product(cc: tuple[int, int], product: Any = product, arity: int = arity) -> cuda.CudaKernel:
+            def compile_product(
+                cc: tuple[int, int], product: Any = product, arity: int = arity
+            ) -> cuda_kernel.CudaKernel:
                 return product.cuda_resources(*[full] * arity, cc=cc)
 
             yield Case(f"product of {arity}", "product_forward", arity, fast, compile_product)
 
 
-def by_lanes(call: Any, cc: tuple[int, int]) -> dict[int, cuda.CudaKernel]:
+def by_lanes(call: Any, cc: tuple[int, int]) -> dict[int, cuda_kernel.CudaKernel]:
     """The kernel of a call with 1, 2 and 4 elements a thread, those that its arrays suit.
 
     Parameters
@@ -160,9 +163,10 @@ def by_lanes(call: Any, cc: tuple[int, int]) -> dict[int, cuda.CudaKernel]:
     for lanes in (1, 2, 4):
         layout = planned.layout._replace(lanes=lanes)
         if lanes == 1 or (
-            spec.wide(planned.layout).lanes > 1 and cuda.fits(layout, planned.sizes, planned.strides, planned.pointers)
+            spec.wide(planned.layout).lanes > 1
+            and cuda_kernel.fits(layout, planned.sizes, planned.strides, planned.pointers)
         ):
-            kernels[lanes] = cuda.compile_kernel(spec.source(layout, "cuda"), cc, spec.options.fastmath)
+            kernels[lanes] = cuda_kernel.compile_kernel(spec.source(layout, "cuda"), cc, spec.options.fastmath)
     return kernels
 
 

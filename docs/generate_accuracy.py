@@ -27,8 +27,9 @@ from test_range_planted import BUGS  # noqa: E402
 
 from dualbcast import differentiable_broadcast  # noqa: E402
 from dualbcast.cli.machine import cpu_model  # noqa: E402
-from dualbcast.compiler.rules import RULES  # noqa: E402
-from dualbcast.runtime import elementary, libm  # noqa: E402
+from dualbcast.codegen.mathlib import libm  # noqa: E402
+from dualbcast.codegen.mathlib import table as mathlib  # noqa: E402
+from dualbcast.rules.table import RULES  # noqa: E402
 
 PAGE = HERE / "accuracy.md"
 
@@ -158,7 +159,7 @@ def derivative_rows() -> list[str]:
 def page() -> str:
     """The text of docs/accuracy.md."""
     names = [*CASES, *PAIRS]
-    own = sorted(elementary.FUNCTIONS)
+    own = sorted(mathlib.FUNCTIONS)
     libraries = f"glibc {platform.libc_ver()[1]}" if platform.libc_ver()[0] == "glibc" else platform.platform()
     machine = (
         f"Measured on {cpu_model()} ({platform.machine()}) with {libraries}, "

@@ -6,9 +6,9 @@ import ast
 import inspect
 from pathlib import Path
 
-from dualbcast.compiler import curvatures, rows
-from dualbcast.compiler.rules import ALIASES, RULES, Custom, Rule, lookup
-from dualbcast.compiler.source import find_source
+from dualbcast.frontend.source import find_source
+from dualbcast.rules import curvatures, library
+from dualbcast.rules.table import ALIASES, RULES, Custom, Rule, lookup
 
 PAGE = Path(__file__).with_name("rules.md")
 
@@ -17,7 +17,7 @@ HEAD = """\
 
 Every function that a scalar function may call and that is not itself Python source, with the partial derivatives used,
 in terms of the arguments and the result `y`. A partial of `0` ends differentiation: nothing is computed or stored for
-it. The table is generated from `dualbcast/compiler/rows.py`, the one place that forward mode and the tests read.
+it. The table is generated from `dualbcast/rules/library.py`, the one place that forward mode and the tests read.
 
 Arithmetic (`+ - * /`, unary minus) and conditional expressions have the textbook rules. `abs`, `min`, `max` and
 comparisons look at values only; on a tie `min` and `max` take the first argument's derivative.
@@ -74,7 +74,7 @@ def page() -> str:
     lines.append("\n## Left out\n")
     lines.append("Functions of `math` and element-wise functions of NumPy that cannot be used in a scalar function.\n")
     lines.append("| function | why |\n| --- | --- |")
-    lines.extend(f"| `{name}` | {reason} |" for name, reason in sorted(rows.EXCLUDED.items()))
+    lines.extend(f"| `{name}` | {reason} |" for name, reason in sorted(library.EXCLUDED.items()))
     return "\n".join(lines) + "\n"
 
 

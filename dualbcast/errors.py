@@ -6,8 +6,7 @@ import linecache
 import os
 import re
 from itertools import groupby
-
-from dualbcast.record import NamedTuple
+from typing import NamedTuple
 
 __all__ = [
     "ArgumentError",

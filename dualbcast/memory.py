@@ -23,9 +23,10 @@ all its views are gone, its memory waits for the next one, which is then spared 
 
 from __future__ import annotations
 
-from dualbcast.record import NamedTuple
-from dualbcast.runtime.memory import POOL
-from dualbcast.runtime.memory import Lease as Lease
+from typing import NamedTuple
+
+from dualbcast.runtime.buffer_pool import POOL
+from dualbcast.runtime.buffer_pool import Lease as Lease
 
 __all__ = ["Info", "clear", "info", "set_limit"]
 

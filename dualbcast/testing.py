@@ -6,17 +6,16 @@ import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 
-from dualbcast.api import BroadcastFunction, differentiable_broadcast
-from dualbcast.compiler.rules import Custom, Interval, Rule, lookup
+from dualbcast.api.binding import Wrt
+from dualbcast.api.function import BroadcastFunction, differentiable_broadcast
 from dualbcast.errors import ArgumentError, DerivativeError
-from dualbcast.jacobian import library_of
-from dualbcast.record import NamedTuple
-from dualbcast.signature import Wrt
+from dualbcast.program.jacobian import library_of
+from dualbcast.rules.table import Custom, Interval, Rule, lookup
 
 __all__ = ["DerivativeError", "check_derivatives", "check_partials"]
 

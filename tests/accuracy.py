@@ -24,7 +24,10 @@ import numpy as np
 import scipy.special
 
 from dualbcast import arithmetic, differentiable_broadcast, special
-from dualbcast.runtime import cpu, cpu_math, elementary, libm
+from dualbcast.codegen.llvm import intrinsics
+from dualbcast.codegen.mathlib import libm
+from dualbcast.codegen.mathlib import table as mathlib
+from dualbcast.runtime.cpu import kernel as cpu_kernel
 
 inf = float("inf")
 Exact = Callable[..., Any]
@@ -276,18 +279,18 @@ def _folder() -> str:
 @contextlib.contextmanager
 def computed_by(*, vectors: bool, inlined: bool = True) -> Iterator[None]:
     """Kernels of now on call libmvec only if `vectors`, and inline what can be only if `inlined`."""
-    vectors, inlined = vectors and libm.has_libmvec(), inlined and elementary.has_fma()
+    vectors, inlined = vectors and libm.has_libmvec(), inlined and mathlib.has_fma()
     libm.register()
     with tempfile.TemporaryDirectory() as cache, contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.dict(os.environ, DUALBCAST_CACHE_DIR=cache))
         stack.enter_context(mock.patch.object(libm, "has_libmvec", return_value=vectors))
-        stack.enter_context(mock.patch.object(elementary, "has_fma", return_value=inlined))
-        stack.enter_context(mock.patch.dict(cpu._kernels, clear=True))
-        cpu_math.names.cache_clear()
+        stack.enter_context(mock.patch.object(mathlib, "has_fma", return_value=inlined))
+        stack.enter_context(mock.patch.dict(cpu_kernel._kernels, clear=True))
+        intrinsics.names.cache_clear()
         try:
             yield
         finally:
-            cpu_math.names.cache_clear()
+            intrinsics.names.cache_clear()
 
 
 # --- where to look ---------------------------------------------------------------------------------------------------

@@ -24,7 +24,9 @@ from dualbcast.errors import CompileError
 
 __all__ = ["Cell", "X", "Y", "agree", "check", "check_traceback", "program", "rows", "verify"]
 
-COMPILER = str(Path(dualbcast.__file__).parent / "compiler")
+COMPILER = tuple(
+    str(Path(dualbcast.__file__).parent / stage) for stage in ("ir", "rules", "frontend", "autodiff", "passes")
+)
 X, Y = np.array([0.5, 2.0]), np.array([1.5, -0.5])
 SMOOTH = np.array([0.5, 2.25]), np.array([1.5, -0.625])  # where rounding and comparisons do not jump
 

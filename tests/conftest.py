@@ -59,10 +59,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             items[:] = [item for item in items if not item.get_closest_marker("slow")]
     gpu = [item for item in items if item.get_closest_marker("gpu")]
     if gpu:
-        from dualbcast.runtime import cuda
+        from dualbcast.runtime.cuda import kernel as cuda_kernel
 
-        if not cuda.available():
-            skip = pytest.mark.skip(reason=f"no GPU: {cuda.why_not()}")
+        if not cuda_kernel.available():
+            skip = pytest.mark.skip(reason=f"no GPU: {cuda_kernel.why_not()}")
             for item in gpu:
                 item.add_marker(skip)
 
@@ -100,9 +100,9 @@ def update_golden(request: pytest.FixtureRequest) -> bool:
 @pytest.fixture
 def no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing may get as far as a compiler of kernels."""
-    from dualbcast.runtime import cpu
+    from dualbcast.runtime.cpu import kernel as cpu_kernel
 
     def reached(*_: Any) -> None:
         pytest.fail("an erroneous function reached the backend")
 
-    monkeypatch.setattr(cpu, "compile_kernel", reached)
+    monkeypatch.setattr(cpu_kernel, "compile_kernel", reached)

@@ -8,8 +8,10 @@ import textwrap
 
 import numpy as np
 
-from dualbcast.abi import KernelSource, Layout
-from dualbcast.runtime import cpu, elementary, libm
+from dualbcast.codegen.mathlib import libm
+from dualbcast.codegen.mathlib import table as mathlib
+from dualbcast.kernel_spec import KernelSource, Layout
+from dualbcast.runtime.cpu import kernel as cpu_kernel
 
 
 def source_of(
@@ -28,14 +30,14 @@ def source_of(
 
 
 def run(source: KernelSource, *inputs: np.ndarray, fastmath: bool = False, threads: int = 1) -> list[np.ndarray]:
-    kernel = cpu.compile_kernel(source, fastmath)
+    kernel = cpu_kernel.compile_kernel(source, fastmath)
     storage = {"bool": np.uint8, "float16": np.uint16, "bfloat16": np.uint16}
     outputs = [np.full(inputs[0].shape, 7, storage.get(name, name)) for name in source.outputs]
     for array, name in zip(inputs, source.inputs, strict=True):
         assert array.flags.c_contiguous
         assert array.dtype.itemsize == np.dtype(storage.get(name, name)).itemsize
     pointers = [array.ctypes.data for array in (*inputs, *outputs)]
-    cpu.launch(kernel, inputs[0].size, (inputs[0].size,), pointers, threads)
+    cpu_kernel.launch(kernel, inputs[0].size, (inputs[0].size,), pointers, threads)
     return outputs
 
 
@@ -50,7 +52,7 @@ def from_libmvec(*names: str) -> set[str]:
 
 
 def is_inlined(name: str) -> bool:
-    return name in elementary.FUNCTIONS and elementary.has_fma()
+    return name in mathlib.FUNCTIONS and mathlib.has_fma()
 
 
 PRELUDE = """
@@ -129,9 +131,9 @@ def cell_run(arguments: list[np.ndarray], threads: int = 1, pieces: list[int] | 
     rows, columns = arguments[0].shape
     out = np.full((5, rows, columns), np.nan, np.float32)
     pointers = [array.ctypes.data for array in (*arguments, *out)]
-    kernel = cpu.compile_kernel(CELL, False)
+    kernel = cpu_kernel.compile_kernel(CELL, False)
     if pieces is None:
-        cpu.launch(kernel, rows * columns, (rows, columns, 2), pointers, threads)
+        cpu_kernel.launch(kernel, rows * columns, (rows, columns, 2), pointers, threads)
     else:
         for start, stop in itertools.pairwise(pieces):
             kernel(start, stop, (rows, columns, 2), pointers)

@@ -148,8 +148,8 @@ def _keep_ptx() -> None:
     """Let kernels of this package, and those by hand, be PTX, and not machine code, which nothing here can run."""
     from cuda import core
 
-    from dualbcast import machine
-    from dualbcast.runtime import cuda_build
+    from dualbcast.codegen.cuda import build as cuda_build
+    from dualbcast.graph import machine
 
     build, program = cuda_build.build, core.Program
     log = "Used 32 registers, 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from accuracy import CASES, PAIRS, computed_by
 
-from dualbcast.runtime import elementary
+from dualbcast.codegen.mathlib import table as mathlib
 
 DTYPES = ("float32", "float64")
 NAMES = [*CASES, *PAIRS]
@@ -57,9 +57,9 @@ def test_many_millions_of_points_are_accurate(name: str, dtype: str, way: str) -
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", elementary.FUNCTIONS)
+@pytest.mark.parametrize("name", mathlib.FUNCTIONS)
 def test_what_is_inlined_gives_the_same_bits_wherever_it_is(name: str, dtype: str) -> None:
-    if not elementary.has_fma():
+    if not mathlib.has_fma():
         pytest.skip("the processor has no fused multiply-add")
     points = arguments(name, dtype, 20_000)
     with computed_by(vectors=True):

@@ -13,14 +13,14 @@ from test_passes import execute
 from test_passes import lowered as lowered_case
 
 from dualbcast import differentiable_broadcast
+from dualbcast.autodiff.differentiate import dualize
+from dualbcast.autodiff.eliminate import is_shorter, operations_each_way
 from dualbcast.cli import models
-from dualbcast.compiler.adjoints import is_shorter, operations_each_way
-from dualbcast.compiler.dualize import dualize
-from dualbcast.compiler.emit import operations
-from dualbcast.compiler.frontend import lower
-from dualbcast.compiler.ir import Function, check
-from dualbcast.compiler.simplify import simplify
-from dualbcast.products import make_product
+from dualbcast.codegen.kernel_text import operations
+from dualbcast.frontend.lower import lower
+from dualbcast.ir.nodes import Function, check
+from dualbcast.ir.value_numbering import simplify
+from dualbcast.program.products import make_product
 
 
 def lowered(function: Any, arity: int) -> Function:
@@ -123,7 +123,7 @@ def counted(a: float, b: float, c: float, d: float, e: float, f: float) -> float
 @pytest.mark.usefixtures("nothing_kept")
 def test_partials(function: Any, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether it is shorter or not."""
-    monkeypatch.setattr("dualbcast.compiler.adjoints.is_shorter", lambda _: True)
+    monkeypatch.setattr("dualbcast.autodiff.eliminate.is_shorter", lambda _: True)
     random = np.random.default_rng(5)
     arity = function.__code__.co_argcount
     judge(function, random.uniform(0.2, 1.4, (arity, 24)), backend, 1e-11)

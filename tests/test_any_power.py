@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dualbcast import differentiable_broadcast
-from dualbcast.runtime import libm
+from dualbcast.codegen.mathlib import libm
 
 INF, NAN = math.inf, math.nan
 DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])

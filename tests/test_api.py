@@ -15,7 +15,7 @@ import models
 import numpy as np
 import pytest
 
-import dualbcast.api
+import dualbcast.api.function
 from dualbcast import BroadcastFunction, differentiable_broadcast
 from dualbcast.errors import CompileError, MissingDependencyError
 

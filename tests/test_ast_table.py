@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 from cells import Cell, agree, check, program
 
-from dualbcast.runtime import python
+from dualbcast.runtime import interpreter
 
 
 class Pair(NamedTuple):
@@ -461,7 +461,7 @@ def test_a_node_that_is_compiled(node: str, row: Is) -> None:
 @pytest.mark.usefixtures("no_kernel")
 @pytest.mark.parametrize(("node", "row"), cases(Not))
 def test_a_node_that_is_an_error(node: str, row: Not, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(python, "compile_kernel", lambda *_: pytest.fail("an erroneous function was compiled"))
+    monkeypatch.setattr(interpreter, "compile_kernel", lambda *_: pytest.fail("an erroneous function was compiled"))
     cell = cell_of(node, row.text)
     error = cell.error()
     assert error.message == row.message

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
 from dualbcast.errors import ArgumentError, DTypeError, ShapeError
-from dualbcast.runtime.broadcast import Plan, plan
-from dualbcast.runtime.geometry import extent, form_of, is_nested
-from dualbcast.runtime.operands import Operands, classify
+from dualbcast.runtime.arguments import Operands, classify
+from dualbcast.runtime.iteration_space import extent, form_of, is_nested
+from dualbcast.runtime.launch_plan import Plan, plan
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 FLOATS = [np.dtype(name) for name in ("float16", "float32", "float64")]

@@ -20,10 +20,10 @@ from click.testing import CliRunner, Result
 
 from dualbcast.cli import checking, measure, models, options, report
 from dualbcast.cli.app import group
-from dualbcast.runtime import cuda
+from dualbcast.runtime.cuda import kernel as cuda_kernel
 
 QUICK = ("--repeat", "1", "--min-time", "0")
-HAS_GPU = cuda.available()
+HAS_GPU = cuda_kernel.available()
 needs_numba_cuda = pytest.mark.skipif(
     importlib.util.find_spec("numba_cuda") is None or importlib.util.find_spec("cuda.core") is None,
     reason="compiling for CUDA needs numba-cuda and cuda-core",
@@ -369,16 +369,16 @@ def test_plot_without_matplotlib_fails_before_measuring(monkeypatch: pytest.Monk
 def test_info(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DUALBCAST_CACHE_DIR", str(tmp_path / "cache"))
     run("hmlstm", "--n", "4", "--backend", "cpu", *QUICK)
-    from dualbcast.runtime import cache
+    from dualbcast import disk_cache
 
-    cache.fetch("0" * 64, lambda: b"payload")
+    disk_cache.fetch("0" * 64, lambda: b"payload")
     text = run("info").stdout
     for word in ("python", "numpy", "numba", "llvmlite", "processor", "threads", "libmvec", "GPU", "kernel cache"):
         assert word in text
     assert str(tmp_path / "cache") in text.replace("\n", "")
     assert not re.search(r"\b0 entries", text)
     assert "0 entries, 0 B, just cleared" in run("info", "--clear-cache").stdout
-    assert cache.info().entries == 0
+    assert disk_cache.info().entries == 0
 
 
 @pytest.mark.parametrize("command", [(), ("sweep",), ("hmlstm",), ("divergence",), ("info",)])

@@ -15,8 +15,8 @@ import cliffs
 import numpy as np
 import pytest
 
-from dualbcast.compiler.rules import RULES
 from dualbcast.errors import CompileError
+from dualbcast.rules.table import RULES
 
 PRODUCTS = ("value", "value_and_jacobian", "vjp")
 DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint64", "float16", "float32", "float64")

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from corpus import CORPUS, Case
 
-from dualbcast.call import Options
-from dualbcast.compiler.compose import Step, compose, restrict
-from dualbcast.compiler.emit import operations
-from dualbcast.compiler.ir import Const, Function, Kind, check
-from dualbcast.compiler.templates import lower
-from dualbcast.element import Element
+from dualbcast.codegen.kernel_text import operations
+from dualbcast.frontend.rule_bodies import lower
+from dualbcast.ir.compose import Step, compose, restrict
+from dualbcast.ir.nodes import Const, Function, Kind, check
+from dualbcast.program.element import Element
+from dualbcast.program.launch import Options
 
 X = np.linspace(-2.0, 2.0, 9)
 

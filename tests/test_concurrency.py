@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dualbcast import differentiable_broadcast
-from dualbcast.runtime import cache, cpu
+from dualbcast import differentiable_broadcast, disk_cache
+from dualbcast.runtime.cpu import kernel as cpu_kernel
 
 HERE = Path(__file__).parent
 # Of a program that is expected to take a few seconds; it then shows where its threads are.
@@ -41,7 +41,7 @@ def run(command: list[str]) -> str:
 
 def entries_are_whole(folder: Path) -> bool:
     names = [path.name for path in folder.iterdir()]
-    return all(name.endswith(".bin") and cache._read(folder / name, name[:-4]) is not None for name in names)
+    return all(name.endswith(".bin") and disk_cache._read(folder / name, name[:-4]) is not None for name in names)
 
 
 @pytest.mark.usefixtures("folder")
@@ -55,7 +55,7 @@ RACER = """
 import math, sys, time
 import numpy as np
 from dualbcast import differentiable_broadcast
-from dualbcast.runtime import cpu
+from dualbcast.runtime.cpu import kernel as cpu
 def first(x):
     return x * math.exp(-x)
 def second(x, y):
@@ -95,7 +95,7 @@ def test_processes_that_race_for_an_empty_cache(tmp_path, folder):
 # Forks children that write to the cache, and kills each at a moment of its own, late enough to have begun.
 KILLER = """
 import os, random, signal, sys, time
-from dualbcast.runtime import cache
+from dualbcast import disk_cache as cache
 draw = random.Random(0)
 payloads = {cache.key(str(n)): bytes([n]) * 3_000_000 for n in range(5)}
 def write():
@@ -140,11 +140,11 @@ def cubed(x):
 def test_a_damaged_kernel_is_compiled_anew(folder, monkeypatch):
     x = np.linspace(-2, 2, 101)
     made = []
-    build = cpu._build
-    monkeypatch.setattr(cpu, "_build", lambda *source: made.append(source) or build(*source))
+    build = cpu_kernel._build
+    monkeypatch.setattr(cpu_kernel, "_build", lambda *source: made.append(source) or build(*source))
 
     def check() -> None:
-        monkeypatch.setattr(cpu, "_kernels", {})  # as in a new process
+        monkeypatch.setattr(cpu_kernel, "_kernels", {})  # as in a new process
         np.testing.assert_allclose(differentiable_broadcast(cubed)(x), x**3, rtol=1e-15)
 
     check()
@@ -168,7 +168,7 @@ FORKER = """
 import math, os, signal, sys, threading
 import numpy as np
 from dualbcast import differentiable_broadcast, num_threads
-from dualbcast.runtime import cpu
+from dualbcast.runtime.cpu import kernel as cpu
 cpu.WORTH_A_THREAD, cpu._WORTH_A_RANGE = 0, 1
 @differentiable_broadcast
 def known(x):

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from dualbcast import special
-from dualbcast.call import Options
-from dualbcast.compiler.templates import lower
-from dualbcast.cost import count, work
-from dualbcast.element import Element
+from dualbcast.frontend.rule_bodies import lower
+from dualbcast.graph.cost import count, work
+from dualbcast.program.element import Element
+from dualbcast.program.launch import Options
 
 
 def looped(x: float) -> float:

@@ -11,8 +11,12 @@ import pytest
 from accuracy import units_off
 from cpu_kernels import is_inlined, run, source_of, vector_calls
 
-from dualbcast.abi import KernelSource
-from dualbcast.runtime import cpu, cpu_build, cpu_math, elementary, elementary_steps, libm
+from dualbcast.codegen.llvm import build as llvm_build
+from dualbcast.codegen.llvm import intrinsics
+from dualbcast.codegen.mathlib import libm, primitives
+from dualbcast.codegen.mathlib import table as mathlib
+from dualbcast.kernel_spec import KernelSource
+from dualbcast.runtime.cpu import kernel as cpu_kernel
 
 UNARY = [
     *("sqrt", "cbrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos"),
@@ -307,7 +311,7 @@ def test_erfc_shares_the_exponential_of_its_derivative():
         pytest.skip("the library's functions share nothing")
 
     def multiplied(body: str) -> int:
-        llvm = cpu.compile_kernel(source_of(body, "float64", {"x": "float64"}, {"out": "float64"}), False).llvm()
+        llvm = cpu_kernel.compile_kernel(source_of(body, "float64", {"x": "float64"}, {"out": "float64"}), False).llvm()
         return len(re.findall(r"call <\d+ x double> @llvm\.fma", llvm))
 
     alone, decay = multiplied("out[k] = erfc(x[k])"), multiplied("out[k] = exp(-x[k] * x[k])")
@@ -317,7 +321,7 @@ def test_erfc_shares_the_exponential_of_its_derivative():
 
 @pytest.mark.parametrize("name", UNARY + BINARY)
 def test_loops_call_vector_mathematics_where_the_library_has_it(name):
-    llvm = cpu.compile_kernel(operation(name, "float32"), False).llvm()
+    llvm = cpu_kernel.compile_kernel(operation(name, "float32"), False).llvm()
     assert re.search(r"<\d+ x float>", llvm)
     library = name in libm.VECTORISED - EXACT and not is_inlined(name) and libm.has_libmvec()
     assert bool(vector_calls(llvm)) == library
@@ -326,17 +330,17 @@ def test_loops_call_vector_mathematics_where_the_library_has_it(name):
 @pytest.fixture
 def without_fma(monkeypatch):
     """As on a processor without fused multiply-add."""
-    monkeypatch.setattr(elementary, "has_fma", lambda: False)
-    cpu_math.names.cache_clear()
+    monkeypatch.setattr(mathlib, "has_fma", lambda: False)
+    intrinsics.names.cache_clear()
     yield
-    cpu_math.names.cache_clear()
+    intrinsics.names.cache_clear()
 
 
 @pytest.mark.usefixtures("without_fma")
 @pytest.mark.parametrize("vector", [False, True])
-@pytest.mark.parametrize("name", [*elementary.FUNCTIONS, "atan"])
+@pytest.mark.parametrize("name", [*mathlib.FUNCTIONS, "atan"])
 def test_without_fused_multiply_add_functions_are_the_librarys(name, vector):
-    built = cpu_build.build(operation(name, "float32"), False, "kernel.py", vector)
+    built = llvm_build.build(operation(name, "float32"), False, "kernel.py", vector)
     assert f"@dualbcast_{name}f(float" in built.llvm
     assert "fma" not in built.llvm
     assert bool(vector_calls(built.llvm)) == (vector and libm.has_libmvec() and name in libm.VECTORISED)
@@ -347,7 +351,7 @@ def test_arithmetic_is_not_contracted_unless_asked():
     x = np.random.default_rng(0).standard_normal(1000, dtype=np.float32)
     assert not run(source, x, x * x)[0].any()
     # A fused multiply-add leaves the rounding error of the product: the flags reach LLVM.
-    assert "contract" in cpu.compile_kernel(source, True).llvm()
+    assert "contract" in cpu_kernel.compile_kernel(source, True).llvm()
 
 
 def test_the_sign_of_zero_is_kept():
@@ -373,7 +377,7 @@ def test_fastmath_keeps_nan_and_infinity():
     np.testing.assert_allclose(out, np.tile(np.array([1, 2, 2, 2], np.float32), 20), rtol=1e-6)
 
 
-@pytest.mark.skipif(not elementary_steps.has_scaling(), reason="no instruction for it")
+@pytest.mark.skipif(not primitives.has_scaling(), reason="no instruction for it")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", ["exp", "erfc", "sigmoid"])
 def test_scaling_by_an_instruction_gives_the_bits_of_two_steps(name, dtype, monkeypatch):
@@ -385,11 +389,11 @@ def test_scaling_by_an_instruction_gives_the_bits_of_two_steps(name, dtype, monk
     source = source_of(body, dtype, {"x": dtype}, {"out": dtype})
     found = []
     for is_one in (True, False):
-        monkeypatch.setattr(elementary_steps, "has_scaling", lambda is_one=is_one: is_one)
-        built = cpu._build(source, False)
+        monkeypatch.setattr(primitives, "has_scaling", lambda is_one=is_one: is_one)
+        built = cpu_kernel._build(source, False)
         assert ("vscalef" in built.asm) == is_one
         assert "call" not in re.findall(r"^\t(\w+)", built.asm, re.MULTILINE)
-        kernel, out = cpu.CpuKernel(source, False, built.payload()), np.full(x.size, 7, dtype)
+        kernel, out = cpu_kernel.CpuKernel(source, False, built.payload()), np.full(x.size, 7, dtype)
         kernel(0, x.size, (x.size,), (x.ctypes.data, out.ctypes.data))
         found.append(out)
     same = (found[0].view(f"u{info.dtype.itemsize}") == found[1].view(f"u{info.dtype.itemsize}")) | np.isnan(x)

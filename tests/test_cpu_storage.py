@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from cpu_kernels import run, source_of
 
-from dualbcast.runtime import cpu
+from dualbcast.runtime.cpu import kernel as cpu_kernel
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -27,12 +27,12 @@ WAYS = [("float16", True), ("float16", False), ("bfloat16", True)]
 
 @pytest.fixture(params=WAYS, ids=["float16", "float16-integers", "bfloat16"])
 def sixteen(request, monkeypatch, tmp_path):
-    from dualbcast.runtime import cpu_math
+    from dualbcast.codegen.llvm import intrinsics
 
     name, hardware = request.param
     if not hardware:
-        monkeypatch.setattr(cpu_math, "_converts_half", lambda: False)
-        monkeypatch.setattr(cpu, "_kernels", {})
+        monkeypatch.setattr(intrinsics, "_converts_half", lambda: False)
+        monkeypatch.setattr(cpu_kernel, "_kernels", {})
         monkeypatch.setenv("DUALBCAST_CACHE_DIR", str(tmp_path))
     return name
 
@@ -45,7 +45,7 @@ def test_every_16_bit_pattern_loads(sixteen):
     nan = np.isnan(expected)
     assert np.isnan(got[nan]).all()
     np.testing.assert_array_equal(got[~nan].view(np.uint32), expected[~nan].view(np.uint32))
-    assert re.search(r"store <\d+ x (float|i32)>", cpu.compile_kernel(source, False).llvm())
+    assert re.search(r"store <\d+ x (float|i32)>", cpu_kernel.compile_kernel(source, False).llvm())
 
 
 def test_stores_round_to_nearest_even(sixteen):
@@ -67,7 +67,7 @@ def test_stores_round_to_nearest_even(sixteen):
     nan = np.isnan(x)
     assert np.isnan(got[nan].view(kind).astype(np.float32)).all()
     np.testing.assert_array_equal(got[~nan], expected[~nan].view(np.uint16))
-    assert re.search(r"store <\d+ x (i16|half)>", cpu.compile_kernel(source, False).llvm())
+    assert re.search(r"store <\d+ x (i16|half)>", cpu_kernel.compile_kernel(source, False).llvm())
 
 
 def test_bool_and_integer_storage():

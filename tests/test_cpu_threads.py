@@ -17,7 +17,8 @@ from cpu_kernels import DOUBLE, cell_arguments, cell_run, source_of
 
 from dualbcast import differentiable_broadcast, get_num_threads, num_threads, set_num_threads
 from dualbcast.errors import ArgumentError, BackendError
-from dualbcast.runtime import cpu, pool, threads
+from dualbcast.runtime.cpu import kernel as cpu_kernel
+from dualbcast.runtime.cpu import thread_pool, threads
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -27,7 +28,7 @@ def _own_cache(tmp_path_factory):
         yield
 
 
-class Recorder(cpu.CpuKernel):
+class Recorder(cpu_kernel.CpuKernel):
     """Machine code that calls back: it takes its time, and notes which thread ran which range."""
 
     def __init__(self, rank: int = 1, seconds: float = 2e-3, fail_at: int | None = None) -> None:
@@ -37,7 +38,7 @@ class Recorder(cpu.CpuKernel):
         integers = 2 + rank + len(POINTERS)
         self._code = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * integers)(self.note)
         self._address = ctypes.cast(self._code, ctypes.c_void_p).value
-        self._known, self.pace, self.short, self.is_warm = None, None, 2 * cpu._first(len(POINTERS)), False
+        self._known, self.pace, self.short, self.is_warm = None, None, 2 * cpu_kernel._first(len(POINTERS)), False
         self.polls = False
 
     def goes_past_the_cache(self, _total):
@@ -59,21 +60,21 @@ POINTERS = (1 << 46, 5)
 
 @pytest.fixture(autouse=True)
 def _few_are_many(monkeypatch):
-    monkeypatch.setattr(cpu, "_PROBE", 1024)  # a launch thinks of threads from 1024 elements on
-    monkeypatch.setattr(pool, "_POOLS", 100)
-    monkeypatch.setattr(pool, "_MOST", 100)  # as on a machine with many processors
+    monkeypatch.setattr(cpu_kernel, "_PROBE", 1024)  # a launch thinks of threads from 1024 elements on
+    monkeypatch.setattr(thread_pool, "_POOLS", 100)
+    monkeypatch.setattr(thread_pool, "_MOST", 100)  # as on a machine with many processors
 
 
 @pytest.fixture
 def no_pools(monkeypatch):
     """There are no threads yet."""
-    monkeypatch.setattr(pool, "_every", [])
+    monkeypatch.setattr(thread_pool, "_every", [])
 
 
 def test_ranges_cover_all_and_threads_share_them():
     for ints in ((10_000,), (100, 100), (10, 1000)):
         recorder = Recorder(len(ints))
-        cpu.launch(recorder, 10_000, ints, POINTERS, threads=4)
+        cpu_kernel.launch(recorder, 10_000, ints, POINTERS, threads=4)
         assert recorder.covered() == list(range(10_000))
         assert len({thread for *_, thread in recorder.calls}) >= 2
         assert all(start % ints[-1] % 256 == 0 for start, *_ in recorder.calls)
@@ -82,38 +83,39 @@ def test_ranges_cover_all_and_threads_share_them():
 @pytest.mark.parametrize("total", [0, 1, 1023, 1024, 1025, 1281, 2047])
 def test_every_total_is_covered(total):
     recorder = Recorder(seconds=1e-4)
-    cpu.launch(recorder, total, (total,), POINTERS, threads=3)
+    cpu_kernel.launch(recorder, total, (total,), POINTERS, threads=3)
     assert recorder.covered() == list(range(total))
 
 
 def test_little_work_stays_on_this_thread(monkeypatch):
-    monkeypatch.setattr(cpu, "WORTH_A_THREAD", 10**10)  # ten seconds: however busy the machine is, this is less
+    monkeypatch.setattr(cpu_kernel, "WORTH_A_THREAD", 10**10)  # ten seconds: however busy the machine is, this is less
     recorder = Recorder(seconds=0)
-    cpu.launch(recorder, 2000, (2000,), POINTERS, threads=8)
+    cpu_kernel.launch(recorder, 2000, (2000,), POINTERS, threads=8)
     assert {thread for *_, thread in recorder.calls} == {threading.get_ident()}
     one = Recorder()
-    cpu.launch(one, 2000, (2000,), POINTERS, threads=1)
+    cpu_kernel.launch(one, 2000, (2000,), POINTERS, threads=1)
     assert one.calls == [(0, 2000, threading.get_ident())]
 
 
 @pytest.mark.parametrize("fail_at", [0, 700, 5000, 9999])
 def test_a_refusal_of_any_range_is_raised_after_the_others_end(fail_at):
     recorder = Recorder(fail_at=fail_at)
-    with pytest.raises(cpu._Refused):
-        cpu.launch(recorder, 10_000, (10_000,), POINTERS, threads=3)
+    with pytest.raises(cpu_kernel._Refused):
+        cpu_kernel.launch(recorder, 10_000, (10_000,), POINTERS, threads=3)
     calls = len(recorder.calls)
     time.sleep(0.01)
     assert len(recorder.calls) == calls
     # The pool still works.
     recorder = Recorder()
-    cpu.launch(recorder, 10_000, (10_000,), POINTERS, threads=3)
+    cpu_kernel.launch(recorder, 10_000, (10_000,), POINTERS, threads=3)
     assert recorder.covered() == list(range(10_000))
 
 
 def test_concurrent_callers():
     recorders = [Recorder() for _ in range(8)]
     callers = [
-        threading.Thread(target=cpu.launch, args=(recorder, 5000, (5000,), POINTERS, 3)) for recorder in recorders
+        threading.Thread(target=cpu_kernel.launch, args=(recorder, 5000, (5000,), POINTERS, 3))
+        for recorder in recorders
     ]
     for caller in callers:
         caller.start()
@@ -125,8 +127,8 @@ def test_concurrent_callers():
 @pytest.mark.usefixtures("no_pools")
 def test_a_thread_that_falls_asleep_just_before_a_launch_is_woken():
     """The launch had begun when it still watched, and its processor, or this one, was elsewhere for a while."""
-    cpu.launch(Recorder(), 10_000, (10_000,), POINTERS, threads=2)
-    (own,) = pool._every
+    cpu_kernel.launch(Recorder(), 10_000, (10_000,), POINTERS, threads=2)
+    (own,) = thread_pool._every
     post = own._post
 
     def late(*work):
@@ -138,18 +140,18 @@ def test_a_thread_that_falls_asleep_just_before_a_launch_is_woken():
 
     own._post = late
     recorder = Recorder()
-    cpu.launch(recorder, 10_000, (10_000,), POINTERS, threads=2)
+    cpu_kernel.launch(recorder, 10_000, (10_000,), POINTERS, threads=2)
     assert recorder.covered() == list(range(10_000))
     assert len({thread for *_, thread in recorder.calls}) == 2
 
 
 @pytest.mark.usefixtures("no_pools")
 def test_there_are_no_more_threads_than_processors(monkeypatch):
-    monkeypatch.setattr(pool, "_MOST", 3)
+    monkeypatch.setattr(thread_pool, "_MOST", 3)
     recorder = Recorder()
-    cpu.launch(recorder, 100_000, (100_000,), POINTERS, threads=1000)
+    cpu_kernel.launch(recorder, 100_000, (100_000,), POINTERS, threads=1000)
     assert recorder.covered() == list(range(100_000))
-    (own,) = pool._every
+    (own,) = thread_pool._every
     assert own._threads == 2
     assert len({thread for *_, thread in recorder.calls}) <= 3
 
@@ -168,19 +170,19 @@ def test_threads_that_the_system_refuses_are_done_without(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
         recorder = Recorder()
-        cpu.launch(recorder, 10_000, (10_000,), POINTERS, threads=4)
+        cpu_kernel.launch(recorder, 10_000, (10_000,), POINTERS, threads=4)
         assert recorder.covered() == list(range(10_000))
-        (own,) = pool._every
+        (own,) = thread_pool._every
         assert own._threads == 1
     # They may be had later.
-    cpu.launch(recorder, 10_000, (10_000,), POINTERS, threads=4)
+    cpu_kernel.launch(recorder, 10_000, (10_000,), POINTERS, threads=4)
     assert own._threads == 3
 
 
 @pytest.mark.parametrize("shape", [(700, 1000), (3, 200_001), (100_000, 7)])
 def test_the_number_of_threads_does_not_change_a_bit(monkeypatch, shape):
-    monkeypatch.setattr(cpu, "WORTH_A_THREAD", 0)
-    monkeypatch.setattr(cpu, "_WORTH_A_RANGE", 1)
+    monkeypatch.setattr(cpu_kernel, "WORTH_A_THREAD", 0)
+    monkeypatch.setattr(cpu_kernel, "_WORTH_A_RANGE", 1)
     arguments = cell_arguments(*shape)
     alone = cell_run(arguments)
     for count in (2, 3, 7):
@@ -249,7 +251,7 @@ def test_a_launch_uses_no_more_threads_than_was_said():
         while len(used) < 5 or (count > 1 and max(used) == 1 and len(used) < 100):  # a thread may come too late
             recorder = Recorder()
             with num_threads(count):
-                cpu.launch(recorder, 20_000, (20_000,), POINTERS)
+                cpu_kernel.launch(recorder, 20_000, (20_000,), POINTERS)
             assert recorder.covered() == list(range(20_000))
             used.append(len({thread for *_, thread in recorder.calls}))
         assert max(used) <= count
@@ -261,30 +263,30 @@ def test_helpers_that_watch_and_helpers_that_sleep(pause):
     recorder, asleep, helped = Recorder(seconds=5e-4), [], 0
     for _ in range(12):
         recorder.calls.clear()
-        cpu.launch(recorder, 5000, (5000,), POINTERS, threads=2)
+        cpu_kernel.launch(recorder, 5000, (5000,), POINTERS, threads=2)
         assert recorder.covered() == list(range(5000))
         helped += len({thread for *_, thread in recorder.calls}) > 1
         time.sleep(pause)
         began = time.monotonic()  # on a busy machine a thread that watches is a while about it
-        while pause > 1e-2 and not any(each._asleep for each in pool._every) and time.monotonic() < began + 30:
+        while pause > 1e-2 and not any(each._asleep for each in thread_pool._every) and time.monotonic() < began + 30:
             time.sleep(1e-2)
-        asleep.append(any(each._asleep for each in pool._every))
+        asleep.append(any(each._asleep for each in thread_pool._every))
     assert helped > 0
     assert all(asleep) or pause < 5e-2
 
 
 def test_a_pace_is_measured_and_used():
     recorder = Recorder(seconds=1e-3)
-    cpu.launch(recorder, 20_000, (20_000,), POINTERS, threads=2)
+    cpu_kernel.launch(recorder, 20_000, (20_000,), POINTERS, threads=2)
     assert recorder.calls[0][:2] == (0, 512)  # by the first elements, where nothing is known
     assert recorder.pace > 1e6 * len(recorder.calls) / 20_000 / 2
     recorder.calls.clear()
-    cpu.launch(recorder, 20_000, (20_000,), POINTERS, threads=2)
+    cpu_kernel.launch(recorder, 20_000, (20_000,), POINTERS, threads=2)
     assert len(recorder.calls) == 8
     assert recorder.covered() == list(range(20_000))
     recorder.learn(0.1)
     recorder.calls.clear()
-    cpu.launch(recorder, 20_000, (20_000,), POINTERS, threads=2)
+    cpu_kernel.launch(recorder, 20_000, (20_000,), POINTERS, threads=2)
     assert recorder.calls == [(0, 20_000, threading.get_ident())]
 
 
@@ -292,10 +294,10 @@ def test_a_pace_is_measured_and_used():
     ("threads", "pieces", "count"), [(2, 1.5, 2), (2, 2, 2), (2, 3, 2), (2, 5, 4), (2, 99, 8), (3, 7, 6), (4, 3, 3)]
 )
 def test_there_are_as_many_pieces_for_each_thread(monkeypatch, threads, pieces, count):
-    monkeypatch.setattr(pool, "is_watched", lambda: True)
+    monkeypatch.setattr(thread_pool, "is_watched", lambda: True)
     recorder = Recorder(seconds=0)
-    recorder.learn(pieces * cpu._WORTH_A_RANGE / 100_000)
-    cpu.launch(recorder, 100_000, (100_000,), POINTERS, threads)
+    recorder.learn(pieces * cpu_kernel._WORTH_A_RANGE / 100_000)
+    cpu_kernel.launch(recorder, 100_000, (100_000,), POINTERS, threads)
     assert len(recorder.calls) == count
     assert recorder.covered() == list(range(100_000))
 
@@ -314,27 +316,27 @@ def test_there_are_as_many_pieces_for_each_thread(monkeypatch, threads, pieces, 
 )
 def test_a_thread_is_woken_for_much_work_and_between_launches_without_pauses(monkeypatch, work, watched, pause, shared):
     """`work` in that of which a thread that watches is given some."""
-    monkeypatch.setattr(cpu, "WORTH_A_THREAD", 10**9)  # seconds, so that those of a busy machine do not matter
-    monkeypatch.setattr(pool, "is_watched", lambda: watched)
-    monkeypatch.setattr(cpu, "_ended", time.perf_counter_ns() - 100 * pause)
+    monkeypatch.setattr(cpu_kernel, "WORTH_A_THREAD", 10**9)  # seconds, so that those of a busy machine do not matter
+    monkeypatch.setattr(thread_pool, "is_watched", lambda: watched)
+    monkeypatch.setattr(cpu_kernel, "_ended", time.perf_counter_ns() - 100 * pause)
     recorder = Recorder(seconds=0)
     recorder.learn(work * 1e9 / 10_000)
-    cpu.launch(recorder, 10_000, (10_000,), POINTERS, threads=2)
+    cpu_kernel.launch(recorder, 10_000, (10_000,), POINTERS, threads=2)
     assert (len(recorder.calls) > 1) == shared
 
 
 @pytest.mark.usefixtures("no_pools")
 def test_who_watches_is_counted():
-    assert not pool.is_watched()
-    cpu.launch(Recorder(), 10_000, (10_000,), POINTERS, threads=3)
-    (own,) = pool._every
+    assert not thread_pool.is_watched()
+    cpu_kernel.launch(Recorder(), 10_000, (10_000,), POINTERS, threads=3)
+    (own,) = thread_pool._every
     until = time.monotonic() + 30
     while len(own._asleep) < 2 and time.monotonic() < until:
         time.sleep(1e-3)
     time.sleep(1e-2)  # what a thread looks once more
     assert own.watchers.value == 0
-    assert not pool.is_watched()
-    while not pool.is_watched() and time.monotonic() < until:
+    assert not thread_pool.is_watched()
+    while not thread_pool.is_watched() and time.monotonic() < until:
         if len(own._asleep) == 2:  # on a busy machine it may have looked, and slept again, unseen
             own._asleep.pop().release()
     assert time.monotonic() < until
@@ -343,13 +345,13 @@ def test_who_watches_is_counted():
 def test_few_elements_that_take_long_are_shared_from_the_second_time_on():
     recorder = Recorder(seconds=1e-3)
     recorder.short = 700
-    cpu.launch(recorder, 512, (512,), POINTERS, threads=2)
+    cpu_kernel.launch(recorder, 512, (512,), POINTERS, threads=2)
     assert recorder.pace is None  # the first time says little
-    cpu.launch(recorder, 512, (512,), POINTERS, threads=2)
+    cpu_kernel.launch(recorder, 512, (512,), POINTERS, threads=2)
     assert recorder.pace > 1e6 / 512
     assert [call[:2] for call in recorder.calls] == [(0, 512)] * 2
     recorder.calls.clear()
-    cpu.launch(recorder, 512, (512,), POINTERS, threads=2)
+    cpu_kernel.launch(recorder, 512, (512,), POINTERS, threads=2)
     assert sorted(call[:2] for call in recorder.calls) == [(0, 256), (256, 512)]
 
 
@@ -361,7 +363,9 @@ def test_few_elements_that_take_long_are_shared_on_the_short_way():
         return x
 
     def kernels():
-        return [kernel for kernel in cpu._kernels.values() if kernel.source.element.startswith("thousands_of_sines")]
+        return [
+            kernel for kernel in cpu_kernel._kernels.values() if kernel.source.element.startswith("thousands_of_sines")
+        ]
 
     x = np.linspace(0.1, 1, 1024)
     first = thousands_of_sines(x)
@@ -369,12 +373,12 @@ def test_few_elements_that_take_long_are_shared_on_the_short_way():
     assert kernel.pace is None
     for _ in range(3):
         np.testing.assert_array_equal(thousands_of_sines(x), first)
-    assert kernel.pace * 1024 > cpu.WORTH_A_THREAD
+    assert kernel.pace * 1024 > cpu_kernel.WORTH_A_THREAD
     assert kernel.short < 1024
     ran = []
-    share = pool.share
+    share = thread_pool.share
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pool, "share", lambda *given: (ran.append(given[-2:]), share(*given))[1])
+        patch.setattr(thread_pool, "share", lambda *given: (ran.append(given[-2:]), share(*given))[1])
         with num_threads(2):
             np.testing.assert_array_equal(thousands_of_sines(x), first)
     assert ran == [(4, 2)]
@@ -383,7 +387,7 @@ def test_few_elements_that_take_long_are_shared_on_the_short_way():
 def test_the_pace_is_what_the_caller_alone_would_take():
     """A thread that did not come did nothing: the launch took as long as by one."""
     recorder = Recorder(seconds=0)
-    run = cpu.CpuKernel.run
+    run = cpu_kernel.CpuKernel.run
     work = recorder.ranges(range(0, 9000, 1000), (8000,), POINTERS)
     assert run(recorder, work, threads=1) == 1.0
     recorder.calls.clear()
@@ -394,7 +398,7 @@ def test_the_pace_is_what_the_caller_alone_would_take():
 
 def test_the_lock_of_the_interpreter_is_released():
     source = source_of("out[k] = lgamma(x[k])", "float64", {"x": "float64"}, {"out": "float64"})
-    kernel = cpu.compile_kernel(source, False)
+    kernel = cpu_kernel.compile_kernel(source, False)
     x = np.random.default_rng(0).uniform(1, 50, 3_000_000)
     out, began, ticks = np.empty_like(x), threading.Event(), []
 
@@ -416,8 +420,8 @@ def test_the_lock_of_the_interpreter_is_released():
 FORK = """
 import os, sys
 import numpy as np
-from dualbcast.abi import KernelSource, Layout
-from dualbcast.runtime import cpu, pool, threads
+from dualbcast.kernel_spec import KernelSource, Layout
+from dualbcast.runtime.cpu import kernel as cpu, thread_pool as pool, threads
 cpu.WORTH_A_THREAD = 0
 kernel = cpu.compile_kernel(eval(sys.argv[1]), False)
 x = np.linspace(-2, 2, 1_000_000)

@@ -13,10 +13,12 @@ import numpy as np
 import pytest
 from cuda_texts import CONSTANTS, HM_LSTM
 
-from dualbcast.abi import KernelSource, Layout
-from dualbcast.compiler import shell
+from dualbcast import disk_cache
+from dualbcast.codegen.cuda import build as cuda_build
+from dualbcast.codegen.cuda import kernel_shell
 from dualbcast.errors import BackendError, MissingDependencyError
-from dualbcast.runtime import cache, cuda, cuda_build
+from dualbcast.kernel_spec import KernelSource, Layout
+from dualbcast.runtime.cuda import kernel as cuda_kernel
 
 HOPPER = (9, 0)
 
@@ -54,9 +56,9 @@ hm_lstm(unsigned n0, unsigned n1, int stride,
 def private_cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DUALBCAST_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-        cuda.compile_kernel.cache_clear()
+        cuda_kernel.compile_kernel.cache_clear()
         yield
-    cuda.compile_kernel.cache_clear()
+    cuda_kernel.compile_kernel.cache_clear()
 
 
 @pytest.fixture
@@ -68,14 +70,14 @@ def compilers():
 @pytest.fixture
 def disassembler(compilers):  # noqa: ARG001
     try:
-        cuda.disassembler()
+        cuda_kernel.disassembler()
     except MissingDependencyError as error:
         pytest.skip(str(error))
 
 
 def make(text, functions, layout, inputs, outputs, dtype="float32"):
     entry = f"{functions[-1]}_kernel"
-    code = shell.cuda_shell(layout, entry, inputs, outputs)
+    code = kernel_shell.cuda_shell(layout, entry, inputs, outputs)
     return KernelSource(text, tuple(functions), entry, dtype, tuple(inputs), tuple(outputs), layout, code)
 
 
@@ -127,7 +129,7 @@ def float64_operations(ptx):
 def test_hm_lstm_equals_a_hand_written_kernel(tmp_path, fastmath, factor):
     from cuda.core import Program, ProgramOptions
 
-    kernel = cuda.compile_kernel(hm_lstm(), HOPPER, fastmath)
+    kernel = cuda_kernel.compile_kernel(hm_lstm(), HOPPER, fastmath)
     assert kernel.registers <= 24
     assert (kernel.spill_stores, kernel.spill_loads, kernel.stack, kernel.shared) == (0, 0, 0, 0)
     assert kernel.occupancy(256) == 1.0
@@ -135,7 +137,7 @@ def test_hm_lstm_equals_a_hand_written_kernel(tmp_path, fastmath, factor):
     options = ProgramOptions(arch="sm_90", use_fast_math=True) if fastmath else ProgramOptions(arch="sm_90")
     path = tmp_path / "hand.cubin"
     path.write_bytes(bytes(Program(HAND_WRITTEN, "c++", options).compile("cubin").code))
-    command = [cuda.disassembler(), "--print-code", str(path)]
+    command = [cuda_kernel.disassembler(), "--print-code", str(path)]
     hand = instructions(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     ours = instructions(kernel.sass())
     # Measured with CUDA 13.5: 247 against 246 precise, 112 against 103 approximate.
@@ -145,7 +147,7 @@ def test_hm_lstm_equals_a_hand_written_kernel(tmp_path, fastmath, factor):
 
 @pytest.mark.usefixtures("disassembler")
 def test_inputs_are_read_only_loads_and_stay_in_their_branch():
-    ours = instructions(cuda.compile_kernel(hm_lstm(), HOPPER).sass())
+    ours = instructions(cuda_kernel.compile_kernel(hm_lstm(), HOPPER).sass())
     opcodes = [opcode for _, opcode in ours]
     loads = [opcode for opcode in opcodes if opcode.startswith("LD") and not opcode.startswith("LDC")]
     assert len(loads) == 9  # z; i, g | zb; c | f, i, g, c
@@ -158,19 +160,19 @@ def test_inputs_are_read_only_loads_and_stay_in_their_branch():
 
 @pytest.mark.usefixtures("compilers")
 def test_no_float64_arithmetic_in_the_float32_kernel():
-    assert float64_operations(cuda.compile_kernel(hm_lstm(), HOPPER).ptx()) == []
+    assert float64_operations(cuda_kernel.compile_kernel(hm_lstm(), HOPPER).ptx()) == []
 
 
 @pytest.mark.usefixtures("compilers")
 def test_the_search_for_float64_arithmetic_finds_it():
     source = elementwise("y0[k] = x0[k] + x0[k]", ["float64"], ["float64"], "float64")
-    assert "add.f64" in float64_operations(cuda.compile_kernel(source, HOPPER).ptx())
+    assert "add.f64" in float64_operations(cuda_kernel.compile_kernel(source, HOPPER).ptx())
 
 
 @pytest.mark.usefixtures("compilers")
 @pytest.mark.parametrize(("arity", "most_registers"), [(2, 24), (8, 40), (16, 48)])
 def test_products_of_many_arguments_stay_in_registers(arity, most_registers):
-    kernel = cuda.compile_kernel(product_of_tanh(arity), HOPPER)
+    kernel = cuda_kernel.compile_kernel(product_of_tanh(arity), HOPPER)
     assert kernel.spill_stores == kernel.spill_loads == kernel.stack == 0
     assert kernel.registers <= most_registers
 
@@ -178,7 +180,7 @@ def test_products_of_many_arguments_stay_in_registers(arity, most_registers):
 @pytest.mark.usefixtures("compilers")
 @pytest.mark.parametrize("cc", [(7, 5), (8, 0), (8, 9), (10, 0), (12, 0)])
 def test_other_devices(cc):
-    kernel = cuda.compile_kernel(hm_lstm(), cc)
+    kernel = cuda_kernel.compile_kernel(hm_lstm(), cc)
     assert kernel.cc == cc
     assert f".target sm_{cc[0]}{cc[1]}" in kernel.ptx()
     assert kernel.registers <= 32
@@ -200,7 +202,7 @@ def test_every_native_operation_compiles(dtype, fastmath, operations):
     arguments = "x0[k]" if operations == NATIVE_UNARY else "x0[k], x1[k]"
     inputs = [dtype] * (arguments.count("x"))
     body = "\n".join(f"y{i}[k] = {name}({arguments})" for i, name in enumerate(names))
-    kernel = cuda.compile_kernel(elementwise(body, inputs, [dtype] * len(names), dtype), HOPPER, fastmath)
+    kernel = cuda_kernel.compile_kernel(elementwise(body, inputs, [dtype] * len(names), dtype), HOPPER, fastmath)
     assert kernel.source.inputs == tuple(inputs)
     assert kernel.ptx().count("st.global.f") == len(names)
 
@@ -211,7 +213,7 @@ def test_every_native_operation_compiles(dtype, fastmath, operations):
 def test_no_native_float32_operation_computes_in_float64(name):
     binary = name in NATIVE_BINARY.split()
     body = f"y0[k] = {name}(x0[k], x1[k])" if binary else f"y0[k] = {name}(x0[k])"
-    kernel = cuda.compile_kernel(elementwise(body, ["float32"] * (1 + binary), ["float32"]), HOPPER)
+    kernel = cuda_kernel.compile_kernel(elementwise(body, ["float32"] * (1 + binary), ["float32"]), HOPPER)
     assert float64_operations(kernel.ptx()) == []
 
 
@@ -231,7 +233,7 @@ y0[k] = x + float32(n // int64(2))
 y1[k] = uint8(x > f32_1)
 y2[k] = n"""
     source = elementwise(body, ["float32", "int32", "bool"], ["float32", "bool", "int64"])
-    kernel = cuda.compile_kernel(source, HOPPER)
+    kernel = cuda_kernel.compile_kernel(source, HOPPER)
     assert float64_operations(kernel.ptx()) == []
     assert kernel.stack == 0
 
@@ -243,7 +245,7 @@ x = x0[k]
 y0[k] = x / sqrt(tanh(x) + exp(x))
 y1[k] = uint8(x != x)"""
     source = elementwise(body, ["float32"], ["float32", "bool"])
-    precise, fast = (cuda.compile_kernel(source, HOPPER, fastmath).ptx() for fastmath in (False, True))
+    precise, fast = (cuda_kernel.compile_kernel(source, HOPPER, fastmath).ptx() for fastmath in (False, True))
     for exact, approximate in (("div.rn.f32", "div.full.ftz.f32"), ("sqrt.rn.f32", "sqrt.approx")):
         assert exact in precise
         assert approximate in fast
@@ -302,7 +304,7 @@ def test_python_semantics_survive(expression):
     text = f"{CONSTANTS}{HELPERS}def element(k, y):\n    y[k] = {expression}\n"
     dtype = "float32" if "float32" in expression else "int64"
     source = make(text, ["early", "outer", "element"], Layout(1, ("1",), (0,)), [], [dtype])
-    code = cuda.compile_kernel(source, HOPPER).ptx()
+    code = cuda_kernel.compile_kernel(source, HOPPER).ptx()
     (stored,) = re.findall(r"st\.global\.u\d\d\s+\[\S+\], (%\w+);", code)
     (bits,) = re.findall(rf"mov\.u\d\d\s+{stored}, (-?\d+);", code)
     scope = {"float32": np.float32, "int64": np.int64}
@@ -322,7 +324,7 @@ WIDTHS = {"bool": 8, "bfloat16": 16} | {name: int(re.sub(r"\D+", "", name)) for 
 @pytest.mark.parametrize("dtype", STORAGES)
 def test_storage_dtypes(dtype):
     load, store = {"bool": ("float32(x0[k] != 0)", "uint8(v > f32_0)")}.get(dtype, ("float32(x0[k])", "v"))
-    kernel = cuda.compile_kernel(elementwise(f"v = {load} * f32_h\ny0[k] = {store}", [dtype], [dtype]), HOPPER)
+    kernel = cuda_kernel.compile_kernel(elementwise(f"v = {load} * f32_h\ny0[k] = {store}", [dtype], [dtype]), HOPPER)
     code = kernel.ptx()
     assert re.search(rf"ld\.global\.nc(\.\w+)?\.[bsuf]{WIDTHS[dtype]}\b", code)
     assert re.search(rf"st\.global(\.\w+)?\.[bsuf]{WIDTHS[dtype]}\b", code)
@@ -335,7 +337,7 @@ def test_half_storage(half, cc):
     body = f"store_{half}(y0, k, load_{half}(x0, k) * load_{half}(x1, 0))"
     layout = Layout(1, ("1", "0"), (0, 1, 0))
     text = f"def element(k, x0, x1, y0):\n    {body}\n"
-    code = cuda.compile_kernel(make(text, ["element"], layout, [half, half], [half]), cc).ptx()
+    code = cuda_kernel.compile_kernel(make(text, ["element"], layout, [half, half], [half]), cc).ptx()
     assert len(re.findall(r"ld\.global\.nc\.[bu]16", code)) == 2
     assert len(re.findall(r"st\.global\.[bu]16", code)) == 1
     assert len(re.findall(r"mul(\.rn)?\.f32", code)) == 1
@@ -353,7 +355,7 @@ def test_half_storage(half, cc):
 def test_ranks_and_widths(rank, classes, wide):
     layout = Layout(rank, classes, (0, 1, 0), wide)
     text = "def element(k, k_b, a, b, y):\n    y[k] = a[k] * b[k_b]\n"
-    kernel = cuda.compile_kernel(make(text, ["element"], layout, ["float32"] * 2, ["float32"]), HOPPER)
+    kernel = cuda_kernel.compile_kernel(make(text, ["element"], layout, ["float32"] * 2, ["float32"]), HOPPER)
     code = kernel.ptx()
     sizes = re.findall(r"\.param \.[us](\d+) ", code.replace("b", "u"))
     assert sizes.count("64" if wide else "32") >= rank + layout.stride_count
@@ -367,7 +369,7 @@ def test_an_argument_that_spans_nothing_has_no_index():
     text = "def element(k, a, b, y):\n    y[k] = a[k] * b[0]\n"
     source = make(text, ["element"], Layout(1, ("1", "0"), (0, 1, 0)), ["float32"] * 2, ["float32"])
     assert "element_kernel_element(int k0, const float* in0, const float* in1, float* out0)" in source.shell
-    assert cuda.compile_kernel(source, HOPPER).registers <= 16
+    assert cuda_kernel.compile_kernel(source, HOPPER).registers <= 16
 
 
 # The cache, errors, threads
@@ -376,10 +378,10 @@ def test_an_argument_that_spans_nothing_has_no_index():
 @pytest.mark.usefixtures("compilers")
 def test_a_cached_kernel_needs_no_compiler(monkeypatch):
     source = elementwise("y0[k] = x0[k] + f32_1", ["float32"], ["float32"])
-    made = cuda.compile_kernel(source, HOPPER)
-    cuda.compile_kernel.cache_clear()
+    made = cuda_kernel.compile_kernel(source, HOPPER)
+    cuda_kernel.compile_kernel.cache_clear()
     monkeypatch.setattr(cuda_build, "build", lambda *_: pytest.fail("compiled again"))
-    found = cuda.compile_kernel(source, HOPPER)
+    found = cuda_kernel.compile_kernel(source, HOPPER)
     assert found is not made
     assert (found.image, found.registers) == (made.image, made.registers)
 
@@ -388,13 +390,13 @@ def test_what_a_kernel_depends_on_is_in_its_key(monkeypatch):
     keys = []
     log = "Used 8 registers\n0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"
     monkeypatch.setattr(cuda_build, "build", lambda *_: (b"image", log))
-    monkeypatch.setattr(cache, "fetch", lambda key, make: keys.append(key) or make())
+    monkeypatch.setattr(disk_cache, "fetch", lambda key, make: keys.append(key) or make())
     source = elementwise("y0[k] = x0[k]", ["float32"], ["float32"])
     other = elementwise("y0[k] = x0[k] + x0[k]", ["float32"], ["float32"])
     for arguments in ((source, HOPPER), (other, HOPPER), (source, (8, 0)), (source, HOPPER, True)):
-        cuda.compile_kernel.__wrapped__(*arguments)
+        cuda_kernel.compile_kernel.__wrapped__(*arguments)
     monkeypatch.setattr(cuda_build, "toolchain", lambda: "another compiler")
-    cuda.compile_kernel.__wrapped__(source, HOPPER)
+    cuda_kernel.compile_kernel.__wrapped__(source, HOPPER)
     assert len(set(keys)) == 5
 
 
@@ -415,7 +417,7 @@ def test_the_assemblers_report():
 @pytest.mark.usefixtures("compilers")
 def test_an_unknown_compute_capability_is_named():
     with pytest.raises(BackendError, match=r"compute capability 3\.5\. It knows .*9\.0"):
-        cuda.compile_kernel(elementwise("y0[k] = x0[k]", ["float32"], ["float32"]), (3, 5))
+        cuda_kernel.compile_kernel(elementwise("y0[k] = x0[k]", ["float32"], ["float32"]), (3, 5))
 
 
 def test_a_missing_compiler_says_what_to_install(monkeypatch):
@@ -443,7 +445,7 @@ def test_threads_may_compile_at_once():
     kernels = {}
 
     def work(i):
-        kernels[i] = cuda.compile_kernel(sources[i % 4], HOPPER)
+        kernels[i] = cuda_kernel.compile_kernel(sources[i % 4], HOPPER)
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
     for thread in threads:

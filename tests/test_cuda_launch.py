@@ -11,10 +11,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dualbcast.abi import KernelSource, Layout
-from dualbcast.compiler import shell
+from dualbcast.codegen.cuda import kernel_shell, occupancy
 from dualbcast.errors import BackendError, MissingDependencyError
-from dualbcast.runtime import cuda, cuda_device, occupancy
+from dualbcast.kernel_spec import KernelSource, Layout
+from dualbcast.runtime.cuda import kernel as cuda_kernel
+from dualbcast.runtime.cuda import launch as cuda_launch
 
 HOPPER = (9, 0)
 
@@ -24,7 +25,7 @@ HOPPER = (9, 0)
 
 def element_indices(layout, sizes, strides, block=256):
     """What each thread of the launch passes to the element function as indices, by running the shell's text."""
-    code = shell.cuda_shell(layout, "kernel", ["float32"] * len(layout.classes), ["float32"])
+    code = kernel_shell.cuda_shell(layout, "kernel", ["float32"] * len(layout.classes), ["float32"])
     parameters = re.search(r"^kernel\((.*)\)$", code, re.MULTILINE).group(1)
     names = [p.split()[-1] for p in parameters.split(", ")]
     integers = [name for name in names if not name.startswith(("in", "out"))]
@@ -34,8 +35,8 @@ def element_indices(layout, sizes, strides, block=256):
     body = re.sub(r"if \((.*)\) return", r"if \1: raise StopIteration", body.replace("||", "or"))
     program = compile(re.sub(r"^    ", "", body, flags=re.MULTILINE), "shell", "exec")
     kernel = SimpleNamespace(source=SimpleNamespace(layout=layout, summed=()), block=block)
-    (gx, gy, gz), (bx, by, bz), told = cuda_device.prepared.__wrapped__(kernel, tuple(sizes), tuple(strides))
-    assert bx * by * bz <= shell.THREADS_PER_BLOCK
+    (gx, gy, gz), (bx, by, bz), told = cuda_launch.prepared.__wrapped__(kernel, tuple(sizes), tuple(strides))
+    assert bx * by * bz <= kernel_shell.THREADS_PER_BLOCK
     found = []
     scope = dict(zip(integers, map(int, told), strict=True))
     scope |= {name: name for name in names if name not in integers}
@@ -103,7 +104,7 @@ def test_every_element_is_computed_once_with_its_own_indices(classes, sizes, str
 
 
 def test_the_wide_shell_multiplies_in_64_bits():
-    code = shell.cuda_shell(Layout(2, ("s1",), (0,), wide=True), "kernel", [], ["float32"])
+    code = kernel_shell.cuda_shell(Layout(2, ("s1",), (0,), wide=True), "kernel", [], ["float32"])
     assert "(long long)blockIdx.x * blockDim.x" in code
     assert "((long long)blockIdx.z * gridDim.y + blockIdx.y) * blockDim.y" in code
     assert "kernel(long long n0, long long n1, long long s0_0, float* __restrict__ out0)" in code
@@ -112,11 +113,11 @@ def test_the_wide_shell_multiplies_in_64_bits():
 @pytest.mark.parametrize("entry", ["", "2x", "a b", "größe", "x;y"])
 def test_a_name_that_is_no_c_identifier_is_refused(entry):
     with pytest.raises(ValueError, match="cannot name"):
-        shell.cuda_shell(Layout(1, ("1",), (0,)), entry, [], ["float32"])
+        kernel_shell.cuda_shell(Layout(1, ("1",), (0,)), entry, [], ["float32"])
 
 
 def test_the_launch_fits_the_launch_bound():
-    assert cuda_device.THREADS_PER_BLOCK == shell.THREADS_PER_BLOCK
+    assert cuda_launch.THREADS_PER_BLOCK == kernel_shell.THREADS_PER_BLOCK
 
 
 # Occupancy, by hand from the published limits.
@@ -153,12 +154,12 @@ def test_the_launch_fits_the_launch_bound():
     ],
 )
 def test_occupancy(cc, registers, block, shared, expected):
-    assert cuda.occupancy(cc, registers, block, shared) == pytest.approx(expected, abs=0)
+    assert cuda_kernel.occupancy(cc, registers, block, shared) == pytest.approx(expected, abs=0)
 
 
 def test_occupancy_of_an_unknown_device():
     with pytest.raises(BackendError, match=r"compute capability 6\.1"):
-        cuda.occupancy((6, 1), 16, 256)
+        cuda_kernel.occupancy((6, 1), 16, 256)
 
 
 # The launch, with a module in CuPy's place that records what it is asked to do.
@@ -225,14 +226,14 @@ def install(monkeypatch):
 
 def kernel_of(layout, cc=HOPPER):
     source = KernelSource("", ("element",), "element_kernel", "float32", ("float32",), ("float32",), layout)
-    return cuda.CudaKernel(source, cc, False, b"cubin", 16, 0, 0, 0, 0)
+    return cuda_kernel.CudaKernel(source, cc, False, b"cubin", 16, 0, 0, 0, 0)
 
 
 def test_a_launch_passes_typed_scalars_in_order(install):
     fake = install()
     kernel = kernel_of(Layout(2, ("s1", "ss"), (0, 1)))
-    cuda.launch(kernel, 600, (200, 3), (3, -7, 1), (2**40, 2**63 + 8))
-    cuda.launch(kernel, 600, (200, 3), (3, -7, 1), (2**40, 2**63 + 8), stream="another")
+    cuda_kernel.launch(kernel, 600, (200, 3), (3, -7, 1), (2**40, 2**63 + 8))
+    cuda_kernel.launch(kernel, 600, (200, 3), (3, -7, 1), (2**40, 2**63 + 8), stream="another")
     (name, grid, block, arguments, stream), (*_, other) = fake.launches
     assert (name, grid, block) == ("element_kernel", (1, 3, 1), (3, 85, 1))
     assert (stream, other) == (None, "another")
@@ -243,7 +244,7 @@ def test_a_launch_passes_typed_scalars_in_order(install):
 
 def test_a_wide_launch_passes_64_bits(install):
     fake = install()
-    cuda.launch(kernel_of(Layout(1, ("s",), (0, 0), wide=True)), 2**32, (2**32,), (-1,), (8, 16))
+    cuda_kernel.launch(kernel_of(Layout(1, ("s",), (0, 0), wide=True)), 2**32, (2**32,), (-1,), (8, 16))
     (_, grid, block, arguments, _) = fake.launches[0]
     assert grid[0] * block[0] == 2**32
     assert [type(a) for a in arguments] == [np.int64, np.int64, np.uint64, np.uint64]
@@ -254,21 +255,21 @@ def test_each_device_loads_the_kernel_once(install):
     kernel = kernel_of(Layout(1, ("1",), (0, 0)))
     for device in (0, 1, 0, 1):
         fake.device = device
-        cuda.launch(kernel, 10, (10,), (), (8, 16))
+        cuda_kernel.launch(kernel, 10, (10,), (), (8, 16))
     assert len(fake.loads) == 2
     assert len(fake.launches) == 4
 
 
 def test_nothing_is_launched_for_no_elements(install):
     fake = install(devices=None)
-    cuda.launch(kernel_of(Layout(2, ("s1",), (0, 0))), 0, (0, 5), (5,), (0, 0))
+    cuda_kernel.launch(kernel_of(Layout(2, ("s1",), (0, 0))), 0, (0, 5), (5,), (0, 0))
     assert fake.launches == []
 
 
 def test_a_space_too_large_for_32_bits_is_refused(install):
     install()
     with pytest.raises(BackendError, match="32-bit"):
-        cuda.launch(kernel_of(Layout(1, ("1",), (0, 0))), 2**31, (2**31,), (), (8, 16))
+        cuda_kernel.launch(kernel_of(Layout(1, ("1",), (0, 0))), 2**31, (2**31,), (), (8, 16))
 
 
 @pytest.mark.parametrize(("digits", "fits"), [("90", True), ("120", False), ("89", False), ("80", False)])
@@ -276,47 +277,47 @@ def test_a_kernel_for_another_device_is_refused(install, digits, fits):
     install(digits=digits)
     kernel = kernel_of(Layout(1, ("1",), (0, 0)))
     if fits:
-        return cuda.launch(kernel, 1, (1,), (), (8, 16))
+        return cuda_kernel.launch(kernel, 1, (1,), (), (8, 16))
     with pytest.raises(BackendError, match=r"compute capability 9\.0, this GPU has"):
-        cuda.launch(kernel, 1, (1,), (), (8, 16))
+        cuda_kernel.launch(kernel, 1, (1,), (), (8, 16))
     return None
 
 
 def test_a_kernel_runs_on_later_minor_revisions(install):
     fake = install(digits="89")
-    cuda.launch(kernel_of(Layout(1, ("1",), (0, 0)), cc=(8, 6)), 1, (1,), (), (8, 16))
+    cuda_kernel.launch(kernel_of(Layout(1, ("1",), (0, 0)), cc=(8, 6)), 1, (1,), (), (8, 16))
     assert len(fake.launches) == 1
-    assert cuda.current_cc() == (8, 9)
+    assert cuda_kernel.current_cc() == (8, 9)
 
 
 def test_a_driver_that_refuses_the_kernel(install):
     install(refuse=True)
     with pytest.raises(BackendError, match=r"\(for CUDA 12\.8\) refuses .*INVALID_IMAGE.*\n.*Update the driver"):
-        cuda.launch(kernel_of(Layout(1, ("1",), (0, 0))), 1, (1,), (), (8, 16))
+        cuda_kernel.launch(kernel_of(Layout(1, ("1",), (0, 0))), 1, (1,), (), (8, 16))
 
 
 def test_why_kernels_cannot_run(install, monkeypatch):
     install()
-    assert cuda.available()
-    assert cuda.why_not() == ""
+    assert cuda_kernel.available()
+    assert cuda_kernel.why_not() == ""
     install(devices=0)
-    assert "finds no GPU" in cuda.why_not()
+    assert "finds no GPU" in cuda_kernel.why_not()
     install(devices=None)
-    assert "driver does not answer (cudaErrorInsufficientDriver)" in cuda.why_not()
+    assert "driver does not answer (cudaErrorInsufficientDriver)" in cuda_kernel.why_not()
     with pytest.raises(BackendError, match="driver does not answer"):
-        cuda.current_cc()
+        cuda_kernel.current_cc()
     monkeypatch.setitem(sys.modules, "cupy", None)
-    assert "CuPy" in cuda.why_not()
-    assert not cuda.available()
+    assert "CuPy" in cuda_kernel.why_not()
+    assert not cuda_kernel.available()
     with pytest.raises(MissingDependencyError, match="cuda13"):
-        cuda.current_cc()
+        cuda_kernel.current_cc()
 
 
 @pytest.mark.parametrize(
     "sizes", [(1,), (31,), (257,), (2**31 - 1,), (1, 1), (70000, 100), (10**7, 2), (3, 5, 7), (10**6, 2, 300)]
 )
 def test_a_grid_covers_the_space_within_the_hardwares_limits(sizes):
-    (gx, gy, gz), (bx, by, bz) = cuda_device.launch_shape(sizes)
+    (gx, gy, gz), (bx, by, bz) = cuda_launch.launch_shape(sizes)
     outer = math.prod(sizes[:-1])
     assert gx * bx >= sizes[-1] > (gx - 1) * bx
     assert gy * gz * by >= outer
@@ -341,7 +342,7 @@ def test_blocks_are_halved_where_more_warps_fit_so(cc):
 
 @pytest.mark.parametrize("sizes", [(1,), (257,), (70000, 100), (10**7, 2), (3, 5, 7), (1000, 3)])
 def test_smaller_blocks_cover_the_space_too(sizes):
-    (gx, gy, gz), (bx, by, bz) = cuda_device.launch_shape(sizes, 128)
+    (gx, gy, gz), (bx, by, bz) = cuda_launch.launch_shape(sizes, 128)
     assert gx * bx >= sizes[-1] > (gx - 1) * bx
     assert gy * gz * by >= math.prod(sizes[:-1])
     assert bx * by * bz <= 128
@@ -349,6 +350,6 @@ def test_smaller_blocks_cover_the_space_too(sizes):
 
 def test_small_inner_dimensions_waste_few_lanes():
     for inner in range(1, 600):
-        (gx, _, _), (bx, by, _) = cuda_device.launch_shape((4096, inner))
+        (gx, _, _), (bx, by, _) = cuda_launch.launch_shape((4096, inner))
         lanes = gx * (-(-bx * by // 32) * 32) / by
         assert inner / lanes > 0.74, (inner, bx, by)

@@ -16,15 +16,18 @@ import pytest
 from test_broadcast import Memory
 from test_reductions import DTYPES, F4, F8, fsum, integers, patterns, reduced, shifted_products
 
-from dualbcast.abi import KernelSource
-from dualbcast.compiler import shell
-from dualbcast.compiler.cuda_reductions import summing_shell
-from dualbcast.compiler.emit import emit
-from dualbcast.runtime import cuda, cuda_blocks, cuda_build, cuda_device
-from dualbcast.runtime.broadcast import plan
-from dualbcast.runtime.geometry import Geometry, form_of, lay_out
-from dualbcast.runtime.operands import classify
-from dualbcast.runtime.reduction import combine
+from dualbcast.codegen.cuda import build as cuda_build
+from dualbcast.codegen.cuda import kernel_shell
+from dualbcast.codegen.cuda.reduction_shell import summing_shell
+from dualbcast.codegen.kernel_text import emit
+from dualbcast.kernel_spec import KernelSource
+from dualbcast.runtime.arguments import classify
+from dualbcast.runtime.cuda import grid as cuda_grid
+from dualbcast.runtime.cuda import kernel as cuda_kernel
+from dualbcast.runtime.cuda import launch as cuda_launch
+from dualbcast.runtime.iteration_space import Geometry, form_of, lay_out
+from dualbcast.runtime.launch_plan import plan
+from dualbcast.runtime.reduction_blocks import combine
 
 HOPPER = (9, 0)
 emulated = pytest.mark.skipif(ptx.COMPILER is None, reason="to run PTX takes gcc")
@@ -66,7 +69,7 @@ def emulate(
     (fresh,) = geometry.allocate_all([dtype], np)
     targets = [np.empty_like(fresh) if s is None else np.full(s.copies * s.size + 2, np.nan) for s in sums]
     inside = [target if s is None else target[1:-1] for target, s in zip(targets, sums, strict=True)]
-    how = cuda_blocks.walk(geometry.sizes)
+    how = cuda_grid.walk(geometry.sizes)
     size, stride = (np.int64, np.int64) if wide else (np.uint32, np.int32)
     numbers = [*map(size, (*geometry.sizes, how.span)), *map(stride, geometry.strides)]
     given = [each[()] if at in values else np.uint64(each.ctypes.data) for at, each in enumerate((*arrays, *inside))]
@@ -167,7 +170,7 @@ def test_walks_of_float64_are_compensated(tmp_path):
     """10^16, ones and -10^16, one after another for the same thread."""
     x = np.ones((3 * 64, 3))
     x[0], x[128] = 1e16, -1e16
-    how = cuda_blocks.walk((192, 3))
+    how = cuda_grid.walk((192, 3))
     assert (how.chunks, how.block) == (1, (4, 64, 1))
     (row,) = emulate((x, np.ones((192, 1))), [(3,)], tmp_path)
     np.testing.assert_array_equal(row, [190.0] * 3)
@@ -207,9 +210,9 @@ def test_from_plan_to_result(shape, tmp_path, monkeypatch):
         blocks = [ptx.block_of(each) for each in (*arrays, *call.targets)]
         kernel_of(text, tmp_path)(grid, block, [each.tobytes() for each in arguments], blocks)
 
-    monkeypatch.setattr(cuda_device, "_loaded", lambda _: run)
-    kernel = cuda.CudaKernel(text, HOPPER, False, b"", 16, 0, 0, 0, 0)
-    cuda.launch(kernel, call.total, call.sizes, call.strides, call.pointers)
+    monkeypatch.setattr(cuda_launch, "_loaded", lambda _: run)
+    kernel = cuda_kernel.CudaKernel(text, HOPPER, False, b"", 16, 0, 0, 0, 0)
+    cuda_kernel.launch(kernel, call.total, call.sizes, call.strides, call.pointers)
     product = np.asarray(arrays[0]).astype(np.int64) * np.asarray(arrays[1]).astype(np.int64)
     for i, (result, own) in enumerate(zip(call.finish(), wanted, strict=True)):
         assert result.dtype == F4
@@ -220,15 +223,15 @@ def test_from_plan_to_result(shape, tmp_path, monkeypatch):
     "sizes", [(1,), (2,), (257,), (10**8,), (2**31 + 5,), (3, 3), (10**7, 3), (3, 10**7), (4096, 4096), (7, 9, 11, 13)]
 )
 def test_a_walk_covers_the_space(sizes):
-    how = cuda_blocks.walk(sizes)
+    how = cuda_grid.walk(sizes)
     x, y, z = how.block
-    assert (x * y, z) == (shell.THREADS_PER_BLOCK, 1)
+    assert (x * y, z) == (kernel_shell.THREADS_PER_BLOCK, 1)
     assert x & (x - 1) == 0
     assert how.span * how.chunks >= sizes[0] > how.span * (how.chunks - 1)
     assert how.span % (x if len(sizes) == 1 else y) == 0
     assert len(sizes) == 1 or how.columns * x >= sizes[-1] > (how.columns - 1) * x
     assert how.grid[1] * how.grid[2] >= how.chunks * math.prod(sizes[1:-1])
-    assert max(how.grid[1:]) <= cuda_blocks.MAX_GRID_YZ
+    assert max(how.grid[1:]) <= cuda_grid.MAX_GRID_YZ
 
 
 def test_few_partial_sums():
@@ -251,8 +254,8 @@ def test_kernels_compile(shape, dtype):
     wanted = [None, *patterns(shape)]
     geometry = geometry_of((np.ones(shape, dtype), np.ones(shape[-1:], dtype)), wanted)
     wide = geometry._replace(layout=geometry.layout._replace(wide=True))
-    assert cuda.compile_kernel(source(wide, dtype, len(wanted)), HOPPER).spill_loads == 0
-    kernel = cuda.compile_kernel(source(geometry, dtype, len(wanted)), HOPPER)
+    assert cuda_kernel.compile_kernel(source(wide, dtype, len(wanted)), HOPPER).spill_loads == 0
+    kernel = cuda_kernel.compile_kernel(source(geometry, dtype, len(wanted)), HOPPER)
     assert (kernel.spill_loads, kernel.spill_stores, kernel.stack) == (0, 0, 0)
     assert kernel.registers <= 168  # of float64 with 23 sums, each with its rest
     code = kernel.ptx()

@@ -15,8 +15,9 @@ import pytest
 from test_broadcast import Memory
 
 from dualbcast import ArgumentError, BackendError, derivative, differentiable_broadcast, graph
-from dualbcast.element import Element
-from dualbcast.runtime import cuda, cuda_device
+from dualbcast.program.element import Element
+from dualbcast.runtime.cuda import kernel as cuda_kernel
+from dualbcast.runtime.cuda import launch as cuda_launch
 
 WRT = tuple("cfig")
 
@@ -128,9 +129,11 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> GPU:
     monkeypatch.setitem(sys.modules, "cupy", found.module)
     monkeypatch.setattr(GPU, "current", 0)
     monkeypatch.setattr(
-        cuda,
+        cuda_kernel,
         "compile_kernel",
-        lambda source, cc, fastmath: cuda.CudaKernel(source, cc, fastmath, source.shell.encode(), 32, 0, 0, 0, 0),
+        lambda source, cc, fastmath: cuda_kernel.CudaKernel(
+            source, cc, fastmath, source.shell.encode(), 32, 0, 0, 0, 0
+        ),
     )
     return found
 
@@ -248,7 +251,7 @@ def test_memory_that_does_not_suffice(gpu: GPU) -> None:
     assert "free_all_blocks()" in note
     kernel = SimpleNamespace(functions={}, cc=(9, 0), image=b"", entry="f")
     with pytest.raises(BackendError, match=r"no memory left for a kernel's code: CUDA_ERROR_OUT_OF_MEMORY"):
-        cuda_device._loaded(kernel)  # type: ignore[arg-type]
+        cuda_launch._loaded(kernel)  # type: ignore[arg-type]
 
 
 def planned_again(*_: Any, **__: Any) -> None:

@@ -30,10 +30,10 @@ from dualbcast import (
     value_and_gradient,
 )
 from dualbcast import derivative as D  # noqa: N812
-from dualbcast.compiler import rules
-from dualbcast.compiler.emit import operations
-from dualbcast.compiler.ir import Op, check, expressions, statements
-from dualbcast.compiler.templates import lower
+from dualbcast.codegen.kernel_text import operations
+from dualbcast.frontend.rule_bodies import lower
+from dualbcast.ir.nodes import Op, check, expressions, statements
+from dualbcast.rules import table as rules
 
 BACKENDS = ("python", "cpu")
 POINTS = ((0.5, 0.8), (1.7, 0.6), (2.3, 1.4), (0.9, 2.2))

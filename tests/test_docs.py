@@ -13,7 +13,9 @@ import pytest
 import dualbcast
 
 ROOT = Path(__file__).parent.parent
-COMPILER = str(Path(dualbcast.__file__).parent / "compiler")
+COMPILER = tuple(
+    str(Path(dualbcast.__file__).parent / stage) for stage in ("ir", "rules", "frontend", "autodiff", "passes")
+)
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), ROOT / "bench" / "README.md"])
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

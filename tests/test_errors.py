@@ -23,7 +23,8 @@ from dualbcast.errors import (
     MissingDependencyError,
     ShapeError,
 )
-from dualbcast.runtime import cpu, python
+from dualbcast.runtime import interpreter
+from dualbcast.runtime.cpu import kernel as cpu_kernel
 
 A = np.linspace(1, 2, 12, dtype=np.float32).reshape(3, 4)
 WEIGHTS = np.ones(4) * 1j
@@ -57,7 +58,12 @@ def difference(x):
 @pytest.fixture
 def silent(monkeypatch: pytest.MonkeyPatch) -> None:
     """No kernel may be made or run."""
-    for module, name in ((cpu, "compile_kernel"), (cpu, "launch"), (python, "compile_kernel"), (python, "launch")):
+    for module, name in (
+        (cpu_kernel, "compile_kernel"),
+        (cpu_kernel, "launch"),
+        (interpreter, "compile_kernel"),
+        (interpreter, "launch"),
+    ):
         monkeypatch.setattr(module, name, lambda *_, name=name: pytest.fail(f"{name} was reached"))
 
 

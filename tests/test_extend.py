@@ -24,8 +24,8 @@ import scipy.special
 
 import dualbcast
 from dualbcast import ArgumentError, CompileError, differentiable_broadcast
-from dualbcast.compiler import rules
-from dualbcast.runtime import cpu
+from dualbcast.rules import table as rules
+from dualbcast.runtime.cpu import kernel as cpu_kernel
 
 BACKENDS = ("python", "cpu")
 DTYPES = ("float32", "float64")
@@ -192,9 +192,9 @@ def test_a_partial_that_is_zero_has_no_code(backend: Any) -> None:
 
 
 def test_the_row_is_the_librarys_kind_and_the_call_is_the_librarys() -> None:
-    from dualbcast.compiler import rows
+    from dualbcast.rules import library
 
-    assert dualbcast.rule is rows.rule
+    assert dualbcast.rule is library.rule
     row = dualbcast.rule("cube", lambda t, y: (3 * t * t,), function=cube, domain=((-1, 2),), kinks=(((0,), (0,)),))
     assert (row.label, row.arity, row.domain, row.kinks) == ("cube", 1, ((-1.0, 2.0),), (((0,), (0,)),))
     assert rules.lookup(cube) is row
@@ -666,7 +666,7 @@ def test_running_a_cell_again_replaces_a_rule(backend: Any, fresh: bool) -> None
         run_cell(scope, cell.format(slope, factor))
         if fresh:
             # The loaded kernels are forgotten, those on disk are there.
-            cpu._kernels.clear()
+            cpu_kernel._kernels.clear()
             f = differentiable_broadcast(backend=backend)(scope["f"])
         value, jacobian = f.value_and_jacobian(x)
         close(value, 11 * factor * x)

@@ -12,7 +12,7 @@ import pytest
 from accuracy import units_off
 
 from dualbcast import differentiable_broadcast
-from dualbcast.runtime import elementary
+from dualbcast.codegen.mathlib import table as mathlib
 
 INF, NAN = math.inf, math.nan
 DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -37,7 +37,7 @@ def worst(x: Any) -> float:
         return max(float(units_off(got, exact(each))) for got, each in zip(found, x, strict=True))
 
 
-@pytest.mark.skipif(not elementary.has_fma(), reason="the C library's, whose manual allows 9")
+@pytest.mark.skipif(not mathlib.has_fma(), reason="the C library's, whose manual allows 9")
 @DTYPES
 def test_it_is_off_by_four_units_at_most(dtype: Any) -> None:
     draw, bounds = np.random.default_rng(3), RANGES[dtype]
@@ -49,7 +49,7 @@ def test_it_is_off_by_four_units_at_most(dtype: Any) -> None:
         assert worst(np.concatenate(neighbours)) <= 4
 
 
-@pytest.mark.skipif(not elementary.has_fma(), reason="the C library's, whose manual allows 9")
+@pytest.mark.skipif(not mathlib.has_fma(), reason="the C library's, whose manual allows 9")
 @DTYPES
 def test_near_poles(dtype: Any) -> None:
     info, poles = np.finfo(dtype), np.arange(0, -30, -1.0)

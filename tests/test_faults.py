@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 from cells import Cell, program, rows, verify
 
-from dualbcast import differentiable_broadcast
+from dualbcast import differentiable_broadcast, disk_cache
+from dualbcast.codegen.cuda import build as cuda_build
+from dualbcast.codegen.llvm import build as llvm_build
 from dualbcast.errors import BackendError, kernel_fault
-from dualbcast.runtime import cache, cpu, cpu_build, cuda_build, python
+from dualbcast.runtime import interpreter
+from dualbcast.runtime.cpu import kernel as cpu_kernel
 
 X = np.array([0.5, 2.0])
 
@@ -136,13 +139,13 @@ def cube() -> Any:
 @pytest.fixture
 def no_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DUALBCAST_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(cpu, "_kernels", {}, raising=False)
+    monkeypatch.setattr(cpu_kernel, "_kernels", {}, raising=False)
 
 
 @pytest.mark.usefixtures("no_cache")
 @pytest.mark.parametrize("cause", INTERNAL, ids=lambda cause: type(cause).__name__)
 def test_what_llvm_refuses_is_our_fault(cause: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu_build, "lower", raising(cause))
+    monkeypatch.setattr(llvm_build, "lower", raising(cause))
     f = differentiable_broadcast(backend="cpu")(cube())
     for ask in (lambda: f(X), lambda: f.value_and_jacobian(X), lambda: f.inspect_asm(X)):
         with pytest.raises(BackendError) as caught:
@@ -167,8 +170,8 @@ def test_what_numba_cuda_refuses_is_our_fault(cause: Exception, monkeypatch: pyt
 
 @pytest.mark.usefixtures("no_cache")
 def test_what_python_refuses_is_our_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(python, "_namespace", lambda _: {})
-    monkeypatch.setattr(python, "compile", raising(cause := SyntaxError("too many parentheses")), raising=False)
+    monkeypatch.setattr(interpreter, "_namespace", lambda _: {})
+    monkeypatch.setattr(interpreter, "compile", raising(cause := SyntaxError("too many parentheses")), raising=False)
     with pytest.raises(BackendError) as caught:
         differentiable_broadcast(backend="python")(cube())(X)
     check_fault(caught.value, "Python", cause)
@@ -181,10 +184,10 @@ def test_where_there_is_no_file_the_fault_says_how_to_see_the_text() -> None:
 
 
 def test_an_interrupt_of_a_compilation_is_none_of_its_errors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu_build, "lower", raising(KeyboardInterrupt()))  # type: ignore[arg-type]
+    monkeypatch.setattr(llvm_build, "lower", raising(KeyboardInterrupt()))  # type: ignore[arg-type]
     with pytest.raises(KeyboardInterrupt):
         differentiable_broadcast(backend="cpu")(Cell("def f(x):\n    return x * 12345.5\n").names["f"])(X)
 
 
 def test_the_cache_of_these_tests_is_not_the_users() -> None:
-    assert cache.directory()
+    assert disk_cache.directory()

@@ -11,9 +11,9 @@ import pytest
 from cells import Cell
 
 from dualbcast import derivative, differentiable_broadcast, special, value_and_derivative
-from dualbcast.compiler.fold import fold
-from dualbcast.compiler.ir import Const, Op
-from dualbcast.compiler.rules import RULES, resolve
+from dualbcast.ir.constant_fold import fold
+from dualbcast.ir.nodes import Const, Op
+from dualbcast.rules.table import RULES, resolve
 
 BACKENDS = pytest.mark.parametrize("backend", ["python", "cpu"])
 PI, TENTH = math.pi, 0.1

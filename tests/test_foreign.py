@@ -19,7 +19,7 @@ import pytest
 import dualbcast
 from dualbcast import differentiable_broadcast, graph
 from dualbcast.errors import ArgumentError, DTypeError, DualbcastError, a_or_an
-from dualbcast.foreign import called, instead
+from dualbcast.foreign_objects import called, instead
 
 X = np.array([1.0, 2.0])
 

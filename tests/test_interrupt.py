@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from dualbcast import IterationError, KernelCancelled, cancel, differentiable_broadcast, num_threads
-from dualbcast.runtime import interrupt, polling, pool
+from dualbcast.codegen.llvm import polling
+from dualbcast.runtime.cpu import interrupt, thread_pool
 
 # Of a program that takes a few seconds.
 PATIENCE = 300
@@ -28,7 +29,7 @@ faulthandler.dump_traceback_later({patience}, exit=True)
 import numpy as np
 import dualbcast
 from dualbcast import differentiable_broadcast
-from dualbcast.runtime import cpu
+from dualbcast.runtime.cpu import kernel as cpu
 
 @differentiable_broadcast
 def endless(x):
@@ -228,7 +229,7 @@ for where in (0, 100_000, 199_999):
         print(interrupted(lambda: one_side(bad, 0.0)))
         assert np.all(one_side(x, 0.0) == -2.0)
 # And the pool is no one's.
-from dualbcast.runtime import pool
+from dualbcast.runtime.cpu import thread_pool as pool
 assert all(not each.owner.value for each in pool._every)
 """
 
@@ -330,8 +331,8 @@ def test_what_a_pool_has_left_after_an_interrupt(monkeypatch: pytest.MonkeyPatch
     with num_threads(2):
         for _ in range(3):
             endless(x)
-        assert pool._every
-        own = pool._every[0]
+        assert thread_pool._every
+        own = thread_pool._every[0]
         steps = ("_post", "_finish")
         for step in steps:
             for late in (False, True):
@@ -353,7 +354,7 @@ def test_what_a_pool_has_left_after_an_interrupt(monkeypatch: pytest.MonkeyPatch
         np.testing.assert_array_equal(endless(x), -2.0)
 
 
-def pool_run(own: pool.Pool) -> int:
+def pool_run(own: thread_pool.Pool) -> int:
     """A launch of ten pieces of nothing much."""
     import ctypes
     from array import array
@@ -362,7 +363,7 @@ def pool_run(own: pool.Pool) -> int:
     code = kind(lambda _: 0)
     arguments = array("q", range(10))
     address = ctypes.cast(code, ctypes.c_void_p).value or 0
-    return own.run(next(pool._tokens), address, arguments.buffer_info()[0], 1, 10, 1)
+    return own.run(next(thread_pool._tokens), address, arguments.buffer_info()[0], 1, 10, 1)
 
 
 # --- which loops ask -------------------------------------------------------------------------------------------------

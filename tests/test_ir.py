@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 
-from dualbcast.compiler.fold import FALSE, TRUE, fold, number
-from dualbcast.compiler.frontend import lower
-from dualbcast.compiler.ir import Assign, Break, Const, Expr, Function, If, Kind, Names, Op, Output, Var, check, dump
-from dualbcast.record import replace
+from dualbcast.frontend.lower import lower
+from dualbcast.ir.constant_fold import FALSE, TRUE, fold, number
+from dualbcast.ir.nodes import Assign, Break, Const, Expr, Function, If, Kind, Names, Op, Output, Var, check, dump
 
 X, N, B = Var("x", "float"), Var("n", "int"), Var("b", "bool")
 SPECIAL = {

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,12 @@ from corpus import CORPUS, Case
 from test_corpus import arrays
 
 import dualbcast
-from dualbcast import differentiable_broadcast, kept, special
-from dualbcast.compiler.frontend import lower
-from dualbcast.compiler.ir import Const, Function, Output, Var
+from dualbcast import differentiable_broadcast, disk_cache, special
 from dualbcast.errors import ArgumentError, CompileError
-from dualbcast.record import replace
-from dualbcast.runtime import cache, cpu
+from dualbcast.frontend.lower import lower
+from dualbcast.ir.nodes import Const, Function, Output, Var
+from dualbcast.program import product_cache
+from dualbcast.runtime.cpu import kernel as cpu_kernel
 
 EVERY = pytest.mark.parametrize("case", CORPUS[::7], ids=lambda case: case.name)
 
@@ -29,7 +30,7 @@ EVERY = pytest.mark.parametrize("case", CORPUS[::7], ids=lambda case: case.name)
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache, and a process that has compiled nothing."""
-    monkeypatch.setattr(cpu, "_kernels", {})
+    monkeypatch.setattr(cpu_kernel, "_kernels", {})
     monkeypatch.setenv("DUALBCAST_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
@@ -43,10 +44,10 @@ def later(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
     def begin() -> None:
         assert list((folder / "steps").iterdir())
-        monkeypatch.setattr(cpu, "_kernels", {})
-        monkeypatch.setattr(cpu, "_build", refuse)
-        monkeypatch.setattr(kept, "make_product", refuse)
-        monkeypatch.setattr("dualbcast.compiler.emit.emit", refuse)
+        monkeypatch.setattr(cpu_kernel, "_kernels", {})
+        monkeypatch.setattr(cpu_kernel, "_build", refuse)
+        monkeypatch.setattr(product_cache, "make_product", refuse)
+        monkeypatch.setattr("dualbcast.codegen.kernel_text.emit", refuse)
 
     return begin
 
@@ -139,7 +140,7 @@ def test_whatever_changes_between_processes_counts(how: str, tmp_path: Path) -> 
 
 def identity(text: Callable[..., Any], count: int = 1) -> str:
     kinds: Any = ("float",) * count
-    return kept.identity(lower(text, kinds).function)
+    return product_cache.identity(lower(text, kinds).function)
 
 
 def test_functions_that_differ_have_other_identities() -> None:
@@ -162,7 +163,7 @@ def test_functions_that_differ_have_other_identities() -> None:
     made = [
         Function("f", (Var("x", "float"),), (), (Output("out", Const(each, kinds[type(each)])),)) for each in constants
     ]
-    assert len({kept.identity(each) for each in made}) == len(made)
+    assert len({product_cache.identity(each) for each in made}) == len(made)
 
 
 def test_what_a_user_says_is_not_kept_but_for_our_own() -> None:
@@ -183,7 +184,7 @@ def test_the_place_of_a_function_is_no_part_of_its_identity() -> None:
 
     other = lower(lambda x: np.sin(x) * x, ("float",)).function
     assert one.location != other.location
-    assert kept.identity(one) == kept.identity(other) != ""
+    assert product_cache.identity(one) == product_cache.identity(other) != ""
 
 
 @EVERY
@@ -191,16 +192,16 @@ def test_identities_do_not_depend_on_the_process(case: Case) -> None:
     kinds: Any = tuple(type(arg).__name__ for arg in case.points[0])
     function = lower(case.function, kinds).function
     again = lower(case.function, kinds).function
-    assert kept.identity(function) == kept.identity(again)
-    assert " at 0x" not in kept.identity(function)
+    assert product_cache.identity(function) == product_cache.identity(again)
+    assert " at 0x" not in product_cache.identity(function)
     if function.body:
-        assert kept.identity(replace(function, body=function.body[:-1])) != kept.identity(function)
+        assert product_cache.identity(replace(function, body=function.body[:-1])) != product_cache.identity(function)
 
 
 def test_damaged_entries_are_made_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.linspace(-2, 2, 11)
     for damage in (lambda data: data[:-3], lambda data: data[:0], lambda data: data[:-5] + bytes(5)):
-        monkeypatch.setattr(cpu, "_kernels", {})
+        monkeypatch.setattr(cpu_kernel, "_kernels", {})
         f = differentiable_broadcast(backend="cpu")(lambda x: np.exp(x) * x)
         value, jacobian = f.value_and_jacobian(x)
         np.testing.assert_allclose(value, np.exp(x) * x, rtol=1e-14)
@@ -218,16 +219,17 @@ def test_errors_are_raised_each_time() -> None:
 
 
 def test_the_stamp_tells_changed_files(tmp_path: Path) -> None:
+    (tmp_path / "__init__.py").touch()
     (tmp_path / "one.py").write_text("1", encoding="utf-8")
     (tmp_path / "note.txt").write_text("1", encoding="utf-8")
-    found = [cache.stamp(str(tmp_path))]
+    found = [disk_cache.stamp(tmp_path)]
 
     def grow() -> None:
         (tmp_path / "one.py").write_text("22", encoding="utf-8")
         os.utime(tmp_path / "one.py", ns=(1, 1))
 
     (tmp_path / "note.txt").write_text("22", encoding="utf-8")
-    assert cache.stamp(str(tmp_path)) == found[0]
+    assert disk_cache.stamp(tmp_path) == found[0]
     for change in (
         lambda: os.utime(tmp_path / "one.py", ns=(1, 1)),
         lambda: (tmp_path / "two.py").write_text("", encoding="utf-8"),
@@ -236,7 +238,7 @@ def test_the_stamp_tells_changed_files(tmp_path: Path) -> None:
         grow,
     ):
         change()
-        found.append(cache.stamp(str(tmp_path)))
+        found.append(disk_cache.stamp(tmp_path))
     # One file is as it was but for its time; then there are two, one by another name, one again, and it has grown.
     assert found[4] == found[1]
     assert len(set(found)) == len(found) - 1

@@ -13,10 +13,11 @@ import pytest
 from corpus import CORPUS, Case
 
 from dualbcast import differentiable_broadcast
-from dualbcast.abi import Layout
-from dualbcast.compiler.emit import emit
-from dualbcast.compiler.lanes import elements_a_thread
-from dualbcast.runtime import cuda_device, python
+from dualbcast.codegen.kernel_text import emit
+from dualbcast.kernel_spec import Layout
+from dualbcast.passes.cuda_coarsening import elements_a_thread
+from dualbcast.runtime import interpreter
+from dualbcast.runtime.cuda import launch as cuda_launch
 
 full = np.ones((4, 8), np.float32)
 rows = np.ones((4, 1), np.float32)
@@ -64,7 +65,7 @@ def run(call: Any, lanes: int, fastmath: bool = False, **free: Any) -> list[np.n
     layout = planned.layout._replace(lanes=lanes)
     dtypes = [dtype.name for dtype in spec.dtypes]
     source = emit(spec.product.forward, layout, spec.compute, spec.inputs, dtypes, "cuda", "", fastmath)
-    namespace = python._namespace(source.dtype) | WIDE | HALF | free
+    namespace = interpreter._namespace(source.dtype) | WIDE | HALF | free
     exec(source.text, namespace)
     outputs = [np.zeros(planned.total, dtype) for dtype in spec.dtypes]
     memory = [array.reshape(-1) for array in (*call.operands.arrays, *outputs)]
@@ -215,13 +216,13 @@ def test_what_suits_wide_accesses(
     sizes: tuple[int, ...], strides: tuple[int, ...], pointers: tuple[int, ...], expected: bool
 ) -> None:
     layout = Layout(len(sizes), ("s" * (len(sizes) - 1) + "1",), (0, 0), lanes=4)
-    assert cuda_device.fits(layout, sizes, strides, pointers) is expected
-    assert cuda_device.fits(layout._replace(lanes=1), sizes, strides, pointers)
+    assert cuda_launch.fits(layout, sizes, strides, pointers) is expected
+    assert cuda_launch.fits(layout._replace(lanes=1), sizes, strides, pointers)
 
 
 def test_a_stride_of_what_is_broadcast_along_rows_may_be_odd() -> None:
     layout = Layout(2, ("s1", "s0"), (0, 1, 0), lanes=4)
-    assert cuda_device.fits(layout, (5, 64), (64, 3), (256, 512, 1024))
+    assert cuda_launch.fits(layout, (5, 64), (64, 3), (256, 512, 1024))
 
 
 # --- approximate mathematics -----------------------------------------------------------------------------------------

@@ -18,10 +18,12 @@ import pytest
 from cpu_kernels import CELL, DOUBLE
 from llvmlite import binding
 
+from dualbcast.codegen.llvm import build as llvm_build
+from dualbcast.codegen.llvm import target as llvm_target
+from dualbcast.codegen.llvm.elf import Unknown, linked
+from dualbcast.codegen.llvm.linked import Loaded, link, load
+from dualbcast.codegen.mathlib import libm
 from dualbcast.errors import BackendError
-from dualbcast.runtime import cpu_build, libm, native
-from dualbcast.runtime.elf import Unknown, linked
-from dualbcast.runtime.linked import Loaded, link, load
 
 ELF = sys.platform == "linux" and platform.machine() == "x86_64"
 only_elf = pytest.mark.skipif(not ELF, reason="object files of another format")
@@ -77,7 +79,7 @@ define i64 @second() {
 def object_of(text: str, opt: int = 2, **options: Any) -> bytes:
     module = binding.parse_assembly(text)
     module.triple = binding.get_process_triple()
-    return bytes(native.machine(own=True, opt=opt, **options).emit_object(module))
+    return bytes(llvm_target.machine(own=True, opt=opt, **options).emit_object(module))
 
 
 def ways(code: bytes) -> list[bytes]:
@@ -121,7 +123,7 @@ def test_everything_that_machine_code_may_refer_to(opt: int, by_llvm: bool) -> N
 @only_elf
 @pytest.mark.parametrize("source", [DOUBLE, CELL])
 def test_kernels_need_no_llvm_to_be_loaded(source: Any) -> None:
-    payload = cpu_build.build(source, False, "", libm.has_libmvec()).payload()
+    payload = llvm_build.build(source, False, "", libm.has_libmvec()).payload()
     assert len(marshal.loads(marshal.loads(payload)[0])) == 3
 
 
@@ -181,7 +183,7 @@ def test_code_cannot_be_written_to() -> None:
 
 def test_the_processor_is_told_as_llvm_tells_it() -> None:
     known = binding.get_host_cpu_features()
-    words = set(re.split(r"[\s,+]+", native.processor()))
+    words = set(re.split(r"[\s,+]+", llvm_target.processor()))
     for ours, theirs in (("avx512f", "avx512f"), ("avx2", "avx2"), ("fma", "fma")):
         assert (ours in words) == known.get(theirs, False)
 
@@ -221,7 +223,7 @@ BY_LLVM = """
 import sys
 import numpy as np
 from dualbcast import differentiable_broadcast
-from dualbcast.runtime import elf, linked
+from dualbcast.codegen.llvm import elf, linked
 
 def refuse(code):
     raise elf.Unknown

@@ -13,13 +13,13 @@ from models import eccentric_anomaly
 from test_passes import dual, execute
 
 from dualbcast import differentiable_broadcast, special
-from dualbcast.compiler import lockstep, together
-from dualbcast.compiler.frontend import lower
-from dualbcast.compiler.ir import Break, Continue, For, If, While, check, statements
-from dualbcast.compiler.simplify import simplify
-from dualbcast.compiler.templates import without_customs
-from dualbcast.runtime import elementary
-from dualbcast.runtime.edges import WHOLE
+from dualbcast.codegen.llvm.row_loop import WHOLE
+from dualbcast.codegen.mathlib import table as mathlib
+from dualbcast.frontend.lower import lower
+from dualbcast.frontend.rule_bodies import without_customs
+from dualbcast.ir.nodes import Break, Continue, For, If, While, check, statements
+from dualbcast.ir.value_numbering import simplify
+from dualbcast.passes import masked_loops, vectorization
 
 EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
 
@@ -28,7 +28,7 @@ EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
 def test_the_function_is_the_same_for_an_element(case: Case) -> None:
     """Nothing reads a name that has no value, loops are of two kinds, and an element has its results."""
     function = without_customs(simplify(dual(case)))
-    found = lockstep.lockstep(function, set())
+    found = masked_loops.lockstep(function, set())
     if found is None:
         return
     check(found)
@@ -299,7 +299,7 @@ def test_keplers_equation() -> None:
 @pytest.mark.parametrize("function", [newton, eccentric_anomaly], ids=lambda function: function.__name__)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_an_element_has_the_same_bits_alone_and_in_a_group(function: Any, dtype: str) -> None:
-    if not elementary.has_fma():
+    if not mathlib.has_fma():
         pytest.skip("sin and cos are the C library's")
     random = np.random.default_rng(3)
     x, y = (random.uniform(0.1, high, 77).astype(dtype) for high in (3.0, 0.5))
@@ -346,7 +346,7 @@ def test_what_stays_a_loop_for_each_element() -> None:
         return x
 
     for function in (divides, unvectorised):
-        assert lockstep.lockstep(simplify(lower(function, ("float", "int")).function), set()) is None
+        assert masked_loops.lockstep(simplify(lower(function, ("float", "int")).function), set()) is None
 
 
 def test_loops_that_all_go_through_as_often_stay_loops() -> None:
@@ -358,13 +358,13 @@ def test_loops_that_all_go_through_as_often_stay_loops() -> None:
         return x
 
     function = simplify(lower(f, ("float", "int")).function)
-    assert lockstep.lockstep(function, {"n"}) is function
-    found = together.together(function, {"n"})
+    assert masked_loops.lockstep(function, {"n"}) is function
+    found = vectorization.together(function, {"n"})
     assert found.straight
     assert sum(isinstance(stmt, For) for stmt in statements(found.function.body)) == 2
     assert not any(isinstance(stmt, If) for stmt in statements(found.function.body))
     # Where each element has its own n, only the loop over that ends with the last of them.
-    found = together.together(function, set())
+    found = vectorization.together(function, set())
     assert found.straight
     assert [type(stmt) for stmt in statements(found.function.body) if isinstance(stmt, For | While)] == [For, While]
     x, n = np.linspace(-2, 2, 41), np.arange(41) % 7

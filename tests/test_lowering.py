@@ -20,10 +20,11 @@ from random_texts import Writer
 from texts import Arrays, assert_same_bits, by_numba, by_python, suits_numba, with_wrapping_literals
 
 from dualbcast import differentiable_broadcast
-from dualbcast.abi import KernelSource
+from dualbcast.codegen.llvm import intrinsics
+from dualbcast.codegen.llvm.lower import lower
 from dualbcast.errors import BackendError
-from dualbcast.runtime import cpu, cpu_math
-from dualbcast.runtime.lowering import lower
+from dualbcast.kernel_spec import KernelSource
+from dualbcast.runtime.cpu import kernel as cpu_kernel
 
 DTYPES = ("float32", "float64")
 INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
@@ -638,7 +639,7 @@ def run_alone(source: KernelSource, points: dict[str, Any] = POINTS) -> Arrays:
     try:
         return run(source, *points.values())
     finally:
-        cpu._kernels.pop((source, False), None)
+        cpu_kernel._kernels.pop((source, False), None)
 
 
 @settings(max_examples=60, deadline=None)
@@ -754,7 +755,7 @@ BODIES = {
 def lowered(text: str, liberties: dict[str, Any] | None = None, attributes: tuple[str, ...] = ()) -> str:
     """The module of a text whose entry is `kernel(k, x, out)`, which LLVM has found in order."""
     module = ir.Module("test")
-    names = cpu_math.names(False)
+    names = intrinsics.names(False)
     lower(module, text, names, "kernel", ["int64", "*float64", "*float64"], liberties or {}, attributes)
     found = binding.parse_assembly(str(module))
     found.verify()
@@ -776,13 +777,13 @@ def test_what_is_refused(body: str) -> None:
     assert type(caught.value) is kind
     # To a user it is a fault of ours.
     with pytest.raises(BackendError, match=message):
-        cpu.compile_kernel(source_of(body + "\npass", "float64", {"x": "float64"}, {"out": "float64"}), False)
+        cpu_kernel.compile_kernel(source_of(body + "\npass", "float64", {"x": "float64"}, {"out": "float64"}), False)
 
 
 def test_what_llvm_refuses_is_a_fault_of_ours() -> None:
     source = source_of("out[k] = select(k, x[k], x[k])", "float64", {"x": "float64"}, {"out": "float64"})
     with pytest.raises(BackendError, match=r"LLVM cannot compile(?s:.)*RuntimeError: LLVM IR parsing error"):
-        cpu.compile_kernel(source, False)
+        cpu_kernel.compile_kernel(source, False)
 
 
 # --- the module ------------------------------------------------------------------------------------------------------

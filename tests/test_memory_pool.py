@@ -25,8 +25,8 @@ from hypothesis import strategies as st
 
 from dualbcast import differentiable_broadcast, graph, memory
 from dualbcast.errors import ArgumentError, BackendError
-from dualbcast.runtime import cpu
-from dualbcast.runtime.memory import POOL, SMALLEST, WORTH, Pool, size_class
+from dualbcast.runtime.buffer_pool import POOL, SMALLEST, WORTH, Pool, size_class
+from dualbcast.runtime.cpu import kernel as cpu_kernel
 
 F4, F8 = np.dtype(np.float32), np.dtype(np.float64)
 N = 1 << 18
@@ -272,7 +272,7 @@ def test_a_call_that_fails_gives_its_memory_back(monkeypatch: pytest.MonkeyPatch
     double(X)
     before = memory.info().used
     with monkeypatch.context() as patch:
-        patch.setattr(cpu.CpuKernel, "run", fail)
+        patch.setattr(cpu_kernel.CpuKernel, "run", fail)
         with pytest.raises(error, match="in the middle"):
             double(X)
     gc.collect()
@@ -385,7 +385,7 @@ def test_the_limit_is_a_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_where_the_system_has_no_block_numpy_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dualbcast.runtime import memory as module
+    from dualbcast.runtime import buffer_pool as module
 
     def refuse(*_: Any, **__: Any) -> Any:
         raise OSError("no memory")
@@ -471,7 +471,7 @@ def test_the_hammer_finds_a_block_given_twice() -> None:
 FORK = """
 import os, sys
 import numpy as np
-from dualbcast.runtime.memory import POOL
+from dualbcast.runtime.buffer_pool import POOL
 DTYPE = np.dtype(np.float64)
 first = POOL.empty((1 << 19,), DTYPE)
 first.fill(1.0)

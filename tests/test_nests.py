@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from dualbcast import differentiable_broadcast
-from dualbcast.compiler import uniform, weights
-from dualbcast.compiler.frontend import lower
-from dualbcast.compiler.ir import Function, Op, Var, While, statements
-from dualbcast.compiler.lockstep import lockstep
-from dualbcast.compiler.simplify import simplify
-from dualbcast.compiler.together import together
-from dualbcast.compiler.weights import operations_of
+from dualbcast.frontend.lower import lower
+from dualbcast.ir.nodes import Function, Op, Var, While, statements
+from dualbcast.ir.value_numbering import simplify
+from dualbcast.passes import cost_model, uniformity
+from dualbcast.passes.cost_model import operations_of
+from dualbcast.passes.masked_loops import lockstep
+from dualbcast.passes.vectorization import together
 
 FORMS = ("for", "while", "break")
 LENGTHS = ((6,), (3, 4), (2, 3, 5), (2, 2, 3, 2), (2, 1, 3, 2, 2), (2, 2, 2, 2, 2, 2))
@@ -224,15 +224,19 @@ def test_deep_loops_are_looked_at_a_few_times(monkeypatch: pytest.MonkeyPatch, f
     looked, weighed = [], []
     for depth in (4, 8, 16):
         made = together(simplify(lower(nest((2,) * depth, form, CURVED), ("float", "float")).function), set()).function
-        looked.append(counted(monkeypatch, uniform, "_longest", lambda made=made: uniform.is_vectorisable(made, set())))
-        weighed.append(counted(monkeypatch, weights, "_weight", lambda made=made: weights.side_by_side(made, 4, 4)))
+        looked.append(
+            counted(monkeypatch, uniformity, "_longest", lambda made=made: uniformity.is_vectorisable(made, set()))
+        )
+        weighed.append(
+            counted(monkeypatch, cost_model, "_weight", lambda made=made: cost_model.side_by_side(made, 4, 4))
+        )
     for counts in (looked, weighed):
         assert counts[2] <= 6 * counts[1] <= 36 * counts[0]
 
 
 def test_what_a_loop_carries_is_what_is_alive() -> None:
     """Registers are counted where most variables are needed from turn to turn."""
-    from dualbcast.compiler.live import most_carried
+    from dualbcast.ir.liveness import most_carried
 
     def inner(x: float, y: float) -> float:
         a, b = x, y

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from dualbcast import differentiable_broadcast, special
-from dualbcast.compiler.frontend import lower
-from dualbcast.compiler.ir import Op, check, expressions, statements
-from dualbcast.compiler.opened import opened
-from dualbcast.compiler.simplify import simplify
-from dualbcast.compiler.together import together
+from dualbcast.frontend.lower import lower
+from dualbcast.ir.nodes import Op, check, expressions, statements
+from dualbcast.ir.value_numbering import simplify
+from dualbcast.passes.inline_helpers import opened
+from dualbcast.passes.vectorization import together
 
 X = np.concatenate(
     [

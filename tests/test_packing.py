@@ -14,8 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dualbcast import differentiable_broadcast
-from dualbcast.runtime import broadcast, cpu, geometry, packing
-from dualbcast.runtime.packing import Packing
+from dualbcast.runtime import iteration_space, launch_plan
+from dualbcast.runtime.cpu import kernel as cpu_kernel
+from dualbcast.runtime.cpu import tile_packing
+from dualbcast.runtime.cpu.tile_packing import Packing
 
 
 def combined(x, y, z):
@@ -32,18 +34,18 @@ def curved(x, y):
 
 
 def forget() -> None:
-    geometry.lay_out.cache_clear()
-    broadcast.find_fit.cache_clear()
+    iteration_space.lay_out.cache_clear()
+    launch_plan.find_fit.cache_clear()
 
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Whatever can be packed is, in small tiles, so that all their borders are met."""
-    monkeypatch.setattr(packing, "_WORTH_IT", 1)
-    monkeypatch.setattr(packing, "_SMALL", 1)
-    monkeypatch.setattr(packing, "_TILE", (16, 32))
-    monkeypatch.setattr(packing, "_ROW", (1, 64))
-    monkeypatch.setattr(packing, "_LARGEST", 1 << 10)
+    monkeypatch.setattr(tile_packing, "_WORTH_IT", 1)
+    monkeypatch.setattr(tile_packing, "_SMALL", 1)
+    monkeypatch.setattr(tile_packing, "_TILE", (16, 32))
+    monkeypatch.setattr(tile_packing, "_ROW", (1, 64))
+    monkeypatch.setattr(tile_packing, "_LARGEST", 1 << 10)
     forget()
     yield
     forget()
@@ -132,9 +134,9 @@ def test_sums_have_the_bits_of_contiguous_inputs(backend: str) -> None:
 
 def test_a_row_with_gaps_is_not_copied_to_all_rows() -> None:
     arrays = np.ones((200, 300)), np.ones((300, 200)).T, np.ones((300, 2))[:, 0]
-    forms = tuple(map(geometry.form_of, arrays))
-    found = geometry.lay_out(forms, (None, None), ("x", "y", "w"), (None, (300,)))
-    assert isinstance(found.blocks, packing.Copied)
+    forms = tuple(map(iteration_space.form_of, arrays))
+    found = iteration_space.lay_out(forms, (None, None), ("x", "y", "w"), (None, (300,)))
+    assert isinstance(found.blocks, tile_packing.Copied)
     assert found.blocks.inputs.inputs == (1,)
 
 
@@ -151,11 +153,11 @@ def test_panels_cover_the_space_once(data: st.DataObject) -> None:
         strides[axis] = step
         step *= sizes[axis]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packing, "_WORTH_IT", 1)
-        patch.setattr(packing, "_SMALL", 1)
-        patch.setattr(packing, "_TILE", (8, 16))
-        patch.setattr(packing, "_ROW", (1, 32))
-        patch.setattr(packing, "_LARGEST", 256)
+        patch.setattr(tile_packing, "_WORTH_IT", 1)
+        patch.setattr(tile_packing, "_SMALL", 1)
+        patch.setattr(tile_packing, "_TILE", (8, 16))
+        patch.setattr(tile_packing, "_ROW", (1, 32))
+        patch.setattr(tile_packing, "_LARGEST", 256)
         panels = Packing.of((0,), sizes, steps, (tuple(strides),), (8,))
     assert panels is not None
     # What lies where, by the linear index.
@@ -191,17 +193,17 @@ def test_a_kernel_remembers_some_ways_in_which_arrays_lie() -> None:
 
     random = np.random.default_rng(0)
     x = random.standard_normal((200, 200))
-    views = [random.standard_normal((200, 200 + extra)).T[:200] for extra in range(2 * cpu._KNOWN)]
-    before = set(map(id, cpu._kernels.values()))
+    views = [random.standard_normal((200, 200 + extra)).T[:200] for extra in range(2 * cpu_kernel._KNOWN)]
+    before = set(map(id, cpu_kernel._kernels.values()))
     for count in (2, len(views)):
         for view in views[:count] * 3:
             np.testing.assert_array_equal(mixed(x, view), x * view - view)
-    (kernel,) = [kernel for kernel in cpu._kernels.values() if id(kernel) not in before]
-    assert len(kernel._known) == cpu._KNOWN
+    (kernel,) = [kernel for kernel in cpu_kernel._kernels.values() if id(kernel) not in before]
+    assert len(kernel._known) == cpu_kernel._KNOWN
 
 
 def test_the_number_of_threads_does_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu, "WORTH_A_THREAD", 0)
+    monkeypatch.setattr(cpu_kernel, "WORTH_A_THREAD", 0)
     random = np.random.default_rng(0)
     x, y = random.standard_normal((1003, 777)), random.standard_normal((777, 1003))
     found = []
@@ -299,9 +301,16 @@ def test_tiles_have_whole_rows_where_these_are_not_long(
 def test_small_spaces_have_several_panels_or_none() -> None:
     """What several threads could share is not one tile, and what is in the cache is read as it lies."""
     x = np.random.default_rng(0).standard_normal((512, 512)).astype(np.float32)
-    found = geometry.lay_out((geometry.form_of(x.T), geometry.form_of(x)), (None,), ("x", "y")).packing
+    found = iteration_space.lay_out(
+        (iteration_space.form_of(x.T), iteration_space.form_of(x)), (None,), ("x", "y")
+    ).packing
     assert found is not None
     assert found.count == 8
     small = x[:100, :100].copy()
-    assert geometry.lay_out((geometry.form_of(small.T), geometry.form_of(small)), (None,), ("x", "y")).packing is None
+    assert (
+        iteration_space.lay_out(
+            (iteration_space.form_of(small.T), iteration_space.form_of(small)), (None,), ("x", "y")
+        ).packing
+        is None
+    )
     np.testing.assert_array_equal(exact(small.T, small, small), small.T * small + small)

@@ -245,15 +245,15 @@ def test_products_compile_for_cuda(product: Any) -> None:
 
 def test_what_is_inspected_is_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     texts: list[str] = []
-    from dualbcast.runtime import python
+    from dualbcast.runtime import interpreter
 
-    compile_kernel = python.compile_kernel
+    compile_kernel = interpreter.compile_kernel
 
     def watched(source: Any) -> Any:
         texts.append(source.text)
         return compile_kernel(source)
 
-    monkeypatch.setattr(python, "compile_kernel", watched)
+    monkeypatch.setattr(interpreter, "compile_kernel", watched)
     f = differentiable_broadcast(backend="python")(cube.__wrapped__)
     x, y = np.ones((3, 4)), np.ones(4)
     runs = {

@@ -16,14 +16,14 @@ import pytest
 from corpus import CORPUS, Case
 
 from dualbcast import differentiable_broadcast
-from dualbcast.abi import KernelSource, Layout
-from dualbcast.compiler.dualize import dualize
-from dualbcast.compiler.emit import emit, operations
-from dualbcast.compiler.frontend import lower
-from dualbcast.compiler.ir import Assign, Break, Const, For, Function, If, Op, Output, Var, While, check, statements
-from dualbcast.compiler.simplify import remove_dead, simplify
-from dualbcast.compiler.slopes import waiting
-from dualbcast.runtime import python
+from dualbcast.autodiff.chain_slopes import waiting
+from dualbcast.autodiff.differentiate import dualize
+from dualbcast.codegen.kernel_text import emit, operations
+from dualbcast.frontend.lower import lower
+from dualbcast.ir.nodes import Assign, Break, Const, For, Function, If, Op, Output, Var, While, check, statements
+from dualbcast.ir.value_numbering import remove_dead, simplify
+from dualbcast.kernel_spec import KernelSource, Layout
+from dualbcast.runtime import interpreter
 
 EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
 KINDS = {float: "float", int: "int", bool: "bool"}
@@ -55,7 +55,7 @@ def execute(function: Function, columns: list[Any]) -> list[np.ndarray[Any, Any]
     outputs = [np.zeros(len(inputs[0]), dtype) for dtype in text.outputs]
     stored = [array.view(np.uint8) if array.dtype == bool else array for array in (*inputs, *outputs)]
     size = len(inputs[0])
-    python.launch(python.compile_kernel(text), size, (size,), stored)
+    interpreter.launch(interpreter.compile_kernel(text), size, (size,), stored)
     return outputs
 
 

@@ -15,10 +15,10 @@ from corpus import CORPUS, Case
 from oracles import is_smooth, numbers_of, second_differences
 from test_corpus import arrays, compiled, expected
 
-from dualbcast.compiler.ir import check
-from dualbcast.compiler.simplify import simplify
-from dualbcast.compiler.templates import lower
-from dualbcast.compiler.transform import hessian_of, partial_of, pullback_of, pushforward_of
+from dualbcast.autodiff.derived_functions import hessian_of, partial_of, pullback_of, pushforward_of
+from dualbcast.frontend.rule_bodies import lower
+from dualbcast.ir.nodes import check
+from dualbcast.ir.value_numbering import simplify
 
 EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
 ON = [

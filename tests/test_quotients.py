@@ -13,11 +13,14 @@ import numpy as np
 import pytest
 
 from dualbcast import differentiable_broadcast
-from dualbcast.compiler.frontend import lower
-from dualbcast.compiler.ir import Assign, Block, Op, check, statements
-from dualbcast.compiler.quotients import by_reciprocals
-from dualbcast.compiler.simplify import simplify
-from dualbcast.runtime import cpu, cpu_math, elementary, elementary_quotient
+from dualbcast.codegen.llvm import intrinsics
+from dualbcast.codegen.mathlib import division as division_code
+from dualbcast.codegen.mathlib import table as mathlib
+from dualbcast.frontend.lower import lower
+from dualbcast.ir.nodes import Assign, Block, Op, check, statements
+from dualbcast.ir.value_numbering import simplify
+from dualbcast.passes.reciprocal_division import by_reciprocals
+from dualbcast.runtime.cpu import kernel as cpu_kernel
 
 
 def texts(function: Any, *kinds: Any) -> list[str]:
@@ -67,11 +70,11 @@ def test_the_reciprocal_is_not_taken_from_another_path() -> None:
 def divider(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Processors that divide fast, and those that do not, whichever this is."""
     monkeypatch.setenv("DUALBCAST_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(cpu, "_kernels", {})
-    monkeypatch.setattr(elementary_quotient, "divides_fast", lambda: request.param == "divides")
-    cpu_math.names.cache_clear()
+    monkeypatch.setattr(cpu_kernel, "_kernels", {})
+    monkeypatch.setattr(division_code, "divides_fast", lambda: request.param == "divides")
+    intrinsics.names.cache_clear()
     yield
-    cpu_math.names.cache_clear()
+    intrinsics.names.cache_clear()
 
 
 def quotients(a: float, b: float) -> tuple[float, ...]:
@@ -96,7 +99,7 @@ def test_it_is_done() -> None:
 
 @pytest.mark.usefixtures("divider")
 def test_what_a_processor_does(request: pytest.FixtureRequest) -> None:
-    if not elementary.has_fma():
+    if not mathlib.has_fma():
         pytest.skip("all are divisions")
     code = differentiable_broadcast(backend="cpu")(quotients).inspect_llvm("float64", "float64", product="value")
     whole = next(part for part in code.split("\ndefine ") if " fdiv " in part)

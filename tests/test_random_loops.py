@@ -17,7 +17,8 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from dualbcast import differentiable_broadcast, kept
+from dualbcast import differentiable_broadcast
+from dualbcast.program import product_cache
 
 NAMES = "abcdef"
 WRT = NAMES[:3]
@@ -141,9 +142,9 @@ def function_of(text: str, seed: int, module: Any) -> Any:
 def turns(whole: bool | None) -> Iterator[None]:
     """Each turn as a whole, no turn, or those where that is shorter; nothing that was made another way is used."""
     with contextlib.ExitStack() as patches:
-        patches.enter_context(mock.patch.object(kept, "identity", return_value=""))
+        patches.enter_context(mock.patch.object(product_cache, "identity", return_value=""))
         if whole is not None:
-            patches.enter_context(mock.patch("dualbcast.compiler.dualize.is_shorter", return_value=whole))
+            patches.enter_context(mock.patch("dualbcast.autodiff.differentiate.is_shorter", return_value=whole))
         yield
 
 

@@ -26,7 +26,7 @@ class Bug:
     form: str
 
 
-ROWS, CURVATURES = "compiler/rows.py", "compiler/curvatures.py"
+ROWS, CURVATURES = "rules/library.py", "rules/curvatures.py"
 BUGS = [
     Bug("a product for a quotient", ROWS, '"sqrt", lambda x, y: (0.5 / y,)', '"sqrt", lambda x, y: (0.5 * y,)', "sqrt"),
     Bug("a divisor that overflows", ROWS, "1.0 / LN10 / x", "1.0 / (x * LN10)", "log10"),

@@ -19,17 +19,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualbcast import differentiable_broadcast, num_threads
-from dualbcast.abi import TILE, KernelSource
-from dualbcast.compiler.emit import emit
-from dualbcast.compiler.ir import Assign, Const, Function, Op, Output, Var
+from dualbcast.codegen.kernel_text import emit
+from dualbcast.codegen.llvm.row_loop import WHOLE
 from dualbcast.errors import ArgumentError
-from dualbcast.runtime import cpu, pool, python
-from dualbcast.runtime.broadcast import Plan, plan
-from dualbcast.runtime.edges import WHOLE
-from dualbcast.runtime.geometry import form_of, lay_out
-from dualbcast.runtime.operands import Operands, classify, storage_name
-from dualbcast.runtime.packing import Packing
-from dualbcast.runtime.reduction import least_of
+from dualbcast.ir.nodes import Assign, Const, Function, Op, Output, Var
+from dualbcast.kernel_spec import TILE, KernelSource
+from dualbcast.runtime import interpreter
+from dualbcast.runtime.arguments import Operands, classify, storage_name
+from dualbcast.runtime.cpu import kernel as cpu_kernel
+from dualbcast.runtime.cpu import thread_pool
+from dualbcast.runtime.cpu.tile_packing import Packing
+from dualbcast.runtime.iteration_space import form_of, lay_out
+from dualbcast.runtime.launch_plan import Plan, plan
+from dualbcast.runtime.reduction_blocks import least_of
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F2, F4, F8 = (np.dtype(name) for name in ("float16", "float32", "float64"))
@@ -82,11 +84,11 @@ def execute(function: Function, call: Plan, dtypes: list[Any], backend: str, thr
     if call.total:
         text = source(function, call, dtypes, backend)
         if backend == "cpu":
-            kernel = cpu.compile_kernel(text, False)
-            cpu.launch(kernel, call.total, call.ints, call.pointers, threads, call.blocks)
+            kernel = cpu_kernel.compile_kernel(text, False)
+            cpu_kernel.launch(kernel, call.total, call.ints, call.pointers, threads, call.blocks)
         else:
             arrays = (*call.operands.arrays, *call.targets)
-            python.launch(python.compile_kernel(text), call.total, call.ints, arrays, call.blocks)
+            interpreter.launch(interpreter.compile_kernel(text), call.total, call.ints, arrays, call.blocks)
     return call.finish()
 
 
@@ -408,11 +410,11 @@ def long_way(x: float, y: float) -> float:
 
 
 def test_sums_of_few_elements_that_take_long_are_shared(monkeypatch):
-    monkeypatch.setattr(cpu, "WORTH_A_THREAD", 0)
+    monkeypatch.setattr(cpu_kernel, "WORTH_A_THREAD", 0)
     x, bar = np.random.default_rng(9).uniform(-1, 1, (2, 10_000))
     ran = []
-    share = pool.share
-    monkeypatch.setattr(pool, "share", lambda *given: (ran.append(given[-2]), share(*given))[1])
+    share = thread_pool.share
+    monkeypatch.setattr(thread_pool, "share", lambda *given: (ran.append(given[-2]), share(*given))[1])
     (_, (each, whole)), others = long_way.value_and_vjp((x, np.float64(0.7)), bar), []
     for threads in (1, 3):
         with num_threads(threads):
@@ -434,7 +436,7 @@ def test_sums_of_few_elements_that_take_long_are_shared(monkeypatch):
 @pytest.mark.parametrize("dtype", [F4, F8], ids=str)
 @pytest.mark.parametrize("shape", [(500_009,), (900, 700), (3, 150_001), (150_001, 3), (70, 80, 90)])
 def test_threads_do_not_change_a_bit(shape, dtype, monkeypatch):
-    monkeypatch.setattr(cpu, "WORTH_A_THREAD", 0)
+    monkeypatch.setattr(cpu_kernel, "WORTH_A_THREAD", 0)
     x = np.random.default_rng(6).standard_normal(shape).astype(dtype)
     y = np.random.default_rng(7).standard_normal(shape[-1]).astype(dtype)
     wanted = (None, *patterns(shape))
@@ -445,20 +447,20 @@ def test_threads_do_not_change_a_bit(shape, dtype, monkeypatch):
     for threads in (2, 5):
         for a, b in zip(first, sums(function, (x, y), wanted, "cpu", threads=threads), strict=True):
             np.testing.assert_array_equal(a, b)
-    run = cpu.CpuKernel.run
+    run = cpu_kernel.CpuKernel.run
 
-    def backwards(kernel: cpu.CpuKernel, work: cpu.Work, _threads: int, first: int = 0) -> float:
+    def backwards(kernel: cpu_kernel.CpuKernel, work: cpu_kernel.Work, _threads: int, first: int = 0) -> float:
         for piece in reversed(range(first, work.count)):
             run(kernel, work, 1, piece, piece + 1)
         return 1.0
 
-    monkeypatch.setattr(cpu.CpuKernel, "run", backwards)
+    monkeypatch.setattr(cpu_kernel.CpuKernel, "run", backwards)
     for a, b in zip(first, sums(function, (x, y), wanted, "cpu", threads=2), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
 def test_threads_do_not_change_a_bit_of_pairs(monkeypatch):
-    monkeypatch.setattr(cpu, "WORTH_A_THREAD", 0)
+    monkeypatch.setattr(cpu_kernel, "WORTH_A_THREAD", 0)
     random = np.random.default_rng(8)
     x, y = random.standard_normal((500, 1, 3)), random.standard_normal((400, 3))
     wanted = ((500, 400, 1), (500, 1, 3), (400, 3), ())
@@ -528,7 +530,7 @@ def test_blocks_where_they_cost_least():
 def test_the_loops_are_vectorised(dtype, kind):
     x = np.ones((8, 3000), dtype)
     call = plan(named(x), [dtype] * 4, None, (None, (3000,), (8, 1), ()))
-    kernel = cpu.compile_kernel(source(unary("tanh", "tanh", "tanh", "tanh"), call, [dtype] * 4, "cpu"), False)
+    kernel = cpu_kernel.compile_kernel(source(unary("tanh", "tanh", "tanh", "tanh"), call, [dtype] * 4, "cpu"), False)
     llvm = kernel.llvm()
     # Of the loop over a row what takes whole vectors, where it is apart.
     whole = llvm[llvm.find(f"@{WHOLE}(") + 1 :]

@@ -11,10 +11,13 @@ import numpy as np
 import pytest
 
 from dualbcast import differentiable_broadcast
+from dualbcast.codegen.llvm import target as llvm_target
 from dualbcast.errors import ArgumentError, DualbcastError
-from dualbcast.runtime import forms, native, operands, route
-from dualbcast.runtime.forms import forms_of, host_addresses
-from dualbcast.runtime.route import Route
+from dualbcast.runtime import arguments as operands
+from dualbcast.runtime import call_key
+from dualbcast.runtime.call_key import forms_of, host_addresses
+from dualbcast.runtime.cpu import fast_path
+from dualbcast.runtime.cpu.fast_path import Route
 
 RNG = np.random.default_rng(7)
 FACTOR = 3.0
@@ -58,23 +61,23 @@ def test_forms_are_described_alike_by_python_and_by_machine_code() -> None:
         (x, "text"),
         (x, None),
     ]
-    readers = forms.readers(
-        np.ndarray, forms._OWN, (*reversed(operands.WEAK), *forms._NUMBERS.difference(operands.WEAK))
+    readers = call_key.readers(
+        np.ndarray, call_key._OWN, (*reversed(operands.WEAK), *call_key._NUMBERS.difference(operands.WEAK))
     )
     for call in calls:
-        assert forms._described(call) == readers.describe(call)
-    assert forms._described(calls[1]) and forms._described(calls[2])
-    assert not any(forms._described(call) for call in calls[3:])
+        assert call_key._described(call) == readers.describe(call)
+    assert call_key._described(calls[1]) and call_key._described(calls[2])
+    assert not any(call_key._described(call) for call in calls[3:])
 
 
 def test_machine_code_that_describes_is_for_many_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forms, "_readers", None)
-    monkeypatch.setattr(forms, "_calls", 0)
+    monkeypatch.setattr(call_key, "_readers", None)
+    monkeypatch.setattr(call_key, "_calls", 0)
     x = np.zeros(3)
-    keys = [forms_of((x, 1.0)) for _ in range(forms._FEW)]
-    assert forms._readers is None
+    keys = [forms_of((x, 1.0)) for _ in range(call_key._FEW)]
+    assert call_key._readers is None
     keys += [forms_of((x, 1.0)) for _ in range(2)]
-    assert forms._readers is not None
+    assert call_key._readers is not None
     assert len(set(keys)) == 1
 
 
@@ -273,7 +276,7 @@ def test_cotangents_are_looked_at_after_right_ones_too(short: list[bool]) -> Non
 
 
 def test_the_forms_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(route, "_LIMIT", 8)
+    monkeypatch.setattr(fast_path, "_LIMIT", 8)
     f = differentiable_broadcast(backend="python")(lambda x: x + 1)
     for size in range(1, 30):
         assert f(np.zeros(size)).sum() == size
@@ -307,7 +310,7 @@ def test_machine_code_lives_as_long_as_what_calls_it() -> None:
     for _ in range(3):
         for count, f in enumerate(functions, 1):
             np.testing.assert_array_equal(f(*[x] * count), count * x)
-        native._module.cache_clear()
+        llvm_target._module.cache_clear()
         gc.collect()
 
 

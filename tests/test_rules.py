@@ -22,9 +22,9 @@ import pytest
 import rule_oracles as oracles
 
 from dualbcast import differentiable_broadcast
-from dualbcast.compiler import rows
-from dualbcast.compiler.rules import ALIASES, Rule, forget, lookup, rule
-from dualbcast.compiler.rules import RULES as TABLE
+from dualbcast.rules import library
+from dualbcast.rules.table import ALIASES, Rule, forget, lookup, rule
+from dualbcast.rules.table import RULES as TABLE
 
 inf, nan = math.inf, math.nan
 RULES = {name: row for name, row in TABLE.items() if not row.by_user}
@@ -387,7 +387,7 @@ def functions_to_know() -> Iterator[tuple[str, Any]]:
 
 def test_every_function_of_math_and_every_ufunc_is_accounted_for() -> None:
     handled = [find(spelling) for spelling in (*SYNTAX, *BIT_SYNTAX, *SEQUENCE_SYNTAX, *TUPLE_SYNTAX)]
-    excluded = [find(spelling) for spelling in rows.EXCLUDED]
+    excluded = [find(spelling) for spelling in library.EXCLUDED]
     missing = []
     for spelling, function in functions_to_know():
         ways = (lookup(function) is not None) + any(function is known for known in handled)
@@ -397,9 +397,9 @@ def test_every_function_of_math_and_every_ufunc_is_accounted_for() -> None:
     assert not missing, missing
 
 
-@pytest.mark.parametrize("spelling", rows.EXCLUDED)
+@pytest.mark.parametrize("spelling", library.EXCLUDED)
 def test_exclusions_exist_and_say_why(spelling: str) -> None:
-    assert len(rows.EXCLUDED[spelling]) > 10
+    assert len(library.EXCLUDED[spelling]) > 10
     assert find(spelling) is not None or spelling in NEWER
 
 

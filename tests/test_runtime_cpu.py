@@ -24,10 +24,11 @@ from cpu_kernels import (
     vector_calls,
 )
 
-from dualbcast import differentiable_broadcast
-from dualbcast.abi import KernelSource, Layout
+from dualbcast import differentiable_broadcast, disk_cache
+from dualbcast.codegen.llvm import target as llvm_target
 from dualbcast.errors import BackendError
-from dualbcast.runtime import cache, cpu, native
+from dualbcast.kernel_spec import KernelSource, Layout
+from dualbcast.runtime.cpu import kernel as cpu_kernel
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -44,7 +45,7 @@ def test_rows_with_their_own_control(shape):
 
 
 def test_control_by_rows_leaves_the_inner_loop():
-    llvm = cpu.compile_kernel(CELL, False).llvm()
+    llvm = cpu_kernel.compile_kernel(CELL, False).llvm()
     # Three loops without a branch in them: no masked access, and vector stores.
     assert "masked" not in llvm
     assert re.search(r"store <\d+ x float>", llvm)
@@ -69,7 +70,7 @@ def test_control_by_elements_becomes_selects():
     with np.errstate(invalid="ignore"):
         expected = np.where(c != 0, np.tanh(x.astype(float)), np.where(x > 1, np.log(x.astype(float)), 1))
     np.testing.assert_allclose(out, expected, rtol=5e-7)
-    llvm = cpu.compile_kernel(source, False).llvm()
+    llvm = cpu_kernel.compile_kernel(source, False).llvm()
     assert vector_calls(llvm) == from_libmvec("tanhf", "logf")
 
 
@@ -110,7 +111,7 @@ def test_many_pointers_do_not_stop_the_vectoriser():
     for n, partial in enumerate(partials):
         others = np.delete(t, n, 0).prod(0)
         np.testing.assert_allclose(partial, others * (1 - t[n] ** 2), rtol=2e-4, atol=1e-7)
-    llvm = cpu.compile_kernel(source, False).llvm()
+    llvm = cpu_kernel.compile_kernel(source, False).llvm()
     assert len(re.findall(r"store <\d+ x float>", llvm)) >= arity + 1
     assert vector_calls(llvm) == from_libmvec("tanhf")
 
@@ -129,24 +130,26 @@ def test_more_arrays_than_ctypes_hands_over():
 
 
 def test_code_can_be_read():
-    kernel = cpu.compile_kernel(DOUBLE, False)
+    kernel = cpu_kernel.compile_kernel(DOUBLE, False)
     assert "define" in kernel.llvm()
     assert "double" in kernel.llvm()
     assert re.search(r"\bret", kernel.asm())
 
 
 def test_one_kernel_for_each_source_and_flag():
-    kernel = cpu.compile_kernel(DOUBLE, False)
-    assert cpu.compile_kernel(DOUBLE._replace(), False) is kernel
-    assert cpu.compile_kernel(DOUBLE, True) is not kernel
+    kernel = cpu_kernel.compile_kernel(DOUBLE, False)
+    assert cpu_kernel.compile_kernel(DOUBLE._replace(), False) is kernel
+    assert cpu_kernel.compile_kernel(DOUBLE, True) is not kernel
 
 
 def test_threads_compile_one_kernel(monkeypatch):
     built = []
-    build = cpu._build
-    monkeypatch.setattr(cpu, "_build", lambda *arguments: built.append(arguments) or build(*arguments))
+    build = cpu_kernel._build
+    monkeypatch.setattr(cpu_kernel, "_build", lambda *arguments: built.append(arguments) or build(*arguments))
     source, kernels = renamed(DOUBLE, "threads"), []
-    workers = [threading.Thread(target=lambda: kernels.append(cpu.compile_kernel(source, False))) for _ in range(4)]
+    workers = [
+        threading.Thread(target=lambda: kernels.append(cpu_kernel.compile_kernel(source, False))) for _ in range(4)
+    ]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -158,15 +161,15 @@ def test_threads_compile_one_kernel(monkeypatch):
 
 def test_the_text_is_a_file():
     source = renamed(DOUBLE, "a file")
-    cpu.compile_kernel(source, False)
-    texts = [path.read_text() for path in cache.directory().rglob("*.py")]
+    cpu_kernel.compile_kernel(source, False)
+    texts = [path.read_text() for path in disk_cache.directory().rglob("*.py")]
     assert source.text in texts
 
 
 def test_text_that_is_refused_is_an_error_that_names_the_file():
     source = source_of("out[k] = x[k] + 'a'", "float64", {"x": "float64"}, {"out": "float64"})
     with pytest.raises(BackendError, match=r"element.*\.py") as caught:
-        cpu.compile_kernel(source, False)
+        cpu_kernel.compile_kernel(source, False)
     assert "a fault of dualbcast's" in str(caught.value)
     assert caught.value.__suppress_context__  # of the compiler's error the message is enough
 
@@ -182,15 +185,15 @@ SECOND = """
 import sys
 import numpy as np
 from dualbcast import differentiable_broadcast
-from dualbcast.abi import KernelSource, Layout
-from dualbcast.runtime import cpu
+from dualbcast.kernel_spec import KernelSource, Layout
+from dualbcast.runtime.cpu import kernel as cpu
 assert "llvmlite" not in sys.modules and "numba" not in sys.modules
 source = eval(sys.argv[1])
 x, out = np.linspace(-2, 2, 1001), np.zeros(1001)
 for _ in range(2):
     cpu.launch(cpu.compile_kernel(source, False), 1001, (1001,), (x.ctypes.data, out.ctypes.data))
 np.testing.assert_allclose(out, x + np.tanh(x), rtol=1e-15)
-print("dualbcast.runtime.cpu_build" in sys.modules)
+print("dualbcast.codegen.llvm.build" in sys.modules)
 assert "numba" not in sys.modules
 """
 
@@ -213,29 +216,26 @@ def test_a_second_process_compiles_nothing(monkeypatch, tmp_path):
 
 
 def test_the_key_covers_every_file_that_makes_code(monkeypatch):
-    """All of the runtime's, and so all that `cpu_build` imports but what has no meaning of its own."""
-    folder = Path(cpu.__file__).parent
-    stamp, text = cache.stamp(str(folder)), (folder / "cpu_build.py").read_text(encoding="utf-8")
-    assert set(re.findall(r"^from dualbcast\.(\w+)", text, re.MULTILINE)) == {"abi", "errors", "record", "runtime"}
-    assert all(f"{path.name} " in stamp for path in folder.glob("*.py"))
-    for which in (native.environment, cpu._environment):
+    folder = Path(dualbcast.__file__).parent
+    assert disk_cache.stamp(folder) == disk_cache.STAMP
+    assert all(f"{path.parent.relative_to(folder)} {path.name} " in disk_cache.STAMP for path in folder.rglob("*.py"))
+    for which in (llvm_target.environment, cpu_kernel._environment):
         which.cache_clear()
-    old = cpu._key(DOUBLE, False)
-    assert stamp == native._RUNTIME
-    monkeypatch.setattr(native, "_RUNTIME", "changed")
-    for which in (native.environment, cpu._environment):
+    old = cpu_kernel._key(DOUBLE, False)
+    monkeypatch.setattr(disk_cache, "STAMP", "changed")
+    for which in (llvm_target.environment, cpu_kernel._environment):
         which.cache_clear()
-    assert cpu._key(DOUBLE, False) != old
+    assert cpu_kernel._key(DOUBLE, False) != old
     monkeypatch.undo()
-    for which in (native.environment, cpu._environment):
+    for which in (llvm_target.environment, cpu_kernel._environment):
         which.cache_clear()
-    assert cpu._key(DOUBLE, False) == old
+    assert cpu_kernel._key(DOUBLE, False) == old
 
 
 def test_the_key_covers_source_flags_and_machine(monkeypatch):
-    keys = {cpu._key(DOUBLE, False), cpu._key(DOUBLE, True), cpu._key(renamed(DOUBLE, "x"), False)}
-    keys.add(cpu._key(DOUBLE._replace(inputs=("float32",)), False))
-    keys.add(cpu._key(DOUBLE._replace(layout=Layout(1, ("s",), (0, 0))), False))
-    monkeypatch.setattr(cpu, "_environment", lambda: "another machine")
-    keys.add(cpu._key(DOUBLE, False))
+    keys = {cpu_kernel._key(DOUBLE, False), cpu_kernel._key(DOUBLE, True), cpu_kernel._key(renamed(DOUBLE, "x"), False)}
+    keys.add(cpu_kernel._key(DOUBLE._replace(inputs=("float32",)), False))
+    keys.add(cpu_kernel._key(DOUBLE._replace(layout=Layout(1, ("s",), (0, 0))), False))
+    monkeypatch.setattr(cpu_kernel, "_environment", lambda: "another machine")
+    keys.add(cpu_kernel._key(DOUBLE, False))
     assert len(keys) == 6

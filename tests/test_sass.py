@@ -18,10 +18,12 @@ import numpy as np
 import pytest
 
 from dualbcast import differentiable_broadcast
-from dualbcast.compiler.emit import emit
+from dualbcast.codegen.cuda import build as cuda_build
+from dualbcast.codegen.cuda import sass
+from dualbcast.codegen.cuda.occupancy import occupancy, roomier
+from dualbcast.codegen.kernel_text import emit
 from dualbcast.errors import MissingDependencyError
-from dualbcast.runtime import cuda, cuda_build, sass
-from dualbcast.runtime.occupancy import occupancy, roomier
+from dualbcast.runtime.cuda import kernel as cuda_kernel
 
 COUNTS = Path(__file__).parent / "sass" / "counts.txt"
 CAPABILITIES = ((7, 5), (8, 0), (9, 0), (10, 0))
@@ -38,7 +40,7 @@ def tools() -> None:
     pytest.importorskip("numba_cuda", reason="compiling for CUDA needs numba-cuda")
     pytest.importorskip("cuda.core", reason="compiling for CUDA needs cuda-core")
     try:
-        cuda.disassembler()
+        cuda_kernel.disassembler()
     except MissingDependencyError as error:
         pytest.skip(str(error))
 
@@ -141,7 +143,7 @@ def sums(*shapes: tuple[int, ...] | None, dtype: Any = np.float32) -> Callable[[
 
     x = np.ones((64, 96), dtype)
     geometry = geometry_of((x, x[0]), [None, *shapes])
-    return lambda cc: cuda.compile_kernel(source(geometry, x.dtype, 1 + len(shapes)), cc)
+    return lambda cc: cuda_kernel.compile_kernel(source(geometry, x.dtype, 1 + len(shapes)), cc)
 
 
 GATES = (full,) * 4
@@ -347,6 +349,6 @@ def test_a_kernel_that_would_spill_takes_fewer_elements() -> None:
     spec, layout = call.spec, call.plan.layout
     four = emit(spec.product.forward, layout._replace(lanes=4), "float32", spec.inputs, ["float32"] * 9, "cuda")
     cramped = four._replace(shell=four.shell.replace("__launch_bounds__(256)", "__launch_bounds__(256, 8)"))
-    assert cuda.compile_kernel(cramped, (9, 0)).stack > 0
+    assert cuda_kernel.compile_kernel(cramped, (9, 0)).stack > 0
     kernel = call._compile_cuda(cramped, (9, 0))
     assert (kernel.source.layout.lanes, kernel.stack) == (2, 0)

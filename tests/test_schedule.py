@@ -12,13 +12,13 @@ from models import product_of_tanh, product_of_tanh_by_hand
 from test_passes import dual, execute
 
 from dualbcast import differentiable_broadcast
-from dualbcast.compiler.frontend import lower
-from dualbcast.compiler.ir import Assign, Op, check
-from dualbcast.compiler.schedule import calls_first
-from dualbcast.compiler.selects import into_selects
-from dualbcast.compiler.simplify import simplify
-from dualbcast.compiler.templates import without_customs
-from dualbcast.runtime.edges import WHOLE
+from dualbcast.codegen.llvm.row_loop import WHOLE
+from dualbcast.frontend.lower import lower
+from dualbcast.frontend.rule_bodies import without_customs
+from dualbcast.ir.nodes import Assign, Op, check
+from dualbcast.ir.value_numbering import simplify
+from dualbcast.passes.call_scheduling import calls_first
+from dualbcast.passes.if_conversion import into_selects
 
 EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
 
@@ -90,7 +90,7 @@ def test_all_partials_of_a_product(arity: int) -> None:
 
 def test_few_vectors_go_through_memory() -> None:
     """Of the sixteen factors' partials nothing is carried from call to call."""
-    from dualbcast.runtime import libm
+    from dualbcast.codegen.mathlib import libm
 
     f = differentiable_broadcast(backend="cpu")(product_of_tanh)
     assembly = f.inspect_asm(*["float32"] * 16).partition(f"{WHOLE}:")[2].partition(".size")[0].splitlines()

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from dualbcast import differentiable_broadcast
-from dualbcast.runtime import cpu, scratch
-from dualbcast.runtime.packing import _TILES, Packing
+from dualbcast.runtime.cpu import kernel as cpu_kernel
+from dualbcast.runtime.cpu import scratch
+from dualbcast.runtime.cpu.tile_packing import _TILES, Packing
 
 # What is done once in the main thread, where it is compiled, and then in a thread, and in those of the pool.
 SMALL_STACKS = """
@@ -122,7 +123,7 @@ def test_launches_at_a_time_have_memory_apart(monkeypatch: pytest.MonkeyPatch) -
 
 def test_callers_at_a_time_do_not_meet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several threads that launch, each with several that help, and more pieces than threads."""
-    monkeypatch.setattr(cpu, "WORTH_A_THREAD", 0)
+    monkeypatch.setattr(cpu_kernel, "WORTH_A_THREAD", 0)
     monkeypatch.setenv("DUALBCAST_NUM_THREADS", "5")
 
     @differentiable_broadcast

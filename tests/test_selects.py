@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,15 +14,15 @@ from models import cell_update, cell_update_by_hand
 from test_passes import dual, execute, lowered
 
 from dualbcast import differentiable_broadcast, special
-from dualbcast.compiler import emit, selects
-from dualbcast.compiler.frontend import lower
-from dualbcast.compiler.ir import TEMPORARY, Assign, Const, Function, If, Op, Output, Var, check, statements
-from dualbcast.compiler.selects import into_selects
-from dualbcast.compiler.simplify import simplify
-from dualbcast.compiler.templates import without_customs
-from dualbcast.compiler.together import Together
-from dualbcast.compiler.two_ways import two_ways
-from dualbcast.record import replace
+from dualbcast.codegen import kernel_text
+from dualbcast.frontend.lower import lower
+from dualbcast.frontend.rule_bodies import without_customs
+from dualbcast.ir.nodes import TEMPORARY, Assign, Const, Function, If, Op, Output, Var, check, statements
+from dualbcast.ir.value_numbering import simplify
+from dualbcast.passes import if_conversion
+from dualbcast.passes.if_conversion import into_selects
+from dualbcast.passes.select_merging import two_ways
+from dualbcast.passes.vectorization import Together
 
 EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
 INF, NAN = math.inf, math.nan
@@ -37,7 +38,7 @@ def same_bits(found: Any, wanted: Any) -> None:
 
 @EVERY
 def test_values_and_partials_keep_every_bit(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selects, "LEAST", INF)
+    monkeypatch.setattr(if_conversion, "LEAST", INF)
     columns = list(zip(*case.points, strict=True))
     for function in (without_customs(simplify(lowered(case))), without_customs(simplify(dual(case)))):
         selected, _ = into_selects(function, set())
@@ -224,7 +225,7 @@ MODELS = [guarded, power, nested, on_nan, divided, looping]
 @pytest.fixture
 def branches(monkeypatch: pytest.MonkeyPatch, nothing_kept: None) -> Any:  # noqa: ARG001
     """Everything as branches, from here on."""
-    return lambda: monkeypatch.setattr(emit, "together", lambda function, _: Together(function, [], False))
+    return lambda: monkeypatch.setattr(kernel_text, "together", lambda function, _: Together(function, [], False))
 
 
 @pytest.mark.parametrize("function", MODELS, ids=lambda function: function.__name__)

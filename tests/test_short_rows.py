@@ -17,8 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dualbcast import differentiable_broadcast, num_threads
-from dualbcast.runtime import broadcast, cpu, geometry, walk
-from dualbcast.runtime.geometry import form_of, lay_out
+from dualbcast.runtime import coalescing, iteration_space, launch_plan
+from dualbcast.runtime.cpu import kernel as cpu_kernel
+from dualbcast.runtime.iteration_space import form_of, lay_out
 
 
 def combined(x, y, z):
@@ -32,14 +33,14 @@ interpreted = differentiable_broadcast(backend="python")(combined)
 
 
 def forget() -> None:
-    geometry.lay_out.cache_clear()
-    broadcast.find_fit.cache_clear()
+    iteration_space.lay_out.cache_clear()
+    launch_plan.find_fit.cache_clear()
 
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """However few elements there are."""
-    monkeypatch.setattr(walk, "_MANY", 1)
+    monkeypatch.setattr(coalescing, "_MANY", 1)
     forget()
     yield
     forget()
@@ -167,7 +168,7 @@ def test_storage(dtype: str) -> None:
 
 @pytest.mark.parametrize("shape", [(40_001, 3), (9000, 23), (5000, 64)])
 def test_the_number_of_threads_does_not_change_a_bit(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int]) -> None:
-    monkeypatch.setattr(cpu, "WORTH_A_THREAD", 0)
+    monkeypatch.setattr(cpu_kernel, "WORTH_A_THREAD", 0)
     random = np.random.default_rng(3)
     x, y, z, bar = (random.standard_normal(own, dtype=np.float32) for own in (shape, shape[1:], (shape[0], 1), shape))
     f = differentiable_broadcast(lambda x, y, z: math.tanh(x * y) + math.exp(z))

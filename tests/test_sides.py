@@ -18,14 +18,14 @@ from test_passes import dual, execute, lowered
 from test_selects import same_bits
 
 from dualbcast import differentiable_broadcast, graph, set_num_threads
-from dualbcast.compiler import selects
-from dualbcast.compiler.ir import If, check, statements
-from dualbcast.compiler.selects import into_selects
-from dualbcast.compiler.simplify import simplify
-from dualbcast.compiler.templates import without_customs
-from dualbcast.jacobian import Jacobian
-from dualbcast.runtime import cpu
-from dualbcast.runtime.edges import WHOLE
+from dualbcast.codegen.llvm.row_loop import WHOLE
+from dualbcast.frontend.rule_bodies import without_customs
+from dualbcast.ir.nodes import If, check, statements
+from dualbcast.ir.value_numbering import simplify
+from dualbcast.passes import if_conversion
+from dualbcast.passes.if_conversion import into_selects
+from dualbcast.program.jacobian import Jacobian
+from dualbcast.runtime.cpu import kernel as cpu_kernel
 
 STEPS = tuple(range(1, 9))
 NUMBERS = tuple(range(120))
@@ -39,8 +39,8 @@ INF, NAN = math.inf, math.nan
 @pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
 def test_values_and_partials_keep_every_bit(case: Case, least: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """With an `if` for each side, and with short sides for all."""
-    monkeypatch.setattr(selects, "LEAST", least)
-    monkeypatch.setattr(selects, "_saves", lambda *_: True)
+    monkeypatch.setattr(if_conversion, "LEAST", least)
+    monkeypatch.setattr(if_conversion, "_saves", lambda *_: True)
     columns = list(zip(*case.points, strict=True))
     for function in (without_customs(simplify(lowered(case))), without_customs(simplify(dual(case)))):
         found, choices = into_selects(function, set())
@@ -330,7 +330,7 @@ def test_calls_are_behind_a_jump() -> None:
     f = differentiable_broadcast(backend="cpu", wrt=("x", "y"))(one_side)
     c, (x, y) = np.zeros(100), operands(100)
     f.value_and_jacobian(x, y, c)
-    text = [*cpu._kernels.values()][-1].llvm()
+    text = [*cpu_kernel._kernels.values()][-1].llvm()
     whole = next(part for part in text.split("\ndefine ") if f"@{WHOLE}(" in part.splitlines()[0]).partition("\n}")[0]
     blocks = dict(re.findall(r"^\"?([\w.]+)\"?:[^\n]*\n((?:  .*\n?)*)", whole, re.MULTILINE))
     calls = {name for name, body in blocks.items() if re.search(r"call .*(pow|sin)", body)}

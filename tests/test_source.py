@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from dualbcast import differentiable_broadcast
-from dualbcast.compiler import source
-from dualbcast.compiler.source import find_source, locate
 from dualbcast.errors import CompileError
+from dualbcast.frontend import source
+from dualbcast.frontend.source import find_source, locate
 
 numbers = itertools.count()
 

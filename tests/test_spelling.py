@@ -12,8 +12,8 @@ import pytest
 from cells import Cell
 
 from dualbcast import differentiable_broadcast
-from dualbcast.compiler.spelling import home, leads_to
 from dualbcast.errors import CompileError
+from dualbcast.rules.spelling import home, leads_to
 
 pytestmark = pytest.mark.usefixtures("no_kernel")
 

@@ -15,11 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualbcast import differentiable_broadcast, special
-from dualbcast.abi import Layout
-from dualbcast.runtime import cpu, pool, streaming, streams
-from dualbcast.runtime import entry as entries
-from dualbcast.runtime.pool import Work
-from dualbcast.runtime.streams import goes_past_the_cache
+from dualbcast.codegen.llvm import nontemporal
+from dualbcast.kernel_spec import Layout
+from dualbcast.runtime.cpu import entry as entries
+from dualbcast.runtime.cpu import kernel as cpu_kernel
+from dualbcast.runtime.cpu import nontemporal_policy, thread_pool
+from dualbcast.runtime.cpu.nontemporal_policy import goes_past_the_cache
+from dualbcast.runtime.cpu.thread_pool import Work
 
 pytestmark = pytest.mark.skipif(
     not goes_past_the_cache(Layout(1, ("1",), (0, 0)), 1 << 40, (8, 8), 1), reason="only with AVX-512"
@@ -37,7 +39,7 @@ def cell(c, f, i, z):
 def streamed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Every launch of CPU kernels is streamed that can be; a list of the ranges."""
     found: list[Any] = []
-    ranges, entry, entered = cpu.CpuKernel.ranges, cpu.CpuKernel.entry, entries.Entry.ranges
+    ranges, entry, entered = cpu_kernel.CpuKernel.ranges, cpu_kernel.CpuKernel.entry, entries.Entry.ranges
     past: list[Any] = []
 
     def record(self: Any, bounds: Any, ints: Any, pointers: Any, streamed: bool = False) -> Work:
@@ -56,13 +58,13 @@ def streamed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             found.extend(itertools.pairwise(bounds))
         return entered(self, bounds, inputs, outputs)
 
-    monkeypatch.setattr(cpu.CpuKernel, "ranges", record)
-    monkeypatch.setattr(cpu.CpuKernel, "entry", made)
+    monkeypatch.setattr(cpu_kernel.CpuKernel, "ranges", record)
+    monkeypatch.setattr(cpu_kernel.CpuKernel, "entry", made)
     monkeypatch.setattr(entries.Entry, "ranges", record_entered)
-    monkeypatch.setattr(streams, "room", lambda: -1)
-    monkeypatch.setattr(cpu, "_PROBE", 1)
+    monkeypatch.setattr(nontemporal_policy, "room", lambda: -1)
+    monkeypatch.setattr(cpu_kernel, "_PROBE", 1)
     # However fast the machine is, no launch of two ranges is one of few elements, which are never streamed.
-    monkeypatch.setattr(cpu, "WORTH_A_THREAD", 0)
+    monkeypatch.setattr(cpu_kernel, "WORTH_A_THREAD", 0)
     return found
 
 
@@ -83,7 +85,7 @@ def test_any_range_writes_the_bits_that_it_writes_unstreamed_and_no_others(data:
     start = data.draw(st.integers(0, total - 1))
     start -= start % columns % 256
     stop = data.draw(st.integers(start + 1, total))
-    kernel = cpu.compile_kernel(CELL, False)
+    kernel = cpu_kernel.compile_kernel(CELL, False)
     arguments = cell_arguments(rows, columns)
     offsets = [4 * data.draw(st.integers(0, 16)) for _ in range(5)]
     found = []
@@ -113,7 +115,7 @@ def test_storage(streamed: list[Any], size: int, dtype: str) -> None:
     assert (streamed != []) == (3 * size > 2 * 256)
     streamed.clear()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(streams, "room", lambda: 1 << 60)
+        patch.setattr(nontemporal_policy, "room", lambda: 1 << 60)
         expected, partials = cell.value_and_jacobian(*arrays, z, wrt=("c", "f", "i"))
     assert streamed == []
     for a, b in zip([value, *(jacobian[k] for k in "cfi")], [expected, *(partials[k] for k in "cfi")], strict=True):
@@ -124,7 +126,7 @@ def test_storage(streamed: list[Any], size: int, dtype: str) -> None:
 def test_the_number_of_threads_does_not_change_a_bit(
     monkeypatch: pytest.MonkeyPatch, streamed: list[Any], shape: tuple[int, ...]
 ) -> None:
-    monkeypatch.setattr(cpu, "_WORTH_A_RANGE", 1)
+    monkeypatch.setattr(cpu_kernel, "_WORTH_A_RANGE", 1)
     random = np.random.default_rng(1)
     arrays = [random.standard_normal(shape, dtype=np.float32) for _ in range(3)]
     z = random.standard_normal((*shape[:-1], 1), dtype=np.float32)
@@ -139,14 +141,14 @@ def test_the_number_of_threads_does_not_change_a_bit(
 
 def test_what_is_streamed() -> None:
     """Outputs that vectors are stored to, in launches that move more than the cache has room for."""
-    many = streams.room() // 16
+    many = nontemporal_policy.room() // 16
     flat = Layout(1, ("1",), (0, 0))
     assert goes_past_the_cache(flat, many + 1, (8, 8), 1)
     assert not goes_past_the_cache(flat, many, (8, 8), 1)
     # Half of the room is enough for many outputs.
     one, thirty = (Layout(1, ("1",), (0,) * count) for count in (2, 31))
     for layout, sizes, expected in ((one, (8, 120), False), (thirty, (8, *[4] * 30), True)):
-        assert goes_past_the_cache(layout, streams.room() // 200, sizes, 1) is expected
+        assert goes_past_the_cache(layout, nontemporal_policy.room() // 200, sizes, 1) is expected
     # Broadcast inputs do not count; elements that are apart are not stored as vectors.
     assert not goes_past_the_cache(Layout(1, ("0", "1"), (0, 1)), many + 1, (8, 8), 1)
     assert goes_past_the_cache(Layout(2, ("s1", "s1"), (0, 1)), many + 1, (8, 8), 1)
@@ -156,7 +158,7 @@ def test_what_is_streamed() -> None:
 def test_explain_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.ones((30, 1000))
     assert not cell.explain(x, x, x, 1.0).streamed
-    monkeypatch.setattr(streams, "room", lambda: -1)
+    monkeypatch.setattr(nontemporal_policy, "room", lambda: -1)
     found = cell.explain(x, x, x, 1.0)
     assert found.streamed
     assert "stores      streamed past the cache" in str(found)
@@ -174,15 +176,15 @@ def test_kernels_that_sum_stream_what_they_do_not_sum(monkeypatch: pytest.Monkey
     x, bar = random.standard_normal((2, *shape)).astype(dtype)
     w, b = random.standard_normal(shape[1]).astype(dtype), random.standard_normal((shape[0], 1)).astype(dtype)
     kernels: list[Any] = []
-    past = cpu.CpuKernel._past_the_cache
+    past = cpu_kernel.CpuKernel._past_the_cache
     monkeypatch.setattr(
-        cpu.CpuKernel, "_past_the_cache", lambda self, *terms: (kernels.append(self), past(self, *terms))[1]
+        cpu_kernel.CpuKernel, "_past_the_cache", lambda self, *terms: (kernels.append(self), past(self, *terms))[1]
     )
     found = []
     for room in (1 << 60, -1):
-        monkeypatch.setattr(streams, "room", lambda room=room: room)
+        monkeypatch.setattr(nontemporal_policy, "room", lambda room=room: room)
         # What a kernel remembers of blocks is as it was.
-        cpu._kernels.clear()
+        cpu_kernel._kernels.clear()
         function = differentiable_broadcast(layer.__wrapped__)
         value, cotangents = function.value_and_vjp((x, w, b), bar)
         found.append([value, *cotangents])
@@ -193,7 +195,7 @@ def test_kernels_that_sum_stream_what_they_do_not_sum(monkeypatch: pytest.Monkey
     source = kernels[0].source
     first = len(source.inputs)
     own = {first + at for at in range(len(source.outputs))} - {first + at for at in source.summed}
-    text = streaming._streaming(kernels[0].llvm(), {at for at in own if at < len(source.layout.which)})
+    text = nontemporal._streaming(kernels[0].llvm(), {at for at in own if at < len(source.layout.which)})
     names = re.findall(r"call void @past\.\S+\(.*, ptr (%\S+)\)", text)
     assert len(names) >= 2
     made_of = dict(re.findall(r"(%\S+) = getelementptr [^%]*ptr (%[^\s,]+),", text))
@@ -226,9 +228,9 @@ def test_rows_with_gaps_are_streamed(streamed: list[Any]) -> None:
 
 def test_all_vectors_of_outputs_are_streamed_and_nothing_else() -> None:
     """In what LLVM made of a kernel: as many stores as it has outputs, or more, and none to the stack."""
-    built = cpu._build(CELL, False)
+    built = cpu_kernel._build(CELL, False)
     first = len(CELL.inputs)
-    text = streaming._streaming(built.llvm, range(first, first + len(CELL.outputs)))
+    text = nontemporal._streaming(built.llvm, range(first, first + len(CELL.outputs)))
     calls = [line for line in text.splitlines() if "call void @past." in line]
     assert len(calls) >= 5 * 3  # five outputs on three paths
     own = [line for line in built.llvm.splitlines() if "  store <16 x" in line]
@@ -241,14 +243,14 @@ def test_all_vectors_of_outputs_are_streamed_and_nothing_else() -> None:
 def test_what_was_streamed_is_seen_by_who_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who calls kernels for a launch waits for their stores, once for each piece and not for each row of a tile."""
     texts: list[str] = []
-    monkeypatch.setattr(pool, "compiled", lambda text, _: texts.append(text))
-    pool._caller.__wrapped__(3)
+    monkeypatch.setattr(thread_pool, "compiled", lambda text, _: texts.append(text))
+    thread_pool._caller.__wrapped__(3)
     called, fence, returned = [texts[0].index(what) for what in ("call i32", "fence seq_cst", "ret i32")]
     assert called < fence < returned
 
 
 def test_all_vectors_that_are_loaded_are_asked_for_early() -> None:
-    text = cpu._build(CELL, False).llvm
+    text = cpu_kernel._build(CELL, False).llvm
     prefetched = re.findall(r"= getelementptr i8, ptr (%\S+), i64 2048\n  call void @llvm.prefetch", text)
     loaded = re.findall(r"= load <(?:8|16|32) x float>, ptr (%[^\s,]+), align 4\b", text)
     assert len(loaded) >= 1 + 2 + 4  # on three paths
@@ -257,7 +259,7 @@ def test_all_vectors_that_are_loaded_are_asked_for_early() -> None:
 
 def test_what_is_not_aligned_is_not_streamed() -> None:
     """Vectors that begin anywhere are stored as they are: a streaming store of such a one would end the process."""
-    kernel = cpu.compile_kernel(DOUBLE, False)
+    kernel = cpu_kernel.compile_kernel(DOUBLE, False)
     x = np.linspace(-4, 4, 5000)
     for offset in range(0, 64, 8):
         buffer = np.zeros(5000 * 8 + 128, np.uint8)

@@ -16,7 +16,7 @@ import pytest
 
 import dualbcast
 from dualbcast import ArgumentError, differentiable_broadcast
-from dualbcast.compiler import rules
+from dualbcast.rules import table as rules
 from dualbcast.testing import DerivativeError, check_derivatives, check_partials
 
 

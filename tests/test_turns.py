@@ -12,12 +12,12 @@ from models import eccentric_anomaly
 from test_passes import execute, lowered
 
 from dualbcast import differentiable_broadcast
-from dualbcast.compiler.frontend import lower
-from dualbcast.compiler.ir import For, Function, While, check, statements
-from dualbcast.compiler.simplify import simplify
-from dualbcast.compiler.tangents import ONE, Direction, Tangents
-from dualbcast.compiler.turns import Turns, is_shorter
-from dualbcast.compiler.weights import operations_of
+from dualbcast.autodiff.linearize import ONE, Direction, Tangents
+from dualbcast.autodiff.loop_jacobians import Turns, is_shorter
+from dualbcast.frontend.lower import lower
+from dualbcast.ir.nodes import For, Function, While, check, statements
+from dualbcast.ir.value_numbering import simplify
+from dualbcast.passes.cost_model import operations_of
 
 
 def oscillator(x: float, v: float, damping: float) -> float:
@@ -122,7 +122,7 @@ def multiplications(function: Function) -> int:
 @pytest.mark.usefixtures("nothing_kept")
 def test_partials_against_differences(function: Any, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether it is shorter or not; of differences of the function itself, in extended precision of the step."""
-    monkeypatch.setattr("dualbcast.compiler.dualize.is_shorter", lambda _: True)
+    monkeypatch.setattr("dualbcast.autodiff.differentiate.is_shorter", lambda _: True)
     arity = function.__code__.co_argcount
     points = np.random.default_rng(7).uniform(0.4, 1.4, (arity, 21))
     value, jacobian = differentiable_broadcast(backend=backend)(function).value_and_jacobian(*points)

@@ -24,10 +24,10 @@ from random_texts import Straight
 from texts import assert_same_bits, by_python, with_wrapping_literals
 
 from dualbcast import differentiable_broadcast, graph
-from dualbcast.abi import KernelSource, Layout
+from dualbcast.codegen.llvm.row_loop import EDGE, WHOLE
 from dualbcast.errors import BackendError
-from dualbcast.runtime import cpu
-from dualbcast.runtime.edges import EDGE, WHOLE
+from dualbcast.kernel_spec import KernelSource, Layout
+from dualbcast.runtime.cpu import kernel as cpu_kernel
 
 FEATURES = binding.get_host_cpu_features()
 
@@ -133,7 +133,7 @@ def test_outputs_with_gaps_are_written_from_vectors(function: Callable[..., floa
                 np.testing.assert_array_equal(out, np.broadcast_to(wanted, out.shape))
             out[...] = 7
             assert (memory == np.asarray(7, wanted.dtype)).all()
-    assert all(f"@{WHOLE}(" in kernel.llvm() for kernel in [*cpu._kernels.values()][-3:])
+    assert all(f"@{WHOLE}(" in kernel.llvm() for kernel in [*cpu_kernel._kernels.values()][-3:])
 
 
 def test_a_power_that_is_the_same_for_a_row_before_one_that_is_not() -> None:
@@ -240,8 +240,8 @@ def test_random_texts(count: int) -> None:
             writer.line(0, line)
         source = straight("\n".join(writer.lines), vectors)
         found = run(source, *POINTS.values())
-        assert f"@{WHOLE}(" in cpu.compile_kernel(source, False).llvm()
-        cpu._kernels.pop((source, False))
+        assert f"@{WHOLE}(" in cpu_kernel.compile_kernel(source, False).llvm()
+        cpu_kernel._kernels.pop((source, False))
         assert_same_bits(found, by_python(with_wrapping_literals(source), *POINTS.values()))
 
     compare()
@@ -292,7 +292,7 @@ def test_what_is_the_same_for_a_row_is_computed_before_the_loop() -> None:
     source = straight(body, 1)
     found = run(source, *POINTS.values())
     assert_same_bits(found, by_python(source, *POINTS.values()))
-    text = cpu.compile_kernel(source, False).llvm()
+    text = cpu_kernel.compile_kernel(source, False).llvm()
     whole = next(each for each in text.split("\ndefine ") if f"@{WHOLE}(" in each.splitlines()[0]).partition("\n}")[0]
     loops = [block for block in re.split(r"^\S+:", whole, flags=re.MULTILINE) if "store <" in block]
     # Two branches; the third has nothing of the elements in it.
@@ -312,7 +312,7 @@ def test_many_branches_that_are_the_same_for_a_row() -> None:
     body = f"u = x[k]\n{text}\nout[k] = u\nother[k] = x[k]\ncount[k] = i[k]\nflag[k] = uint8(m[k] > n[0])"
     source = straight(body, 1)
     assert_same_bits(run(source, *POINTS.values()), by_python(source, *POINTS.values()))
-    text = cpu.compile_kernel(source, False).llvm()
+    text = cpu_kernel.compile_kernel(source, False).llvm()
     whole = next(each for each in text.split("\ndefine ") if f"@{WHOLE}(" in each.splitlines()[0]).partition("\n}")[0]
     assert 2 <= len(re.findall(r"store <\d+ x double>", whole)) // 2 <= 16
 
@@ -320,13 +320,13 @@ def test_many_branches_that_are_the_same_for_a_row() -> None:
 def test_all_of_a_vector_is_stored() -> None:
     body = "if x[k] > r[0]:\n    out[k] = x[k]\nother[k] = x[k]\ncount[k] = i[k]\nflag[k] = uint8(m[k] > n[0])"
     with pytest.raises(BackendError, match="and all of it is stored"):
-        cpu.compile_kernel(straight(body, 1), False)
+        cpu_kernel.compile_kernel(straight(body, 1), False)
 
 
 def test_an_array_is_along_the_row_or_not() -> None:
     body = "out[k] = x[k] + x[0]\nother[k] = x[k]\ncount[k] = i[k]\nflag[k] = uint8(m[k] > n[0])"
     with pytest.raises(BackendError, match="x is read along the row, and not along it"):
-        cpu.compile_kernel(straight(body, 1), False)
+        cpu_kernel.compile_kernel(straight(body, 1), False)
 
 
 OTHER = """
@@ -341,7 +341,7 @@ for feature in features:
 llvm.get_host_cpu_features, llvm.get_host_cpu_name = lambda: features, lambda: name
 from dualbcast import differentiable_broadcast
 from dualbcast.errors import BackendError
-from dualbcast.runtime import cpu
+from dualbcast.runtime.cpu import kernel as cpu
 import test_vectors as own
 
 for function in (*own.FUNCTIONS, own.cell_update):

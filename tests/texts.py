@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast.abi import KernelSource
-from dualbcast.runtime import python
+from dualbcast.kernel_spec import KernelSource
+from dualbcast.runtime import interpreter
 
 Arrays = list[np.ndarray[Any, Any]]
 STORED = {"bool": "uint8", "float16": "uint16", "bfloat16": "uint16"}
@@ -42,11 +42,11 @@ PYTHON = {
 
 def by_python(source: KernelSource, *inputs: np.ndarray[Any, Any]) -> Arrays:
     """The outputs of a kernel of rank 1, its text executed."""
-    namespace = python._namespace(source.dtype) | PYTHON
+    namespace = interpreter._namespace(source.dtype) | PYTHON
     outputs = outputs_of(source, inputs[0].size)
     with np.errstate(all="ignore"):
         exec(source.text, namespace)
-        pointers = map(python._Pointer, (*inputs, *outputs))
+        pointers = map(interpreter._Pointer, (*inputs, *outputs))
         namespace[source.entry](0, inputs[0].size, inputs[0].size, *pointers)
     return outputs
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast.runtime import cache
-from dualbcast.runtime.cuda_build import optional
-from dualbcast.runtime.cuda_device import launch_shape
+from dualbcast import disk_cache
+from dualbcast.codegen.cuda.build import optional
+from dualbcast.runtime.cuda.launch import launch_shape
 
 __all__ = ["HandKernel", "available", "compile_by_hand", "launch_cell", "launch_product"]
 
@@ -87,8 +87,8 @@ def compile_by_hand(name: str, cc: tuple[int, int], width: int, arity: int = 1) 
         image = core.Program((_FOLDER / file).read_text(encoding="utf-8"), "c++", options).compile("cubin", logs=log)
         return json.dumps(_resources(log.getvalue())).encode() + b"\n" + bytes(image.code)
 
-    key = cache.key("by hand", file, *texts, f"{cc}", f"{width}", f"{arity}", version)
-    resources, _, image = cache.fetch(key, make).partition(b"\n")
+    key = disk_cache.key("by hand", file, *texts, f"{cc}", f"{width}", f"{arity}", version)
+    resources, _, image = disk_cache.fetch(key, make).partition(b"\n")
     registers, spills = json.loads(resources)[name]
     return HandKernel(name, width, arity, image, registers, spills)
 

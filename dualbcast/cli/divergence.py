@@ -11,8 +11,7 @@ import click
 import numpy as np
 from rich.console import RenderableType
 
-from dualbcast.api import differentiable_broadcast
-from dualbcast.call import Backend
+from dualbcast.api.function import differentiable_broadcast
 from dualbcast.cli import models, plots, report
 from dualbcast.cli.checking import CellReference
 from dualbcast.cli.hmlstm import control_values, gate_values
@@ -20,6 +19,7 @@ from dualbcast.cli.implementations import WRT, needed
 from dualbcast.cli.measure import Device, Rotation, Timing, choose_device, copies
 from dualbcast.cli.options import measuring_options
 from dualbcast.cli.report import Column, Row
+from dualbcast.program.launch import Backend
 
 __all__ = ["CONTROLS", "RUN", "divergence", "own_kernels"]
 

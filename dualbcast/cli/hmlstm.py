@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Group, RenderableType
 
-from dualbcast.api import differentiable_broadcast
-from dualbcast.call import Backend
+from dualbcast.api.function import differentiable_broadcast
 from dualbcast.cli import machine, models, plots, report
 from dualbcast.cli.checking import CellReference, CheckError
 from dualbcast.cli.implementations import MODES, WRT, Implementation, implementations
 from dualbcast.cli.measure import Device, Rotation, Timing, choose_device, copies, host_cost, wall_clock
 from dualbcast.cli.options import measuring_options, numbers
 from dualbcast.cli.report import Column, Row
+from dualbcast.program.launch import Backend
 
 __all__ = ["CASES", "control_values", "gate_values", "hmlstm"]
 

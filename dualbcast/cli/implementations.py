@@ -9,11 +9,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dualbcast.api import differentiable_broadcast
-from dualbcast.call import Backend
+from dualbcast.api.function import differentiable_broadcast
 from dualbcast.cli import by_hand, models
 from dualbcast.cli.measure import Device
 from dualbcast.cli.reverse import ReverseCell
+from dualbcast.program.launch import Backend
 
 __all__ = [
     "MODES",
@@ -130,9 +130,9 @@ def implementations(
         ),
     ]
     if device.backend == "cuda" and z.shape[1] == 1 and by_hand.available():
-        from dualbcast.runtime import cuda
+        from dualbcast.runtime.cuda import kernel as cuda_kernel
 
-        for kernel in hand_kernels(mode, n, cuda.current_cc()):
+        for kernel in hand_kernels(mode, n, cuda_kernel.current_cc()):
             found.append(
                 Implementation(
                     f"CUDA C++, {kernel.width} a thread", _hand(kernel), least, lambda: 1, 16.0, None, device.host

@@ -25,10 +25,10 @@ def _size(count: float) -> str:
 @click.option("--clear-cache", is_flag=True, help="Delete all cached kernels first.")
 def info(clear_cache: bool) -> None:
     """Show versions, processor, GPUs, and where the cache of compiled kernels is."""
-    from dualbcast.runtime import cache
+    from dualbcast import disk_cache
 
     if clear_cache:
-        cache.clear()
+        disk_cache.clear()
     table = Table(box=box.SIMPLE, show_header=False, padding=(0, 1, 0, 0))
     table.add_column(no_wrap=True, style="bold")
     table.add_column(overflow="fold")
@@ -49,7 +49,7 @@ def info(clear_cache: bool) -> None:
     else:
         table.add_row("CUDA driver", f"supports CUDA {machine.driver_version()}")
     table.add_section()
-    held = cache.info()
-    table.add_row("kernel cache", str(cache.directory()))
+    held = disk_cache.info()
+    table.add_row("kernel cache", str(disk_cache.directory()))
     table.add_row("", f"{held.entries} entries, {_size(held.bytes)}" + (", just cleared" if clear_cache else ""))
     report.show(table)

@@ -97,7 +97,7 @@ def cpu_model() -> str:
 
 def threads() -> int:
     """How many threads the cpu backend uses."""
-    from dualbcast.runtime.threads import get_num_threads
+    from dualbcast.runtime.cpu.threads import get_num_threads
 
     return get_num_threads()
 

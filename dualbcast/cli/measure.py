@@ -18,9 +18,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dualbcast.call import Backend
 from dualbcast.cli import machine
 from dualbcast.errors import BackendError
+from dualbcast.program.launch import Backend
 
 __all__ = [
     "CudaDevice",
@@ -246,9 +246,9 @@ class CudaDevice:
     """The current CUDA device: CuPy arrays, time between two events on the current stream."""
 
     def __init__(self) -> None:
-        from dualbcast.runtime import cuda
+        from dualbcast.runtime.cuda import kernel as cuda_kernel
 
-        if reason := cuda.why_not():
+        if reason := cuda_kernel.why_not():
             raise BackendError(f"The cuda backend cannot run here. {reason}")
         self.xp: Any = importlib.import_module("cupy")
         current = machine.gpus()[self.xp.cuda.Device().id]
@@ -331,8 +331,8 @@ def choose_device(backend: Backend) -> Device:
     if backend == "cuda":
         return CudaDevice()
     if backend == "auto":
-        from dualbcast.runtime import cuda
+        from dualbcast.runtime.cuda import kernel as cuda_kernel
 
-        if cuda.available():
+        if cuda_kernel.available():
             return CudaDevice()
     return HostDevice("cpu" if backend == "auto" else backend)

@@ -74,7 +74,7 @@ def _launch(arities: Sequence[int], n: int) -> None:
     """Launch the kernel of each arity twice."""
     import cupy
 
-    from dualbcast.api import differentiable_broadcast
+    from dualbcast.api.function import differentiable_broadcast
     from dualbcast.cli.models import product
 
     function = differentiable_broadcast(product)

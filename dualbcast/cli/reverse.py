@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from math import tanh
 from typing import Any
 
-from dualbcast.api import differentiable_broadcast
-from dualbcast.call import Backend
+from dualbcast.api.function import differentiable_broadcast
+from dualbcast.program.launch import Backend
 from dualbcast.special import sigmoid
 
 __all__ = ["ReverseCell"]

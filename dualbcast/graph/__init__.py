@@ -12,7 +12,7 @@ from dualbcast.graph.explain import explain as explain
 from dualbcast.graph.indexing import scatter as scatter
 from dualbcast.graph.indexing import take as take
 from dualbcast.graph.indexing import take_along_axis as take_along_axis
-from dualbcast.graph.launches import launches as launches
+from dualbcast.graph.launch_log import launches as launches
 from dualbcast.graph.linalg import diagonal as diagonal
 from dualbcast.graph.linalg import dot as dot
 from dualbcast.graph.linalg import einsum as einsum
@@ -53,12 +53,12 @@ from dualbcast.graph.shapes import swapaxes as swapaxes
 from dualbcast.graph.shapes import tile as tile
 from dualbcast.graph.shapes import transpose as transpose
 from dualbcast.graph.shapes import unstack as unstack
+from dualbcast.graph.stop_gradient import no_grad as no_grad
+from dualbcast.graph.stop_gradient import stop_gradient as stop_gradient
 from dualbcast.graph.transform import grad as grad
 from dualbcast.graph.transform import jvp as jvp
 from dualbcast.graph.transform import value_and_grad as value_and_grad
 from dualbcast.graph.transform import vjp as vjp
-from dualbcast.graph.untracked import no_grad as no_grad
-from dualbcast.graph.untracked import stop_gradient as stop_gradient
 
 concatenate = concat
 detach = stop_gradient

@@ -11,10 +11,10 @@ import numpy as np
 
 from dualbcast.errors import DualbcastError
 from dualbcast.graph.elementwise import apply
-from dualbcast.graph.expression import LIMITS
+from dualbcast.graph.fused_region import REGION, reopen, settle
 from dualbcast.graph.indexing import GETITEM, means_each_once
-from dualbcast.graph.node import STATE, Node, as_array, recording
-from dualbcast.graph.region import REGION, reopen, settle
+from dualbcast.graph.lazy import LIMITS
+from dualbcast.graph.tape import STATE, Node, as_array, recording
 from dualbcast.graph.variable import Variable
 
 __all__ = ["backward", "key_of"]

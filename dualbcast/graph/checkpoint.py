@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dualbcast.graph.backward import backward, key_of
-from dualbcast.graph.containers import leaves, rebuild
 from dualbcast.graph.foreign import check_results
 from dualbcast.graph.frozen import Frozen, freeze
-from dualbcast.graph.node import STATE, Node, Primitive, Pulled, alias, is_array, recording, run
+from dualbcast.graph.tape import STATE, Node, Primitive, Pulled, alias, is_array, recording, run
+from dualbcast.graph.trees import leaves, rebuild
 from dualbcast.graph.variable import Variable
 
 __all__ = ["checkpoint"]

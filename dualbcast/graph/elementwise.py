@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast.api import BroadcastFunction
+from dualbcast.api.function import BroadcastFunction
 from dualbcast.errors import ArgumentError, ShapeError
-from dualbcast.graph.node import STATE, Node, Primitive, Pulled, arrays_of, constant, is_float, namespace, observe, run
 from dualbcast.graph.operations import Operation, power
 from dualbcast.graph.operations import operation as find_operation
+from dualbcast.graph.tape import STATE, Node, Primitive, Pulled, arrays_of, constant, is_float, namespace, observe, run
 from dualbcast.graph.variable import Variable
 
 __all__ = ["apply", "astype", "clip", "sum_to", "where"]
@@ -175,6 +175,6 @@ _ASTYPE = Primitive("astype", _convert, _pull_cast)
 _TO_INTEGERS = Primitive("astype", _convert, _ends)
 
 # At the end, because these work on Variables by way of this module.
+import dualbcast.graph.fused_region as regions  # noqa: E402
 import dualbcast.graph.reductions as reductions  # noqa: E402
-import dualbcast.graph.region as regions  # noqa: E402
 import dualbcast.graph.shapes as shapes  # noqa: E402

@@ -11,13 +11,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from dualbcast.cost import work
-from dualbcast.element import Element
 from dualbcast.errors import ArgumentError, a_or_an
-from dualbcast.graph.expression import gather
-from dualbcast.graph.node import Node
-from dualbcast.graph.region import REGION, Region, pullback_of, region_of
+from dualbcast.graph.cost import work
+from dualbcast.graph.fused_region import REGION, Region, pullback_of, region_of
+from dualbcast.graph.lazy import gather
+from dualbcast.graph.tape import Node
 from dualbcast.graph.variable import Variable
+from dualbcast.program.element import Element
 
 __all__ = ["Explanation", "Row", "explain"]
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dualbcast.errors import ArgumentError
-from dualbcast.graph.containers import map_leaves
+from dualbcast.graph.trees import map_leaves
 
 __all__ = ["check_results", "has_own_arithmetic", "is_plain", "refused_argument", "refused_result"]
 

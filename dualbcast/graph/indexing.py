@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from dualbcast.errors import ArgumentError
-from dualbcast.graph.node import STATE, Node, Primitive, Pulled, constant, is_float, namespace, observe, run
+from dualbcast.graph.scatter_add import row_sums
 from dualbcast.graph.shapes import axis_of, reshape
+from dualbcast.graph.tape import STATE, Node, Primitive, Pulled, constant, is_float, namespace, observe, run
 from dualbcast.graph.variable import Variable
-from dualbcast.row_sums import row_sums
 
 __all__ = ["GETITEM", "getitem", "means_each_once", "scatter", "take", "take_along_axis"]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.graph.elementwise import apply, sum_to
-from dualbcast.graph.node import Node, Primitive, Pulled, constant, namespace, run
 from dualbcast.graph.reductions import sum as sum_over
 from dualbcast.graph.shapes import axes_of, expand_dims, matrix_transpose, moveaxis, reshape, squeeze
+from dualbcast.graph.tape import Node, Primitive, Pulled, constant, namespace, run
 from dualbcast.graph.variable import Variable
 
 __all__ = ["diagonal", "dot", "einsum", "inner", "matmul", "outer", "tensordot", "trace", "vecdot"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast.api import BroadcastFunction, differentiable_broadcast
+from dualbcast.api.function import BroadcastFunction, differentiable_broadcast
 from dualbcast.errors import ArgumentError, CompileError
 
 __all__ = ["Operation", "operation", "power"]

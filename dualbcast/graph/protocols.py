@@ -10,7 +10,7 @@ import numpy as np
 from dualbcast.errors import ArgumentError
 from dualbcast.graph import indexing, linalg, reductions, shapes
 from dualbcast.graph.elementwise import apply, astype, clip, where
-from dualbcast.graph.node import constant
+from dualbcast.graph.tape import constant
 from dualbcast.graph.variable import Variable
 
 __all__ = ["array_function", "array_ufunc", "cupy_ufunc"]

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast.api import differentiable_broadcast
+from dualbcast.api.function import differentiable_broadcast
 from dualbcast.errors import ArgumentError, ShapeError
-from dualbcast.graph.expression import LIMITS
-from dualbcast.graph.node import STATE, Node, Primitive, Pulled, as_array, constant, is_float, namespace, run
+from dualbcast.graph.lazy import LIMITS
 from dualbcast.graph.shapes import axes_of, axis_of, broadcast_to, concat, flip, moveaxis, reshape, size_of
+from dualbcast.graph.tape import STATE, Node, Primitive, Pulled, as_array, constant, is_float, namespace, run
 from dualbcast.graph.variable import Variable
 
 __all__ = [
@@ -380,4 +380,4 @@ def _wide(x: Variable) -> Variable:
 
 # At the end, because it works on Variables by way of this module.
 import dualbcast.graph.elementwise as elementwise  # noqa: E402
-import dualbcast.graph.region as region  # noqa: E402
+import dualbcast.graph.fused_region as region  # noqa: E402

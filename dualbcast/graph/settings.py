@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Literal
 
 from dualbcast.errors import ArgumentError
-from dualbcast.graph.node import STATE
+from dualbcast.graph.tape import STATE
 
 __all__ = ["fusion", "jacobian"]
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dualbcast.errors import ArgumentError, ShapeError
-from dualbcast.graph.node import IndexingError, Node, Primitive, Pulled, constant, namespace, run
+from dualbcast.graph.tape import IndexingError, Node, Primitive, Pulled, constant, namespace, run
 from dualbcast.graph.variable import Variable
 
 __all__ = [

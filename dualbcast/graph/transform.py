@@ -12,11 +12,11 @@ import numpy as np
 from dualbcast.errors import ArgumentError, DTypeError, ShapeError, a_or_an
 from dualbcast.graph import elementwise
 from dualbcast.graph.backward import backward
-from dualbcast.graph.containers import leaves, map_leaves, rebuild
 from dualbcast.graph.foreign import check_results, is_plain, refused_result
 from dualbcast.graph.frozen import thaws_if_it_fails
-from dualbcast.graph.level import Level, is_tracked, or_zeros
-from dualbcast.graph.node import is_float, namespace, zeros
+from dualbcast.graph.nesting import Level, is_tracked, or_zeros
+from dualbcast.graph.tape import is_float, namespace, zeros
+from dualbcast.graph.trees import leaves, map_leaves, rebuild
 from dualbcast.graph.variable import Variable
 
 __all__ = ["grad", "jvp", "value_and_grad", "vjp"]

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dualbcast.errors import ArgumentError, DTypeError, a_or_an
-from dualbcast.foreign import called, instead
+from dualbcast.foreign_objects import called, instead
 from dualbcast.graph.foreign import has_own_arithmetic, refused_argument
 from dualbcast.graph.frozen import Frozen, freeze
 
 if TYPE_CHECKING:
-    from dualbcast.graph.expression import Output
-    from dualbcast.graph.node import Node
+    from dualbcast.graph.lazy import Output
+    from dualbcast.graph.tape import Node
 
 __all__ = ["Variable"]
 
@@ -472,10 +472,10 @@ def _on_host(array: Any) -> Any:
 
 # At the end, because all of these work on Variables and import this module.
 import dualbcast.graph.elementwise as elementwise  # noqa: E402
+import dualbcast.graph.fused_region as regions  # noqa: E402
 import dualbcast.graph.indexing as indexing  # noqa: E402
 import dualbcast.graph.linalg as linalg  # noqa: E402
-import dualbcast.graph.node as nodes  # noqa: E402
 import dualbcast.graph.protocols as protocols  # noqa: E402
 import dualbcast.graph.reductions as reductions  # noqa: E402
-import dualbcast.graph.region as regions  # noqa: E402
 import dualbcast.graph.shapes as shapes  # noqa: E402
+import dualbcast.graph.tape as nodes  # noqa: E402

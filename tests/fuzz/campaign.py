@@ -28,7 +28,8 @@ from products import PRODUCTS, examine_products
 from program import Program
 from session import limit
 
-from dualbcast.runtime import cpu_build, native
+from dualbcast.codegen.llvm import build as llvm_build
+from dualbcast.codegen.llvm import target as llvm_target
 
 __all__ = ["Failure", "examine_drawn", "main", "run_range"]
 
@@ -78,8 +79,8 @@ def _hasty() -> Iterator[None]:
     """Machine code is made without optimisation, which takes a quarter less time in all."""
     global _machine
     if _machine is None:
-        _machine = native.machine(own=True, opt=0, jit=True)
-    with mock.patch.object(cpu_build, "host", return_value=_machine):
+        _machine = llvm_target.machine(own=True, opt=0, jit=True)
+    with mock.patch.object(llvm_build, "host", return_value=_machine):
         yield
 
 

@@ -13,11 +13,12 @@ import numpy as np
 from oracles import Result, Watch, evaluate, finite_differences, numbers_of, rebuild, second_derivatives
 from program import Program
 
-from dualbcast import differentiable_broadcast, gradient, kept
-from dualbcast.compiler.dualize import dualize
-from dualbcast.compiler.frontend import lower
-from dualbcast.compiler.ir import For, While, check, statements
-from dualbcast.compiler.simplify import simplify
+from dualbcast import differentiable_broadcast, gradient
+from dualbcast.autodiff.differentiate import dualize
+from dualbcast.frontend.lower import lower
+from dualbcast.ir.nodes import For, While, check, statements
+from dualbcast.ir.value_numbering import simplify
+from dualbcast.program import product_cache
 
 __all__ = ["Expected", "Mismatch", "Tally", "compare", "examine", "expect", "expectations", "hold"]
 
@@ -110,13 +111,15 @@ def examine(
         compare(program, backend, expected, tally)
     function = lower(program.function, program.kinds).function
     # As they are in `sys.modules`, where a test may have put others.
-    adjoints, dualize = (importlib.import_module(f"dualbcast.compiler.{name}") for name in ("adjoints", "dualize"))
-    ways = [(adjoints, adjoints.operations_each_way(function) is not None)]
-    ways.append((dualize, any(isinstance(stmt, For | While) for stmt in statements(function.body))))
+    eliminate, differentiate = (
+        importlib.import_module(f"dualbcast.autodiff.{name}") for name in ("eliminate", "differentiate")
+    )
+    ways = [(eliminate, eliminate.operations_each_way(function) is not None)]
+    ways.append((differentiate, any(isinstance(stmt, For | While) for stmt in statements(function.body))))
     for module in [module for module, is_there in ways if is_there]:
         with (
             mock.patch.object(module, "is_shorter", return_value=True),
-            mock.patch.object(kept, "identity", return_value=""),
+            mock.patch.object(product_cache, "identity", return_value=""),
         ):
             compare(program, "python", expected, tally)
     if thorough:

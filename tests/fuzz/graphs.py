@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.database import InMemoryExampleDatabase
 
 from dualbcast import graph
-from dualbcast.graph.expression import Limits
+from dualbcast.graph.lazy import Limits
 
 __all__ = ["described", "examine_graph"]
 

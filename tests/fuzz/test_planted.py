@@ -15,7 +15,11 @@ from program import Program
 from session import Found, fuzz, program_of
 
 from dualbcast import CompileError
-from dualbcast.compiler import activity, adjoints, arrange, builder, rows, simplify, tangents, turns
+from dualbcast.autodiff import activity, eliminate, linearize, loop_jacobians
+from dualbcast.frontend import environment
+from dualbcast.ir import value_numbering
+from dualbcast.passes import readable_form
+from dualbcast.rules import library
 
 # How many programs may be needed; most bugs take a few.
 WITHIN = 1000
@@ -36,26 +40,26 @@ class Bug:
 BUGS = [
     Bug(
         "a product subtracted the wrong way round where both become one operation",
-        simplify,
+        value_numbering,
         'name=MULADD if value.name == "add" else SUBMUL',
         'name=MULADD if value.name == "add" else MULSUB',
     ),
     Bug(
         "a wrong sign where a term of the tangent is negated",
-        tangents,
+        linearize,
         'Op("sub", (self.emit(total, where), *term.args)',
         'Op("add", (self.emit(total, where), *term.args)',
     ),
     Bug(
         "no zero tangent for a name that is active on another path",
-        tangents,
+        linearize,
         "            self.block.append(Assign(target, self.total(",
         "            if not terms.get(seed):\n                continue\n"
         "            self.block.append(Assign(target, self.total(",
     ),
     Bug(
         "the partial of select's second side dropped",
-        tangents,
+        linearize,
         "self.tangent(orelse, seed) or ZERO)",
         "ZERO)",
     ),
@@ -67,73 +71,73 @@ BUGS = [
     ),
     Bug(
         "one of two uses of a name in one operation forgotten",
-        tangents,
+        linearize,
         'self.op("add", found[source], slope, where=where) if source in found else slope',
         "slope",
     ),
     Bug(
         "a slope along a chain that forgets what came before",
-        tangents,
+        linearize,
         "slope = self.emit(self._product(slope, inner, where), where)",
         "slope = inner",
     ),
     Bug(
         "on the way back, a name that changes with the first of its readers only",
-        adjoints,
+        eliminate,
         "before = changes.get(source.name)",
         "before = None",
     ),
     Bug(
         "of a turn of a loop, what it leaves does not change with what it has just left",
-        turns,
+        loop_jacobians,
         "new.get((source, seed)) if source in ends else self._old(",
         "self._old(",
     ),
     Bug(
         "value numbering that does not see a loop's assignments",
-        simplify,
+        value_numbering,
         "            self.define(target, self.new(target))\n        before = self.state.copy()",
         "            pass\n        before = self.state.copy()",
     ),
     Bug(
         "after a branch, a name taken to hold what its first side gave it",
-        simplify,
+        value_numbering,
         "then if then == orelse else self.new(target)",
         "then",
     ),
     Bug(
         "a common subexpression whose holder has another value by now",
-        simplify,
+        value_numbering,
         "if number is None or self._lost(number):",
         "if number is None:",
     ),
     Bug(
         "`continue` removed as dead code",
-        simplify,
+        value_numbering,
         "        case Break() | Continue():\n            return in_live_loop\n",
         "        case Break() | Continue():\n            return in_live_loop and isinstance(stmt, Break)\n",
     ),
     Bug(
         "dead-code removal that drops what only a loop's next turn needs",
-        simplify,
+        value_numbering,
         "    while size != len(live):\n        size = len(live)\n        _mark(",
         "    if size != len(live):\n        size = len(live)\n        _mark(",
     ),
     Bug(
         "a temporary moved past an assignment to what it reads",
-        arrange,
+        readable_form,
         "                    found += self.flush(self.touched(stmt))\n",
         "",
     ),
     Bug(
         "a swap done one assignment after the other",
-        builder,
+        environment,
         "if not any(target.name in _reads(other) for _, other in others):",
         "if True:",
     ),
     Bug(
         "a wrong row of the rule table",
-        rows,
+        library,
         'rule("sinh", lambda x, y: (math.cosh(x),)',
         'rule("sinh", lambda x, y: (math.cosh(y),)',
     ),
@@ -150,7 +154,9 @@ def fresh_caches() -> Iterator[None]:
 
 def _clear_caches() -> None:
     for name, module in list(sys.modules.items()):
-        if name.startswith("dualbcast.compiler"):
+        if name.startswith(
+            ("dualbcast.ir", "dualbcast.rules", "dualbcast.frontend", "dualbcast.autodiff", "dualbcast.passes")
+        ):
             for member in list(vars(module).values()):
                 if hasattr(member, "cache_clear"):
                     member.cache_clear()
@@ -158,11 +164,11 @@ def _clear_caches() -> None:
 
 def plant(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the module's changed source, and put its functions where the package uses them."""
-    monkeypatch.setattr("dualbcast.kept.identity", lambda _: "")
+    monkeypatch.setattr("dualbcast.program.product_cache.identity", lambda _: "")
     source = inspect.getsource(bug.module)
     assert source.count(bug.right) == 1, "the source has changed: plant this bug anew"
-    if bug.module is rows:
-        from dualbcast.compiler.rules import RULES
+    if bug.module is library:
+        from dualbcast.rules.table import RULES
 
         # Only the row counts; the table would refuse a second one of the name.
         monkeypatch.setitem(RULES, "tanh", _replaced_row(RULES["tanh"]))
@@ -171,8 +177,8 @@ def plant(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(linecache.cache, filename, (len(text), None, text.splitlines(True), filename))
     monkeypatch.setitem(sys.modules, bug.module.__name__, planted)  # for what looks itself up, as dataclasses do
     exec(compile(text, filename, "exec"), planted.__dict__)
-    if bug.module is builder:
-        monkeypatch.setattr(builder.Builder, "copy_parallel", planted.Builder.copy_parallel)
+    if bug.module is environment:
+        monkeypatch.setattr(environment.Builder, "copy_parallel", planted.Builder.copy_parallel)
         return
     for user in list(sys.modules.values()):
         if getattr(user, "__name__", "").startswith("dualbcast"):
@@ -182,7 +188,7 @@ def plant(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _replaced_row(row: Any) -> Any:
-    from dualbcast.record import replace
+    from dataclasses import replace
 
     return replace(row, partials=lambda x, y: (1.0 - y,))  # noqa: ARG005
 
@@ -217,5 +223,5 @@ def test_a_found_bug_is_shrunk(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_nothing_is_found_without_one():
-    assert sys.modules["dualbcast.compiler.tangents"] is tangents
+    assert sys.modules["dualbcast.autodiff.linearize"] is linearize
     fuzz(range(5), cpu=False)

@@ -10,11 +10,14 @@ import numpy as np
 import pytest
 from cuda_texts import CONSTANTS, HM_LSTM
 
-from dualbcast.abi import KernelSource, Layout
-from dualbcast.compiler.shell import cuda_shell
-from dualbcast.runtime import cuda
+from dualbcast.codegen.cuda.kernel_shell import cuda_shell
+from dualbcast.kernel_spec import KernelSource, Layout
+from dualbcast.runtime.cuda import kernel as cuda_kernel
 
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not cuda.available(), reason=cuda.why_not() or "a GPU is there")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not cuda_kernel.available(), reason=cuda_kernel.why_not() or "a GPU is there"),
+]
 
 
 def make(text, functions, layout, inputs, outputs, dtype="float32"):
@@ -25,8 +28,8 @@ def make(text, functions, layout, inputs, outputs, dtype="float32"):
 
 def run(source, sizes, strides, arrays, fastmath=False, stream=None):
     """Launch on CuPy arrays; the address of each is that of its first element, also where strides are negative."""
-    kernel = cuda.compile_kernel(source, cuda.current_cc(), fastmath)
-    cuda.launch(kernel, math.prod(sizes), sizes, strides, [a.data.ptr for a in arrays], stream)
+    kernel = cuda_kernel.compile_kernel(source, cuda_kernel.current_cc(), fastmath)
+    cuda_kernel.launch(kernel, math.prod(sizes), sizes, strides, [a.data.ptr for a in arrays], stream)
 
 
 def elementwise(expression, inputs, output, dtype="float32"):
@@ -248,7 +251,7 @@ def test_occupancy_agrees_with_the_driver():
     import cupy
 
     source = elementwise("y[k] = tanh(x0[k])", ["float32"], "float32")
-    kernel = cuda.compile_kernel(source, cuda.current_cc())
+    kernel = cuda_kernel.compile_kernel(source, cuda_kernel.current_cc())
     module = cupy.cuda.function.Module()
     module.load(kernel.image)
     function = module.get_function(kernel.entry)

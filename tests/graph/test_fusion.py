@@ -14,12 +14,12 @@ import pytest
 from differences import slopes
 
 from dualbcast import custom_partials, differentiable_broadcast, graph
-from dualbcast.call import Call
-from dualbcast.compiler.emit import operations
+from dualbcast.codegen.kernel_text import operations
 from dualbcast.errors import ArgumentError, ShapeError
-from dualbcast.graph.expression import LIMITS
-from dualbcast.products import make_product
-from dualbcast.runtime.route import Route
+from dualbcast.graph.lazy import LIMITS
+from dualbcast.program.launch import Call
+from dualbcast.program.products import make_product
+from dualbcast.runtime.cpu.fast_path import Route
 
 SHAPE = (40, 50)
 RANDOM = np.random.default_rng(5)

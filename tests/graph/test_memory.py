@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from dualbcast import graph
-from dualbcast.graph.node import Primitive, run
+from dualbcast.graph.tape import Primitive, run
 from dualbcast.memory import info, set_limit
 
 SIZE = 20_000

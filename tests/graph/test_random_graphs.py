@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from dualbcast import differentiable_broadcast, graph
 from dualbcast.graph import frozen
-from dualbcast.graph.expression import Limits
+from dualbcast.graph.lazy import Limits
 
 ROWS = np.array([1, 0, 1])
 # What may be done to one array, and to two: each expression serves NumPy, Variables and JAX. All arrays have two axes.

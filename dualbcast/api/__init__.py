@@ -1,0 +1,5 @@
+"""The decorator and what it makes.
+
+Comes in: a Python function, and calls with a user's arguments. Goes out: calls of programs for the kinds of the
+arguments.
+"""

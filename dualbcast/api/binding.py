@@ -1,0 +1,394 @@
+"""How calls bind: what was decorated, its parameters, and for each call which of them are arrays and which are known.
+
+An argument that is known when the kernel is compiled is part of the `Form` of a call, and so of what is compiled.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from inspect import Parameter
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from dualbcast.api.callables import BY_POSITION, find_subject
+from dualbcast.api.static_arguments import is_operand, plain_number, static_key
+from dualbcast.errors import ArgumentError
+from dualbcast.frontend.source import find_source
+from dualbcast.frontend.values import Static
+from dualbcast.runtime.arguments import Signature, array_kind, no_derivative
+
+__all__ = ["Binder", "Form", "Wrt", "directions", "wrt_key"]
+
+Wrt = str | int | Sequence[str | int] | None
+
+# What the methods of a BroadcastFunction take themselves.
+_RESERVED = ("out", "wrt")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Form:
+    """How a call fills the parameters. There is one object for each form, so that it is compared by identity.
+
+    Attributes
+    ----------
+    slots : tuple of (Static or None)
+        For each parameter in the order of the signature, with those of `*args` spread, what is known in its place;
+        None for an array.
+    names : tuple of str
+        The parameters that are arrays.
+    parameters : tuple of str
+        All parameters that a caller can give: what positions in `wrt` count.
+    spread : tuple of str
+        Those of `names` that are of `*args`.
+    """
+
+    slots: tuple[Static | None, ...]
+    names: tuple[str, ...]
+    parameters: tuple[str, ...]
+    spread: tuple[str, ...]
+
+
+class Binder:
+    """Binds the arguments of calls to the parameters of a function, as Python does.
+
+    Parameters
+    ----------
+    subject : callable
+        What was decorated: a function, a method with its object, a `functools.partial`, an object with `__call__`, or
+        a function that Numba has compiled.
+    static : sequence of str
+        The parameters that are known when a kernel is compiled.
+
+    Attributes
+    ----------
+    subject : Subject
+    function : function
+        The Python function behind it.
+    name : str
+        What messages call it.
+    signature : inspect.Signature
+        Of the parameters that are left to a caller.
+    """
+
+    def __init__(self, subject: Callable[..., Any], static: str | Sequence[str]) -> None:
+        self.subject = found = find_subject(subject)
+        self.function: FunctionType = found.function
+        self._fixed, self._preset = found.fixed, found.preset
+        find_source(self.function)
+        self.name: str = getattr(subject, "__name__", "") or (
+            self.function.__name__ if isinstance(subject, partial) else type(subject).__name__
+        )
+        every = found.parameters()
+        self._positional = [parameter for parameter in every.values() if parameter.kind in BY_POSITION]
+        self._named = [parameter for parameter in every.values() if parameter.kind is Parameter.KEYWORD_ONLY]
+        spread = next((parameter for parameter in every.values() if parameter.kind is Parameter.VAR_POSITIONAL), None)
+        self.vararg = spread.name if spread else ""
+        self._prefix = self.vararg
+        while self.vararg and any(re.fullmatch(rf"{self._prefix}_\d+", name) for name in every):
+            self._prefix += "_"
+        self._defaults = {
+            name: self._preset.get(name, parameter.default)
+            for name, parameter in every.items()
+            if name in self._preset or parameter.default is not Parameter.empty
+        }
+        self.signature = found.signature()
+        wanted = frozenset([static] if isinstance(static, str) else static)
+        self.static: frozenset[str] = wanted or found.static & set(self.signature.parameters)
+        self._fixed = tuple(map(plain_number, self._fixed))
+        self._defaults = {
+            name: value if name in self.static else plain_number(value) for name, value in self._defaults.items()
+        }
+        self._check_names()
+        # The short way, by the number of arguments: calls that give all of them by position, and all must be arrays.
+        self._plain: dict[int, Form] = {}
+        self._fillings: dict[tuple[Any, ...], _Filling] = {}
+        self._forms: dict[tuple[Any, ...], Form] = {}
+
+    def _check_names(self) -> None:
+        for name in self.static:
+            if name == self.vararg:
+                raise ArgumentError(f"static={name!r}: the arguments of *{name} are arrays, in {self}")
+            if name not in self.signature.parameters:
+                raise ArgumentError(f"static={name!r} names no parameter of {self}")
+            if array_kind(self._defaults.get(name)) is not None:
+                raise ArgumentError(f"the default of {name} is an array, which cannot be static; see {self}")
+        for parameter in self._named:
+            if parameter.name in _RESERVED:
+                raise ArgumentError(
+                    f"{self} has a keyword-only parameter {parameter.name}, which calls of a BroadcastFunction take "
+                    "for themselves; give it another name"
+                )
+
+    def check_wrt(self, wanted: Any) -> None:
+        """Refuse static parameters in the `wrt` of a decorator."""
+        for item in _items(wanted):
+            if isinstance(item, str) and item in self.static:
+                raise ArgumentError(f"wrt={item!r}: {item} is static, so there is no derivative in it")
+
+    def __str__(self) -> str:
+        """The call as messages show it: `f(x, y=1.0, *, mode)`."""
+        plain = []
+        for parameter in self.signature.parameters.values():
+            default = parameter.default
+            if default is not Parameter.empty and not isinstance(default, bool | int | float | str | None):
+                default = _ELLIPSIS
+            plain.append(parameter.replace(annotation=Parameter.empty, default=default))
+        return f"{self.name}{inspect.Signature(plain)}"
+
+    def bind(self, args: tuple[Any, ...], named: dict[str, Any], wanted: Any) -> tuple[Form, tuple[Any, ...]]:
+        """The form of a call, and its arrays.
+
+        Parameters
+        ----------
+        args, named
+            As they were given.
+        wanted
+            The call's `wrt`, as `wrt_key` gives it: a default number that is named there is an argument.
+
+        Raises
+        ------
+        ArgumentError
+            They do not fit the signature.
+        """
+        if not named:
+            form = self._plain.get(len(args))
+            if form is not None:
+                return form, args
+        filling = self._fillings.get((len(args), *named, wanted))
+        if filling is None:
+            filling = self._filling(len(args), tuple(named), wanted)
+        values = (*args, *named.values(), *filling.defaults)
+        marks: tuple[Any, ...] = ()
+        if filling.open:
+            marks = tuple([self._mark(filling.names[at], values[filling.order[at]]) for at in filling.open])
+        found = filling.forms.get(marks)
+        if found is None:
+            found = filling.forms[marks] = self._form(filling, marks, values)
+            if found[1] is None and not (named or filling.open or filling.defaults):
+                self._plain[len(args)] = found[0]
+        form, places = found
+        return form, values if places is None else tuple([values[place] for place in places])
+
+    def _filling(self, count: int, named: tuple[str, ...], wanted: Any) -> _Filling:
+        """Bind as many arguments and these names, whatever their values are."""
+        given = count + len(named)
+        names, values, left_out, extra = self._assigned(
+            tuple(range(count)), dict(zip(named, range(count, given), strict=True))
+        )
+        parameters = names[len(self._fixed) :]
+        asked = _asked(wanted, parameters, names[extra], self.vararg)
+        order: list[int] = []
+        marks: list[Any] = []
+        defaults: list[Any] = []
+        for name, value, absent in zip(names, values, left_out, strict=True):
+            order.append(given + len(defaults) if absent else value)
+            if absent:
+                defaults.append(value)
+                is_array = name not in self.static and is_operand(value)
+                marks.append(None if is_array and (name in asked or array_kind(value) is not None) else _OMITTED)
+            else:
+                can_be_known = name in self.static or not is_operand(self._defaults.get(name, 0))
+                marks.append(_OPEN if can_be_known else None)
+        undecided = tuple(at for at, mark in enumerate(marks) if mark is _OPEN)
+        filling = _Filling(names, parameters, names[extra], tuple(order), tuple(defaults), tuple(marks), undecided)
+        self._fillings[count, *named, wanted] = filling
+        return filling
+
+    def _mark(self, name: str, value: Any) -> Any:
+        """What stands in the key of a form for an argument that can be known; None for an array."""
+        if name in self.static:
+            return static_key(value, name)
+        # The default of its parameter, which is no number and no array, counts as left out.
+        default = self._defaults[name]
+        return _OMITTED if value is default or (isinstance(value, str) and value == default) else None
+
+    def _form(self, filling: _Filling, marks: tuple[Any, ...], values: tuple[Any, ...]) -> _Filled:
+        """The form of a call, and the places of its arrays among `values`."""
+        decided = iter(marks)
+        key = tuple(next(decided) if mark is _OPEN else mark for mark in filling.marks)
+        is_array = [mark is None for mark in key]
+        places = tuple(place for place, array in zip(filling.order, is_array, strict=True) if array)
+        slots = tuple(
+            None if array else Static(values[place]) for place, array in zip(filling.order, is_array, strict=True)
+        )
+        names = tuple(name for name, array in zip(filling.names, is_array, strict=True) if array)
+        spread = tuple(name for name in filling.spread if name in names)
+        # setdefault: of two threads that come here at once both get one object.
+        form = self._forms.setdefault(key, Form(slots, names, filling.parameters, spread))
+        return form, None if places == tuple(range(len(values))) else places
+
+    def _assigned(
+        self, args: tuple[Any, ...], named: dict[str, Any]
+    ) -> tuple[tuple[str, ...], list[Any], list[bool], slice]:
+        """Names, values, and whether the caller left them out; the slice says which are of `*args`."""
+        given = (*self._fixed, *args)
+        fixed, count = len(self._fixed), len(self._positional)
+        names: list[str] = []
+        values: list[Any] = []
+        left_out: list[bool] = []
+        missing: list[str] = []
+        pending = dict(named)
+
+        def take(parameter: Parameter) -> None:
+            name = parameter.name
+            if name in pending and parameter.kind is not Parameter.POSITIONAL_ONLY:
+                add(name, pending.pop(name), False)
+            elif name in self._defaults:
+                add(name, self._defaults[name], True)
+            else:
+                missing.append(name)
+
+        def add(name: str, value: Any, absent: bool) -> None:
+            names.append(name)
+            values.append(value)
+            left_out.append(absent)
+
+        for place, parameter in enumerate(self._positional):
+            name = parameter.name
+            if place >= len(given):
+                take(parameter)
+            elif (name in pending and parameter.kind is not Parameter.POSITIONAL_ONLY) or name in self._preset:
+                raise ArgumentError(f"{self} gets two values for {name}")
+            else:
+                add(name, given[place], place < fixed)
+        rest = given[count:]
+        if rest and not self.vararg:
+            most = count - fixed - sum(parameter.name in self._preset for parameter in self._positional)
+            taken = f"{most} argument{'s' * (most != 1)}" + (" by position" if self._named else "")
+            raise ArgumentError(f"{self} takes {taken}, and {len(args)} are given")
+        extra = slice(len(names), len(names) + len(rest))
+        for place, value in enumerate(rest):
+            add(f"{self._prefix}_{place}", value, count + place < fixed)
+        for parameter in self._named:
+            take(parameter)
+        if pending:
+            raise ArgumentError(f"{self} has no parameter {next(iter(pending))!r}")
+        if missing:
+            raise ArgumentError(f"{self} lacks a value for {', '.join(missing)}")
+        return tuple(names), values, left_out, extra
+
+
+_Filled = tuple[Form, tuple[int, ...] | None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Filling:
+    """How so many arguments and these names fill the parameters, all but their values.
+
+    Attributes
+    ----------
+    names : tuple of str
+        All parameters, with those of `*args` spread.
+    parameters, spread : tuple of str
+        As in `Form`; all of `*args`, though.
+    order : tuple of int
+        For each parameter its place among the arguments, those by name, and `defaults`.
+    defaults : tuple
+        What is left out.
+    marks : tuple
+        For each parameter what stands for it in the key of a form: None for an array.
+    open : tuple of int
+        The parameters whose mark depends on the value.
+    forms : dict
+        By the marks of those, the form, and the places of its arrays: None where all are arrays, in their order.
+    """
+
+    names: tuple[str, ...]
+    parameters: tuple[str, ...]
+    spread: tuple[str, ...]
+    order: tuple[int, ...]
+    defaults: tuple[Any, ...]
+    marks: tuple[Any, ...]
+    open: tuple[int, ...]
+    forms: dict[tuple[Any, ...], _Filled] = field(default_factory=dict)
+
+
+_ELLIPSIS = type("_", (), {"__repr__": lambda _: "..."})()
+# In the key of a form: the parameter has its default; its mark is still to be found.
+_OMITTED, _OPEN = object(), object()
+
+
+# --- wrt --------------------------------------------------------------------------------------------------------------
+
+
+def wrt_key(wrt: Any) -> str | int | tuple[Any, ...] | None:
+    """`wrt=` as part of a key; whether it names arguments is found out later."""
+    if wrt is None or isinstance(wrt, str):
+        return wrt
+    if type(wrt) is tuple:
+        for item in wrt:
+            if type(item) is not str:
+                break
+        else:
+            return wrt
+    if isinstance(wrt, int | np.integer):
+        return _position(wrt)
+    try:
+        items = tuple(_position(item) if isinstance(item, int | np.integer) else item for item in wrt)
+        hash(items)
+    except TypeError:
+        raise ArgumentError(f"wrt={wrt!r} does not name arguments; give names or positions: wrt=('x', 1)") from None
+    return items
+
+
+def _position(item: Any) -> int:
+    if isinstance(item, bool):  # True would be 1 in a key
+        raise ArgumentError(f"wrt={item!r} is no argument; give names or positions")
+    return int(item)
+
+
+def _items(wanted: Any) -> tuple[Any, ...]:
+    return () if wanted is None else wanted if isinstance(wanted, tuple) else (wanted,)
+
+
+def _is_position(item: Any, count: int) -> bool:
+    return isinstance(item, int) and -count <= item < count
+
+
+def _asked(wanted: Any, parameters: tuple[str, ...], spread: tuple[str, ...], vararg: str) -> set[str]:
+    """The names that `wrt` speaks of."""
+    found: set[str] = set()
+    for item in _items(wanted):
+        if isinstance(item, str):
+            found.update(spread if item == vararg else (item,))
+        elif _is_position(item, len(parameters)):
+            found.add(parameters[item])
+    return found
+
+
+def directions(
+    wanted: Any, form: Form, names: tuple[str, ...], signature: Signature, binder: Binder
+) -> tuple[int, ...]:
+    """The positions in `names`, the arguments and then the captured arrays, of those to differentiate in.
+
+    Raises
+    ------
+    ArgumentError
+        `wanted` names something else, or something that carries no derivative.
+    """
+    kinds = signature.kinds
+    if wanted is None:
+        return tuple(position for position, _ in enumerate(form.names) if kinds[position] == "float")
+    found: list[int] = []
+    for item in _items(wanted):
+        name = form.parameters[item] if _is_position(item, len(form.parameters)) else item
+        if isinstance(name, str) and name == binder.vararg:
+            found.extend(map(names.index, form.spread))
+        elif isinstance(name, str) and name in names:
+            found.append(names.index(name))
+        elif isinstance(name, str) and name in binder.static:
+            raise ArgumentError(f"wrt={item!r}: {name} is static, so there is no derivative in it")
+        elif isinstance(name, str) and name in form.parameters:
+            raise ArgumentError(f"wrt={item!r}: {name} is no array or number in this call, so it carries no derivative")
+        else:
+            raise ArgumentError(f"wrt={item!r} is no argument of this call; they are {', '.join(names) or 'none'}")
+    for position in found:
+        if kinds[position] != "float":
+            raise ArgumentError(f"{no_derivative(names[position], signature.tokens[position])}, or leave it out")
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,260 @@
+"""Derivatives of a BroadcastFunction beyond its Jacobian: partials as functions, products with vectors, Hessians."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dualbcast.api.binding import Wrt, wrt_key
+from dualbcast.api.dispatch import Located, Pullback
+from dualbcast.errors import ArgumentError
+from dualbcast.program.hessian import Hessian
+from dualbcast.program.jacobian import Jacobian
+
+if TYPE_CHECKING:
+    from dualbcast.api.function import BroadcastFunction
+
+__all__ = ["Derivatives"]
+
+Tangents = Sequence[Any] | Mapping[str, Any]
+
+
+class Derivatives:
+    """The methods of a BroadcastFunction that give derivatives; it supplies the two below, and `partial`."""
+
+    def _locate(
+        self, args: tuple[Any, ...], named: dict[str, Any], wanted: Any, gradient: Any = None
+    ) -> tuple[Located, tuple[Any, ...]]:
+        """The element function of a call, and the values of its parameters; `wanted` is a key, as all that follows."""
+        raise NotImplementedError
+
+    def _wanted(self, wrt: Wrt) -> Any:
+        """What a call's `wrt` means, as a key."""
+        raise NotImplementedError
+
+    def partial(self, wrt: str | int) -> BroadcastFunction:
+        """∂f/∂x as a BroadcastFunction of the same arguments, which can be differentiated again.
+
+        Parameters
+        ----------
+        wrt : str or int
+            The argument to differentiate in, by name or position; or a captured array, by name.
+
+        Returns
+        -------
+        BroadcastFunction
+            It returns what the function returns, with partial derivatives in the place of values. (Calling the
+            derivative inside another scalar function is `dualbcast.derivative`.)
+
+        Examples
+        --------
+        >>> import math
+        >>> import numpy as np
+        >>> from dualbcast import differentiable_broadcast
+        >>> @differentiable_broadcast
+        ... def f(x, y):
+        ...     return x**3 * math.sin(y)
+        >>> f.partial("x").partial("x")(2.0, np.array([0.5 * np.pi]))
+        array([12.])
+        """
+        raise NotImplementedError
+
+    def jvp(self, primals: Sequence[Any], tangents: Tangents, /, **named: Any) -> tuple[Any, Any]:
+        """The value and its tangent along given tangents of the arguments, from one launch.
+
+        Parameters
+        ----------
+        primals : sequence of array
+            The arguments by position; others follow by name.
+        tangents : sequence of (array or None), or mapping of str to array
+            For each of `primals` its tangent, of a shape that broadcasts to its own; None where that is zero. A mapping
+            names the arguments, or captured arrays, that have one. They are converted to the dtype of the argument.
+
+        Returns
+        -------
+        value, tangent : array, or structure of arrays
+            Both as the function returns them. One that is the same number everywhere is a read-only view of it.
+
+        Raises
+        ------
+        ArgumentError, ShapeError, DTypeError
+            The arguments or tangents do not fit; nothing has run.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualbcast import differentiable_broadcast
+        >>> @differentiable_broadcast
+        ... def product(x, y):
+        ...     return x * y
+        >>> product.jvp((np.array([1.0, 2.0]), 3.0), (np.array([1.0, 1.0]), None))
+        (array([3., 6.]), array([3., 3.]))
+        """
+        wanted, given = _directions(primals, tangents)
+        found, values = self._locate(tuple(primals), named, wanted)
+        results, outputs = found.forward("pushforward", values, given)
+        parts, structure = results.parts(outputs), found.element.function.structure
+        return structure.pack(parts[: structure.count]), structure.pack(parts[structure.count :])
+
+    def vjp(self, *arrays: Any, wrt: Wrt = None, **named: Any) -> tuple[Any, Pullback]:
+        """The value, and the function that pulls cotangents of it back to the arguments.
+
+        Parameters
+        ----------
+        *arrays, **named
+            The arguments, by position or by name.
+        wrt : str, int, or sequence of them, optional
+            The arguments to differentiate in; as for `value_and_jacobian`.
+
+        Returns
+        -------
+        value : array, or structure of arrays
+        pullback : Pullback
+            Called with cotangents it launches one kernel, which computes the derivatives anew, contracts them with the
+            cotangents, and sums over the dimensions along which an argument was broadcast: no Jacobian is stored. The
+            arguments must not be changed before.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualbcast import differentiable_broadcast
+        >>> @differentiable_broadcast
+        ... def scaled(x, scale):
+        ...     return x * scale
+        >>> value, pullback = scaled.vjp(np.array([1.0, 2.0, 3.0]), np.array(10.0))
+        >>> pullback(np.ones(3))
+        (array([10., 10., 10.]), np.float64(6.0))
+        """
+        found, values = self._locate(arrays, named, self._wanted(wrt))
+        found.derive("pullback")
+        results, outputs = found.run("value", values)
+        return results.value(outputs), Pullback(found, values, results.shape)
+
+    def value_and_vjp(
+        self, primals: Sequence[Any], cotangents: Any, /, wrt: Wrt = None, **named: Any
+    ) -> tuple[Any, tuple[Any, ...]]:
+        """The value, and what `vjp` pulls back to the arguments, from one launch: for cotangents that are known before.
+
+        Parameters
+        ----------
+        primals : sequence of array
+            The arguments by position; others follow by name.
+        cotangents : array, or structure of arrays
+            As the function returns its outputs, with a cotangent for each. Those of outputs that are integers or bools
+            do not matter, and may be None.
+        wrt : str, int, or sequence of them, optional
+            The arguments to differentiate in; as for `value_and_jacobian`.
+
+        Returns
+        -------
+        value : array, or structure of arrays
+        gradients : tuple of array
+            As a `Pullback` gives them.
+
+        Raises
+        ------
+        ArgumentError, ShapeError, DTypeError
+            The arguments or cotangents do not fit; nothing has run.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualbcast import differentiable_broadcast
+        >>> @differentiable_broadcast
+        ... def scaled(x, scale):
+        ...     return x * scale
+        >>> scaled.value_and_vjp((np.array([1.0, 2.0, 3.0]), np.array(10.0)), np.ones(3))
+        (array([10., 20., 30.]), (array([10., 10., 10.]), np.float64(6.0)))
+        """
+        if not isinstance(primals, tuple | list):
+            raise ArgumentError(
+                "the primals are a tuple with one for each argument: f.value_and_vjp((x, y), cotangent)"
+            )
+        found, values = self._locate(tuple(primals), named, self._wanted(wrt))
+        parts, structure = found.back("value_and_pullback", values, (cotangents,)), found.element.function.structure
+        return structure.pack(parts[: structure.count]), parts[structure.count :]
+
+    def hessian(self, *arrays: Any, wrt: Wrt = None, **named: Any) -> Hessian:
+        """The second partial derivatives of every element, from one launch; see `value_jacobian_and_hessian`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualbcast import differentiable_broadcast
+        >>> @differentiable_broadcast
+        ... def f(x, y):
+        ...     return x * x * y
+        >>> H = f.hessian(np.array([1.0, 2.0]), 3.0)
+        >>> H["x", "x"], H["y", "x"], H["y", "y"]
+        (array([6., 6.]), array([2., 4.]), array([0., 0.]))
+        """
+        found, values = self._locate(arrays, named, self._wanted(wrt))
+        results, outputs = found.run("hessian", values)
+        return results.hessian(outputs)
+
+    def value_jacobian_and_hessian(self, *arrays: Any, wrt: Wrt = None, **named: Any) -> tuple[Any, Jacobian, Hessian]:
+        """The value, its first and its second partial derivatives, from one launch.
+
+        Parameters
+        ----------
+        *arrays, **named
+            The arguments, by position or by name.
+        wrt : str, int, or sequence of them, optional
+            The arguments to differentiate in; as for `value_and_jacobian`.
+
+        Returns
+        -------
+        value : array, or structure of arrays
+        jacobian : Jacobian
+        hessian : Hessian
+            Only one of ∂²f/∂x∂y and ∂²f/∂y∂x is computed and stored.
+        """
+        found, values = self._locate(arrays, named, self._wanted(wrt))
+        results, outputs = found.run("value_jacobian_and_hessian", values)
+        return results.value(outputs), results.jacobian(outputs), results.hessian(outputs)
+
+    def hvp(self, primals: Sequence[Any], tangents: Tangents, /, wrt: Wrt = None, **named: Any) -> Jacobian:
+        """The products of the Hessian of every element with tangents: how its gradient changes along them.
+
+        Parameters
+        ----------
+        primals, tangents
+            As for `jvp`.
+        wrt : str, int, or sequence of them, optional
+            The arguments whose gradient is meant; by default those that have a tangent.
+
+        Returns
+        -------
+        Jacobian
+            Its block for an argument x is Σ ∂²f/∂x∂a · tangent of a, over the arguments a that have one.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualbcast import differentiable_broadcast
+        >>> @differentiable_broadcast
+        ... def f(x, y):
+        ...     return x * x * y
+        >>> f.hvp((np.array([1.0, 2.0]), 3.0), (1.0, None), wrt=("x", "y"))["y"]
+        array([2., 4.])
+        """
+        wanted, given = _directions(primals, tangents)
+        found, values = self._locate(tuple(primals), named, wanted, None if wrt is None else wrt_key(wrt))
+        results, outputs = found.forward("tangent", values, given)
+        return results.jacobian(outputs)
+
+
+def _directions(primals: Sequence[Any], tangents: Tangents) -> tuple[tuple[str | int, ...], list[Any]]:
+    """The arguments that have a tangent, and those tangents."""
+    if not isinstance(primals, tuple | list):
+        raise ArgumentError("the primals are a tuple with one for each argument: f.jvp((x, y), (x_tangent, y_tangent))")
+    if isinstance(tangents, Mapping):
+        return _with_tangent(tangents.items())
+    if not isinstance(tangents, tuple | list) or len(tangents) != len(primals):
+        raise ArgumentError("the tangents are a tuple with one for each of the primals, or None where one is zero")
+    return _with_tangent(enumerate(tangents))
+
+
+def _with_tangent(every: Iterable[tuple[str | int, Any]]) -> tuple[tuple[str | int, ...], list[Any]]:
+    pairs = [(at, tangent) for at, tangent in every if tangent is not None]
+    return tuple(at for at, _ in pairs), [tangent for _, tangent in pairs]

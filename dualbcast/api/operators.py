@@ -1,0 +1,237 @@
+"""Derivatives inside the language: what a scalar function, or plain Python, calls to differentiate another function."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dualbcast.api.function import BroadcastFunction
+from dualbcast.api.static_arguments import is_operand
+from dualbcast.errors import ArgumentError, CompileError, a_or_an
+from dualbcast.frontend.derivative_calls import (
+    DerivativeOf,
+    called_with,
+    find_argument,
+    parameter_names,
+    take_derivative,
+)
+from dualbcast.frontend.values import Operator, Static
+from dualbcast.runtime import interpreter
+from dualbcast.runtime.arguments import no_derivative
+from dualbcast.runtime.cuda.memory import beside
+
+__all__ = ["Derivative", "derivative", "gradient", "value_and_derivative", "value_and_gradient"]
+
+
+class Derivative(DerivativeOf):
+    """A derivative of a scalar function, to be called with that function's arguments.
+
+    Made by `derivative` and its kin. A kernel compiles it into itself. Called by plain Python with numbers it gives
+    Python numbers; with arrays it broadcasts over them, as what `differentiable_broadcast` makes of it.
+    """
+
+    def __init__(self, function: Callable[..., Any], operator: Operator) -> None:
+        super().__init__(function, operator)
+        name = getattr(function, "__name__", type(function).__name__)
+        self.__name__ = self.__qualname__ = f"{operator.name}({name})"
+        self._compiled: dict[tuple[str, ...], BroadcastFunction] = {}
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Derivative, (self.function, self.operator)
+
+    def __call__(self, /, *args: Any, **named: Any) -> Any:
+        """The derivative at these arguments.
+
+        Raises
+        ------
+        CompileError
+            The function cannot be compiled.
+        ArgumentError, ShapeError, DTypeError
+            The arguments do not fit, or there is no derivative in them.
+        """
+        known = {name: value for name, value in named.items() if not is_operand(value)}
+        if known and self.operator.wrt is not None:
+            rest = {name: value for name, value in named.items() if name not in known}
+            return Derivative(functools.partial(self.function, **known), self.operator)(*args, **rest)
+        names = tuple(named)
+        given = self._operands(args, named)
+        compiled = self._compiled.get(names)
+        if compiled is None:
+            compiled = self._compiled[names] = BroadcastFunction(functools.partial(called_with, self, names))
+        try:
+            located, values = compiled._locate(tuple(given), {}, None)
+            with beside(values):
+                call = located.prepare("value", values)
+        except CompileError as error:
+            # The lines of this package that are on the way are no business of the reader's.
+            own = called_with.__code__.co_filename
+            if error.filename == own:
+                instead = f"\nWrite instead: {error.hint}" if error.hint else ""
+                raise ArgumentError(f"in {self.__name__}: {error.message}{instead}") from None
+            calls = tuple((name, where) for name, where in error.calls if where.filename != own)
+            raise CompileError(error.message, error.location, error.hint, calls) from None
+        structure = call.spec.product.structure
+        if call.plan.geometry.shape != () or not all(isinstance(value, bool | int | float) for value in given):
+            with beside(values):
+                return call.results.value(call.run())
+        kernel = call.spec.kernel("plain", call.plan.layout, functools.partial(interpreter.compile_kernel, keep=False))
+        interpreter.launch(kernel, call.plan.total, call.plan.ints, (*call.operands.arrays, *call.plan.targets))
+        return structure.pack([value.item() for value in call.plan.finish()])
+
+    def _operands(self, args: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
+        """The arguments in their order, with floats for the integers among those that are differentiated in."""
+        given: list[Any] = [*args, *named.values()]
+        labels = [*(f"argument {at + 1}" for at in range(len(args))), *named]
+        for label, value in zip(labels, given, strict=True):
+            if not is_operand(value):
+                kind = a_or_an(type(value).__name__)
+                raise ArgumentError(
+                    f"{label} of {self.__name__} is {kind}, and must be a number or an array. Let a lambda take it "
+                    "from outside, or pass it by name, with wrt= for the others"
+                )
+        for at in self._positions(len(args), tuple(named)):
+            token: Any = bool if isinstance(given[at], bool) else getattr(given[at], "dtype", float)
+            if np.dtype(token).kind in "biu":
+                raise ArgumentError(
+                    f"{no_derivative(f'{labels[at]} of {self.__name__}', token)}, or leave it out of wrt"
+                )
+            if isinstance(given[at], int):
+                given[at] = float(given[at])
+        return given
+
+    def _positions(self, count: int, named: tuple[str, ...]) -> list[int]:
+        """Which are differentiated in, of so many arguments by position and then these by name."""
+        if self.operator.wrt is None:
+            return list(range(count + len(named)))
+        names = parameter_names(Static(self.function))
+        found = [find_argument(item, names, count, named) for item in self.operator.items]
+        return [count + named.index(at) if isinstance(at, str) else at for at in found if at is not None]
+
+
+def derivative(function: Callable[..., Any], /, *, wrt: int | str = 0) -> Derivative:
+    """The derivative of a scalar function, as a function of the same arguments.
+
+    It may be called inside a scalar function, where it is compiled into the kernel and is itself differentiated, and
+    in plain Python.
+
+    Parameters
+    ----------
+    function : callable
+        Anything that a kernel could call: a function, also one defined inside the kernel, a lambda, a function of
+        `math`, a `functools.partial`, a decorated function, another derivative. What it takes from its surroundings is
+        constant for this derivative.
+    wrt : int or str
+        The argument to differentiate in, by position or name; the first if not given.
+
+    Returns
+    -------
+    Derivative
+        Its result has the structure of the function's: for a tuple the tuple of the derivatives. Those of integers and
+        bools are 0. An argument that is differentiated in must be a float, or an integer that is known when the kernel
+        is compiled, which counts as one.
+
+    Examples
+    --------
+    >>> import math
+    >>> import numpy as np
+    >>> import dualbcast
+    >>> from dualbcast import derivative, differentiable_broadcast
+    >>> @differentiable_broadcast
+    ... def cube_root(a):
+    ...     def f(x):
+    ...         return x**3 - a
+    ...     x = 1.0
+    ...     for _ in range(20):
+    ...         x = x - f(x) / derivative(f)(x)
+    ...     return x
+    >>> y, J = cube_root.value_and_jacobian(np.array([8.0, 27.0]))
+    >>> y.round(12), (3 * y**2 * J["a"]).round(12)
+    (array([2., 3.]), array([1., 1.]))
+
+    In plain Python, and of a derivative:
+
+    >>> derivative(math.sin)(0.0)
+    1.0
+    >>> derivative(derivative(lambda x: x**3))(2.0)
+    12.0
+    """
+    return _derivative("derivative", function, wrt)
+
+
+def value_and_derivative(function: Callable[..., Any], /, *, wrt: int | str = 0) -> Derivative:
+    """The pair of a scalar function's value and its derivative; see `derivative`.
+
+    Examples
+    --------
+    >>> from dualbcast import value_and_derivative
+    >>> value_and_derivative(lambda x: x * x)(3.0)
+    (9.0, 6.0)
+    """
+    return _derivative("value_and_derivative", function, wrt)
+
+
+def gradient(function: Callable[..., Any], /, *, wrt: int | str | Sequence[int | str] | None = None) -> Derivative:
+    """The partial derivatives of a scalar function, as a function of the same arguments.
+
+    Parameters
+    ----------
+    function : callable
+        As in `derivative`.
+    wrt : int, str, or sequence of them, optional
+        The arguments to differentiate in, by position or name; all that a call gives if not given, which must then all
+        be floats.
+
+    Returns
+    -------
+    Derivative
+        Its result is the tuple of the partial derivatives; where `wrt` is one position or name, that one alone.
+
+    Examples
+    --------
+    >>> from dualbcast import gradient
+    >>> gradient(lambda x, y: x * x * y)(3.0, 2.0)
+    (12.0, 9.0)
+    >>> gradient(lambda x, y: x * x * y, wrt="y")(3.0, 2.0)
+    9.0
+    """
+    return _derivative("gradient", function, wrt)
+
+
+def value_and_gradient(
+    function: Callable[..., Any], /, *, wrt: int | str | Sequence[int | str] | None = None
+) -> Derivative:
+    """The pair of a scalar function's value and its gradient; see `gradient`.
+
+    Examples
+    --------
+    >>> from dualbcast import value_and_gradient
+    >>> value_and_gradient(lambda x, y: x * x * y)(3.0, 2.0)
+    (18.0, (12.0, 9.0))
+    """
+    return _derivative("value_and_gradient", function, wrt)
+
+
+def _derivative(name: str, function: Any, wrt: Any) -> Derivative:
+    if not callable(function):
+        kind = type(function).__name__
+        raise ArgumentError(f"{name}() takes a function, not {a_or_an(kind)}; its arguments come later: {name}(g)(x)")
+    if isinstance(wrt, Sequence) and not isinstance(wrt, str):
+        wrt = tuple(map(_plain, wrt))
+    try:
+        return Derivative(function, Operator(name, _plain(wrt)))
+    except ArgumentError as error:
+        raise error.with_traceback(None) from None
+
+
+def _plain(wrt: Any) -> Any:
+    return int(wrt) if isinstance(wrt, np.integer) else wrt
+
+
+for _function, _default in ((derivative, 0), (value_and_derivative, 0), (gradient, None), (value_and_gradient, None)):
+    take_derivative(_function, _default)

@@ -1,0 +1,5 @@
+"""From IR to IR with derivatives.
+
+Comes in: an IR `Function` and the inputs to differentiate in. Goes out: a `Function` that computes partials, tangents
+or cotangents beside the values; it can be differentiated again.
+"""

@@ -1,0 +1,121 @@
+"""What depends on what: the directions in which each name has a derivative, and the partials of operations.
+
+A set of directions for every name, the smallest that is closed under the program's assignments.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from dualbcast.errors import CompileError
+from dualbcast.frontend.rule_bodies import partials_of, source_of
+from dualbcast.ir.nodes import Assign, Const, Expr, Function, Op, Var, statements
+from dualbcast.rules.curvatures import quotient_slope
+from dualbcast.rules.table import CUSTOMS
+
+__all__ = ["ZERO", "activity", "differentiable", "partials_at", "refuse_marked"]
+
+ZERO = Const(0.0, "float")
+# The derivative of what is not differentiable. No output depends on it: that is an error.
+UNKNOWN = Const(math.nan, "float")
+_NOTHING = Function("", (), (), ())
+
+
+def activity(function: Function, seeds: Mapping[str, frozenset[int]]) -> dict[str, frozenset[int]]:
+    """For every name, the directions that its value can depend on differentiably, from those of parameters."""
+    active = dict(seeds)
+    assigns = [stmt for stmt in statements(function.body) if isinstance(stmt, Assign)]
+    changed = True
+    while changed:
+        changed = False
+        for stmt in assigns:
+            if stmt.target.kind != "float":
+                continue
+            found = active.get(stmt.target.name, frozenset()).union(
+                *(active.get(arg.name, frozenset()) for arg in differentiable(stmt.value))
+            )
+            if found != active.get(stmt.target.name, frozenset()):
+                active[stmt.target.name] = found
+                changed = True
+    return active
+
+
+def differentiable(value: Expr) -> list[Var]:
+    """The variables that a value depends on through a partial that is not zero everywhere."""
+    if isinstance(value, Var):
+        return [value]
+    if not isinstance(value, Op):
+        return []
+    if value.name in ("to_float", "to_int"):
+        return []
+    if value.name == "select":
+        return [arg for arg in value.args[1:] if isinstance(arg, Var)]
+    flat = [not (isinstance(part, Const) and part.value == 0) for part in partials_at(value)[2]]
+    return [arg for arg, smooth in zip(value.args, flat, strict=True) if smooth and isinstance(arg, Var)]
+
+
+def refuse_marked(function: Function, active: dict[str, frozenset[int]]) -> None:
+    """Refuse a derivative of what is marked as not differentiable, where an output depends on it."""
+    assigns = [stmt for stmt in statements(function.body) if isinstance(stmt, Assign)]
+    marked = [
+        (stmt, stmt.value)
+        for stmt in assigns
+        if isinstance(stmt.value, Op)
+        and stmt.value.name in CUSTOMS
+        and CUSTOMS[stmt.value.name].partials is None
+        and any(active.get(arg.name) for arg in stmt.value.args[1:] if isinstance(arg, Var))
+    ]
+    if not marked:
+        return
+    outputs = [output.value for output in function.outputs]
+    needed = {value.name for value in outputs if isinstance(value, Var) and value.kind == "float"}
+    size = -1
+    while size != len(needed):
+        size = len(needed)
+        for stmt in assigns:
+            if stmt.target.name in needed:
+                needed.update(arg.name for arg in _carriers(stmt.value))
+    for stmt, value in marked:
+        if stmt.target.name in needed:
+            name = CUSTOMS[value.name].label
+            raise CompileError(
+                f"{name}() is marked as not differentiable, and its derivative is needed here",
+                stmt.location,
+                f"dualbcast.stop_derivative({name}(...)) for a derivative of zero, or give {name}() custom_partials",
+            )
+
+
+def _carriers(value: Expr) -> list[Var]:
+    """The variables that a value is computed from, other than by a step that ends differentiation on purpose."""
+    if isinstance(value, Op) and value.name not in CUSTOMS and (value.name == "to_float" or value.kind == "int"):
+        ends = value.name == "to_int" and value.args[0].kind == "float"
+        return [] if ends else [arg for arg in value.args if isinstance(arg, Var)]
+    # Tests look at values only.
+    return [] if isinstance(value, Op) and value.kind == "bool" and value.name not in CUSTOMS else differentiable(value)
+
+
+# --- partials of operators and rules --------------------------------------------------------------------------------
+
+# The operators' rows, in the form of the table's. Their arguments are floats here; integers carry no derivative.
+_OPERATORS: dict[str, Callable[..., object]] = {
+    "add": lambda a, b, y: (1.0, 1.0),  # noqa: ARG005
+    "sub": lambda a, b, y: (1.0, -1.0),  # noqa: ARG005
+    "mul": lambda a, b, y: (b, a),  # noqa: ARG005
+    # One slow division for both. (It overflows only for a subnormal b, as the derivative in a does then; so 0 / b has
+    # nan for its derivative in b, which -(y / b) has not.)
+    "div": lambda a, b, y: (1.0 / b, quotient_slope(y, b)),  # noqa: ARG005
+    "neg": lambda a, y: (-1.0,),  # noqa: ARG005
+    "single": lambda a, y: (1.0,),  # noqa: ARG005
+}
+
+
+def partials_at(value: Op) -> tuple[Function, Sequence[Expr], list[Expr]]:
+    """The partials of an operation in its arguments, as a function of some of those and of its result."""
+    custom = CUSTOMS.get(value.name)
+    if custom is not None and custom.partials is None:
+        return _NOTHING, (), [ZERO, *[UNKNOWN] * (len(value.args) - 1)]
+    source, args = source_of(value)
+    template, partials = partials_of(source or _OPERATORS[value.name], args)
+    # In the value of a custom derivative, which comes before the arguments, it is zero: that is what custom means.
+    return template, args, [ZERO] * (custom is not None) + partials

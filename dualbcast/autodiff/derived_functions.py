@@ -1,0 +1,237 @@
+"""Derivatives of an IR function as IR functions like any other: partials, pushforward, pullback, second derivatives.
+
+They can be emitted, composed, and differentiated again. What they take beside the arguments, tangents or cotangents,
+are parameters after those.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from dualbcast.autodiff.differentiate import Dual, dualize, push
+from dualbcast.ir.constant_fold import fold
+from dualbcast.ir.nodes import (
+    TEMPORARY,
+    Assign,
+    Block,
+    Const,
+    Expr,
+    Function,
+    If,
+    Names,
+    Op,
+    Output,
+    Stmt,
+    Var,
+    among,
+    assigned,
+    floats,
+)
+from dualbcast.ir.structure import Structure
+from dualbcast.ir.value_numbering import read_counts, simplify, use_counts
+from dualbcast.rules.table import RULES
+
+__all__ = ["Hessian", "contraction", "hessian_of", "partial_of", "pullback_of", "pushforward_of"]
+
+ZERO = Const(0.0, "float")
+# The output that holds ∂²output/∂parameter∂parameter, by (output, parameter, parameter), the parameters in order.
+Hessian = dict[tuple[int, int, int], str]
+
+
+def partial_of(function: Function, position: int) -> Function:
+    """The function of the same arguments that gives the partial of each output in one parameter."""
+    dual = dualize(function, (position,))
+    named = {output.name: output for output in dual.function.outputs}
+    outputs = []
+    for at, output in enumerate(function.outputs):
+        found = dual.partials.get((at, position))
+        outputs.append(replace(output, value=ZERO if found is None else named[found].value))
+    return simplify(replace(dual.function, outputs=tuple(outputs)))
+
+
+def pushforward_of(function: Function, wrt: Sequence[int], *, values: bool = True) -> Function:
+    """The outputs, with `values`, and then their tangents, from the arguments and the tangents of those at `wrt`."""
+    taken = _names(function)
+    seeds = {seed: Var(taken.fresh(f"{function.params[seed].name}_dot"), "float") for seed in wrt}
+    dual = push(replace(function, params=(*function.params, *seeds.values())), seeds)
+    names, count = _names(dual.function), len(function.outputs)
+    named = {output.name: output for output in dual.function.outputs}
+    tangents = []
+    for at, output in enumerate(function.outputs):
+        found = dual.partials.get((at, 0))
+        tangents.append(named[found] if found is not None else Output(names.fresh(f"{output.name}_dot"), ZERO))
+    if not values:
+        return simplify(replace(dual.function, outputs=tuple(tangents)))
+    structure = Structure(tuple, (function.structure, function.structure))
+    outputs = (*dual.function.outputs[:count], *tangents)
+    return simplify(replace(dual.function, outputs=outputs, structure=structure))
+
+
+def pullback_of(function: Function, wrt: Sequence[int], *, values: bool = False) -> Function:
+    """The cotangents of the parameters at `wrt`, from the arguments and then the cotangents of the float outputs.
+
+    The duals are computed anew and contracted where they are: no Jacobian is stored. With `values` there is a pair, of
+    the outputs and those.
+    """
+    dual = dualize(function, wrt, flagged=True)
+    names = _names(dual.function)
+    partials = {output.name: output.value for output in dual.function.outputs}
+    cotangents = {at: Var(names.fresh(f"{function.outputs[at].name}_bar"), "float") for at in floats(function)}
+    named = {seed: names.fresh(f"{function.params[seed].name}_bar") for seed in wrt}
+    active = {seed for _, seed in dual.partials}
+    totals = {seed: Var(names.fresh(TEMPORARY + named[seed]), "float") for seed in wrt if seed in active}
+    where = function.location
+
+    def contraction() -> Block:
+        found: list[Stmt] = []
+
+        def emit(name: str, *args: Expr) -> Expr:
+            value = fold(Op(name, args, "float", where))
+            if isinstance(value, Const | Var):
+                return value
+            target = Var(names.fresh(TEMPORARY), "float")
+            found.append(Assign(target, value, where))
+            return target
+
+        for seed, target in totals.items():
+            total: Expr = ZERO
+            for at, cotangent in cotangents.items():
+                if (at, seed) not in dual.partials:
+                    continue
+                term = emit("mul", cotangent, partials[dual.partials[at, seed]])
+                # What does not depend gets nothing back, not even of a cotangent that is infinite or nan.
+                if (at, seed) in dual.flags:
+                    term = emit("select", dual.flags[at, seed], term, ZERO)
+                total = term if total == ZERO else emit("add", total, term)
+            found.append(Assign(target, total, where))
+        return tuple(found)
+
+    reads = use_counts(dual.function) + Counter(flag.name for flag in dual.flags.values())
+    body = _at_the_end(dual.function.body, contraction, reads)
+    exact = {*assigned(dual.function.body)}.difference(dual.function.derived)
+    outputs = tuple(Output(name, totals.get(seed, ZERO)) for seed, name in named.items())
+    params = (*function.params, *cotangents.values())
+    structure = Structure(tuple, (Structure(),) * len(outputs))
+    if values:
+        outputs = (*dual.function.outputs[: len(function.outputs)], *outputs)
+        structure = Structure(tuple, (function.structure, structure))
+    both = replace(dual.function, params=params, body=body, outputs=outputs, structure=structure)
+    both = replace(both, derived=among({*assigned(body)} - exact, body))
+    return simplify(both)
+
+
+def hessian_of(function: Function, wrt: Sequence[int], *, back: bool = False) -> tuple[Dual, Hessian]:
+    """Values, partials and second partials in one function; `back` as for `dualize`, of the first.
+
+    Returns
+    -------
+    Dual
+        Its function has outputs for the values, the partials that are not zero everywhere, and then the second ones.
+    dict
+        For (i, p, q), p at or before q in `wrt`, the name of the output that is ∂²output i/∂p∂q.
+    """
+    first = dualize(function, wrt, back=back)
+    inner = simplify(first.function)
+    second = dualize(inner, wrt)
+    place = {output.name: at for at, output in enumerate(inner.outputs)}
+    found: Hessian = {}
+    for (at, p), name in first.partials.items():
+        for q in wrt[wrt.index(p) :]:
+            twice = second.partials.get((place[name], q))
+            if twice is not None:
+                found[at, p, q] = twice
+    kept = {output.name for output in inner.outputs} | set(found.values())
+    outputs = tuple(output for output in second.function.outputs if output.name in kept)
+    return Dual(replace(second.function, outputs=outputs), first.partials), found
+
+
+def contraction(pattern: Sequence[Sequence[float | None]]) -> Function:
+    """The products of cotangents with a Jacobian that was kept, as a function of its blocks and the cotangents.
+
+    Parameters
+    ----------
+    pattern : sequence of sequence of (float or None)
+        For each output, and in that for each argument, a number where the block is that number everywhere; None where
+        it is an array, and so a parameter. These come first, output by output, and then a cotangent for each output.
+    """
+    count = len(pattern)
+    stored = [(i, p) for i, row in enumerate(pattern) for p, block in enumerate(row) if block is None]
+    block_of = {place: Var(f"block{at}", "float") for at, place in enumerate(stored)}
+    cotangents = [Var(f"bar{i}", "float") for i in range(count)]
+    names = Names([*RULES, *(param.name for param in (*block_of.values(), *cotangents))])
+    body: list[Stmt] = []
+
+    def emit(value: Expr) -> Const | Var:
+        if isinstance(value, Const | Var):
+            return value
+        target = Var(names.fresh(TEMPORARY), "float")
+        body.append(Assign(target, value))
+        return target
+
+    outputs = []
+    for p in range(len(pattern[0])):
+        total: Const | Var = ZERO
+        for i, row in enumerate(pattern):
+            known = row[p]
+            if known == 0:
+                continue
+            block = block_of[i, p] if known is None else Const(known, "float")
+            term = emit(fold(Op("mul", (cotangents[i], block), "float")))
+            total = term if total == ZERO else emit(fold(Op("add", (total, term), "float")))
+        outputs.append(Output(names.fresh(f"x{p}_bar"), total))
+    structure = Structure(tuple, (Structure(),) * len(outputs))
+    params = (*block_of.values(), *cotangents)
+    return Function("contraction", params, tuple(body), tuple(outputs), structure=structure)
+
+
+def _at_the_end(block: Block, make: Callable[[], Block], reads: Counter[str]) -> Block:
+    """The block with more statements, in each branch that it ends with: there more is known of what they read.
+
+    What only hands on the results of those branches goes there, too. `reads` is how often each name is read before.
+    """
+    count = len(block)
+    while count and _hands_on(block[count - 1]):
+        count -= 1
+    if not count or not isinstance(ways := block[count - 1], If):
+        return (*block, *make())
+    ends = _direct(block[count:], reads)
+    then, orelse = (_at_the_end((*side, *ends), make, reads) for side in (ways.then, ways.orelse))
+    return (*block[: count - 1], replace(ways, then=then, orelse=orelse))
+
+
+def _direct(block: Block, reads: Counter[str]) -> Block:
+    """What hands on values, without the steps between: in a chain of `elif` each side would have all of them."""
+    sources: dict[str, Expr] = {}
+    for stmt in block:
+        assert isinstance(stmt, Assign)
+        sources[stmt.target.name] = (
+            sources.get(stmt.value.name, stmt.value) if isinstance(stmt.value, Var) else stmt.value
+        )
+    if any(isinstance(source, Var) and source.name in sources for source in sources.values()):
+        return block
+    within = read_counts(block)
+    return tuple(
+        [
+            replace(stmt, value=sources[stmt.target.name])
+            for stmt in block
+            if isinstance(stmt, Assign) and reads[stmt.target.name] > within[stmt.target.name]
+        ]
+    )
+
+
+def _hands_on(stmt: Stmt) -> bool:
+    return isinstance(stmt, Assign) and isinstance(stmt.value, Const | Var)
+
+
+def _names(function: Function) -> Names:
+    """Names that are not in use in a function."""
+    return Names(
+        [
+            *(param.name for param in function.params),
+            *assigned(function.body),
+            *(output.name for output in function.outputs),
+            *RULES,
+        ]
+    )

@@ -1,0 +1,53 @@
+"""A function with its partials, or with tangents, as one, IR to IR."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from dualbcast.autodiff.eliminate import Adjoints
+from dualbcast.autodiff.linearize import ONE, Direction, Dual, Tangents
+from dualbcast.autodiff.loop_jacobians import Turns, is_shorter
+from dualbcast.ir.nodes import Atom, Function, Names
+
+__all__ = ["Dual", "dualize", "push"]
+
+
+def dualize(
+    function: Function,
+    seeds: Sequence[int],
+    names: Names | None = None,
+    *,
+    back: bool = False,
+    flagged: bool = False,
+) -> Dual:
+    """The function that returns the outputs of `function` and their partials in the parameters at `seeds`.
+
+    Parameters
+    ----------
+    function : Function
+        As the front end gives it: operations on atoms.
+    seeds : sequence of int
+        Positions of float parameters.
+    names : Names, optional
+        The names that are taken, where the function is to be part of another; those of its own if not given.
+    back : bool
+        From the outputs back, for a function of which `adjoints.is_shorter` says that this is shorter.
+    flagged : bool
+        For someone who asks the flags of a `Dual`: where one is false the tangent is any number.
+    """
+    directions = {seed: Direction(function.params[seed].name, {seed: ONE}) for seed in seeds}
+    way = Adjoints if back else Turns if is_shorter(function) else Tangents
+    return way(function, directions, names).run(flagged=flagged)
+
+
+def push(function: Function, tangents: Mapping[int, Atom]) -> Dual:
+    """The function that returns the outputs of `function` and their tangents for those of its parameters.
+
+    Parameters
+    ----------
+    function : Function
+        As the front end gives it; `tangents` may name parameters of it, too.
+    tangents : mapping of int to Atom
+        By the positions of float parameters; the one direction is 0 in the result.
+    """
+    return Tangents(function, {0: Direction("ot", tangents)}, None).run()

@@ -1,0 +1,373 @@
+"""Forward mode, IR to IR: each active variable gets named partials beside it, by the rules of the table.
+
+A variable has no partial in a direction it never depends on, and an output that never does has a structural zero there.
+Where a variable depends on a direction along some paths only, a flag beside it says which, and keeps a slope that is
+infinite from making NaN of the zero (`absence`).
+
+What depends on one variable alone, and is read once, has no partials: its slope in that variable is multiplied by the
+next one, and their product by the partials of the variable, of which there are several.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import NamedTuple
+
+from dualbcast.autodiff.activity import ZERO, activity, differentiable, partials_at, refuse_marked
+from dualbcast.autodiff.chain_slopes import waiting
+from dualbcast.autodiff.presence import Absences, absences, certain, doubt
+from dualbcast.errors import Location
+from dualbcast.ir.constant_fold import FALSE, TRUE, fold
+from dualbcast.ir.nodes import (
+    TEMPORARY,
+    Assign,
+    Atom,
+    Block,
+    Const,
+    Expr,
+    For,
+    Function,
+    Kind,
+    Names,
+    Op,
+    Output,
+    Stmt,
+    Var,
+    among,
+    assigned,
+    map_expr,
+    map_exprs,
+    statements,
+)
+from dualbcast.rules.table import RULES
+
+__all__ = ["ONE", "Direction", "Dual", "Tangents"]
+
+UNNAMED = re.compile(rf"{TEMPORARY}(#\d+)?")
+ONE = Const(1.0, "float")
+
+
+@dataclass(frozen=True, slots=True)
+class Dual:
+    """A function of values and tangents; `partials[i, d]` names the output that is the tangent of i in direction d.
+
+    The directions of a Jacobian are parameters. A pair that is not there is a structural zero. Where an output depends
+    on a direction along some paths only, `flags[i, d]` is whether it does: elsewhere the tangent is an absent zero, or
+    any number if it was made for someone who asks that.
+    """
+
+    function: Function
+    partials: dict[tuple[int, int], str]
+    flags: dict[tuple[int, int], Var] = field(default_factory=dict)
+
+
+class Direction(NamedTuple):
+    """A direction to differentiate in: the tangents of the parameters that have one, and the end of partials' names."""
+
+    label: str
+    tangents: Mapping[int, Atom]
+
+
+class Tangents:
+    """The partials of every variable beside it.
+
+    Parameters
+    ----------
+    function : Function
+        As the front end gives it: operations on atoms.
+    directions : dict of int to Direction
+    names : Names, optional
+        The names that are taken, where the function is to be part of another; those of its own if not given.
+    """
+
+    def __init__(self, function: Function, directions: dict[int, Direction], names: Names | None) -> None:
+        self.function, self.seeds = function, tuple(directions)
+        self.seeded: dict[str, dict[int, Atom]] = {}
+        for seed, direction in directions.items():
+            for position, tangent in direction.tangents.items():
+                self.seeded.setdefault(function.params[position].name, {})[seed] = tangent
+        self.active = activity(function, {name: frozenset(by) for name, by in self.seeded.items()})
+        refuse_marked(function, self.active)
+        self.flags: dict[tuple[str, int], Var] = {}
+        taken = {*(param.name for param in function.params), *assigned(function.body)}
+        self.names = names or Names([*taken, *(output.name for output in function.outputs), *RULES])
+        # The names of what is no derivative.
+        self.values = taken - {*function.derived}
+        self.label = {seed: direction.label for seed, direction in directions.items()}
+        self.tangents: dict[tuple[str, int], Var] = {}
+        # What variables without partials depend on, and their slopes in it.
+        self.slopes: dict[str, tuple[Var, Atom]] = {}
+        # Temporaries that are a constant times something, or divided by it: the constant first.
+        self.scaled: dict[str, Op] = {}
+        self.block: list[Stmt] = []
+
+    # Who goes back asks for none of these.
+    @cached_property
+    def doubt(self) -> dict[str, frozenset[int]]:
+        return doubt(self.function, self.active)
+
+    @cached_property
+    def absences(self) -> Absences:
+        return absences(self.function, self.active, self.doubt)
+
+    @cached_property
+    def waiting(self) -> frozenset[str]:
+        return waiting(self.function)
+
+    def run(self, *, flagged: bool = False) -> Dual:
+        """The function of values and tangents; with `flagged` these are for someone who asks the flags."""
+        body, where = self.walk(self.function.body), self.function.location
+        self.block = []
+        outputs, partials, flags = list(self.function.outputs), {}, {}
+        for position, output in enumerate(self.function.outputs):
+            if output.value.kind != "float":
+                continue
+            for seed in self.seeds:
+                tangent = self.tangent(output.value, seed)
+                if tangent is not None:
+                    name = self.names.fresh(f"{output.name}_d{self.label[seed]}")
+                    flag = self.flag(output.value, seed)
+                    if isinstance(flag, Var):
+                        flags[position, seed] = flag
+                    if not flagged and isinstance(flag, Var) and self.is_lost(output.value, seed):
+                        tangent = self.emit(self.where_there(flag, tangent, where), where)
+                    outputs.append(Output(name, tangent))
+                    partials[position, seed] = name
+        return Dual(self.whole((*body, *self.block), outputs), partials, flags)
+
+    def whole(self, body: Block, outputs: Sequence[Output]) -> Function:
+        """The function of values and derivatives."""
+        derived = among({*assigned(body)} - self.values, body)
+        return replace(self.function, body=body, outputs=tuple(outputs), derived=derived)
+
+    # --- tangents ------------------------------------------------------------------------------------------------
+
+    def directions(self, value: Expr) -> frozenset[int]:
+        return self.active.get(value.name, frozenset()) if isinstance(value, Var) else frozenset()
+
+    def tangent(self, value: Expr, seed: int) -> Atom | None:
+        """The partial of a value in a direction, or None where it is zero."""
+        if not isinstance(value, Var) or seed not in self.directions(value):
+            return None
+        if value.name in self.seeded:
+            return self.seeded[value.name][seed]
+        key = (value.name, seed)
+        if key not in self.tangents:
+            base = TEMPORARY if UNNAMED.fullmatch(value.name) else f"{value.name}_d{self.label[seed]}"
+            self.tangents[key] = Var(self.names.fresh(base), "float")
+        return self.tangents[key]
+
+    def walk(self, block: Block) -> Block:
+        found: list[Stmt] = []
+        for stmt in block:
+            if isinstance(stmt, Assign):
+                self.block = found
+                self.assign(stmt)
+            else:
+                found.append(map_exprs(stmt, lambda expr: expr, self.walk))
+        return tuple(found)
+
+    def emit(self, value: Expr, where: Location) -> Atom:
+        if isinstance(value, Atom):
+            return value
+        target = Var(self.names.fresh(TEMPORARY), value.kind)
+        stmt = Assign(target, value, where)
+        self.block.append(stmt)
+        self.note(stmt)
+        return target
+
+    def note(self, stmt: Stmt) -> None:
+        """Remember what a temporary is that is assigned once, if it is something times a constant."""
+        match stmt:
+            case Assign(target, Op("mul" | "div", (Const(), Var()), "float") as value):
+                self.scaled[target.name] = value
+            case Assign(target, Op("mul", (Var() as factor, Const() as constant), "float") as value):
+                self.scaled[target.name] = replace(value, args=(constant, factor))
+
+    def op(self, name: str, *args: Expr, where: Location) -> Atom:
+        return self.emit(fold(Op(name, args, "float", where)), where)
+
+    def total(self, terms: Sequence[Expr], where: Location) -> Expr:
+        """The sum of some terms; all but its last step are appended."""
+        total: Expr = terms[0] if terms else ZERO
+        for term in terms[1:]:
+            if isinstance(term, Op) and term.name == "neg":
+                total = fold(Op("sub", (self.emit(total, where), *term.args), "float", where))
+            else:
+                total = fold(Op("add", (self.emit(total, where), self.emit(term, where)), "float", where))
+        return total
+
+    def assign(self, stmt: Assign) -> None:
+        """Append the assignment and those of its target's partials."""
+        self.block.append(stmt)
+        where = stmt.location
+        terms: dict[int, list[Expr]] = {}
+        directions = self.directions(stmt.target)
+        if directions and isinstance(stmt.value, Op) and stmt.value.name != "select":
+            slopes = self._slopes(stmt.value, stmt.target, where)
+            if stmt.target.name in self.waiting and len(slopes) == 1:
+                (self.slopes[stmt.target.name],) = slopes.items()
+                return
+            terms = self._terms(stmt.target, slopes, where)
+        elif directions:
+            terms = self._copied(stmt.value, where)
+        for seed in sorted(directions):
+            target = self.tangent(stmt.target, seed)
+            assert isinstance(target, Var)
+            self.block.append(Assign(target, self.total(terms.get(seed, []), where), where))
+        for seed in sorted(self.doubt.get(stmt.target.name, ())):
+            flag = self.flag(stmt.target, seed)
+            assert isinstance(flag, Var)
+            self.block.append(Assign(flag, self._depends(stmt.value, seed, where), where))
+
+    def flag(self, value: Expr, seed: int) -> Atom:
+        """Whether a value depends on a direction along the path that has led to it."""
+        if not isinstance(value, Var) or seed not in self.directions(value):
+            return FALSE
+        if seed not in self.doubt.get(value.name, ()):
+            return TRUE
+        key = (value.name, seed)
+        if key not in self.flags:
+            self.flags[key] = Var(self.names.fresh(f"{value.name}_in_{self.label[seed]}"), "bool")
+        return self.flags[key]
+
+    def where_there(self, flag: Atom, tangent: Expr, where: Location) -> Expr:
+        """A tangent that is an exact zero where the flag is false."""
+        return fold(Op("select", (flag, self.emit(tangent, where), ZERO), "float", where))
+
+    def is_lost(self, value: Expr, seed: int) -> bool:
+        """Whether the tangent of a value is any number where its flag is false."""
+        return isinstance(value, Var) and (value.name, seed) in self.absences.lost
+
+    def _depends(self, value: Expr, seed: int, where: Location) -> Expr:
+        if isinstance(value, Op) and value.name == "select":
+            test, then, orelse = value.args
+            return fold(Op("select", (test, self.flag(then, seed), self.flag(orelse, seed)), "bool", where))
+        if seed in certain(value, self.active, self.doubt):
+            return TRUE
+        result: Expr = FALSE
+        for arg in dict.fromkeys(differentiable(value)):
+            result = fold(Op("or", (self.emit(result, where), self.flag(arg, seed)), "bool", where))
+        return result
+
+    def _copied(self, value: Expr, where: Location) -> dict[int, list[Expr]]:
+        """For each direction, the tangent of a value that is another's, or one of two."""
+        if isinstance(value, Var):
+            return {seed: [tangent] for seed, tangent in self._tangents(value)}
+        if not isinstance(value, Op):
+            return {}
+        test, then, orelse = value.args
+        terms: dict[int, list[Expr]] = {}
+        for seed in self.directions(then) | self.directions(orelse):
+            sides = (self.tangent(then, seed) or ZERO, self.tangent(orelse, seed) or ZERO)
+            terms[seed] = [fold(Op("select", (test, *sides), "float", where))]
+        return terms
+
+    def _slopes(self, value: Op, result: Var, where: Location) -> dict[Var, Atom]:
+        """The variables with partials that `value` depends on, and its slopes in them."""
+        found: dict[Var, Atom] = {}
+        if not any(map(self.directions, value.args)):
+            return found
+        for arg, partial in zip(value.args, self._instantiate(value, result, where), strict=True):
+            # A partial that is zero everywhere is absent, never multiplied.
+            if (
+                partial.kind != "float"
+                or (isinstance(partial, Const) and partial.value == 0)
+                or not isinstance(arg, Var)
+                or not self.directions(arg)
+            ):
+                continue
+            slope = self.emit(partial, where)
+            source = arg
+            if arg.name in self.slopes:
+                source, inner = self.slopes[arg.name]
+                slope = self.emit(self._product(slope, inner, where), where)
+            found[source] = self.op("add", found[source], slope, where=where) if source in found else slope
+        return found
+
+    def _terms(self, target: Var, slopes: Mapping[Var, Atom], where: Location) -> dict[int, list[Expr]]:
+        """For each direction, the products of slope and tangent whose sum is the tangent of a name."""
+        found: dict[int, list[Expr]] = {}
+        for source, slope in slopes.items():
+            for seed, tangent in self._tangents(source):
+                term = fold(Op("mul", (slope, tangent), "float", where))
+                if (target.name, source.name, seed) in self.absences.kept:
+                    term = self.where_there(self.flag(source, seed), term, where)
+                found.setdefault(seed, []).append(term)
+        return found
+
+    def _product(self, one: Atom, other: Atom, where: Location) -> Expr:
+        """The product of two slopes, of which all that they are made of still lasts; constants in both become one."""
+        for left, right in ((one, other), (other, one)):
+            op = self.scaled.get(left.name) if isinstance(left, Var) else None
+            if op is not None and op.name == "mul":
+                constant, rest = op.args
+                rescaled = self._rescaled(right, constant)
+                if rescaled is not None:
+                    return fold(Op("mul", (self.emit(rescaled, where), rest), "float", where))
+            rescaled = self._rescaled(right, left)
+            if rescaled is not None:
+                return rescaled
+        return fold(Op("mul", (one, other), "float", where))
+
+    def _rescaled(self, slope: Atom, factor: Expr) -> Expr | None:
+        """The product of a slope and a constant as one operation, if the slope has a constant in it."""
+        op = self.scaled.get(slope.name) if isinstance(slope, Var) else None
+        if op is None or not isinstance(factor, Const) or abs(factor.value) == 1:
+            return None
+        constant, rest = op.args
+        assert isinstance(constant, Const)
+        product = constant.value * factor.value
+        # Beyond, one factor times all of the constant may leave the format where the product of two factors does not.
+        return replace(op, args=(Const(product, "float"), rest)) if 1e-6 < abs(product) < 1e6 else None
+
+    def _tangents(self, value: Expr) -> list[tuple[int, Atom]]:
+        pairs = ((seed, self.tangent(value, seed)) for seed in sorted(self.directions(value)))
+        return [(seed, tangent) for seed, tangent in pairs if tangent is not None]
+
+    def _instantiate(self, value: Op, result: Var, where: Location) -> list[Expr]:
+        """The partials of an operation at its arguments; what computing them takes is appended."""
+        template, args, partials = partials_at(value)
+        actual: dict[str, Expr] = {}
+        known = [*args, result] if template.params else []
+        free = [arg for arg in known if not isinstance(arg, Const)]
+        actual.update(zip((param.name for param in template.params), free, strict=True))
+
+        def rename(expr: Expr) -> Expr:
+            return map_expr(expr, lambda leaf: actual.get(leaf.name, leaf) if isinstance(leaf, Var) else leaf)
+
+        def copy(block: Block) -> Block:
+            return tuple(instantiate(stmt) for stmt in block)
+
+        def instantiate(stmt: Stmt) -> Stmt:
+            for name, kind in _targets(stmt):
+                if name not in actual:
+                    actual[name] = Var(self.names.fresh(TEMPORARY), kind)
+            renamed = map_exprs(stmt, rename, copy)
+            if isinstance(renamed, Assign | For):
+                target = actual[renamed.target.name]
+                assert isinstance(target, Var)
+                renamed = replace(renamed, target=target)
+            if isinstance(renamed, Assign) and isinstance(renamed.value, Op):
+                renamed = replace(renamed, value=replace(renamed.value, location=where))
+            return replace(renamed, location=where)
+
+        needed = [
+            bool(self.directions(arg)) and not (isinstance(partial, Const) and partial.value == 0)
+            for arg, partial in zip(value.args, partials, strict=True)
+        ]
+        if any(needed):
+            body = [instantiate(stmt) for stmt in template.body]
+            self.block.extend(body)
+            targets = [*assigned(template.body)]
+            for stmt in body if len(set(targets)) == len(targets) == len(body) else ():
+                self.note(stmt)
+        return [rename(partial) if wanted else ZERO for partial, wanted in zip(partials, needed, strict=True)]
+
+
+def _targets(stmt: Stmt) -> list[tuple[str, Kind]]:
+    """What a statement assigns itself and, so that reads after a branch find it, inside."""
+    return [(part.target.name, part.target.kind) for part in statements((stmt,)) if isinstance(part, Assign | For)]

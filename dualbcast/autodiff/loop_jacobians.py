@@ -1,0 +1,294 @@
+"""Forward mode through loops: of a turn the partials in what it reads are found once, from what it leaves back, and
+each direction takes one product for each of them.
+
+Else each operation in the turn takes a product for each direction; and a loop of many turns is where the time goes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from dualbcast.autodiff.activity import differentiable
+from dualbcast.autodiff.eliminate import Adjoints, operations_each_way
+from dualbcast.autodiff.linearize import ONE, Direction, Tangents
+from dualbcast.errors import Location
+from dualbcast.ir.constant_fold import FALSE, TRUE, fold
+from dualbcast.ir.nodes import (
+    TEMPORARY,
+    Assign,
+    Atom,
+    Block,
+    Const,
+    Expr,
+    For,
+    Function,
+    If,
+    Names,
+    Op,
+    Output,
+    Stmt,
+    Var,
+    While,
+    assigned,
+    atoms,
+    expressions,
+    jumps,
+    map_exprs,
+    renamed,
+    statements,
+)
+from dualbcast.ir.value_numbering import read_counts, remove_dead, use_counts
+from dualbcast.passes.cost_model import weigh
+
+__all__ = ["Turns", "is_shorter"]
+
+
+def is_shorter(function: Function) -> bool:
+    """Whether the tangents in all parameters take less work so; it depends on nothing but the function."""
+    seeds = {at: param.name for at, param in enumerate(function.params) if param.kind == "float"}
+    if len(seeds) < 2 or not any(isinstance(stmt, For | While) for stmt in statements(function.body)):
+        return False
+    directions = {at: Direction(name, {at: ONE}) for at, name in seeds.items()}
+    every, through = (
+        weigh(remove_dead(kind(function, directions, None).run().function).body) for kind in (Tangents, Turns)
+    )
+    # What is about as long stays as people write it.
+    return through < 0.9 * every
+
+
+class Turns(Tangents):
+    """The partials of every variable beside it; those of a turn of a loop through its own."""
+
+    def __init__(self, function: Function, directions: dict[int, Direction], names: Names | None) -> None:
+        super().__init__(function, directions, names)
+        self.depth = 0
+        # How often the derivative of each variable is needed.
+        values = [output.value for output in function.outputs if isinstance(output.value, Var)]
+        self.results = [value.name for value in values if value.kind == "float"]
+        self.useful = self._useful()
+        self.flows = _flows(function.body, self.useful) + Counter(self.results)
+        self.reads = use_counts(function)
+
+    def _useful(self) -> set[str]:
+        """The variables whose derivatives the outputs need."""
+        found = set(self.results)
+        size = -1
+        while size != len(found):
+            size = len(found)
+            for stmt in _assigns(self.function.body, found):
+                found.update(source.name for source in differentiable(stmt.value))
+        return found
+
+    def walk(self, block: Block) -> Block:
+        found: list[Stmt] = []
+        for run in _runs(block) if self.depth else ([stmt] for stmt in block):
+            if self.depth and _is_straight(run[0]) and self.through(run, found):
+                continue
+            for stmt in run:
+                if isinstance(stmt, Assign):
+                    self.block = found
+                    self.assign(stmt)
+                    continue
+                is_loop = isinstance(stmt, For | While)
+                self.depth += is_loop
+                found.append(map_exprs(stmt, lambda expr: expr, self.walk))
+                self.depth -= is_loop
+        return tuple(found)
+
+    def assign(self, stmt: Assign) -> None:
+        if stmt.target.name in self.useful:
+            super().assign(stmt)
+        else:  # What it is made of may have no tangents.
+            self.block.append(stmt)
+
+    def through(self, run: Sequence[Stmt], found: list[Stmt]) -> bool:
+        """Append a straight line with its partials and the tangents made of them, if there is a way back through it."""
+        before = _read_first(run)
+        if before is None:
+            return False
+        inside = read_counts(tuple(run))
+        needed = _flows(run, self.useful)
+        once, last = _written_once(run, before, self.names)
+        # What somebody else needs the derivative of.
+        kept = {
+            name: var
+            for name, var in last.items()
+            if name in self.useful and self.directions(Var(name, var.kind))
+            if self.flows[name] > needed[name] or name in before
+        }
+        params = [var for var in before.values() if var.kind == "float" and self.directions(var)]
+        mentioned = {*last, *inside}
+        # Which way an element has gone says what depends on what, where there are two.
+        unsure = any(isinstance(stmt, If) for stmt in run) and mentioned & self.doubt.keys()
+        if not kept or unsure or mentioned & self.slopes.keys():
+            return False
+        outputs = tuple(Output(name, var) for name, var in kept.items())
+        part = Function(self.function.name, tuple(params), tuple(once), outputs, self.function.location)
+        if operations_each_way(part) is None:
+            return False
+        labels = {at: Direction(param.name.strip(TEMPORARY), {at: ONE}) for at, param in enumerate(params)}
+        back = Adjoints(part, labels, self.names)
+        self.values |= back.values
+        steps, ends = back.steps(), {var.name for var in kept.values()} - before.keys()
+        changes = {var.name: back.back(var, steps, ends) for var in dict.fromkeys(kept.values())}
+        found += back.block
+        self.block = found
+        targets = {stmt.target.name for stmt in _assigns(run, self.useful)}
+        asking = {seed for target, _, seed in self.absences.kept if target in targets}
+        # What the turn leaves, each after those that it is made of.
+        order = {step.result: at for at, step in enumerate(steps)}
+        # The tangents of these, and whether they depend on the direction, by the names that they have in the turn.
+        new: dict[tuple[str, int], tuple[Atom, Atom]] = {}
+        after: list[tuple[Var, Expr]] = []
+        for name, var in sorted(kept.items(), key=lambda pair: order.get(pair[1].name, -1)):
+            # What is a constant after the turn, or what another one was before, has no step.
+            where = steps[order[var.name]].where if var.name in order else self.function.location
+            for seed in sorted(self.directions(Var(name, "float"))):
+                if (var.name, seed) not in new:  # two may leave with one value
+                    sources = [
+                        (change, new.get((source, seed)) if source in ends else self._old(before.get(source), seed))
+                        for source, change in changes[var.name].items()
+                    ]
+                    new[var.name, seed] = self._combined(sources, seed in asking, where)
+                after += self._named(Var(name, "float"), seed, *new[var.name, seed])
+        for name, var in last.items():
+            if var.name != name and (self.reads[name] > inside[name] or name in before):
+                # One that others were before the turn has another value when it is their turn.
+                value = self.held(var, self.function.location) if var.name in before else var
+                after.append((Var(name, var.kind), value))
+        found += [Assign(target, value) for target, value in after]
+        return True
+
+    def _old(self, source: Var | None, seed: int) -> tuple[Atom, Atom] | None:
+        """The tangent of a variable before the turn, and whether it depends on the direction; None if it never does."""
+        tangent = None if source is None else self.tangent(source, seed)
+        return None if source is None or tangent is None else (tangent, self.flag(source, seed))
+
+    def _combined(
+        self, sources: Sequence[tuple[Atom, tuple[Atom, Atom] | None]], asks: bool, where: Location
+    ) -> tuple[Atom, Atom]:
+        """The tangent of what changes by so much with each of some sources, of their tangents; and whether it depends
+        on the direction. What does not is zero if it `asks` the flags."""
+        terms: list[Expr] = []
+        depends: Expr = FALSE
+        for change, source in sources:
+            if source is None:
+                continue
+            tangent, flag = source
+            term = fold(Op("mul", (change, tangent), "float", where))
+            if flag != TRUE and asks:
+                term = self.where_there(flag, term, where)
+            terms.append(term)
+            depends = fold(Op("or", (self.emit(depends, where), flag), "bool", where))
+        return self.held(self.total(terms, where), where), self.held(depends, where)
+
+    def _named(self, var: Var, seed: int, tangent: Atom, depends: Atom) -> Iterator[tuple[Var, Expr]]:
+        """The variables beside another one, with what they are from now on."""
+        for target, value in ((self.tangent(var, seed), tangent), (self.flag(var, seed), depends)):
+            if isinstance(target, Var):
+                yield target, value
+
+    def held(self, value: Expr, where: Location) -> Atom:
+        """A value in a variable of its own, since those that it is made of will get other ones."""
+        if isinstance(value, Const):
+            return value
+        target = Var(self.names.fresh(TEMPORARY), value.kind)
+        self.block.append(Assign(target, value, where))
+        return target
+
+
+def _runs(block: Block) -> Iterator[list[Stmt]]:
+    """The statements of a block, those together that are a straight line."""
+    run: list[Stmt] = []
+    for stmt in block:
+        if _is_straight(stmt):
+            run.append(stmt)
+            continue
+        if run:
+            yield run
+        yield [stmt]
+        run = []
+    if run:
+        yield run
+
+
+def _is_straight(stmt: Stmt) -> bool:
+    return not jumps(stmt) and not any(isinstance(part, For | While) for part in statements((stmt,)))
+
+
+def _flows(block: Iterable[Stmt], useful: Container[str]) -> Counter[str]:
+    """How often the derivative of each variable is needed by one of these."""
+    return Counter(source.name for stmt in _assigns(block, useful) for source in differentiable(stmt.value))
+
+
+def _assigns(block: Iterable[Stmt], names: Container[str]) -> Iterator[Assign]:
+    """The assignments to floats among some names."""
+    for stmt in statements(tuple(block)):
+        if isinstance(stmt, Assign) and stmt.target.name in names and stmt.target.kind == "float":
+            yield stmt
+
+
+def _read_first(run: Sequence[Stmt]) -> dict[str, Var] | None:
+    """The variables that a straight line reads as they were before it; None if one may stay what it was there, or have
+    had no value."""
+    found: dict[str, Var] = {}
+
+    def walk(block: Sequence[Stmt], written: set[str]) -> set[str]:
+        for stmt in block:
+            read = [leaf for expr in expressions(stmt) for leaf in atoms(expr) if isinstance(leaf, Var)]
+            found.update({leaf.name: leaf for leaf in read if leaf.name not in written})
+            match stmt:
+                case Assign():
+                    written = written | {stmt.target.name}
+                case If():
+                    written = walk(stmt.then, written) & walk(stmt.orelse, written)
+        return written
+
+    written = walk(run, set())
+    return found if set(assigned(tuple(run))) <= written | found.keys() else None
+
+
+def _written_once(run: Sequence[Stmt], before: Mapping[str, Var], names: Names) -> tuple[list[Stmt], dict[str, Var]]:
+    """A straight line in which a variable is assigned by one statement and has not been read before; and by what name
+    it goes after that."""
+    times = Counter(name for stmt in run for name in set(assigned((stmt,))))
+    now: dict[str, Var] = {}
+    found: list[Stmt] = []
+
+    def named(target: Var) -> Var:
+        if times[target.name] == 1 and target.name not in before:
+            return target
+        return Var(names.fresh(target.name), target.kind)
+
+    for stmt in run:
+        old = dict(now)
+        if isinstance(stmt, Assign):
+            value = renamed(stmt.value, old)
+            if isinstance(value, Var):
+                now[stmt.target.name] = value
+                continue
+            target = now[stmt.target.name] = named(stmt.target)
+            found.append(replace(stmt, target=target, value=value))
+            continue
+        assert isinstance(stmt, If)
+        targets = {part.target.name: part.target for part in statements((stmt,)) if isinstance(part, Assign)}
+        new = {name: named(target) for name, target in targets.items()}
+        # Before either side it is what it was.
+        copies = [
+            Assign(var, old.get(name, targets[name]), stmt.location)
+            for name, var in new.items()
+            if var != targets[name] and (name in old or name in before)
+        ]
+        now |= new
+        sides = [(*copies, *_in_names(side, dict(now))) for side in (stmt.then, stmt.orelse)]
+        test = renamed(stmt.test, old)
+        found.append(replace(stmt, test=test, then=sides[0], orelse=sides[1]))
+    return found, now
+
+
+def _in_names(block: Block, now: Mapping[str, Var]) -> Block:
+    """A block in which some variables have other names."""
+    made = [map_exprs(stmt, lambda expr: renamed(expr, now), lambda inner: _in_names(inner, now)) for stmt in block]
+    return tuple([replace(stmt, target=now[stmt.target.name]) if isinstance(stmt, Assign) else stmt for stmt in made])

@@ -1,0 +1,119 @@
+"""The loops around an element function for the `python` and `cpu` targets, specialised on a layout.
+
+The entry handles the linear indices in [start, stop) of the coalesced space, so that any split over threads is right;
+its innermost loop walks one row, which is what a compiler can vectorise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dualbcast.ir.nodes import Names
+from dualbcast.kernel_spec import Layout
+
+__all__ = ["index_names", "loops", "run_time_strides", "step"]
+
+
+def index_names(layout: Layout, params: Sequence[str], names: Names) -> list[str]:
+    """A name for the index of each address class: `k` for the outputs', `k_x` where only `x` and its like have it.
+
+    A class that spans no dimension has the index `0`.
+    """
+    summed = layout.summed(len(params))
+    whole = [which for position, which in enumerate(layout.which[len(params) :]) if position not in summed]
+    main = whole[-1] if whole else layout.which[0]
+    found: list[str] = []
+    for position, pattern in enumerate(layout.classes):
+        if set(pattern) == {"0"}:
+            found.append("0")
+        elif position == main:
+            found.append(names.fresh("k"))
+        else:
+            owners = [name for name, which in zip(params, layout.which, strict=False) if which == position]
+            found.append(names.fresh(f"k_{owners[0]}" if owners else f"k_{position}"))
+    return found
+
+
+def loops(
+    layout: Layout,
+    element: str,
+    entry: str,
+    pointers: Sequence[str],
+    indices: Sequence[str],
+    names: Names,
+    vectors: int = 0,
+    inputs: int = 0,
+) -> str:
+    """The text of the entry: a function of start, stop, sizes, strides and pointers that calls the element function.
+
+    So many `vectors` are computed side by side, if it is said how many, each of which should be a line of the first
+    array after the `inputs`.
+    """
+    sizes = [names.fresh(f"n{dimension}") for dimension in range(layout.rank)]
+    strides = run_time_strides(layout, indices, names)
+    flat = [stride for by_dimension in strides for stride in by_dimension.values()]
+    start, stop, inner = names.fresh("start"), names.fresh("stop"), names.fresh("j")
+    head = f"def {entry}({', '.join([start, stop, *sizes, *flat, *pointers])}):"
+
+    def turns(low: str, high: str, by_class: Sequence[str], indent: str) -> list[str]:
+        arguments = [text for text in by_class if text]
+        call = f"{element}({', '.join([*arguments, *pointers])})"
+        place = f"{pointers[inputs]}[{by_class[layout.which[inputs]] or '0'}]"
+        hint = [f"{indent}    side_by_side({vectors}, {place})"] if vectors else []
+        return [f"{indent}for {inner} in range({low}, {high}):", f"{indent}    {call}", *hint]
+
+    if layout.rank == 1:
+        arguments = [step(pattern, by.get(0), inner, "") for pattern, by in zip(layout.classes, strides, strict=True)]
+        lines = [f"# Elements [{start}, {stop}).", head]
+        return "\n".join([*lines, *turns(start, stop, arguments, "    ")])
+
+    last = layout.rank - 1
+    at, row, first, end = (names.fresh(name) for name in ("at", "row", "first", "end"))
+    lines = [
+        f"# Elements [{start}, {stop}) of {' by '.join(sizes)}, row by row.",
+        head,
+        f"    {at} = {start}",
+        # A division takes as long as a short row; one is enough.
+        f"    {row} = {at} // {sizes[last]}",
+        f"    while {at} < {stop}:",
+        f"        {first} = {at} - {row} * {sizes[last]}",
+        f"        {end} = min({sizes[last]}, {first} + {stop} - {at})",
+    ]
+    # The row's place in the outer dimensions, and from it where each class starts.
+    places: dict[int, str] = {0: row}
+    remaining = row
+    for dimension in range(last - 1, 0, -1):
+        quotient = names.fresh("row")
+        place = names.fresh(f"i{dimension}")
+        lines.append(f"        {quotient} = {remaining} // {sizes[dimension]}")
+        lines.append(f"        {place} = {remaining} - {quotient} * {sizes[dimension]}")
+        places[dimension], remaining = place, quotient
+    places[0] = remaining
+    arguments = []
+    for pattern, by, index in zip(layout.classes, strides, indices, strict=True):
+        if index == "0":
+            arguments.append("")
+            continue
+        terms = [f"{places[dimension]} * {stride}" for dimension, stride in by.items() if dimension != last]
+        base = ""
+        if terms:
+            base = names.fresh(f"{index}_row")
+            lines.append(f"        {base} = {' + '.join(terms)}")
+        arguments.append(step(pattern[last], by.get(last), inner, base))
+    lines += turns(first, end, arguments, "        ")
+    lines += [f"        {at} += {end} - {first}", f"        {row} += 1"]
+    return "\n".join(lines)
+
+
+def run_time_strides(layout: Layout, indices: Sequence[str], names: Names) -> list[dict[int, str]]:
+    """The names of the run-time strides of each class, by dimension."""
+    return [
+        {dimension: names.fresh(f"{index}_s{dimension}") for dimension, kind in enumerate(pattern) if kind == "s"}
+        for pattern, index in zip(layout.classes, indices, strict=True)
+    ]
+
+
+def step(kind: str, stride: str | None, inner: str, base: str) -> str:
+    """The index of a class in the innermost loop; empty for a class that spans nothing."""
+    stepped = {"1": inner, "s": f"{inner} * {stride}", "0": ""}[kind]
+    return " + ".join(part for part in (base, stepped) if part)

@@ -1,0 +1,147 @@
+"""The loops around an element function some of whose outputs are summed, for the `python` and `cpu` targets.
+
+The element function hands over the terms of a sum in a row of at most a tile, which is then added to the accumulators:
+so its loop is no different from any other to a vectoriser, and the order of the additions is fixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dualbcast.codegen.cpu_loops import run_time_strides, step
+from dualbcast.ir.nodes import Names
+from dualbcast.kernel_spec import TILE, Layout
+
+__all__ = ["summing_loops"]
+
+# Bytes of terms that are kept at a time, on the stack, for all sums together: they stay in the first-level cache, and a
+# thread may have 32 KiB in all. And for each at least, some vectors.
+_TERMS, _VECTORS = 16384, 256
+# Elements of a row after which the next row comes where accumulators lie along it: these stay in the second level.
+_PANEL = 8 * TILE
+
+# A sum of float64 keeps what rounding takes from it, by Knuth's two-sum.
+_ADD_TO = """\
+def {name}(sums, rests, k, term):
+    old = sums[k]
+    new = old + term
+    part = new - old
+    sums[k] = new
+    rests[k] += (old - (new - part)) + (term - part)"""
+
+
+def summing_loops(
+    layout: Layout,
+    dtype: str,
+    element: str,
+    entry: str,
+    params: Sequence[str],
+    stored: Sequence[str],
+    indices: Sequence[str],
+    names: Names,
+    vectors: int = 0,
+) -> tuple[dict[str, str], str, int]:
+    """The entry of a kernel that sums: a function of sizes, strides and pointers, which covers the whole space.
+
+    Parameters
+    ----------
+    layout : Layout
+        Of the arguments; some outputs do not span all dimensions.
+    dtype : str
+        The compute dtype.
+    element, entry : str
+        The names of the functions. The element function takes the indices that `Layout.indexed` lists, the place in
+        the tile, and the pointers, those to terms in the place of those to sums.
+    params, stored : sequence of str
+        The names of inputs and outputs.
+    indices : sequence of str
+        What the index of each address class is called.
+    names : Names
+        Those taken.
+    vectors : int
+        How many vectors of terms are computed side by side; 0 to leave that to the target.
+
+    Returns
+    -------
+    dict of str to str
+        Helper functions, texts by name.
+    str
+        The text of the entry.
+    int
+        How many pointers follow those of the outputs: to what rounding takes from sums of float64, one for each sum.
+    """
+    summed = {stored[position]: layout.which[len(params) + position] for position in layout.summed(len(params))}
+    compensated = dtype == "float64"
+    helper = names.fresh("add_to") if compensated else ""
+    rests = {name: names.fresh(f"{name}_rest") for name in summed} if compensated else {}
+    terms = {name: names.fresh(f"{name}_terms") for name in summed}
+    sizes = [names.fresh(f"n{dimension}") for dimension in range(layout.rank)]
+    strides = run_time_strides(layout, indices, names)
+    places = [names.fresh(f"i{dimension}") for dimension in range(layout.rank - 1)]
+    first, count, inner = (names.fresh(name) for name in ("first", "count", "j"))
+    length, last = sizes[-1], layout.rank - 1
+    tile, itemsize = TILE, 8 if compensated else 4
+    while tile * itemsize > _VECTORS and tile * itemsize * len(summed) > _TERMS:
+        tile //= 2
+
+    flat = [stride for by_dimension in strides for stride in by_dimension.values()]
+    lines = [
+        f"# Adds the sums over {' by '.join(sizes)} to {', '.join(summed)}, tile by tile of a row.",
+        f"def {entry}({', '.join([*sizes, *flat, *params, *stored, *rests.values()])}):",
+        *(f"    {row} = scratch({dtype}, {tile})" for row in terms.values()),
+    ]
+    depth = 1
+
+    def line(text: str) -> None:
+        nonlocal depth
+        lines.append("    " * depth + text)
+        depth += text.endswith(":")
+
+    panel, stop = "0", length
+    if layout.rank > 1 and any(layout.classes[which][last] != "0" for which in summed.values()):
+        panel = names.fresh("panel")
+        line(f"for {panel} in range(0, {length}, {_PANEL}):")
+        stop = f"min({length}, {panel} + {_PANEL})"
+    for place, size in zip(places, sizes, strict=False):
+        line(f"for {place} in range({size}):")
+    # Where each class has its index in the row, the tile, and at the tile's element `j`.
+    at = []
+    for by, index in zip(strides, indices, strict=True):
+        row = " + ".join(f"{places[dimension]} * {stride}" for dimension, stride in by.items() if dimension != last)
+        at.append(names.fresh(f"{index}_row") if row else "")
+        if row:
+            line(f"{at[-1]} = {row}")
+    line(f"for {first} in range({panel}, {stop}, {tile}):")
+    line(f"{count} = min({length} - {first}, {tile})")
+    for position, (pattern, by, index) in enumerate(zip(layout.classes, strides, indices, strict=True)):
+        if pattern[last] != "0":
+            start = step(pattern[last], by.get(last), first, at[position])
+            if start != first:
+                at[position] = names.fresh(f"{index}_tile")
+                line(f"{at[position]} = {start}")
+            else:
+                at[position] = first
+            at[position] = step(pattern[last], by.get(last), inner, at[position])
+    arguments = [at[position] for position in layout.indexed(len(params))]
+    line(f"for {inner} in range({count}):")
+    line(f"{element}({', '.join([*arguments, inner, *params, *(terms.get(name, name) for name in stored)])})")
+    if vectors:
+        outputs = zip(stored, layout.which[len(params) :], strict=True)
+        places = [f"{name}[{at[which]}]" for name, which in outputs if name not in summed]
+        line(f"side_by_side({', '.join([str(vectors), *places[:1]])})")
+    depth -= 1
+
+    def add(name: str, index: str, term: str) -> None:
+        line(f"{helper}({name}, {rests[name]}, {index}, {term})" if compensated else f"{name}[{index}] += {term}")
+
+    along = [name for name, which in summed.items() if layout.classes[which][last] != "0"]
+    if along:
+        line(f"for {inner} in range({count}):")
+        for name in along:
+            add(name, at[summed[name]], f"{terms[name]}[{inner}]")
+        depth -= 1
+    for name, which in summed.items():
+        if name not in along:
+            add(name, at[which] or "0", f"sum_terms({terms[name]}, {count})")
+    helpers = {helper: _ADD_TO.format(name=helper)} if compensated else {}
+    return helpers, "\n".join(lines), len(rests)

@@ -1,0 +1,358 @@
+"""Makes a CUDA kernel's machine code: Numba-CUDA the element function, NVRTC the C++ shell around it, nvJitLink one
+optimised cubin of both. No GPU and no driver is needed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import re
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+
+from dualbcast import disk_cache
+from dualbcast.codegen.cuda.occupancy import roomier
+from dualbcast.errors import BackendError, DualbcastError, MissingDependencyError, kernel_fault
+from dualbcast.kernel_spec import KernelSource
+from dualbcast.runtime.cuda.grid import THREADS_PER_BLOCK
+
+__all__ = ["build", "optional", "resources", "toolchain"]
+
+# The functions that the emitted text may call beside its own. libdevice has each twice, as `tanhf` and `tanh`.
+_UNARY = "sqrt cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh"
+_SPECIAL_AND_ROUNDING = "erf erfc lgamma tgamma floor ceil trunc rint fabs"
+_BINARY = "atan2 hypot pow fmod copysign nextafter"
+_NATIVE = tuple(" ".join((_UNARY, _SPECIAL_AND_ROUNDING, _BINARY)).split())
+
+# What `fastmath` replaces in float32, as nvcc's --use_fast_math does, by instructions of the hardware: the argument
+# that each is given, the instruction, and what its result is. Two functions are as they were, because they would lose
+# more than digits: nvcc's pow is NaN for every negative base, and its tan is the quotient of two approximations. NVRTC
+# would drop an inline function that its own text does not call; the linker inlines these, and drops those that nothing
+# calls.
+_FAST = {
+    "exp": ("x * 1.4426950408889634f", "ex2.approx.ftz.f32", "y"),
+    "exp2": ("x", "ex2.approx.ftz.f32", "y"),
+    "log": ("x", "lg2.approx.ftz.f32", "y * 0.6931471805599453f"),
+    "log2": ("x", "lg2.approx.ftz.f32", "y"),
+    "log10": ("x", "lg2.approx.ftz.f32", "y * 0.3010299956639812f"),
+    "sin": ("x", "sin.approx.ftz.f32", "y"),
+    "cos": ("x", "cos.approx.ftz.f32", "y"),
+    "sqrt": ("x", "sqrt.approx.ftz.f32", "y"),
+    "tanh": ("x", "tanh.approx.f32", "y"),
+}
+_FAST_SHELL = """
+extern "C" __device__ float dualbcast_quotient(float x, float z)
+{
+    float y;
+    asm("div.approx.ftz.f32 %0, %1, %2;" : "=f"(y) : "f"(x), "f"(z));
+    return y;
+}
+""" + "".join(
+    f"""
+extern "C" __device__ float dualbcast_fast_{name}(float x)
+{{
+    float y;
+    asm("{instruction} %0, %1;" : "=f"(y) : "f"({argument}));
+    return {result};
+}}
+"""
+    for name, (argument, instruction, result) in _FAST.items()
+)
+# For the linker, which makes the code. Numba's own fastmath would also assume that there is no NaN and no infinity.
+_FAST_LINK = ("-ftz=1", "-prec-div=0", "-prec-sqrt=0")
+
+# How much larger machine code may be that leaves room for more blocks.
+_COSTS_NOTHING = 1.02
+
+_COMPILERS = ("numba-cuda", "cuda-core", "cuda-bindings")
+_LIBRARIES = ("nvidia-nvjitlink", "nvidia-cuda-nvrtc", "nvidia-nvvm", "nvidia-cuda-nvcc")
+_PACKAGES = (*_COMPILERS, *_LIBRARIES, *(f"{library}-cu12" for library in _LIBRARIES))
+
+_lock = threading.RLock()
+
+
+def optional(module: str, package: str, purpose: str, install: str = '"dualbcast[cuda13]"') -> Any:
+    """Import a module of an optional package.
+
+    Raises
+    ------
+    MissingDependencyError
+        If the package is not installed: `purpose` needs it, `pip install {install}` brings it.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise  # the package is there, but something that it needs itself is not
+        raise MissingDependencyError(package, purpose, install) from None
+
+
+@lru_cache(maxsize=1)
+def toolchain() -> str:
+    """What machine code depends on beside its source: the compilers' versions, and this file."""
+    versions = []
+    for package in _PACKAGES:
+        try:
+            versions.append(f"{package}=={importlib.metadata.version(package)}")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return "\n".join([*versions, Path(__file__).read_text(encoding="utf-8")])
+
+
+def build(source: KernelSource, cc: tuple[int, int], fastmath: bool, *, ptx: bool = False) -> tuple[bytes, str]:
+    """Compile a kernel; safe to call from several threads.
+
+    Returns
+    -------
+    bytes
+        The cubin, or the PTX of the linked and optimised kernel.
+    str
+        The log of the link, with the assembler's account of registers and memory.
+
+    Raises
+    ------
+    MissingDependencyError
+        If a compiler is not installed.
+    BackendError
+        If the compilers do not know the compute capability or cannot link the kernel, or if Numba is set to simulate.
+    """
+    fast = fastmath and source.dtype == "float32"
+    shell = source.shell + _FAST_SHELL if fast else source.shell
+    with _lock:  # Numba's compiler is not reentrant
+        _compiler("numba_cuda")  # and not the remains of it inside Numba
+        if _compiler("numba.core.config").ENABLE_CUDASIM:
+            raise BackendError("Numba's CUDA simulator cannot compile. Unset NUMBA_ENABLE_CUDASIM and restart Python.")
+        architecture = _architecture(cc)
+        element = _with_numpy(_compile_element, source, cc, fast)
+
+        def link(shell: str) -> tuple[bytes, str]:
+            parts = [(_compile_shell(shell, architecture), source.entry), (element, source.element)]
+            return _link(parts, architecture, _FAST_LINK if fast else (), ptx)
+
+        image, log = link(shell)
+        return (image, log) if ptx else _settled(image, log, cc, shell, link)
+
+
+def _settled(
+    image: bytes, log: str, cc: tuple[int, int], shell: str, link: Callable[[str], tuple[bytes, str]]
+) -> tuple[bytes, str]:
+    """The kernel with as many registers as it needs where it spills; else with fewer, where that lets more blocks run
+    at a time and costs next to nothing.
+
+    The assembler decides for itself how many blocks are worth a spill or an instruction, if it is not told.
+    """
+    found = resources(log)
+    blocks = 1 if found["stack"] else roomier(cc, found["registers"])
+    if blocks is None:
+        return image, log
+    bound = f"__launch_bounds__({THREADS_PER_BLOCK}"
+    other, its_log = link(shell.replace(f"{bound})", f"{bound}, {blocks})"))
+    its = resources(its_log)
+    better = found["stack"] or (its["registers"] < found["registers"] and len(other) <= _COSTS_NOTHING * len(image))
+    return (other, its_log) if better and not its["stack"] else (image, log)
+
+
+def _with_numpy(compile_element: Callable[..., bytes], source: KernelSource, *arguments: Any) -> bytes:
+    """Run Numba-CUDA; releases of it and of NumPy that do not go together are named, all else is a fault of ours."""
+    try:
+        return compile_element(source, *arguments)
+    except DualbcastError:
+        raise
+    except Exception as error:
+        if not str(error).startswith("module 'numpy' has no attribute"):
+            raise kernel_fault(source.element, "Numba-CUDA", _text_of(source), error) from None
+        version = importlib.metadata.version("numba-cuda")
+        raise BackendError(
+            f"numba-cuda {version} does not work with NumPy {np.__version__} ({error}).\n"
+            'Install what goes together with: pip install "dualbcast[cuda13]"'
+        ) from error
+
+
+def _text_of(source: KernelSource) -> str:
+    """The file that has the kernel's text."""
+    return disk_cache.write_text(f"{source.element}_{disk_cache.key(source.text)[:16]}.py", source.text)
+
+
+def _compiler(module: str) -> Any:
+    """Import a module of the compilers."""
+    package = {"numba": "numba-cuda", "numba_cuda": "numba-cuda"}.get(module.partition(".")[0], "cuda-core")
+    return optional(module, package, "Compiling a CUDA kernel")
+
+
+def _architecture(cc: tuple[int, int]) -> str:
+    """The architecture's name for NVRTC and nvJitLink, if they know it."""
+    nvrtc = _compiler("cuda.bindings.nvrtc")
+    try:
+        status, known = nvrtc.nvrtcGetSupportedArchs()
+    except RuntimeError as error:  # the bindings are there, and the library is not
+        raise MissingDependencyError("NVRTC", "Compiling a CUDA kernel", '"dualbcast[cuda13]"') from error
+    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+        raise BackendError(f"NVRTC does not say which architectures it compiles for: {status}")
+    major, minor = cc
+    if 10 * major + minor not in known:
+        names = ", ".join(f"{number // 10}.{number % 10}" for number in known)
+        raise BackendError(
+            f"The installed CUDA compiler does not know compute capability {major}.{minor}. It knows {names}.\n"
+            "Choose one of these, or install the CUDA packages of another version."
+        )
+    return f"sm_{major}{minor}"
+
+
+def _compile_shell(code: str, architecture: str) -> bytes:
+    """The C++ text as LTO-IR."""
+    core = _compiler("cuda.core")
+    options = core.ProgramOptions(arch=architecture, relocatable_device_code=True, link_time_optimization=True)
+    return bytes(core.Program(code, "c++", options).compile("ltoir").code)
+
+
+def _compile_element(source: KernelSource, cc: tuple[int, int], fast: bool) -> bytes:
+    """The element function as LTO-IR, under the C name that the shell calls it by."""
+    cuda = _compiler("numba.cuda")
+    namespace = _namespace(source, fast)
+    exec(compile(source.text, _text_of(source), "exec"), namespace)
+    for name in source.functions[:-1]:
+        # Inlined in Numba's own representation: to compile a function for a call to it, Numba would ask for a GPU.
+        namespace[name] = cuda.jit(namespace[name], device=True, inline="always")
+    code, _ = cuda.compile(
+        namespace[source.element],
+        _signature(source),
+        device=True,
+        cc=cc,
+        abi="c",
+        abi_info={"abi_name": f"{source.entry}_element"},
+        output="ltoir",
+        forceinline=True,
+    )
+    return bytes(code)
+
+
+def _signature(source: KernelSource) -> Any:
+    """The Numba signature of the element function: an index for each address class that has one, then the pointers."""
+    types = _compiler("numba.types")
+    index = types.int64 if source.layout.wide else types.int32
+    indices = [index for _ in source.layout.indexed(len(source.inputs))]
+    stored = {"bool": "uint8", "float16": "uint16", "bfloat16": "uint16"}
+    # The terms of a sum are handed over in the compute dtype.
+    outputs = [source.dtype if i in source.summed else dtype for i, dtype in enumerate(source.outputs)]
+    dtypes = [stored.get(dtype, dtype) for dtype in (*source.inputs, *outputs)]
+    return types.void(*indices, *(types.CPointer(getattr(types, dtype)) for dtype in dtypes))
+
+
+def _namespace(source: KernelSource, fast: bool) -> dict[str, Any]:
+    """The free names of the emitted text, for Numba-CUDA."""
+    types = _compiler("numba.types")
+    cuda = _compiler("numba.cuda")
+    libdevice = _compiler("numba.cuda.libdevice")
+    suffix = "f" if source.dtype == "float32" else ""
+    namespace: dict[str, Any] = {name: getattr(libdevice, name + suffix) for name in _NATIVE}
+    namespace |= {"float32": np.float32, "float64": np.float64, "int64": np.int64, "uint8": np.uint8}
+    if fast:
+        scalar = types.float32(types.float32)
+        namespace |= {name: cuda.declare_device(f"dualbcast_fast_{name}", scalar, abi="c") for name in _FAST}
+        quotient = types.float32(types.float32, types.float32)
+        namespace["quotient"] = cuda.declare_device("dualbcast_quotient", quotient, abi="c")
+    bits, pointer = types.uint16, types.CPointer(types.uint16)
+    for half in ("float16", "bfloat16"):
+        signatures = {
+            f"load_{half}": types.float32(pointer, types.int64),
+            f"store_{half}": types.void(pointer, types.int64, types.float32),
+            f"from_{half}": types.float32(bits),
+            f"to_{half}": bits(types.float32),
+        }
+        namespace |= {name: cuda.declare_device(name, kind, abi="c") for name, kind in signatures.items()}
+    for lanes in (2, 4):
+        namespace[f"load_{lanes}"], namespace[f"store_{lanes}"] = _wide_accesses(lanes)
+    return namespace
+
+
+@lru_cache
+def _wide_accesses(lanes: int) -> tuple[Any, Any]:
+    """Intrinsics that load and store neighbouring elements in one access: `load(pointer, k)`, a tuple, and
+    `store(pointer, k, *values)`. The address is aligned to the access, or to 16 bytes if that is less.
+    """
+    types = _compiler("numba.types")
+    intrinsic = _compiler("numba.cuda.extending").intrinsic
+
+    def place(context: Any, builder: Any, kind: Any, pointer: Any, k: Any) -> tuple[Any, int]:
+        element = context.get_data_type(kind)
+        address = builder.bitcast(builder.gep(pointer, [k]), ir.VectorType(element, lanes).as_pointer())
+        return address, min(16, lanes * context.get_abi_sizeof(element))
+
+    def load(_typing: Any, pointer: Any, k: Any) -> Any:
+        kind = pointer.dtype
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Sequence[Any]) -> Any:
+            address, alignment = place(context, builder, kind, *arguments)
+            vector = builder.load(address, align=alignment)
+            values = [builder.extract_element(vector, ir.IntType(32)(lane)) for lane in range(lanes)]
+            return context.make_tuple(builder, signature.return_type, values)
+
+        return types.UniTuple(kind, lanes)(pointer, k), generate
+
+    def store(_typing: Any, pointer: Any, k: Any, *values: Any) -> Any:
+        kind = pointer.dtype
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Sequence[Any]) -> Any:
+            at, index, packed = arguments
+            address, alignment = place(context, builder, kind, at, index)
+            vector = ir.Constant(ir.VectorType(context.get_data_type(kind), lanes), ir.Undefined)
+            for lane, given in enumerate(signature.args[2]):
+                value = context.cast(builder, builder.extract_value(packed, lane), given, kind)
+                vector = builder.insert_element(vector, value, ir.IntType(32)(lane))
+            builder.store(vector, address, align=alignment)
+            return context.get_dummy_value()
+
+        return types.void(pointer, k, types.StarArgTuple(values)), generate
+
+    return intrinsic(load), intrinsic(store)
+
+
+def _link(parts: Iterable[tuple[bytes, str]], architecture: str, flags: Iterable[str], ptx: bool) -> tuple[bytes, str]:
+    """Optimise LTO-IR modules as one, and make a cubin (or PTX) of them."""
+    nvjitlink = _compiler("cuda.bindings.nvjitlink")
+    # The library itself and not cuda.core's Linker, which writes -ftz and its like as libNVVM does not take them.
+    options = [f"-arch={architecture}", "-lto", "-Xptxas=-v", *flags, *(["-ptx"] if ptx else [])]
+    handle = nvjitlink.create(len(options), options)
+    try:
+        try:
+            for code, name in parts:
+                nvjitlink.add_data(handle, nvjitlink.InputType.LTOIR, code, len(code), name)
+            nvjitlink.complete(handle)
+        except nvjitlink.nvJitLinkError as error:
+            log = _text(nvjitlink.get_error_log_size, nvjitlink.get_error_log, handle)
+            raise BackendError(f"The CUDA kernel does not link: {error}\n{log}") from error
+        size = nvjitlink.get_linked_ptx_size(handle) if ptx else nvjitlink.get_linked_cubin_size(handle)
+        image = bytearray(size)
+        (nvjitlink.get_linked_ptx if ptx else nvjitlink.get_linked_cubin)(handle, image)
+        return bytes(image), _text(nvjitlink.get_info_log_size, nvjitlink.get_info_log, handle)
+    finally:
+        nvjitlink.destroy(handle)
+
+
+def resources(log: str) -> dict[str, int]:
+    """The figures in the log of `ptxas -v`."""
+    patterns = {
+        "registers": r"Used (\d+) registers",
+        "spill_stores": r"(\d+) bytes spill stores",
+        "spill_loads": r"(\d+) bytes spill loads",
+        "stack": r"(\d+) bytes stack frame",
+    }
+    found = {name: re.findall(pattern, log) for name, pattern in patterns.items()}
+    if not all(found.values()):
+        raise BackendError(f"The CUDA assembler's report cannot be read:\n{log}")
+    # A function that was not inlined has figures of its own: the largest count.
+    figures = {name: max(map(int, values)) for name, values in found.items()}
+    return figures | {"shared": max(map(int, re.findall(r"(\d+) bytes smem", log)), default=0)}
+
+
+def _text(size: Callable[[int], int], fill: Callable[[int, bytearray], None], handle: int) -> str:
+    """One of nvJitLink's logs."""
+    buffer = bytearray(size(handle))
+    fill(handle, buffer)
+    return buffer.decode(errors="replace").rstrip("\0")

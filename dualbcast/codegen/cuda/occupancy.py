@@ -1,0 +1,124 @@
+"""The theoretical occupancy of kernels: how many of their warps fit on a multiprocessor; no device is needed."""
+
+from __future__ import annotations
+
+from dualbcast.errors import BackendError
+from dualbcast.runtime.cuda.grid import THREADS_PER_BLOCK
+
+__all__ = ["WARP", "block_size", "occupancy", "roomier"]
+
+WARP = 32
+_REGISTERS = 65536
+# Registers are allotted to a warp in units of so many a thread.
+_UNIT = 8
+
+# Per compute capability: resident warps, resident blocks and bytes of shared memory of a multiprocessor; from the CUDA
+# C++ Programming Guide, "Technical Specifications per Compute Capability". All have 64 K registers in four partitions.
+_LIMITS = {
+    (7, 0): (64, 32, 98304),
+    (7, 2): (64, 32, 98304),
+    (7, 5): (32, 16, 65536),
+    (8, 0): (64, 32, 167936),
+    (8, 6): (48, 16, 102400),
+    (8, 7): (48, 16, 167936),
+    (8, 9): (48, 24, 102400),
+    (9, 0): (64, 32, 233472),
+    (10, 0): (64, 32, 233472),
+    (10, 3): (64, 32, 233472),
+    (11, 0): (48, 24, 233472),
+    (12, 0): (48, 24, 102400),
+    (12, 1): (48, 24, 102400),
+}
+
+
+def occupancy(cc: tuple[int, int], registers: int, block_size: int, shared: int = 0) -> float:
+    """The theoretical occupancy: the share of a multiprocessor's warp slots that resident blocks can fill.
+
+    The rules are those of the CUDA toolkit's occupancy calculator (`cuda_occupancy.h`): a warp's registers are allotted
+    in units of 256 from one of four equal partitions; a block's shared memory in units of 128 bytes (256 before 8.0),
+    and from 8.0 on the driver takes 1 KiB more of it.
+
+    Parameters
+    ----------
+    cc : tuple of int
+        The compute capability.
+    registers : int
+        Registers a thread.
+    block_size : int
+        Threads a block.
+    shared : int
+        Bytes of shared memory a block.
+
+    Returns
+    -------
+    float
+        Between 0 (such a block does not fit) and 1.
+
+    Raises
+    ------
+    BackendError
+        If the limits of the compute capability are not known.
+
+    Examples
+    --------
+    With 40 registers a warp takes 1280 of a partition's 16384: 12 warps in each of four, so 6 blocks of 8 warps.
+
+    >>> occupancy((9, 0), registers=40, block_size=256)
+    0.75
+    """
+    if cc not in _LIMITS:
+        known = ", ".join(f"{major}.{minor}" for major, minor in _LIMITS)
+        raise BackendError(f"No occupancy is known for compute capability {cc[0]}.{cc[1]}, only for {known}.")
+    if registers < 0 or block_size < 1 or shared < 0:
+        raise ValueError("registers, block_size and shared cannot be negative, nor a block empty")
+    max_warps, max_blocks, shared_memory = _LIMITS[cc]
+    warps = -(-block_size // WARP)
+    if block_size > 1024 or registers > 255:
+        return 0.0
+    blocks = min(max_blocks, max_warps // warps)
+    if registers:
+        allotted = _round_up(registers * WARP, 256)
+        if allotted * _round_up(warps, 4) > 65536:
+            return 0.0
+        blocks = min(blocks, 4 * (16384 // allotted) // warps)
+    modern = cc >= (8, 0)
+    if taken := _round_up(shared + 1024, 128) if modern else _round_up(shared, 256):
+        blocks = min(blocks, shared_memory // taken)
+    return blocks * warps / max_warps
+
+
+def block_size(cc: tuple[int, int], registers: int) -> int:
+    """The threads of a block: THREADS_PER_BLOCK, or half of them where a multiprocessor then has room for more warps.
+
+    Examples
+    --------
+    With 72 registers 28 warps fit: 3 blocks of 8, or 7 of 4.
+
+    >>> block_size((9, 0), 72), block_size((9, 0), 64)
+    (128, 256)
+    """
+    if cc not in _LIMITS:  # a GPU that is newer than the table
+        return THREADS_PER_BLOCK
+    return max((THREADS_PER_BLOCK, THREADS_PER_BLOCK // 2), key=lambda size: occupancy(cc, registers, size))
+
+
+def _round_up(value: int, unit: int) -> int:
+    return -(-value // unit) * unit
+
+
+def roomier(cc: tuple[int, int], registers: int) -> int | None:
+    """How many blocks of THREADS_PER_BLOCK would fit on a multiprocessor if a kernel took one unit of registers less;
+    None if no more than do now.
+
+    Examples
+    --------
+    With 36 registers 6 blocks fit, with 32 there are 8, and 64 warps are all that there is room for.
+
+    >>> roomier((9, 0), 36), roomier((9, 0), 32)
+    (8, None)
+    """
+    warps = THREADS_PER_BLOCK // WARP
+    most = _LIMITS[cc][0] // warps if cc in _LIMITS else 0
+    allotted = _round_up(registers, _UNIT)
+    now, then = (_REGISTERS // (THREADS_PER_BLOCK * each) for each in (allotted, max(_UNIT, allotted - _UNIT)))
+    return min(then, most) if min(then, most) > now else None

@@ -1,0 +1,216 @@
+"""The kernel cache on disk: checksummed entries, written whole or not at all, and the kernels' text as real files."""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["STAMP", "CacheInfo", "clear", "directory", "fetch", "info", "key", "stamp", "write_text"]
+
+_ENTRIES = "kernels"
+_STEPS = "steps"
+_TEXTS = "source"
+# An entry is the magic, the SHA-256 of its key and payload, and the payload. A new format gets a new magic.
+_MAGIC = b"dualbcast kernel 1\n"
+_DIGEST_SIZE = 32  # of SHA-256; hashlib itself, and tempfile, take milliseconds to import
+
+
+class CacheInfo(NamedTuple):
+    """What the cache holds.
+
+    Attributes
+    ----------
+    directory : Path
+        Where it is; it may not exist yet.
+    entries : int
+        Compiled kernels.
+    bytes : int
+        Size of everything the cache has written: kernels, their text, and what was made on the way to them.
+    """
+
+    directory: Path
+    entries: int
+    bytes: int
+
+
+def directory() -> Path:
+    """The directory of the cache: `DUALBCAST_CACHE_DIR`, or the user's cache directory of this platform."""
+    from pathlib import Path  # takes milliseconds to import
+
+    return Path(_directory())
+
+
+def _directory() -> str:
+    chosen = os.environ.get("DUALBCAST_CACHE_DIR")
+    if chosen:
+        return os.path.expanduser(chosen)
+    if sys.platform == "linux":
+        # As platformdirs has it, whose import takes twice as long as a first call whose kernel is in the cache.
+        caches = os.environ.get("XDG_CACHE_HOME", "")
+        return os.path.join(caches if os.path.isabs(caches) else os.path.expanduser("~/.cache"), "dualbcast")
+    import platformdirs
+
+    return platformdirs.user_cache_dir("dualbcast", appauthor=False)
+
+
+def key(*parts: str) -> str:
+    """The SHA-256 of `parts` in hexadecimal; the boundaries between the parts count.
+
+    Examples
+    --------
+    >>> key("ab", "c") == key("ab", "c")
+    True
+    >>> key("ab", "c") == key("a", "bc")
+    False
+    """
+    import hashlib
+
+    digest = hashlib.sha256()
+    for part in parts:
+        encoded = part.encode()
+        digest.update(b"%d:" % len(encoded))
+        digest.update(encoded)
+    return digest.hexdigest()
+
+
+def stamp(package: str | os.PathLike[str]) -> str:
+    """Sizes and times of the files of a package, and Python's version, which tell one compiler from another.
+
+    Python decides by the same whether to compile a file anew. The text of `__init__.py` is read too: it has the
+    version, and some archives give all files one time.
+    """
+    found = [sys.version]
+    for folder, folders, names in os.walk(package):
+        folders.sort()
+        for name in sorted(names):
+            if name.endswith(".py"):
+                status = os.stat(os.path.join(folder, name))
+                found.append(f"{os.path.relpath(folder, package)} {name} {status.st_size} {status.st_mtime_ns}")
+    with open(os.path.join(package, "__init__.py"), encoding="utf-8") as text:
+        found.append(text.read())
+    return "\n".join(found)
+
+
+# Taken when the package is imported: what a process makes after a file was changed is found by no other.
+STAMP = stamp(os.path.dirname(__file__))
+
+
+def fetch(key: str, make: Callable[[], bytes], kernel: bool = True) -> bytes:
+    """The payload stored under `key`, or what `make` returns, which is then stored.
+
+    An entry that is damaged, that was stored under another key, or that another user wrote is made anew. Where nothing
+    can be read or written the payload is simply made: the cache is never the reason for an error.
+
+    Parameters
+    ----------
+    key : str
+        From `key()`. It must cover everything that the payload depends on.
+    make : callable
+        Makes the payload; its exceptions pass through, and nothing is stored then.
+    kernel : bool
+        Whether this is one, and `info` counts it.
+    """
+    path = os.path.join(_directory(), _ENTRIES if kernel else _STEPS, f"{key}.bin")
+    payload = _read(path, key)
+    if payload is None:
+        payload = make()
+        _write(path, _MAGIC + _checksum(key, payload) + payload)
+    return payload
+
+
+def write_text(name: str, text: str) -> str:
+    """Store the text of a kernel as a file called `name`, and return its path, for tracebacks and debuggers to show.
+
+    Where the file cannot be written the path does not exist; `linecache`, which tracebacks read, still has the text.
+    """
+    path = os.path.join(_directory(), _TEXTS, name)
+    content = text.encode()
+    if not (_is_file_with(path, content) or _write(path, content)):
+        linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
+    return path
+
+
+def info() -> CacheInfo:
+    """Count the entries of the cache and their bytes."""
+    entries = size = 0
+    for path in _files():
+        with contextlib.suppress(OSError):
+            size += os.stat(path).st_size
+            entries += path.endswith(".bin") and os.path.basename(os.path.dirname(path)) == _ENTRIES
+    return CacheInfo(directory(), entries, size)
+
+
+def clear() -> None:
+    """Delete what the cache has written; kernels already loaded stay usable."""
+    for path in _files():
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
+def _files() -> Iterator[str]:
+    # Only our own folders: DUALBCAST_CACHE_DIR may name a directory that holds other things too.
+    for folder in (_ENTRIES, _STEPS, _TEXTS):
+        try:
+            with os.scandir(os.path.join(_directory(), folder)) as found:
+                paths = [item.path for item in found if item.is_file(follow_symlinks=False)]
+        except OSError:
+            continue
+        yield from paths
+
+
+def _checksum(key: str, payload: bytes) -> bytes:
+    import hashlib
+
+    return hashlib.sha256(key.encode() + payload).digest()
+
+
+def _read(path: str, key: str) -> bytes | None:
+    """The payload of an entry, or None unless it is whole, is this key's, and this user's (or root's)."""
+    try:
+        with open(path, "rb") as file:
+            if hasattr(os, "getuid") and os.fstat(file.fileno()).st_uid not in (os.getuid(), 0):
+                return None
+            data = file.read()
+    except OSError:
+        return None
+    head = len(_MAGIC) + _DIGEST_SIZE
+    payload = data[head:]
+    return payload if data[:head] == _MAGIC + _checksum(key, payload) else None
+
+
+def _write(path: str, data: bytes) -> bool:
+    """Write under a temporary name and rename, so that no reader ever sees a part; False where it cannot be done."""
+    import tempfile
+
+    try:
+        folder, name = os.path.split(path)
+        os.makedirs(folder, exist_ok=True, mode=0o700)
+        descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
+    except OSError:
+        return False
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        if not isinstance(error, OSError):
+            raise
+        return False
+    return True
+
+
+def _is_file_with(path: str, content: bytes) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.read() == content
+    except OSError:
+        return False

@@ -1,0 +1,79 @@
+"""Named tuples and dataclasses in a kernel: made from their fields, and copied with some of them changed."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from typing import Any, NoReturn, Protocol
+
+from dualbcast.errors import a_or_an
+from dualbcast.frontend.source import Capture
+from dualbcast.frontend.values import Record, Value, describe
+
+__all__ = ["is_record_type", "make_record", "replace_fields"]
+
+
+class _Lowering(Protocol):
+    def fail(self, node: ast.AST, message: str, hint: str = "") -> NoReturn: ...
+    def known(self, value: Any, capture: Capture) -> Value | None: ...
+
+
+def is_record_type(kind: Any) -> bool:
+    """Whether an object is a class of named tuples or a dataclass."""
+    return isinstance(kind, type) and (dataclasses.is_dataclass(kind) or hasattr(kind, "_field_defaults"))
+
+
+def make_record(
+    lowering: _Lowering, kind: type, args: tuple[Value, ...], keywords: dict[str, Value], node: ast.AST
+) -> Record:
+    """`kind(*args, **keywords)`."""
+    name = kind.__name__
+    defaults: dict[str, Any]
+    if dataclasses.is_dataclass(kind):
+        fields = dataclasses.fields(kind)
+        positional = [field.name for field in fields if not field.kw_only]
+        every = tuple(field.name for field in fields)
+        defaults = {field.name: field.default for field in fields if field.default is not dataclasses.MISSING}
+        made = kind.__dict__.get("__dataclass_params__")
+        own = not (made and made.init) or hasattr(kind, "__post_init__") or not all(field.init for field in fields)
+    else:
+        every = tuple(getattr(kind, "_fields", ()))
+        positional, defaults = list(every), getattr(kind, "_field_defaults", {})
+        scope = getattr(kind.__new__, "__globals__", {})
+        inits = any("__init__" in vars(base) for base in kind.__mro__[:-2])
+        own = inits or not str(scope.get("__name__")).startswith("namedtuple_")
+    if own:
+        lowering.fail(
+            node,
+            f"making {a_or_an(name)} runs code of its own (__init__, __new__ or __post_init__), which a kernel cannot",
+            "a class that holds its fields, and a function that makes it",
+        )
+    if len(args) > len(positional):
+        lowering.fail(node, f"{name}() takes {len(positional)} positional arguments, and {len(args)} are given")
+    found: dict[str, Value] = dict(zip(positional, args, strict=False))
+    for key, value in keywords.items():
+        if key not in every:
+            lowering.fail(node, f"{name} has no field {key}", f"one of {', '.join(every)}")
+        if key in found:
+            lowering.fail(node, f"{name}() gets two values for {key}")
+        found[key] = value
+    for key, default in defaults.items():
+        if key not in found:
+            known = lowering.known(default, Capture((default,), 0, default, f"{name}.{key}"))
+            if known is not None:
+                found[key] = known
+    missing = [key for key in every if key not in found]
+    if missing:
+        lowering.fail(node, f"{name}() lacks a value for {', '.join(missing)}")
+    return Record(kind, (found[key] for key in every), every)
+
+
+def replace_fields(lowering: _Lowering, record: Value, keywords: dict[str, Value], node: ast.AST) -> Record:
+    """The record with some fields changed: `dataclasses.replace`, and `_replace` of a named tuple."""
+    if not isinstance(record, Record) or not record.fields:
+        lowering.fail(node, f"the fields of {describe(record)} cannot be replaced", "a named tuple or a dataclass")
+    for key in keywords:
+        if key not in record.fields:
+            name = record.python_type.__name__
+            lowering.fail(node, f"{name} has no field {key}", f"one of {', '.join(record.fields)}")
+    return record.like(keywords.get(key, item) for key, item in zip(record.fields, record, strict=True))

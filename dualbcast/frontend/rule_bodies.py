@@ -1,0 +1,225 @@
+"""The IR of what rules and custom derivatives say: lowered once, and again when something that they capture changes.
+
+Also the way into the front end for whole functions, which may have rules and custom partials themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NoReturn
+
+from dualbcast.errors import ArgumentError, CompileError
+from dualbcast.frontend import lower as lower_function
+from dualbcast.frontend.builtins import BUILTINS
+from dualbcast.frontend.lower import ArrayKind, Lowered, no_arrays
+from dualbcast.frontend.source import Capture, find_source, locate
+from dualbcast.frontend.values import Static
+from dualbcast.ir.nodes import (
+    TEMPORARY,
+    Assign,
+    Const,
+    Expr,
+    Function,
+    Kind,
+    Names,
+    Op,
+    Var,
+    assigned,
+    expressions,
+    map_exprs,
+    statements,
+)
+from dualbcast.ir.structure import NUMBER
+from dualbcast.ir.value_numbering import simplify
+from dualbcast.rules.table import CUSTOMS, RULES, Rule, open_to_users
+
+__all__ = ["guards_of", "helper_of", "lower", "partials_of", "source_of", "without_customs"]
+
+Arguments = tuple[Kind | Const, ...]
+
+
+def lower(
+    function: Callable[..., Any], arguments: Sequence[Kind | Const | Static], array_kind: ArrayKind = no_arrays
+) -> Lowered:
+    """The IR of a scalar function, with the guards of every rule and custom derivative that it calls."""
+    lowered = lower_function.lower(function, arguments, array_kind, whole=True)
+    return lowered._replace(guards=(*lowered.guards, *guards_of(lowered.function)))
+
+
+def helper_of(row: Rule) -> Function:
+    """The function that computes a row's."""
+    return _numbers(_helper(row).function)
+
+
+def partials_of(source: Callable[..., Any], args: Sequence[Expr]) -> tuple[Function, list[Expr]]:
+    """The partials that `source` gives for these arguments, as a function of the unknown ones and the result."""
+    arguments = _arguments(args)
+    lowered = _numbers(_lowered(source, arguments).function)
+    if len(lowered.outputs) != len(args):
+        count = len(args)
+        wanted = "1 argument needs 1 partial derivative" if count == 1 else f"{count} arguments need {count}"
+        _fail(source, f"{wanted}, and these partials are {len(lowered.outputs)}", "a tuple with one for each argument")
+    return lowered, [output.value for output in lowered.outputs]
+
+
+def source_of(value: Op) -> tuple[Callable[..., Any] | None, tuple[Expr, ...]]:
+    """Where the partials of a rule's or a custom derivative's operation are from, and the arguments they are in."""
+    custom = CUSTOMS.get(value.name)
+    if custom is not None:
+        return custom.partials, value.args[1:]
+    row = RULES.get(value.name)
+    return (None if row is None else row.partials), value.args
+
+
+def without_customs(function: Function) -> Function:
+    """The function as it is computed: a custom derivative matters only to what differentiates it."""
+    if not any(op.name in CUSTOMS for op in _operations(function)):
+        return function
+
+    def plain(expr: Expr) -> Expr:
+        while isinstance(expr, Op) and expr.name in CUSTOMS:
+            expr = expr.args[0]
+        return expr
+
+    def walk(block: Any) -> Any:
+        return tuple(map_exprs(stmt, plain, walk) for stmt in block)
+
+    outputs = tuple(replace(output, value=plain(output.value)) for output in function.outputs)
+    return simplify(replace(function, body=walk(function.body), outputs=outputs))
+
+
+# --- lowering, once --------------------------------------------------------------------------------------------------
+
+
+def _lowered(function: Callable[..., Any], arguments: Arguments) -> Lowered:
+    key = function, arguments
+    found = _kept.get(key)
+    if found is None or not all(guard.holds() for guard in found.guards):
+        spec = find_source(function).node.args
+        takes = len(spec.posonlyargs) + len(spec.args)
+        if len(arguments) != takes and not (spec.vararg is not None and len(arguments) > takes):
+            _fail(function, f"this function is given {len(arguments)} arguments, and takes {takes}")
+        found = _kept[key] = lower_function.lower(function, arguments)
+    return found
+
+
+_kept: dict[tuple[Callable[..., Any], Arguments], Lowered] = {}
+
+
+def _helper(row: Rule) -> Lowered:
+    assert row.function is not None
+    return _lowered(row.function, tuple("int" if at in row.integer else "float" for at in range(row.arity)))
+
+
+def _arguments(args: Sequence[Expr]) -> Arguments:
+    """The kinds of the arguments, or what they are known to be, and that of the result."""
+    return (*(arg if isinstance(arg, Const) else arg.kind for arg in args), "float")
+
+
+def _numbers(function: Function) -> Function:
+    """The function with outputs that are all floats."""
+    if all(output.value.kind == "float" for output in function.outputs):
+        return function
+    names = Names([*(param.name for param in function.params), *assigned(function.body)])
+    body, outputs = list(function.body), []
+    for output in function.outputs:
+        value = output.value
+        if isinstance(value, Const):
+            value = Const(float(value.value), "float")
+        elif value.kind != "float":
+            value = Var(names.fresh(TEMPORARY), "float")
+            body.append(Assign(value, Op("to_float", (output.value,), "float", function.location), function.location))
+        outputs.append(replace(output, value=value))
+    return replace(function, body=tuple(body), outputs=tuple(outputs))
+
+
+def _operations(function: Function) -> Iterator[Op]:
+    """Every operation of a function, those inside others too."""
+    pending: list[Expr] = [expr for stmt in statements(function.body) for expr in expressions(stmt)]
+    pending.extend(output.value for output in function.outputs)
+    while pending:
+        expr = pending.pop()
+        if isinstance(expr, Op):
+            yield expr
+            pending.extend(expr.args)
+
+
+# --- guards ----------------------------------------------------------------------------------------------------------
+
+
+def guards_of(function: Function) -> Iterable[Capture]:
+    """What the users' rules and custom derivatives rest on that a function calls, and that those call, and so on."""
+    found: list[Capture] = []
+    seen: set[tuple[Any, ...]] = set()
+    pending = [(function, True)]
+    while pending:
+        caller, first = pending.pop()
+        for op in _operations(caller):
+            row, custom = RULES.get(op.name), CUSTOMS.get(op.name)
+            if not any(each is not None and each.by_user for each in (row, custom)):
+                continue
+            # Known numbers make different partials. Partials of partials may have ever other numbers: their kinds do.
+            key = op.name, tuple(arg if isinstance(arg, Const) and first else arg.kind for arg in op.args)
+            if key in seen:
+                continue
+            seen.add(key)
+            for lowered in _sources(op):
+                found.extend(lowered.guards)
+                pending.append((lowered.function, False))
+    return found
+
+
+def _sources(op: Op) -> Iterator[Lowered]:
+    row = RULES.get(op.name)
+    if row is not None and row.function is not None:
+        yield _helper(row)
+    source, args = source_of(op)
+    if source is not None:
+        partials_of(source, args)  # refuses the wrong number of them
+        yield _lowered(source, _arguments(args))
+
+
+# --- what a row must be ----------------------------------------------------------------------------------------------
+
+
+def _check(row: Rule, callables: list[Any]) -> None:
+    """Refuse a user's row that could not be used."""
+    for each in callables:
+        if any(each is known for known in BUILTINS):  # it may not be hashable
+            raise ArgumentError(f"{getattr(each, '__name__', each)} has a meaning in kernels already")
+    function = _helper(row).function
+    assert row.function is not None
+    if function.structure != NUMBER:
+        _fail(
+            row.function,
+            f"the function of the rule {row.label} returns a tuple; it must be one number",
+            "a rule for each output",
+        )
+    if row in _called(function):
+        _fail(
+            row.function, f"the function of the rule {row.label} calls itself, and kernels have no recursion", "a loop"
+        )
+    params = tuple(Var(f"x{at}", "int" if at in row.integer else "float") for at in range(row.arity))
+    partials_of(row.partials, params)
+
+
+def _called(function: Function) -> set[Rule]:
+    """The rules that the text of a function needs."""
+    found: set[Rule] = set()
+    pending = [function]
+    while pending:
+        for op in _operations(pending.pop()):
+            row = RULES.get(op.name)
+            if row is not None and row.function is not None and row not in found:
+                found.add(row)
+                pending.append(_helper(row).function)
+    return found
+
+
+open_to_users(_check)
+
+
+def _fail(function: Callable[..., Any], message: str, hint: str = "") -> NoReturn:
+    source = find_source(function)
+    raise CompileError(message, locate(source.node, source.filename), hint)

@@ -1,0 +1,299 @@
+"""From a Python function object to its syntax tree, with line and column numbers that are those of the user's file."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import linecache
+import os
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from types import CellType, CodeType, FunctionType, MethodType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dualbcast.errors import CompileError, Location, a_or_an
+
+__all__ = ["ABSENT", "Capture", "FunctionNode", "Source", "find_source", "locate"]
+
+FunctionNode = ast.FunctionDef | ast.Lambda
+# What is found in a scope that does not have a name.
+ABSENT = object()
+
+
+class Capture(NamedTuple):
+    """Something that a function takes from its surroundings, and how to read it again later (for guards).
+
+    Attributes
+    ----------
+    place : dict, cell, tuple or object
+        Where it is: a scope, a closure's cell, a tuple, or (with `attribute`) an object that has it.
+    key : str or int
+        The name or position there.
+    value
+        What was found there; `ABSENT` for a name of a scope that must not be there, as it would hide a builtin one.
+    path : str
+        How the user writes it: `slope`, `self.weights`, `np.pi`.
+    attribute : bool
+        Whether `key` is an attribute of `place`.
+    """
+
+    place: Any
+    key: Any
+    value: Any
+    path: str
+    attribute: bool = False
+
+    def read(self) -> Any:
+        """What is there now; raises an `Exception` where there is nothing any more."""
+        if self.attribute:
+            return getattr(self.place, self.key)
+        return self.place.cell_contents if isinstance(self.place, CellType) else self.place[self.key]
+
+    def holds(self) -> bool:
+        """Whether what is there makes the same kernel as what was found."""
+        if self.value is ABSENT:
+            return self.key not in self.place
+        try:
+            current = self.read()
+        except Exception:  # an attribute may be a property, and run anything
+            return False
+        return current is self.value or (type(current) is type(self.value) and _same(current, self.value))
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether two objects of one type are the same number, text or tuple of such."""
+    if isinstance(a, MethodType):  # made anew at every look
+        return a.__func__ is b.__func__ and a.__self__ is b.__self__
+    if isinstance(a, tuple):
+        return len(a) == len(b) and all(type(x) is type(y) and _same(x, y) for x, y in zip(a, b, strict=True))
+    # repr tells 0.0 from -0.0, and says that nan is nan.
+    return a is b or (isinstance(a, bool | int | float | str | np.number) and repr(a) == repr(b))
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A function's syntax tree and file, and its surroundings."""
+
+    function: FunctionType
+    node: FunctionNode
+    filename: str
+
+    def code(self) -> Capture:
+        """The function's code, which tools that reload modules replace in the functions that are there."""
+        return Capture(self.function, "__code__", self.function.__code__, self.function.__name__, attribute=True)
+
+    def capture(self, name: str) -> Capture | None:
+        """Look a free name up where Python would: closure cells, then globals, then builtins."""
+        code = self.function.__code__
+        if name in code.co_freevars:
+            cell = (self.function.__closure__ or ())[code.co_freevars.index(name)]
+            try:
+                return Capture(cell, name, cell.cell_contents, name)
+            except ValueError:
+                return None
+        for place in (self.function.__globals__, vars(builtins)):
+            if name in place:
+                return Capture(place, name, place[name], name)
+        return None
+
+
+def locate(node: ast.AST, filename: str) -> Location:
+    """The place of a syntax node."""
+    line = getattr(node, "lineno", 1)
+    column = getattr(node, "col_offset", 0)
+    end_line = getattr(node, "end_lineno", None) or line
+    return Location(filename, line, column, end_line, getattr(node, "end_col_offset", None) or column + 1)
+
+
+def find_source(function: Callable[..., Any]) -> Source:
+    """The syntax tree of a Python function or lambda.
+
+    Raises
+    ------
+    CompileError
+        If it is no Python function, or its text cannot be had (made by `exec` without a file, or compiled code).
+    """
+    if not isinstance(function, FunctionType):
+        name = getattr(function, "__qualname__", repr(function))
+        raise CompileError(
+            f"{name} is {a_or_an(type(function).__name__)}, not a Python function, so it has no source to compile",
+            Location("<unknown>", 1, 0, 1, 0),
+            "a function made with `def` or `lambda`",
+        )
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        first = function.__code__.co_firstlineno
+        where = Location(function.__code__.co_filename, first, 0, first, 1)
+        raise CompileError(f"{function.__qualname__} is async, and a kernel cannot wait", where, "a plain function")
+    code = function.__code__
+    # Found once and kept, so that a function that is defined keeps its meaning when its file is edited.
+    node = _nodes.get((code.co_filename, code))
+    if node is None:
+        node = _nodes[code.co_filename, code] = _locate(function)
+    return Source(function, node, code.co_filename)
+
+
+_nodes: dict[tuple[str, CodeType], FunctionNode] = {}
+
+
+def _locate(function: FunctionType) -> FunctionNode:
+    code = function.__code__
+    linecache.checkcache(code.co_filename)
+    lines = linecache.getlines(code.co_filename, function.__globals__)
+    node = None
+    for text, parse in ((_statement(lines, code.co_firstlineno), _parsed), ("".join(lines), _parse)):
+        tree = parse(text) if text else None
+        node = None if tree is None else _find(tree, code)
+        if tree is not None and node is not None and _is_current(text, tree, code):
+            return node
+    where = Location(code.co_filename, code.co_firstlineno, 0, code.co_firstlineno, 1)
+    if node is None:
+        reason = f"its text is not in {code.co_filename}"
+        if code.co_filename == "<string>":
+            reason = "exec() and `python -c` keep no text"
+        instead = "the function in a file or a notebook cell; text run by exec() must be put into linecache"
+        if code.co_filename == "<stdin>":
+            reason = "the REPL keeps no text before Python 3.13"
+            instead = "the function in a file, in IPython or a notebook"
+        raise CompileError(f"the source of {function.__qualname__} cannot be had: {reason}", where, instead)
+    raise CompileError(
+        f"the text of {function.__qualname__} has changed since it was defined, so it is not what would run",
+        where,
+        "nothing new: reload the module, or run the cell again",
+    )
+
+
+# Warnings are set aside for the whole process, and before 3.11.9 `ast.parse` fails in threads that run it at once.
+_parsing = threading.Lock()
+
+
+def _renew_after_fork() -> None:
+    global _parsing
+    _parsing = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_after_fork)
+
+
+def _statement(lines: Sequence[str], line: int) -> str:
+    """The statement of a file that seems to be around a line, after as many empty lines as there are before it.
+
+    To parse all of a file takes milliseconds, and what is parsed is kept. It is right if it has the function.
+    """
+
+    def begins(at: int) -> bool:
+        # Decorators belong to what comes after them.
+        return lines[at][:1] not in _INSIDE and (at == 0 or lines[at - 1][:1] != "@")
+
+    if not 0 < line <= len(lines):
+        return ""
+    first = next((at for at in range(line - 1, -1, -1) if begins(at)), 0)
+    end = next((at for at in range(line, len(lines)) if begins(at)), len(lines))
+    return "\n" * first + "".join(lines[first:end])
+
+
+# What a line begins with that is not the first of a statement of a file.
+_INSIDE = frozenset(" \t\n\r\f#)]}")
+
+
+@lru_cache(maxsize=64)
+def _parse(text: str) -> ast.Module | None:
+    return _parsed(text)
+
+
+def _parsed(text: str) -> ast.Module | None:
+    try:
+        with _parsing, warnings.catch_warnings(action="ignore"):
+            return ast.parse(text)
+    except SyntaxError:  # the file was edited since; or a REPL that keeps other text under this name
+        return None
+
+
+def _is_current(text: str, tree: ast.Module, code: CodeType) -> bool:
+    """Whether a function's code is what its text, as it is now, compiles to.
+
+    Of that, the statement that it is in, and those that import something: code depends on what is a module.
+    """
+
+    def content(of: CodeType) -> tuple[object, ...]:
+        constants = [repr(constant) for constant in of.co_consts if not isinstance(constant, CodeType)]
+        return of.co_name, of.co_firstlineno, of.co_code, of.co_names, of.co_varnames, of.co_freevars, constants
+
+    body = [
+        stmt
+        for stmt in tree.body
+        if not isinstance(stmt, _IMPORT_NOTHING) or _first_line(stmt) <= code.co_firstlineno <= (stmt.end_lineno or 0)
+    ]
+    with _parsing, warnings.catch_warnings(action="ignore"):  # Python has given them when the text was run
+        try:
+            pending = [compile(ast.Module(body, []), "<source>", "exec", dont_inherit=True)]
+        except RecursionError:  # Python goes deeper into a text than into its tree
+            pending = [compile(text, "<source>", "exec", dont_inherit=True)]
+    wanted = content(code)
+    while pending:
+        candidate = pending.pop()
+        if content(candidate) == wanted:
+            return True
+        pending.extend(constant for constant in candidate.co_consts if isinstance(constant, CodeType))
+    return False
+
+
+_IMPORT_NOTHING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Expr, ast.Assign, ast.AnnAssign)
+
+
+def _first_line(stmt: ast.stmt) -> int:
+    """Where a statement begins; what decorates a function or a class comes before its own first line."""
+    decorators: list[ast.expr] = getattr(stmt, "decorator_list", [])
+    return min([stmt.lineno, *(decorator.lineno for decorator in decorators)])
+
+
+def _find(tree: ast.Module, code: CodeType) -> FunctionNode | None:
+    is_lambda = code.co_name == "<lambda>"
+    found: list[FunctionNode] = []
+    for node in _around(tree, code.co_firstlineno):
+        if isinstance(node, ast.FunctionDef) and not is_lambda and node.name == code.co_name:
+            if _first_line(node) == code.co_firstlineno:
+                found.append(node)
+        elif isinstance(node, ast.Lambda) and is_lambda and node.lineno == code.co_firstlineno:
+            found.append(node)
+    if len(found) > 1:  # several lambdas on one line: the code object knows the columns of its body
+        positions = set(code.co_positions())
+        placed = [node for node in found if _span(node) in positions]
+        # Python 3.12 forgets them for a lambda that is only a constant: then the constants tell.
+        found = placed or [node for node in found if _constants(node) == code.co_consts]
+    return found[0] if found else None
+
+
+def _around(tree: ast.AST, line: int) -> Iterator[ast.AST]:
+    """The nodes of a tree that a line belongs to."""
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        yield node
+        for child in ast.iter_child_nodes(node):
+            first = getattr(child, "lineno", line)
+            # What decorates a function or a class comes before its own first line.
+            for decorator in getattr(child, "decorator_list", ()):
+                first = min(first, decorator.lineno)
+            if first <= line <= (getattr(child, "end_lineno", None) or line):
+                pending.append(child)
+
+
+def _span(node: FunctionNode) -> tuple[int | None, ...]:
+    """The place of a lambda's body, as code objects give it."""
+    body = node.body
+    assert isinstance(body, ast.expr)
+    return body.lineno, body.end_lineno, body.col_offset, body.end_col_offset
+
+
+def _constants(node: FunctionNode) -> tuple[object, ...]:
+    assert isinstance(node, ast.Lambda)
+    inner = compile(ast.Expression(node), "<source>", "eval").co_consts[0]
+    assert isinstance(inner, CodeType)
+    return inner.co_consts

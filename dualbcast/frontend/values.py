@@ -1,0 +1,366 @@
+"""What a name or an expression of the user's stands for while a function is lowered: numbers, tuples, functions.
+
+An environment maps names to values on one path; a frame is one activation of a function that is being inlined.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from types import FunctionType, ModuleType
+from typing import Any
+
+from dualbcast.errors import ArgumentError, Location, a_or_an
+from dualbcast.frontend.source import FunctionNode, Source
+from dualbcast.ir.constant_fold import FALSE, TRUE
+from dualbcast.ir.nodes import NOWHERE, Atom, Const, Expr, Kind, Stmt, Var
+
+__all__ = [
+    "CHOICE",
+    "PARTLY",
+    "RESULT",
+    "RETURNED",
+    "RETURNED_AT",
+    "SKIPPING",
+    "Closure",
+    "Copies",
+    "Derived",
+    "Env",
+    "Frame",
+    "Keywords",
+    "KindRaised",
+    "Loop",
+    "Operator",
+    "Partial",
+    "Range",
+    "Record",
+    "Static",
+    "Unassigned",
+    "Unrolled",
+    "Value",
+    "are_alike",
+    "describe",
+    "end_of",
+    "is_instance",
+    "is_like",
+    "items_like",
+    "part_of",
+    "partly_assigned",
+    "same",
+    "zeros_like",
+]
+
+# Entries of an environment that are no user's names.
+RETURNED, RESULT, RETURNED_AT, CHOICE = "<returned>", "<result>", "<returned at>", "<choice>"
+SKIPPING = "<skipping>"
+# Names that are assigned only where a flag is set: pairs of the flag and the name.
+PARTLY = "<partly>"
+
+
+@dataclass(frozen=True, slots=True)
+class Static:
+    """A Python object that exists at compile time only: a function, a module, a string."""
+
+    object: Any
+
+
+class Record(tuple[Any, ...]):
+    """Values under a Python type other than tuple: a list, a named tuple, a dataclass; or an iterator, to be used once.
+
+    `fields` has the names of the items, where the type gives them names.
+    """
+
+    python_type: type
+    fields: tuple[str, ...]
+
+    def __new__(cls, kind: type, items: Iterable[Value], fields: tuple[str, ...] = ()) -> Record:
+        self = super().__new__(cls, items)
+        self.python_type, self.fields = kind, fields
+        return self
+
+    def like(self, items: Iterable[Value]) -> Record:
+        """The same type with other items."""
+        return Record(self.python_type, items, self.fields)
+
+    @property
+    def is_iterator(self) -> bool:
+        return issubclass(self.python_type, Iterator)
+
+    @property
+    def is_sequence(self) -> bool:
+        """Whether it can be indexed, unpacked and looped over."""
+        return issubclass(self.python_type, tuple | list)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Partial:
+    """A function with some of its arguments: `functools.partial`, or a method with the object it belongs to."""
+
+    function: Value
+    args: tuple[Value, ...]
+    keywords: dict[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """What is wanted of a function: `derivative`, `gradient`, or one of them after the value, and in which arguments.
+
+    Attributes
+    ----------
+    name : str
+        The public function's.
+    wrt : int, str or tuple of them, optional
+        Positions and names of the arguments; None for all.
+    """
+
+    name: str
+    wrt: int | str | tuple[int | str, ...] | None
+
+    def __post_init__(self) -> None:
+        for item in self.items:
+            if not isinstance(item, int | str) or isinstance(item, bool):
+                raise ArgumentError(f"wrt={item!r} is no argument; give names or positions: wrt=1 or wrt='x'")
+        if not self.has_several and (self.wrt is None or isinstance(self.wrt, tuple)):
+            raise ArgumentError(
+                f"{self.name}() is taken in one argument, not in wrt={self.wrt!r}; gradient() is taken in several"
+            )
+
+    @property
+    def items(self) -> tuple[int | str, ...]:
+        """The positions and names in `wrt`."""
+        return self.wrt if isinstance(self.wrt, tuple) else () if self.wrt is None else (self.wrt,)
+
+    @property
+    def has_value(self) -> bool:
+        """Whether the function's value comes first."""
+        return self.name.startswith("value_and_")
+
+    @property
+    def has_several(self) -> bool:
+        """Whether it can be in several arguments."""
+        return self.name.endswith("gradient")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Derived:
+    """`derivative(function)` and its kin; where `function` returns functions, `calls` has the arguments so far."""
+
+    operator: Operator
+    function: Value
+    calls: tuple[tuple[tuple[Value, ...], dict[str, Value]], ...] = ()
+
+
+class Keywords(dict[str, Any]):
+    """What a `**` parameter holds: values by name."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Closure:
+    """A function defined inside the one being compiled; it sees its frame's names as they are when it is called."""
+
+    node: FunctionNode
+    frame: Frame
+    defaults: tuple[Value, ...] = ()
+    keyword_defaults: tuple[Value | None, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return getattr(self.node, "name", "<lambda>")
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """`range(start, stop, step)`."""
+
+    start: Atom
+    stop: Atom
+    step: Atom
+
+    def known(self) -> range | None:
+        """The range itself where its bounds are numbers."""
+        if isinstance(self.start, Const) and isinstance(self.stop, Const) and isinstance(self.step, Const):
+            return range(int(self.start.value), int(self.stop.value), int(self.step.value))
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Unassigned:
+    """Stands for a name that some path has not assigned, or (`conflict`) that paths assigned to what cannot merge."""
+
+    reason: str
+    conflict: bool = False
+
+
+# A Record is a tuple, too.
+Value = Const | Var | Static | Closure | Partial | Derived | Keywords | Range | Unassigned | tuple["Value", ...]
+Env = dict[str, Value]
+Copies = list[tuple[Var, Expr]]
+
+
+@dataclass(eq=False, slots=True)
+class Loop:
+    """A loop of the kernel, with the paths that leave it and that start its next turn."""
+
+    breaks: list[tuple[list[Stmt], Env, Location]] = field(default_factory=list)
+    continues: list[tuple[list[Stmt], Env, Location]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Unrolled:
+    """A loop that is written out; the names of the flags that say whether the rest of it is skipped.
+
+    `lacking` has the names, by flag, that were not assigned where the flag was set.
+    """
+
+    broke: str
+    skip: str
+    lacking: dict[str, set[str]] = field(default_factory=dict)
+
+
+@dataclass(eq=False, slots=True)
+class Frame:
+    """One activation of a function that is being inlined."""
+
+    source: Source
+    local: frozenset[str]
+    env: Env
+    parent: Frame | None = None
+    calls: tuple[tuple[str, Location], ...] = ()
+    loops: list[Loop | Unrolled] = field(default_factory=list)
+    flags: list[str] = field(default_factory=lambda: [RETURNED])
+    returned_at: ast.AST | None = None
+    name: str = ""
+
+
+class KindRaised(Exception):
+    """A loop-carried name must hold a wider kind: the loop is lowered again with it."""
+
+    def __init__(self, path: str, kind: Kind) -> None:
+        self.path, self.kind = path, kind
+
+
+def describe(value: Value) -> str:
+    """What a value is, in an error's words."""
+    match value:
+        case Const() | Var():
+            return "a number"
+        case Record():
+            kind = value.python_type.__name__
+            return a_or_an(kind) + (f" of {len(value)}" if value.python_type is list else "")
+        case tuple():
+            return f"a tuple of {len(value)}"
+        case Partial():
+            return describe(value.function)
+        case Derived():
+            return f"the function {value.operator.name}({describe(value.function).removeprefix('the function ')})"
+        case Keywords():
+            return "a dictionary of arguments"
+        case Closure():
+            return f"the function {value.name}"
+        case Static():
+            if value.object is None or isinstance(value.object, str):
+                return "None" if value.object is None else "text"
+            name = getattr(value.object, "__name__", None)
+            if isinstance(name, str) and (callable(value.object) or isinstance(value.object, ModuleType)):
+                return f"{'the function ' if callable(value.object) else 'the module '}{name}"
+            return f"an object of type {type(value.object).__name__}"
+        case Range():
+            return "a range"
+        case _:
+            return "unassigned"
+
+
+def is_instance(value: Value, kind: type | tuple[type, ...]) -> bool:
+    """Whether the Python object that a value stands for is of a class; an element of an array is a plain number."""
+    match value:
+        case Const() | Var():
+            return issubclass({"bool": bool, "int": int, "float": float}[value.kind], kind)
+        case Record():
+            return issubclass(value.python_type, kind)
+        case tuple():
+            return issubclass(tuple, kind)
+        case Static():
+            return isinstance(value.object, kind)
+        case Range():
+            return issubclass(range, kind)
+        case _:
+            return issubclass(FunctionType, kind)
+
+
+def end_of(env: Env) -> Location:
+    """Where a path returned; what its end assigns belongs to that line."""
+    at = env.get(RETURNED_AT)
+    return at.object if isinstance(at, Static) and env.get(RETURNED) == TRUE else NOWHERE
+
+
+def items_like(model: tuple[Value, ...], items: Iterable[Value]) -> tuple[Value, ...]:
+    """The items under the type of `model`."""
+    return model.like(items) if isinstance(model, Record) else tuple(items)
+
+
+def part_of(name: str, whole: tuple[Value, ...], position: int) -> str:
+    """What messages call an item of a value."""
+    if isinstance(whole, Record) and whole.fields:
+        return f"{name}.{whole.fields[position]}"
+    return f"{name}[{position}]" if " " not in name else f"item {position} of {name}"
+
+
+def _type(value: tuple[Value, ...]) -> type:
+    return value.python_type if isinstance(value, Record) else tuple
+
+
+def are_alike(values: Iterable[tuple[Value, ...]]) -> bool:
+    """Whether tuples are of one type and length."""
+    return len({(_type(value), len(value)) for value in values}) == 1
+
+
+def partly_assigned(env: Env) -> frozenset[tuple[str, str]]:
+    """The flags and names of `PARTLY` on a path."""
+    partly = env.get(PARTLY)
+    return partly.object if isinstance(partly, Static) else frozenset()
+
+
+def is_like(value: Value, model: Value) -> bool:
+    """Whether two values can merge."""
+    if isinstance(value, tuple) and isinstance(model, tuple):
+        return are_alike((value, model)) and all(map(is_like, value, model))
+    return isinstance(value, Const | Var) and isinstance(model, Const | Var)
+
+
+def same(a: Value, b: Value) -> bool:
+    """Whether two values are one, so that nothing needs to merge."""
+    if isinstance(a, Static) and isinstance(b, Static):
+        return a.object is b.object
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return are_alike((a, b)) and all(map(same, a, b))
+    if isinstance(a, Partial) and isinstance(b, Partial):
+        return same(a.function, b.function) and same(a.args, b.args) and same_by_name(a.keywords, b.keywords)
+    if isinstance(a, Derived) and isinstance(b, Derived):
+        return a.operator == b.operator and same(a.function, b.function) and same_calls(a.calls, b.calls)
+    if isinstance(a, Keywords) and isinstance(b, Keywords):
+        return same_by_name(a, b)
+    if isinstance(a, Closure) and isinstance(b, Closure):
+        same_place = a.node is b.node and a.frame is b.frame
+        return same_place and same(a.defaults, b.defaults) and a.keyword_defaults == b.keyword_defaults
+    return a == b
+
+
+def same_by_name(a: dict[str, Value], b: dict[str, Value]) -> bool:
+    """Whether two sets of named values are one."""
+    return a.keys() == b.keys() and all(same(a[name], b[name]) for name in a)
+
+
+def same_calls(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
+    """Whether two lists of arguments, given one after another, are one."""
+    pairs = zip(a, b, strict=False)
+    return len(a) == len(b) and all(same(x[0], y[0]) and same_by_name(x[1], y[1]) for x, y in pairs)
+
+
+def zeros_like(value: Value) -> Value:
+    """A value of the same shape and kinds, for a path on which nothing reads it."""
+    if isinstance(value, tuple):
+        return items_like(value, map(zeros_like, value))
+    if isinstance(value, Const | Var):
+        return {"bool": FALSE, "int": Const(0, "int"), "float": Const(0.0, "float")}[value.kind]
+    return value

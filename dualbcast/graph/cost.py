@@ -1,0 +1,52 @@
+"""What kernels cost, counted in their IR: operations for an element, and the numbers that move."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+from dualbcast.passes.cost_model import is_scalar, work
+from dualbcast.program.element import Element
+from dualbcast.program.products import make_product
+
+__all__ = ["Counts", "count", "work", "work_of"]
+
+
+class Counts(NamedTuple):
+    """What an element takes, of an element function and its derivatives in some parameters.
+
+    Attributes
+    ----------
+    value, both, pullback : float
+        Operations for the value, for value and Jacobian, and for the pullback, in units of an addition.
+    blocks, outputs : int
+        How many numbers the Jacobian has that vary, and how many outputs there are.
+    scalar : bool
+        Whether something in it, such as a loop of its own, keeps the loop over elements from being vectorised.
+    """
+
+    value: float
+    both: float
+    pullback: float
+    blocks: int
+    outputs: int
+    scalar: bool
+
+
+@lru_cache(maxsize=1024)
+def work_of(element: Element) -> float:
+    """What the values of an element take, and infinity if they are not vectorised; counted without any derivative."""
+    return math.inf if is_scalar(element.function) else work(element.function)
+
+
+@lru_cache(maxsize=1024)
+def count(element: Element, wrt: tuple[int, ...]) -> Counts:
+    """The counts of an element function and of its derivatives in the parameters at `wrt`."""
+    value = make_product(element.function, "value", ()).function
+    both = make_product(element.function, "value_and_jacobian", wrt)
+    pullback = element.pullback(wrt).function
+    outputs = len(element.function.outputs)
+    return Counts(
+        work(value), work(both.function), work(pullback), len(both.kinds) - both.values, outputs, is_scalar(value)
+    )

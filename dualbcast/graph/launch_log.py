@@ -1,0 +1,69 @@
+"""What the graph launches: a record of every kernel, for whoever wants to look."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+__all__ = ["Launch", "launched", "launches"]
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One kernel that has run.
+
+    Attributes
+    ----------
+    label : str
+        The functions in it.
+    product : str
+        "value", or "value_and_jacobian" where the Jacobian is kept.
+    shape : tuple of int
+        What its arguments broadcast to.
+    reads, writes : int
+        How many arrays it takes and gives.
+    """
+
+    label: str
+    product: str
+    shape: tuple[int, ...]
+    reads: int
+    writes: int
+
+
+class _Listening(threading.local):
+    lists: tuple[list[Launch], ...] = ()
+
+
+_listening = _Listening()
+
+
+@contextmanager
+def launches() -> Iterator[list[Launch]]:
+    """Note the element-wise kernels that the graph launches, on this thread, while this lasts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualbcast import graph
+    >>> v = graph.Variable(np.linspace(0.0, 1.0, 5000))
+    >>> with graph.launches() as kernels:
+    ...     total = np.sum(np.tanh(v) * v + 1)
+    >>> len(kernels)
+    1
+    """
+    noted: list[Launch] = []
+    before = _listening.lists
+    _listening.lists = (*before, noted)
+    try:
+        yield noted
+    finally:
+        _listening.lists = before
+
+
+def launched(label: str, product: str, shape: tuple[int, ...], reads: int, writes: int) -> None:
+    """Note a kernel."""
+    for noted in _listening.lists:
+        noted.append(Launch(label, product, shape, reads, writes))

@@ -1,0 +1,357 @@
+"""Expressions: element-wise operations on Variables that wait until a value is needed.
+
+What waits together becomes one kernel: here is which operations those are, and what they are made of.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, NamedTuple
+from weakref import ref
+
+import numpy as np
+
+from dualbcast.graph.tape import is_float
+from dualbcast.graph.variable import Variable
+from dualbcast.program.element import Element
+
+__all__ = ["LIMITS", "Expression", "Gathered", "Limits", "Output", "gather", "waiting"]
+
+Shape = tuple[int, ...]
+
+
+class Limits:
+    """What one kernel may have; beyond it an expression is computed in parts.
+
+    Attributes
+    ----------
+    statements : int
+        Of the functions of all its operations together.
+    arrays : int
+        That it takes, numbers too.
+    elements : int
+        Smaller arrays are computed at once, operation by operation: then few kernels serve for all, and compiling one
+        for every expression would take longer than it saves.
+    """
+
+    statements = 200
+    arrays = 24
+    elements = 1024
+
+
+LIMITS = Limits()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Output:
+    """An output of an expression: what a Variable that has no value yet stands for."""
+
+    expression: Expression
+    index: int
+
+    @property
+    def shape(self) -> Shape:
+        found = self.expression.sums[self.index]
+        return self.expression.shape if found is None else found
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.expression.dtypes[self.index]
+
+    @property
+    def namespace(self) -> Any:
+        """The array library."""
+        return self.expression.namespace
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """It and no other."""
+        return id(self.expression), self.index
+
+
+class Expression:
+    """An element function applied to Variables and numbers, computed or not.
+
+    Attributes
+    ----------
+    element : Element
+        The function.
+    inputs : tuple
+        For each of its parameters a Variable with a value, an Output of another expression, or a number.
+    shape : tuple of int
+        What the inputs broadcast to.
+    compute : numpy.dtype
+        The dtype of the arithmetic, by promotion.
+    dtypes : tuple of numpy.dtype
+        Of the outputs.
+    sums : tuple of (tuple of int or None)
+        For each output the shape that it is summed to, or None.
+    namespace : module
+        The array library.
+    tracked : bool
+        Whether the outputs carry derivatives.
+    outputs : tuple of weakref
+        The Variables that stand for the outputs.
+    detached : bool
+        Whether a derivative ends here: the outputs carry none, and something that they are made of does.
+    behind, leaves : frozenset
+        The expressions that it waits for, and the keys of all that these and it are made of, unless some of it has been
+        computed since; None where it has been computed itself, inside of a kernel.
+    length : int
+        The statements of all these and its own.
+    serial : int
+        It is higher than those of the expressions that it is made of.
+    seen : tuple, optional
+        Where it was computed inside another's kernel: the composition, and its place in there.
+
+    What does not wait has no `outputs`, and none of `namespace`, `detached`, `behind`, `leaves`, `length` and `serial`.
+    """
+
+    __slots__ = (
+        *("behind", "compute", "detached", "dtypes", "element", "inputs", "leaves", "length", "namespace", "outputs"),
+        *("seen", "serial", "shape", "sums", "tracked"),
+    )
+
+    def __init__(
+        self,
+        element: Element,
+        inputs: tuple[Any, ...],
+        shape: Shape,
+        compute: np.dtype[Any],
+        dtypes: tuple[np.dtype[Any], ...],
+        sums: tuple[Shape | None, ...],
+        tracked: bool,
+    ) -> None:
+        self.element, self.inputs, self.shape, self.compute = element, inputs, shape, compute
+        self.dtypes, self.sums, self.tracked = dtypes, sums, tracked
+        self.outputs: tuple[ref[Variable], ...] = ()
+        self.seen: tuple[Any, int] | None = None
+
+    def wait(self) -> tuple[Variable, ...]:
+        """The Variables that stand for the outputs until they are computed; they are remembered weakly."""
+        own: list[Any] = []
+        before: dict[int, Expression] = {}
+        carries = False
+        namespace: Any = None
+        for each in self.inputs:
+            if isinstance(each, Output):
+                expression = each.expression
+                before[id(expression)] = expression
+                carries = carries or expression.tracked or expression.detached
+                namespace = namespace or expression.namespace
+            else:
+                own.append(_key(each))
+                if isinstance(each, Variable):
+                    carries = carries or each.tracked
+                    namespace = namespace or each.namespace
+        self.namespace: Any = namespace
+        self.detached: bool = carries and not self.tracked
+        for expression in before.values():
+            if expression.behind is None:
+                expression.weigh(gather(expression))
+        waited = before.values()
+        self.serial = next(_serials)
+        self._note(
+            frozenset(waited).union(*[each.behind or () for each in waited]),
+            frozenset(own).union(*[each.leaves for each in waited]),
+            next(iter(waited)).length if len(before) == 1 else None,
+        )
+        made = tuple(
+            [
+                Variable._pending(Output(self, index), self.tracked and is_float(dtype))
+                for index, dtype in enumerate(self.dtypes)
+            ]
+        )
+        self.outputs = tuple([ref(each) for each in made])
+        return made
+
+    def weigh(self, gathered: Gathered) -> None:
+        """Note what it waits for at present."""
+        self._note(frozenset(gathered.order[:-1]), frozenset(map(_key, gathered.leaves)))
+
+    def _note(self, behind: frozenset[Expression], leaves: frozenset[Any], before: int | None = None) -> None:
+        self.behind: frozenset[Expression] | None = behind
+        self.leaves: frozenset[Any] = leaves
+        before = sum([each.element.length for each in behind]) if before is None else before
+        self.length = self.element.length + before
+
+    def forget(self) -> None:
+        """It has been computed, by itself or inside of a kernel, and waits no longer."""
+        self.behind, self.leaves = None, frozenset()
+
+    def is_too_much(self) -> bool:
+        """Whether it and all that it waits for are more than one kernel may have."""
+        return self.length > LIMITS.statements or len(self.leaves) > LIMITS.arrays
+
+    def variable(self, index: int) -> Variable | None:
+        """The Variable that stands for an output, if somebody holds it."""
+        return self.outputs[index]()
+
+    def unknown(self) -> Iterator[tuple[int, Variable]]:
+        """The outputs that somebody holds and that have no value yet."""
+        for index, reference in enumerate(self.outputs):
+            found = reference()
+            if found is not None and found._value is None:
+                yield index, found
+
+
+def _key(leaf: Any) -> Any:
+    return id(leaf) if isinstance(leaf, Variable) else (type(leaf), repr(leaf))
+
+
+_serials = itertools.count()
+_serial = attrgetter("serial")
+
+
+def waiting(inputs: tuple[Any, ...]) -> list[Expression]:
+    """The different expressions among some inputs."""
+    return list({id(each.expression): each.expression for each in inputs if isinstance(each, Output)}.values())
+
+
+class Gathered(NamedTuple):
+    """Expressions with what they wait for, in the form of a composition.
+
+    Attributes
+    ----------
+    order : list of Expression
+        Each after what it is made of; where one was asked for, it is the last.
+    leaves : list
+        The Variables and numbers that all of them are made of.
+    refs : list of tuple of int
+        For each expression where its inputs come from: leaves are the first values, and the outputs of each
+        expression the next ones.
+    known : dict
+        Which leaf stands for an output of some expression, by its `key`.
+    place : dict
+        The number of a leaf, by its id; and of the first output of an expression, by its id.
+    """
+
+    order: list[Expression]
+    leaves: list[Any]
+    refs: list[tuple[int, ...]]
+    known: dict[tuple[int, int], Variable]
+    place: dict[Any, int]
+
+    def number(self, output: Output) -> int:
+        """The number of an output among the values."""
+        held = self.known.get(output.key)
+        return self.place[id(output.expression)] + output.index if held is None else self.place[id(held)]
+
+
+def gather(
+    *roots: Expression, stops: Mapping[tuple[int, int], Variable] | None = None, first: Iterable[Variable] = ()
+) -> Gathered:
+    """Some expressions and all that they wait for.
+
+    Parameters
+    ----------
+    *roots : Expression
+    stops : mapping, optional
+        Outputs, by their `key`, that count as computed, with the Variables that have their values. Without it these
+        are the ones that have been computed.
+    first : iterable of Variable
+        Leaves in any case.
+    """
+    if len(roots) == 1 and stops is None:
+        whole = _whole(roots[0])
+        if whole is not None:
+            return whole
+    known: dict[tuple[int, int], Variable] = {} if stops is None else dict(stops)
+    order: list[Expression] = []
+    leaves: list[Any] = []
+    # Where a leaf is, by its key: equal numbers are one.
+    place: dict[Any, int] = {}
+    # Of each expression the inputs: the numbers of leaves, and outputs, whose numbers are not known before the end.
+    found: dict[int, list[int | Output]] = {}
+    stack = [(root, False) for root in reversed(roots)]
+
+    def leaf(key: Any, value: Any) -> int:
+        number = place.get(key)
+        if number is None:
+            number = place[key] = len(leaves)
+            leaves.append(value)
+        return number
+
+    for each in first:
+        leaf(id(each), each)
+    while stack:
+        expression, is_ready = stack.pop()
+        if is_ready:
+            order.append(expression)
+            continue
+        if id(expression) in found:
+            continue
+        inputs = found[id(expression)] = []
+        stack.append((expression, True))
+        for each in expression.inputs:
+            held = _held(each, known, stops is not None) if isinstance(each, Output) else each
+            if held is not None:
+                inputs.append(leaf(_key(held), held))
+                continue
+            inputs.append(each)
+            if id(each.expression) not in found:
+                stack.append((each.expression, False))
+
+    count = len(leaves)
+    for expression in order:
+        place[id(expression)] = count
+        count += len(expression.dtypes)
+
+    def number(of: int | Output) -> int:
+        return place[id(of.expression)] + of.index if isinstance(of, Output) else of
+
+    refs = [tuple(map(number, found[id(expression)])) for expression in order]
+    return Gathered(order, leaves, refs, known, place)
+
+
+def _whole(root: Expression) -> Gathered | None:
+    """The same in much less time where nothing that an expression waits for has been computed; None if something may
+    have been."""
+    order = [root]
+    if Output in map(type, root.inputs):
+        if root.behind is None or any(each.behind is None or each.seen is not None for each in root.behind):
+            return None
+        order = [*sorted(root.behind, key=_serial), root]
+    place: dict[Any, int] = {}
+    leaves: list[Any] = []
+    found: list[list[Any]] = []
+    met: set[int] = set()
+    for expression in order:
+        refs: list[Any] = []
+        for each in expression.inputs:
+            if isinstance(each, Output):
+                if id(each.expression) not in met:  # it has been computed, and its reader weighed after that
+                    return None
+                refs.append(each)
+                continue
+            key = _key(each)
+            number = place.get(key)
+            if number is None:
+                number = place[key] = len(leaves)
+                leaves.append(each)
+            refs.append(number)
+        found.append(refs)
+        met.add(id(expression))
+    count = len(leaves)
+    for expression in order:
+        place[id(expression)] = count
+        count += len(expression.dtypes)
+    numbers = [
+        tuple([place[id(each.expression)] + each.index if isinstance(each, Output) else each for each in refs])
+        for refs in found
+    ]
+    return Gathered(order, leaves, numbers, {}, place)
+
+
+def _held(output: Output, known: dict[tuple[int, int], Variable], is_complete: bool) -> Variable | None:
+    """The Variable with an output's value, if it has been computed; `known` has it then, or all there are."""
+    key = output.key
+    found = known.get(key)
+    if found is None and not is_complete:
+        held = output.expression.variable(output.index)
+        if held is not None and held._value is not None:
+            found = known[key] = held
+    return found

@@ -1,0 +1,120 @@
+"""One application of a transformation: what it differentiates in, and what the caller gets of its results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dualbcast.errors import DTypeError
+from dualbcast.foreign_objects import called, instead
+from dualbcast.graph.backward import backward
+from dualbcast.graph.foreign import has_own_arithmetic, refused_argument
+from dualbcast.graph.stop_gradient import stop_gradient
+from dualbcast.graph.tape import STATE, alias, is_array, is_float, is_read_only, recording, zeros
+from dualbcast.graph.trees import leaves, map_leaves
+from dualbcast.graph.variable import Variable
+
+__all__ = ["Level", "is_tracked", "or_zeros"]
+
+
+class Level:
+    """One application of a transformation to arguments.
+
+    Attributes
+    ----------
+    is_inner : bool
+        Whether results are Variables: some argument is one, or this is inside another transformation.
+    record : bool
+        Whether the backward pass is recorded, for derivatives from outside.
+    aliases : list of Variable
+        What is differentiated in: each stands for one array of the arguments, and for no other application.
+    """
+
+    def __init__(self, arguments: Any, is_inner: bool = False) -> None:
+        self.is_inner = is_inner or STATE.depth > 0 or any(isinstance(each, Variable) for each in leaves(arguments))
+        self.record = self.is_inner and STATE.is_recording
+        self.aliases: list[Variable] = []
+
+    def also(self, arguments: Any) -> Level:
+        """The same for a later part of the application, with more arguments."""
+        later = Level(arguments, self.is_inner)
+        later.aliases = self.aliases
+        return later
+
+    def enter(self, tree: Any, name: str) -> Any:
+        """A container like an argument, of aliases."""
+        made = map_leaves(_alias, tree, name)
+        self.aliases.extend(leaves(made))
+        return made
+
+    def evaluate(self, function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Call the function, and record what it does."""
+        with recording(True, level=1):
+            return function(*args, **named)
+
+    def leave(self, tree: Any) -> Any:
+        """A container as the caller gets it: of arrays, or of Variables that depend on no more than they should."""
+        return map_leaves(lambda _, leaf: self._result(leaf) if isinstance(leaf, Variable) else leaf, tree)
+
+    def _result(self, leaf: Variable) -> Any:
+        if self.is_inner:
+            return leaf if self.record else stop_gradient(leaf)
+        # What is the graph's may be needed yet, for a pullback; what is the user's must not come back as a result.
+        return _plain(leaf.value if leaf.frozen is None else leaf.array.copy())
+
+    def gradients(self, heads: list[tuple[Variable, Variable]]) -> list[Any]:
+        """The cotangents of the aliases for those of the outputs."""
+        taken = {id(cotangent.array) for _, cotangent in heads}
+        found = backward(heads, self.aliases, self.record)
+        return self.own([or_zeros(each, alias) for each, alias in zip(found, self.aliases, strict=True)], taken)
+
+    def own(self, derivatives: list[Variable], taken: set[int]) -> list[Any]:
+        """Derivatives as the caller gets them; `taken` are the arrays that he has already, by their id."""
+        if self.is_inner:
+            return [self._result(each) for each in derivatives]
+        return [own_array(each, taken) for each in derivatives]
+
+
+def own_array(gradient: Variable, taken: set[int]) -> Any:
+    """A gradient as an array that the user may change: no view, and no array that has been given to anybody."""
+    array = gradient.array
+    # The base of a view is an array. That of one with memory of the pool is the lease, which nobody else has.
+    if gradient.frozen is not None or is_array(array.base) or id(array) in taken or is_read_only(array):
+        array = array.copy()
+    taken.add(id(array))
+    return _plain(array)
+
+
+def _plain(array: Any) -> Any:
+    """A number is a scalar, as from NumPy's functions."""
+    return array[()] if array.ndim == 0 else array
+
+
+def _alias(name: str, leaf: Any) -> Variable:
+    if has_own_arithmetic(leaf):
+        raise refused_argument(leaf, name)
+    if not isinstance(leaf, Variable | float) and not isinstance(getattr(leaf, "dtype", None), np.dtype):
+        hint = "Pass a float: 3.0 and not 3." if isinstance(leaf, int) else instead(leaf, name)
+        raise DTypeError(
+            f"there is no derivative in {name}, which is {called(leaf)}. {hint or 'Pass an array or a float.'}"
+        )
+    if not is_float(leaf.dtype if hasattr(leaf, "dtype") else np.dtype(float)):
+        raise DTypeError(
+            f"there is no derivative in {name}: its dtype is {leaf.dtype}, and integers and bools carry none. Pass "
+            ".astype('float64'); or leave it out of wrt"
+        )
+    return alias(leaf)
+
+
+def is_tracked(value: Any) -> bool:
+    """Whether a result is a Variable that depends on something."""
+    return isinstance(value, Variable) and value.tracked
+
+
+def or_zeros(found: Variable | None, like: Any) -> Variable:
+    """A cotangent or tangent, and zeros for one that there is not."""
+    if found is not None:
+        return found
+    return zeros(like if isinstance(like, Variable) else Variable(like))

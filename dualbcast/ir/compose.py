@@ -1,0 +1,137 @@
+"""Composition: several IR functions, some applied to the results of others, as one function that computes each once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from dualbcast.errors import Location
+from dualbcast.ir.nodes import (
+    NOWHERE,
+    Assign,
+    Atom,
+    Block,
+    Const,
+    Expr,
+    For,
+    Function,
+    Kind,
+    Names,
+    Output,
+    Stmt,
+    Var,
+    among,
+    map_expr,
+    map_exprs,
+)
+from dualbcast.ir.structure import Structure
+from dualbcast.rules.table import RULES
+
+__all__ = ["Copy", "Step", "compose", "restrict"]
+
+
+class Step(NamedTuple):
+    """One function of a composition.
+
+    Attributes
+    ----------
+    function : Function
+    inputs : tuple of (int or Const)
+        What its parameters are: values by their number, or numbers. The parameters of the composition are the first
+        values, and the outputs of each step the next ones.
+    """
+
+    function: Function
+    inputs: tuple[int | Const, ...]
+
+
+def compose(name: str, params: Sequence[Kind], steps: Sequence[Step], outputs: Sequence[int]) -> Function:
+    """The function that computes the steps in their order.
+
+    Parameters
+    ----------
+    name : str
+        What it is called.
+    params : sequence of str
+        The kinds of its parameters.
+    steps : sequence of Step
+        Each uses values that come before it.
+    outputs : sequence of int
+        The values that it returns, in a tuple.
+
+    Examples
+    --------
+    >>> from dualbcast.ir.nodes import dump
+    >>> from dualbcast.frontend.rule_bodies import lower
+    >>> double = lower(lambda x: 2.0 * x, ["float"]).function
+    >>> total = lower(lambda x, y: x + y, ["float", "float"]).function
+    >>> print(dump(compose("f", ["float"], [Step(double, (0,)), Step(total, (0, 1))], [2])))
+    function f(x0: float)
+        %value: float = mul(2.0, x0)       # line 1
+        %value#1: float = add(x0, %value)  # line 1
+        output out = %value#1
+    <BLANKLINE>
+    """
+    names = Names(RULES)
+    arguments = tuple(Var(names.fresh(f"x{at}"), kind) for at, kind in enumerate(params))
+    values: list[Atom] = list(arguments)
+    body: list[Stmt] = []
+    derived: list[str] = []
+    for step in steps:
+        actual = [values[each] if isinstance(each, int) else each for each in step.inputs]
+        copied = Copy(names, dict(zip((param.name for param in step.function.params), actual, strict=True)))
+        body.extend(copied.block(step.function.body))
+        renamed = map(copied.actual.__getitem__, among(step.function.derived, step.function.body))
+        derived += [var.name for var in renamed if isinstance(var, Var)]
+        for output in step.function.outputs:
+            value = copied.expr(output.value)
+            if not isinstance(value, Atom):
+                target = Var(names.fresh(output.name), value.kind)
+                body.append(Assign(target, value, step.function.location))
+                value = target
+            values.append(value)
+    several = len(outputs) > 1
+    named = tuple(
+        Output(names.fresh(f"out{at}" if several else "out"), values[each]) for at, each in enumerate(outputs)
+    )
+    structure = Structure(tuple, (Structure(),) * len(named)) if several else Structure()
+    return Function(name, arguments, tuple(body), named, NOWHERE, structure, tuple(derived))
+
+
+def restrict(function: Function, outputs: Sequence[int]) -> Function:
+    """The function with some of its outputs only, in a tuple."""
+    kept = tuple(function.outputs[at] for at in outputs)
+    return replace(function, outputs=kept, structure=Structure(tuple, (Structure(),) * len(kept)))
+
+
+class Copy:
+    """Copies statements under new names, with values for parameters, and as of one place if that is given."""
+
+    def __init__(self, names: Names, actual: dict[str, Expr], location: Location | None = None) -> None:
+        self.names, self.actual, self.location = names, actual, location
+
+    def block(self, block: Block) -> Block:
+        return tuple(self.statement(stmt) for stmt in block)
+
+    def statement(self, stmt: Stmt) -> Stmt:
+        copied = map_exprs(stmt, self.expr, self.block)
+        if isinstance(copied, Assign | For):
+            copied = replace(copied, target=self.target(copied.target))
+        return copied if self.location is None else replace(copied, location=self.location)
+
+    def target(self, var: Var) -> Var:
+        if var.name not in self.actual:
+            self.actual[var.name] = Var(self.names.fresh(var.name), var.kind)
+        found = self.actual[var.name]
+        assert isinstance(found, Var)
+        return found
+
+    def expr(self, expr: Expr) -> Expr:
+        return map_expr(expr, self.leaf)
+
+    def leaf(self, leaf: Expr) -> Expr:
+        if not isinstance(leaf, Var):
+            return leaf
+        # A name may be read, in the text of a loop, before the statement that assigns it.
+        return self.actual[leaf.name] if leaf.name in self.actual else self.target(leaf)

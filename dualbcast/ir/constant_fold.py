@@ -1,0 +1,117 @@
+"""Folding of one operation: constants are computed, and identities that hold for every IEEE value are applied."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from dualbcast.ir.nodes import Const, Expr, Kind, Op
+
+__all__ = ["FALSE", "FUNCTIONS", "INTEGRAL", "TRUE", "convert", "fold", "join", "number"]
+
+TRUE = Const(True, "bool")
+FALSE = Const(False, "bool")
+_ORDER: tuple[Kind, ...] = ("bool", "int", "float")
+
+_EXACT: dict[str, Callable[..., Any]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": operator.truediv,
+    "floordiv": operator.floordiv,
+    "mod": operator.mod,
+    "neg": operator.neg,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "not": operator.not_,
+    "and": lambda a, b: a and b,
+    "or": lambda a, b: a or b,
+    "select": lambda test, a, b: a if test else b,
+    "bitand": operator.and_,
+    "bitor": operator.or_,
+    "bitxor": operator.xor,
+    "shl": operator.lshift,
+    "shr": operator.rshift,
+    "invert": operator.invert,
+    "to_float": float,
+    "to_int": int,
+}
+# How the library's functions are computed, by their names in the IR; the rule table says it.
+FUNCTIONS: dict[str, Callable[..., float]] = {}
+INTEGRAL = frozenset({"floor", "ceil", "rint", "trunc"})
+
+
+def join(a: Kind, b: Kind) -> Kind:
+    """The kind that holds values of both: bool < int < float."""
+    return _ORDER[max(_ORDER.index(a), _ORDER.index(b))]
+
+
+def number(value: bool | int | float) -> Const:
+    """A Python number as a constant; an integer that 64 bits cannot hold becomes a float, as in a float expression."""
+    if isinstance(value, bool):
+        return Const(value, "bool")
+    if isinstance(value, int) and -(2**63) <= value < 2**63:
+        return Const(value, "int")
+    return Const(float(value), "float")
+
+
+def convert(value: Expr, kind: Kind) -> Expr:
+    """The value as another kind; converting to bool asks whether it differs from zero."""
+    if value.kind == kind:
+        return value
+    if kind == "bool":
+        return fold(Op("ne", (value, Const(0.0 if value.kind == "float" else 0, value.kind)), "bool"))
+    return fold(Op(f"to_{kind}", (value,), kind))
+
+
+def fold(op: Op) -> Expr:
+    """The operation, or something simpler with the same value (NaN, infinities and signed zeros included).
+
+    Constants are computed in Python's double precision, whatever the kernel computes in: they are rounded once.
+    """
+    args = op.args
+    compute = _EXACT.get(op.name) or FUNCTIONS.get(op.name)
+    if compute is not None and all(isinstance(arg, Const) for arg in args):
+        try:
+            result = compute(*(arg.value for arg in args if isinstance(arg, Const)))
+            if op.kind == "float":
+                return Const(float(result), "float")
+            if op.kind == "bool":
+                return Const(bool(result), "bool")
+            if -(2**63) <= result < 2**63:
+                return Const(int(result), "int")
+        except (ArithmeticError, ValueError, TypeError):
+            pass  # the kernel computes it, with IEEE's answer
+        return op
+    match op.name, args:
+        case "mul", (Const(value=1), x) | (x, Const(value=1)):
+            return x
+        case "mul", (Const(value=-1), x) | (x, Const(value=-1)):
+            return fold(Op("neg", (x,), op.kind, op.location))
+        case "div" | "floordiv", (x, Const(value=1)) if op.name == "div" or op.kind == "int":
+            return x
+        case "sub", (x, Const() as zero) if repr(zero.value) in ("0", "0.0"):
+            return x
+        case "add", (Const(value=0, kind="int"), x) | (x, Const(value=0, kind="int")):
+            return x
+        case "neg" | "not", (Op(name=inner, args=(x,)),) if inner == op.name:
+            return x
+        case "select", (Const() as test, a, b):
+            return a if test.value else b
+        case "select", (_, a, b) if a == b:
+            return a
+        case "select", (test, Const(value=True, kind="bool"), Const(value=False)):
+            return test
+        case "select", (test, Const(value=False, kind="bool"), Const(value=True)):
+            return fold(Op("not", (test,), "bool", op.location))
+        case "and", (Const() as known, x) | (x, Const() as known):
+            return x if known.value else FALSE
+        case "or", (Const() as known, x) | (x, Const() as known):
+            return TRUE if known.value else x
+        case _:
+            return op

@@ -1,0 +1,359 @@
+"""IR to smaller IR with the same values: folding, common subexpressions, copies followed to their source, dead code.
+
+Values are numbered: two names with one number hold the same value here, on every path. Only identities that hold for
+NaN, infinities and signed zeros are used. Of derivatives, which nobody can tell by their last bits, a product and a sum
+may become one operation.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Set
+from dataclasses import dataclass, replace
+
+from dualbcast.ir.constant_fold import FALSE, TRUE, fold
+from dualbcast.ir.nodes import (
+    MULADD,
+    MULSUB,
+    SUBMUL,
+    Assign,
+    Atom,
+    Block,
+    Break,
+    Const,
+    Continue,
+    Expr,
+    For,
+    Function,
+    If,
+    Op,
+    Stmt,
+    Var,
+    While,
+    atoms,
+    blocks,
+    expressions,
+    map_exprs,
+    statements,
+)
+
+__all__ = ["falls_through", "remove_dead", "simplify"]
+
+_COMMUTATIVE = frozenset({"add", "mul", "eq", "ne", "and", "or"})
+
+
+def simplify(function: Function, fusible: Set[str] = frozenset()) -> Function:
+    """The function with less to do; its outputs are the same values.
+
+    Parameters
+    ----------
+    function : Function
+    fusible : set of str, optional
+        The names of sums and products that may become one operation, of which only the result is rounded.
+    """
+    return remove_dead(_Numbering(function, fusible).run())
+
+
+def falls_through(block: Block) -> bool:
+    """Whether a block's end can be reached."""
+    if not block:
+        return True
+    match block[-1]:
+        case Break() | Continue():
+            return False
+        case If(then=then, orelse=orelse):
+            return falls_through(then) or falls_through(orelse)
+        case While(test=test, body=body):
+            return test != TRUE or _breaks(body)
+        case _:
+            return True
+
+
+def _breaks(body: Block) -> bool:
+    return any(
+        isinstance(stmt, Break) or (isinstance(stmt, If) and (_breaks(stmt.then) or _breaks(stmt.orelse)))
+        for stmt in body
+    )
+
+
+# --- value numbering -------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _State:
+    """What is known at one point: each name's value number, and the numbers of expressions computed so far."""
+
+    numbers: dict[str, int]
+    computed: dict[tuple[object, ...], int]
+
+    def copy(self) -> _State:
+        return _State(dict(self.numbers), dict(self.computed))
+
+
+class _Numbering:
+    def __init__(self, function: Function, fusible: Set[str]) -> None:
+        self.function, self.fusible = function, fusible
+        self.holders: dict[int, Atom] = {}
+        self.definitions: dict[int, tuple[Op, list[int]]] = {}
+        self.constants: dict[Const, int] = {}
+        self.state = _State({}, {})
+        # What the block at hand has given a value so far, and a branch around it has to merge.
+        self.changed: dict[str, Var] = {}
+
+    def run(self) -> Function:
+        for param in self.function.params:
+            self.define(param, self.new(param))
+        body = self.block(self.function.body)
+        outputs = tuple(replace(output, value=self.atom(output.value)) for output in self.function.outputs)
+        return replace(self.function, body=body, outputs=outputs)
+
+    def new(self, holder: Atom) -> int:
+        number = len(self.holders)
+        self.holders[number] = holder
+        return number
+
+    def define(self, target: Var, number: int) -> None:
+        self.state.numbers[target.name] = number
+        self.changed[target.name] = target
+
+    def number(self, atom: Expr) -> int:
+        if isinstance(atom, Const):
+            if atom not in self.constants:
+                self.constants[atom] = self.new(atom)
+            return self.constants[atom]
+        assert isinstance(atom, Var)
+        return self.state.numbers[atom.name]
+
+    def atom(self, expr: Expr) -> Atom:
+        """The oldest name, or the constant, that holds the same value and still does."""
+        assert isinstance(expr, Atom)
+        if isinstance(expr, Const):
+            return expr
+        number = self.number(expr)
+        holder = self.holders[number]
+        if isinstance(holder, Const) or self.state.numbers.get(holder.name) == number:
+            return holder
+        return expr
+
+    def block(self, block: Block) -> Block:
+        found: list[Stmt] = []
+        for stmt in block:
+            match stmt:
+                case Assign():
+                    self.assign(stmt, found)
+                case If():
+                    self.branch(stmt, found)
+                case While() | For():
+                    self.loop(stmt, found)
+                case _:
+                    found.append(stmt)
+            if not falls_through(tuple(found[-1:])):
+                break
+        return tuple(found)
+
+    def assign(self, stmt: Assign, found: list[Stmt]) -> None:
+        value = written = stmt.value
+        if isinstance(value, Op):
+            value = self._rewrite(fold(Op(value.name, tuple(map(self.atom, value.args)), value.kind, value.location)))
+            if isinstance(value, Op) and stmt.target.name in self.fusible:
+                value = self._fused(value, written)
+        if isinstance(value, Op):
+            arguments = [self.number(arg) for arg in value.args]
+            key = (value.name, value.kind, *(sorted(arguments) if value.name in _COMMUTATIVE else arguments))
+            number = self.state.computed.get(key)
+            if number is None or self._lost(number):
+                number = self.new(stmt.target)
+                self.state.computed[key] = number
+                self.definitions[number] = value, arguments
+            else:
+                value = self.holders[number]
+        else:
+            value = self.atom(value)
+            number = self.number(value)
+        self.define(stmt.target, number)
+        found.append(Assign(stmt.target, value, stmt.location))
+
+    def _lost(self, number: int) -> bool:
+        """Whether the name that held a value has been given another."""
+        holder = self.holders[number]
+        return isinstance(holder, Var) and self.state.numbers.get(holder.name) != number
+
+    def _rewrite(self, value: Expr) -> Expr:
+        """Identities that need to see what an argument is."""
+        if isinstance(value, Op) and value.name == "neg" and value.kind == "float":
+            return self._negated(value.args[0]) or value
+        if isinstance(value, Op) and value.name in ("add", "sub", "mul", "div") and value.kind == "float":
+            left, right = value.args
+            negated = self._negated(right)
+            if negated is not None and value.name in ("add", "sub"):
+                return replace(value, name="sub" if value.name == "add" else "add", args=(left, negated))
+            other = self._negated(left)
+            if negated is not None and other is not None and value.name in ("mul", "div"):
+                return replace(value, args=(other, negated))
+        return value
+
+    def _fused(self, value: Op, written: Expr) -> Op:
+        """A sum as one operation with a product in it, the second one if there are two.
+
+        However often the product is read: how something is rounded does not depend on what else is asked for.
+        """
+        if value.name not in ("add", "sub") or value.kind != "float" or not isinstance(written, Op):
+            return value
+        left, right = (
+            self._factors(arg) if self._is_fusible(arg) and self._is_fusible(as_written) else None
+            for arg, as_written in zip(value.args, written.args, strict=True)
+        )
+        if right is not None:
+            return replace(value, name=MULADD if value.name == "add" else SUBMUL, args=(*right, value.args[0]))
+        if left is not None:
+            return replace(value, name=MULADD if value.name == "add" else MULSUB, args=(*left, value.args[1]))
+        return value
+
+    def _is_fusible(self, atom: Expr) -> bool:
+        return isinstance(atom, Var) and atom.name in self.fusible
+
+    def _factors(self, atom: Expr) -> tuple[Expr, ...] | None:
+        """What an atom is the product of."""
+        definition, numbers = self.definitions.get(self.number(atom), (None, []))
+        if definition is None or definition.name != "mul":
+            return None
+        # The names may have been given other values since.
+        lasts = (
+            isinstance(arg, Const) or (isinstance(arg, Var) and self.state.numbers.get(arg.name) == number)
+            for arg, number in zip(definition.args, numbers, strict=True)
+        )
+        return definition.args if all(lasts) else None
+
+    def _negated(self, atom: Expr) -> Atom | None:
+        """What an atom is the negative of."""
+        if isinstance(atom, Const) and isinstance(atom.value, float) and repr(atom.value).startswith("-"):
+            return Const(-atom.value, atom.kind)
+        definition, numbers = self.definitions.get(self.number(atom), (None, []))
+        if definition is not None and definition.name == "neg":
+            (inner,) = definition.args
+            # The name may have been given another value since.
+            if isinstance(inner, Var) and self.state.numbers.get(inner.name) == numbers[0]:
+                return inner
+        return None
+
+    def branch(self, stmt: If, found: list[Stmt]) -> None:
+        test = self.atom(stmt.test)
+        if isinstance(test, Const):
+            found.extend(self.block(stmt.then if test.value else stmt.orelse))
+            return
+        before, outer = self.state, self.changed
+        sides: list[Block] = []
+        ends: list[_State] = []
+        changed: dict[str, Var] = {}
+        for side, value in ((stmt.then, TRUE), (stmt.orelse, FALSE)):
+            self.state, self.changed = before.copy(), {}
+            self.state.numbers[test.name] = self.number(value)
+            sides.append(self.block(side))
+            if self.state.numbers[test.name] == self.number(value):
+                self.state.numbers[test.name] = before.numbers[test.name]
+            if falls_through(sides[-1]):
+                ends.append(self.state)
+                changed |= self.changed
+        self.changed = outer
+        self.state = ends[0] if len(ends) == 1 else before
+        if len(ends) == 1:
+            self.changed |= changed
+        elif ends:
+            for name, target in changed.items():
+                then, orelse = (end.numbers.get(name) for end in ends)
+                # What one side only gives a value, and had none before, is not read after the branch.
+                if then is not None and orelse is not None:
+                    self.define(target, then if then == orelse else self.new(target))
+        found.append(replace(stmt, test=test, then=sides[0], orelse=sides[1]))
+
+    def loop(self, stmt: While | For, found: list[Stmt]) -> None:
+        bounds = [self.atom(expr) for expr in expressions(stmt)] if isinstance(stmt, For) else []
+        changed = [target for _, target in sorted(_assignments((stmt,)).items())]
+        for target in changed:
+            self.define(target, self.new(target))
+        before = self.state.copy()
+        if isinstance(stmt, For):
+            start, stop, step = bounds
+            found.append(replace(stmt, start=start, stop=stop, step=step, body=self.block(stmt.body)))
+        else:
+            pre = self.block(stmt.pre)
+            test = self.atom(stmt.test)
+            found.append(replace(stmt, pre=pre, test=test, body=self.block(stmt.body)))
+        self.state = before
+        for target in changed:
+            self.define(target, self.new(target))
+
+
+def _assignments(block: Block) -> dict[str, Var]:
+    """The variables that a block assigns, by name."""
+    return {part.target.name: part.target for part in statements(block) if isinstance(part, Assign | For)}
+
+
+# --- dead code -------------------------------------------------------------------------------------------------------
+
+
+def remove_dead(function: Function) -> Function:
+    """The function without what its outputs do not need; loops are taken to end."""
+    live = {leaf.name for output in function.outputs for leaf in atoms(output.value) if isinstance(leaf, Var)}
+    size = -1
+    while size != len(live):
+        size = len(live)
+        _mark(function.body, live, in_live_loop=False)
+    return replace(function, body=_sweep(function.body, live))
+
+
+def _needed(stmt: Stmt, live: set[str], in_live_loop: bool) -> bool:
+    match stmt:
+        case Assign():
+            return stmt.target.name in live
+        case Break() | Continue():
+            return in_live_loop
+        case If():
+            return any(_needed(part, live, in_live_loop) for side in blocks(stmt) for part in side)
+        case _:
+            return any(isinstance(part, Assign | For) and part.target.name in live for part in statements((stmt,)))
+
+
+def _mark(block: Block, live: set[str], in_live_loop: bool) -> None:
+    for stmt in reversed(block):
+        if not _needed(stmt, live, in_live_loop):
+            continue
+        for expr in expressions(stmt):
+            live.update(leaf.name for leaf in atoms(expr) if isinstance(leaf, Var))
+        for inner in reversed(blocks(stmt)):
+            _mark(inner, live, in_live_loop or isinstance(stmt, While | For))
+
+
+def _sweep(block: Block, live: set[str], in_live_loop: bool = False) -> Block:
+    kept: list[Stmt] = []
+    for stmt in block:
+        if not _needed(stmt, live, in_live_loop):
+            continue
+        if isinstance(stmt, Assign):
+            if stmt.value != stmt.target:
+                kept.append(stmt)
+            continue
+        inside = in_live_loop or isinstance(stmt, While | For)
+        stmt = map_exprs(stmt, lambda expr: expr, lambda inner, inside=inside: _sweep(inner, live, inside))  # type: ignore[misc]
+        kept.append(stmt)
+        if isinstance(stmt, If) and stmt.orelse and not falls_through(stmt.then):
+            kept[-1] = replace(stmt, orelse=())
+            kept.extend(stmt.orelse)
+    return tuple(kept)
+
+
+def read_counts(block: Block) -> Counter[str]:
+    """How often each name is read in a block."""
+    counts: Counter[str] = Counter()
+    for stmt in statements(block):
+        for expr in expressions(stmt):
+            counts.update(leaf.name for leaf in atoms(expr) if isinstance(leaf, Var))
+    return counts
+
+
+def use_counts(function: Function) -> Counter[str]:
+    """How often each name is read."""
+    counts = read_counts(function.body)
+    for output in function.outputs:
+        counts.update(leaf.name for leaf in atoms(output.value) if isinstance(leaf, Var))
+    return counts

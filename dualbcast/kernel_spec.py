@@ -1,0 +1,130 @@
+"""What the compiler hands to the runtime: the layout a kernel is specialised on, and its text with its signature."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["TILE", "KernelSource", "Layout"]
+
+# What a row is cut into where outputs are summed: the most elements whose terms are kept before they are added up.
+TILE = 1024
+
+
+class Layout(NamedTuple):
+    """How a kernel walks its arguments: the part of the shapes and strides that it is specialised on.
+
+    The iteration space has `rank` >= 1 coalesced dimensions, outermost first. Arguments with the same strides share an
+    *address class*, and with it one index computation. A class is a string of one character a dimension:
+    `1` unit stride (innermost only), `s` a stride given at run time, `0` the argument does not span the dimension.
+    An input that does not span a dimension is broadcast along it; an output is the sum over it.
+
+    Attributes
+    ----------
+    rank : int
+        Coalesced dimensions.
+    classes : tuple of str
+        The address classes in order of their first use.
+    which : tuple of int
+        For each pointer argument, inputs first and then outputs, the position of its class in `classes`.
+    wide : bool
+        Whether an index can exceed 2**31 - 1 (CUDA kernels use 32-bit index arithmetic otherwise).
+    lanes : int
+        How many neighbouring elements of the innermost dimension a CUDA thread computes. If more than one, every
+        argument has unit stride or none there, and sizes, strides and addresses suit accesses of so many elements.
+    values : tuple of int
+        Which inputs a CUDA kernel is given as numbers, and not as the addresses of any.
+    """
+
+    rank: int
+    classes: tuple[str, ...]
+    which: tuple[int, ...]
+    wide: bool = False
+    lanes: int = 1
+    values: tuple[int, ...] = ()
+
+    @property
+    def stride_count(self) -> int:
+        """How many run-time strides the kernel takes: one for each `s`, class by class, outermost first."""
+        return sum(pattern.count("s") for pattern in self.classes)
+
+    def summed(self, inputs: int) -> tuple[int, ...]:
+        """Which outputs are sums, where the first `inputs` arguments are inputs.
+
+        Examples
+        --------
+        >>> Layout(2, ("s1", "01", "00"), (0, 0, 1, 2)).summed(inputs=1)
+        (1, 2)
+        """
+        outputs = enumerate(self.which[inputs:])
+        return tuple([position for position, which in outputs if "0" in self.classes[which]])
+
+    def indexed(self, inputs: int) -> tuple[int, ...]:
+        """The positions of the classes that the element function takes an index of: those that span a dimension and
+        belong to more than sums.
+
+        Examples
+        --------
+        >>> Layout(2, ("s1", "00", "01"), (0, 1, 0, 2)).indexed(inputs=2)
+        (0,)
+        """
+        summed = {inputs + position for position in self.summed(inputs)}
+        used = {which for position, which in enumerate(self.which) if position not in summed}
+        return tuple([position for position in sorted(used) if self.classes[position].strip("0")])
+
+
+class KernelSource(NamedTuple):
+    """A product of a scalar function as text for one target, with all that is needed to compile and call it.
+
+    Attributes
+    ----------
+    text : str
+        A Python module: constants, helper functions, the element function and, for `python` and `cpu`, the entry.
+    functions : tuple of str
+        The functions of `text` other than the entry, callees before callers; the last is the element function.
+    entry : str
+        The name of the kernel: a Python function in `text`, or for `cuda` an `extern "C" __global__` one in `shell`.
+        Its parameters are (start, stop) for `python` and `cpu`, then sizes, strides and pointers. Where outputs are
+        summed there is no (start, stop): the kernel adds the sums over the whole space to what is there.
+    dtype : str
+        The compute dtype, "float32" or "float64".
+    inputs, outputs : tuple of str
+        The dtype name that each pointer argument is stored as. A summed output is stored as float64. Where sums of
+        float64 are compensated, what rounding has taken from them follows the outputs, in an array for each.
+    layout : Layout
+        What the kernel is specialised on.
+    shell : str
+        For `cuda`, the CUDA C++ text around the element function.
+    vectorise : bool
+        Whether to vectorise over the elements; see `compiler.uniform`.
+    straight : bool
+        Whether what an element takes is a straight line, but for branches that are the same for a whole row: any number
+        of them can be computed as parts of vectors.
+    """
+
+    text: str
+    functions: tuple[str, ...]
+    entry: str
+    dtype: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    layout: Layout
+    shell: str = ""
+    vectorise: bool = True
+    straight: bool = False
+
+    @property
+    def identity(self) -> str:
+        """All of it that compiled code can depend on: everything but the comments, which quote the user's file."""
+        lines = (line.partition("  # ")[0].rstrip() for line in self.text.splitlines() if line.lstrip()[:1] != "#")
+        code = "\n".join(lines)
+        return repr(self._replace(text=code))
+
+    @property
+    def summed(self) -> tuple[int, ...]:
+        """Which outputs are sums; the element function hands their terms over in the compute dtype."""
+        return self.layout.summed(len(self.inputs))
+
+    @property
+    def element(self) -> str:
+        """The name of the element function."""
+        return self.functions[-1]

@@ -1,0 +1,4 @@
+"""From IR to IR for a target.
+
+Comes in: an IR `Function`. Goes out: one with the same results that suits vectors on a CPU, or threads on a GPU.
+"""

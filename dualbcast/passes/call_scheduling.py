@@ -1,0 +1,118 @@
+"""Statements in an order that suits vector registers: calls first, and last what does not lead to a call.
+
+A vector function of the C library may change all vector registers, so that a value which is needed before and after a
+call goes through memory, at every call. (With all partials of a product of N factors those are N² values otherwise.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+from dualbcast.frontend.rule_bodies import helper_of
+from dualbcast.ir.nodes import (
+    TEMPORARY,
+    Assign,
+    Block,
+    Expr,
+    Function,
+    Names,
+    Op,
+    Stmt,
+    Var,
+    assigned,
+    atoms,
+    map_expr,
+    map_exprs,
+)
+from dualbcast.passes.cost_model import operations_of
+from dualbcast.rules.table import RULES
+
+__all__ = ["INSTRUCTIONS", "calls_first", "is_call"]
+
+# Rows of the table that processors have an instruction for, or little more.
+INSTRUCTIONS = frozenset({"ceil", "copysign", "fabs", "floor", "rint", "sqrt", "trunc"})
+# Calls in a run of assignments from which on they are moved: nothing is carried over a single one for long.
+FEWEST = 2
+
+
+def calls_first(function: Function) -> Function:
+    """The function with calls and what leads to them first in each run of assignments that has several of them.
+
+    Parameters
+    ----------
+    function : Function
+        Simplified, operations on atoms.
+    """
+    names = Names([*RULES, *(param.name for param in function.params), *assigned(function.body)])
+    # Results of calls have names that keep them from being written into the expressions that use them.
+    named: dict[str, str] = {}
+
+    def rename(expr: Expr) -> Expr:
+        def change(leaf: Expr) -> Expr:
+            return Var(named[leaf.name], leaf.kind) if isinstance(leaf, Var) and leaf.name in named else leaf
+
+        return map_expr(expr, change)
+
+    def order(block: Block) -> Block:
+        found: list[Stmt] = []
+        run: list[Assign] = []
+        for stmt in block:
+            if isinstance(stmt, Assign):
+                run.append(stmt)
+            else:
+                found += [*_order(run, names, named), map_exprs(stmt, lambda expr: expr, order)]
+                run = []
+        return (*found, *_order(run, names, named))
+
+    def walk(block: Block) -> Block:
+        found: list[Stmt] = []
+        for stmt in block:
+            if isinstance(stmt, Assign) and stmt.target.name in named:
+                stmt = replace(stmt, target=Var(named[stmt.target.name], stmt.target.kind))
+            found.append(map_exprs(stmt, rename, walk))
+        return tuple(found)
+
+    body = order(function.body)
+    if not named and body == function.body:
+        return function
+    outputs = tuple(replace(output, value=rename(output.value)) for output in function.outputs)
+    return replace(function, body=walk(body), outputs=outputs)
+
+
+def _order(run: list[Assign], names: Names, named: dict[str, str]) -> list[Assign]:
+    calls = [stmt for stmt in run if _calls(stmt)]
+    if len(calls) < FEWEST:
+        return run
+    for stmt in calls:
+        name = stmt.target.name
+        if name.startswith(TEMPORARY) and isinstance(stmt.value, Op):
+            own = name.removeprefix(TEMPORARY).partition("#")[0]
+            named[name] = names.fresh(own or stmt.value.name.partition("#")[0])
+    first: list[Assign] = []
+    last: list[Assign] = []
+    needed: set[str] = set()
+    written: set[str] = set()
+    for stmt in reversed(run):
+        read = {leaf.name for leaf in atoms(stmt.value) if isinstance(leaf, Var)}
+        # What a chosen statement reads has to come before it, and so has all that reads or writes what it writes.
+        if _calls(stmt) or stmt.target.name in needed | written or read & written:
+            first.append(stmt)
+            needed |= read
+            written.add(stmt.target.name)
+        else:
+            last.append(stmt)
+    return first[::-1] + last[::-1]
+
+
+def _calls(stmt: Assign) -> bool:
+    return isinstance(stmt.value, Op) and is_call(stmt.value.name)
+
+
+@lru_cache(maxsize=1024)
+def is_call(name: str) -> bool:
+    """Whether an operation is a call of the C library, or makes one."""
+    row = RULES.get(name)
+    if row is None or name in INSTRUCTIONS:
+        return False
+    return row.function is None or any(is_call(op.name) for op in operations_of(helper_of(row)))

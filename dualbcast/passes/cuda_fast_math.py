@@ -1,0 +1,167 @@
+"""Kernels with approximate mathematics (`fastmath` on a GPU): formulas that keep their digits there, and the places
+where a division may be an approximate one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from dualbcast.ir.nodes import (
+    TEMPORARY,
+    Assign,
+    Block,
+    Const,
+    Expr,
+    Function,
+    Names,
+    Op,
+    Stmt,
+    Var,
+    assigned,
+    map_exprs,
+    statements,
+)
+from dualbcast.ir.value_numbering import simplify
+
+__all__ = ["QUOTIENT", "approximated"]
+
+# A division by the hardware's reciprocal, which is 0 where the divisor is above 2**126.
+QUOTIENT = "quotient"
+_LARGEST_DIVISOR = 2.0**126
+
+Interval = tuple[float, float]
+_ANY: Interval = (-math.inf, math.inf)
+_ONE = Const(1.0, "float")
+
+
+def approximated(function: Function) -> Function:
+    """The function for approximate mathematics; simplified IR on atoms, and so is the result."""
+    return _with_quotients(_with_slopes(function))
+
+
+def _definitions(function: Function) -> dict[str, Expr]:
+    """The values of the names that are assigned once."""
+    writes = Counter(assigned(function.body))
+    found = (stmt for stmt in statements(function.body) if isinstance(stmt, Assign))
+    return {stmt.target.name: stmt.value for stmt in found if writes[stmt.target.name] == 1}
+
+
+# --- the slope of tanh -----------------------------------------------------------------------------------------------
+
+
+def _with_slopes(function: Function) -> Function:
+    """1 - t * t, where t is the tanh of x, as 4 e / (1 + e)² with e = exp(-2 |x|).
+
+    The hardware's tanh is off by up to 2**-11 of itself, which near saturation is more than the whole slope.
+    """
+    values = _definitions(function)
+    names = Names({*assigned(function.body), *(param.name for param in function.params)})
+
+    def saturating(value: Expr) -> str | None:
+        """The name of t where a value is 1 - t * t."""
+        match value:
+            case Op(name="sub", args=(Const() as one, Var(name=square))) if one == _ONE:
+                match values.get(square):
+                    case Op(name="mul", args=(Var(name=t), Var(name=other))) if t == other:
+                        found = values.get(t)
+                        return t if isinstance(found, Op) and found.name == "tanh" else None
+        return None
+
+    wanted = {
+        name for stmt in statements(function.body) if isinstance(stmt, Assign) and (name := saturating(stmt.value))
+    }
+    if not wanted:
+        return function
+    # What x is when t is computed: it may be another variable's value by the time that the slope is.
+    kept = {name: Var(names.fresh(f"{TEMPORARY}{name.lstrip(TEMPORARY)}_x"), "float") for name in wanted}
+
+    def walk(block: Block) -> Block:
+        found: list[Stmt] = []
+        for stmt in block:
+            match stmt:
+                case Assign(value=Op(args=(x,))) if stmt.target.name in wanted:
+                    found += [Assign(kept[stmt.target.name], x, stmt.location), stmt]
+                case Assign() if (t := saturating(stmt.value)) is not None:
+                    found += _slope(stmt, kept[t], names)
+                case _:
+                    found.append(map_exprs(stmt, lambda expr: expr, walk))
+        return tuple(found)
+
+    return simplify(replace(function, body=walk(function.body)))
+
+
+def _slope(stmt: Assign, x: Expr, names: Names) -> Iterator[Stmt]:
+    """The statements that assign the slope of tanh at x in place of `stmt`."""
+
+    def step(name: str, *args: Expr) -> Assign:
+        target = Var(names.fresh(f"{TEMPORARY}slope"), "float")
+        return Assign(target, Op(name, args, "float", stmt.location), stmt.location)
+
+    size = step("fabs", x)
+    twice = step("mul", Const(-2.0, "float"), size.target)
+    decay = step("exp", twice.target)
+    above = step("add", _ONE, decay.target)
+    square = step("mul", above.target, above.target)
+    ratio = step("div", decay.target, square.target)
+    yield from (size, twice, decay, above, square, ratio)
+    yield replace(stmt, value=Op("mul", (Const(4.0, "float"), ratio.target), "float", stmt.location))
+
+
+# --- divisions -------------------------------------------------------------------------------------------------------
+
+
+def _with_quotients(function: Function) -> Function:
+    """Divisions by what cannot be too large for the hardware's reciprocal as such."""
+    values = _definitions(function)
+
+    def change(expr: Expr) -> Expr:
+        if isinstance(expr, Op) and expr.name == "div" and _is_small(expr.args[1], values):
+            return replace(expr, name=QUOTIENT)
+        return expr
+
+    def walk(block: Block) -> Block:
+        return tuple(map_exprs(stmt, change, walk) for stmt in block)
+
+    outputs = tuple(replace(output, value=change(output.value)) for output in function.outputs)
+    return replace(function, body=walk(function.body), outputs=outputs)
+
+
+def _is_small(divisor: Expr, values: Mapping[str, Expr]) -> bool:
+    low, high = _range(divisor, values)
+    return max(-low, high) <= _LARGEST_DIVISOR
+
+
+def _range(expr: Expr, values: Mapping[str, Expr], depth: int = 16) -> Interval:
+    """Bounds of a float, unless it is NaN; wide ones where it is not seen through."""
+    if isinstance(expr, Const):
+        return float(expr.value), float(expr.value)
+    if isinstance(expr, Var) and depth and expr.name in values:
+        return _range(values[expr.name], values, depth - 1)
+    if not isinstance(expr, Op) or not depth or expr.kind != "float":
+        return _ANY
+    parts = [_range(arg, values, depth - 1) for arg in expr.args]
+    match expr.name, parts:
+        case "neg", [(low, high)]:
+            return -high, -low
+        case "fabs", [(low, high)]:
+            return max(0.0, low, -high), max(-low, high)
+        case "exp", [(_, high)]:
+            return 0.0, 1.0 if high <= 0 else math.inf
+        case (("tanh" | "sin" | "cos" | "erf"), _):
+            return -1.0, 1.0
+        case "add", [(a, b), (c, d)]:
+            return a + c, b + d
+        case "sub", [(a, b), (c, d)]:
+            return a - d, b - c
+        case "mul", [(a, b), (c, d)] if math.inf not in {-a, b, -c, d}:
+            products = (a * c, a * d, b * c, b * d)
+            return min(products), max(products)
+        case "mul", [(a, b), (c, d)]:
+            # Signs alone: enough for -2 |x|.
+            same = (a >= 0 and c >= 0) or (b <= 0 and d <= 0)
+            opposite = (a >= 0 and d <= 0) or (b <= 0 and c >= 0)
+            return (0.0, math.inf) if same else (-math.inf, 0.0) if opposite else _ANY
+    return _ANY

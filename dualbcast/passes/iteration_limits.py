@@ -1,0 +1,130 @@
+"""Loops that end after so many iterations, IR to IR: an output more says which loop an element left for that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dualbcast.errors import Location
+from dualbcast.ir.nodes import (
+    Assign,
+    Block,
+    Break,
+    Const,
+    Expr,
+    For,
+    Function,
+    If,
+    Names,
+    Op,
+    Output,
+    Stmt,
+    Var,
+    While,
+    assigned,
+    statements,
+)
+
+__all__ = ["has_long_loops", "limited"]
+
+_NONE = Const(0, "int")
+
+
+def has_long_loops(function: Function, most: int) -> bool:
+    """Whether a function has a loop that may take more than `most` iterations."""
+    return any(_is_long(stmt, most) for stmt in statements(function.body))
+
+
+def limited(function: Function, most: int, loops: dict[Location, int], last: int) -> Function:
+    """The function with loops that an element leaves when it would begin another iteration after `most`.
+
+    Parameters
+    ----------
+    function : Function
+        Operations on atoms.
+    most : int
+    loops : dict
+        The numbers of loops, from 1 to `last`, by their place; those that are not there are added. Loops beyond share
+        the last one.
+    last : int
+
+    Returns
+    -------
+    Function
+        The last output is the number of the first loop that the element left so, or 0.
+    """
+    names = Names([*assigned(function.body), *(param.name for param in function.params)])
+    writer = _Writer(names, most, loops, last)
+    body = writer.block(function.body, inside=False)
+    taken = Names(output.name for output in function.outputs)
+    output = Output(taken.fresh("reached"), writer.reached)
+    return replace(function, body=(Assign(writer.reached, _NONE), *body), outputs=(*function.outputs, output))
+
+
+class _Writer:
+    """Writes the blocks anew.
+
+    Attributes
+    ----------
+    reached : Var
+        What the loop is called that the element has left.
+    """
+
+    def __init__(self, names: Names, most: int, loops: dict[Location, int], last: int) -> None:
+        self.names, self.most, self.loops, self.last = names, most, loops, last
+        self.reached = Var(names.fresh("reached"), "int")
+
+    def block(self, block: Block, inside: bool) -> Block:
+        """The statements, `inside` a loop or not."""
+        found: list[Stmt] = []
+        for stmt in block:
+            match stmt:
+                case If():
+                    then, orelse = self.block(stmt.then, inside), self.block(stmt.orelse, inside)
+                    found.append(replace(stmt, then=then, orelse=orelse))
+                case For() | While():
+                    found += self.loop(stmt)
+                    if inside and _has_long(stmt, self.most):
+                        left = self.holds("ne", self.reached, _NONE, stmt.location, found)
+                        found.append(If(left, (Break(stmt.location),), (), stmt.location))
+                case _:
+                    found.append(stmt)
+        return tuple(found)
+
+    def loop(self, loop: For | While) -> list[Stmt]:
+        body = self.block(loop.body, inside=True)
+        if isinstance(loop, While):
+            loop = replace(loop, pre=self.block(loop.pre, inside=True))
+        if not _is_long(loop, self.most):
+            return [replace(loop, body=body)]
+        turns, place = Var(self.names.fresh("iterations"), "int"), loop.location
+        number = Const(min(self.loops.setdefault(place, len(self.loops) + 1), self.last), "int")
+        head: list[Stmt] = []
+        over = self.holds("ge", turns, Const(self.most, "int"), place, head)
+        leave: list[Stmt] = []
+        first = self.holds("eq", self.reached, _NONE, place, leave)
+        leave.append(Assign(self.reached, Op("select", (first, number, self.reached), "int", place), place))
+        head.append(If(over, (*leave, Break(place)), (), place))
+        head.append(Assign(turns, Op("add", (turns, Const(1, "int")), "int", place), place))
+        return [Assign(turns, _NONE, place), replace(loop, body=(*head, *body))]
+
+    def holds(self, name: str, left: Expr, right: Expr, place: Location, found: list[Stmt]) -> Var:
+        """A comparison, which is added to some statements."""
+        test = Var(self.names.fresh("%test"), "bool")
+        found.append(Assign(test, Op(name, (left, right), "bool", place), place))
+        return test
+
+
+def _has_long(loop: Stmt, most: int) -> bool:
+    return any(_is_long(stmt, most) for stmt in statements((loop,)))
+
+
+def _is_long(stmt: Stmt, most: int) -> bool:
+    """Whether a statement is a loop that may take more than `most` iterations."""
+    match stmt:
+        case While():
+            return True
+        case For(start=Const(value=start), stop=Const(value=stop), step=Const(value=step)) if step:
+            return -(-(int(stop) - int(start)) // int(step)) > most
+        case For():
+            return True
+    return False

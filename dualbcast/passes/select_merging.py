@@ -1,0 +1,113 @@
+"""Selects that choose between three values of which two are the same: one select, whose condition others share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+from dualbcast.errors import Location
+from dualbcast.ir.constant_fold import fold
+from dualbcast.ir.nodes import (
+    TEMPORARY,
+    Assign,
+    Atom,
+    Block,
+    Expr,
+    Function,
+    Names,
+    Op,
+    Stmt,
+    Var,
+    assigned,
+    map_exprs,
+)
+from dualbcast.ir.value_numbering import use_counts
+
+__all__ = ["two_ways"]
+
+
+def two_ways(function: Function) -> Function:
+    """The function with one select for each pair of such, to be simplified; itself, where there is none.
+
+    Of an `if` with `elif` and `else`, two sides often agree on a partial, by being zero or by having the same term in
+    them. Which elements take those is a mask that all such partials share.
+
+    Parameters
+    ----------
+    function : Function
+        Simplified, operations on atoms.
+    """
+    pass_ = _Pass(function)
+    body = pass_.block(function.body)
+    return replace(function, body=body) if pass_.merges else function
+
+
+class _Pass:
+    def __init__(self, function: Function) -> None:
+        counts = Counter([*(param.name for param in function.params), *assigned(function.body)])
+        # What has one value, or one in each turn of a loop; what is assigned later has nothing to do with it.
+        self.lasting = {name for name, count in counts.items() if count == 1}
+        self.names = Names(counts)
+        self.reads = use_counts(function)
+        self.selects: dict[str, tuple[Expr, ...]] = {}
+        self.merges = False
+
+    def block(self, block: Block) -> Block:
+        found: list[Stmt] = []
+        for stmt in block:
+            if isinstance(stmt, Assign):
+                if isinstance(stmt.value, Op) and stmt.value.name == "select":
+                    stmt = replace(stmt, value=self.merged(stmt.value, found))
+                    self.remember(stmt)
+                found.append(stmt)
+            else:
+                found.append(map_exprs(stmt, lambda expr: expr, self.block))
+        return tuple(found)
+
+    def remember(self, stmt: Assign) -> None:
+        value = stmt.value
+        if isinstance(value, Op) and all(
+            not isinstance(leaf, Var) or leaf.name in self.lasting for leaf in (stmt.target, *value.args)
+        ):
+            self.selects[stmt.target.name] = value.args
+
+    def merged(self, value: Op, found: list[Stmt]) -> Expr:
+        """The select, or one that needs no other; `found` gets what computes its condition."""
+        test, then, orelse = value.args
+
+        def hold(name: str, *args: Expr) -> Atom:
+            made = fold(Op(name, args, "bool", value.location))
+            if isinstance(made, Atom):
+                return made
+            return self.hold(made, value.location, found)
+
+        for inner, other, is_first in ((orelse, then, False), (then, orelse, True)):
+            if isinstance(inner, Var) and inner.name in self.selects and self.reads[inner.name] == 1:
+                new = _one(test, other, self.selects[inner.name], is_first, hold)
+                if new is not None:
+                    self.merges = True
+                    return replace(value, args=new)
+        return value
+
+    def hold(self, value: Expr, location: Location, found: list[Stmt]) -> Var:
+        target = Var(self.names.fresh(TEMPORARY), value.kind)
+        found.append(Assign(target, value, location))
+        self.lasting.add(target.name)
+        return target
+
+
+def _one(
+    test: Expr, other: Expr, inner: tuple[Expr, ...], is_first: bool, hold: Callable[..., Atom]
+) -> tuple[Expr, ...] | None:
+    """The arguments of one select for `select(test, select(*inner), other)`, or with these two the other way round."""
+    inside, then, orelse = inner
+    if other == then and not is_first:
+        return hold("or", test, inside), other, orelse
+    if other not in (then, orelse):
+        return None
+    # Where the inner one is reached, and takes what is not the other.
+    reached = test if is_first else hold("not", test)
+    if other == orelse:
+        return hold("and", reached, inside), then, other
+    return hold("and", reached, hold("not", inside)), orelse, other

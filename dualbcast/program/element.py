@@ -1,0 +1,267 @@
+"""Element functions: IR that broadcasts over arrays, its products for dtypes, and the functions derived from it.
+
+From values in the order of its parameters to arrays that a kernel has written; nothing here knows Python functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from dualbcast.errors import ArgumentError, CompileError, nested_too_deeply
+from dualbcast.ir.nodes import Function, Kind, floats, statements
+from dualbcast.ir.structure import Structure
+from dualbcast.program import product_cache
+from dualbcast.program.iteration_limit import limit
+from dualbcast.program.jacobian import Jacobian
+from dualbcast.program.launch import Call, Options, Ran, Shape, Specialised, run
+from dualbcast.program.products import Which
+from dualbcast.runtime.arguments import DType, Signature, classify
+from dualbcast.runtime.call_key import forms_of
+from dualbcast.runtime.cpu.fast_path import Recent, Way
+from dualbcast.runtime.launch_plan import plan
+
+__all__ = ["Element", "flatten_out", "output_dtypes"]
+
+
+def output_dtypes(kinds: Iterable[Kind], signature: Signature) -> tuple[DType, ...]:
+    """The dtypes of outputs of these kinds for the arguments of a call."""
+    by_kind = {"float": signature.result_dtype, "int": np.dtype(np.int64), "bool": np.dtype(np.bool_)}
+    return tuple([by_kind[kind] for kind in kinds])
+
+
+class Element:
+    """A function of numbers in IR that broadcasts over arrays.
+
+    Attributes
+    ----------
+    function : Function
+        Its IR.
+    names : tuple of str
+        What the parameters are called in messages.
+    label : str
+        What the function is called.
+    options : Options
+    length : int
+        How many statements it has.
+    floats : tuple of int
+        The positions of the outputs that are floats.
+    """
+
+    __slots__ = (
+        "_derived",
+        "_products",
+        "_routes",
+        "_text",
+        "floats",
+        "function",
+        "label",
+        "length",
+        "names",
+        "options",
+    )
+
+    def __init__(self, function: Function, names: tuple[str, ...], label: str, options: Options) -> None:
+        self.function, self.names, self.label, self.options = function, names, label, options
+        self.length, self.floats = 1 + sum(1 for _ in statements(function.body)), floats(function)
+        self._products: dict[tuple[Any, ...], Specialised] = {}
+        self._derived: dict[tuple[str, tuple[int, ...]], Element] = {}
+        self._routes: Recent[Way] = Recent()
+        self._text: str | None = None
+
+    # --- derivatives, as element functions again -----------------------------------------------------------------
+
+    def partial(self, position: int) -> Element:
+        """The partial of every output in one parameter, from the same parameters."""
+        return self._derive("partial", (position,))
+
+    def pushforward(self, wrt: tuple[int, ...]) -> Element:
+        """The outputs and then their tangents, from the parameters and then the tangents of those at `wrt`."""
+        return self._derive("pushforward", wrt)
+
+    def tangent(self, wrt: tuple[int, ...]) -> Element:
+        """The tangents of the outputs, from the parameters and then the tangents of those at `wrt`."""
+        return self._derive("tangent", wrt)
+
+    def pullback(self, wrt: tuple[int, ...]) -> Element:
+        """The cotangents of the parameters at `wrt`, from the parameters and then the cotangents of float outputs."""
+        return self._derive("pullback", wrt)
+
+    def value_and_pullback(self, wrt: tuple[int, ...]) -> Element:
+        """The outputs and then what `pullback` gives, from the same parameters as that."""
+        return self._derive("value and pullback", wrt)
+
+    def select(self, outputs: tuple[int, ...]) -> Element:
+        """Some of the outputs only."""
+        return self if outputs == tuple(range(len(self.function.outputs))) else self._derive("select", outputs)
+
+    def _derive(self, what: str, wrt: tuple[int, ...]) -> Element:
+        found = self._derived.get((what, wrt))
+        if found is None:
+            try:
+                function = _derived(what, self.function, wrt)
+            except CompileError as error:
+                raise error.with_traceback(None) from None
+            except RecursionError:
+                raise nested_too_deeply(self.function.location) from None
+            new = tuple(param.name for param in function.params[len(self.names) :])
+            label = self.label
+            if what != "select":
+                label += f": {what} in {', '.join(self.names[at] for at in wrt)}"
+            found = self._derived[what, wrt] = Element(function, (*self.names, *new), label, self.options)
+        return found
+
+    def _identity(self) -> str:
+        if self._text is None:
+            self._text = product_cache.identity(self.function)
+        return self._text
+
+    # --- products ------------------------------------------------------------------------------------------------
+
+    def specialise(
+        self, which: Which, signature: Signature, wrt: tuple[int, ...] = (), dtypes: tuple[DType, ...] | None = None
+    ) -> Specialised:
+        """A product for the dtypes of a call.
+
+        Parameters
+        ----------
+        which, wrt
+            As for `products.make_product`.
+        signature : Signature
+            Of the arguments.
+        dtypes : tuple of numpy.dtype, optional
+            What each output of the function is to be stored as, for "parts"; else that follows from the arguments.
+        """
+        key = which, signature, wrt, dtypes
+        spec = self._products.get(key)
+        if spec is None:
+            try:
+                product = product_cache.product(self.function, which, wrt, self._identity())
+            except CompileError as error:
+                raise error.with_traceback(None) from None
+            except RecursionError:
+                raise nested_too_deeply(self.function.location) from None
+            limited, most = None, self.options.max_iterations
+            if most is not None:
+                product, limited = limit(product, most, self.label)
+            stored = list(output_dtypes(product.kinds, signature))
+            if limited is not None:
+                stored[-1] = limited.dtype
+            for place, block in product.blocks.items() if dtypes is not None else ():
+                if block.stored is not None and dtypes is not None:
+                    stored[block.stored] = dtypes[place[0]]
+            within = f" in {', '.join(self.names[at] for at in wrt)}" if wrt else ""
+            what = "value" if which == "parts" else which.replace("_", " ")
+            title = f"{self.label}: {what}{within}; {signature.compute}"
+            spec = self._products[key] = Specialised(
+                product,
+                wrt,
+                tuple(stored),
+                signature.result_dtype,
+                signature.compute,
+                signature.storages,
+                title,
+                self.options,
+                self.names,
+                self._identity() and f"{which} {wrt} {most} {self._identity()}",
+                limited,
+            )
+        return spec
+
+    def prepare(
+        self,
+        which: Which,
+        values: tuple[Any, ...],
+        wrt: tuple[int, ...] = (),
+        dtypes: tuple[DType, ...] | None = None,
+        shapes: tuple[Shape | None, ...] | None = None,
+        signature: Signature | None = None,
+        out: Any = None,
+    ) -> Call:
+        """A product with arguments, ready to run.
+
+        Parameters
+        ----------
+        which, wrt, dtypes
+            As for `specialise`.
+        values : tuple
+            Arrays and numbers, one for each parameter.
+        shapes : tuple of (tuple of int or None), optional
+            For "parts": for each output None, or the shape of an array that broadcasts to the result's shape; the
+            output is summed over what it does not span.
+        signature : Signature, optional
+            Of the values, where it is known.
+        out : optional
+            What the function returns, or for a Jacobian the pair with it, to be written to.
+        """
+        operands = classify(values, self.names, signature)
+        spec = self.specialise(which, operands.signature, wrt, dtypes)
+        sums = None
+        if shapes is not None:
+            blocks = spec.product.blocks.items()
+            sums = tuple([shapes[place[0]] for place, block in blocks if block.stored is not None])
+        given = flatten_out(which, out, spec.product.structure)
+        if spec.limit is not None:
+            sums = None if sums is None else (*sums, None)
+            given = None if given is None else (*(given if isinstance(given, tuple) else (given,)), None)
+        return Call(spec, operands, plan(operands, spec.dtypes, given, sums, spec.product.work), dtypes, shapes)
+
+    def run(
+        self,
+        which: Which,
+        values: tuple[Any, ...],
+        wrt: tuple[int, ...] = (),
+        dtypes: tuple[DType, ...] | None = None,
+        shapes: tuple[Shape | None, ...] | None = None,
+    ) -> Ran:
+        """Compute a product; see `prepare`."""
+        key = which, wrt, dtypes, shapes, forms_of(values)
+        return run(self._routes, key, values, self._prepare, (which, wrt, dtypes, shapes))
+
+    def _prepare(self, which: Which, wrt: Any, dtypes: Any, shapes: Any, values: tuple[Any, ...]) -> Call:
+        return self.prepare(which, values, wrt, dtypes, shapes)
+
+    def parts(
+        self,
+        values: tuple[Any, ...],
+        dtypes: tuple[DType, ...] | None = None,
+        shapes: tuple[Shape | None, ...] | None = None,
+    ) -> tuple[Any, ...]:
+        """The outputs for these arguments, from one launch; see `prepare`.
+
+        Returns
+        -------
+        tuple of array
+            An output that is one number everywhere is a read-only view of that number.
+        """
+        results, outputs = self.run("parts", values, (), dtypes, shapes)
+        return results.parts(outputs)
+
+
+def _derived(what: str, function: Function, wrt: tuple[int, ...]) -> Function:
+    # Not imported for what has none.
+    from dualbcast.autodiff.derived_functions import partial_of, pullback_of, pushforward_of
+    from dualbcast.ir.compose import restrict
+    from dualbcast.ir.value_numbering import simplify
+
+    if what == "partial":
+        return partial_of(function, *wrt)
+    if what == "select":
+        return simplify(restrict(function, wrt))
+    if what in ("pushforward", "tangent"):
+        return pushforward_of(function, wrt, values=what == "pushforward")
+    return pullback_of(function, wrt, values=what == "value and pullback")
+
+
+def flatten_out(which: Which, out: Any, structure: Structure) -> Any:
+    """The arrays of `out=` in the order in which the kernel stores them; None stands for one to be allocated."""
+    if out is None:
+        return None
+    if which == "value":
+        # What is no such structure is refused later, with the other things that an array can have wrong.
+        return structure.flatten(out, "out=") if structure.holds(out) else out
+    if not (isinstance(out, tuple) and len(out) == 2 and isinstance(out[1], Jacobian)):
+        raise ArgumentError("out= must be the pair (value, Jacobian) that an earlier call returned")
+    return (*structure.flatten(out[0], "the value in out="), *out[1]._stored)

@@ -1,0 +1,90 @@
+"""`max_iterations=`: products whose loops end after so many iterations, and the error that names the first element."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache as once
+from typing import Any
+
+import numpy as np
+
+from dualbcast.errors import IterationError, Location
+from dualbcast.program.products import Product
+from dualbcast.runtime.cpu.fast_path import Way
+from dualbcast.runtime.cuda.memory import beside
+
+__all__ = ["Limit", "Limited", "limit"]
+
+# What loops are numbered in, for each element.
+_DTYPE, _LAST = np.dtype(np.uint8), 255
+
+
+class Limit:
+    """What the last output of a product says.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+        Of that output.
+    """
+
+    __slots__ = ("_loops", "_most", "_name", "dtype")
+
+    def __init__(self, most: int, loops: dict[Location, int], name: str) -> None:
+        self._most, self._loops, self._name, self.dtype = most, loops, name, _DTYPE
+
+    def check(self, outputs: Sequence[Any]) -> Any:
+        """The outputs but the last one.
+
+        Raises
+        ------
+        IterationError
+            An element has left a loop that had not ended.
+        """
+        (reached,) = outputs[-1:]  # A slice, since on a GPU the others may wait to be made.
+        with beside((reached,)):
+            count = int((reached != 0).sum())
+            if count:
+                first = int((reached != 0).argmax())
+                number = int(reached.reshape(-1)[first])
+        if count:
+            index = tuple([int(at) for at in np.unravel_index(first, reached.shape)])
+            place = next(place for place, each in self._loops.items() if each == number)
+            raise IterationError(self._name, self._most, index, count, place)
+        return outputs[:-1]
+
+
+class Limited:
+    """A route whose outputs are checked."""
+
+    __slots__ = ("_limit", "_way", "results")
+
+    def __init__(self, way: Way, limit: Limit) -> None:
+        self._way, self._limit, self.results = way, limit, way.results
+
+    def run(self, values: tuple[Any, ...], out: tuple[Any, ...] = ()) -> Sequence[Any] | None:
+        """See `Way`."""
+        outputs = self._way.run(values, out)
+        return None if outputs is None else self._limit.check(outputs)
+
+
+def limit(product: Product, most: int, name: str) -> tuple[Product, Limit | None]:
+    """The product with loops that end after `most` iterations, and an output more; itself where none can be longer."""
+    from dualbcast.passes.iteration_limits import has_long_loops, limited
+
+    if not has_long_loops(product.function, most):
+        return product, None
+    loops: dict[Location, int] = {}
+    function = limited(product.function, most, loops, _LAST)
+    found = Product(
+        (*product.kinds, "int"),
+        product.values,
+        product.count,
+        product.structure,
+        product.blocks,
+        product.jacobian,
+        product.work,
+        lambda: function,
+        once(lambda: limited(product.forward, most, loops, _LAST)),
+    )
+    return found, Limit(most, loops, name)

@@ -1,0 +1,168 @@
+"""What can be computed of an element function, each as IR ready to be emitted: values, Jacobian, Hessian, or more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache as once
+from typing import Literal, NamedTuple
+
+from dualbcast.ir.nodes import Const, Function, Kind, Output
+from dualbcast.ir.structure import Structure
+
+__all__ = ["Block", "Product", "Which", "make_product"]
+
+# "parts" are the values too, but floats that are one number everywhere are not stored: they are blocks.
+Which = Literal["value", "parts", "jacobian", "value_and_jacobian", "hessian", "value_jacobian_and_hessian"]
+
+# An output; its partial in a parameter; its second partial in two.
+_Place = tuple[int, ...]
+
+
+class Block(NamedTuple):
+    """Where an array of results comes from: a stored output, or one number for all elements."""
+
+    stored: int | None = None
+    constant: float = 0.0
+
+
+class Product:
+    """A product: its IR, and what its kernels store.
+
+    Attributes
+    ----------
+    kinds : tuple of str
+        The kind of each stored output: values first, then the partials that vary.
+    values : int
+        How many values are stored, 0 for a Jacobian alone.
+    count : int
+        How many outputs the scalar function has.
+    structure : Structure
+        What the scalar function returns.
+    blocks : dict
+        Where the other results come from: the partial of an output by (output, parameter), a second partial by (output,
+        parameter, parameter) with the parameters in the order of `wrt`, a value among "parts" by (output,). A
+        structural zero is the constant 0.
+    jacobian : int
+        How many first partials are stored; they come after the values.
+    work : float
+        Of "parts", which may be summed, the operations that an element takes, in units of an addition; else 0.
+    """
+
+    __slots__ = ("_forward", "_function", "blocks", "count", "jacobian", "kinds", "structure", "values", "work")
+
+    def __init__(
+        self,
+        kinds: tuple[Kind, ...],
+        values: int,
+        count: int,
+        structure: Structure,
+        blocks: dict[_Place, Block],
+        jacobian: int,
+        work: float,
+        make: Callable[[], Function],
+        forward: Callable[[], Function],
+    ) -> None:
+        self.kinds, self.values, self.count, self.structure = kinds, values, count, structure
+        self.blocks, self.jacobian, self.work = blocks, jacobian, work
+        self._function = once(make)
+        self._forward = once(forward)
+
+    @property
+    def function(self) -> Function:
+        """Its IR, ready to be emitted; the outputs are what is stored."""
+        return self._function()
+
+    @property
+    def forward(self) -> Function:
+        """The same where registers are few: its partials are found with the values, from the parameters on."""
+        return self._forward()
+
+
+def make_product(function: Function, which: Which, wrt: Sequence[int]) -> Product:
+    """Compile a scalar function to a product.
+
+    Parameters
+    ----------
+    function : Function
+        As it was lowered.
+    which : str
+        What to compute.
+    wrt : sequence of int
+        The parameters to differentiate in.
+
+    Raises
+    ------
+    CompileError
+        At the user's line.
+    """
+    # They are not needed, nor imported, for what has been kept.
+    from dualbcast.autodiff.eliminate import is_shorter
+    from dualbcast.passes.cost_model import work
+
+    count = len(function.outputs)
+    back = which not in ("value", "parts") and is_shorter(function)
+    both, results = _computed(function, which, wrt, back=back, fused=True)
+    stored: list[_Place] = [(at,) for at in range(count)] if which.startswith("value") else []
+    values, first = len(stored), 0
+    blocks: dict[_Place, Block] = {}
+    for place in [place for place in results if which == "parts" or len(place) > 1]:
+        value = results[place].value
+        # A value that is an integer is stored, so that it keeps its dtype and its digits.
+        if isinstance(value, Const) and value.kind == "float":
+            blocks[place] = Block(constant=float(value.value))
+        else:
+            blocks[place] = Block(stored=len(stored))
+            stored.append(place)
+            first += len(place) == 2
+    final = _storing(both, results, stored)
+    kinds = tuple(output.value.kind for output in final.outputs)
+
+    def forward() -> Function:
+        return _storing(*_computed(function, which, wrt), stored)
+
+    weight = work(final) if which == "parts" else 0.0
+    return Product(kinds, values, count, function.structure, blocks, first, weight, lambda: final, forward)
+
+
+def _computed(
+    function: Function, which: Which, wrt: Sequence[int], *, back: bool = False, fused: bool = False
+) -> tuple[Function, dict[_Place, Output]]:
+    """IR with all results among its outputs; these, as in `Product.blocks`, and the values. See `dualize`."""
+    from dualbcast.autodiff.derived_functions import hessian_of
+    from dualbcast.autodiff.differentiate import dualize
+    from dualbcast.ir.value_numbering import simplify
+    from dualbcast.passes.cost_model import fusible
+
+    count = len(function.outputs)
+    names: dict[_Place, str | None] = {}
+    if which in ("value", "parts"):
+        both = function
+    else:
+        if "hessian" in which:
+            dual, second = hessian_of(function, wrt, back=back)
+            both = dual.function
+        else:
+            dual, second = dualize(function, wrt, back=back), {}
+            both = dual.function
+        if which != "hessian":
+            names = {(i, d): dual.partials.get((i, d)) for i in range(count) for d in wrt}
+        if "hessian" in which:
+            names |= {
+                (i, p, q): second.get((i, p, q)) for i in range(count) for at, p in enumerate(wrt) for q in wrt[at:]
+            }
+    both = simplify(both, fusible(both) if fused else frozenset())
+    named = {output.name: output for output in both.outputs}
+    results: dict[_Place, Output] = {(at,): output for at, output in enumerate(both.outputs[:count])}
+    for place, name in names.items():
+        # What is zero everywhere has no name.
+        zero = Output("_".join(["zero", *map(str, place)]), Const(0.0, "float"))
+        results[place] = zero if name is None else named[name]
+    return both, results
+
+
+def _storing(both: Function, results: Mapping[_Place, Output], stored: Sequence[_Place]) -> Function:
+    """The IR of some results."""
+    from dualbcast.ir.value_numbering import remove_dead
+
+    return remove_dead(replace(both, outputs=tuple(results[place] for place in stored)))

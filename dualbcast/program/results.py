@@ -1,0 +1,128 @@
+"""What is made of the arrays that a kernel has written: values, a Jacobian, a Hessian, or the parts of a function."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from dualbcast.program.hessian import Hessian
+from dualbcast.program.jacobian import Frame, Jacobian, everywhere
+from dualbcast.runtime.arguments import no_derivative
+from dualbcast.runtime.cuda.memory import beside
+from dualbcast.runtime.launch_plan import scalars
+
+if TYPE_CHECKING:
+    from dualbcast.program.launch import Call
+
+__all__ = ["Results"]
+
+
+class Results:
+    """How the results of a call are made of the outputs of its kernel: the same for every call of one form.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        The shape that the arguments broadcast to.
+    may_wait : bool
+        Whether there are partials, of which arrays are made when somebody asks for them.
+    """
+
+    __slots__ = (
+        *(
+            "_are_stored",
+            "_arrays",
+            "_given",
+            "_hessian",
+            "_jacobian",
+            "_module",
+            "_parts",
+            "_signature",
+            "_spec",
+            "_structure",
+        ),
+        *("_sums", "_total", "_values", "may_wait", "shape"),
+    )
+
+    def __init__(self, call: Call) -> None:
+        spec, planned = call.spec, call.plan
+        self.shape, self._total = planned.geometry.shape, planned.total
+        self._spec, self._structure, self._values = spec, spec.product.structure, spec.product.values
+        self.may_wait = call.parts is None and spec.product.jacobian > 0
+        self._module, self._parts, self._sums = call.operands.module, call.parts, call.sums
+        self._signature = call.operands.signature
+        self._arrays = {spec.names[at]: call.operands.arrays[at].shape for at in spec.wrt}
+        # Fresh outputs of shape () become scalars, as those of NumPy's own functions do. CuPy's stay arrays, so that
+        # nothing waits for the device.
+        given = planned.given if spec.limit is None else planned.given[:-1]
+        self._given = None if self.shape or self._module != "numpy" else given
+        self._jacobian: Frame | None = None
+        self._hessian: Frame | None = None
+        self._are_stored: bool | None = None
+
+    def value(self, outputs: Sequence[Any]) -> Any:
+        """What the function returns."""
+        if self._given is not None:
+            outputs = scalars(tuple(outputs), self._given)
+        return self._structure.pack(outputs[: self._values])
+
+    def jacobian(self, outputs: Sequence[Any]) -> Jacobian:
+        """The first partial derivatives."""
+        if self._jacobian is None:
+            self._jacobian = self._frame(2, self._values)
+        first = self._values
+        return Jacobian(self._jacobian, outputs[first : first + self._spec.product.jacobian])
+
+    def hessian(self, outputs: Sequence[Any]) -> Hessian:
+        """The second partial derivatives."""
+        first = self._values + self._spec.product.jacobian
+        if self._hessian is None:
+            self._hessian = self._frame(3, first)
+        if self._given is not None:
+            outputs = scalars(tuple(outputs), self._given)
+        return Hessian(self._hessian, outputs[first:])
+
+    def parts(self, outputs: Sequence[Any]) -> tuple[Any, ...]:
+        """The results of a product of "parts": what is stored, and numbers for what is constant."""
+        if self._are_stored is None:
+            self._are_stored = self._find_stored()
+        if self._are_stored:
+            return tuple(outputs)
+        found = [
+            self._constant(place[0], block.constant, outputs) if block.stored is None else outputs[block.stored]
+            for place, block in self._spec.product.blocks.items()
+        ]
+        if self._module == "numpy" and (self._given is not None or self._sums is not None):
+            return tuple([y if y.shape else y[()] for y in found])
+        return tuple(found)
+
+    def _find_stored(self) -> bool:
+        """Whether the parts are the arrays that the kernel writes, as they are."""
+        stored = [block.stored for block in self._spec.product.blocks.values()]
+        shapes = [self.shape if shape is None else shape for shape in self._sums or (None,)]
+        return stored == list(range(len(stored))) and (self._module != "numpy" or () not in shapes)
+
+    def _constant(self, at: int, number: float, outputs: Sequence[Any]) -> Any:
+        shape = None if self._sums is None else self._sums[at]
+        # Each element of a summed output has as many terms as there are elements for it.
+        terms = 1 if shape is None else self._total // max(1, math.prod(shape))
+        dtype = self._parts[at] if self._parts else self._spec.result
+        with beside(outputs):
+            return everywhere(number * terms, dtype, self.shape if shape is None else shape, self._module)
+
+    def _frame(self, depth: int, first: int) -> Frame:
+        """Of the blocks whose keys are an output and `depth - 1` arguments; `first` is the output they begin with."""
+        spec = self._spec
+        places = []
+        for place, block in spec.product.blocks.items():
+            if len(place) == depth:
+                key = place[0], *[spec.names[at] for at in place[1:]]
+                places.append((key, None if block.stored is None else block.stored - first, block.constant))
+        others = {
+            name: f"for {name} give wrt={(*spec.within, name)}" if kind == "float" else no_derivative(name, token)
+            for name, kind, token in zip(spec.names, self._signature.kinds, self._signature.tokens, strict=False)
+            if name not in spec.within
+        }
+        found = spec.within, self._structure, self.shape, self._arrays, tuple(places), spec.result, self._module
+        return Frame(*found, others)

@@ -1,0 +1,256 @@
+"""Slopes of the table's functions whose own derivatives are written out, and not found from their text.
+
+Found from the text they would lose all digits by cancellation, or over- and underflow on the way to an ordinary number.
+What a slope of y computes first is unchanged by it: a function here is inlined where the table calls it.
+"""
+
+# The partials have all parameters, whether they need them or not.
+# ruff: noqa: ARG001, ARG005
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from dualbcast import special
+from dualbcast.arithmetic import isinf, maximum, minimum
+from dualbcast.rules.table import customise
+
+__all__ = [
+    "acosh_slope",
+    "asin_slope",
+    "asinh_slope",
+    "atan2_slope",
+    "atan_slope",
+    "atanh_slope",
+    "bell",
+    "cbrt_slope",
+    "cosine",
+    "logistic",
+    "logit_slope",
+    "power_slope",
+    "quotient_slope",
+    "share_of_two",
+    "sigmoid_slope",
+    "sine",
+    "tanh_slope",
+    "tgamma_slope",
+]
+
+LN2 = math.log(2.0)
+Scalar = TypeVar("Scalar", bound=Callable[..., Any])
+
+
+def partials(of: Callable[..., Any]) -> Callable[[Scalar], Scalar]:
+    """Give a slope partials of its own."""
+
+    def decorate(function: Scalar) -> Scalar:
+        customise(function, of, None, "partials")
+        return function
+
+    return decorate
+
+
+# --- operators -----------------------------------------------------------------------------------------------------
+
+
+@partials(lambda y, b, slope: (-(1.0 / b), y * (1.0 / b) * (1.0 / b)))
+def quotient_slope(y: float, b: float) -> float:
+    """The slope of y = a / b in b, by the reciprocal that the slope in a is.
+
+    The square of that, which its text would lead to, overflows long before the curvature does.
+    """
+    return -(y * (1.0 / b))
+
+
+# --- powers --------------------------------------------------------------------------------------------------------
+
+
+@partials(lambda y, s: (-2.0 * (s / y),))
+def cbrt_slope(y: float) -> float:
+    """The slope of a cubic root y."""
+    return 1.0 / y * (1.0 / y) / 3.0
+
+
+@partials(lambda x, p, y, s: ((p - 1.0) * s / x, y / x + s * math.log(x), 0))
+def power_slope(x: float, p: float, y: float) -> float:
+    """The slope in x of y = x**p where p - 1 is not exact: that would be magnified, or be another whole number."""
+    return p * (math.inf if x == 0 else 0.0 if isinf(x) else y / x)
+
+
+# --- inverse functions: the slope tends to 0, or to infinity, and the curvature as a power of that ------------------
+
+
+@partials(lambda x, y: (x * y * y * y,))
+def asin_slope(x: float) -> float:
+    """The slope of asin."""
+    return 1.0 / math.sqrt((1.0 - x) * (1.0 + x))
+
+
+@partials(lambda x, y: (2.0 * x * y * y,))
+def atanh_slope(x: float) -> float:
+    """The slope of atanh."""
+    return 1.0 / ((1.0 - x) * (1.0 + x))
+
+
+@partials(lambda x, y: ((2.0 * x - 1.0) * y * y,))
+def logit_slope(x: float) -> float:
+    """The slope of logit."""
+    return 1.0 / (x * (1.0 - x))
+
+
+@partials(lambda x, y: (0.0 if y == 0 else -(x * y * y * y),))
+def acosh_slope(x: float) -> float:
+    """The slope of acosh; the product of two roots is NaN below -1, as the function is, and does not overflow."""
+    return 1.0 / (math.sqrt(x - 1.0) * math.sqrt(x + 1.0))
+
+
+@partials(lambda x, y: (0.0 if y == 0 else -(x * y * y * y),))
+def asinh_slope(x: float) -> float:
+    """The slope of asinh."""
+    return 1.0 / math.hypot(x, 1.0)
+
+
+@partials(lambda x, y: (0.0 if y == 0 else -(2.0 * (x * y) * y),))
+def atan_slope(x: float) -> float:
+    """1 / (1 + x * x), over 2**60, so that the square overflows only where the slope is 0."""
+    scaled = 2.0**-30 * x
+    return 2.0**-60 / (2.0**-60 + scaled * scaled)
+
+
+# --- right-angled triangles ----------------------------------------------------------------------------------------
+
+
+def cosine(a: float, b: float) -> float:
+    """a / hypot(a, b), by the ratio of the shorter side to the longer: the hypotenuse itself may overflow."""
+    ratio = ratio_of_sides(a, b)
+    size = 1.0 / math.sqrt(1.0 + ratio * ratio)
+    return math.copysign(size if abs(a) >= abs(b) else ratio * size, a)
+
+
+def sine(a: float, b: float) -> float:
+    """b / hypot(a, b)."""
+    ratio = ratio_of_sides(a, b)
+    size = 1.0 / math.sqrt(1.0 + ratio * ratio)
+    return math.copysign(ratio * size if abs(a) >= abs(b) else size, b)
+
+
+def over_length(t: float, a: float, b: float) -> float:
+    """t / hypot(a, b)."""
+    ratio = ratio_of_sides(a, b)
+    size = 1.0 / math.sqrt(1.0 + ratio * ratio)
+    return t * size / maximum(abs(a), abs(b))
+
+
+partials(
+    lambda a, b, u: (
+        over_length(sine(a, b), a, b) * sine(a, b),
+        -over_length(u * sine(a, b), a, b),
+    )
+)(cosine)
+partials(
+    lambda a, b, v: (
+        -over_length(v * cosine(a, b), a, b),
+        over_length(cosine(a, b), a, b) * cosine(a, b),
+    )
+)(sine)
+partials(
+    lambda t, a, b, y: (
+        over_length(1.0, a, b),
+        -over_length(y * cosine(a, b), a, b),
+        -over_length(y * sine(a, b), a, b),
+    )
+)(over_length)
+
+
+def ratio_of_sides(a: float, b: float) -> float:
+    """The shorter side by the longer one, 0 where both are."""
+    longer = maximum(abs(a), abs(b))
+    return 0.0 if longer == 0 else minimum(abs(a), abs(b)) / longer
+
+
+@partials(
+    lambda a, b, y: (
+        -2.0 * over_length(cosine(a, b) * y, a, b),
+        over_length(over_length(difference_of_squares(a, b), a, b), a, b),
+    )
+)
+def atan2_slope(a: float, b: float) -> float:
+    """The slope of atan2(a, b) in a, which is b by the square of the hypotenuse; NaN at the origin."""
+    return over_length(sine(a, b), a, b)
+
+
+def difference_of_squares(a: float, b: float) -> float:
+    """cosine(a, b)**2 - sine(a, b)**2, without cancellation; any number where a side is infinite."""
+    if isinf(a) or isinf(b):
+        return 0.0
+    return over_length(abs(a) - abs(b), a, b) * (abs(cosine(a, b)) + abs(sine(a, b)))
+
+
+# --- exponentials --------------------------------------------------------------------------------------------------
+
+
+@partials(lambda x, y: (-(y * math.tanh(0.5 * x)),))
+def logistic_density(x: float) -> float:
+    """The slope of the logistic function to all digits."""
+    decay = math.exp(-abs(x))
+    inverse = 1.0 / (1.0 + decay)
+    return decay * inverse * inverse
+
+
+@partials(lambda x, y, s: (-(logistic_density(x) * math.tanh(0.5 * x)), 0))
+def sigmoid_slope(x: float, y: float) -> float:
+    """The slope of y = sigmoid(x): with few digits where y is almost 1, but without another exponential."""
+    return y * (1.0 - y)
+
+
+@partials(lambda x, y: (logistic_density(x),))
+def logistic(x: float) -> float:
+    """The logistic function where it is a slope itself, so that its own slope is to have all digits."""
+    return special.sigmoid(x)
+
+
+def share_of_two(g: float) -> float:
+    """1 / (1 + 2**-g)."""
+    decay = math.exp2(-abs(g))
+    return (decay if g < 0 else 1.0) / (1.0 + decay)
+
+
+partials(lambda g, y: (LN2 * (math.exp2(-abs(g)) * share_of_two(abs(g)) * share_of_two(abs(g))),))(share_of_two)
+
+
+@partials(lambda x, y, s: (-(2.0 * y * squared_secant(x)), 0))
+def tanh_slope(x: float, y: float) -> float:
+    """The slope of y = tanh(x): with few digits where that is almost 1, but without another exponential."""
+    return 1.0 - y * y
+
+
+def squared_secant(x: float) -> float:
+    """1 / cosh(x)**2, which is the slope of tanh to all digits."""
+    decay = math.exp(-2.0 * abs(x))
+    inverse = 1.0 / (1.0 + decay)
+    return 4.0 * (decay * inverse * inverse)
+
+
+@partials(lambda x, y: (0.0 if y == 0 else -(2.0 * x * y),))
+def bell(x: float) -> float:
+    """exp(-x * x), to within a few units in the last place; the rounding of x * x alone would cost hundreds."""
+    size = min(abs(x), 32.0)
+    # The square of sixteenths is exact, and so is what the sum with the rest has lost.
+    head: float = np.rint(16.0 * size) / 16.0
+    rest = (size - head) * (size + head)
+    square = head * head + rest
+    lost = (head * head - square) + rest
+    return math.exp(-square) * (1.0 - lost)
+
+
+# --- the gamma function --------------------------------------------------------------------------------------------
+
+
+@partials(lambda x, y, s: (y * (special.digamma(x) * special.digamma(x) + special.polygamma(1, x)), 0))
+def tgamma_slope(x: float, y: float) -> float:
+    """The slope of y = tgamma(x)."""
+    return y * special.digamma(x)

@@ -1,0 +1,353 @@
+"""The rule table: every function that kernels know, with its partial derivatives.
+
+The partials are functions of the arguments and then of the result `y`, in the scalar language. Outside a function's
+domain, where its value is NaN, they mean nothing. What a partial is made of must keep its digits when it is
+differentiated in turn; where its text would not, it is one of `curvatures`.
+"""
+
+# Every row's lambda has the same parameters, whether it needs them or not.
+# ruff: noqa: ARG005
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dualbcast import arithmetic, special
+from dualbcast.rules.curvatures import (
+    acosh_slope,
+    asin_slope,
+    asinh_slope,
+    atan2_slope,
+    atan_slope,
+    atanh_slope,
+    bell,
+    cbrt_slope,
+    cosine,
+    logistic,
+    logit_slope,
+    power_slope,
+    share_of_two,
+    sigmoid_slope,
+    sine,
+    tanh_slope,
+    tgamma_slope,
+)
+from dualbcast.rules.table import alias, rule
+
+__all__ = ["EXCLUDED"]
+
+LN2 = math.log(2.0)
+LN10 = math.log(10.0)
+ERF_SLOPE = 2.0 / math.sqrt(math.pi)
+REAL = (-20.0, 20.0)
+NEAR = (-4.0, 4.0)
+POSITIVE = (1e-3, 50.0)
+ABOVE_MINUS_ONE = (-0.99, 50.0)
+INSIDE_ONE = (-0.999, 0.999)
+DIVISOR = (0.5, 4.0)
+
+# --- powers, exponentials, logarithms ------------------------------------------------------------------------------
+
+rule("sqrt", lambda x, y: (0.5 / y,), "math.sqrt", "numpy.sqrt", domain=(POSITIVE,))
+rule("cbrt", lambda x, y: (cbrt_slope(y),), "math.cbrt", "numpy.cbrt", "scipy.special.cbrt", domain=(REAL,))
+rule("exp", lambda x, y: (y,), "math.exp", "numpy.exp", domain=(REAL,))
+rule("exp2", lambda x, y: (y * LN2,), "math.exp2", "numpy.exp2", "scipy.special.exp2", domain=(REAL,))
+rule("expm1", lambda x, y: (math.exp(x),), "math.expm1", "numpy.expm1", "scipy.special.expm1", domain=(REAL,))
+rule("log", lambda x, y: (1.0 / x,), "math.log", "numpy.log", domain=(POSITIVE,))
+rule("log2", lambda x, y: (1.0 / LN2 / x,), "math.log2", "numpy.log2", domain=(POSITIVE,))
+rule("log10", lambda x, y: (1.0 / LN10 / x,), "math.log10", "numpy.log10", domain=(POSITIVE,))
+rule(
+    "log1p",
+    lambda x, y: (1.0 / (1.0 + x),),
+    "math.log1p",
+    "numpy.log1p",
+    "scipy.special.log1p",
+    domain=(ABOVE_MINUS_ONE,),
+)
+rule(
+    "pow",
+    # Where the exponent is 0 the derivative in x is 0 (not 0 * inf), in a form that is right for the mixed derivative.
+    # The derivative in p is 0 where the value is, also at x = 0; for negative x it does not exist: NaN.
+    lambda x, p, y: (
+        (0.0 if x == 0 else p / x)
+        if p == 0
+        else (
+            power_slope(x, p, y)
+            if abs(p) < 1 or (p - (p - 1.0) != 1 and x != 0 and not arithmetic.isinf(x))
+            else p * math.pow(x, p - 1.0)
+        ),
+        0.0 if y == 0 else y * math.log(x),
+    ),
+    "math.pow",
+    "numpy.power",
+    "numpy.float_power",
+    domain=((1e-2, 10.0), NEAR),
+    kinks=(((0.0, 0.0), (0.0, -math.inf)), ((0.0, 1.0), (1.0, 0.0)), ((0.0, 2.0), (0.0, 0.0))),
+)
+# Powers by a constant, where roots are faster. (x + 0.0 is x, but 0.0 for -0.0, of which a power is inf.)
+rule("root", lambda x, y: (0.5 / y,), function=arithmetic.root, domain=(POSITIVE,))
+rule("inverse_root", lambda x, y: (-0.5 * y / (x + 0.0),), function=arithmetic.inverse_root, domain=(POSITIVE,))
+rule("root_cubed", lambda x, y: (1.5 * arithmetic.root(x),), function=arithmetic.root_cubed, domain=(POSITIVE,))
+rule(
+    "inverse_root_cubed",
+    lambda x, y: (-1.5 * y / (x + 0.0),),
+    function=arithmetic.inverse_root_cubed,
+    domain=(POSITIVE,),
+)
+rule(
+    "hypot",
+    lambda a, b, y: (0.0 if y == 0 else cosine(a, b), 0.0 if y == 0 else sine(a, b)),
+    "math.hypot",
+    "numpy.hypot",
+    domain=(REAL, REAL),
+    kinks=(((0.0, 0.0), (0.0, 0.0)),),
+)
+rule(
+    "logaddexp",
+    lambda a, b, y: (logistic(special.gap(a, b)), logistic(special.gap(b, a))),
+    "numpy.logaddexp",
+    function=special.logaddexp,
+    domain=(REAL, REAL),
+    kinks=(((-math.inf, -math.inf), (0.5, 0.5)),),
+)
+rule(
+    "logaddexp2",
+    lambda a, b, y: (share_of_two(special.gap(a, b)), share_of_two(special.gap(b, a))),
+    "numpy.logaddexp2",
+    function=special.logaddexp2,
+    domain=(REAL, REAL),
+    kinks=(((-math.inf, -math.inf), (0.5, 0.5)),),
+)
+rule(
+    "xlogy",
+    lambda a, b, y: (math.log(b), 0.0 if a == 0 and b == 0 else a / b),
+    "scipy.special.xlogy",
+    function=special.xlogy,
+    domain=(NEAR, POSITIVE),
+    kinks=(((0.0, 0.0), (-math.inf, 0.0)),),
+)
+rule(
+    "xlog1py",
+    lambda a, b, y: (math.log1p(b), 0.0 if a == 0 and b == -1 else a / (1.0 + b)),
+    "scipy.special.xlog1py",
+    function=special.xlog1py,
+    domain=(NEAR, ABOVE_MINUS_ONE),
+    kinks=(((0.0, -1.0), (-math.inf, 0.0)),),
+)
+alias(arithmetic.square, "numpy.square")
+alias(arithmetic.reciprocal, "numpy.reciprocal")
+alias(special.exp10, "scipy.special.exp10")
+
+# --- the logistic function and its kin -----------------------------------------------------------------------------
+
+rule("sigmoid", lambda x, y: (sigmoid_slope(x, y),), "scipy.special.expit", function=special.sigmoid, domain=(REAL,))
+rule("softplus", lambda x, y: (logistic(x),), "scipy.special.softplus", function=special.softplus, domain=(REAL,))
+rule(
+    "log_sigmoid",
+    lambda x, y: (logistic(-x),),
+    "scipy.special.log_expit",
+    function=special.log_sigmoid,
+    domain=(REAL,),
+)
+rule(
+    "logit",
+    lambda x, y: (logit_slope(x),),
+    "scipy.special.logit",
+    function=special.logit,
+    domain=((1e-3, 0.999),),
+)
+
+# --- circular and hyperbolic functions -----------------------------------------------------------------------------
+
+rule("sin", lambda x, y: (math.cos(x),), "math.sin", "numpy.sin", domain=(REAL,))
+rule("cos", lambda x, y: (-math.sin(x),), "math.cos", "numpy.cos", domain=(REAL,))
+rule("tan", lambda x, y: (1.0 + y * y,), "math.tan", "numpy.tan", domain=((-1.5, 1.5),))
+rule("asin", lambda x, y: (asin_slope(x),), "math.asin", "numpy.arcsin", domain=(INSIDE_ONE,))
+rule("acos", lambda x, y: (-asin_slope(x),), "math.acos", "numpy.arccos", domain=(INSIDE_ONE,))
+rule("atan", lambda x, y: (atan_slope(x),), "math.atan", "numpy.arctan", domain=(REAL,))
+rule(
+    "atan2",
+    # At the origin the limit depends on the direction: NaN.
+    lambda a, b, y: (atan2_slope(a, b), -atan2_slope(b, a)),
+    "math.atan2",
+    "numpy.arctan2",
+    domain=(REAL, REAL),
+    kinks=(((0.0, 0.0), (math.nan, math.nan)),),
+)
+rule("sinh", lambda x, y: (math.cosh(x),), "math.sinh", "numpy.sinh", domain=(REAL,))
+rule("cosh", lambda x, y: (math.sinh(x),), "math.cosh", "numpy.cosh", domain=(REAL,))
+rule("tanh", lambda x, y: (tanh_slope(x, y),), "math.tanh", "numpy.tanh", domain=(REAL,))
+rule("asinh", lambda x, y: (asinh_slope(x),), "math.asinh", "numpy.arcsinh", domain=(REAL,))
+rule(
+    "acosh",
+    lambda x, y: (acosh_slope(x),),
+    "math.acosh",
+    "numpy.arccosh",
+    domain=((1.001, 50.0),),
+)
+rule("atanh", lambda x, y: (atanh_slope(x),), "math.atanh", "numpy.arctanh", domain=(INSIDE_ONE,))
+rule(
+    "sinc",
+    lambda x, y: (special.sinc_slope(x, y),),
+    "numpy.sinc",
+    function=special.sinc,
+    domain=(NEAR,),
+    kinks=(((0.0,), (0.0,)),),
+)
+alias(arithmetic.radians, "math.radians", "numpy.radians", "numpy.deg2rad")
+alias(arithmetic.degrees, "math.degrees", "numpy.degrees", "numpy.rad2deg")
+
+# --- the error and gamma functions ---------------------------------------------------------------------------------
+
+rule("erf", lambda x, y: (ERF_SLOPE * bell(x),), "math.erf", "scipy.special.erf", domain=(NEAR,))
+rule("erfc", lambda x, y: (-ERF_SLOPE * bell(x),), "math.erfc", "scipy.special.erfc", domain=(NEAR,))
+rule(
+    "erfinv",
+    lambda x, y: (math.exp(y * y) / ERF_SLOPE,),
+    "scipy.special.erfinv",
+    function=special.erfinv,
+    domain=(INSIDE_ONE,),
+)
+rule("lgamma", lambda x, y: (special.digamma(x),), "math.lgamma", "scipy.special.gammaln", domain=((0.1, 30.0),))
+rule("tgamma", lambda x, y: (tgamma_slope(x, y),), "math.gamma", "scipy.special.gamma", domain=((0.1, 15.0),))
+rule(
+    "digamma",
+    lambda x, y: (special.polygamma(1, x),),
+    "scipy.special.digamma",
+    "scipy.special.psi",
+    function=special.digamma,
+    domain=((0.1, 30.0),),
+)
+rule(
+    "polygamma",
+    lambda n, x, y: (0, special.polygamma(n + 1, x)),
+    "scipy.special.polygamma",
+    function=special.polygamma,
+    domain=((0.0, 4.0), (0.1, 30.0)),
+    integer=(0,),
+)
+
+# --- size, sign, rounding ------------------------------------------------------------------------------------------
+
+rule(
+    "fabs",
+    lambda x, y: (arithmetic.sign(x),),
+    "math.fabs",
+    "numpy.fabs",
+    "numpy.absolute",
+    domain=(REAL,),
+    kinks=(((0.0,), (0.0,)),),
+)
+rule(
+    "copysign",
+    lambda a, b, y: (arithmetic.sign(a) * math.copysign(1.0, b), 0),
+    "math.copysign",
+    "numpy.copysign",
+    domain=(REAL, REAL),
+    kinks=(((0.0, 1.0), (0.0, 0.0)), ((0.0, -1.0), (0.0, 0.0))),
+)
+# The next number is the same number, to within the rounding of everything else.
+rule("nextafter", lambda a, b, y: (1.0, 0), "math.nextafter", "numpy.nextafter", domain=(REAL, REAL))
+rule("sign", lambda x, y: (0,), "numpy.sign", function=arithmetic.sign, domain=(REAL,), kinks=(((0.0,), (0.0,)),))
+# math.floor, math.ceil, math.trunc and round give integers, as in Python; the front end makes them of these.
+rule("floor", lambda x, y: (0,), "numpy.floor", domain=(REAL,), kinks=(((1.0,), (0.0,)),))
+rule("ceil", lambda x, y: (0,), "numpy.ceil", domain=(REAL,), kinks=(((1.0,), (0.0,)),))
+rule("trunc", lambda x, y: (0,), "numpy.trunc", "numpy.fix", domain=(REAL,), kinks=(((1.0,), (0.0,)),))
+rule("rint", lambda x, y: (0,), "numpy.rint", domain=(REAL,), kinks=(((0.5,), (0.0,)),))
+rule(
+    "heaviside",
+    lambda x, middle, y: (0, 1.0 if x == 0 else 0.0),
+    "numpy.heaviside",
+    function=arithmetic.heaviside,
+    domain=(REAL, NEAR),
+    kinks=(((0.0, 0.5), (0.0, 1.0)),),
+)
+rule(
+    "ldexp",
+    lambda x, n, y: (arithmetic.ldexp(1.0, n), 0),
+    "math.ldexp",
+    "numpy.ldexp",
+    function=arithmetic.ldexp,
+    domain=(REAL, (-20.0, 20.0)),
+    integer=(1,),
+)
+
+# --- division with remainder: the quotient ends differentiation ----------------------------------------------------
+
+rule("fmod", lambda a, b, y: (1.0, -np.rint((a - y) / b)), "math.fmod", "numpy.fmod", domain=(REAL, DIVISOR))
+rule(
+    "modulo",
+    # The difference a - y may overflow.
+    lambda a, b, y: (1.0, -np.rint(a / b - y / b)),
+    "numpy.remainder",
+    "numpy.mod",
+    function=arithmetic.modulo,
+    domain=(REAL, DIVISOR),
+)
+rule(
+    "ieee_remainder",
+    lambda a, b, y: (1.0, -np.rint(a / b - y / b)),
+    "math.remainder",
+    function=arithmetic.ieee_remainder,
+    domain=(REAL, DIVISOR),
+)
+rule(
+    "floor_divide",
+    lambda a, b, y: (0, 0),
+    "numpy.floor_divide",
+    function=arithmetic.floor_divide,
+    domain=(REAL, DIVISOR),
+)
+
+# --- choices and questions: nothing but control flow ---------------------------------------------------------------
+
+alias(arithmetic.maximum, "numpy.maximum")
+alias(arithmetic.minimum, "numpy.minimum")
+alias(arithmetic.fmax, "numpy.fmax")
+alias(arithmetic.fmin, "numpy.fmin")
+alias(arithmetic.clip, "numpy.clip")
+alias(arithmetic.where, "numpy.where")
+alias(arithmetic.isnan, "math.isnan", "numpy.isnan")
+alias(arithmetic.isinf, "math.isinf", "numpy.isinf")
+alias(arithmetic.isfinite, "math.isfinite", "numpy.isfinite")
+alias(arithmetic.signbit, "numpy.signbit")
+alias(arithmetic.isclose, "math.isclose")
+
+# --- a number in two parts -----------------------------------------------------------------------------------------
+
+alias(arithmetic.frexp, "math.frexp", "numpy.frexp")
+alias(arithmetic.modf, "math.modf", "numpy.modf")
+
+# --- what the table leaves out -------------------------------------------------------------------------------------
+
+_COMPLEX = "is about complex numbers; arrays are real here"
+_SEQUENCE = "takes a sequence; write the sum or product out, or loop over a tuple"
+_MATRIX = "multiplies along an axis, which is not an element-wise operation"
+_COUNTING = "counts with whole numbers of any size; loop over int64 values instead"
+_SPACING = "measures the floating-point format, not a number"
+
+# Functions of `math` and ufuncs of NumPy that have no meaning in a kernel, each with the reason (said after "it").
+EXCLUDED: dict[str, str] = {
+    "math.comb": _COUNTING,
+    "math.factorial": _COUNTING + "; math.gamma(x + 1.0) is the differentiable factorial",
+    "math.fma": "promises a single rounding, which not every target gives; write x * y + z",
+    "math.fsum": _SEQUENCE,
+    "math.gcd": _COUNTING,
+    "math.isqrt": _COUNTING,
+    "math.lcm": _COUNTING,
+    "math.perm": _COUNTING,
+    "math.sumprod": _SEQUENCE,
+    "math.ulp": _SPACING,
+    "numpy.bitwise_count": _COUNTING,
+    "numpy.conjugate": _COMPLEX,
+    "numpy.gcd": _COUNTING,
+    "numpy.isnat": "is about dates; arrays hold numbers here",
+    "numpy.lcm": _COUNTING,
+    "numpy.matmul": _MATRIX,
+    "numpy.matvec": _MATRIX,
+    "numpy.spacing": _SPACING,
+    "numpy.vecdot": _MATRIX,
+    "numpy.vecmat": _MATRIX,
+}

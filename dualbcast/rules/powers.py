@@ -1,0 +1,35 @@
+"""What powers with a known exponent are computed by where that takes less time than pow, and the partials of those."""
+
+from __future__ import annotations
+
+from types import FunctionType
+
+from dualbcast.rules.table import CUSTOMS, Custom
+
+__all__ = ["INVERSE_POWERS", "LARGEST_PRODUCT", "ROOTS"]
+
+# The rows of powers that roots are faster for, by their exponents.
+ROOTS = {0.5: "root", -0.5: "inverse_root", 1.5: "root_cubed", -1.5: "inverse_root_cubed"}
+
+# The largest whole exponent, of either sign, whose power is a product.
+LARGEST_PRODUCT = 8
+
+
+def _inverse_power(count: int) -> Custom:
+    """The derivative of x ** -count.
+
+    By the rules for products and quotients, that of 1 / (x * x) has the square of the result in it, which overflows or
+    underflows where the derivative is an ordinary number. This one has no intermediate result beyond it.
+    """
+
+    def power(x: float) -> float:
+        return x**-count
+
+    assert isinstance(power, FunctionType)
+    custom = Custom(f"inverse_power_{count}", power, lambda x, y: ((-count * y) * (1.0 / x),), ((0.1, 10.0),))
+    CUSTOMS[custom.name] = custom
+    return custom
+
+
+# By the exponent without its sign.
+INVERSE_POWERS = {count: _inverse_power(count) for count in range(2, LARGEST_PRODUCT + 1)}

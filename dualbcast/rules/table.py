@@ -1,0 +1,399 @@
+"""The machinery of the one rule table: what a row is, what a custom derivative is, and the calls that add them.
+
+The library's rows are in `rows.py`, which adds them by the call that users have; forward mode, the documentation and
+the tests all read the same ones.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import keyword
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from inspect import CO_VARARGS
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from dualbcast.errors import ArgumentError, a_or_an
+from dualbcast.ir.constant_fold import FUNCTIONS
+from dualbcast.rules.resolution import BY_SPELLING, by_spelling, lookup, mean, meant, resolve, watch
+
+__all__ = [
+    "ALIASES",
+    "CUSTOMS",
+    "RULES",
+    "Custom",
+    "Kink",
+    "Rule",
+    "alias",
+    "by_spelling",
+    "customise",
+    "forget",
+    "lookup",
+    "open_to_users",
+    "rule",
+    "watch",
+]
+
+Interval = tuple[float, float]
+Kink = tuple[tuple[float, ...], tuple[float, ...]]
+
+REAL: Interval = (-20.0, 20.0)
+WHOLE: Interval = (0.0, 5.0)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Rule:
+    """One differentiable function.
+
+    Attributes
+    ----------
+    name : str
+        Its name in the IR; that of a user's row ends with `#` and a number, so that two rows are never confused.
+    partials : function
+        In the scalar language, from the arguments and the result to the tuple of partial derivatives, one an argument.
+        A literal 0 says that the partial is zero everywhere, so no code is made for it.
+    spellings : tuple of str
+        Dotted names of the Python callables that mean this function.
+    function : function or None
+        How to compute it in the scalar language; None where every target has it natively.
+    domain : tuple of (float, float)
+        For each argument, the closed interval that tests sample.
+    kinks : tuple of (point, partials)
+        Points where the derivative is a convention, with the partials chosen there.
+    integer : tuple of int
+        Positions of the arguments that are integers, and carry no derivative.
+    """
+
+    name: str
+    partials: Callable[..., Any]
+    spellings: tuple[str, ...]
+    function: FunctionType | None
+    domain: tuple[Interval, ...]
+    kinks: tuple[Kink, ...]
+    integer: tuple[int, ...]
+
+    @property
+    def arity(self) -> int:
+        """How many arguments the function takes."""
+        return len(self.domain)
+
+    @property
+    def label(self) -> str:
+        """The name for readers, which emitted text uses too, with a number where it is taken there."""
+        return self.name.partition("#")[0]
+
+    @property
+    def by_user(self) -> bool:
+        """Whether a user has added it."""
+        return "#" in self.name
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Custom:
+    """A Python function whose derivative is given, not found from its body.
+
+    The body is inlined, as any function's is; then the operation `name(value, *arguments)` stands for "`value`, with
+    this derivative in `arguments`". It computes nothing, and emitted text has nothing for it.
+
+    Attributes
+    ----------
+    name : str
+        The operation's name in the IR, unique.
+    function : function
+        The user's.
+    partials : function or None
+        As a `Rule`'s; None for a function that is not differentiable.
+    domain : tuple of (float, float) or None
+        For each argument, the closed interval that `check_partials` samples.
+    """
+
+    name: str
+    function: FunctionType
+    partials: Callable[..., Any] | None
+    domain: tuple[Interval, ...] | None
+
+    @property
+    def label(self) -> str:
+        """The name for readers."""
+        return self.name.partition("#")[0]
+
+    @property
+    def by_user(self) -> bool:
+        """Whether a user has given it."""
+        return "#" in self.name
+
+
+Meaning = Rule | Custom | Callable[..., Any] | None
+
+RULES: dict[str, Rule] = {}
+CUSTOMS: dict[str, Custom] = {}
+
+ALIASES: dict[str, Callable[..., Any]] = {}
+
+_numbers = itertools.count(1)
+_check: Callable[[Rule, list[Any]], None] | None = None
+
+
+def open_to_users(check: Callable[[Rule, list[Any]], None]) -> None:
+    """End the library's own part of the table: rows from now on are users', and `check` refuses the wrong ones.
+
+    It is called with a row that has just been added, and the Python callables that mean it.
+    """
+    global _check
+    _check = check
+
+
+# --- adding ----------------------------------------------------------------------------------------------------------
+
+
+def rule(
+    name: str,
+    partials: Callable[..., Any],
+    *spellings: str | Callable[..., Any],
+    function: Callable[..., Any] | None = None,
+    domain: tuple[Interval, ...] | None = None,
+    kinks: tuple[Kink, ...] = (),
+    integer: tuple[int, ...] = (),
+) -> Rule:
+    """Add a differentiable function to the rule table; kernels that call it then use these partial derivatives.
+
+    Calls of `function` itself and of every one of `spellings` mean it. Registered again under the same name (as when a
+    notebook cell is run again), it takes the place of what it was, and kernels that used it are compiled anew.
+
+    Parameters
+    ----------
+    name : str
+        What kernels call it.
+    partials : function
+        From the arguments and then the result `y` to the tuple of partial derivatives, one for each argument, in the
+        scalar language. A literal 0 says that the function never depends on that argument; nothing is computed for it.
+    *spellings : str or callable
+        Other Python callables that mean this function, such as a ufunc of a C library: each by its dotted name
+        (``"scipy.special.i0"``; the module is not imported for it) or itself.
+    function : function
+        How to compute it, in the scalar language. Its arguments are floats, but for those in `integer`.
+    domain : tuple of (float, float), optional
+        For each argument the closed interval in which `testing.check_partials` takes points; [-20, 20] if not given.
+    kinks : tuple of (point, partials), optional
+        Points where the derivative is a convention, with the partials chosen there. For readers and tests; what a
+        kernel computes there is what `partials` gives.
+    integer : tuple of int, optional
+        Positions of the arguments that are integers; they carry no derivative.
+
+    Returns
+    -------
+    Rule
+        The row.
+
+    Raises
+    ------
+    ArgumentError
+        The parts do not fit together, or a name or spelling means something already.
+    CompileError
+        `function` or `partials` cannot be compiled, at the line that is wrong.
+
+    Examples
+    --------
+    >>> import math
+    >>> import numpy as np
+    >>> import dualbcast
+    >>> def softabs(x, width):
+    ...     return math.sqrt(x * x + width * width)
+    >>> row = dualbcast.rule("softabs", lambda x, width, y: (x / y, width / y), function=softabs)
+    >>> @dualbcast.differentiable_broadcast
+    ... def f(x):
+    ...     return 2 * softabs(x, 4.0)
+    >>> f.jacobian(np.array([3.0]))["x"]
+    array([1.2])
+    """
+    if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
+        raise ArgumentError(f"{name!r} is no name for a rule; kernels need a Python identifier that is no keyword")
+    if name in RULES:
+        raise ArgumentError(f"there is a rule for {name} in the library already; choose another name")
+    own = _check is None
+    if not own and function is None:
+        raise ArgumentError(f"the rule {name} needs function=, how to compute it in the scalar language")
+    if function is not None and not isinstance(function, FunctionType):
+        raise ArgumentError(f"function= of the rule {name} is {function!r}, not a Python function")
+    if function is not None and function.__code__.co_kwonlyargcount:
+        raise ArgumentError(
+            f"{function.__name__}() has keyword-only parameters; a rule's function is called by position"
+        )
+    arity = _arity(name, partials, function, domain)
+    if arity is None:
+        raise ArgumentError(f"how many arguments {name} has is not known; give domain=")
+    row = Rule(
+        name if own else f"{name}#{next(_numbers)}",
+        partials,
+        tuple(spelling if isinstance(spelling, str) else _dotted(spelling) for spelling in spellings),
+        function,
+        _domain(name, arity, domain, integer),
+        tuple(kinks),
+        tuple(integer),
+    )
+    for point, chosen in row.kinks:
+        if len(point) != row.arity or len(chosen) != row.arity:
+            raise ArgumentError(f"a kink of the rule {name} is (point, partials), each of {row.arity} numbers")
+    callables = [each for each in (function, *spellings) if each is not None and not isinstance(each, str)]
+    dotted = tuple(spelling for spelling in spellings if isinstance(spelling, str))
+    for spelling in () if own else dotted:
+        _require_spelling(spelling)
+    _register(row, callables, dotted)
+    return row
+
+
+def customise(
+    function: Any, partials: Callable[..., Any] | None, domain: tuple[Interval, ...] | None, what: str
+) -> Custom:
+    """Give a Python function custom partials, or with None mark it as not differentiable, for the decorator `what`."""
+    if not isinstance(function, FunctionType):
+        kind = type(function).__name__
+        raise ArgumentError(f"{what} decorates a Python function, not {a_or_an(kind)}; put it directly above the `def`")
+    present = lookup(function)
+    if present is not None and not isinstance(present, Custom):
+        raise ArgumentError(f"{function.__name__}() has a rule already; {what} would change its meaning")
+    label = function.__name__ if function.__name__.isidentifier() else "lambda"
+    arity = None if partials is None else _arity(label, partials, function, domain)
+    if arity is not None:
+        domain = _domain(label, arity, domain, ())
+    custom = Custom(label if _check is None else f"{label}#{next(_numbers)}", function, partials, domain)
+    CUSTOMS[custom.name] = custom
+    mean(function, custom)
+    return custom
+
+
+def alias(function: Callable[..., Any], *spellings: str) -> None:
+    """Say that the callables of these names mean `function`, which is inlined and differentiated as user code is."""
+    ALIASES.update(dict.fromkeys(spellings, function))
+    _register(function, [function], spellings)
+
+
+def forget(row: Rule) -> None:
+    """Take a row of a user's out of the table, with all its spellings."""
+    del RULES[row.name]
+    for spelling in row.spellings:
+        if BY_SPELLING.get(spelling) is row:
+            del BY_SPELLING[spelling]
+    for each, meaning in meant():
+        if meaning is row:
+            mean(each, None)
+
+
+def _register(meaning: Rule | Callable[..., Any], callables: list[Any], spellings: tuple[str, ...]) -> None:
+    """Make callables and dotted names mean something; a user's row takes the place of one of the same name."""
+    if _check is None:  # the library's: nobody has said anything before it
+        if isinstance(meaning, Rule):
+            RULES[meaning.name] = meaning
+            FUNCTIONS[meaning.name] = functools.partial(_computed, meaning)
+        BY_SPELLING.update(dict.fromkeys(spellings, meaning))
+        for each in callables:
+            mean(each, meaning)
+        return
+    replaced: set[Rule] = set()
+    spelled = [(spelling, resolve(spelling)) for spelling in spellings]
+    present = [(spelling, BY_SPELLING.get(spelling) or lookup(each)) for spelling, each in spelled]
+    for spelling, old in [*present, *((each, lookup(each)) for each in callables)]:
+        if isinstance(old, Rule) and old.by_user and isinstance(meaning, Rule) and old.label == meaning.label:
+            replaced.add(old)
+        elif old is not None:
+            raise ArgumentError(f"{_called(spelling)} has a meaning in kernels already: {_called(old)}")
+    callables = [*callables, *(each for _, each in spelled if each is not None)]
+    before = [(each, lookup(each)) for each in callables]
+    # Most replace nothing, and what is there grows with each of them.
+    dropped = {spelling: old for spelling, old in BY_SPELLING.items() if old in replaced} if replaced else {}
+    left = [(each, old) for each, old in meant() if old in replaced and each is not old.function] if replaced else []
+    if isinstance(meaning, Rule):
+        RULES[meaning.name] = meaning
+    for spelling in dropped:
+        del BY_SPELLING[spelling]
+    for each, _ in left:
+        mean(each, None)
+    BY_SPELLING.update(dict.fromkeys(spellings, meaning))
+    for each in callables:
+        mean(each, meaning)
+    if isinstance(meaning, Rule):
+        try:
+            _check(meaning, callables)
+        except BaseException:
+            forget(meaning)
+            BY_SPELLING.update(dropped)
+            for each, old in [*before, *left]:
+                mean(each, old)
+            raise
+
+
+def _computed(row: Rule, *args: float) -> Any:
+    """A function of the library at known numbers, as Python has it; an error where that has none."""
+    found = (resolve(each) for each in row.spellings if each.startswith(("math.", "numpy.")))
+    with np.errstate(all="raise"):
+        result = (next(found, None) or row.function)(*args)  # type: ignore[misc] # one of the two is there
+    return result.item() if isinstance(result, np.generic) else result
+
+
+def _arity(name: str, partials: Any, function: FunctionType | None, domain: tuple[Interval, ...] | None) -> int | None:
+    """How many arguments a function has, on which all that says so must agree; None where nothing does."""
+    if not isinstance(partials, FunctionType):
+        raise ArgumentError(f"the partials of {name} are {partials!r}, not a Python function")
+    if partials.__code__.co_kwonlyargcount:
+        raise ArgumentError(f"the partials of {name} have keyword-only parameters; they are called by position")
+    counts = {"domain= has": None if domain is None else len(domain)}
+    if not partials.__code__.co_flags & CO_VARARGS:
+        counts["the partials take, before the result,"] = partials.__code__.co_argcount - 1
+    if function is not None and not function.__code__.co_flags & CO_VARARGS:
+        counts["the function takes"] = function.__code__.co_argcount + function.__code__.co_kwonlyargcount
+    known = {of: count for of, count in counts.items() if count is not None}
+    if len(set(known.values())) > 1:
+        said = ", ".join(f"{of} {count}" for of, count in known.items())
+        raise ArgumentError(f"it is unclear how many arguments {name} has: {said}")
+    arity = next(iter(known.values()), None)
+    if arity is not None and arity < 1:
+        raise ArgumentError(f"the partials of {name} take its arguments, one at least, and then its result")
+    return arity
+
+
+def _domain(
+    name: str, arity: int, domain: tuple[Interval, ...] | None, integer: tuple[int, ...]
+) -> tuple[Interval, ...]:
+    """The domain, one interval an argument."""
+    if any(position not in range(arity) for position in integer):
+        raise ArgumentError(f"integer={integer} of {name} is not of positions of its arguments, from 0 to {arity - 1}")
+    if domain is None:
+        return tuple(WHOLE if position in integer else REAL for position in range(arity))
+    for interval in domain:
+        if not (isinstance(interval, tuple | list) and len(interval) == 2 and interval[0] <= interval[1]):
+            raise ArgumentError(f"the domain of {name} has {interval!r}; it is a (low, high) for each argument")
+    return tuple((float(low), float(high)) for low, high in domain)
+
+
+def _dotted(function: Any) -> str:
+    """The dotted name of a callable that is given as a spelling."""
+    if not callable(function):
+        raise ArgumentError(f"a spelling is a dotted name or a callable, not {function!r}")
+    module = getattr(function, "__module__", None)
+    name = getattr(function, "__name__", type(function).__name__)
+    return f"{module}.{name}" if module else name
+
+
+def _called(meaning: Any) -> str:
+    if isinstance(meaning, Custom):
+        return "its custom derivative"
+    if isinstance(meaning, Rule):
+        return f"the rule {meaning.label}"
+    return meaning if isinstance(meaning, str) else str(getattr(meaning, "__name__", meaning))
+
+
+def _require_spelling(spelling: str) -> None:
+    """Refuse a dotted name that can never be that of a callable."""
+    module, _, name = spelling.rpartition(".")
+    if not module or not all(part.isidentifier() for part in spelling.split(".")):
+        raise ArgumentError(f"{spelling!r} is not the dotted name of a callable, such as 'scipy.special.i0'")
+    found = resolve(spelling)
+    if found is None and module in sys.modules:
+        raise ArgumentError(f"the module {module} has no {name}")
+    if found is not None and not callable(found):
+        raise ArgumentError(f"{spelling} is {a_or_an(type(found).__name__)}, which cannot be called")

@@ -1,0 +1,437 @@
+"""Validates the arguments of a call and settles its dtypes: what is stored, what is computed in, what comes out.
+
+This is where every argument is looked at first, so that nothing has run when one of them is refused.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from operator import attrgetter
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy import ndarray
+
+from dualbcast.errors import ArgumentError, DTypeError, ShapeError, a_or_an
+from dualbcast.foreign_objects import called, instead
+from dualbcast.runtime.graph_hook import VariableGiven, is_variable
+
+__all__ = [
+    "STORAGES",
+    "WEAK",
+    "Array",
+    "DType",
+    "Kind",
+    "Operands",
+    "Signature",
+    "Token",
+    "array_kind",
+    "check_forms",
+    "check_out",
+    "classify",
+    "extended",
+    "is_writeable",
+    "no_derivative",
+    "on_host",
+    "sign",
+    "storage_name",
+]
+
+Array: TypeAlias = Any  # numpy.ndarray or cupy.ndarray: CuPy is optional and has no types
+DType: TypeAlias = "np.dtype[Any]"
+Kind = Literal["bool", "int", "float"]
+# What promotion looks at: the dtype of an array or a NumPy scalar, or the type of a (weak) Python scalar.
+Token: TypeAlias = "DType | type[float] | type[int] | type[bool]"
+
+STORAGES = {
+    **{("f", size): f"float{8 * size}" for size in (2, 4, 8)},
+    **{("i", size): f"int{8 * size}" for size in (1, 2, 4, 8)},
+    **{("u", size): f"uint{8 * size}" for size in (1, 2, 4, 8)},
+    ("b", 1): "bool",
+}
+WEAK = (bool, int, float)  # bool first: it is a subclass of int
+_HOST = (ndarray, np.memmap)
+is_writeable = attrgetter("flags.writeable")
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What follows from the dtypes of a call's arguments alone; made once for each combination.
+
+    Attributes
+    ----------
+    tokens : tuple
+        For each argument the dtype of an array or a NumPy scalar, or the type of a Python number.
+    native : bool
+        Whether all arrays are in native byte order.
+    kinds, storages, result_dtype, compute
+        As `Operands` describes them.
+    """
+
+    tokens: tuple[Token, ...]
+    kinds: tuple[Kind, ...]
+    storages: tuple[str, ...]
+    result_dtype: DType
+    compute: str
+    native: bool
+
+    def __hash__(self) -> int:  # at every call, and the dtypes themselves take long
+        return hash(self.storages)
+
+
+class Operands(NamedTuple):
+    """The validated arguments of a call.
+
+    Attributes
+    ----------
+    arrays : tuple of numpy.ndarray or cupy.ndarray
+        One for each argument, all of one kind. An argument that is an array is itself here, unless it is misaligned or
+        not in native byte order: then it is a copy. A scalar is a 0-d array, of NumPy's also beside CuPy's arrays: a
+        kernel on a GPU is given the number itself.
+    names : tuple of str
+        The parameters, for error messages.
+    signature
+        What follows from the dtypes alone; read it through the properties below.
+    module : str
+        "numpy" or "cupy".
+    numbers : tuple of int
+        Which arguments are scalars.
+    """
+
+    # A NamedTuple and not a frozen dataclass: making one costs a third, and one is made at every call.
+    arrays: tuple[Array, ...]
+    names: tuple[str, ...]
+    signature: Signature
+    module: str
+    numbers: tuple[int, ...] = ()
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """For each argument "float", "int" or "bool": what a scalar function sees. uint64 is "float", as in NumPy,
+        where it meets int64 in float64."""
+        return self.signature.kinds
+
+    @property
+    def storages(self) -> tuple[str, ...]:
+        """For each argument the name of the dtype that it is stored as."""
+        return self.signature.storages
+
+    @property
+    def result_dtype(self) -> DType:
+        """The dtype of float outputs: NumPy's promotion of the arrays and NumPy scalars; float64 if none is float."""
+        return self.signature.result_dtype
+
+    @property
+    def compute(self) -> str:
+        """The dtype of the arithmetic: "float64" if `result_dtype` is, else "float32"."""
+        return self.signature.compute
+
+
+def array_kind(value: object) -> Kind | None:
+    """The kind of an array's elements; None for what is no array of NumPy's or CuPy's.
+
+    An array of a dtype that is not supported counts as "float": `sign` refuses it, with the name that it goes by.
+
+    Examples
+    --------
+    >>> array_kind(np.arange(3)), array_kind(np.array(1j)), array_kind(np.float64(1)), array_kind([1.0])
+    ('int', 'float', None, None)
+    """
+    if type(value) is not ndarray and not (_is_array(value, "numpy") or _is_array(value, "cupy") or is_variable(value)):
+        return None
+    dtype: DType = value.dtype  # type: ignore[attr-defined]
+    return _kind(storage_name(dtype) or "float64")
+
+
+def extended(signature: Signature, dtypes: Sequence[DType], names: tuple[str, ...]) -> Signature:
+    """The signature where arrays of these dtypes come after the arguments."""
+    return _signature((*signature.tokens, *dtypes), names)
+
+
+def sign(arguments: Sequence[object], names: tuple[str, ...]) -> Signature:
+    """What follows from the dtypes of the arguments; `classify` says what they may be and what it raises."""
+    tokens = [
+        value.dtype if type(value) is ndarray else _token(value, name)
+        for value, name in zip(arguments, names, strict=True)
+    ]
+    return _signature(tuple(tokens), names)
+
+
+def classify(arguments: Sequence[object], names: tuple[str, ...], signature: Signature | None = None) -> Operands:
+    """Validate the arguments of a call and settle its dtypes.
+
+    Parameters
+    ----------
+    arguments : sequence
+        NumPy arrays (also 0-d, read-only, `numpy.memmap`), CuPy arrays, NumPy scalars, Python floats, ints and bools.
+        The dtypes are float16, bfloat16, float32, float64, bool, and the signed and unsigned integers to 64 bits.
+    names : tuple of str
+        One for each argument.
+    signature : Signature, optional
+        What `sign` gave for them.
+
+    Returns
+    -------
+    Operands
+        Promotion is `numpy.result_type`, with Python scalars weak: they never widen the result. Where no argument is a
+        float array or a NumPy float, the result is float64 for every integer width and for bool.
+
+    Raises
+    ------
+    ArgumentError
+        An argument is something else, NumPy and CuPy arrays are mixed, CuPy arrays are not on the current device, or a
+        Python int does not fit int64.
+    DTypeError
+        A dtype is not one of the above, or NumPy has no common dtype for them (bfloat16 with float16, say).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x, n = np.ones(3, np.float16), np.arange(3, dtype=np.int8)
+    >>> call = classify((x, n, 0.5), ("x", "n", "scale"))
+    >>> call.kinds, call.storages
+    (('float', 'int', 'float'), ('float16', 'int8', 'float32'))
+    >>> call.result_dtype, call.compute
+    (dtype('float16'), 'float32')
+    """
+    if signature is None:
+        signature = sign(arguments, names)
+    module = "numpy"
+    if "cupy" in sys.modules:
+        module = _module(arguments, names)
+    convert = _on_device if module == "cupy" else on_host
+    arrays, numbers = list(arguments), list[int]()
+    for position, value in enumerate(arguments):
+        if not (type(value) is ndarray and value.flags.aligned and signature.native):
+            if is_variable(value):
+                raise VariableGiven(value, names[position])
+            arrays[position] = convert(value, signature.tokens[position], signature, names[position])
+            if isinstance(value, (np.generic, *WEAK)):
+                numbers.append(position)
+    return Operands(tuple(arrays), names, signature, module, tuple(numbers))
+
+
+def check_out(out: Array | Sequence[Array | None], count: int, module: str) -> tuple[Array | None, ...]:
+    """`out=` as a tuple, each array in it of the right kind and open for writing.
+
+    Parameters
+    ----------
+    out : array or sequence of (array or None)
+        As the user gave it.
+    count : int
+        How many outputs there are.
+    module : str
+        "numpy" or "cupy": the kind of arrays that the call works on.
+
+    Raises
+    ------
+    ArgumentError
+        There are more or fewer than `count`, or one is not an array of `module` or is read-only.
+    """
+    slots = tuple(out) if isinstance(out, tuple | list) else (out,)
+    if len(slots) != count:
+        raise ArgumentError(f"out= has {len(slots)} arrays; one is needed for each of {count} outputs.")
+    if [*map(type, slots)].count(ndarray) == count and module == "numpy" and all(map(is_writeable, slots)):
+        return slots  # by far the most calls, and this runs at every one
+    for position, y in enumerate(slots):
+        if y is None:
+            continue
+        name = _out_name(position, count)
+        if not _is_array(y, module):
+            library = "NumPy" if module == "numpy" else "CuPy"
+            raise ArgumentError(f"{name} is {called(y)}; it must be a {library} array, as the inputs of this call are.")
+        if module == "numpy" and not y.flags.writeable:
+            raise ArgumentError(f"{name} is read-only. Pass an array that can be written to.")
+    return slots
+
+
+def check_forms(
+    forms: Sequence[tuple[tuple[int, ...], Any, DType] | None], dtypes: Sequence[DType], shape: tuple[int, ...]
+) -> None:
+    """Check how the arrays of `out=` lie in memory: the part of their validity that can be remembered.
+
+    Parameters
+    ----------
+    forms : sequence of ((shape, strides, dtype) or None)
+        One for each output.
+    dtypes : sequence of numpy.dtype
+        What each must have, exactly.
+    shape : tuple of int
+        What all must have, exactly.
+
+    Raises
+    ------
+    ShapeError, DTypeError
+    """
+    for position, (form, dtype) in enumerate(zip(forms, dtypes, strict=True)):
+        if form is not None:
+            name = _out_name(position, len(forms))
+            if form[0] != shape:
+                raise ShapeError(f"{name} has shape {form[0]}; it must have the shape of the result, {shape}.")
+            if form[2] != dtype:
+                raise DTypeError(f"{name} has dtype {form[2]}; it must be exactly that of the output, {dtype}.")
+
+
+def _out_name(position: int, count: int) -> str:
+    return f"out[{position}]" if count > 1 else "out"
+
+
+def _is_array(value: object, module: str) -> bool:
+    """Whether `value` is an array of `module`, "numpy" or "cupy". Subclasses that add meaning to the data are not."""
+    if module == "numpy":
+        return type(value) in _HOST
+    # CuPy is never imported to test for it: where it is not loaded, nothing can be one of its arrays.
+    cupy = sys.modules.get("cupy")
+    return cupy is not None and isinstance(value, cupy.ndarray)
+
+
+@lru_cache(maxsize=256)
+def storage_name(dtype: DType) -> str:
+    """The name of a supported dtype in either byte order, and "" for any other.
+
+    Examples
+    --------
+    >>> storage_name(np.dtype(">f4")), storage_name(np.dtype("complex64"))
+    ('float32', '')
+    """
+    # ml_dtypes need not be imported to know its bfloat16 by name.
+    if dtype.name == "bfloat16":
+        return "bfloat16"
+    return STORAGES.get((dtype.kind, dtype.itemsize), "")
+
+
+@lru_cache(maxsize=1024)
+def _signature(tokens: tuple[Token, ...], names: tuple[str, ...]) -> Signature:
+    """Kinds, storages and promotion. The names are for the errors alone (which the cache does not keep)."""
+    strong: list[tuple[str, DType]] = []
+    for token, name in zip(tokens, names, strict=True):
+        if not isinstance(token, type):
+            if not storage_name(token):
+                raise DTypeError(f"{name} has dtype {token}, which is not supported. {_dtype_hint(token, name)}")
+            strong.append((name, token))
+    result = _promote(strong)
+    compute = "float64" if storage_name(result) == "float64" else "float32"
+    weak = {float: compute, int: "int64", bool: "bool"}
+    storages = tuple(weak[token] if isinstance(token, type) else storage_name(token) for token in tokens)
+    native = all(isinstance(token, type) or token.isnative for token in tokens)
+    return Signature(tokens, tuple(map(_kind, storages)), storages, result, compute, native)
+
+
+def _promote(strong: list[tuple[str, DType]]) -> DType:
+    """The dtype of float outputs, from the names and dtypes of all but the Python scalars."""
+    if not strong:
+        return np.dtype(np.float64)
+    try:
+        result = np.result_type(*(dtype for _, dtype in strong))
+    except np.exceptions.DTypePromotionError:
+        listing = ", ".join(f"{name} is {dtype}" for name, dtype in strong)
+        raise DTypeError(
+            f"NumPy has no common dtype for these arguments: {listing}. "
+            "Convert some of them first, for example with .astype('float32')."
+        ) from None
+    # Integers and bools are computed in float64 at any width; NumPy would take float16 for int8, which helps nobody.
+    return np.dtype(np.float64) if result.kind in "biu" else result
+
+
+def _kind(storage: str) -> Kind:
+    if storage == "bool":
+        return "bool"
+    return "float" if "float" in storage or storage == "uint64" else "int"
+
+
+def _token(value: object, name: str) -> Token:
+    """What promotion looks at in one argument, which is refused here if it is neither an array nor a number."""
+    if isinstance(value, np.generic) or _is_array(value, "numpy") or _is_array(value, "cupy") or is_variable(value):
+        dtype: DType = value.dtype  # type: ignore[attr-defined]
+        return dtype
+    for weak in WEAK:
+        if isinstance(value, weak):
+            return weak
+    if isinstance(value, complex):
+        raise DTypeError(f"{name} is a complex number, which is not supported. {_dtype_hint(np.dtype(complex), name)}")
+    hint = instead(value, name) or "Pass a NumPy array, a CuPy array, a float, an int or a bool."
+    if name.isidentifier() and not instead(value, name):
+        hint = f"{hint[:-1]}; or decorate with static={name!r}, if it is to be known when the kernel is compiled."
+    raise ArgumentError(f"{name} is {called(value)}, not an array or a number. {hint}")
+
+
+def no_derivative(name: str, token: Token) -> str:
+    """Why there is no derivative in an argument that is no float, and what to write instead.
+
+    Examples
+    --------
+    >>> no_derivative("n", np.dtype("int8"))
+    "n is of dtype int8, which carries no derivative; pass n.astype('float64')"
+    """
+    written = "it" if " " in name else name
+    if isinstance(token, type):
+        return f"{name} is {a_or_an(token.__name__)}, which carries no derivative; pass float({written})"
+    return f"{name} is of dtype {token}, which carries no derivative; pass {written}.astype('float64')"
+
+
+def _dtype_hint(dtype: DType, name: str) -> str:
+    """What to write instead of an array of a dtype that is not supported."""
+    name = "it" if " " in name else name
+    if dtype.names is not None:
+        return f"Pass its fields one by one, for example {name}[{dtype.names[0]!r}]."
+    if dtype.kind == "c":
+        return f"Pass {name}.real and {name}.imag as two arguments."
+    if dtype.kind in "mM":
+        return f"Divide a difference of times by a unit: {name} / np.timedelta64(1, 's')."
+    return f"Pass {name}.astype('float64'), or another of the float, integer and bool dtypes."
+
+
+def _module(arguments: Sequence[object], names: tuple[str, ...]) -> str:
+    """Which library's arrays the call works on. NumPy and Python scalars go with either."""
+    host = [name for value, name in zip(arguments, names, strict=True) if _is_array(value, "numpy")]
+    device = [name for value, name in zip(arguments, names, strict=True) if _is_array(value, "cupy")]
+    if not device:
+        return "numpy"
+    if host:
+        raise ArgumentError(
+            f"{host[0]} is a NumPy array and {device[0]} is a CuPy array: a call works on one kind. "
+            f"Pass cupy.asarray({host[0]}) or cupy.asnumpy({device[0]})."
+        )
+    current = sys.modules["cupy"].cuda.runtime.getDevice()
+    for value, name in zip(arguments, names, strict=True):
+        if _is_array(value, "cupy"):
+            where: int = value.data.device_id  # type: ignore[attr-defined]
+            if where != current:
+                raise ArgumentError(
+                    f"{name} is on GPU {where} and the current device is GPU {current}. "
+                    f"Call under `with cupy.cuda.Device({where}):`, with all arrays there."
+                )
+    return "cupy"
+
+
+def on_host(value: Any, token: Token, signature: Signature, name: str) -> Array:
+    """A NumPy array that a kernel can read: the argument itself where possible."""
+    if isinstance(token, type):
+        return _weak_array(value, token, signature, name)
+    array = np.asanyarray(value)  # not asarray: it would put a view in the place of a memmap
+    if array.flags.aligned and array.dtype.isnative:
+        return array
+    # Supported dtypes are aligned to their size, so this also gives strides that are whole numbers of elements.
+    return array.astype(array.dtype.newbyteorder("="), order="K", copy=True)
+
+
+def _on_device(value: Any, token: Token, signature: Signature, name: str) -> Array:
+    """A CuPy array that a kernel can read: the argument itself where possible. Numbers stay on the host."""
+    if not _is_array(value, "cupy"):
+        return on_host(value, token, signature, name)
+    steps = [step for step, length in zip(value.strides, value.shape, strict=True) if length > 1]
+    aligned = all(number % value.itemsize == 0 for number in (value.data.ptr, *steps))
+    return value if aligned else value.copy(order="K")
+
+
+def _weak_array(value: Any, token: type, signature: Signature, name: str) -> Array:
+    """A Python scalar as a 0-d array. A float has the compute dtype: beside float16 it is not rounded to float16."""
+    if token is float:
+        return np.array(value, signature.compute)
+    try:
+        return np.array(value, np.bool_ if token is bool else np.int64)
+    except OverflowError:
+        raise ArgumentError(f"{name} is {value}, which int64 cannot hold. Pass float({name}).") from None

@@ -1,0 +1,298 @@
+"""Memory for large outputs on the host: blocks that come back when an array and its views are gone, and are used anew.
+
+Fresh memory costs more than most kernels do, since the system clears each page when it is first touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import itertools
+import math
+import mmap
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+from weakref import WeakSet
+
+import numpy as np
+
+from dualbcast.errors import ArgumentError, BackendError
+from dualbcast.runtime.arguments import Array, DType
+
+__all__ = ["POOL", "SMALLEST", "WORTH", "Lease", "Pool", "size_class"]
+
+# Bytes from which the arrays of a call are worth blocks of the pool, together and each. What is less is faster from the
+# C library; of more it gives the end of its memory back each time, and gets it anew.
+WORTH = 1 << 16
+SMALLEST = 1 << 14
+# Blocks of this size and more begin at a multiple of it, so that the system can back them with huge pages.
+_HUGE = 1 << 21
+_PAGE = mmap.PAGESIZE
+_LIMIT = "DUALBCAST_POOL_BYTES"
+# Where arrays begin in the first page of their blocks, one after the other: apart, since a processor's first cache has
+# few places for what lies at the same place of its page. A kernel with 42 outputs is twice as fast.
+_PLACES = tuple([at * 320 % _PAGE for at in range(_PAGE // 64)])
+# Of the machine's memory: the most that is kept without being in use.
+_SHARE = 8
+
+
+class _Block:
+    """Some memory, which waits on its shelf or is lent to one array, and is unmapped with the last reference.
+
+    Attributes
+    ----------
+    address : int
+        Where it begins: a page, and a huge one if it is large.
+    returned : int
+        When it came back: a larger number is later.
+    """
+
+    __slots__ = ("__weakref__", "_memory", "address", "returned")
+
+    def __init__(self, size: int) -> None:
+        # A page more than that: see `_PLACES`.
+        room = size + _PAGE + (_HUGE - _PAGE if size >= _HUGE else 0)
+        if hasattr(mmap, "MAP_ANONYMOUS"):
+            # Private: after a fork the child and its parent have their own.
+            memory = mmap.mmap(-1, room, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        else:
+            memory = mmap.mmap(-1, room)
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        if size >= _HUGE:
+            self.address += -self.address % _HUGE
+            if hasattr(mmap, "MADV_HUGEPAGE"):
+                with contextlib.suppress(OSError):  # a system without them
+                    memory.madvise(mmap.MADV_HUGEPAGE)
+        self._memory, self.returned = memory, 0
+
+
+class _Shelf:
+    """The blocks of one size.
+
+    Attributes
+    ----------
+    size : int
+        The bytes that an array of each may have.
+    waiting : deque of _Block
+        Those that no array has, the last that came back at the right.
+    blocks : WeakSet of _Block
+        All of them.
+    lease : callable
+        Makes what an array has for its `base` of an address.
+    """
+
+    __slots__ = ("blocks", "lease", "size", "waiting")
+
+    def __init__(self, pool: Pool, size: int) -> None:
+        self.size = size
+        self.waiting: deque[_Block] = deque()
+        self.blocks: WeakSet[_Block] = WeakSet()
+        self.lease: Callable[[int], Any] = _lease_type(pool, self).from_address
+
+
+class Pool:
+    """Blocks that are kept for the next array, by size, up to a limit.
+
+    An array's block comes back when the array is collected, in whatever thread and at whatever moment that is, in the
+    middle of a method of the pool too. So there are no locks here: each step is one operation of a deque, which hands
+    a block to one taker only, and everything else (what is counted, what is dropped first) may be off for a moment.
+
+    Parameters
+    ----------
+    limit : int, optional
+        See `limit`.
+
+    Examples
+    --------
+    >>> pool = Pool(limit=1 << 30)
+    >>> y = pool.empty((512, 512), np.dtype(np.float64))
+    >>> pool.used, pool.kept
+    (2097152, 0)
+    >>> del y
+    >>> pool.used, pool.kept
+    (0, 2097152)
+    """
+
+    def __init__(self, limit: int | None = None) -> None:
+        self._limit = limit
+        # By size. The mapping is never changed but replaced, so that it can be walked.
+        self._shelves: dict[int, _Shelf] = {}
+        self._places = itertools.cycle(_PLACES)
+        self.clock = itertools.count(1)
+        # Whether there are blocks of more bytes than may be kept: as long as not, what comes back need not be counted.
+        self.is_beyond = False
+
+    @property
+    def limit(self) -> int:
+        """The most bytes that are kept without being in use; with 0, every array has memory of its own."""
+        if self._limit is None:
+            chosen = os.environ.get(_LIMIT, "").strip()
+            self._limit = _parse_limit(chosen) if chosen else _total_memory() // _SHARE
+        return self._limit
+
+    @limit.setter
+    def limit(self, nbytes: int) -> None:
+        if isinstance(nbytes, bool) or not isinstance(nbytes, (int, np.integer)) or nbytes < 0:
+            raise ArgumentError(f"the limit of the memory pool is a number of bytes, not {nbytes!r}")
+        self._limit = int(nbytes)
+        self._look()
+        self.trim()
+
+    @property
+    def kept(self) -> int:
+        """The bytes that wait to be used again."""
+        return sum([size * len(shelf.waiting) for size, shelf in self._shelves.items()])
+
+    @property
+    def used(self) -> int:
+        """The bytes of the blocks that arrays have."""
+        return sum([size * max(0, len(shelf.blocks) - len(shelf.waiting)) for size, shelf in self._shelves.items()])
+
+    def empty(self, shape: tuple[int, ...], dtype: DType) -> Array:
+        """An uninitialised array in C order: `numpy.empty`, with memory of the pool where that is worth while."""
+        if math.prod(shape) * dtype.itemsize < WORTH:
+            return np.empty(shape, dtype)
+        return self.empties(shape, (dtype,))[0]
+
+    def empties(self, shape: tuple[int, ...], dtypes: Iterable[DType]) -> list[Array]:
+        """Such arrays for a call, one for each of `dtypes`, that begin at different places of their pages.
+
+        Worth while where they have `WORTH` bytes together.
+        """
+        arrays: list[Array] = []
+        places, ndarray = self._places, np.ndarray
+        shelf, former = None, None
+        for dtype in dtypes:
+            if dtype is not former:
+                shelf, former = self._shelf(math.prod(shape) * dtype.itemsize), dtype
+            if shelf is None:
+                arrays.append(np.empty(shape, dtype))
+                continue
+            block: _Block | None
+            try:
+                block = shelf.waiting.pop()
+            except IndexError:  # there is none
+                block = self._new(shelf)
+                if block is None:
+                    arrays.append(np.empty(shape, dtype))
+                    continue
+            lease = shelf.lease(block.address + next(places))
+            lease.block = block
+            arrays.append(ndarray(shape, dtype, lease))
+        return arrays
+
+    def zeros(self, size: int) -> Array:
+        """An array of `size` zeros, in float64."""
+        if size * 8 < WORTH:
+            return np.zeros(size)
+        array = self.empty((size,), np.dtype(np.float64))
+        array.fill(0.0)
+        return array
+
+    def clear(self) -> None:
+        """Give all blocks that are not in use back to the system."""
+        for shelf in self._shelves.values():
+            shelf.waiting.clear()
+
+    def trim(self) -> None:
+        """Drop those that came back first until no more are kept than may be."""
+        while self.kept > self.limit:
+            oldest = min(self._firsts(), default=None)
+            if oldest is not None:
+                with contextlib.suppress(IndexError):
+                    self._shelves[oldest[1]].waiting.popleft()
+
+    def _shelf(self, nbytes: int) -> _Shelf | None:
+        """Where blocks for an array of so many bytes are; None where it should have memory of its own."""
+        if nbytes < SMALLEST:
+            return None
+        size = size_class(nbytes)
+        if size > self.limit:
+            return None
+        shelf = self._shelves.get(size)
+        if shelf is None:
+            # If two threads are here at a time, the blocks of one shelf are those of no pool when they come back.
+            shelf = _Shelf(self, size)
+            self._shelves = {**self._shelves, size: shelf}
+        return shelf
+
+    def _new(self, shelf: _Shelf) -> _Block | None:
+        """Another block; None where the system has none to give."""
+        try:
+            block = _Block(shelf.size)
+        except (OSError, ValueError, MemoryError):
+            self.clear()
+            return None
+        shelf.blocks.add(block)
+        self._look()
+        return block
+
+    def _look(self) -> None:
+        self.is_beyond = sum([size * len(shelf.blocks) for size, shelf in self._shelves.items()]) > self.limit
+
+    def _firsts(self) -> Iterator[tuple[int, int]]:
+        """When the first block of each shelf came back, and its size."""
+        for size, shelf in self._shelves.items():
+            with contextlib.suppress(IndexError):
+                yield shelf.waiting[0].returned, size
+
+
+class Lease:
+    """What an array with memory of a pool has for its `base`."""
+
+    __slots__ = ()
+
+
+def _lease_type(pool: Pool, shelf: _Shelf) -> Any:
+    """The class of what the arrays of a shelf have for their `base`: the end of one gives its block back.
+
+    NumPy keeps it for as long as the array or a view lives; a view's base is the array, or the array's base.
+    """
+    waiting, clock = shelf.waiting, pool.clock
+
+    def __del__(self: Any) -> None:  # noqa: N807
+        try:
+            block = self.block
+        except AttributeError:  # an interrupt came before it was assigned
+            return
+        block.returned = next(clock)
+        waiting.append(block)
+        if pool.is_beyond:
+            pool.trim()
+
+    names = {"__doc__": "Memory of the pool.", "__slots__": ("block",), "__del__": __del__}
+    return type("PooledMemory", (ctypes.c_char * shelf.size, Lease), names)
+
+
+def size_class(nbytes: int) -> int:
+    """The bytes of the block that an array has: there are eight sizes to each power of two, at least a page apart.
+
+    Examples
+    --------
+    >>> size_class(1 << 20), size_class((1 << 20) + 1)
+    (1048576, 1179648)
+    """
+    step = max(_PAGE, 1 << max(0, nbytes.bit_length() - 4))
+    return -(-nbytes // step) * step
+
+
+def _total_memory() -> int:
+    """The bytes of memory that this process may use: the machine's, or less in a container."""
+    found = 1 << 34
+    with contextlib.suppress(AttributeError, ValueError, OSError):
+        found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with contextlib.suppress(OSError, ValueError), open(path) as file:  # no such file, or "max"
+            found = min(found, int(file.read()))
+    return found
+
+
+def _parse_limit(text: str) -> int:
+    if not text.isdecimal():
+        raise BackendError(f"{_LIMIT} must be a number of bytes, not {text!r}")
+    return int(text)
+
+
+POOL = Pool()

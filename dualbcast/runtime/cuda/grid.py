@@ -1,0 +1,95 @@
+"""How the thread blocks of a CUDA kernel that sums share its iteration space, and how many partial sums they write.
+
+It follows from the sizes alone, so that sums are the same to the last bit on every launch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from dualbcast.errors import BackendError
+
+__all__ = ["MAX_GRID_X", "MAX_GRID_YZ", "THREADS_PER_BLOCK", "Walk", "foremost", "partial_sums", "walk"]
+
+# The launch bound that the generated kernels are compiled with (compiler/shell.py; a test compares the two).
+THREADS_PER_BLOCK = 256
+MAX_GRID_X, MAX_GRID_YZ = 2**31 - 1, 65535
+# Blocks that are enough for any GPU, and the turns that a thread makes before there are more of them.
+_BLOCKS, _TURNS = 2048, 8
+
+
+class Walk(NamedTuple):
+    """A launch.
+
+    Attributes
+    ----------
+    span : int
+        What a block walks of the outermost dimension.
+    chunks : int
+        How many spans there are in it.
+    columns : int
+        How many tiles the innermost dimension has.
+    grid, block : tuple of int
+        Along x, y and z.
+    """
+
+    span: int
+    chunks: int
+    columns: int
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+
+
+@lru_cache(maxsize=4096)
+def walk(sizes: tuple[int, ...]) -> Walk:
+    """The launch over `sizes`, for the kernels of `compiler.cuda_reductions`.
+
+    Examples
+    --------
+    >>> walk((1000, 3))  # 4 threads for a row of 3, 64 rows in a block
+    Walk(span=512, chunks=2, columns=1, grid=(1, 2, 1), block=(4, 64, 1))
+    >>> walk((4096, 4096)).grid
+    (16, 128, 1)
+    """
+    x = min(THREADS_PER_BLOCK, 1 << (sizes[-1] - 1).bit_length()) if len(sizes) > 1 else THREADS_PER_BLOCK
+    y = THREADS_PER_BLOCK // x
+    columns = -(-sizes[-1] // x) if len(sizes) > 1 else 1
+    middle = math.prod(sizes[1:-1])
+    # Elements of the outermost dimension that the block takes at a time.
+    step = y if len(sizes) > 1 else x
+    turns = -(-sizes[0] // step)
+    wanted = min(-(-_BLOCKS // (columns * middle)), max(1, turns // _TURNS))
+    span = step * -(-turns // wanted)
+    chunks = -(-sizes[0] // span)
+    depth = -(-chunks * middle // MAX_GRID_YZ)
+    if columns > MAX_GRID_X or depth > MAX_GRID_YZ:
+        raise BackendError(f"An iteration space of {' x '.join(map(str, sizes))} is too large for one launch.")
+    return Walk(span, chunks, columns, (columns, -(-chunks * middle // depth), depth), (x, y, 1))
+
+
+def partial_sums(sizes: tuple[int, ...], row: Sequence[int]) -> int:
+    """How many partial sums there are for each sum, where `row` has its strides."""
+    how, last = walk(sizes), len(sizes) - 1
+    across = [size for size, step in zip(sizes[1:last], row[1:last], strict=True) if not step]
+    return math.prod(across) * (1 if row[0] else how.chunks) * (1 if row[last] else how.columns)
+
+
+def foremost(sizes: tuple[int, ...], rows: Sequence[tuple[int, ...]]) -> int:
+    """Which dimension should be the outermost, which blocks walk, for sums with these strides to need least memory."""
+
+    def cost(dimension: int) -> int:
+        moved = _moved(sizes, dimension)
+        return sum(
+            partial_sums(moved, _moved(row, dimension))
+            * math.prod(n for n, step in zip(sizes, row, strict=True) if step)
+            for row in rows
+        )
+
+    return min(range(max(1, len(sizes) - 1)), key=cost)
+
+
+def _moved(values: tuple[int, ...], dimension: int) -> tuple[int, ...]:
+    return (values[dimension], *values[:dimension], *values[dimension + 1 :])

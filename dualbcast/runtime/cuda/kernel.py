@@ -1,0 +1,162 @@
+"""Compiled CUDA kernels: their machine code, what the assembler says of it, and where they are kept. To make them needs
+no GPU; to launch them does (`cuda_device`).
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from dualbcast import disk_cache
+from dualbcast.codegen.cuda import build as cuda_build
+from dualbcast.codegen.cuda.occupancy import block_size, occupancy
+from dualbcast.codegen.cuda.sass import Instructions, count
+from dualbcast.errors import BackendError, MissingDependencyError
+from dualbcast.kernel_spec import KernelSource
+from dualbcast.runtime.cuda.grid import THREADS_PER_BLOCK
+from dualbcast.runtime.cuda.launch import available, by_value, current_cc, fits, launch, why_not
+
+__all__ = [
+    "CudaKernel",
+    "available",
+    "by_value",
+    "compile_kernel",
+    "current_cc",
+    "disassembler",
+    "fits",
+    "launch",
+    "occupancy",
+    "why_not",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class CudaKernel:
+    """A compiled kernel and what the assembler says of it.
+
+    Attributes
+    ----------
+    source : KernelSource
+        What it was compiled from.
+    cc : tuple of int
+        The compute capability, (major, minor), of the machine code.
+    fastmath : bool
+        Whether approximate instructions were allowed.
+    image : bytes
+        The cubin.
+    registers : int
+        Registers a thread.
+    spill_stores, spill_loads : int
+        Bytes that each thread writes to and reads from local memory for want of registers.
+    stack : int
+        Bytes of local memory a thread.
+    shared : int
+        Bytes of shared memory a block.
+    """
+
+    source: KernelSource = field(repr=False)
+    cc: tuple[int, int]
+    fastmath: bool
+    image: bytes = field(repr=False)
+    registers: int
+    spill_stores: int
+    spill_loads: int
+    stack: int
+    shared: int
+    functions: dict[int, Any] = field(default_factory=dict, init=False, repr=False)  # device → the loaded kernel
+
+    @property
+    def entry(self) -> str:
+        """The name of the kernel in the image."""
+        return self.source.entry
+
+    @property
+    def block(self) -> int:
+        """The most threads of the blocks that it is launched in."""
+        # What is summed must not depend on the machine: there the blocks follow from the sizes.
+        return THREADS_PER_BLOCK if self.source.summed else block_size(self.cc, self.registers)
+
+    def occupancy(self, threads: int | None = None) -> float:
+        """The theoretical occupancy in blocks of so many threads, or of `block`; see the function `occupancy`."""
+        return occupancy(self.cc, self.registers, threads or self.block, self.shared)
+
+    def ptx(self) -> str:
+        """The PTX of the whole kernel, with the element function inlined; compiled anew."""
+        linked, _ = cuda_build.build(self.source, self.cc, self.fastmath, ptx=True)
+        return linked.decode().rstrip("\0")
+
+    def instructions(self) -> Instructions:
+        """The machine code, counted.
+
+        Raises
+        ------
+        MissingDependencyError
+            If nvdisasm is not installed.
+        """
+        return count(self.sass())
+
+    def sass(self) -> str:
+        """The machine code, disassembled.
+
+        Raises
+        ------
+        MissingDependencyError
+            If nvdisasm is not installed.
+        """
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory, "kernel.cubin")
+            path.write_bytes(self.image)
+            command = [disassembler(), "--print-code", str(path)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise BackendError(f"nvdisasm cannot read the compiled kernel: {done.stderr.strip()}")
+        return done.stdout
+
+
+@lru_cache(maxsize=1024)
+def compile_kernel(source: KernelSource, cc: tuple[int, int], fastmath: bool = False) -> CudaKernel:
+    """Compile a kernel for a compute capability, or take it from the cache. No GPU and no driver is needed.
+
+    Parameters
+    ----------
+    source : KernelSource
+        The element function and its helper functions in `text`, the kernel around them in `shell`.
+    cc : tuple of int
+        The compute capability, for example (9, 0). The machine code also runs on later minor revisions.
+    fastmath : bool
+        Allow approximate float32 arithmetic: division, square roots, exp, log, log2, log10, sin, cos and tanh lose
+        their last digits, and numbers below 2**-126 count as zero. tanh loses most: by the PTX manual its relative
+        error reaches 2**-11, and 1 - tanh(x)**2 keeps no digits near saturation. NaN and infinity keep their meaning;
+        float64 is not affected.
+
+    Raises
+    ------
+    MissingDependencyError
+        If Numba-CUDA or cuda.core is not installed.
+    BackendError
+        If the installed CUDA compiler does not know the compute capability, or refuses the kernel.
+    """
+    flags = (f"{cc[0]}.{cc[1]}", repr(bool(fastmath)))
+    key = disk_cache.key("cuda", source.identity, *flags, cuda_build.toolchain())
+
+    def make() -> bytes:
+        image, log = cuda_build.build(source, cc, fastmath)
+        return json.dumps(cuda_build.resources(log)).encode() + b"\n" + image
+
+    resources, _, image = disk_cache.fetch(key, make).partition(b"\n")
+    return CudaKernel(source=source, cc=cc, fastmath=fastmath, image=image, **json.loads(resources))
+
+
+def disassembler() -> str:
+    """The path of nvdisasm, from its wheel or a CUDA toolkit."""
+    purpose, install = "Showing machine code", "nvidia-cuda-nvdisasm"
+    pathfinder = cuda_build.optional("cuda.pathfinder", "cuda-pathfinder", purpose, f"cuda-pathfinder {install}")
+    path = pathfinder.find_nvidia_binary_utility("nvdisasm")
+    if path is None:
+        raise MissingDependencyError("nvdisasm", purpose, install)
+    return str(path)

@@ -1,0 +1,127 @@
+"""Memory of CUDA devices: the outputs of a call in one allocation, and calls on the device that has the arrays."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from dualbcast.errors import ArgumentError
+from dualbcast.runtime.arguments import Array, DType
+
+__all__ = ["Reserved", "Together", "allocate", "are_on_device", "beside", "reserve", "together"]
+
+# What CuPy's pool rounds to, and more than any access needs.
+_ALIGNMENT = 512
+
+
+class Together(NamedTuple):
+    """Arrays of one shape in one block of memory, whose size this is: for each its type and where it begins."""
+
+    shape: tuple[int, ...]
+    size: int
+    kinds: tuple[type, ...]
+    places: tuple[int, ...]
+
+
+@lru_cache
+def together(shape: tuple[int, ...], dtypes: tuple[DType, ...]) -> Together:
+    """How arrays of a shape share a block."""
+    sizes = [-(-math.prod(shape) * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT for dtype in dtypes]
+    # CuPy makes an array of a type in less time than of a dtype.
+    kinds = tuple([dtype.type for dtype in dtypes])
+    return Together(shape, sum(sizes), kinds, tuple(itertools.accumulate([0, *sizes[:-1]])))
+
+
+class Reserved(Sequence[Array]):
+    """Arrays that are in memory already, and objects as soon as somebody looks.
+
+    To make them takes as long as the launch, and with that the kernel need not wait: it takes the `pointers`.
+    """
+
+    __slots__ = ("_arrays", "_kinds", "_shape", "pointers")
+
+    def __init__(self, shape: tuple[int, ...], kinds: tuple[type, ...], pointers: list[Any]) -> None:
+        self._shape, self._kinds, self.pointers = shape, kinds, pointers
+        self._arrays: tuple[Array, ...] | None = None
+
+    def _made(self) -> tuple[Array, ...]:
+        if self._arrays is None:
+            make, shape = sys.modules["cupy"].ndarray, self._shape
+            made = [make(shape, kind, pointer) for kind, pointer in zip(self._kinds, self.pointers, strict=True)]
+            self._arrays = tuple(made)
+        return self._arrays
+
+    def __len__(self) -> int:
+        return len(self.pointers)
+
+    def __iter__(self) -> Iterator[Array]:
+        return iter(self._made())
+
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, slice) and self._arrays is None:
+            return Reserved(self._shape, self._kinds[at], self.pointers[at])
+        return self._made()[at]
+
+
+def allocate(wanted: Together) -> tuple[Array, ...]:
+    """Uninitialised contiguous CuPy arrays, in one block of CuPy's current pool. One that is kept keeps the block.
+
+    Raises
+    ------
+    MemoryError
+        CuPy's, which says how much is taken; a note says what the call needs and what may help.
+    """
+    make, shape = sys.modules["cupy"].ndarray, wanted.shape
+    return tuple([make(shape, kind, pointer) for kind, pointer in zip(wanted.kinds, _pointers(wanted), strict=True)])
+
+
+def reserve(wanted: Together) -> Reserved:
+    """The same, of which only the memory is there yet."""
+    return Reserved(wanted.shape, wanted.kinds, _pointers(wanted))
+
+
+def _pointers(wanted: Together) -> list[Any]:
+    if not wanted.kinds:
+        return []
+    try:
+        memory = sys.modules["cupy"].cuda.alloc(wanted.size)
+    except MemoryError as error:
+        error.add_note(
+            f"The outputs of the call take {wanted.size:,} bytes on the GPU. What CuPy keeps of arrays that are gone "
+            "is given back by cupy.get_default_memory_pool().free_all_blocks(); wrt= asks for fewer partial "
+            "derivatives."
+        )
+        raise
+    return [memory + at if at else memory for at in wanted.places]
+
+
+def are_on_device(values: Sequence[object]) -> bool:
+    """Whether all are CuPy's arrays."""
+    cupy = sys.modules.get("cupy")
+    return cupy is not None and all(isinstance(value, cupy.ndarray) for value in values)
+
+
+def beside(values: Sequence[object]) -> AbstractContextManager[Any]:
+    """A context in which the current device is the one that has the arrays among `values`; none needed for NumPy's.
+
+    Raises
+    ------
+    ArgumentError
+        If two devices have arrays of the call.
+    """
+    cupy = sys.modules.get("cupy")
+    if cupy is None:
+        return nullcontext()
+    devices = {value.data.device_id for value in values if isinstance(value, cupy.ndarray)}
+    if len(devices) > 1:
+        listed = " and ".join(map(str, sorted(devices)))
+        raise ArgumentError(f"The arrays of one call are on GPUs {listed}; copy them to one of these.")
+    if not devices or devices == {cupy.cuda.runtime.getDevice()}:
+        return nullcontext()
+    context: AbstractContextManager[Any] = cupy.cuda.Device(*devices)
+    return context

@@ -1,0 +1,374 @@
+"""Makes a call ready for launch: outputs allocated or checked, a pointer for each array, the geometry to walk them by.
+
+Nothing is materialised: a broadcast argument has stride 0 where it does not span the result. Arrays of `out=` that a
+kernel must not write to, because they overlap an input, say, get their values by a copy afterwards.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from operator import add, le
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dualbcast.errors import ArgumentError
+from dualbcast.kernel_spec import Layout
+from dualbcast.runtime.arguments import Array, DType, Operands, check_forms, check_out
+from dualbcast.runtime.call_key import device_addresses, host_addresses
+from dualbcast.runtime.cpu.tile_packing import Copied, Packing
+from dualbcast.runtime.iteration_space import Form, Geometry, Shapes, extent, form_of, is_nested, lay_out, result_shape
+from dualbcast.runtime.reduction_blocks import WORK, Block, Split, combine, least_of
+
+__all__ = ["Fit", "Plan", "aside_of", "find_fit", "fresh", "plan", "scalars", "summed"]
+
+_MAX_WORK: Any = 10_000  # of NumPy's exact overlap test: under a millisecond (NumPy's own annotation allows only 0, -1)
+
+
+class Plan(NamedTuple):
+    """A call that is ready to be launched. It owns what the pointers point to: keep it until the kernel has run.
+
+    Attributes
+    ----------
+    geometry : Geometry
+        Shape, layout, sizes and strides.
+    pointers : tuple of int
+        The address of element 0 of each input and then of each output.
+    outputs : tuple of array
+        What the caller gets: the arrays of `out=` where given, 0-d arrays where the result has shape (). For outputs
+        that are summed, what the kernel adds to.
+    operands : Operands
+        The inputs, kept alive.
+    targets : tuple of array
+        What the kernel writes: `outputs`, except for arrays of `out=` that a kernel cannot write to directly, and then
+        what rounding takes from sums.
+    given : tuple of bool
+        Which outputs came through `out=`.
+    dtypes : tuple of numpy.dtype
+        Of the outputs.
+    shapes : tuple of (tuple of int or None), or None
+        For each output the shape of its sums, None where it is not summed; None where none is.
+    """
+
+    geometry: Geometry
+    pointers: tuple[int, ...]
+    outputs: tuple[Array, ...]
+    operands: Operands
+    targets: tuple[Array, ...]
+    given: tuple[bool, ...]
+    dtypes: tuple[DType, ...]
+    shapes: Shapes = None
+
+    @property
+    def layout(self) -> Layout:
+        """What the kernel is specialised on."""
+        return self.geometry.layout
+
+    @property
+    def total(self) -> int:
+        """The number of elements; 0 means that there is nothing to launch."""
+        return self.geometry.total
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Of the coalesced dimensions, outermost first."""
+        return self.geometry.sizes
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """The run-time strides in elements, class by class, outermost first."""
+        return self.geometry.strides
+
+    @property
+    def ints(self) -> tuple[int, ...]:
+        """`sizes` and `strides`, as the kernel takes them."""
+        return self.geometry.ints
+
+    @property
+    def blocks(self) -> Sequence[Block] | Copied | Packing | None:
+        """The parts of the space that the kernel is run on, where it is not run on ranges."""
+        return self.geometry.blocks
+
+    def written(self) -> tuple[Array, ...]:
+        """To be called once the kernel has succeeded: `outputs`, where arrays of `out=` that it could not write
+        directly have been filled, and sums made of what each block has added up."""
+        if self.targets is not self.outputs:
+            for output, target in zip(self.outputs, self.targets, strict=False):
+                if output is not target:
+                    output[...] = target
+        if self.shapes is None:
+            return self.outputs
+        return summed(self.geometry, self.shapes, self.dtypes, self.outputs, self.targets)
+
+    def finish(self) -> tuple[Any, ...]:
+        """`written`, where a fresh NumPy output of shape () has become a NumPy scalar, as NumPy's own functions do."""
+        outputs = self.written()
+        return scalars(outputs, self.given) if self.operands.module == "numpy" else outputs
+
+
+def scalars(outputs: tuple[Any, ...], given: tuple[bool, ...]) -> tuple[Any, ...]:
+    """The outputs, with scalars for those of shape () that were not given by the caller."""
+    return tuple([y if is_given or y.shape else y[()] for y, is_given in zip(outputs, given, strict=True)])
+
+
+def summed(
+    geometry: Geometry,
+    shapes: tuple[tuple[int, ...] | None, ...],
+    dtypes: tuple[DType, ...],
+    outputs: tuple[Array, ...],
+    targets: tuple[Array, ...],
+) -> tuple[Array, ...]:
+    """The outputs, some of which are sums, from what the kernel has written."""
+    sums = (None,) * len(shapes) if geometry.split is None else geometry.split.sums
+    rests = iter(targets[len(outputs) :])
+    finished: list[Any] = []
+    with np.errstate(all="ignore"):
+        for y, shape, s, dtype in zip(outputs, shapes, sums, dtypes, strict=True):
+            if s is not None:
+                y = combine(s, y, next(rests, None), dtype)
+            elif shape is not None:  # a sum of one term at most
+                # (CuPy takes shape=() for none given.)
+                y = (y if geometry.total else np.zeros_like(y, shape=(math.prod(shape),))).reshape(shape)
+            finished.append(y)
+    return tuple(finished)
+
+
+def plan(
+    operands: Operands,
+    dtypes: Sequence[DType],
+    out: Array | Sequence[Array | None] | None = None,
+    shapes: Shapes = None,
+    work: float = 0.0,
+) -> Plan:
+    """Broadcast the inputs, allocate or check the outputs, and lay everything out for a kernel.
+
+    Parameters
+    ----------
+    operands : Operands
+        The inputs.
+    dtypes : sequence of numpy.dtype
+        One for each output.
+    out : array or sequence of (array or None), optional
+        Arrays to write to, of exactly the result's shape and the output's dtype, with any strides. They may overlap
+        inputs: then the result is computed aside and copied when the kernel has succeeded. None for sums.
+    shapes : tuple of (tuple of int or None), optional
+        For each output None where it has the shape of the result, or the shape, which broadcasts to that of the result,
+        of the sums that are made of it.
+    work : float
+        What an element takes, in units of an addition, where something is summed.
+
+    Returns
+    -------
+    Plan
+        Fresh outputs follow the memory order of the inputs, as with NumPy's order "K".
+
+    Raises
+    ------
+    ShapeError
+        The inputs do not broadcast together, or an array in `out` has another shape than the result.
+    DTypeError
+        An array in `out` has another dtype than its output.
+    ArgumentError
+        `out` has the wrong number of arrays or of the wrong kind, one is read-only, or two overlap.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualbcast.runtime.arguments import classify
+    >>> x, y = np.ones((2, 3, 4)), np.ones(4)
+    >>> call = plan(classify((x, y), ("x", "y")), [np.dtype(np.float64)])
+    >>> call.layout.classes, call.layout.which, call.sizes, call.strides
+    (('s1', '01'), (0, 1, 0), (6, 4), (4,))
+    """
+    inputs, dtypes = tuple(map(form_of, operands.arrays)), tuple(dtypes)
+    xp = np if operands.module == "numpy" else sys.modules["cupy"]
+    locate = host_addresses if xp is np else device_addresses
+    least = least_of(work)
+    if out is None:
+        geometry = lay_out(inputs, (None,) * len(dtypes), operands.names, shapes, xp is not np, least)
+        outputs, targets = fresh(geometry, dtypes, operands.compute, xp)
+        pointers = locate((*operands.arrays, *targets))
+        return Plan(geometry, pointers, outputs, operands, targets, (False,) * len(dtypes), dtypes, shapes)
+    slots = check_out(out, len(dtypes), operands.module)
+    given = tuple([y is not None for y in slots])
+    forms = tuple([None if y is None else form_of(y) for y in slots])
+    fit = find_fit(inputs, forms, dtypes, operands.names, shapes, xp is not np, least)
+    pointers = locate((*operands.arrays, *[y for y in slots if y is not None]))
+    aside = aside_of(fit, pointers)
+    if not aside and False not in given:
+        return Plan(fit.geometry, pointers, slots, operands, slots, given, dtypes)
+    direct = [None if position in aside else y for position, y in enumerate(slots)]
+    geometry = fit.geometry
+    if aside != fit.unfit:
+        written = tuple([None if position in aside else form for position, form in enumerate(forms)])
+        geometry = lay_out(inputs, written, operands.names, shapes, xp is not np, least)
+    if geometry.split is None:
+        targets = _filled(geometry, dtypes, direct, xp)
+    else:
+        _, targets = _with_sums(geometry, geometry.split, dtypes, direct, operands.compute, xp)
+    outputs = tuple([target if y is None else y for y, target in zip(slots, targets, strict=False)])
+    pointers = locate((*operands.arrays, *targets))
+    return Plan(geometry, pointers, outputs, operands, targets, given, dtypes, shapes)
+
+
+def fresh(
+    geometry: Geometry, dtypes: tuple[DType, ...], compute: str, xp: Any
+) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+    """New arrays for the outputs, and all that the kernel writes: those, and what rounding takes from sums."""
+    if geometry.split is not None:
+        return _with_sums(geometry, geometry.split, dtypes, (None,) * len(dtypes), compute, xp)
+    outputs = geometry.allocate_all(dtypes, xp)
+    return outputs, outputs
+
+
+def _with_sums(
+    geometry: Geometry,
+    parts: Split,
+    dtypes: tuple[DType, ...],
+    direct: Sequence[Array | None],
+    compute: str,
+    xp: Any,
+) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+    """What a kernel that sums writes, one array for each output; and these with the rests of the sums after them."""
+    sums, rests = parts.accumulators(compute, xp)
+    slots = [s if y is None else y for y, s in zip(direct, sums, strict=True)]
+    outputs = _filled(geometry, dtypes, slots, xp)
+    return outputs, (*outputs, *rests)
+
+
+def _filled(geometry: Geometry, dtypes: Sequence[DType], slots: Sequence[Array | None], xp: Any) -> tuple[Array, ...]:
+    """The arrays in `slots`, fresh ones where there is None."""
+    fresh = iter(geometry.allocate_all([dtype for y, dtype in zip(slots, dtypes, strict=True) if y is None], xp))
+    return tuple([next(fresh) if y is None else y for y in slots])
+
+
+# ---- out= ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fit:
+    """What follows from the forms of a call's inputs and of its `out=` alone; made once, and so compared by identity.
+
+    Attributes
+    ----------
+    geometry : Geometry
+        For a kernel that writes directly to all arrays of `out=` but those in `unfit`.
+    forms : tuple of Form
+        Of the inputs, then of the arrays of `out=`.
+    firsts, lasts : tuple of int
+        The `extent` of each.
+    itemsizes : tuple of int
+        Of the arrays of `out=`, which is also what their addresses must be multiples of.
+    count : int
+        How many inputs there are.
+    positions : tuple of int
+        Which output each array of `out=` is for.
+    unfit : frozenset of int
+        Outputs whose arrays may repeat an element.
+    """
+
+    geometry: Geometry
+    forms: tuple[Form, ...]
+    firsts: tuple[int, ...]
+    lasts: tuple[int, ...]
+    itemsizes: tuple[int, ...]
+    count: int
+    positions: tuple[int, ...]
+    unfit: frozenset[int]
+
+
+@lru_cache(maxsize=1024)
+def find_fit(
+    inputs: tuple[Form, ...],
+    outs: tuple[Form | None, ...],
+    dtypes: tuple[DType, ...],
+    names: tuple[str, ...],
+    shapes: Shapes,
+    gpu: bool,
+    least: int = WORK,
+) -> Fit:
+    """Check the forms of `out=`, and work out all that does not depend on addresses."""
+    if shapes is not None and any(
+        out is not None and shape is not None for out, shape in zip(outs, shapes, strict=True)
+    ):
+        raise ArgumentError("out= cannot take an output that is summed; give None in its place.")
+    check_forms(outs, dtypes, result_shape(inputs, names))
+    unfit = frozenset(position for position, form in enumerate(outs) if form is not None and not is_nested(form))
+    written = tuple([None if position in unfit else form for position, form in enumerate(outs)])
+    geometry = lay_out(inputs, written, names, shapes, gpu, least)
+    forms = (*inputs, *[form for form in outs if form is not None])
+    firsts, lasts = zip(*map(extent, forms), strict=True) if forms else ((), ())
+    positions = tuple([position for position, form in enumerate(outs) if form is not None])
+    itemsizes = tuple([form[2].itemsize for form in forms[len(inputs) :]])
+    return Fit(geometry, forms, firsts, lasts, itemsizes, len(inputs), positions, unfit)
+
+
+@lru_cache(maxsize=1024)
+def aside_of(fit: Fit, places: tuple[int, ...]) -> frozenset[int]:
+    """The outputs whose arrays a kernel must not write to directly, where the arrays of `fit` begin at `places`.
+
+    Kernels are compiled on the promise that no output shares memory with an input, and they run in parallel, so an
+    array that overlaps an input or itself, or that is misaligned, gets its values by a copy afterwards.
+    """
+    count, positions = fit.count, fit.positions
+    skewed = [place % itemsize for place, itemsize in zip(places[count:], fit.itemsizes, strict=True)]
+    aside = fit.unfit.union([position for position, rest in zip(positions, skewed, strict=True) if rest])
+    if _apart(fit, places):
+        return aside
+    for i, j in _meeting(fit, places):
+        if j >= count and _overlap(fit.forms[i], places[i], fit.forms[j], places[j]):
+            if i >= count:
+                raise ArgumentError("Two arrays of out= share memory, and would overwrite each other.")
+            aside |= {positions[j - count]}
+    return aside
+
+
+def _apart(fit: Fit, places: tuple[int, ...]) -> bool:
+    """Whether each array of `out=` spans bytes that no other array spans. Inputs may share them: it is `f(x, x)`."""
+    starts, stops = list(map(add, places, fit.firsts)), list(map(add, places, fit.lasts))
+    count = fit.count
+    # Intervals are apart if the k-th stop, in order, is not after the start that follows the k-th start.
+    lows, highs = sorted(starts[count:]), sorted(stops[count:])
+    if not all(map(le, highs, lows[1:])):
+        return False
+    # Then an input is apart from all of them if as many stop before it as start before its end.
+    return [bisect_right(highs, x) for x in starts[:count]] == [bisect_left(lows, x) for x in stops[:count]]
+
+
+def _meeting(fit: Fit, places: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+    """The pairs (i, j), i < j, of arrays whose first to last bytes intersect, found in one sweep over the addresses."""
+    starts, stops = map(add, places, fit.firsts), map(add, places, fit.lasts)
+    live: list[tuple[int, int]] = []
+    for start, stop, index in sorted(zip(starts, stops, range(len(places)), strict=True)):
+        live = [other for other in live if other[0] > start]
+        for _, other in live:
+            yield min(index, other), max(index, other)
+        live.append((stop, index))
+
+
+class _StandIn:
+    """An array's address, shape and strides in the form that NumPy takes them, so that it can reason about them.
+
+    The memory is never touched, so this serves for device memory too.
+    """
+
+    def __init__(self, form: Form, address: int) -> None:
+        shape, strides, dtype = form
+        self.__array_interface__ = {
+            "shape": shape,
+            "strides": strides,
+            "typestr": f"|V{dtype.itemsize}",
+            "data": (address, False),
+            "version": 3,
+        }
+
+
+def _overlap(a: Form, a_address: int, b: Form, b_address: int) -> bool:
+    """Whether two arrays share a byte; also true where an exact answer would take too long."""
+    pair = np.asarray(_StandIn(a, a_address)), np.asarray(_StandIn(b, b_address))
+    return np.may_share_memory(*pair, max_work=_MAX_WORK)

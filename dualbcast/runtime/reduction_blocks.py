@@ -1,0 +1,239 @@
+"""Sums over a part of the iteration space: the blocks that it is split into, the accumulators of each, what becomes of
+them.
+
+All of it follows from shapes and the function, never from the number of threads, so that sums are the same to the last
+bit.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dualbcast.kernel_spec import TILE
+from dualbcast.runtime.arguments import Array, DType
+from dualbcast.runtime.buffer_pool import POOL
+from dualbcast.runtime.cuda.grid import partial_sums
+
+__all__ = ["WORK", "Block", "Space", "Split", "Sum", "combine", "least_of"]
+
+# How many blocks there are where the work suffices, how many must not be given up to save memory, and the elements that
+# each has at least, so that it is worth a thread's while: of more than so many operations in all it has less.
+_MOST, _ENOUGH = 64, 16
+WORK = 1 << 15
+_OPERATIONS = 1 << 23
+
+
+def least_of(work: float) -> int:
+    """The elements that a block has at least, of so many operations each."""
+    least = WORK
+    while least > TILE and least * work > _OPERATIONS:
+        least //= 2
+    return least
+
+
+class Block(NamedTuple):
+    """A part of the iteration space that one thread runs.
+
+    Attributes
+    ----------
+    ints : tuple of int
+        Sizes and strides, as the kernel takes them.
+    offsets : tuple of int
+        Of each pointer argument, in elements.
+    """
+
+    ints: tuple[int, ...]
+    offsets: tuple[int, ...]
+
+
+class Sum(NamedTuple):
+    """An output that is summed.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        What the caller gets.
+    lengths, axes : tuple of int
+        The accumulators' lengths in the order in which the kernel walks them, and the transposition that brings them
+        into the order of `shape`.
+    size : int
+        The number of sums.
+    copies : int
+        How often there are accumulators: once for each block, or panel, or once where these have accumulators apart. On
+        a GPU, how many partial sums there are for each.
+    folds, length : int
+        How many sums there are for each, side by side in the innermost dimension, where rows were made long ones; and
+        that dimension's length before.
+    """
+
+    shape: tuple[int, ...]
+    lengths: tuple[int, ...]
+    axes: tuple[int, ...]
+    size: int
+    copies: int
+    folds: int = 1
+    length: int = 1
+
+    @property
+    def total(self) -> int:
+        """The number of accumulators."""
+        return self.copies * self.folds * self.size
+
+    def apart(self, sums: Array) -> Array:
+        """The accumulators, with sums of one thing along the first axis."""
+        if self.folds == 1:
+            return sums.reshape(self.copies, self.size)
+        folded = sums.reshape(self.copies, -1, self.folds, self.length).swapaxes(1, 2)
+        return folded.reshape(self.copies * self.folds, self.size)
+
+
+class Split(NamedTuple):
+    """Blocks, and for each output its sum, or None where it is not summed. There are no blocks where panels of short
+    rows are run, nor for a CUDA kernel, where each accumulator `is_written` once."""
+
+    blocks: tuple[Block, ...]
+    sums: tuple[Sum | None, ...]
+    is_written: bool = False
+
+    def accumulators(self, compute: str, xp: Any) -> tuple[list[Array | None], list[Array]]:
+        """An array for each summed output, and where what rounding takes is kept apart, others for that.
+
+        What a CPU kernel adds to are zeros; a CUDA kernel writes each partial sum once.
+        """
+        if self.is_written:
+            return [None if s is None else xp.empty(s.total) for s in self.sums], []
+        zeros = POOL.zeros if xp is np else xp.zeros
+        sums = [None if s is None else zeros(s.total) for s in self.sums]
+        rests = [zeros(array.size) for array in sums if array is not None] if compute == "float64" else []
+        return sums, rests
+
+
+class Space(NamedTuple):
+    """An iteration space whose sums are to be split.
+
+    Attributes
+    ----------
+    shape, order : tuple of int
+        The result's shape, and its axes from the outermost to the innermost.
+    sizes, strides : tuple of int
+        The coalesced dimensions, and the run-time strides.
+    rows : sequence of tuple of int
+        For each pointer argument its strides over the coalesced dimensions.
+    shapes : sequence of (tuple of int or None)
+        For each output the shape that its sums have, or None.
+    folds : sequence of int
+        `Sum.folds` of each output; none where all are 1.
+    length : int
+        `Sum.length`.
+    """
+
+    shape: tuple[int, ...]
+    order: tuple[int, ...]
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    rows: Sequence[tuple[int, ...]]
+    shapes: Sequence[tuple[int, ...] | None]
+    folds: Sequence[int] = ()
+    length: int = 1
+
+    def summed(self) -> list[tuple[int, ...]]:
+        """The strides of the outputs that are sums of more than one element."""
+        return [row for row in self._rows() if row is not None]
+
+    def split_for_gpu(self) -> Split | None:
+        """The sums of a CUDA kernel."""
+        return Split((), self._sums(lambda row: partial_sums(self.sizes, row)), True) if self.summed() else None
+
+    def split_by_panels(self, count: int) -> Split:
+        """The sums of short rows, of which so many panels have whole ones."""
+        return Split((), self._sums(lambda row: 1 if row[0] else count))
+
+    def split(self, least: int) -> Split | None:
+        """Blocks for threads, of at least so many elements, and their sums; None where no output is a sum of more than
+        one element.
+
+        One dimension is cut. A sum that spans it has accumulators apart in each block; of others there is a copy for
+        each. So the dimension is chosen that makes for the fewest copies, if it gives enough blocks.
+        """
+        spans = self.summed()
+        if not spans:
+            return None
+        sizes, last = self.sizes, len(self.sizes) - 1
+        counts = [math.prod(size for size, step in zip(sizes, row, strict=True) if step) for row in spans]
+        wanted = max(1, min(_MOST, math.prod(sizes) // least))
+        units = [-(-size // TILE) if dimension == last else size for dimension, size in enumerate(sizes)]
+        parts = [min(wanted, count) for count in units]
+
+        def cost(dimension: int) -> tuple[int, int, int]:
+            missing = max(0, min(wanted, _ENOUGH) - parts[dimension])
+            copied = sum(count for row, count in zip(spans, counts, strict=True) if not row[dimension])
+            return missing, parts[dimension] * copied, -parts[dimension]
+
+        cut = min(range(len(sizes)), key=cost)
+        unit, many = TILE if cut == last else 1, parts[cut]
+        borders = [min(sizes[cut], unit * (units[cut] * part // many)) for part in range(many + 1)]
+        sums = self._sums(lambda row: 1 if row[cut] else many)
+        first = len(self.rows) - len(sums)
+        blocks = []
+        for number, (start, stop) in enumerate(itertools.pairwise(borders)):
+            offsets = [start * row[cut] for row in self.rows]
+            for position, s in enumerate(sums):
+                if s is not None and s.copies > 1:
+                    offsets[first + position] = number * s.size * s.folds
+            rests = [offsets[first + position] for position, s in enumerate(sums) if s is not None]
+            ints = (*sizes[:cut], stop - start, *sizes[cut + 1 :], *self.strides)
+            blocks.append(Block(ints, (*offsets, *rests)))
+        return Split(tuple(blocks), sums)
+
+    def _rows(self) -> list[tuple[int, ...] | None]:
+        """For each output its strides if it is a sum of more than one element."""
+        outputs = zip(self.rows[len(self.rows) - len(self.shapes) :], self.shapes, self._folds(), strict=True)
+        return [row if own is not None and (0 in row or fold > 1) else None for row, own, fold in outputs]
+
+    def _folds(self) -> Sequence[int]:
+        return self.folds or (1,) * len(self.shapes)
+
+    def _sums(self, copies: Callable[[tuple[int, ...]], int]) -> tuple[Sum | None, ...]:
+        sums: list[Sum | None] = []
+        for row, own, fold in zip(self._rows(), self.shapes, self._folds(), strict=True):
+            if row is None or own is None:
+                sums.append(None)
+                continue
+            full = (1,) * (len(self.shape) - len(own)) + own
+            spanned = [axis for axis in self.order if full[axis] > 1]
+            lengths = tuple([full[axis] for axis in spanned])
+            axes = tuple(sorted(range(len(spanned)), key=spanned.__getitem__))
+            sums.append(Sum(own, lengths, axes, math.prod(lengths), copies(row), fold, self.length))
+        return tuple(sums)
+
+
+def combine(s: Sum, sums: Array, rests: Array | None, dtype: DType) -> Array:
+    """The sums as the caller gets them, from the accumulators of all blocks. To be called under `numpy.errstate`."""
+    sums = s.apart(sums)
+    if rests is not None:
+        return _shaped(s, _compensated(sums, s.apart(rests)), dtype)
+    return _shaped(s, sums[0] if len(sums) == 1 else sums.sum(axis=0), dtype)
+
+
+def _shaped(s: Sum, total: Array, dtype: DType) -> Array:
+    return total.astype(dtype, copy=False).reshape(s.lengths).transpose(s.axes).reshape(s.shape)
+
+
+def _compensated(sums: Any, rests: Any) -> Any:
+    """The sums along the first axis: halves are added, rounding errors on the side, until one is left."""
+    while len(sums) > 1:
+        half = len(sums) // 2
+        old, term = sums[:half], sums[half : 2 * half]
+        new = old + term
+        part = new - old
+        rest = rests[:half] + rests[half : 2 * half] + ((old - (new - part)) + (term - part))
+        if len(sums) % 2:
+            new, rest = np.concatenate([new, sums[-1:]]), np.concatenate([rest, rests[-1:]])
+        sums, rests = new, rest
+    # Where a sum is infinite, what rounding took from it is NaN.
+    return sums[0] + np.where(np.isfinite(rests[0]), rests[0], 0.0)
