@@ -24,6 +24,7 @@ from cpu_kernels import (
     vector_calls,
 )
 
+import dualbcast
 from dualbcast import differentiable_broadcast, disk_cache
 from dualbcast.codegen.llvm import target as llvm_target
 from dualbcast.errors import BackendError

@@ -154,9 +154,7 @@ def fresh_caches() -> Iterator[None]:
 
 def _clear_caches() -> None:
     for name, module in list(sys.modules.items()):
-        if name.startswith(
-            ("dualbcast.ir", "dualbcast.rules", "dualbcast.frontend", "dualbcast.autodiff", "dualbcast.passes")
-        ):
+        if name.split(".")[0] == "dualbcast":
             for member in list(vars(module).values()):
                 if hasattr(member, "cache_clear"):
                     member.cache_clear()
