@@ -14,11 +14,14 @@ from dualbcast.errors import ArgumentError, CompileError, a_or_an
 from dualbcast.frontend.derivative_calls import (
     DerivativeOf,
     called_with,
+    differentiate_by,
     find_argument,
     parameter_names,
     take_derivative,
 )
 from dualbcast.frontend.values import Operator, Static
+from dualbcast.ir.nodes import Function, Names
+from dualbcast.rules.guards import Capture
 from dualbcast.runtime import interpreter
 from dualbcast.runtime.arguments import no_derivative
 from dualbcast.runtime.cuda.memory import beside
@@ -233,5 +236,13 @@ def _plain(wrt: Any) -> Any:
     return int(wrt) if isinstance(wrt, np.integer) else wrt
 
 
+def _with_partials(function: Function, names: Names, *, has_value: bool) -> tuple[Function, Sequence[Capture]]:
+    # Only programs that take derivatives inside the language need it when they are lowered.
+    from dualbcast.autodiff.expand_derivatives import with_partials
+
+    return with_partials(function, names, has_value=has_value)
+
+
+differentiate_by(_with_partials)
 for _function, _default in ((derivative, 0), (value_and_derivative, 0), (gradient, None), (value_and_gradient, None)):
     take_derivative(_function, _default)

@@ -10,9 +10,9 @@ import numpy as np
 from dualbcast.api.dispatch import Derived
 from dualbcast.errors import DTypeError
 from dualbcast.frontend.lower import Lowered
-from dualbcast.frontend.source import ABSENT
 from dualbcast.program.element import Element
 from dualbcast.program.launch import Options
+from dualbcast.rules.guards import ABSENT
 from dualbcast.runtime.arguments import array_kind
 
 __all__ = ["Variant", "is_dtype", "stand_in"]

@@ -19,11 +19,11 @@ from dualbcast.frontend.builtins import BUILTINS, KEYWORDS
 from dualbcast.frontend.derivative_calls import DerivativeOf, Derivatives
 from dualbcast.frontend.inlining import count, in_order
 from dualbcast.frontend.record_types import is_record_type, make_record, replace_fields
-from dualbcast.frontend.source import Capture
 from dualbcast.frontend.values import Closure, Derived, Keywords, Operator, Partial, Static, Value, describe
 from dualbcast.ir.constant_fold import number
 from dualbcast.ir.nodes import Atom, Const
 from dualbcast.rules import library
+from dualbcast.rules.guards import Capture
 from dualbcast.rules.spelling import home, leads_to
 from dualbcast.rules.table import Custom, Rule
 

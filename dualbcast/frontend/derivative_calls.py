@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from dualbcast.errors import ArgumentError
 from dualbcast.frontend.builtins import BUILTINS, KEYWORDS
@@ -32,6 +32,7 @@ from dualbcast.ir.nodes import (
     Block,
     Const,
     Function,
+    Names,
     Output,
     Stmt,
     Var,
@@ -42,11 +43,13 @@ from dualbcast.ir.nodes import (
     statements,
 )
 from dualbcast.ir.value_numbering import simplify
+from dualbcast.rules.guards import Capture
 
 __all__ = [
     "DerivativeOf",
     "Derivatives",
     "called_with",
+    "differentiate_by",
     "find_argument",
     "parameter_names",
     "take_derivative",
@@ -64,6 +67,26 @@ class DerivativeOf:
 
     def __init__(self, function: Any, operator: Operator) -> None:
         self.function, self.operator = function, operator
+
+
+class WithPartials(Protocol):
+    """What differentiates a function in IR, with names of its own from `names`.
+
+    The result gives the outputs, with `has_value`, and then the partials by parameter; the guards are of what those
+    rest on.
+    """
+
+    def __call__(self, function: Function, names: Names, *, has_value: bool) -> tuple[Function, Sequence[Capture]]: ...
+
+
+# Differentiation stands above the front end, and needs it for the rules.
+_with_partials: WithPartials
+
+
+def differentiate_by(with_partials: WithPartials) -> None:
+    """Say what differentiates the functions whose derivatives a kernel takes."""
+    global _with_partials
+    _with_partials = with_partials
 
 
 class Derivatives(Comprehensions):
@@ -125,28 +148,15 @@ class Derivatives(Comprehensions):
 
     def _transformed(self, function: Function, moves: Block, has_value: bool, node: ast.AST) -> list[Atom]:
         """Append what computes a function's partials: its values, if wanted, and then its partials, by parameter."""
-        # Forward mode needs the front end for the rules.
-        from dualbcast.autodiff.differentiate import dualize
-        from dualbcast.frontend.rule_bodies import guards_of
-
-        # Before it, since it takes operations away.
-        self.guards.extend(guards_of(function))
-        dual = dualize(function, range(len(function.params)), self.names)
-        outputs, count = dual.function.outputs, len(function.outputs)
-        results = {output.name: output.value for output in outputs}
-        wanted = [output.value for output in outputs[:count]] if has_value else []
-        for seed in range(len(function.params)):
-            for position in range(count):
-                name = dual.partials.get((position, seed))
-                wanted.append(Const(0.0, "float") if name is None else results[name])
-        body = (*moves, *dual.function.body)
-        outputs = tuple(Output(f"{TEMPORARY}{at}", value) for at, value in enumerate(wanted))
-        final = simplify(Function("", _free(body, outputs), body, outputs, function.location))
+        partials, guards = _with_partials(function, self.names, has_value=has_value)
+        self.guards.extend(guards)
+        body = (*moves, *partials.body)
+        final = simplify(Function("", _free(body, partials.outputs), body, partials.outputs, function.location))
         self.length += sum(1 for _ in statements(final.body))
         if self.length > LONGEST:
             self.fail(node, f"this derivative makes more than {LONGEST:,} operations of the function", "a lower order")
         self.block.extend(final.body)
-        self.derived.update(dual.function.derived)
+        self.derived.update(partials.derived)
         return [output.value for output in final.outputs if isinstance(output.value, Atom)]
 
     # --- arguments and results -----------------------------------------------------------------------------------

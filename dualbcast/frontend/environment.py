@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, NoReturn, cast
 
 from dualbcast.errors import CompileError, Location
-from dualbcast.frontend.source import Capture, locate
+from dualbcast.frontend.source import locate
 from dualbcast.frontend.values import (
     CHOICE,
     PARTLY,
@@ -58,6 +58,7 @@ from dualbcast.ir.nodes import (
     map_expr,
     map_exprs,
 )
+from dualbcast.rules.guards import Capture
 from dualbcast.rules.table import RULES
 
 __all__ = ["Builder"]

@@ -13,7 +13,7 @@ from typing import Any
 
 from dualbcast.errors import CompileError
 from dualbcast.frontend.expressions import Expressions
-from dualbcast.frontend.source import Capture, FunctionNode, Source, find_source
+from dualbcast.frontend.source import FunctionNode, Source, find_source
 from dualbcast.frontend.values import (
     RESULT,
     RETURNED,
@@ -28,6 +28,7 @@ from dualbcast.frontend.values import (
 )
 from dualbcast.ir.constant_fold import FALSE, TRUE
 from dualbcast.ir.nodes import TEMPORARY, Atom, Const, Kind, Names, Op, Var
+from dualbcast.rules.guards import Capture
 from dualbcast.rules.table import Custom, Rule, watch
 
 __all__ = ["Inlining", "assigned_names", "count", "in_order", "local_names", "one_output"]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from dualbcast.errors import nested_too_deeply
 from dualbcast.frontend.environment import freeze
 from dualbcast.frontend.inlining import in_order, local_names
-from dualbcast.frontend.source import Capture, find_source
+from dualbcast.frontend.source import find_source
 from dualbcast.frontend.statements import Statements
 from dualbcast.frontend.values import Env, Frame, Record, Static, Unassigned, Value, describe
 from dualbcast.ir.nodes import (
@@ -24,6 +24,7 @@ from dualbcast.ir.nodes import (
     among,
 )
 from dualbcast.ir.structure import NUMBER, Structure
+from dualbcast.rules.guards import Capture
 from dualbcast.rules.table import RULES, Custom, Rule
 
 __all__ = ["FOREVER", "RESERVED", "ArrayKind", "Lowered", "lower", "no_arrays"]

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from dualbcast.frontend.operators import Operators
-from dualbcast.frontend.source import ABSENT, Capture
 from dualbcast.frontend.values import (
     Frame,
     Keywords,
@@ -30,6 +29,7 @@ from dualbcast.frontend.values import (
 )
 from dualbcast.ir.constant_fold import number
 from dualbcast.ir.nodes import Const, Var
+from dualbcast.rules.guards import ABSENT, Capture
 
 __all__ = ["Places"]
 

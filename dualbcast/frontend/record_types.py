@@ -7,8 +7,8 @@ import dataclasses
 from typing import Any, NoReturn, Protocol
 
 from dualbcast.errors import a_or_an
-from dualbcast.frontend.source import Capture
 from dualbcast.frontend.values import Record, Value, describe
+from dualbcast.rules.guards import Capture
 
 __all__ = ["is_record_type", "make_record", "replace_fields"]
 

@@ -5,7 +5,7 @@ Also the way into the front end for whole functions, which may have rules and cu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -13,7 +13,7 @@ from dualbcast.errors import ArgumentError, CompileError
 from dualbcast.frontend import lower as lower_function
 from dualbcast.frontend.builtins import BUILTINS
 from dualbcast.frontend.lower import ArrayKind, Lowered, no_arrays
-from dualbcast.frontend.source import Capture, find_source, locate
+from dualbcast.frontend.source import find_source, locate
 from dualbcast.frontend.values import Static
 from dualbcast.ir.nodes import (
     TEMPORARY,
@@ -32,6 +32,7 @@ from dualbcast.ir.nodes import (
 )
 from dualbcast.ir.structure import NUMBER
 from dualbcast.ir.value_numbering import simplify
+from dualbcast.rules.guards import Capture
 from dualbcast.rules.table import CUSTOMS, RULES, Rule, open_to_users
 
 __all__ = ["guards_of", "helper_of", "lower", "partials_of", "source_of", "without_customs"]
@@ -148,7 +149,7 @@ def _operations(function: Function) -> Iterator[Op]:
 # --- guards ----------------------------------------------------------------------------------------------------------
 
 
-def guards_of(function: Function) -> Iterable[Capture]:
+def guards_of(function: Function) -> list[Capture]:
     """What the users' rules and custom derivatives rest on that a function calls, and that those call, and so on."""
     found: list[Capture] = []
     seen: set[tuple[Any, ...]] = set()

@@ -12,68 +12,15 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from types import CellType, CodeType, FunctionType, MethodType
-from typing import Any, NamedTuple
-
-import numpy as np
+from types import CodeType, FunctionType
+from typing import Any
 
 from dualbcast.errors import CompileError, Location, a_or_an
+from dualbcast.rules.guards import Capture
 
-__all__ = ["ABSENT", "Capture", "FunctionNode", "Source", "find_source", "locate"]
+__all__ = ["FunctionNode", "Source", "find_source", "locate"]
 
 FunctionNode = ast.FunctionDef | ast.Lambda
-# What is found in a scope that does not have a name.
-ABSENT = object()
-
-
-class Capture(NamedTuple):
-    """Something that a function takes from its surroundings, and how to read it again later (for guards).
-
-    Attributes
-    ----------
-    place : dict, cell, tuple or object
-        Where it is: a scope, a closure's cell, a tuple, or (with `attribute`) an object that has it.
-    key : str or int
-        The name or position there.
-    value
-        What was found there; `ABSENT` for a name of a scope that must not be there, as it would hide a builtin one.
-    path : str
-        How the user writes it: `slope`, `self.weights`, `np.pi`.
-    attribute : bool
-        Whether `key` is an attribute of `place`.
-    """
-
-    place: Any
-    key: Any
-    value: Any
-    path: str
-    attribute: bool = False
-
-    def read(self) -> Any:
-        """What is there now; raises an `Exception` where there is nothing any more."""
-        if self.attribute:
-            return getattr(self.place, self.key)
-        return self.place.cell_contents if isinstance(self.place, CellType) else self.place[self.key]
-
-    def holds(self) -> bool:
-        """Whether what is there makes the same kernel as what was found."""
-        if self.value is ABSENT:
-            return self.key not in self.place
-        try:
-            current = self.read()
-        except Exception:  # an attribute may be a property, and run anything
-            return False
-        return current is self.value or (type(current) is type(self.value) and _same(current, self.value))
-
-
-def _same(a: Any, b: Any) -> bool:
-    """Whether two objects of one type are the same number, text or tuple of such."""
-    if isinstance(a, MethodType):  # made anew at every look
-        return a.__func__ is b.__func__ and a.__self__ is b.__self__
-    if isinstance(a, tuple):
-        return len(a) == len(b) and all(type(x) is type(y) and _same(x, y) for x, y in zip(a, b, strict=True))
-    # repr tells 0.0 from -0.0, and says that nan is nan.
-    return a is b or (isinstance(a, bool | int | float | str | np.number) and repr(a) == repr(b))
 
 
 @dataclass(frozen=True, slots=True)

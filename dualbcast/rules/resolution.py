@@ -11,7 +11,7 @@ from types import FunctionType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from dualbcast.frontend.source import Capture
+from dualbcast.rules.guards import Capture
 
 __all__ = ["BY_SPELLING", "by_spelling", "lookup", "mean", "meant", "resolve", "watch"]
 
