@@ -16,7 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast.frontend.expressions import Expressions
+from dualbcast.frontend.arithmetic import apply, as_scalar, binary, comparison, power, select, truth, unary
+from dualbcast.frontend.conditionals import choose
+from dualbcast.frontend.dispatch import call_value
+from dualbcast.frontend.environment import Environment
+from dualbcast.frontend.expressions import sequence
 from dualbcast.frontend.values import Range, Record, Static, Value, is_instance
 from dualbcast.ir.constant_fold import FALSE, TRUE, number
 from dualbcast.ir.nodes import Atom, Const
@@ -47,41 +51,41 @@ def _builtin(*functions: Any) -> Callable[[Builtin], Builtin]:
 
 
 @_builtin(abs, np.absolute)
-def _abs(self: Expressions, node: ast.Call, value: Value) -> Value:
-    x = self.as_scalar(value, node)
+def _abs(env: Environment, node: ast.Call, value: Value) -> Value:
+    x = as_scalar(env, value, node)
     if x.kind == "float":
-        return self.apply(by_spelling("math.fabs"), (x,), node)
-    where = self.locate(node)
-    x = self.convert(x, "int", where)
-    negative = self.comparison("lt", x, Const(0, "int"), where)
-    return self.select(negative, self.op("neg", x, kind="int", location=where), x, where)
+        return apply(env, by_spelling("math.fabs"), (x,), node)
+    where = env.locate(node)
+    x = env.convert(x, "int", where)
+    negative = comparison(env, "lt", x, Const(0, "int"), where)
+    return select(env, negative, env.op("neg", x, kind="int", location=where), x, where)
 
 
 def _ufunc(operation: type[ast.operator]) -> Builtin:
-    def lowering(self: Expressions, node: ast.Call, left: Value, right: Value) -> Value:
-        return self.binary(operation(), self.as_scalar(left, node), self.as_scalar(right, node), node)
+    def lowering(env: Environment, node: ast.Call, left: Value, right: Value) -> Value:
+        return binary(env, operation(), as_scalar(env, left, node), as_scalar(env, right, node), node)
 
     return lowering
 
 
 def _comparison(name: str) -> Builtin:
-    def lowering(self: Expressions, node: ast.Call, left: Value, right: Value) -> Value:
-        return self.comparison(name, self.as_scalar(left, node), self.as_scalar(right, node), self.locate(node))
+    def lowering(env: Environment, node: ast.Call, left: Value, right: Value) -> Value:
+        return comparison(env, name, as_scalar(env, left, node), as_scalar(env, right, node), env.locate(node))
 
     return lowering
 
 
 def _logical(name: str) -> Builtin:
-    def lowering(self: Expressions, node: ast.Call, left: Value, right: Value) -> Value:
-        a, b = self.truth(left, node), self.truth(right, node)
-        return self.op(name, a, b, kind="bool", location=self.locate(node))
+    def lowering(env: Environment, node: ast.Call, left: Value, right: Value) -> Value:
+        a, b = truth(env, left, node), truth(env, right, node)
+        return env.op(name, a, b, kind="bool", location=env.locate(node))
 
     return lowering
 
 
 def _unary_operator(operation: type[ast.unaryop]) -> Builtin:
-    def lowering(self: Expressions, node: ast.Call, value: Value) -> Value:
-        return self.unary(operation(), value, node)
+    def lowering(env: Environment, node: ast.Call, value: Value) -> Value:
+        return unary(env, operation(), value, node)
 
     return lowering
 
@@ -120,37 +124,37 @@ BUILTINS.update(dict.fromkeys((np.invert, operator.invert), _unary_operator(ast.
 
 
 @_builtin(math.log)
-def _log(self: Expressions, node: ast.Call, value: Value, base: Value | None = None) -> Value:
-    x = self.apply(by_spelling("numpy.log"), (self.as_scalar(value, node),), node)
+def _log(env: Environment, node: ast.Call, value: Value, base: Value | None = None) -> Value:
+    x = apply(env, by_spelling("numpy.log"), (as_scalar(env, value, node),), node)
     if base is None:
         return x
-    return self.binary(ast.Div(), x, self.apply(by_spelling("numpy.log"), (self.as_scalar(base, node),), node), node)
+    return binary(env, ast.Div(), x, apply(env, by_spelling("numpy.log"), (as_scalar(env, base, node),), node), node)
 
 
 def _extremum(name: str) -> Builtin:
     def lowering(
-        self: Expressions, node: ast.Call, *args: Value, default: Value | None = None, key: Value | None = None
+        env: Environment, node: ast.Call, *args: Value, default: Value | None = None, key: Value | None = None
     ) -> Value:
-        items = self.sequence(args[0], node) if len(args) == 1 else args
+        items = sequence(env, args[0], node) if len(args) == 1 else args
         if default is not None and len(args) > 1:
-            self.fail(node, "default= is for one tuple, which may be empty", "the numbers alone")
+            env.fail(node, "default= is for one tuple, which may be empty", "the numbers alone")
         if not items:
             if default is not None:
                 return default
-            self.fail(node, "the smallest or largest of nothing", "default=… for an empty tuple")
-        where = self.locate(node)
+            env.fail(node, "the smallest or largest of nothing", "default=… for an empty tuple")
+        where = env.locate(node)
         by_key = key is not None and key != Static(None)
 
         def measure(item: Value) -> Atom:
-            return self.as_scalar(self.call_value(key, (item,), {}, node) if by_key and key else item, node)
+            return as_scalar(env, call_value(env, key, (item,), {}, node) if by_key and key else item, node)
 
         best, smallest = items[0], measure(items[0])
         for item in items[1:]:
             # As Python does it: the first of equal values stays, and a comparison with NaN is false.
             size = measure(item)
-            test = self.comparison(name, size, smallest, where)
-            smallest = self.select(test, size, smallest, where)
-            best = self.choose(test, partial(_same, item), partial(_same, best), node) if by_key else smallest
+            test = comparison(env, name, size, smallest, where)
+            smallest = select(env, test, size, smallest, where)
+            best = choose(env, test, partial(_same, item), partial(_same, best), node) if by_key else smallest
         return best
 
     return lowering
@@ -165,15 +169,15 @@ BUILTINS[max] = _extremum("gt")
 
 
 def _reduction(operation: type[ast.operator], empty: int) -> Builtin:
-    def lowering(self: Expressions, node: ast.Call, items: Value, start: Value | None = None) -> Value:
-        values = list(self.sequence(items, node))
+    def lowering(env: Environment, node: ast.Call, items: Value, start: Value | None = None) -> Value:
+        values = list(sequence(env, items, node))
         if start is not None or not values:
             values.insert(0, Const(empty, "int") if start is None else start)
-        total = self.as_scalar(values[0], node)
+        total = as_scalar(env, values[0], node)
         if total.kind == "bool":
-            total = self.convert(total, "int", self.locate(node))
+            total = env.convert(total, "int", env.locate(node))
         for value in values[1:]:
-            total = self.binary(operation(), total, self.as_scalar(value, node), node)
+            total = binary(env, operation(), total, as_scalar(env, value, node), node)
         return total
 
     return lowering
@@ -184,28 +188,28 @@ BUILTINS[math.prod] = _reduction(ast.Mult, 1)
 
 
 @_builtin(sorted)
-def _sorted(self: Expressions, node: ast.Call, items: Value, *, reverse: Value = FALSE) -> Value:
-    where, numbers = self.locate(node), [self.as_scalar(item, node) for item in self.sequence(items, node)]
+def _sorted(env: Environment, node: ast.Call, items: Value, *, reverse: Value = FALSE) -> Value:
+    where, numbers = env.locate(node), [as_scalar(env, item, node) for item in sequence(env, items, node)]
     if not isinstance(reverse, Const):
-        self.fail(node, "whether sorted() reverses must be known when the kernel is compiled")
+        env.fail(node, "whether sorted() reverses must be known when the kernel is compiled")
     name = "gt" if reverse.value else "lt"
     # Neighbours change places where the second must come first, so that equal numbers keep their order.
     for end in range(1, len(numbers)):
         for at in range(end, 0, -1):
             first, second = numbers[at - 1], numbers[at]
-            test = self.comparison(name, second, first, where)
+            test = comparison(env, name, second, first, where)
             numbers[at - 1], numbers[at] = (
-                self.select(test, second, first, where),
-                self.select(test, first, second, where),
+                select(env, test, second, first, where),
+                select(env, test, first, second, where),
             )
     return Record(list, numbers)
 
 
 def _quantifier(name: str, empty: Const) -> Builtin:
-    def lowering(self: Expressions, node: ast.Call, items: Value) -> Value:
+    def lowering(env: Environment, node: ast.Call, items: Value) -> Value:
         result: Atom = empty
-        for item in self.sequence(items, node):
-            result = self.op(name, result, self.truth(item, node), kind="bool", location=self.locate(node))
+        for item in sequence(env, items, node):
+            result = env.op(name, result, truth(env, item, node), kind="bool", location=env.locate(node))
         return result
 
     return lowering
@@ -216,22 +220,22 @@ BUILTINS[any] = _quantifier("or", FALSE)
 
 
 @_builtin(pow, math.pow, operator.pow)
-def _pow(self: Expressions, node: ast.Call, base: Value, exponent: Value) -> Value:
-    return self.power(self.as_scalar(base, node), self.as_scalar(exponent, node), node)
+def _pow(env: Environment, node: ast.Call, base: Value, exponent: Value) -> Value:
+    return power(env, as_scalar(env, base, node), as_scalar(env, exponent, node), node)
 
 
 @_builtin(divmod, np.divmod)
-def _divmod(self: Expressions, node: ast.Call, left: Value, right: Value) -> Value:
-    a, b = self.as_scalar(left, node), self.as_scalar(right, node)
-    return (self.binary(ast.FloorDiv(), a, b, node), self.binary(ast.Mod(), a, b, node))
+def _divmod(env: Environment, node: ast.Call, left: Value, right: Value) -> Value:
+    a, b = as_scalar(env, left, node), as_scalar(env, right, node)
+    return (binary(env, ast.FloorDiv(), a, b, node), binary(env, ast.Mod(), a, b, node))
 
 
 def _integral(spelling: str) -> Builtin:
-    def lowering(self: Expressions, node: ast.Call, value: Value) -> Value:
-        x = self.as_scalar(value, node)
+    def lowering(env: Environment, node: ast.Call, value: Value) -> Value:
+        x = as_scalar(env, value, node)
         if x.kind == "float":
-            x = self.apply(by_spelling(spelling), (x,), node)
-        return self.convert(x, "int", self.locate(node))
+            x = apply(env, by_spelling(spelling), (x,), node)
+        return env.convert(x, "int", env.locate(node))
 
     return lowering
 
@@ -242,50 +246,50 @@ BUILTINS[math.trunc] = _integral("numpy.trunc")
 
 
 @_builtin(round)
-def _round(self: Expressions, node: ast.Call, value: Value, ndigits: Value | None = None) -> Value:
+def _round(env: Environment, node: ast.Call, value: Value, ndigits: Value | None = None) -> Value:
     if ndigits is None or ndigits == Static(None):
-        return _integral("numpy.rint")(self, node, value)
+        return _integral("numpy.rint")(env, node, value)
     if not isinstance(ndigits, Const):
-        self.fail(node, "the number of digits must be known when the kernel is compiled")
+        env.fail(node, "the number of digits must be known when the kernel is compiled")
     if not abs(ndigits.value) <= 300:
-        self.fail(node, f"a number of this kind has no {ndigits.value:g} digits", "fewer digits")
-    x, scale = self.as_scalar(value, node), number(10.0 ** float(ndigits.value))
-    scaled = self.apply(by_spelling("numpy.rint"), (self.binary(ast.Mult(), x, scale, node),), node)
-    return self.binary(ast.Div(), scaled, scale, node)
+        env.fail(node, f"a number of this kind has no {ndigits.value:g} digits", "fewer digits")
+    x, scale = as_scalar(env, value, node), number(10.0 ** float(ndigits.value))
+    scaled = apply(env, by_spelling("numpy.rint"), (binary(env, ast.Mult(), x, scale, node),), node)
+    return binary(env, ast.Div(), scaled, scale, node)
 
 
 @_builtin(int, np.int64)
-def _int(self: Expressions, node: ast.Call, value: Value = ZERO) -> Value:
-    return self.convert(self.as_scalar(value, node), "int", self.locate(node))
+def _int(env: Environment, node: ast.Call, value: Value = ZERO) -> Value:
+    return env.convert(as_scalar(env, value, node), "int", env.locate(node))
 
 
 @_builtin(float, np.float64)
-def _float(self: Expressions, node: ast.Call, value: Value = ZERO) -> Value:
+def _float(env: Environment, node: ast.Call, value: Value = ZERO) -> Value:
     if isinstance(value, Static) and isinstance(value.object, str):
         try:
             return Const(float(value.object), "float")
         except ValueError:
-            self.fail(node, f"{value.object!r} is not a number")
-    return self.convert(self.as_scalar(value, node), "float", self.locate(node))
+            env.fail(node, f"{value.object!r} is not a number")
+    return env.convert(as_scalar(env, value, node), "float", env.locate(node))
 
 
 @_builtin(bool, np.bool_)
-def _bool(self: Expressions, node: ast.Call, value: Value = FALSE) -> Value:
-    return self.truth(value, node)
+def _bool(env: Environment, node: ast.Call, value: Value = FALSE) -> Value:
+    return truth(env, value, node)
 
 
 @_builtin(np.float32)
-def _float32(self: Expressions, node: ast.Call, value: Value) -> Value:
-    where = self.locate(node)
-    return self.op("single", self.convert(self.as_scalar(value, node), "float", where), kind="float", location=where)
+def _float32(env: Environment, node: ast.Call, value: Value) -> Value:
+    where = env.locate(node)
+    return env.op("single", env.convert(as_scalar(env, value, node), "float", where), kind="float", location=where)
 
 
 def _narrow(bits: int, *, signed: bool) -> Builtin:
-    def lowering(self: Expressions, node: ast.Call, value: Value) -> Value:
-        x: Atom = self.convert(self.as_scalar(value, node), "int", self.locate(node))
+    def lowering(env: Environment, node: ast.Call, value: Value) -> Value:
+        x: Atom = env.convert(as_scalar(env, value, node), "int", env.locate(node))
         half = Const(2 ** (bits - 1) if signed else 0, "int")
-        x = self.binary(ast.BitAnd(), self.binary(ast.Add(), x, half, node), Const(2**bits - 1, "int"), node)
-        return self.binary(ast.Sub(), x, half, node)
+        x = binary(env, ast.BitAnd(), binary(env, ast.Add(), x, half, node), Const(2**bits - 1, "int"), node)
+        return binary(env, ast.Sub(), x, half, node)
 
     return lowering
 
@@ -296,104 +300,104 @@ for _bits in (8, 16, 32):
 
 
 @_builtin(len)
-def _len(self: Expressions, node: ast.Call, value: Value) -> Value:
-    return number(len(self.sequence(value, node)))
+def _len(env: Environment, node: ast.Call, value: Value) -> Value:
+    return number(len(sequence(env, value, node)))
 
 
 @_builtin(tuple)
-def _tuple(self: Expressions, node: ast.Call, value: Value = ()) -> Value:
-    return self.sequence(value, node)
+def _tuple(env: Environment, node: ast.Call, value: Value = ()) -> Value:
+    return sequence(env, value, node)
 
 
 @_builtin(list)
-def _list(self: Expressions, node: ast.Call, value: Value = ()) -> Value:
-    return Record(list, self.sequence(value, node))
+def _list(env: Environment, node: ast.Call, value: Value = ()) -> Value:
+    return Record(list, sequence(env, value, node))
 
 
 @_builtin(isinstance)
-def _isinstance(self: Expressions, node: ast.Call, value: Value, kinds: Value) -> Value:
+def _isinstance(env: Environment, node: ast.Call, value: Value, kinds: Value) -> Value:
     classes: list[Any] = []
     for kind in kinds if isinstance(kinds, tuple) else (kinds,):
         known = kind.object if isinstance(kind, Static) else None
         classes += known.__args__ if isinstance(known, types.UnionType) else (known,)
     if not all(isinstance(known, type) for known in classes):
-        self.fail(node, "isinstance() needs a class, or a tuple of classes")
+        env.fail(node, "isinstance() needs a class, or a tuple of classes")
     return TRUE if is_instance(value, tuple(classes)) else FALSE
 
 
 @_builtin(math.hypot)
-def _hypot(self: Expressions, node: ast.Call, *values: Value) -> Value:
-    sides = [self.as_scalar(value, node) for value in values] or [Const(0.0, "float")]
+def _hypot(env: Environment, node: ast.Call, *values: Value) -> Value:
+    sides = [as_scalar(env, value, node) for value in values] or [Const(0.0, "float")]
     if len(sides) == 1:
-        return self.apply(by_spelling("math.fabs"), (sides[0],), node)
+        return apply(env, by_spelling("math.fabs"), (sides[0],), node)
     length = sides[0]
     for side in sides[1:]:
-        length = self.apply(by_spelling("numpy.hypot"), (length, side), node)
+        length = apply(env, by_spelling("numpy.hypot"), (length, side), node)
     return length
 
 
 @_builtin(math.dist)
-def _dist(self: Expressions, node: ast.Call, p: Value, q: Value) -> Value:
-    starts, ends = self.sequence(p, node), self.sequence(q, node)
+def _dist(env: Environment, node: ast.Call, p: Value, q: Value) -> Value:
+    starts, ends = sequence(env, p, node), sequence(env, q, node)
     if len(starts) != len(ends):
-        self.fail(node, f"a point of {len(starts)} numbers and one of {len(ends)} have no distance")
+        env.fail(node, f"a point of {len(starts)} numbers and one of {len(ends)} have no distance")
     gaps = [
-        self.binary(ast.Sub(), self.as_scalar(a, node), self.as_scalar(b, node), node)
+        binary(env, ast.Sub(), as_scalar(env, a, node), as_scalar(env, b, node), node)
         for a, b in zip(starts, ends, strict=True)
     ]
-    return _hypot(self, node, *gaps)
+    return _hypot(env, node, *gaps)
 
 
 @_builtin(map)
-def _map(self: Expressions, node: ast.Call, function: Value, *values: Value) -> Value:
-    rows = zip(*(self.sequence(value, node) for value in values), strict=False)
-    return Record(map, [self.call_value(function, row, {}, node) for row in rows])
+def _map(env: Environment, node: ast.Call, function: Value, *values: Value) -> Value:
+    rows = zip(*(sequence(env, value, node) for value in values), strict=False)
+    return Record(map, [call_value(env, function, row, {}, node) for row in rows])
 
 
 @_builtin(functools.reduce)
-def _reduce(self: Expressions, node: ast.Call, function: Value, items: Value, start: Value | None = None) -> Value:
-    values = [*(() if start is None else (start,)), *self.sequence(items, node)]
+def _reduce(env: Environment, node: ast.Call, function: Value, items: Value, start: Value | None = None) -> Value:
+    values = [*(() if start is None else (start,)), *sequence(env, items, node)]
     if not values:
-        self.fail(node, "reduce() of nothing", "a start value")
+        env.fail(node, "reduce() of nothing", "a start value")
     total: Value = values[0]
     for value in values[1:]:
-        total = self.call_value(function, (total, value), {}, node)
+        total = call_value(env, function, (total, value), {}, node)
     return total
 
 
 @_builtin(reversed)
-def _reversed(self: Expressions, node: ast.Call, value: Value) -> Value:
-    return Record(reversed, self.sequence(value, node)[::-1])
+def _reversed(env: Environment, node: ast.Call, value: Value) -> Value:
+    return Record(reversed, sequence(env, value, node)[::-1])
 
 
 @_builtin(enumerate)
-def _enumerate(self: Expressions, node: ast.Call, value: Value, start: Value = ZERO) -> Value:
+def _enumerate(env: Environment, node: ast.Call, value: Value, start: Value = ZERO) -> Value:
     if not isinstance(start, Const) or start.kind == "float":
-        self.fail(node, "the start of enumerate() must be an integer known when the kernel is compiled")
-    items = self.sequence(value, node)
+        env.fail(node, "the start of enumerate() must be an integer known when the kernel is compiled")
+    items = sequence(env, value, node)
     return Record(enumerate, [(number(position), item) for position, item in enumerate(items, int(start.value))])
 
 
 @_builtin(zip)
-def _zip(self: Expressions, node: ast.Call, *values: Value, strict: Value = FALSE) -> Value:
-    columns = [self.sequence(value, node) for value in values]
+def _zip(env: Environment, node: ast.Call, *values: Value, strict: Value = FALSE) -> Value:
+    columns = [sequence(env, value, node) for value in values]
     if strict == TRUE and len({*map(len, columns)}) > 1:
-        self.fail(node, f"zip() of {' and '.join(str(len(column)) for column in columns)} items, with strict=True")
+        env.fail(node, f"zip() of {' and '.join(str(len(column)) for column in columns)} items, with strict=True")
     return Record(zip, zip(*columns, strict=False))
 
 
 @_builtin(range)
-def _range(self: Expressions, node: ast.Call, *bounds: Value) -> Value:
+def _range(env: Environment, node: ast.Call, *bounds: Value) -> Value:
     if not 1 <= len(bounds) <= 3:
-        self.fail(node, f"range() takes 1 to 3 arguments, not {len(bounds)}")
-    numbers = [self.as_scalar(bound, node) for bound in bounds]
+        env.fail(node, f"range() takes 1 to 3 arguments, not {len(bounds)}")
+    numbers = [as_scalar(env, bound, node) for bound in bounds]
     if any(bound.kind == "float" for bound in numbers):
-        self.fail(node, "range() needs integers", "int(x) around the numbers, or a while loop")
-    numbers = [self.convert(bound, "int", self.locate(node)) for bound in numbers]
+        env.fail(node, "range() needs integers", "int(x) around the numbers, or a while loop")
+    numbers = [env.convert(bound, "int", env.locate(node)) for bound in numbers]
     start = numbers[0] if len(numbers) > 1 else Const(0, "int")
     step = numbers[2] if len(numbers) > 2 else Const(1, "int")
     if not isinstance(step, Const):
-        self.fail(node, "the step of range() must be known when the kernel is compiled", "a while loop")
+        env.fail(node, "the step of range() must be known when the kernel is compiled", "a while loop")
     if step.value == 0:
-        self.fail(node, "the step of range() must not be zero")
+        env.fail(node, "the step of range() must not be zero")
     return Range(start, numbers[0] if len(numbers) == 1 else numbers[1], step)

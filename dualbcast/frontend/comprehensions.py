@@ -1,5 +1,5 @@
-"""The front end's comprehensions: written out where the number of items is known, loops of the kernel where a reduction
-takes them and it is not.
+"""Comprehensions and generator expressions: written out where the number of items is known when the kernel is compiled;
+a reduction of a generator where it is not is a loop of the kernel.
 """
 
 from __future__ import annotations
@@ -10,16 +10,22 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from dualbcast.frontend.inlining import Inlining, assigned_names, local_names
-from dualbcast.frontend.values import Frame, Range, Record, Static, Value
+from dualbcast.frontend.conditionals import condition, short_circuit
+from dualbcast.frontend.dispatch import expression, lowers
+from dualbcast.frontend.environment import Environment
+from dualbcast.frontend.expressions import sequence
+from dualbcast.frontend.inlining import lower_body
+from dualbcast.frontend.names import assign
+from dualbcast.frontend.source import assigned_names, local_names
+from dualbcast.frontend.values import Bindings, Frame, Range, Record, Value
 from dualbcast.ir.constant_fold import FALSE, TRUE
 from dualbcast.ir.nodes import Const
 
-__all__ = ["Comprehensions"]
+__all__ = ["reduction"]
 
 _Comprehension = ast.ListComp | ast.GeneratorExp
 
-# A reduction as a loop: its start, a turn, its result. `item` is the element, `found` whether there was one.
+# A reduction as a loop: its start, an iteration, its result. `item` is the element, `found` whether there was one.
 _LOOPS: dict[Any, tuple[str, str, str]] = {
     sum: ("total = start", "total = total + item", "total"),
     math.prod: ("total = start", "total = total * item", "total"),
@@ -43,127 +49,142 @@ class _Undecided(Exception):
         self.node = node
 
 
-class Comprehensions(Inlining):
-    """Lowers comprehensions and generator expressions."""
+@lowers(ast.ListComp, ast.GeneratorExp)
+def _comprehension(env: Environment, node: _Comprehension) -> Value:
+    """A list, or the items of a generator."""
+    try:
+        items = _items(env, node)
+    except _Undecided as undecided:
+        env.fail(
+            undecided.node,
+            "how many items this gives depends on the data",
+            "sum, prod, min, max, any or all of it, or a for loop",
+        )
+    return Record(list if isinstance(node, ast.ListComp) else types.GeneratorType, items)
 
-    def call_with(self, first: tuple[Value, ...], callee: Value, node: ast.Call) -> Value:
-        """The result of a call whose first arguments are lowered already; supplied by the layer above."""
-        raise NotImplementedError
 
-    def comprehension(self, node: _Comprehension) -> Value:
-        """A list, or the items of a generator."""
-        items: list[Value] = []
-        try:
-            self._turns(node, lambda: items.append(self.expression(node.elt)))
-        except _Undecided as undecided:
-            self.fail(
-                undecided.node,
-                "how many items this gives depends on the data",
-                "sum, prod, min, max, any or all of it, or a for loop",
-            )
-        return Record(list if isinstance(node, ast.ListComp) else types.GeneratorType, items)
+def reduction(
+    env: Environment, function: Any, generator: ast.GeneratorExp, node: ast.Call, call: Callable[[Value], Value]
+) -> Value | None:
+    """`sum(… for …)` and its like; None for a function that is none of them.
 
-    def reduction(self, function: Any, generator: ast.GeneratorExp, node: ast.Call) -> Value | None:
-        """`sum(… for …)` and its like; None for a function that is none of them."""
-        if not isinstance(function, types.BuiltinFunctionType) or function not in _LOOPS:
-            return None
-        restore = self.snapshot()
-        try:
-            if function in (any, all) and len(node.args) == 1:
-                return self._quantified("or" if function is any else "and", generator)
-            items: list[Value] = []
-            self._turns(generator, lambda: items.append(self.expression(generator.elt)))
-        except _Undecided:
-            restore()
-            return self._loop_of(function, generator, node)
-        return self.call_with((Record(types.GeneratorType, items),), Static(function), node)
+    `call` gives the result of calling the function with the generator's items.
+    """
+    if not isinstance(function, types.BuiltinFunctionType) or function not in _LOOPS:
+        return None
+    restore = env.snapshot()
+    try:
+        if function in (any, all) and len(node.args) == 1:
+            return _quantified(env, "or" if function is any else "and", generator)
+        items = _items(env, generator)
+    except _Undecided:
+        restore()
+        return _loop_of(env, function, generator, node)
+    return call(Record(types.GeneratorType, items))
 
-    def _quantified(self, name: str, generator: ast.GeneratorExp) -> Value:
-        """`any` and `all`, which look at no item after the one that decides."""
-        result: Value = FALSE if name == "or" else TRUE
 
-        def turn() -> None:
-            nonlocal result
-            result = self.short_circuit(name, result, lambda: self.condition(generator.elt), generator)
+def _quantified(env: Environment, name: str, generator: ast.GeneratorExp) -> Value:
+    """`any` and `all`, which look at no item after the one that decides."""
+    result: Value = FALSE if name == "or" else TRUE
 
-        self._turns(generator, turn)
-        return result
+    def look() -> None:
+        nonlocal result
+        result = short_circuit(env, name, result, lambda: condition(env, generator.elt), generator)
 
-    def _turns(self, node: _Comprehension, turn: Callable[[], object]) -> None:
-        """Run `turn` with the targets of the loops assigned, in a scope of its own."""
-        outer = self.frame
-        for part in ast.walk(node):
-            if isinstance(part, ast.NamedExpr):
-                self.fail(part, "the walrus operator inside a comprehension cannot be compiled", "a for loop")
-        targets = frozenset(assigned_names([generator.target for generator in node.generators]))
-        inner = Frame(outer.source, targets, {}, outer, outer.calls, name=outer.name)
+    _iterate(env, generator, look)
+    return result
 
-        def loop(depth: int, iterable: Value) -> None:
-            generator = node.generators[depth]
-            if generator.is_async:
-                self.fail(generator.iter, "async cannot be compiled", "a plain loop")
-            if isinstance(iterable, Range) and iterable.known() is None:
-                raise _Undecided(generator.iter)
-            for item in self.sequence(iterable, generator.iter):
-                self.assign(generator.target, item)
-                for test_node in generator.ifs:
-                    test = self.condition(test_node)
-                    if not isinstance(test, Const):
-                        raise _Undecided(test_node)
-                    if not test.value:
-                        break
+
+def _items(env: Environment, node: _Comprehension) -> list[Value]:
+    items: list[Value] = []
+    _iterate(env, node, lambda: items.append(expression(env, node.elt)))
+    return items
+
+
+def _iterate(env: Environment, node: _Comprehension, iteration: Callable[[], object]) -> None:
+    """Run `iteration` with the targets of the loops assigned, in a scope of its own."""
+    outer = env.frame
+    for part in ast.walk(node):
+        if isinstance(part, ast.NamedExpr):
+            env.fail(part, "the walrus operator inside a comprehension cannot be compiled", "a for loop")
+    targets = frozenset(assigned_names([generator.target for generator in node.generators]))
+    inner = Frame(outer.source, targets, {}, outer, outer.calls, name=outer.name)
+
+    def loop(depth: int, iterable: Value) -> None:
+        generator = node.generators[depth]
+        if generator.is_async:
+            env.fail(generator.iter, "async cannot be compiled", "a plain loop")
+        if isinstance(iterable, Range) and iterable.known() is None:
+            raise _Undecided(generator.iter)
+        for item in sequence(env, iterable, generator.iter):
+            assign(env, generator.target, item)
+            for test_node in generator.ifs:
+                test = condition(env, test_node)
+                if not isinstance(test, Const):
+                    raise _Undecided(test_node)
+                if not test.value:
+                    break
+            else:
+                if depth + 1 == len(node.generators):
+                    iteration()
                 else:
-                    if depth + 1 == len(node.generators):
-                        turn()
-                    else:
-                        loop(depth + 1, self.expression(node.generators[depth + 1].iter))
+                    loop(depth + 1, expression(env, node.generators[depth + 1].iter))
 
-        first = self.expression(node.generators[0].iter)
-        self.frame = inner
-        try:
-            loop(0, first)
-        finally:
-            self.frame = outer
+    first = expression(env, node.generators[0].iter)
+    env.frame = inner
+    try:
+        loop(0, first)
+    finally:
+        env.frame = outer
 
-    def _loop_of(self, function: Any, generator: ast.GeneratorExp, node: ast.Call) -> Value:
-        """A reduction of a generator as a function with a loop."""
-        before, turn, after = _LOOPS[function]
-        keywords = {keyword.arg: keyword.value for keyword in node.keywords}
-        name = function.__name__
-        start = self.expression(node.args[1]) if len(node.args) > 1 else None
-        for keyword, value in keywords.items():
-            if keyword not in ("start", "default") or (keyword == "default") != (function in (min, max)):
-                self.fail(node, f"{name}() of a generator takes no keyword {keyword} in a kernel")
-            start = self.expression(value)
-        if start is None and function in (min, max):
-            self.fail(node, f"{name}() of what may be nothing", f"{name}(…, default=…)")
-        if start is None:
-            start = Const(1 if function is math.prod else 0, "int")
 
-        text = "\n".join(f"    {line}" for line in (*before.splitlines(), *turn.splitlines(), f"return {after}"))
-        made = ast.parse(f"def {name}(items, start):\n{text}").body[0]
-        assert isinstance(made, ast.FunctionDef)
-        # No name of the user's may be hidden; a percent sign is in none.
-        hidden: dict[str, ast.expr] = {
-            own: ast.Name(f"%{own}") for own in ("items", "start", "default", "total", "found", "best", "new")
-        }
-        hidden["default"] = hidden["start"]
-        made = _Substitute({**hidden, "item": generator.elt}).visit(made)
-        made.args.args = [ast.arg("%items"), ast.arg("%start")]
-        head = 1
-        body: list[ast.stmt] = made.body[head:-1]
-        for depth, part in reversed(list(enumerate(generator.generators))):
-            for test in reversed(part.ifs):
-                body = [ast.If(test, body, [])]
-            iterable = ast.Name("%items", ast.Load()) if depth == 0 else part.iter
-            body = [ast.For(part.target, iterable, body, [])]
-        made.body = [*made.body[:head], *body, made.body[-1]]
-        for part_node in ast.walk(made):
-            if not hasattr(part_node, "lineno"):
-                ast.copy_location(part_node, generator)
-        env: dict[str, Value] = {"%items": self.expression(generator.generators[0].iter), "%start": start}
-        frame = Frame(self.frame.source, local_names(made), env, self.frame, self.frame.calls, name=self.frame.name)
-        return self.run(frame, made)
+# --- reductions as loops ---------------------------------------------------------------------------------------------
+
+
+def _loop_of(env: Environment, function: Any, generator: ast.GeneratorExp, node: ast.Call) -> Value:
+    """A reduction of a generator as a function with a loop."""
+    name = function.__name__
+    start = expression(env, node.args[1]) if len(node.args) > 1 else None
+    for keyword in node.keywords:
+        if keyword.arg not in ("start", "default") or (keyword.arg == "default") != (function in (min, max)):
+            env.fail(node, f"{name}() of a generator takes no keyword {keyword.arg} in a kernel")
+        start = expression(env, keyword.value)
+    if start is None and function in (min, max):
+        env.fail(node, f"{name}() of what may be nothing", f"{name}(…, default=…)")
+    if start is None:
+        start = Const(1 if function is math.prod else 0, "int")
+    written = _written_out(function, generator)
+    bindings: Bindings = {"%items": expression(env, generator.generators[0].iter), "%start": start}
+    outer = env.frame
+    frame = Frame(outer.source, local_names(written), bindings, outer, outer.calls, name=outer.name)
+    return lower_body(env, frame, written)
+
+
+def _written_out(function: Any, generator: ast.GeneratorExp) -> ast.FunctionDef:
+    """The function of `%items` and `%start` that reduces a generator; the user's own names mean the same in it."""
+    before, iteration, result = _LOOPS[function]
+    lines = (*before.splitlines(), *iteration.splitlines(), f"return {result}")
+    text = "\n".join(f"    {line}" for line in lines)
+    written = ast.parse(f"def {function.__name__}(items, start):\n{text}").body[0]
+    assert isinstance(written, ast.FunctionDef)
+    # No name of the user's may be hidden; a percent sign is in none.
+    hidden: dict[str, ast.expr] = {
+        own: ast.Name(f"%{own}") for own in ("items", "start", "default", "total", "found", "best", "new")
+    }
+    hidden["default"] = hidden["start"]
+    _Substitute({**hidden, "item": generator.elt}).visit(written)
+    written.args.args = [ast.arg("%items"), ast.arg("%start")]
+    first, *body, last = written.body
+    for depth, part in reversed(list(enumerate(generator.generators))):
+        for test in reversed(part.ifs):
+            body = [ast.If(test, body, [])]
+        iterable = ast.Name("%items", ast.Load()) if depth == 0 else part.iter
+        body = [ast.For(part.target, iterable, body, [])]
+    written.body = [first, *body, last]
+    for node in ast.walk(written):
+        if not hasattr(node, "lineno"):
+            ast.copy_location(node, generator)
+    return written
 
 
 class _Substitute(ast.NodeTransformer):
@@ -179,5 +200,5 @@ class _Substitute(ast.NodeTransformer):
         return super().visit(node)
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        found = self.names.get(node.id, node)
-        return ast.Name(found.id, node.ctx) if isinstance(found, ast.Name) and found.id[0] == "%" else found
+        other = self.names.get(node.id, node)
+        return ast.Name(other.id, node.ctx) if isinstance(other, ast.Name) and other.id[0] == "%" else other

@@ -1,4 +1,4 @@
-"""The front end's branches: `if` and `match`, and with them what follows where only one side gets there."""
+"""Syntax of which only a part runs: `and`, `or`, conditional expressions, `if` and `match`."""
 
 from __future__ import annotations
 
@@ -6,183 +6,319 @@ import ast
 from collections.abc import Callable
 from functools import partial
 
-from dualbcast.frontend.loops import Loops
-from dualbcast.frontend.short_circuit import needs_order, split_and
-from dualbcast.frontend.values import SKIPPING, Env, Record, Static, Value, describe, is_instance
+from dualbcast.frontend.arithmetic import equal, merged, truth, unary
+from dualbcast.frontend.dispatch import expression, lowers, statements
+from dualbcast.frontend.environment import Environment
+from dualbcast.frontend.paths import branch, close_branch, lower_side
+from dualbcast.frontend.values import (
+    CHOICE,
+    SKIPPING,
+    Bindings,
+    Record,
+    Static,
+    Unassigned,
+    Value,
+    describe,
+    is_instance,
+    same,
+)
 from dualbcast.ir.constant_fold import FALSE, TRUE
-from dualbcast.ir.nodes import Atom, Const, Stmt, Var
+from dualbcast.ir.nodes import ARITHMETIC, COMPARISONS, FUSED, LOGIC, Assign, Atom, Const, Op, Stmt, Var
 
-__all__ = ["Branches"]
+__all__ = ["choose", "condition", "short_circuit"]
 
+# Operations so cheap and total that running them early costs less than a branch.
+_CHEAP = COMPARISONS | LOGIC | (ARITHMETIC - {"floordiv", "mod"}) | {"to_float", "select", *FUSED}
 # Classes whose pattern takes the object itself: `case float(x)`.
 _ITSELF = (bool, int, float, str, bytes, tuple, list, frozenset)
 
+Sides = tuple[Callable[[], bool], Callable[[], bool]]
 
-class Branches(Loops):
-    """Lowers branches."""
+# --- `and` and `or` --------------------------------------------------------------------------------------------------
 
-    def if_statement(self, stmt: ast.If, rest: list[ast.stmt]) -> tuple[bool, bool]:
-        """Lower an `if` and maybe what follows it; says whether its end is reached, and whether `rest` is lowered."""
-        if needs_order(stmt.test):
-            first, later = split_and(stmt.test)
-            inner = ast.copy_location(ast.If(later, stmt.body, stmt.orelse), stmt)
-            stmt = ast.copy_location(ast.If(first, [inner], stmt.orelse), stmt)
-        test = self.condition(stmt.test)
-        if isinstance(test, Const):
-            return self.statements(stmt.body if test.value else stmt.orelse), False
-        sides = partial(self.statements, stmt.body), partial(self.statements, stmt.orelse)
-        return self.split(test, sides, rest, stmt)
 
-    def split(
-        self, test: Atom, sides: tuple[Callable[[], bool], Callable[[], bool]], rest: list[ast.stmt], node: ast.AST
-    ) -> tuple[bool, bool]:
-        """Lower both sides of a branch, and what follows on the one side that gets there, if it is one only."""
-        frame, before = self.frame, self.frame.env
-        ends: list[tuple[list[Stmt], Env, bool]] = []
-        alive: list[bool] = []
-        for side in sides:
-            frame.env = dict(before)
-            block: list[Stmt] = []
-            with self.into(block):
-                falls = side()
-            alive.append(falls and frame.env.get(SKIPPING) != TRUE)
-            ends.append((block, frame.env, falls))
-        consumed = bool(rest) and alive[0] != alive[1]
-        if consumed:
-            at = alive.index(True)
-            block, frame.env, _ = ends[at]
-            with self.into(block):
-                falls = self.statements(rest)
-            ends[at] = (block, frame.env, falls)
-        return self.close_branch(test, self.locate(node), ends), consumed
+def condition(env: Environment, node: ast.expr) -> Atom:
+    """The truth of an expression."""
+    if isinstance(node, ast.BoolOp):
+        # Each part's truth decides; as values, `a and b` would be one of a and b.
+        return truth(env, _boolean(env, node, node.values, condition), node)
+    return truth(env, expression(env, node), node)
 
-    # --- match ---------------------------------------------------------------------------------------------------
 
-    def match_statement(self, stmt: ast.Match, rest: list[ast.stmt]) -> tuple[bool, bool]:
-        """Lower a `match`; says what `if_statement` says."""
-        subject = self.expression(stmt.subject)
-        self.refuse_iterator(subject, stmt.subject, "the subject of match")
-        return self._cases(subject, stmt.cases, rest)
+@lowers(ast.BoolOp)
+def _and_or(env: Environment, node: ast.BoolOp) -> Value:
+    return _boolean(env, node, node.values, expression)
 
-    def _cases(
-        self, subject: Value, cases: list[ast.match_case], rest: list[ast.stmt], ruled_out: tuple[bool, ...] = ()
-    ) -> tuple[bool, bool]:
-        """Lower what is left of the cases; of the two truth values some may be `ruled_out` by those before."""
-        if not cases:
-            return True, False
-        case, later = cases[0], cases[1:]
-        bound: dict[str, Value] = {}
-        test = self._matches(case.pattern, subject, bound)
-        if isinstance(case.pattern, ast.MatchSingleton) and isinstance(case.pattern.value, bool):
-            if (not case.pattern.value) in ruled_out and not isinstance(test, Const):
-                test = TRUE
-            if case.guard is None:
-                ruled_out = (*ruled_out, case.pattern.value)
-        has_bound = False
-        if case.guard is not None and test != FALSE:
-            guard, has_bound = case.guard, test == TRUE
-            if not has_bound:
-                self._refuse_rebinding(guard, bound)
 
-            def guarded() -> Value:
-                self.frame.env.update(bound)
-                return self.condition(guard)
+def _boolean(
+    env: Environment, node: ast.BoolOp, values: list[ast.expr], part: Callable[[Environment, ast.expr], Value]
+) -> Value:
+    """`a and b and …` or `a or b or …`, of which `part` lowers each."""
+    first = part(env, values[0])
+    if len(values) == 1:
+        return first
+    name = "and" if isinstance(node.op, ast.And) else "or"
+    return short_circuit(env, name, first, lambda: _boolean(env, node, values[1:], part), node)
 
-            test = self.truth(guarded() if test == TRUE else self.short_circuit("and", test, guarded, guard), guard)
 
-        def body() -> bool:
-            if not has_bound:  # else the guard may have given them other values since
-                self.frame.env.update(bound)
-            return self.statements(case.body)
+def short_circuit(env: Environment, name: str, first: Value, rest: Callable[[], Value], node: ast.AST) -> Value:
+    """`first and rest` or `first or rest`: one of the two, and the rest is evaluated only if it decides."""
+    test = truth(env, first, node)
+    if isinstance(test, Const):
+        return rest() if bool(test.value) == (name == "and") else first
+    frame, before = env.frame, env.frame.bindings
+    frame.bindings = dict(before)
+    block: list[Stmt] = []
+    with env.into(block):
+        other = rest()
+    where, after = env.locate(node), frame.bindings
+    both_tests = isinstance(other, Const | Var) and other.kind == "bool" and test == first
+    if both_tests and all(map(_is_cheap, block)) and not _assigns(before, after):
+        assert isinstance(other, Const | Var)
+        env.block.extend(block)
+        return env.op(name, test, other, kind="bool", location=where)
+    ends = [(block, {**after, CHOICE: other}, True), ([], {**before, CHOICE: first}, True)]
+    close_branch(env, test, where, ends if name == "and" else ends[::-1])
+    return _chosen(env, node)
 
-        if isinstance(test, Const):
-            return (body(), False) if test.value else self._cases(subject, later, rest, ruled_out)
-        return self.split(test, (body, lambda: self._cases(subject, later, [], ruled_out)[0]), rest, case.pattern)
 
-    def _refuse_rebinding(self, guard: ast.expr, bound: dict[str, Value]) -> None:
-        """Refuse a guard that assigns what its pattern binds, where that is known only if the pattern matches."""
-        for node in ast.walk(guard):
-            if isinstance(node, ast.NamedExpr) and node.target.id in bound:
-                self.fail(node, f"this guard assigns {node.target.id}, which its pattern binds", "another name")
+def _assigns(before: Bindings, after: Bindings) -> bool:
+    return any(name not in before or not same(before[name], value) for name, value in after.items())
 
-    def _matches(self, pattern: ast.pattern, value: Value, bound: dict[str, Value]) -> Atom:
-        """Whether a pattern matches; the names it binds go into `bound`."""
-        if not isinstance(pattern, ast.MatchAs):
-            self.merged(value, pattern)
-        match pattern:
-            case ast.MatchValue():
-                return self.equal(value, self.expression(pattern.value), pattern)
-            case ast.MatchSingleton():
-                if isinstance(pattern.value, bool) and isinstance(value, Const | Var) and value.kind == "bool":
-                    return value if pattern.value else self.unary(ast.Not(), value, pattern)
-                return TRUE if pattern.value is None and value == Static(None) else FALSE
-            case ast.MatchAs():
-                test = TRUE if pattern.pattern is None else self._matches(pattern.pattern, value, bound)
-                if pattern.name is not None:
-                    bound[pattern.name] = value
-                return test
-            case ast.MatchOr():
-                return self._alternatives(pattern, value, bound)
-            case ast.MatchSequence():
-                is_sequence = isinstance(value, tuple) and (not isinstance(value, Record) or value.is_sequence)
-                return self._items(pattern, tuple(value), bound) if is_sequence else FALSE  # type: ignore[arg-type]
-            case ast.MatchClass():
-                return self._of_class(pattern, value, bound)
-        self.fail(pattern, "a mapping pattern cannot be compiled", "names or attributes")
 
-    def _alternatives(self, pattern: ast.MatchOr, value: Value, bound: dict[str, Value]) -> Atom:
-        result: Atom = FALSE
-        for alternative in pattern.patterns:
-            names: dict[str, Value] = {}
-            test = self._matches(alternative, value, names)
-            if test == FALSE:
-                continue
-            if names and not (test == TRUE and result == FALSE):
-                self.fail(alternative, "alternatives that bind names depend on the data here", "a case for each")
-            bound.update(names)
-            result = self.op("or", result, test, kind="bool", location=self.locate(pattern))
-            if result == TRUE:
-                break
-        return result
+def _is_cheap(stmt: Stmt) -> bool:
+    return isinstance(stmt, Assign) and isinstance(stmt.value, Op) and stmt.value.name in _CHEAP
 
-    def _items(self, pattern: ast.MatchSequence, items: tuple[Value, ...], bound: dict[str, Value]) -> Atom:
-        parts = pattern.patterns
-        stars = [position for position, part in enumerate(parts) if isinstance(part, ast.MatchStar)]
-        if len(items) < len(parts) - len(stars) or (not stars and len(items) != len(parts)):
-            return FALSE
-        if stars:
-            (at,) = stars
-            end = len(items) - (len(parts) - at - 1)
-            star = parts[at]
-            if isinstance(star, ast.MatchStar) and star.name is not None:
-                bound[star.name] = Record(list, items[at:end])
-            parts, items = [*parts[:at], *parts[at + 1 :]], (*items[:at], *items[end:])
-        return self._all(pattern, [self._matches(part, item, bound) for part, item in zip(parts, items, strict=True)])
 
-    def _of_class(self, pattern: ast.MatchClass, value: Value, bound: dict[str, Value]) -> Atom:
-        kind = self.expression(pattern.cls)
-        if not isinstance(kind, Static) or not isinstance(kind.object, type):
-            self.fail(pattern.cls, f"{describe(kind)} is no class")
-        if not is_instance(value, kind.object):
-            return FALSE
-        if kind.object in _ITSELF:
-            return self._matches(pattern.patterns[0], value, bound) if pattern.patterns else TRUE
-        names = getattr(kind.object, "__match_args__", ())
-        if len(pattern.patterns) > len(names):
-            self.fail(pattern, f"{kind.object.__name__} has {len(names)} positional parts, not {len(pattern.patterns)}")
-        named = [
-            *zip(names, pattern.patterns, strict=False),
-            *zip(pattern.kwd_attrs, pattern.kwd_patterns, strict=True),
-        ]
-        tests: list[Atom] = []
-        for name, part in named:
-            if not isinstance(value, Record) or name not in value.fields:
-                self.fail(part, f"{describe(value)} has no field {name}")
-            tests.append(self._matches(part, value[value.fields.index(name)], bound))
-        return self._all(pattern, tests)
+# --- conditional expressions -----------------------------------------------------------------------------------------
 
-    def _all(self, node: ast.AST, tests: list[Atom]) -> Atom:
-        result: Atom = TRUE
-        for test in tests:
-            result = self.op("and", result, test, kind="bool", location=self.locate(node))
-        return result
+
+@lowers(ast.IfExp)
+def _conditional(env: Environment, node: ast.IfExp) -> Value:
+    if _needs_order(node.test):
+        first, rest = _split_and(node.test)
+        inner = ast.copy_location(ast.IfExp(rest, node.body, node.orelse), node)
+        node = ast.copy_location(ast.IfExp(first, inner, node.orelse), node)
+    test = condition(env, node.test)
+    if isinstance(test, Const):
+        return expression(env, node.body if test.value else node.orelse)
+    return choose(env, test, partial(expression, env, node.body), partial(expression, env, node.orelse), node)
+
+
+def choose(
+    env: Environment, test: Atom, then: Callable[[], Value], orelse: Callable[[], Value], node: ast.AST
+) -> Value:
+    """One of two values; only the chosen one is evaluated."""
+
+    def side(value: Callable[[], Value]) -> bool:
+        env.frame.bindings[CHOICE] = value()
+        return True
+
+    branch(env, test, env.locate(node), partial(side, then), partial(side, orelse))
+    return _chosen(env, node)
+
+
+def _chosen(env: Environment, node: ast.AST) -> Value:
+    value = env.frame.bindings.pop(CHOICE)
+    if isinstance(value, Unassigned):
+        instead = "two numbers, or tuples of one length; of functions, a choice of their results"
+        env.fail(node, value.reason, instead)
+    return value
+
+
+def _needs_order(test: ast.expr) -> bool:
+    """Whether a test is an `and` whose later parts assign names: those are there where all of it is true."""
+    return (
+        isinstance(test, ast.BoolOp)
+        and isinstance(test.op, ast.And)
+        and any(isinstance(node, ast.NamedExpr) for part in test.values[1:] for node in ast.walk(part))
+    )
+
+
+def _split_and(test: ast.expr) -> tuple[ast.expr, ast.expr]:
+    """The first part of an `and`, and the rest of it."""
+    assert isinstance(test, ast.BoolOp)
+    first, *rest = test.values
+    return first, rest[0] if len(rest) == 1 else ast.copy_location(ast.BoolOp(test.op, rest), test)
+
+
+# --- `if` ------------------------------------------------------------------------------------------------------------
+
+
+@lowers(ast.If)
+def _if(env: Environment, stmt: ast.If, rest: list[ast.stmt]) -> bool | None:
+    if _needs_order(stmt.test):
+        first, later = _split_and(stmt.test)
+        inner = ast.copy_location(ast.If(later, stmt.body, stmt.orelse), stmt)
+        stmt = ast.copy_location(ast.If(first, [inner], stmt.orelse), stmt)
+    test = condition(env, stmt.test)
+    if isinstance(test, Const):
+        return None if statements(env, stmt.body if test.value else stmt.orelse) else False
+    return _split(env, test, (partial(statements, env, stmt.body), partial(statements, env, stmt.orelse)), rest, stmt)
+
+
+def _split(env: Environment, test: Atom, sides: Sides, rest: list[ast.stmt], node: ast.AST) -> bool | None:
+    """Lower both sides of a branch; where only one gets to `rest`, lower that there. The result is that of a statement.
+
+    So the other side need not have assigned the names that `rest` reads.
+    """
+    before = env.frame.bindings
+    ends = [lower_side(env, before, side) for side in sides]
+    alive = [falls and bindings.get(SKIPPING) != TRUE for _, bindings, falls in ends]
+    is_consumed = bool(rest) and alive[0] != alive[1]
+    if is_consumed:
+        at = alive.index(True)
+        block, env.frame.bindings, _ = ends[at]
+        with env.into(block):
+            falls = statements(env, rest)
+        ends[at] = (block, env.frame.bindings, falls)
+    falls = close_branch(env, test, env.locate(node), ends)
+    return falls if is_consumed or not falls else None
+
+
+# --- `match` ---------------------------------------------------------------------------------------------------------
+
+
+@lowers(ast.Match)
+def _match(env: Environment, stmt: ast.Match, rest: list[ast.stmt]) -> bool | None:
+    subject = expression(env, stmt.subject)
+    env.refuse_iterator(subject, stmt.subject, "the subject of match")
+    return _cases(env, subject, stmt.cases, rest)
+
+
+def _cases(
+    env: Environment,
+    subject: Value,
+    cases: list[ast.match_case],
+    rest: list[ast.stmt],
+    ruled_out: tuple[bool, ...] = (),
+) -> bool | None:
+    """Lower the cases that are left; of the two truth values some may be `ruled_out` by those before."""
+    if not cases:
+        return None
+    case, later = cases[0], cases[1:]
+    bound: Bindings = {}
+    test = _matches(env, case.pattern, subject, bound)
+    if isinstance(case.pattern, ast.MatchSingleton) and isinstance(case.pattern.value, bool):
+        if (not case.pattern.value) in ruled_out and not isinstance(test, Const):
+            test = TRUE
+        if case.guard is None:
+            ruled_out = (*ruled_out, case.pattern.value)
+    has_bound = False
+    if case.guard is not None and test != FALSE:
+        guard, has_bound = case.guard, test == TRUE
+        if not has_bound:
+            _refuse_rebinding(env, guard, bound)
+
+        def guarded() -> Value:
+            env.frame.bindings.update(bound)
+            return condition(env, guard)
+
+        decided = guarded() if test == TRUE else short_circuit(env, "and", test, guarded, guard)
+        test = truth(env, decided, guard)
+
+    def body() -> bool:
+        if not has_bound:  # else the guard may have given them other values since
+            env.frame.bindings.update(bound)
+        return statements(env, case.body)
+
+    if isinstance(test, Const):
+        if not test.value:
+            return _cases(env, subject, later, rest, ruled_out)
+        return None if body() else False
+    others = partial(_cases, env, subject, later, [], ruled_out)
+    return _split(env, test, (body, lambda: others() is not False), rest, case.pattern)
+
+
+def _refuse_rebinding(env: Environment, guard: ast.expr, bound: Bindings) -> None:
+    """Refuse a guard that assigns what its pattern binds, where that is known only if the pattern matches."""
+    for node in ast.walk(guard):
+        if isinstance(node, ast.NamedExpr) and node.target.id in bound:
+            env.fail(node, f"this guard assigns {node.target.id}, which its pattern binds", "another name")
+
+
+def _matches(env: Environment, pattern: ast.pattern, value: Value, bound: Bindings) -> Atom:
+    """Whether a pattern matches; the names it binds go into `bound`."""
+    if not isinstance(pattern, ast.MatchAs):
+        merged(env, value, pattern)
+    match pattern:
+        case ast.MatchValue():
+            return equal(env, value, expression(env, pattern.value), pattern)
+        case ast.MatchSingleton():
+            if isinstance(pattern.value, bool) and isinstance(value, Const | Var) and value.kind == "bool":
+                return value if pattern.value else unary(env, ast.Not(), value, pattern)
+            return TRUE if pattern.value is None and value == Static(None) else FALSE
+        case ast.MatchAs():
+            test = TRUE if pattern.pattern is None else _matches(env, pattern.pattern, value, bound)
+            if pattern.name is not None:
+                bound[pattern.name] = value
+            return test
+        case ast.MatchOr():
+            return _alternatives(env, pattern, value, bound)
+        case ast.MatchSequence():
+            is_sequence = isinstance(value, tuple) and (not isinstance(value, Record) or value.is_sequence)
+            return _items(env, pattern, tuple(value), bound) if is_sequence else FALSE  # type: ignore[arg-type]
+        case ast.MatchClass():
+            return _of_class(env, pattern, value, bound)
+    env.fail(pattern, "a mapping pattern cannot be compiled", "names or attributes")
+
+
+def _alternatives(env: Environment, pattern: ast.MatchOr, value: Value, bound: Bindings) -> Atom:
+    result: Atom = FALSE
+    for alternative in pattern.patterns:
+        names: Bindings = {}
+        test = _matches(env, alternative, value, names)
+        if test == FALSE:
+            continue
+        if names and not (test == TRUE and result == FALSE):
+            env.fail(alternative, "alternatives that bind names depend on the data here", "a case for each")
+        bound.update(names)
+        result = env.op("or", result, test, kind="bool", location=env.locate(pattern))
+        if result == TRUE:
+            break
+    return result
+
+
+def _items(env: Environment, pattern: ast.MatchSequence, items: tuple[Value, ...], bound: Bindings) -> Atom:
+    parts = pattern.patterns
+    stars = [position for position, part in enumerate(parts) if isinstance(part, ast.MatchStar)]
+    if len(items) < len(parts) - len(stars) or (not stars and len(items) != len(parts)):
+        return FALSE
+    if stars:
+        (at,) = stars
+        end = len(items) - (len(parts) - at - 1)
+        star = parts[at]
+        if isinstance(star, ast.MatchStar) and star.name is not None:
+            bound[star.name] = Record(list, items[at:end])
+        parts, items = [*parts[:at], *parts[at + 1 :]], (*items[:at], *items[end:])
+    return _all(env, pattern, [_matches(env, part, item, bound) for part, item in zip(parts, items, strict=True)])
+
+
+def _of_class(env: Environment, pattern: ast.MatchClass, value: Value, bound: Bindings) -> Atom:
+    kind = expression(env, pattern.cls)
+    if not isinstance(kind, Static) or not isinstance(kind.object, type):
+        env.fail(pattern.cls, f"{describe(kind)} is no class")
+    if not is_instance(value, kind.object):
+        return FALSE
+    if kind.object in _ITSELF:
+        return _matches(env, pattern.patterns[0], value, bound) if pattern.patterns else TRUE
+    names = getattr(kind.object, "__match_args__", ())
+    if len(pattern.patterns) > len(names):
+        env.fail(pattern, f"{kind.object.__name__} has {len(names)} positional parts, not {len(pattern.patterns)}")
+    named = [
+        *zip(names, pattern.patterns, strict=False),
+        *zip(pattern.kwd_attrs, pattern.kwd_patterns, strict=True),
+    ]
+    tests: list[Atom] = []
+    for name, part in named:
+        if not isinstance(value, Record) or name not in value.fields:
+            env.fail(part, f"{describe(value)} has no field {name}")
+        tests.append(_matches(env, part, value[value.fields.index(name)], bound))
+    return _all(env, pattern, tests)
+
+
+def _all(env: Environment, node: ast.AST, tests: list[Atom]) -> Atom:
+    result: Atom = TRUE
+    for test in tests:
+        result = env.op("and", result, test, kind="bool", location=env.locate(node))
+    return result

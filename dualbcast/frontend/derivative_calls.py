@@ -1,7 +1,7 @@
-"""The front end's derivatives: of a function that the kernel calls, in its language, to any depth.
+"""Derivatives inside the language: of a function that the kernel calls, to any depth.
 
-The call is lowered with fresh names for the arguments that the derivative is in, forward mode transforms what it gave,
-and the result is inlined. All other names are no seeds there, so that derivatives in two arguments are never confused.
+The call is lowered with fresh names for the arguments that the derivative is in, forward mode transforms its IR, and
+the result is inlined. All other names are no seeds there, so that derivatives in two arguments are never confused.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from dualbcast.errors import ArgumentError
+from dualbcast.frontend.arithmetic import merged
 from dualbcast.frontend.builtins import BUILTINS, KEYWORDS
-from dualbcast.frontend.comprehensions import Comprehensions
-from dualbcast.frontend.environment import LONGEST, freeze
+from dualbcast.frontend.dispatch import call_value, calls
+from dualbcast.frontend.environment import LONGEST, Environment, freeze
 from dualbcast.frontend.values import (
+    Arguments,
     Closure,
     Derived,
     Operator,
@@ -47,7 +49,6 @@ from dualbcast.rules.guards import Capture
 
 __all__ = [
     "DerivativeOf",
-    "Derivatives",
     "called_with",
     "differentiate_by",
     "find_argument",
@@ -70,154 +71,165 @@ class DerivativeOf:
 
 
 class WithPartials(Protocol):
-    """What differentiates a function in IR, with names of its own from `names`.
+    """Differentiates a function in IR in all its parameters; the names that it needs are taken from `names`.
 
-    The result gives the outputs, with `has_value`, and then the partials by parameter; the guards are of what those
-    rest on.
+    The function that it gives has the outputs, with `has_value`, and then the partials by parameter; the guards are
+    those of the rules that the partials rest on.
     """
 
     def __call__(self, function: Function, names: Names, *, has_value: bool) -> tuple[Function, Sequence[Capture]]: ...
 
 
-# Differentiation stands above the front end, and needs it for the rules.
+# Differentiation stands above the front end, since it lowers the partials of rules.
 _with_partials: WithPartials
 
 
 def differentiate_by(with_partials: WithPartials) -> None:
-    """Say what differentiates the functions whose derivatives a kernel takes."""
+    """Set the transformation that carries out the derivatives that a kernel takes."""
     global _with_partials
     _with_partials = with_partials
 
 
-class Derivatives(Comprehensions):
-    """Lowers derivatives; `call_value` is supplied by the layer above."""
+# --- calls of derivatives --------------------------------------------------------------------------------------------
 
-    def call_value(self, callee: Value, args: tuple[Value, ...], keywords: dict[str, Value], node: ast.Call) -> Value:
-        raise NotImplementedError
 
-    def differentiate(
-        self, derived: Derived, args: tuple[Value, ...], keywords: dict[str, Value], node: ast.Call
-    ) -> Value:
-        """The result of calling a derivative of a function."""
-        operator, where, calls = derived.operator, self.locate(node), (*derived.calls, (args, keywords))
-        (args, keywords), later = calls[0], calls[1:]
-        names = parameter_names(derived.function)
-        wanted = self._wanted(operator, names, args, keywords, node)
-        given: dict[int | str, Value] = dict(enumerate(args))
-        given.update(keywords)
-        seeds: dict[int | str, Var] = {}
-        moves: list[Stmt] = []
-        for at in dict.fromkeys(wanted):
-            label = at if isinstance(at, str) else names[at] if at < len(names) else "x"
-            aligned = isinstance(at, int) and not derived.calls and len(node.args) == len(args)
-            point = self._point(given[at], at, operator, node.args[at] if aligned else node)  # type: ignore[index]
-            seeds[at] = Var(self.names.fresh(label), "float")
-            moves.append(Assign(seeds[at], point, where))
-        given.update(seeds)
-        body: list[Stmt] = []
-        root = self.root
-        if self.block is root:
-            self.root = body  # what always happens in the function that is called always happens
-        try:
-            with self.into(body):
-                positional = tuple(given[at] for at in range(len(args)))
-                value = self.call_value(derived.function, positional, {key: given[key] for key in keywords}, node)
-                for more, named in later:
-                    value = self.call_value(value, more, named, node)
-        finally:
-            self.root = root
-        if _is_function(value):
-            # Its derivative is that of what it gives, at whatever arguments.
-            if operator.has_value:
-                what = f"{describe(derived.function)} returns {describe(value)}, which is no value for an output"
-                self.fail(
-                    node, what, f"{operator.name.removeprefix('value_and_')}(…), and the value by a call of its own"
-                )
-            return Derived(operator, derived.function, calls)
-        leaves = list(self._leaves(value, derived, node))
-        outputs = tuple(Output(f"{TEMPORARY}{at}", self.current(leaf)) for at, leaf in enumerate(leaves))
-        inside = freeze(body, self.current)
-        function = Function("", tuple(seeds.values()), inside, outputs, where, derived=among(self.derived, inside))
-        results = iter(self._transformed(function, freeze(moves, self.current), operator.has_value, node))
-        values = [next(results) for _ in leaves] if operator.has_value else []
-        partials = {at: _rebuild(value, iter([next(results) for _ in leaves])) for at in seeds}
-        found: Value = tuple(partials[at] for at in wanted)
-        if operator.wrt is not None and not isinstance(operator.wrt, tuple):
-            found = partials[wanted[0]]
-        return (_rebuild(value, iter(values)), found) if operator.has_value else found
+@calls(Derived)
+def _differentiate(
+    env: Environment, derived: Derived, args: tuple[Value, ...], keywords: dict[str, Value], node: ast.Call
+) -> Value:
+    """The result of calling a derivative of a function."""
+    operator, sequence = derived.operator, (*derived.calls, (args, keywords))
+    (args, keywords), later = sequence[0], sequence[1:]
+    names = parameter_names(derived.function)
+    wanted = _wanted(env, operator, names, args, keywords, node)
+    given: dict[int | str, Value] = dict(enumerate(args))
+    given.update(keywords)
+    seeds: dict[int | str, Var] = {}
+    moves: list[Stmt] = []
+    for at in dict.fromkeys(wanted):
+        label = at if isinstance(at, str) else names[at] if at < len(names) else "x"
+        is_aligned = isinstance(at, int) and not derived.calls and len(node.args) == len(args)
+        point = _point(env, given[at], at, operator, node.args[at] if is_aligned else node)  # type: ignore[index]
+        seeds[at] = Var(env.names.fresh(label), "float")
+        moves.append(Assign(seeds[at], point, env.locate(node)))
+    given.update(seeds)
+    first = tuple(given[at] for at in range(len(args))), {key: given[key] for key in keywords}
+    body: list[Stmt] = []
+    value = _value_in(env, body, derived.function, (first, *later), node)
+    if _is_function(value):
+        # The derivative of a function of functions is a function as well, taken when the last of them is called.
+        if operator.has_value:
+            problem = f"{describe(derived.function)} returns {describe(value)}, which is no value for an output"
+            instead = f"{operator.name.removeprefix('value_and_')}(…), and the value by a call of its own"
+            env.fail(node, problem, instead)
+        return Derived(operator, derived.function, sequence)
+    leaves = list(_leaves(env, value, derived, node))
+    outputs = tuple(Output(f"{TEMPORARY}{at}", env.current(leaf)) for at, leaf in enumerate(leaves))
+    inside, params = freeze(body, env.current), tuple(seeds.values())
+    function = Function("", params, inside, outputs, env.locate(node), derived=among(env.derived, inside))
+    results = iter(_append_partials(env, function, freeze(moves, env.current), operator.has_value, node))
+    values = [next(results) for _ in leaves] if operator.has_value else []
+    partials = {at: _rebuild(value, iter([next(results) for _ in leaves])) for at in seeds}
+    derivative: Value = tuple(partials[at] for at in wanted)
+    if operator.wrt is not None and not isinstance(operator.wrt, tuple):
+        derivative = partials[wanted[0]]
+    return (_rebuild(value, iter(values)), derivative) if operator.has_value else derivative
 
-    def _transformed(self, function: Function, moves: Block, has_value: bool, node: ast.AST) -> list[Atom]:
-        """Append what computes a function's partials: its values, if wanted, and then its partials, by parameter."""
-        partials, guards = _with_partials(function, self.names, has_value=has_value)
-        self.guards.extend(guards)
-        body = (*moves, *partials.body)
-        final = simplify(Function("", _free(body, partials.outputs), body, partials.outputs, function.location))
-        self.length += sum(1 for _ in statements(final.body))
-        if self.length > LONGEST:
-            self.fail(node, f"this derivative makes more than {LONGEST:,} operations of the function", "a lower order")
-        self.block.extend(final.body)
-        self.derived.update(partials.derived)
-        return [output.value for output in final.outputs if isinstance(output.value, Atom)]
 
-    # --- arguments and results -----------------------------------------------------------------------------------
+def _value_in(
+    env: Environment, body: list[Stmt], function: Value, sequence: tuple[Arguments, ...], node: ast.Call
+) -> Value:
+    """The result of a function, lowered into `body`; where it is a function, that of calling this, and so on."""
+    root = env.root
+    if env.block is root:
+        env.root = body  # statements that always run in the function that is called always run here
+    try:
+        with env.into(body):
+            value = function
+            for args, keywords in sequence:
+                value = call_value(env, value, args, keywords, node)
+    finally:
+        env.root = root
+    return value
 
-    def _wanted(
-        self,
-        operator: Operator,
-        names: Sequence[str],
-        args: tuple[Value, ...],
-        keywords: dict[str, Value],
-        node: ast.Call,
-    ) -> list[int | str]:
-        """The arguments that a derivative is in, each by its position, or by its name where it is given so."""
-        if operator.wrt is None:
-            if not args and not keywords:
-                self.fail(node, f"{operator.name}() is taken in the arguments of this call, and there are none")
-            return [*range(len(args)), *keywords]
-        found: list[int | str] = []
-        for item in operator.items:
-            at = find_argument(item, names, len(args), keywords)
-            if at is None:
-                shown = f"argument {item + 1}" if isinstance(item, int) and item >= 0 else f"wrt={item!r}"
-                what = f"{operator.name}() is taken in {shown}, which this call does not give"
-                self.fail(node, what, "a call that gives it, too")
-            found.append(at)
-        return found
 
-    def _point(self, value: Value, at: int | str, operator: Operator, where: ast.AST) -> Atom:
-        """The number at which a derivative is taken."""
-        what = at if isinstance(at, str) else f"argument {at + 1}"
-        if isinstance(value, Const) and value.kind == "int":  # 2 for 2.0
-            return Const(float(value.value), "float")
-        self.merged(value, where)
-        others = "wrt= for the arguments that are floats" if operator.wrt is None else ""
-        if not isinstance(value, Const | Var):
-            self.fail(where, f"a derivative is in numbers, and {what} is {describe(value)}", others)
-        if value.kind != "float":
-            kind = "an integer" if value.kind == "int" else "a bool"
-            instead = f"float(…) around it{', or ' * bool(others)}{others}"
-            self.fail(where, f"{what} is {kind}, in which there is no derivative", instead)
-        return value
+def _append_partials(env: Environment, function: Function, moves: Block, has_value: bool, node: ast.AST) -> list[Atom]:
+    """Append the partials of a function at the point that `moves` set, after its values if those are wanted."""
+    partials, guards = _with_partials(function, env.names, has_value=has_value)
+    env.guards.extend(guards)
+    body = (*moves, *partials.body)
+    final = simplify(Function("", _free(body, partials.outputs), body, partials.outputs, function.location))
+    env.length += sum(1 for _ in statements(final.body))
+    if env.length > LONGEST:
+        env.fail(node, f"this derivative makes more than {LONGEST:,} operations of the function", "a lower order")
+    env.block.extend(final.body)
+    env.derived.update(partials.derived)
+    return [output.value for output in final.outputs if isinstance(output.value, Atom)]
 
-    def plain_wrt(self, value: Value, node: ast.AST) -> Any:
-        """The argument `wrt=` of an operator, which must be known."""
-        if isinstance(value, tuple):
-            return tuple(self.plain_wrt(item, node) for item in value)
-        if not isinstance(value, Const | Static):
-            self.fail(node, f"wrt= must be known when the kernel is compiled, and this is {describe(value)}")
-        return value.value if isinstance(value, Const) else value.object
 
-    def _leaves(self, value: Value, derived: Derived, node: ast.Call) -> Iterator[Atom]:
-        """The numbers that a function returns."""
-        if isinstance(value, tuple):
-            for item in value:
-                yield from self._leaves(item, derived, node)
-        elif isinstance(value, Const | Var):
-            yield value
-        else:
-            self.merged(value, node)
-            what = f"an output of {describe(derived.function)} is {describe(value)}"
-            self.fail(node, f"{what}, which has no derivative", "numbers, or tuples of them")
+# --- arguments and results -------------------------------------------------------------------------------------------
+
+
+def _wanted(
+    env: Environment,
+    operator: Operator,
+    names: Sequence[str],
+    args: tuple[Value, ...],
+    keywords: dict[str, Value],
+    node: ast.Call,
+) -> list[int | str]:
+    """The arguments that a derivative is in, each by its position, or by its name where it is given so."""
+    if operator.wrt is None:
+        if not args and not keywords:
+            env.fail(node, f"{operator.name}() is taken in the arguments of this call, and there are none")
+        return [*range(len(args)), *keywords]
+    places: list[int | str] = []
+    for item in operator.items:
+        at = find_argument(item, names, len(args), keywords)
+        if at is None:
+            shown = f"argument {item + 1}" if isinstance(item, int) and item >= 0 else f"wrt={item!r}"
+            problem = f"{operator.name}() is taken in {shown}, which this call does not give"
+            env.fail(node, problem, "a call that gives it, too")
+        places.append(at)
+    return places
+
+
+def _point(env: Environment, value: Value, at: int | str, operator: Operator, where: ast.AST) -> Atom:
+    """The number at which a derivative is taken."""
+    label = at if isinstance(at, str) else f"argument {at + 1}"
+    if isinstance(value, Const) and value.kind == "int":  # 2 for 2.0
+        return Const(float(value.value), "float")
+    merged(env, value, where)
+    others = "wrt= for the arguments that are floats" if operator.wrt is None else ""
+    if not isinstance(value, Const | Var):
+        env.fail(where, f"a derivative is in numbers, and {label} is {describe(value)}", others)
+    if value.kind != "float":
+        kind = "an integer" if value.kind == "int" else "a bool"
+        instead = f"float(…) around it{', or ' * bool(others)}{others}"
+        env.fail(where, f"{label} is {kind}, in which there is no derivative", instead)
+    return value
+
+
+def _plain_wrt(env: Environment, value: Value, node: ast.AST) -> Any:
+    """The argument `wrt=` of an operator, which must be known."""
+    if isinstance(value, tuple):
+        return tuple(_plain_wrt(env, item, node) for item in value)
+    if not isinstance(value, Const | Static):
+        env.fail(node, f"wrt= must be known when the kernel is compiled, and this is {describe(value)}")
+    return value.value if isinstance(value, Const) else value.object
+
+
+def _leaves(env: Environment, value: Value, derived: Derived, node: ast.Call) -> Iterator[Atom]:
+    """The numbers that a function returns."""
+    if isinstance(value, tuple):
+        for item in value:
+            yield from _leaves(env, item, derived, node)
+    elif isinstance(value, Const | Var):
+        yield value
+    else:
+        merged(env, value, node)
+        problem = f"an output of {describe(derived.function)} is {describe(value)}"
+        env.fail(node, f"{problem}, which has no derivative", "numbers, or tuples of them")
 
 
 def parameter_names(function: Value) -> Sequence[str]:
@@ -283,17 +295,17 @@ def _free(body: Block, outputs: Iterable[Output]) -> tuple[Var, ...]:
 def take_derivative(public: Callable[..., Any], default: int | None) -> None:
     """Make calls of a public function mean an operator of its name, which by default is in these arguments."""
 
-    def lowering(self: Derivatives, node: ast.Call, function: Value, *more: Value, wrt: Value | None = None) -> Value:
+    def lowering(env: Environment, node: ast.Call, function: Value, *more: Value, wrt: Value | None = None) -> Value:
         name = public.__name__
         if more or not _is_function(function):
-            what = f"{name}() takes a function, and this is {describe(function)}"
+            problem = f"{name}() takes a function, and this is {describe(function)}"
             if more:
-                what = f"{name}() takes a function alone; what it gives takes the arguments"
-            self.fail(node, what, f"{name}(g)(x)")
+                problem = f"{name}() takes a function alone; what it gives takes the arguments"
+            env.fail(node, problem, f"{name}(g)(x)")
         try:
-            return Derived(Operator(name, default if wrt is None else self.plain_wrt(wrt, node)), function)
+            return Derived(Operator(name, default if wrt is None else _plain_wrt(env, wrt, node)), function)
         except ArgumentError as error:
-            self.fail(node, str(error))
+            env.fail(node, str(error))
 
     BUILTINS[public] = lowering
     KEYWORDS[public] = frozenset({"wrt"})
@@ -309,10 +321,10 @@ def _spread(function: Any, names: tuple[str, ...], *args: Any) -> Any:
     return function(*args[:count], **dict(zip(names, args[count:], strict=True)))
 
 
-def _lower_spread(self: Derivatives, node: ast.Call, function: Value, names: tuple[Static, ...], *args: Value) -> Value:
+def _lower_spread(env: Environment, node: ast.Call, function: Value, names: tuple[Static, ...], *args: Value) -> Value:
     count = len(args) - len(names)
     named = dict(zip((name.object for name in names), args[count:], strict=True))
-    return self.call_value(function, args[:count], named, node)
+    return call_value(env, function, args[:count], named, node)
 
 
 BUILTINS[_spread] = _lower_spread

@@ -1,26 +1,42 @@
-"""The front end's loops: of the kernel, or over tuples and then written out; `break`, `continue` and `return` in them.
+"""Loops: of the kernel, or over tuples and then written out; with `break`, `continue` and `return` in them.
 
-A return inside a loop leaves the loop, and what follows asks whether it happened.
+A return inside a loop leaves the loop, and a test after it asks whether the function has returned.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from dualbcast.errors import Location
-from dualbcast.frontend.calls import Calls
-from dualbcast.frontend.environment import open_block
-from dualbcast.frontend.inlining import assigned_names
+from dualbcast.frontend.conditionals import condition
+from dualbcast.frontend.dispatch import expression, lowers, statements
+from dualbcast.frontend.environment import Environment, open_block
+from dualbcast.frontend.expressions import sequence
+from dualbcast.frontend.names import assign
+from dualbcast.frontend.paths import (
+    carry,
+    close_branch,
+    conform,
+    copy_parallel,
+    fill,
+    lower_side,
+    settle_return,
+    take_up,
+    unify,
+    unless,
+)
+from dualbcast.frontend.source import assigned_names
 from dualbcast.frontend.values import (
     PARTLY,
     RESULT,
     RETURNED,
     RETURNED_AT,
     SKIPPING,
+    Bindings,
     Copies,
-    Env,
     KindRaised,
     Loop,
     Range,
@@ -33,244 +49,34 @@ from dualbcast.frontend.values import (
 from dualbcast.ir.constant_fold import FALSE, TRUE
 from dualbcast.ir.nodes import Atom, Break, Const, Continue, For, Kind, Stmt, Var, While
 
-__all__ = ["Loops"]
+__all__: list[str] = []
+
+# A path's block, its bindings at the end of it, and the line of that.
+Edge = tuple[list[Stmt], Bindings, Location]
 
 
-class Loops(Calls):
-    """Lowers loops; `statements` is supplied by the layer above."""
+@lowers(ast.While)
+def _while(env: Environment, stmt: ast.While, _: list[ast.stmt]) -> bool | None:
+    if any(isinstance(node, ast.NamedExpr) for node in ast.walk(stmt.test)):
+        # The assignments of the test belong to the iteration.
+        if any(isinstance(node, ast.Break | ast.Continue) for part in stmt.orelse for node in ast.walk(part)):
+            message = "a jump in the `else` of a loop whose test assigns names cannot be compiled"
+            env.fail(stmt.orelse[0], message, "the assignment in the loop")
+        end = ast.copy_location(ast.Break(), stmt)
+        iteration = ast.copy_location(ast.If(stmt.test, stmt.body, [*stmt.orelse, end]), stmt)
+        always = ast.copy_location(ast.Constant(True), stmt.test)
+        stmt = ast.copy_location(ast.While(always, [iteration], []), stmt)
+    return None if _loop(env, stmt, partial(condition, env, stmt.test), None) else False
 
-    # --- leaving them --------------------------------------------------------------------------------------------
 
-    def unless(self, flag: str, state: Var, node: ast.AST, follow: Callable[[], bool]) -> bool:
-        """What follows, on the path where a flag that is in doubt is not set."""
-
-        def decide(value: Const, side: Callable[[], bool]) -> bool:
-            self.settle_partly(flag, there=value == TRUE)
-            self.frame.env[flag] = self.frame.env[SKIPPING] = value
-            return side()
-
-        where = self.locate(node)
-        return self.branch(state, where, partial(decide, TRUE, lambda: True), partial(decide, FALSE, follow))
-
-    def settle(self, node: ast.AST) -> bool:
-        """Inside a loop of the kernel: leave it too where a loop inside it has returned."""
-        loop, flag = self.innermost_loop(), self.frame.env.get(RETURNED, FALSE)
-        if loop is None or flag == FALSE:
-            return True
-        if not isinstance(flag, Var):
-            return self.leave(loop, node)
-
-        def leave() -> bool:
-            self.frame.env[RETURNED] = TRUE
-            return self.leave(loop, node)
-
-        falls = self.branch(flag, self.locate(node), leave, lambda: True)
-        self.frame.env[RETURNED] = self.frame.env[SKIPPING] = FALSE
-        return falls
-
-    def innermost_loop(self) -> Loop | None:
-        return next((loop for loop in reversed(self.frame.loops) if isinstance(loop, Loop)), None)
-
-    def leave(self, loop: Loop, node: ast.AST) -> bool:
-        loop.breaks.append((self.block, dict(self.frame.env), self.locate(node)))
-        return False
-
-    # --- loops ---------------------------------------------------------------------------------------------------
-
-    def while_loop(self, stmt: ast.While) -> bool:
-        """A `while` loop; False where its end is never reached."""
-        if any(isinstance(node, ast.NamedExpr) for node in ast.walk(stmt.test)):
-            # What the test assigns belongs to the turn.
-            if any(isinstance(node, ast.Break | ast.Continue) for part in stmt.orelse for node in ast.walk(part)):
-                message = "a jump in the `else` of a loop whose test assigns names cannot be compiled"
-                self.fail(stmt.orelse[0], message, "the assignment in the loop")
-            end = ast.copy_location(ast.Break(), stmt)
-            turn = ast.copy_location(ast.If(stmt.test, stmt.body, [*stmt.orelse, end]), stmt)
-            always = ast.copy_location(ast.Constant(True), stmt.test)
-            stmt = ast.copy_location(ast.While(always, [turn], []), stmt)
-        return self._loop(stmt, lambda: self.condition(stmt.test), None)
-
-    def for_loop(self, stmt: ast.For) -> bool:
-        """A `for` loop; False where its end is never reached."""
-        iterable = self.expression(stmt.iter)
-        if isinstance(iterable, Range):
-            turns = iterable.known()
-            if turns is None or not _indexes(stmt):
-                return self._loop(stmt, lambda: TRUE, iterable)
-        items = self.sequence(iterable, stmt.iter)
-        return self._unroll(stmt, list(items))
-
-    def _unroll(self, stmt: ast.For, items: list[Value]) -> bool:
-        """Write a loop over a tuple out; `break` and `continue` become flags that skip what follows them."""
-        frame = self.frame
-        self.unrolled += 1  # a loop in the `else` of another is not inside it, but its flags are others
-        flags = Unrolled(f"<broke {self.unrolled}>", f"<skip {self.unrolled}>")
-        frame.flags += [flags.skip, flags.broke]
-        frame.env.update({flags.skip: FALSE, flags.broke: FALSE})
-        frame.loops.append(flags)
-
-        def turns(position: int) -> bool:
-            for later in range(position, len(items)):
-                self.assign(stmt.target, items[later])
-                falls = self.statements(stmt.body)
-                if not falls:
-                    return False
-                self.take_up(flags, flags.skip)
-                for flag in (flags.broke, RETURNED):
-                    state = frame.env.get(flag, FALSE)
-                    if state == TRUE:
-                        return True
-                    if isinstance(state, Var):
-                        return self.unless(flag, state, stmt, partial(turns, later + 1))
-            frame.loops.pop()  # a jump in the `else` is not this loop's
-            falls = self.statements(stmt.orelse)
-            frame.loops.append(flags)
-            return falls
-
-        falls = turns(0)
-        frame.loops.pop()
-        del frame.flags[-2:]
-        self.take_up(flags, flags.broke)
-        for flag in (flags.skip, flags.broke):
-            del frame.env[flag]
-        return falls
-
-    def _loop(self, stmt: ast.For | ast.While, test: Callable[[], Atom], over: Range | None) -> bool:
-        """Lower a loop of the kernel; again from the start while a turn widens the kind of a carried name."""
-        raised: dict[str, Kind] = {}
-        restore = self.snapshot()
-        while True:
-            try:
-                return self._loop_once(stmt, test, over, raised)
-            except KindRaised as wider:
-                restore()
-                raised[wider.path] = wider.kind
-
-    def _loop_once(
-        self, stmt: ast.For | ast.While, test: Callable[[], Atom], over: Range | None, raised: dict[str, Kind]
-    ) -> bool:
-        frame, outer, where = self.frame, self.block, self.locate(stmt)
-        names, initial = assigned_names([stmt]), frame.env
-        before: Copies = []
-        header: Env = {}
-        for name in sorted(names & frame.env.keys()):
-            value = frame.env[name]
-            if not isinstance(value, Unassigned):
-                header[name] = self.header(name, value, raised, before)
-        late = {
-            name: Unassigned(f"{name} is assigned inside this loop only, and is read where that may not have happened")
-            for name in names - header.keys()
-        }
-        start: Env = {**frame.env, **header, **late}
-
-        loop = Loop()
-        pre: list[Stmt] = []
-        body: list[Stmt] = []
-        target: Var | None = None
-        frame.env = dict(start)
-        with self.into(pre):
-            condition = test()
-        if condition == FALSE:
-            frame.env = initial
-            return self.statements(stmt.orelse)
-        endless = condition == TRUE and over is None
-        frame.loops.append(loop)
-        with self.into(body):
-            if over is not None and isinstance(stmt, ast.For):
-                base = stmt.target.id if isinstance(stmt.target, ast.Name) else "_"
-                target = Var(self.names.fresh(base), "int")
-                self.assign(stmt.target, target)
-            if self.statements(stmt.body) and self.settle(stmt):
-                loop.continues.append((body, frame.env, where))
-        frame.loops.pop()
-
-        certain = over is not None and bool(over.known())
-        edges = loop.breaks + loop.continues
-        moves: list[Copies] = [[] for _ in edges]
-        for copies, (_, env, _) in zip(moves, edges, strict=True):
-            if env.get(RETURNED) == TRUE:
-                continue  # nothing reads them any more
-            for name, carried in header.items():
-                self.conform(name, carried, env[name], copies, stmt)
-        breaks, every = range(len(loop.breaks)), range(len(edges))
-        merge = partial(self._after, edges, moves, start, header, before)
-        broke: Var | None = None
-        if stmt.orelse and loop.breaks and not endless:
-            # Two ends: after the breaks, and after the last turn, where `else` follows.
-            broke = Var(self.names.fresh("broke"), "bool")
-            after_breaks = merge(list(breaks), missing=False)
-            turns = list(every[len(breaks) :]) if certain else []
-            after_turns = merge(turns, missing=not certain)
-            before.append((broke, FALSE))
-            for position in breaks:
-                moves[position].append((broke, TRUE))
-        else:
-            leaving = list(every if certain and not endless else breaks)
-            after_turns = merge(leaving, missing=not endless and not certain)
-
-        self.copy_parallel(outer, before)
-        for (block, env, _), copies in zip(edges, moves, strict=True):
-            self.copy_parallel(block, copies, end_of(env))
-        for block, _, at in loop.breaks:
-            block.append(Break(at))
-        for block, _, at in loop.continues:
-            if block is not body:
-                block.append(Continue(at))
-        if target is not None and over is not None:
-            outer.append(For(target, over.start, over.stop, over.step, open_block(body), where))
-        else:
-            outer.append(While(tuple(pre), condition, open_block(body), where))
-        frame.env = after_turns
-        if broke is not None:
-            block = []
-            with self.into(block):
-                falls = self.statements(stmt.orelse)
-            return self.close_branch(broke, where, [([], after_breaks, True), (block, frame.env, falls)])
-        if endless:
-            return bool(loop.breaks)
-        return self.statements(stmt.orelse)
-
-    def _after(
-        self,
-        edges: list[tuple[list[Stmt], Env, Location]],
-        moves: list[Copies],
-        start: Env,
-        header: Env,
-        before: Copies,
-        leaving: list[int],
-        *,
-        missing: bool,
-    ) -> Env:
-        """What each name stands for after the loop where it was left by the edges at `leaving`.
-
-        `missing` says that it may also be left without any of them.
-        """
-        after = dict(start)
-        fresh = {name for position in leaving for name in edges[position][1]} - header.keys() - {PARTLY}
-        for name in sorted(fresh):
-            if (
-                start.get(name) is not None
-                and not isinstance(start[name], Unassigned)
-                and name not in (RESULT, RETURNED, RETURNED_AT)
-            ):
-                continue  # the loop does not assign it
-            lack = start.get(name, Unassigned(f"{name} is assigned inside this loop only, which may have no turn"))
-            envs = [edges[position][1] for position in leaving]
-            values, _ = self.fill(name, [env.get(name, lack) for env in envs], envs)
-            targets = [moves[position] for position in leaving]
-            if missing:
-                values.append(lack)
-                targets.append(before)
-            else:
-                # On other paths nothing reads it, but Numba does not see that, and wants it to have a value.
-                model = next((value for value in values if not isinstance(value, Unassigned)), values[0])
-                if not (isinstance(model, Const) and all(value == model for value in values)):
-                    values.append(zeros_like(model))
-                    targets.append(before)
-            after[name] = self.unify(name, values, targets)
-        if leaving and not missing and all(edges[at][1].get(SKIPPING) == TRUE for at in leaving):
-            after[SKIPPING] = TRUE
-        return after
+@lowers(ast.For)
+def _for(env: Environment, stmt: ast.For, _: list[ast.stmt]) -> bool | None:
+    iterable = expression(env, stmt.iter)
+    if isinstance(iterable, Range) and (iterable.known() is None or not _indexes(stmt)):
+        falls = _loop(env, stmt, lambda: TRUE, iterable)
+    else:
+        falls = _unroll(env, stmt, sequence(env, iterable, stmt.iter))
+    return None if falls else False
 
 
 def _indexes(loop: ast.For) -> bool:
@@ -283,3 +89,222 @@ def _indexes(loop: ast.For) -> bool:
         for subscript in subscripts
         for node in ast.walk(subscript.slice)
     )
+
+
+# --- loops that are written out --------------------------------------------------------------------------------------
+
+
+def _unroll(env: Environment, stmt: ast.For, items: tuple[Value, ...]) -> bool:
+    """Write a loop over a tuple out; `break` and `continue` become flags that skip the statements after them."""
+    frame = env.frame
+    env.unrolled += 1  # a loop in the `else` of another is not inside it, but its flags are others
+    flags = Unrolled(f"<broke {env.unrolled}>", f"<skip {env.unrolled}>")
+    frame.flags += [flags.skip, flags.broke]
+    frame.bindings.update({flags.skip: FALSE, flags.broke: FALSE})
+    frame.loops.append(flags)
+
+    def iterations(first: int) -> bool:
+        for position in range(first, len(items)):
+            assign(env, stmt.target, items[position])
+            if not statements(env, stmt.body):
+                return False
+            take_up(env, flags, flags.skip)
+            for flag in (flags.broke, RETURNED):
+                state = frame.bindings.get(flag, FALSE)
+                if state == TRUE:
+                    return True
+                if isinstance(state, Var):
+                    return unless(env, flag, state, stmt, partial(iterations, position + 1))
+        frame.loops.pop()  # a jump in the `else` is not this loop's
+        falls = statements(env, stmt.orelse)
+        frame.loops.append(flags)
+        return falls
+
+    falls = iterations(0)
+    frame.loops.pop()
+    del frame.flags[-2:]
+    take_up(env, flags, flags.broke)
+    for flag in (flags.skip, flags.broke):
+        del frame.bindings[flag]
+    return falls
+
+
+# --- loops of the kernel ---------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Body:
+    """A loop that is lowered but for the assignments that carry its names.
+
+    Attributes
+    ----------
+    breaks, continues : list of Edge
+        The paths that leave it, and those that start its next iteration.
+    moves : list of Copies
+        For each of those paths, the assignments at its end.
+    before : Copies
+        The assignments before the loop.
+    start : dict
+        The bindings at the start of each iteration.
+    carried : dict
+        Those among them that an iteration changes.
+    """
+
+    breaks: list[Edge]
+    continues: list[Edge]
+    moves: list[Copies]
+    before: Copies
+    start: Bindings
+    carried: Bindings
+
+    @property
+    def edges(self) -> list[Edge]:
+        return self.breaks + self.continues
+
+
+def _loop(env: Environment, stmt: ast.For | ast.While, test: Callable[[], Atom], over: Range | None) -> bool:
+    """Lower a loop; again from the start while an iteration widens the kind of a carried name."""
+    raised: dict[str, Kind] = {}
+    restore = env.snapshot()
+    while True:
+        try:
+            return _loop_once(env, stmt, test, over, raised)
+        except KindRaised as wider:
+            restore()
+            raised[wider.path] = wider.kind
+
+
+def _loop_once(
+    env: Environment,
+    stmt: ast.For | ast.While,
+    test: Callable[[], Atom],
+    over: Range | None,
+    raised: dict[str, Kind],
+) -> bool:
+    frame, outer, where, initial = env.frame, env.block, env.locate(stmt), env.frame.bindings
+    loop = _start(env, stmt, raised)
+    pre: list[Stmt] = []
+    frame.bindings = dict(loop.start)
+    with env.into(pre):
+        go_on = test()
+    if go_on == FALSE:
+        frame.bindings = initial
+        return statements(env, stmt.orelse)
+    body, target = _iteration(env, stmt, over, loop)
+
+    is_endless = go_on == TRUE and over is None
+    runs = over is not None and bool(over.known())
+    loop.moves = [[] for _ in loop.edges]
+    for copies, (_, bindings, _) in zip(loop.moves, loop.edges, strict=True):
+        if bindings.get(RETURNED) == TRUE:
+            continue  # nothing reads them any more
+        for name, carried in loop.carried.items():
+            conform(env, name, carried, bindings[name], copies, stmt)
+    breaks, every = range(len(loop.breaks)), range(len(loop.edges))
+    broke: Var | None = None
+    after_breaks: Bindings = {}
+    if stmt.orelse and loop.breaks and not is_endless:
+        # Two ends: after the breaks, and after the last iteration, where `else` follows.
+        broke = Var(env.names.fresh("broke"), "bool")
+        after_breaks = _after(env, loop, breaks, missing=False)
+        after = _after(env, loop, every[len(breaks) :] if runs else (), missing=not runs)
+        loop.before.append((broke, FALSE))
+        for position in breaks:
+            loop.moves[position].append((broke, TRUE))
+    else:
+        leaving = every if runs and not is_endless else breaks
+        after = _after(env, loop, leaving, missing=not is_endless and not runs)
+
+    _close(env, loop, outer, body)
+    if target is not None and over is not None:
+        outer.append(For(target, over.start, over.stop, over.step, open_block(body), where))
+    else:
+        outer.append(While(tuple(pre), go_on, open_block(body), where))
+    frame.bindings = after
+    if broke is not None:
+        otherwise = lower_side(env, after, partial(statements, env, stmt.orelse))
+        return close_branch(env, broke, where, [([], after_breaks, True), otherwise])
+    if is_endless:
+        return bool(loop.breaks)
+    return statements(env, stmt.orelse)
+
+
+def _start(env: Environment, stmt: ast.For | ast.While, raised: dict[str, Kind]) -> _Body:
+    """The names at the start of an iteration: those that the loop assigns are variables."""
+    before: Copies = []
+    bindings, names, carried = env.frame.bindings, assigned_names([stmt]), {}
+    for name in sorted(names & bindings.keys()):
+        value = bindings[name]
+        if not isinstance(value, Unassigned):
+            carried[name] = carry(env, name, value, raised, before)
+    late = {
+        name: Unassigned(f"{name} is assigned inside this loop only, and is read where that may not have happened")
+        for name in names - carried.keys()
+    }
+    return _Body([], [], [], before, {**bindings, **carried, **late}, carried)
+
+
+def _iteration(
+    env: Environment, stmt: ast.For | ast.While, over: Range | None, loop: _Body
+) -> tuple[list[Stmt], Var | None]:
+    """Lower the body of a loop: its block, and the variable that counts in a `for`."""
+    frame = env.frame
+    body: list[Stmt] = []
+    target: Var | None = None
+    jumps = Loop(loop.breaks, loop.continues)
+    frame.loops.append(jumps)
+    with env.into(body):
+        if over is not None and isinstance(stmt, ast.For):
+            base = stmt.target.id if isinstance(stmt.target, ast.Name) else "_"
+            target = Var(env.names.fresh(base), "int")
+            assign(env, stmt.target, target)
+        if statements(env, stmt.body) and settle_return(env, stmt):
+            jumps.continues.append((body, frame.bindings, env.locate(stmt)))
+    frame.loops.pop()
+    return body, target
+
+
+def _close(env: Environment, loop: _Body, outer: list[Stmt], body: list[Stmt]) -> None:
+    """Append the assignments and the jumps at the ends of a loop's paths."""
+    copy_parallel(env, outer, loop.before)
+    for (block, bindings, _), copies in zip(loop.edges, loop.moves, strict=True):
+        copy_parallel(env, block, copies, end_of(bindings))
+    for block, _, where in loop.breaks:
+        block.append(Break(where))
+    for block, _, where in loop.continues:
+        if block is not body:
+            block.append(Continue(where))
+
+
+def _after(env: Environment, loop: _Body, leaving: Sequence[int], *, missing: bool) -> Bindings:
+    """The bindings after the loop where it was left by the edges at `leaving`.
+
+    `missing` says that it may also be left without any of them.
+    """
+    start, edges = loop.start, loop.edges
+    after = dict(start)
+    fresh = {name for position in leaving for name in edges[position][1]} - loop.carried.keys() - {PARTLY}
+    for name in sorted(fresh):
+        if (
+            start.get(name) is not None
+            and not isinstance(start[name], Unassigned)
+            and name not in (RESULT, RETURNED, RETURNED_AT)
+        ):
+            continue  # the loop does not assign it
+        lack = start.get(name, Unassigned(f"{name} is assigned inside this loop only, which may have no turn"))
+        paths = [edges[position][1] for position in leaving]
+        values, _ = fill(env, name, [bindings.get(name, lack) for bindings in paths], paths)
+        targets = [loop.moves[position] for position in leaving]
+        if missing:
+            values.append(lack)
+            targets.append(loop.before)
+        else:
+            # On other paths nothing reads it, but Numba does not see that, and wants it to have a value.
+            model = next((value for value in values if not isinstance(value, Unassigned)), values[0])
+            if not (isinstance(model, Const) and all(value == model for value in values)):
+                values.append(zeros_like(model))
+                targets.append(loop.before)
+        after[name] = unify(env, name, values, targets)
+    if leaving and not missing and all(edges[at][1].get(SKIPPING) == TRUE for at in leaving):
+        after[SKIPPING] = TRUE
+    return after

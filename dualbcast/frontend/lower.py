@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import ast
 import keyword
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
+# Each of these files registers the lowerings of its syntax in the dispatch table.
+import dualbcast.frontend.calls
+import dualbcast.frontend.loops
+import dualbcast.frontend.operators
+import dualbcast.frontend.statements  # noqa: F401
 from dualbcast.errors import nested_too_deeply
-from dualbcast.frontend.environment import freeze
-from dualbcast.frontend.inlining import in_order, local_names
-from dualbcast.frontend.source import find_source
-from dualbcast.frontend.statements import Statements
-from dualbcast.frontend.values import Env, Frame, Record, Static, Unassigned, Value, describe
+from dualbcast.frontend.arithmetic import apply, as_scalar, with_custom_derivative
+from dualbcast.frontend.environment import ArrayKind, Environment, freeze
+from dualbcast.frontend.inlining import in_order, lower_body
+from dualbcast.frontend.source import find_source, local_names
+from dualbcast.frontend.values import Frame, Record, Static, Unassigned, Value, describe
 from dualbcast.ir.nodes import (
     Const,
     Function,
@@ -39,6 +44,8 @@ RESERVED = frozenset(keyword.kwlist) | {
     *(f"{verb}_{lanes}" for verb in ("load", "store") for lanes in (2, 4)),
 }
 
+Argument = Kind | Const | Static
+
 
 class Lowered(NamedTuple):
     """A function in IR, and what it takes from its surroundings.
@@ -58,16 +65,13 @@ class Lowered(NamedTuple):
     arrays: dict[str, Capture]
 
 
-ArrayKind = Callable[[Any], Kind | None]
-
-
 def no_arrays(value: object) -> None:
     """The kind of the elements of a captured array, where none may be captured."""
 
 
 def lower(
     function: Callable[..., Any],
-    arguments: Sequence[Kind | Const | Static],
+    arguments: Sequence[Argument],
     array_kind: ArrayKind = no_arrays,
     *,
     whole: bool = False,
@@ -93,56 +97,85 @@ def lower(
     """
     source = find_source(function)
     assert isinstance(function, FunctionType)
-    names = Names(RESERVED | RULES.keys())
-    frontend = Statements(names, array_kind)
-    frontend.guards.append(source.code())
+    node = source.node
+    frame = Frame(source, local_names(node), {})
+    env = Environment(Names(RESERVED | RULES.keys()), array_kind, frame)
+    env.guards.append(source.code())
+    params = _bind(env, node.args, iter(arguments), len(arguments))
+    meaning = env.meaning(function) if whole else None
+    values = in_order(node, frame.bindings)
+    try:
+        if isinstance(meaning, Rule):
+            numbers = tuple(as_scalar(env, value, node) for value in values)
+            value: Value = apply(env, meaning, numbers, node)
+        else:
+            value = lower_body(env, frame, node)
+    except RecursionError:
+        env.fail(node, "branches or expressions in this function are nested too deeply", "a loop")
+    if isinstance(meaning, Custom):
+        value = with_custom_derivative(env, meaning, value, values, node)
+    outputs, structure = _outputs(env, value)
+    try:
+        body = freeze(env.block, env.current)
+    except RecursionError:
+        raise nested_too_deeply(env.locate(node)) from None
+    lowered = Function(
+        function.__name__,
+        (*params, *(param for param, _ in env.arrays.values())),
+        body,
+        outputs,
+        env.locate(node),
+        structure,
+        among(env.derived, body),
+    )
+    guards = {(id(guard.place), guard.key, guard.attribute): guard for guard in env.guards}
+    arrays = {label: capture for label, (_, capture) in env.arrays.items()}
+    return Lowered(lowered, tuple(guards.values()), arrays)
+
+
+def _bind(env: Environment, spec: ast.arguments, arguments: Iterator[Argument], count: int) -> list[Var]:
+    """Bind a function's parameters to its `count` arguments; the variables for those that are arrays."""
     params: list[Var] = []
     labels: list[str] = []
-    env: Env = {}
-    frontend.frame = frame = Frame(source, local_names(source.node), env)
+    bindings = env.frame.bindings
 
-    def bind(node: ast.arg, name: str, argument: Kind | Const | Static) -> Value:
+    def bind(parameter: ast.arg, name: str) -> Value:
+        argument = next(arguments)
         if isinstance(argument, Const):
             return argument
         if isinstance(argument, Static):
-            value = frontend.known(argument.object, Capture((argument.object,), 0, argument.object, name))
+            value = env.known(argument.object, Capture((argument.object,), 0, argument.object, name))
             if value is None:
-                kind = type(argument.object).__name__
-                instead = "a tuple" if isinstance(argument.object, list) else "a number, an array, or a static argument"
-                frontend.fail(node, f"{name} is of type {kind}, which a kernel cannot use", instead)
+                _refuse(env, parameter, name, argument)
             return value
-        params.append(Var(names.fresh(name), argument))
+        params.append(Var(env.names.fresh(name), argument))
         labels.append(name)
         return params[-1]
 
-    spec = source.node.args
     if spec.kwarg is not None:
-        frontend.fail(spec.kwarg, f"a broadcast function cannot take `**{spec.kwarg.arg}`", "named parameters")
-    positional, named = [*spec.posonlyargs, *spec.args], spec.kwonlyargs
-    extra = len(arguments) - len(positional) - len(named)
-    given = iter(arguments)
+        env.fail(spec.kwarg, f"a broadcast function cannot take `**{spec.kwarg.arg}`", "named parameters")
+    positional = [*spec.posonlyargs, *spec.args]
     for parameter in positional:
-        env[parameter.arg] = bind(parameter, parameter.arg, next(given))
+        bindings[parameter.arg] = bind(parameter, parameter.arg)
     if spec.vararg is not None:
-        rest = spec.vararg
-        env[rest.arg] = tuple(bind(rest, f"{rest.arg}_{at}", next(given)) for at in range(extra))
-    for parameter in named:
-        env[parameter.arg] = bind(parameter, parameter.arg, next(given))
-    frontend.taken.update(labels, env)
-    meaning = frontend.meaning(function) if whole else None
-    values = in_order(source.node, env)
-    try:
-        if isinstance(meaning, Rule):
-            numbers = tuple(frontend.as_scalar(value, source.node) for value in values)
-            value: Value = frontend.apply(meaning, numbers, source.node)
-        else:
-            value = frontend.run(frame, source.node)
-    except RecursionError:
-        frontend.fail(source.node, "branches or expressions in this function are nested too deeply", "a loop")
-    frontend.frame = frame
-    if isinstance(meaning, Custom):
-        value = frontend.customised(meaning, value, values, source.node)
+        rest, extra = spec.vararg, count - len(positional) - len(spec.kwonlyargs)
+        bindings[rest.arg] = tuple(bind(rest, f"{rest.arg}_{at}") for at in range(extra))
+    for parameter in spec.kwonlyargs:
+        bindings[parameter.arg] = bind(parameter, parameter.arg)
+    env.taken.update(labels, bindings)
+    return params
+
+
+def _refuse(env: Environment, parameter: ast.arg, name: str, argument: Static) -> NoReturn:
+    kind = type(argument.object).__name__
+    instead = "a tuple" if isinstance(argument.object, list) else "a number, an array, or a static argument"
+    env.fail(parameter, f"{name} is of type {kind}, which a kernel cannot use", instead)
+
+
+def _outputs(env: Environment, value: Value) -> tuple[tuple[Output, ...], Structure]:
+    """The numbers that a function returns, and how they make up its value."""
     outputs: list[Output] = []
+    place = env.frame.returned_at or env.frame.source.node
 
     def structure(item: Value, name: str) -> Structure:
         if isinstance(item, tuple) and not (isinstance(item, Record) and item.is_iterator):
@@ -150,27 +183,11 @@ def lower(
             return Structure(kind, tuple(structure(part, f"{name}{at}") for at, part in enumerate(item)), fields)
         if not isinstance(item, Const | Var):
             reason = item.reason if isinstance(item, Unassigned) else f"an output is {describe(item)}"
-            frontend.fail(frame.returned_at or source.node, reason, "a return of numbers, or of tuples of numbers")
-        outputs.append(Output(names.fresh(name), frontend.current(item)))
+            env.fail(place, reason, "a return of numbers, or of tuples of numbers")
+        outputs.append(Output(env.names.fresh(name), env.current(item)))
         return NUMBER
 
     shape = structure(value, "out")
     if not outputs:
-        at = frame.returned_at or source.node
-        frontend.fail(at, "this function returns an empty tuple", "a return of at least one number")
-    try:
-        body = freeze(frontend.block, frontend.current)
-    except RecursionError:
-        raise nested_too_deeply(frontend.locate(source.node)) from None
-    lowered = Function(
-        function.__name__,
-        (*params, *(param for param, _ in frontend.arrays.values())),
-        body,
-        tuple(outputs),
-        frontend.locate(source.node),
-        shape,
-        among(frontend.derived, body),
-    )
-    guards = {(id(guard.place), guard.key, guard.attribute): guard for guard in frontend.guards}
-    arrays = {label: capture for label, (_, capture) in frontend.arrays.items()}
-    return Lowered(lowered, tuple(guards.values()), arrays)
+        env.fail(place, "this function returns an empty tuple", "a return of at least one number")
+    return tuple(outputs), shape

@@ -1,25 +1,24 @@
-"""The front end's places: what names, attributes and indices stand for, and what comes from outside the function."""
+"""Names, attributes and subscripts: the values that they stand for on this path, and assignments to them."""
 
 from __future__ import annotations
 
 import ast
 import builtins
 import dataclasses
-import enum
 import inspect
-import numbers
 import types
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
-from dualbcast.frontend.operators import Operators
+from dualbcast.frontend.arithmetic import merged
+from dualbcast.frontend.dispatch import expression, lowers
+from dualbcast.frontend.environment import Environment
+from dualbcast.frontend.expressions import sequence
+from dualbcast.frontend.inlining import inline
 from dualbcast.frontend.values import (
     Frame,
     Keywords,
     Partial,
-    Range,
     Record,
     Static,
     Unassigned,
@@ -27,228 +26,175 @@ from dualbcast.frontend.values import (
     describe,
     items_like,
 )
-from dualbcast.ir.constant_fold import number
 from dualbcast.ir.nodes import Const, Var
 from dualbcast.rules.guards import ABSENT, Capture
 
-__all__ = ["Places"]
+__all__ = ["assign"]
 
-# Objects that may change unseen, and numbers that a kernel has no arithmetic for.
-_REFUSED = (list, dict, set, bytearray, numbers.Number)
+# --- names -----------------------------------------------------------------------------------------------------------
 
 
-class Places(Operators):
-    """Lowers names, attributes and subscripts; `expression` and `sequence` are supplied by the layer above."""
+@lowers(ast.Name)
+def _name(env: Environment, node: ast.Name) -> Value:
+    """What a name stands for on this path."""
+    frame: Frame | None = env.frame
+    while frame is not None:
+        if node.id in frame.local:
+            value = frame.bindings.get(node.id)
+            if value is None:
+                env.fail(
+                    node, f"{node.id} is read before it is assigned", f"an assignment to {node.id} above this line"
+                )
+            if isinstance(value, Unassigned):
+                env.fail(node, value.reason, f"an assignment to {node.id} that every path passes")
+            return value
+        outermost, frame = frame, frame.parent
+    capture = outermost.source.capture(node.id)
+    scope = outermost.source.function.__globals__
+    if capture is None:
+        env.fail(node, f"the name {node.id} is not defined", _nearest(node.id, [*env.frame.bindings, *scope]))
+    if capture.place is vars(builtins):
+        env.guards.append(Capture(scope, node.id, ABSENT, node.id))
+    return env.captured(capture, node)
 
-    def expression(self, node: ast.expr) -> Value:
-        raise NotImplementedError
 
-    def sequence(self, value: Value, node: ast.AST) -> tuple[Value, ...]:
-        raise NotImplementedError
+# --- attributes ------------------------------------------------------------------------------------------------------
 
-    # --- what comes from outside ---------------------------------------------------------------------------------
 
-    def known(self, value: Any, capture: Capture) -> Value | None:
-        """A Python object that exists when the kernel is compiled; None where a kernel cannot use it.
-
-        An array becomes a parameter of the kernel, read through `capture` at every call.
-        """
-        if isinstance(value, bool | int | float) and not isinstance(value, enum.Enum):
-            return number(value)
-        if isinstance(value, np.bool_ | np.integer | np.floating):
-            return number(value.item()) if not isinstance(value, np.longdouble) else number(float(value))
-        kind = self.array_kind(value)
-        if kind is not None:
-            return self.array(capture, kind)
-        if isinstance(value, tuple):
-            items: list[Value] = []
-            for position, item in enumerate(value):
-                found = self.known(item, Capture(value, position, item, f"{capture.path}[{position}]"))
-                if found is None:
-                    return None
-                items.append(found)
-            return tuple(items) if type(value) is tuple else Record(type(value), items, getattr(value, "_fields", ()))
-        if isinstance(value, range):
-            return Range(number(value.start), number(value.stop), number(value.step))
-        if (isinstance(value, _REFUSED) and not isinstance(value, enum.Enum)) or hasattr(type(value), "__array__"):
-            return None
-        return Static(value)
-
-    def captured(self, capture: Capture, node: ast.AST) -> Value:
-        """The meaning of something from outside the function; calls compare it with what is there then."""
-        value = self.known(capture.value, capture)
-        if value is None:
-            kind = type(capture.value).__name__
-            instead = f"a parameter for {capture.path}"
-            if isinstance(capture.value, list | set):
-                instead = f"a tuple, which cannot change, or {instead}"
-            message = f"{capture.path} is captured from outside the function and is of type {kind}, "
-            self.fail(node, message + "which a kernel cannot use", instead)
-        if self.array_kind(capture.value) is None:
-            self.guards.append(capture)
-        return value
-
-    def constant(self, node: ast.Constant) -> Value:
-        """A literal."""
-        value = None if node.value is Ellipsis else self.known(node.value, Capture((node.value,), 0, node.value, ""))
-        if value is None:
-            self.fail(node, f"a constant of type {type(node.value).__name__} cannot be compiled", "real numbers")
-        return value
-
-    # --- names ---------------------------------------------------------------------------------------------------
-
-    def name(self, node: ast.Name) -> Value:
-        """What a name stands for on this path."""
-        frame: Frame | None = self.frame
-        while frame is not None:
-            if node.id in frame.local:
-                value = frame.env.get(node.id)
-                if value is None:
-                    self.fail(
-                        node, f"{node.id} is read before it is assigned", f"an assignment to {node.id} above this line"
-                    )
-                if isinstance(value, Unassigned):
-                    self.fail(node, value.reason, f"an assignment to {node.id} that every path passes")
-                return value
-            outermost, frame = frame, frame.parent
-        capture = outermost.source.capture(node.id)
-        scope = outermost.source.function.__globals__
-        if capture is None:
-            self.fail(node, f"the name {node.id} is not defined", _nearest(node.id, [*self.frame.env, *scope]))
-        if capture.place is vars(builtins):
-            self.guards.append(Capture(scope, node.id, ABSENT, node.id))
-        return self.captured(capture, node)
-
-    # --- attributes ----------------------------------------------------------------------------------------------
-
-    def attribute(self, node: ast.Attribute) -> Value:
-        """`base.name`, of a module, a Python object, a named tuple or a dataclass."""
-        base = self.expression(node.value)
-        if node.attr.startswith("__") and not node.attr.endswith("__"):
-            node = self._private(node)
-        if isinstance(base, Static) and base.object is not None:
-            return self.attribute_of_object(base.object, node)
-        if isinstance(base, Record):
-            if node.attr == "_replace" and issubclass(base.python_type, tuple):
-                return Partial(Static(dataclasses.replace), (base,), {})
-            if node.attr in base.fields:
-                return self.merged(base[base.fields.index(node.attr)], node)
-            found = inspect.getattr_static(base.python_type, node.attr, None)
-            if isinstance(found, types.FunctionType):
-                return Partial(Static(found), (base,), {})
-            if isinstance(found, property) and isinstance(found.fget, types.FunctionType):
-                return self.inline(found.fget, (base,), {}, node)
-            own = isinstance(getattr(found, "__func__", None), types.FunctionType)  # not one of list or tuple
-            if isinstance(found, bool | int | float) or (isinstance(found, staticmethod | classmethod) and own):
-                return self.attribute_of_object(base.python_type, node)
-            instead = _nearest(node.attr, base.fields) or ", ".join(base.fields)
-            if base.python_type is list:
-                instead = "a new list, such as [*items, item]"
-            self.fail(node, f"{describe(base)} has no {node.attr} in a kernel", instead)
-        if isinstance(base, Const | Var):
-            self.fail(
-                node,
-                f"a number has no {node.attr} here: {_parameter(node.value)} is one element of its array",
-                "the name alone; what comes from the whole array is another argument of the call",
-            )
-        instead = "its items by index, or a named tuple" if isinstance(base, tuple) else "plain numbers and functions"
-        self.fail(node, f"{describe(base)} has no {node.attr} in a kernel", instead)
-
-    def _private(self, node: ast.Attribute) -> ast.Attribute:
-        """`self.__name` as Python reads it in a method: under the name of the class as well."""
-        outer = self.frame.source.function.__qualname__.rpartition(".")[0]
-        kind = outer.rpartition(".")[2].lstrip("_")
-        if not kind or kind == "<locals>":
-            return node
-        return ast.copy_location(ast.Attribute(node.value, f"_{kind}{node.attr}", node.ctx), node)
-
-    def attribute_of_object(self, owner: Any, node: ast.Attribute) -> Value:
-        """An attribute of an object that exists when the kernel is compiled, guarded as a captured name is."""
-        try:
-            found = getattr(owner, node.attr)
-        except Exception as error:
-            message = f"{describe(Static(owner))} has no {node.attr}"
-            if not isinstance(error, AttributeError):
-                message = f"reading {node.attr} of {describe(Static(owner))} raises {type(error).__name__}: {error}"
-            self.fail(node, message, _nearest(node.attr, dir(owner)))
-        path = ast.unparse(node)
-        if isinstance(owner, types.ModuleType) and callable(found) and not isinstance(found, types.FunctionType):
-            return Static(found)  # a library's own; it is not expected to change, and many calls would look at it
-        if type(owner) is types.ModuleType and node.attr in vars(owner):
-            return self.captured(Capture(vars(owner), node.attr, found, path), node)
-        return self.captured(Capture(owner, node.attr, found, path, attribute=True), node)
-
-    def inline(self, function: Any, args: tuple[Value, ...], keywords: dict[str, Value], node: ast.AST) -> Value:
-        """The result of a Python function; supplied by the layer above."""
-        raise NotImplementedError
-
-    # --- indices -------------------------------------------------------------------------------------------------
-
-    def subscript(self, node: ast.Subscript) -> Value:
-        """`items[index]` or a slice, by integers that are known."""
-        base = self.expression(node.value)
-        if isinstance(base, Const | Var):
-            self.fail(
-                node,
-                f"{_parameter(node.value)} is one element of its array here, so it cannot be indexed",
-                "the shifted or sliced array as another argument of the call",
-            )
-        if isinstance(base, Static) and not isinstance(base.object, str | bytes | types.NoneType):
-            return self._item_of_object(base.object, node)
-        if isinstance(base, Keywords):
-            return self._keyword(base, node)
-        if isinstance(base, Record) and not base.is_sequence:
-            self.fail(node, f"{describe(base)} cannot be indexed", "its fields by name, or tuple(…) around an iterator")
-        items = self.sequence(base, node.value)
-        if isinstance(node.slice, ast.Slice):
-            parts = (node.slice.lower, node.slice.upper, node.slice.step)
-            bounds = [None if part is None else self._static_int(part) for part in parts]
-            if bounds[2] == 0:
-                self.fail(node.slice, "the step of a slice must not be zero")
-            found = items[slice(*bounds)]
-            return items_like(base, found) if isinstance(base, Record) and base.python_type is list else tuple(found)
-        index = self._static_int(node.slice)
-        if not -len(items) <= index < len(items):
-            self.fail(node, f"index {index} is outside this tuple of {len(items)}", f"an index below {len(items)}")
-        return self.merged(items[index], node)
-
-    def _static_int(self, node: ast.expr) -> int:
-        value = self.expression(node)
-        if isinstance(value, Const) and value.kind != "float":
-            return int(value.value)
-        self.fail(
+@lowers(ast.Attribute)
+def _attribute(env: Environment, node: ast.Attribute) -> Value:
+    """`base.name`, of a module, a Python object, a named tuple or a dataclass."""
+    base = expression(env, node.value)
+    if node.attr.startswith("__") and not node.attr.endswith("__"):
+        node = _private(env, node)
+    if isinstance(base, Static) and base.object is not None:
+        return _attribute_of_object(env, base.object, node)
+    if isinstance(base, Record):
+        return _attribute_of_record(env, base, node)
+    if isinstance(base, Const | Var):
+        env.fail(
             node,
-            "a tuple can only be indexed by an integer known when the kernel is compiled",
-            "a for loop over the tuple, or if/elif on the index",
+            f"a number has no {node.attr} here: {_parameter(node.value)} is one element of its array",
+            "the name alone; what comes from the whole array is another argument of the call",
         )
+    instead = "its items by index, or a named tuple" if isinstance(base, tuple) else "plain numbers and functions"
+    env.fail(node, f"{describe(base)} has no {node.attr} in a kernel", instead)
 
-    def _keyword(self, keywords: Keywords, node: ast.Subscript) -> Value:
-        """An item of a `**` parameter."""
-        key = self.expression(node.slice)
-        name = key.object if isinstance(key, Static) else None
-        if not isinstance(name, str) or name not in keywords:
-            shown = ast.unparse(node.slice)
-            self.fail(
-                node, f"there is no argument {shown}", f"one of {', '.join(map(repr, keywords))}" if keywords else ""
-            )
-        found: Value = keywords[name]
-        return found
 
-    def _item_of_object(self, owner: Any, node: ast.Subscript) -> Value:
-        """An item of an object such as a mapping, by a key that is known."""
-        key = self.expression(node.slice)
-        if not isinstance(key, Const | Static):
-            self.fail(
-                node.slice, f"{describe(Static(owner))} can only be indexed by what is known", "if/elif on the index"
-            )
-        plain = key.value if isinstance(key, Const) else key.object
-        if not hasattr(type(owner), "__getitem__") and not hasattr(owner, "__class_getitem__"):
-            self.fail(node, f"{describe(Static(owner))} cannot be indexed")
-        try:
-            found = owner[plain]
-        except Exception as error:
-            self.fail(node, f"this raises {type(error).__name__}: {error}")
-        return self.captured(Capture(owner, plain, found, ast.unparse(node)), node)
+def _attribute_of_record(env: Environment, record: Record, node: ast.Attribute) -> Value:
+    kind = record.python_type
+    if node.attr == "_replace" and issubclass(kind, tuple):
+        return Partial(Static(dataclasses.replace), (record,), {})
+    if node.attr in record.fields:
+        return merged(env, record[record.fields.index(node.attr)], node)
+    member = inspect.getattr_static(kind, node.attr, None)
+    if isinstance(member, types.FunctionType):
+        return Partial(Static(member), (record,), {})
+    if isinstance(member, property) and isinstance(member.fget, types.FunctionType):
+        return inline(env, member.fget, (record,), {}, node)
+    is_own = isinstance(getattr(member, "__func__", None), types.FunctionType)  # not one of list or tuple
+    if isinstance(member, bool | int | float) or (isinstance(member, staticmethod | classmethod) and is_own):
+        return _attribute_of_object(env, kind, node)
+    instead = _nearest(node.attr, record.fields) or ", ".join(record.fields)
+    if kind is list:
+        instead = "a new list, such as [*items, item]"
+    env.fail(node, f"{describe(record)} has no {node.attr} in a kernel", instead)
+
+
+def _private(env: Environment, node: ast.Attribute) -> ast.Attribute:
+    """`self.__name` as Python reads it in a method: under the name of the class as well."""
+    outer = env.frame.source.function.__qualname__.rpartition(".")[0]
+    kind = outer.rpartition(".")[2].lstrip("_")
+    if not kind or kind == "<locals>":
+        return node
+    return ast.copy_location(ast.Attribute(node.value, f"_{kind}{node.attr}", node.ctx), node)
+
+
+def _attribute_of_object(env: Environment, owner: Any, node: ast.Attribute) -> Value:
+    """An attribute of an object that exists when the kernel is compiled, guarded as a captured name is."""
+    try:
+        member = getattr(owner, node.attr)
+    except Exception as error:
+        message = f"{describe(Static(owner))} has no {node.attr}"
+        if not isinstance(error, AttributeError):
+            message = f"reading {node.attr} of {describe(Static(owner))} raises {type(error).__name__}: {error}"
+        env.fail(node, message, _nearest(node.attr, dir(owner)))
+    path = ast.unparse(node)
+    if isinstance(owner, types.ModuleType) and callable(member) and not isinstance(member, types.FunctionType):
+        return Static(member)  # a library's own; it is not expected to change, and many calls would look at it
+    if type(owner) is types.ModuleType and node.attr in vars(owner):
+        return env.captured(Capture(vars(owner), node.attr, member, path), node)
+    return env.captured(Capture(owner, node.attr, member, path, attribute=True), node)
+
+
+# --- indices ---------------------------------------------------------------------------------------------------------
+
+
+@lowers(ast.Subscript)
+def _subscript(env: Environment, node: ast.Subscript) -> Value:
+    """`items[index]` or a slice, by integers that are known."""
+    base = expression(env, node.value)
+    if isinstance(base, Const | Var):
+        env.fail(
+            node,
+            f"{_parameter(node.value)} is one element of its array here, so it cannot be indexed",
+            "the shifted or sliced array as another argument of the call",
+        )
+    if isinstance(base, Static) and not isinstance(base.object, str | bytes | types.NoneType):
+        return _item_of_object(env, base.object, node)
+    if isinstance(base, Keywords):
+        return _keyword(env, base, node)
+    if isinstance(base, Record) and not base.is_sequence:
+        env.fail(node, f"{describe(base)} cannot be indexed", "its fields by name, or tuple(…) around an iterator")
+    items = sequence(env, base, node.value)
+    if isinstance(node.slice, ast.Slice):
+        parts = (node.slice.lower, node.slice.upper, node.slice.step)
+        bounds = [None if part is None else _static_int(env, part) for part in parts]
+        if bounds[2] == 0:
+            env.fail(node.slice, "the step of a slice must not be zero")
+        part = items[slice(*bounds)]
+        return items_like(base, part) if isinstance(base, Record) and base.python_type is list else tuple(part)
+    index = _static_int(env, node.slice)
+    if not -len(items) <= index < len(items):
+        env.fail(node, f"index {index} is outside this tuple of {len(items)}", f"an index below {len(items)}")
+    return merged(env, items[index], node)
+
+
+def _static_int(env: Environment, node: ast.expr) -> int:
+    value = expression(env, node)
+    if isinstance(value, Const) and value.kind != "float":
+        return int(value.value)
+    env.fail(
+        node,
+        "a tuple can only be indexed by an integer known when the kernel is compiled",
+        "a for loop over the tuple, or if/elif on the index",
+    )
+
+
+def _keyword(env: Environment, keywords: Keywords, node: ast.Subscript) -> Value:
+    """An item of a `**` parameter."""
+    key = expression(env, node.slice)
+    name = key.object if isinstance(key, Static) else None
+    if not isinstance(name, str) or name not in keywords:
+        shown = ast.unparse(node.slice)
+        env.fail(node, f"there is no argument {shown}", f"one of {', '.join(map(repr, keywords))}" if keywords else "")
+    value: Value = keywords[name]
+    return value
+
+
+def _item_of_object(env: Environment, owner: Any, node: ast.Subscript) -> Value:
+    """An item of an object such as a mapping, by a key that is known."""
+    key = expression(env, node.slice)
+    if not isinstance(key, Const | Static):
+        env.fail(node.slice, f"{describe(Static(owner))} can only be indexed by what is known", "if/elif on the index")
+    plain = key.value if isinstance(key, Const) else key.object
+    if not hasattr(type(owner), "__getitem__") and not hasattr(owner, "__class_getitem__"):
+        env.fail(node, f"{describe(Static(owner))} cannot be indexed")
+    try:
+        item = owner[plain]
+    except Exception as error:
+        env.fail(node, f"this raises {type(error).__name__}: {error}")
+    return env.captured(Capture(owner, plain, item, ast.unparse(node)), node)
 
 
 def _parameter(node: ast.expr) -> str:
@@ -261,3 +207,44 @@ def _nearest(name: str, names: Iterable[str]) -> str:
     import difflib  # for errors alone
 
     return "".join(difflib.get_close_matches(name, [other for other in names if not other.startswith("<")], 1))
+
+
+# --- assignment ------------------------------------------------------------------------------------------------------
+
+
+def assign(env: Environment, target: ast.expr, value: Value) -> None:
+    """Bind the names in a target to a value, or to its items."""
+    if isinstance(target, ast.Name):
+        env.refuse_iterator(value, target, target.id)
+        env.frame.bindings[target.id] = env.rename(value, target.id)
+    elif isinstance(target, ast.Tuple | ast.List):
+        _unpack(env, target, value)
+    elif isinstance(target, ast.Subscript):
+        env.fail(
+            target,
+            "an element cannot be assigned: tuples do not change, and outputs are returned",
+            "a new tuple, or another output",
+        )
+    else:
+        env.fail(target, "an attribute cannot be assigned in a kernel", "a local variable")
+
+
+def _unpack(env: Environment, target: ast.Tuple | ast.List, value: Value) -> None:
+    items = list(sequence(env, value, target))
+    stars = [position for position, part in enumerate(target.elts) if isinstance(part, ast.Starred)]
+    if stars:
+        before, after = stars[0], len(target.elts) - stars[0] - 1
+        if len(items) < before + after:
+            env.fail(target, f"{len(items)} values cannot fill {before + after} names and a starred one")
+        middle = Record(list, items[before : len(items) - after])
+        items = [*items[:before], middle, *items[len(items) - after :]]
+    if len(items) != len(target.elts):
+        env.fail(target, f"{len(items)} values cannot be unpacked into {len(target.elts)} names")
+    for part, item in zip(target.elts, items, strict=True):
+        assign(env, part.value if isinstance(part, ast.Starred) else part, item)
+
+
+@lowers(ast.NamedExpr)
+def _named(env: Environment, node: ast.NamedExpr) -> Value:
+    assign(env, node.target, expression(env, node.value))
+    return env.frame.bindings[node.target.id]

@@ -1,181 +1,164 @@
-"""The front end's arithmetic: what Python's operators do to numbers of each kind, in operations of the IR."""
+"""Operators in the syntax: on numbers, on tuples, which join and repeat, and on classes that define their own."""
 
 from __future__ import annotations
 
 import ast
-from typing import Any
+import enum
+from typing import TypeGuard
 
-from dualbcast.errors import Location
-from dualbcast.frontend.environment import Builder
-from dualbcast.frontend.values import Closure, Derived, Keywords, Partial, Static, Unassigned, Value, describe
-from dualbcast.ir.constant_fold import FALSE, TRUE, convert, join, number
-from dualbcast.ir.nodes import Atom, Const, Kind, Op, Var
-from dualbcast.rules.powers import INVERSE_POWERS, LARGEST_PRODUCT, ROOTS
-from dualbcast.rules.table import RULES, Rule, by_spelling
+from dualbcast.frontend.arithmetic import as_scalar, binary, comparison, equal, method_of, unary
+from dualbcast.frontend.conditionals import condition, short_circuit
+from dualbcast.frontend.dispatch import expression, lowers
+from dualbcast.frontend.environment import Environment
+from dualbcast.frontend.expressions import check_length, sequence
+from dualbcast.frontend.inlining import inline
+from dualbcast.frontend.values import Range, Record, Static, Value, describe
+from dualbcast.ir.constant_fold import FALSE, TRUE
+from dualbcast.ir.nodes import Atom, Const, Var
 
-__all__ = ["Operators"]
+__all__: list[str] = []
 
-_ARITHMETIC = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul"}
-_BITWISE = {
-    ast.BitAnd: "bitand",
-    ast.BitOr: "bitor",
-    ast.BitXor: "bitxor",
-    ast.LShift: "shl",
-    ast.RShift: "shr",
+_COMPARISONS = {
+    ast.Lt: "lt",
+    ast.LtE: "le",
+    ast.Gt: "gt",
+    ast.GtE: "ge",
+    ast.Eq: "eq",
+    ast.NotEq: "ne",
+}
+# The names of the methods that give classes operators of their own.
+_METHODS = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "truediv",
+    ast.FloorDiv: "floordiv",
+    ast.Mod: "mod",
+    ast.Pow: "pow",
+    ast.MatMult: "matmul",
+    ast.USub: "neg",
+    ast.UAdd: "pos",
+    ast.Invert: "invert",
+    ast.BitAnd: "and",
+    ast.BitOr: "or",
+    ast.BitXor: "xor",
+    ast.LShift: "lshift",
+    ast.RShift: "rshift",
 }
 
 
-class Operators(Builder):
-    """Lowers operators; `apply` is supplied by the layer above."""
+@lowers(ast.BinOp)
+def _binary(env: Environment, node: ast.BinOp) -> Value:
+    """An operator on numbers, on tuples (`+` joins, `*` repeats), or on objects that define it."""
+    left, right, operator = expression(env, node.left), expression(env, node.right), node.op
+    for first, second, prefix in ((left, right, "__"), (right, left, "__r")):
+        if isinstance(first, Record):
+            method = method_of(first, f"{prefix}{_METHODS[type(operator)]}__")
+            if method is not None:
+                return inline(env, method, (first, second), {}, node)
+    if isinstance(operator, ast.Add) and _is_sequence(left) and _is_sequence(right):
+        if _is_list(left) != _is_list(right):
+            env.fail(node, f"{describe(left)} and {describe(right)} cannot be joined", "two tuples, or two lists")
+        joined = (*sequence(env, left, node.left), *sequence(env, right, node.right))
+        return Record(list, joined) if _is_list(left) else joined
+    if isinstance(operator, ast.Mult):
+        for items, count in ((left, right), (right, left)):
+            if _is_sequence(items) and isinstance(count, Const) and count.kind in ("int", "bool"):
+                check_length(env, len(items) * int(count.value), node)
+                repeated = sequence(env, items, node) * int(count.value)
+                return Record(list, repeated) if _is_list(items) else repeated
+    classes = [side.object for side in (left, right) if isinstance(side, Static) and isinstance(side.object, type)]
+    if len(classes) == 2 and isinstance(operator, ast.BitOr):
+        return Static(classes[0] | classes[1])  # for isinstance()
+    return binary(env, operator, as_scalar(env, left, node.left), as_scalar(env, right, node.right), node)
 
-    def as_scalar(self, value: Value, node: ast.AST) -> Atom:
-        if isinstance(value, Const | Var):
-            return value
-        if isinstance(value, Static) and isinstance(value.object, int | float):  # a member of an IntEnum
-            return number(int(value.object) if isinstance(value.object, int) else float(value.object))
-        self.merged(value, node)
-        instead = "a number"
-        if isinstance(value, tuple):
-            instead = "one item of it"
-        elif isinstance(value, Closure | Partial | Derived) or (isinstance(value, Static) and callable(value.object)):
-            instead = "a call of it"
-        self.fail(node, f"a number is needed here, and this is {describe(value)}", instead)
 
-    def merged(self, value: Value, node: ast.AST) -> Value:
-        """A value that is read; one that paths could not agree on is an error then."""
-        if isinstance(value, Unassigned):
-            self.fail(node, value.reason, "one kind of thing on every path")
-        return value
+@lowers(ast.UnaryOp)
+def _unary(env: Environment, node: ast.UnaryOp) -> Value:
+    if isinstance(node.op, ast.Not):
+        return unary(env, node.op, condition(env, node.operand), node)
+    value = expression(env, node.operand)
+    method = method_of(value, f"__{_METHODS[type(node.op)]}__")
+    if method is not None:
+        return inline(env, method, (value,), {}, node)
+    return unary(env, node.op, value, node)
 
-    def truth(self, value: Value, node: ast.AST) -> Atom:
-        """Whether Python takes a value for true."""
-        match value:
-            case tuple() | Keywords():
-                return TRUE if value else FALSE
-            case Closure() | Partial() | Derived():
-                return TRUE
-            case Static(known):
-                try:
-                    return TRUE if known else FALSE
-                except Exception as error:  # a class may run anything to tell
-                    self.fail(node, f"this raises {type(error).__name__}: {error}")
-        return self.emit(convert(self.as_scalar(value, node), "bool"), self.locate(node))
 
-    def binary(self, operator: ast.operator, left: Atom, right: Atom, node: ast.AST) -> Atom:
-        """Python's arithmetic on two numbers."""
-        kind = join(left.kind, right.kind)
-        if type(operator) in _BITWISE:
-            return self._bitwise(operator, left, right, kind, node)
-        if kind == "bool":
-            kind = "int"
-        where = self.locate(node)
-        if isinstance(operator, ast.FloorDiv | ast.Mod) and kind == "int" and right == Const(0, "int"):
-            self.fail(node, "an integer division by zero")
-        match operator:
-            case ast.Add() | ast.Sub() | ast.Mult():
-                return self._same_kind(_ARITHMETIC[type(operator)], left, right, kind, where)
-            case ast.Div():
-                return self._same_kind("div", left, right, "float", where)
-            case ast.FloorDiv() if kind == "int":
-                return self._same_kind("floordiv", left, right, kind, where)
-            case ast.Mod() if kind == "int":
-                return self._same_kind("mod", left, right, kind, where)
-            case ast.FloorDiv():
-                return self.apply(by_spelling("numpy.floor_divide"), (left, right), node)
-            case ast.Mod():
-                return self.apply(by_spelling("numpy.remainder"), (left, right), node)
-            case ast.Pow():
-                return self.power(left, right, node)
-        self.fail(node, "@ multiplies matrices, and these are numbers", "*, or a sum of products")
+def _is_sequence(value: Value) -> TypeGuard[tuple[Value, ...]]:
+    """Whether a value is a tuple or a list, and no iterator or dataclass."""
+    return isinstance(value, tuple) and (not isinstance(value, Record) or value.is_sequence)
 
-    def apply(self, meaning: Any, args: tuple[Atom, ...], node: ast.AST) -> Atom:
-        """A function of the rule table on numbers; supplied by the layer above."""
-        raise NotImplementedError
 
-    def _same_kind(self, name: str, left: Atom, right: Atom, kind: Kind, where: Location) -> Atom:
-        return self.op(
-            name, self.convert(left, kind, where), self.convert(right, kind, where), kind=kind, location=where
-        )
+def _is_list(value: Value) -> bool:
+    return isinstance(value, Record) and value.python_type is list
 
-    def _bitwise(self, operator: ast.operator, left: Atom, right: Atom, kind: Kind, node: ast.AST) -> Atom:
-        name, where = _BITWISE[type(operator)], self.locate(node)
-        if kind == "float":
-            word = {ast.BitAnd: ", or `and` between conditions", ast.BitOr: ", or `or` between conditions"}
-            instead = "int(x) around the numbers" + word.get(type(operator), "")
-            self.fail(node, "a bit operation needs integers", instead)
-        if kind == "bool" and name in ("bitand", "bitor", "bitxor"):
-            name = {"bitand": "and", "bitor": "or", "bitxor": "ne"}[name]
-            return self.op(name, left, right, kind="bool", location=where)
-        if name in ("shl", "shr") and isinstance(right, Const) and not 0 <= right.value < 64:
-            self.fail(node, f"a shift by {right.value} is outside the 64 bits of an integer")
-        return self._same_kind(name, left, right, "int", where)
 
-    def power(self, base: Atom, exponent: Atom, node: ast.AST) -> Atom:
-        """`base ** exponent`: a product for small whole exponents, else the rule for pow, or for what is faster."""
-        where = self.locate(node)
-        if isinstance(exponent, Const) and isinstance(base, Const):
-            try:
-                result = base.value**exponent.value
-                if not isinstance(result, complex):
-                    return number(result)
-            except ArithmeticError:
-                pass
-        if isinstance(exponent, Const) and exponent.value == int(exponent.value if abs(exponent.value) < 99 else 0):
-            count = int(exponent.value)
-            kind: Kind = "float" if base.kind == "float" or exponent.kind == "float" or count < 0 else "int"
-            if 1 <= abs(count) <= (LARGEST_PRODUCT if kind == "float" else 64):
-                base = self.convert(base, kind, where)
-                result = self._product(base, abs(count), kind, where)
-                if count > 0:
-                    return result
-                result = self.op("div", Const(1.0, "float"), result, kind="float", location=where)
-                if count == -1:
-                    return result
-                return self.emit(Op(INVERSE_POWERS[-count].name, (result, base), "float", where), where)
-            if count == 0:
-                return Const(1.0, "float") if kind == "float" else Const(1, "int")
-        return self.apply(by_spelling("numpy.power"), (base, exponent), node)
+# --- comparisons -----------------------------------------------------------------------------------------------------
 
-    def instead_of_pow(self, base: Atom, exponent: Atom) -> tuple[Rule, tuple[Atom, ...]] | None:
-        """A function that takes less time than pow and has the same values, if one of the two numbers is known."""
-        if base == Const(2.0, "float") or base == Const(2, "int"):
-            return RULES["exp2"], (exponent,)
-        row = ROOTS.get(exponent.value) if isinstance(exponent, Const) else None
-        return None if row is None else (RULES[row], (base,))
 
-    def _product(self, base: Atom, count: int, kind: Kind, where: Location) -> Atom:
-        if count == 1:
-            return base
-        half = self._product(base, count // 2, kind, where)
-        square = self.op("mul", half, half, kind=kind, location=where)
-        return self.op("mul", square, base, kind=kind, location=where) if count % 2 else square
+@lowers(ast.Compare)
+def _compare(env: Environment, node: ast.Compare) -> Value:
+    """A chain of comparisons; each operand is evaluated once, and only if those before it hold."""
 
-    def unary(self, operator: ast.unaryop, value: Value, node: ast.AST) -> Atom:
-        """Python's `-`, `+`, `~` and `not`."""
-        where = self.locate(node)
-        if isinstance(operator, ast.Not):
-            return self.op("not", self.truth(value, node), kind="bool", location=where)
-        x = self.as_scalar(value, node)
-        if isinstance(operator, ast.Invert):
-            if x.kind == "float":
-                self.fail(node, "a bit operation needs integers", "int(x) around the number")
-            return self.op("invert", self.convert(x, "int", where), kind="int", location=where)
-        kind: Kind = "int" if x.kind == "bool" else x.kind
-        x = self.convert(x, kind, where)
-        return x if isinstance(operator, ast.UAdd) else self.op("neg", x, kind=kind, location=where)
+    def link(position: int, left: Value) -> Value:
+        left_node = node.comparators[position - 1] if position else node.left
+        right_node = node.comparators[position]
+        right = expression(env, right_node)
+        test = _compare_two(env, node.ops[position], (left, left_node), (right, right_node), node)
+        if position + 1 == len(node.ops):
+            return test
+        return short_circuit(env, "and", test, lambda: link(position + 1, right), node)
 
-    def comparison(self, name: str, left: Atom, right: Atom, where: Location) -> Atom:
-        """Python's comparison of two numbers; an integer that is not known is compared as a float, as in NumPy."""
-        if isinstance(left, Const) and isinstance(right, Const):
-            return self.op(name, left, right, kind="bool", location=where)
-        kind = join(left.kind, right.kind)
-        left, right = self.convert(left, kind, where), self.convert(right, kind, where)
-        return self.op(name, left, right, kind="bool", location=where)
+    return link(0, expression(env, node.left))
 
-    def select(self, test: Atom, then: Atom, orelse: Atom, where: Location) -> Atom:
-        """One of two numbers that are both at hand."""
-        if isinstance(test, Const):
-            return then if test.value else orelse
-        kind = join(then.kind, orelse.kind)
-        then, orelse = self.convert(then, kind, where), self.convert(orelse, kind, where)
-        return self.op("select", test, then, orelse, kind=kind, location=where)
+
+def _compare_two(
+    env: Environment,
+    operator: ast.cmpop,
+    one: tuple[Value, ast.expr],
+    two: tuple[Value, ast.expr],
+    node: ast.Compare,
+) -> Atom:
+    (left, left_node), (right, right_node) = one, two
+    match operator:
+        case ast.Is() | ast.IsNot():
+            return _positive(env, isinstance(operator, ast.Is), _identical(env, left, right, node), node)
+        case ast.In() | ast.NotIn():
+            return _positive(env, isinstance(operator, ast.In), _contains(env, left, right, node, right_node), node)
+        case ast.Eq() | ast.NotEq():
+            if not (isinstance(left, Const | Var) and isinstance(right, Const | Var)):
+                return _positive(env, isinstance(operator, ast.Eq), equal(env, left, right, node), node)
+    numbers = as_scalar(env, left, left_node), as_scalar(env, right, right_node)
+    return comparison(env, _COMPARISONS[type(operator)], *numbers, env.locate(node))
+
+
+def _positive(env: Environment, positive: bool, test: Atom, node: ast.AST) -> Atom:
+    return test if positive else env.op("not", test, kind="bool", location=env.locate(node))
+
+
+def _identical(env: Environment, left: Value, right: Value, node: ast.AST) -> Atom:
+    if isinstance(left, Static) and isinstance(right, Static):
+        return TRUE if left.object is right.object else FALSE
+    if Static(None) in (left, right):
+        return FALSE
+    env.fail(node, "numbers have no identity in a kernel", "== instead of `is`")
+
+
+def _contains(env: Environment, item: Value, container: Value, node: ast.AST, at: ast.AST) -> Atom:
+    if isinstance(container, Static) and not isinstance(container.object, enum.EnumMeta):
+        if not isinstance(item, Static | Const):
+            env.fail(node, f"whether {describe(container)} has a number depends on the data", "a tuple of numbers")
+        plain = item.value if isinstance(item, Const) else item.object
+        try:
+            return TRUE if plain in container.object else FALSE
+        except Exception as error:
+            env.fail(node, f"this raises {type(error).__name__}: {error}")
+    if isinstance(container, Range) and isinstance(item, Const) and item.kind != "float":
+        inside = container.known()
+        if inside is not None:
+            return TRUE if item.value in inside else FALSE
+    result: Atom = FALSE
+    for candidate in sequence(env, container, at):
+        is_same = equal(env, item, candidate, node)
+        result = env.op("or", result, is_same, kind="bool", location=env.locate(node))
+    return result

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-from typing import Any, NoReturn, Protocol
+from typing import Any
 
 from dualbcast.errors import a_or_an
+from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.values import Record, Value, describe
 from dualbcast.rules.guards import Capture
 
 __all__ = ["is_record_type", "make_record", "replace_fields"]
-
-
-class _Lowering(Protocol):
-    def fail(self, node: ast.AST, message: str, hint: str = "") -> NoReturn: ...
-    def known(self, value: Any, capture: Capture) -> Value | None: ...
 
 
 def is_record_type(kind: Any) -> bool:
@@ -24,7 +20,7 @@ def is_record_type(kind: Any) -> bool:
 
 
 def make_record(
-    lowering: _Lowering, kind: type, args: tuple[Value, ...], keywords: dict[str, Value], node: ast.AST
+    env: Environment, kind: type, args: tuple[Value, ...], keywords: dict[str, Value], node: ast.AST
 ) -> Record:
     """`kind(*args, **keywords)`."""
     name = kind.__name__
@@ -43,37 +39,37 @@ def make_record(
         inits = any("__init__" in vars(base) for base in kind.__mro__[:-2])
         own = inits or not str(scope.get("__name__")).startswith("namedtuple_")
     if own:
-        lowering.fail(
+        env.fail(
             node,
             f"making {a_or_an(name)} runs code of its own (__init__, __new__ or __post_init__), which a kernel cannot",
             "a class that holds its fields, and a function that makes it",
         )
     if len(args) > len(positional):
-        lowering.fail(node, f"{name}() takes {len(positional)} positional arguments, and {len(args)} are given")
+        env.fail(node, f"{name}() takes {len(positional)} positional arguments, and {len(args)} are given")
     found: dict[str, Value] = dict(zip(positional, args, strict=False))
     for key, value in keywords.items():
         if key not in every:
-            lowering.fail(node, f"{name} has no field {key}", f"one of {', '.join(every)}")
+            env.fail(node, f"{name} has no field {key}", f"one of {', '.join(every)}")
         if key in found:
-            lowering.fail(node, f"{name}() gets two values for {key}")
+            env.fail(node, f"{name}() gets two values for {key}")
         found[key] = value
     for key, default in defaults.items():
         if key not in found:
-            known = lowering.known(default, Capture((default,), 0, default, f"{name}.{key}"))
+            known = env.known(default, Capture((default,), 0, default, f"{name}.{key}"))
             if known is not None:
                 found[key] = known
     missing = [key for key in every if key not in found]
     if missing:
-        lowering.fail(node, f"{name}() lacks a value for {', '.join(missing)}")
+        env.fail(node, f"{name}() lacks a value for {', '.join(missing)}")
     return Record(kind, (found[key] for key in every), every)
 
 
-def replace_fields(lowering: _Lowering, record: Value, keywords: dict[str, Value], node: ast.AST) -> Record:
+def replace_fields(env: Environment, record: Value, keywords: dict[str, Value], node: ast.AST) -> Record:
     """The record with some fields changed: `dataclasses.replace`, and `_replace` of a named tuple."""
     if not isinstance(record, Record) or not record.fields:
-        lowering.fail(node, f"the fields of {describe(record)} cannot be replaced", "a named tuple or a dataclass")
+        env.fail(node, f"the fields of {describe(record)} cannot be replaced", "a named tuple or a dataclass")
     for key in keywords:
         if key not in record.fields:
             name = record.python_type.__name__
-            lowering.fail(node, f"{name} has no field {key}", f"one of {', '.join(record.fields)}")
+            env.fail(node, f"{name} has no field {key}", f"one of {', '.join(record.fields)}")
     return record.like(keywords.get(key, item) for key, item in zip(record.fields, record, strict=True))

@@ -1,4 +1,4 @@
-"""From a Python function object to its syntax tree, with line and column numbers that are those of the user's file."""
+"""From a Python function object to its syntax tree, with the lines and columns of the file, and its local names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Any
 from dualbcast.errors import CompileError, Location, a_or_an
 from dualbcast.rules.guards import Capture
 
-__all__ = ["FunctionNode", "Source", "find_source", "locate"]
+__all__ = ["FunctionNode", "Source", "assigned_names", "find_source", "local_names", "locate"]
 
 FunctionNode = ast.FunctionDef | ast.Lambda
 
@@ -244,3 +244,43 @@ def _constants(node: FunctionNode) -> tuple[object, ...]:
     inner = compile(ast.Expression(node), "<source>", "eval").co_consts[0]
     assert isinstance(inner, CodeType)
     return inner.co_consts
+
+
+# --- the names of a function -----------------------------------------------------------------------------------------
+
+
+def local_names(function: FunctionNode) -> frozenset[str]:
+    """The names that are local to a function: its parameters and what its own statements assign."""
+    spec = function.args
+    parameters = [*spec.posonlyargs, *spec.args, *spec.kwonlyargs, spec.vararg, spec.kwarg]
+    body = function.body if isinstance(function, ast.FunctionDef) else [function.body]
+    return frozenset({parameter.arg for parameter in parameters if parameter is not None} | assigned_names(body))
+
+
+def assigned_names(nodes: Sequence[ast.AST]) -> set[str]:
+    """The names that code assigns; those of functions and comprehensions inside it are their own."""
+    names: set[str] = set()
+    pending: list[ast.AST] = list(nodes)
+    while pending:
+        node = pending.pop()
+        match node:
+            case ast.FunctionDef(name=name):
+                names.add(name)
+                pending.extend(_defaults(node))
+            case ast.Name(id=name, ctx=ast.Store()):
+                names.add(name)
+            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                names.add(name)
+                pending.extend(ast.iter_child_nodes(node))
+            case ast.Lambda():
+                pending.extend(_defaults(node))
+            case ast.comprehension():
+                pending.extend([node.iter, *node.ifs])
+            case _:
+                pending.extend(ast.iter_child_nodes(node))
+    return names
+
+
+def _defaults(function: FunctionNode) -> list[ast.expr]:
+    """What is computed where a function is defined, outside of it: in `lambda v=(x := 1): v` a name is assigned."""
+    return [default for default in (*function.args.defaults, *function.args.kw_defaults) if default is not None]

@@ -1,6 +1,6 @@
 """What a name or an expression of the user's stands for while a function is lowered: numbers, tuples, functions.
 
-An environment maps names to values on one path; a frame is one activation of a function that is being inlined.
+Bindings map names to values on one path; a frame is one activation of a function that is being inlined.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ __all__ = [
     "RETURNED",
     "RETURNED_AT",
     "SKIPPING",
+    "Arguments",
+    "Bindings",
     "Closure",
     "Copies",
     "Derived",
-    "Env",
     "Frame",
     "Keywords",
     "KindRaised",
@@ -51,7 +52,7 @@ __all__ = [
     "zeros_like",
 ]
 
-# Entries of an environment that are no user's names.
+# Entries of bindings that are no user's names.
 RETURNED, RESULT, RETURNED_AT, CHOICE = "<returned>", "<result>", "<returned at>", "<choice>"
 SKIPPING = "<skipping>"
 # Names that are assigned only where a flag is set: pairs of the flag and the name.
@@ -148,7 +149,7 @@ class Derived:
 
     operator: Operator
     function: Value
-    calls: tuple[tuple[tuple[Value, ...], dict[str, Value]], ...] = ()
+    calls: tuple[Arguments, ...] = ()
 
 
 class Keywords(dict[str, Any]):
@@ -194,16 +195,18 @@ class Unassigned:
 
 # A Record is a tuple, too.
 Value = Const | Var | Static | Closure | Partial | Derived | Keywords | Range | Unassigned | tuple["Value", ...]
-Env = dict[str, Value]
+Bindings = dict[str, Value]
 Copies = list[tuple[Var, Expr]]
+# The arguments of a call, by position and by name.
+Arguments = tuple[tuple[Value, ...], dict[str, Value]]
 
 
 @dataclass(eq=False, slots=True)
 class Loop:
-    """A loop of the kernel, with the paths that leave it and that start its next turn."""
+    """A loop of the kernel, with the paths that leave it and that start its next iteration."""
 
-    breaks: list[tuple[list[Stmt], Env, Location]] = field(default_factory=list)
-    continues: list[tuple[list[Stmt], Env, Location]] = field(default_factory=list)
+    breaks: list[tuple[list[Stmt], Bindings, Location]] = field(default_factory=list)
+    continues: list[tuple[list[Stmt], Bindings, Location]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +227,7 @@ class Frame:
 
     source: Source
     local: frozenset[str]
-    env: Env
+    bindings: Bindings
     parent: Frame | None = None
     calls: tuple[tuple[str, Location], ...] = ()
     loops: list[Loop | Unrolled] = field(default_factory=list)
@@ -288,10 +291,10 @@ def is_instance(value: Value, kind: type | tuple[type, ...]) -> bool:
             return issubclass(FunctionType, kind)
 
 
-def end_of(env: Env) -> Location:
+def end_of(bindings: Bindings) -> Location:
     """Where a path returned; what its end assigns belongs to that line."""
-    at = env.get(RETURNED_AT)
-    return at.object if isinstance(at, Static) and env.get(RETURNED) == TRUE else NOWHERE
+    at = bindings.get(RETURNED_AT)
+    return at.object if isinstance(at, Static) and bindings.get(RETURNED) == TRUE else NOWHERE
 
 
 def items_like(model: tuple[Value, ...], items: Iterable[Value]) -> tuple[Value, ...]:
@@ -315,9 +318,9 @@ def are_alike(values: Iterable[tuple[Value, ...]]) -> bool:
     return len({(_type(value), len(value)) for value in values}) == 1
 
 
-def partly_assigned(env: Env) -> frozenset[tuple[str, str]]:
+def partly_assigned(bindings: Bindings) -> frozenset[tuple[str, str]]:
     """The flags and names of `PARTLY` on a path."""
-    partly = env.get(PARTLY)
+    partly = bindings.get(PARTLY)
     return partly.object if isinstance(partly, Static) else frozenset()
 
 

@@ -1,0 +1,335 @@
+"""Python's arithmetic, comparisons and truth on values, in operations of the IR and functions of the rule table."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from types import FunctionType
+from typing import Any
+
+from dualbcast.errors import Location
+from dualbcast.frontend.environment import Environment
+from dualbcast.frontend.inlining import inline
+from dualbcast.frontend.values import (
+    Closure,
+    Derived,
+    Keywords,
+    Partial,
+    Record,
+    Static,
+    Unassigned,
+    Value,
+    describe,
+    items_like,
+)
+from dualbcast.ir.constant_fold import FALSE, TRUE, convert, join, number
+from dualbcast.ir.nodes import TEMPORARY, Atom, Const, Kind, Op, Var
+from dualbcast.rules.powers import INVERSE_POWERS, LARGEST_PRODUCT, ROOTS
+from dualbcast.rules.table import RULES, Custom, Rule, by_spelling
+
+__all__ = [
+    "apply",
+    "as_scalar",
+    "binary",
+    "comparison",
+    "equal",
+    "merged",
+    "method_of",
+    "power",
+    "select",
+    "truth",
+    "unary",
+    "with_custom_derivative",
+]
+
+_ARITHMETIC = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul"}
+_BITWISE = {
+    ast.BitAnd: "bitand",
+    ast.BitOr: "bitor",
+    ast.BitXor: "bitxor",
+    ast.LShift: "shl",
+    ast.RShift: "shr",
+}
+# Exponents of this size and more are not looked at for being whole: no product stands for them.
+_LARGE_EXPONENT = 99
+
+
+# --- values as numbers -----------------------------------------------------------------------------------------------
+
+
+def merged(env: Environment, value: Value, node: ast.AST) -> Value:
+    """A value that is read; one that paths could not agree on is an error then."""
+    if isinstance(value, Unassigned):
+        env.fail(node, value.reason, "one kind of thing on every path")
+    return value
+
+
+def as_scalar(env: Environment, value: Value, node: ast.AST) -> Atom:
+    """A value that must be a number."""
+    if isinstance(value, Const | Var):
+        return value
+    if isinstance(value, Static) and isinstance(value.object, int | float):  # a member of an IntEnum
+        return number(int(value.object) if isinstance(value.object, int) else float(value.object))
+    merged(env, value, node)
+    instead = "a number"
+    if isinstance(value, tuple):
+        instead = "one item of it"
+    elif isinstance(value, Closure | Partial | Derived) or (isinstance(value, Static) and callable(value.object)):
+        instead = "a call of it"
+    env.fail(node, f"a number is needed here, and this is {describe(value)}", instead)
+
+
+def truth(env: Environment, value: Value, node: ast.AST) -> Atom:
+    """Whether Python takes a value for true."""
+    for name in ("__bool__", "__len__"):
+        method = method_of(value, name)
+        if method is not None:
+            return _plain_truth(env, inline(env, method, (value,), {}, node), node)
+    if isinstance(value, Record) and not value.is_sequence:
+        return TRUE
+    return _plain_truth(env, value, node)
+
+
+def _plain_truth(env: Environment, value: Value, node: ast.AST) -> Atom:
+    match value:
+        case tuple() | Keywords():
+            return TRUE if value else FALSE
+        case Closure() | Partial() | Derived():
+            return TRUE
+        case Static(known):
+            try:
+                return TRUE if known else FALSE
+            except Exception as error:  # a class may run anything to tell
+                env.fail(node, f"this raises {type(error).__name__}: {error}")
+    return env.emit(convert(as_scalar(env, value, node), "bool"), env.locate(node))
+
+
+def method_of(value: Value, name: str) -> FunctionType | None:
+    """A method that a named tuple's or dataclass's author has written."""
+    method = getattr(value.python_type, name, None) if isinstance(value, Record) else None
+    # Those that the dataclass decorator makes have no file.
+    return method if isinstance(method, FunctionType) and method.__code__.co_filename != "<string>" else None
+
+
+# --- functions of the rule table -------------------------------------------------------------------------------------
+
+
+def apply(env: Environment, meaning: Rule | Callable[..., Any], args: tuple[Atom, ...], node: ast.AST) -> Atom:
+    """A function of the rule table on numbers."""
+    if not isinstance(meaning, Rule):
+        assert isinstance(meaning, FunctionType)
+        return as_scalar(env, inline(env, meaning, args, {}, node), node)
+    if meaning.name == "pow":
+        if isinstance(args[1], Const) and _is_whole(args[1].value) and abs(args[1].value) <= LARGEST_PRODUCT:
+            return power(env, args[0], args[1], node)
+        faster = _instead_of_pow(*args)
+        if faster is not None:
+            return apply(env, *faster, node)
+    where = env.locate(node)
+    numbers: list[Atom] = []
+    for position, arg in enumerate(args):
+        is_integer = position in meaning.integer
+        if is_integer and arg.kind == "float":
+            env.fail(node, f"argument {position + 1} of {meaning.label}() must be an integer", "int(x)")
+        numbers.append(env.convert(arg, "int" if is_integer else "float", where))
+    return env.op(meaning.name, *numbers, kind="float", location=where)
+
+
+def with_custom_derivative(
+    env: Environment, custom: Custom, value: Value, given: tuple[Value, ...], node: ast.AST
+) -> Value:
+    """A value whose derivative in the given arguments is custom; where all of those are known, it has none."""
+    numbers: list[Atom] = []
+    for position, arg in enumerate(given):
+        if not isinstance(arg, Const | Var):
+            problem = f"argument {position + 1} of {custom.label}() is {describe(arg)}"
+            env.fail(node, f"{problem}, and {custom.label}() has a custom derivative, which is in numbers", "a number")
+        numbers.append(arg)
+    if not any(isinstance(arg, Var) for arg in numbers):
+        return value
+    if isinstance(value, tuple):
+        if custom.partials is not None:
+            problem = f"{custom.label}() returns a tuple of {len(value)}"
+            env.fail(
+                node, f"{problem}, and custom partials are for a function of one number", "a function for each output"
+            )
+        return items_like(value, [with_custom_derivative(env, custom, item, given, node) for item in value])
+    result, where = as_scalar(env, value, node), env.locate(node)
+    if custom.partials is not None and any(arg.kind == "float" for arg in numbers):
+        result = env.convert(result, "float", where)
+    marked = env.emit(Op(custom.name, (result, *numbers), result.kind, where), where)
+    return env.rename(marked, TEMPORARY + custom.label)
+
+
+# --- operators -------------------------------------------------------------------------------------------------------
+
+
+def binary(env: Environment, operator: ast.operator, left: Atom, right: Atom, node: ast.AST) -> Atom:
+    """Python's arithmetic on two numbers."""
+    kind = join(left.kind, right.kind)
+    if type(operator) in _BITWISE:
+        return _bitwise(env, operator, left, right, kind, node)
+    if kind == "bool":
+        kind = "int"
+    where = env.locate(node)
+    if isinstance(operator, ast.FloorDiv | ast.Mod) and kind == "int" and right == Const(0, "int"):
+        env.fail(node, "an integer division by zero")
+    match operator:
+        case ast.Add() | ast.Sub() | ast.Mult():
+            return _same_kind(env, _ARITHMETIC[type(operator)], left, right, kind, where)
+        case ast.Div():
+            return _same_kind(env, "div", left, right, "float", where)
+        case ast.FloorDiv() if kind == "int":
+            return _same_kind(env, "floordiv", left, right, kind, where)
+        case ast.Mod() if kind == "int":
+            return _same_kind(env, "mod", left, right, kind, where)
+        case ast.FloorDiv():
+            return apply(env, by_spelling("numpy.floor_divide"), (left, right), node)
+        case ast.Mod():
+            return apply(env, by_spelling("numpy.remainder"), (left, right), node)
+        case ast.Pow():
+            return power(env, left, right, node)
+    env.fail(node, "@ multiplies matrices, and these are numbers", "*, or a sum of products")
+
+
+def _same_kind(env: Environment, name: str, left: Atom, right: Atom, kind: Kind, where: Location) -> Atom:
+    left, right = env.convert(left, kind, where), env.convert(right, kind, where)
+    return env.op(name, left, right, kind=kind, location=where)
+
+
+def _bitwise(env: Environment, operator: ast.operator, left: Atom, right: Atom, kind: Kind, node: ast.AST) -> Atom:
+    name, where = _BITWISE[type(operator)], env.locate(node)
+    if kind == "float":
+        word = {ast.BitAnd: ", or `and` between conditions", ast.BitOr: ", or `or` between conditions"}
+        instead = "int(x) around the numbers" + word.get(type(operator), "")
+        env.fail(node, "a bit operation needs integers", instead)
+    if kind == "bool" and name in ("bitand", "bitor", "bitxor"):
+        name = {"bitand": "and", "bitor": "or", "bitxor": "ne"}[name]
+        return env.op(name, left, right, kind="bool", location=where)
+    if name in ("shl", "shr") and isinstance(right, Const) and not 0 <= right.value < 64:
+        env.fail(node, f"a shift by {right.value} is outside the 64 bits of an integer")
+    return _same_kind(env, name, left, right, "int", where)
+
+
+def power(env: Environment, base: Atom, exponent: Atom, node: ast.AST) -> Atom:
+    """`base ** exponent`: a product for small whole exponents, else the rule for pow, or for what is faster."""
+    where = env.locate(node)
+    if isinstance(exponent, Const) and isinstance(base, Const):
+        try:
+            result = base.value**exponent.value
+            if not isinstance(result, complex):
+                return number(result)
+        except ArithmeticError:
+            pass
+    if isinstance(exponent, Const) and _is_whole(exponent.value):
+        count = int(exponent.value)
+        kind: Kind = "float" if base.kind == "float" or exponent.kind == "float" or count < 0 else "int"
+        if 1 <= abs(count) <= (LARGEST_PRODUCT if kind == "float" else 64):
+            base = env.convert(base, kind, where)
+            product = _product(env, base, abs(count), kind, where)
+            if count > 0:
+                return product
+            quotient = env.op("div", Const(1.0, "float"), product, kind="float", location=where)
+            if count == -1:
+                return quotient
+            return env.emit(Op(INVERSE_POWERS[-count].name, (quotient, base), "float", where), where)
+        if count == 0:
+            return Const(1.0, "float") if kind == "float" else Const(1, "int")
+    return apply(env, by_spelling("numpy.power"), (base, exponent), node)
+
+
+def _is_whole(exponent: float) -> bool:
+    return exponent == int(exponent if abs(exponent) < _LARGE_EXPONENT else 0)
+
+
+def _instead_of_pow(base: Atom, exponent: Atom) -> tuple[Rule, tuple[Atom, ...]] | None:
+    """A function that takes less time than pow and has the same values, if one of the two numbers is known."""
+    if base == Const(2.0, "float") or base == Const(2, "int"):
+        return RULES["exp2"], (exponent,)
+    row = ROOTS.get(exponent.value) if isinstance(exponent, Const) else None
+    return None if row is None else (RULES[row], (base,))
+
+
+def _product(env: Environment, base: Atom, count: int, kind: Kind, where: Location) -> Atom:
+    """A power as a product, by repeated squaring."""
+    if count == 1:
+        return base
+    half = _product(env, base, count // 2, kind, where)
+    square = env.op("mul", half, half, kind=kind, location=where)
+    return env.op("mul", square, base, kind=kind, location=where) if count % 2 else square
+
+
+def unary(env: Environment, operator: ast.unaryop, value: Value, node: ast.AST) -> Atom:
+    """Python's `-`, `+`, `~` and `not`."""
+    where = env.locate(node)
+    if isinstance(operator, ast.Not):
+        return env.op("not", truth(env, value, node), kind="bool", location=where)
+    x = as_scalar(env, value, node)
+    if isinstance(operator, ast.Invert):
+        if x.kind == "float":
+            env.fail(node, "a bit operation needs integers", "int(x) around the number")
+        return env.op("invert", env.convert(x, "int", where), kind="int", location=where)
+    kind: Kind = "int" if x.kind == "bool" else x.kind
+    x = env.convert(x, kind, where)
+    return x if isinstance(operator, ast.UAdd) else env.op("neg", x, kind=kind, location=where)
+
+
+# --- comparisons and choices -----------------------------------------------------------------------------------------
+
+
+def comparison(env: Environment, name: str, left: Atom, right: Atom, where: Location) -> Atom:
+    """Python's comparison of two numbers; an integer that is not known is compared as a float, as in NumPy."""
+    if isinstance(left, Const) and isinstance(right, Const):
+        return env.op(name, left, right, kind="bool", location=where)
+    kind = join(left.kind, right.kind)
+    left, right = env.convert(left, kind, where), env.convert(right, kind, where)
+    return env.op(name, left, right, kind="bool", location=where)
+
+
+def equal(env: Environment, left: Value, right: Value, node: ast.AST) -> Atom:
+    """`left == right`, of numbers, tuples and known objects."""
+    merged(env, left, node)
+    merged(env, right, node)
+    if isinstance(left, Const | Var) and isinstance(right, Const | Var):
+        return comparison(env, "eq", left, right, env.locate(node))
+    if isinstance(left, tuple) and isinstance(right, tuple):
+        return _equal_items(env, left, right, node)
+    for value, other in ((left, right), (right, left)):
+        if isinstance(value, Static) and isinstance(value.object, int | float) and isinstance(other, Const | Var):
+            return comparison(env, "eq", as_scalar(env, value, node), other, env.locate(node))
+    if isinstance(left, Static) and isinstance(right, Static):
+        try:
+            return TRUE if left.object == right.object else FALSE
+        except Exception as error:
+            env.fail(node, f"this raises {type(error).__name__}: {error}")
+    if isinstance(left, Static | tuple) or isinstance(right, Static | tuple):
+        return FALSE
+    env.fail(node, f"{describe(left)} and {describe(right)} cannot be compared", "two numbers")
+
+
+def _equal_items(env: Environment, left: tuple[Value, ...], right: tuple[Value, ...], node: ast.AST) -> Atom:
+    for one, two in ((left, right), (right, left)):
+        method = method_of(one, "__eq__")
+        if method is not None:
+            return truth(env, inline(env, method, (one, two), {}, node), node)
+    if _family(left) is not _family(right) or len(left) != len(right) or issubclass(_family(left), Iterator):
+        return FALSE
+    result: Atom = TRUE
+    for a, b in zip(left, right, strict=True):
+        result = env.op("and", result, equal(env, a, b, node), kind="bool", location=env.locate(node))
+    return result
+
+
+def _family(value: tuple[Value, ...]) -> type:
+    """The class that a tuple must share with another to be equal to it."""
+    kind = value.python_type if isinstance(value, Record) else tuple
+    return tuple if issubclass(kind, tuple) else kind
+
+
+def select(env: Environment, test: Atom, then: Atom, orelse: Atom, where: Location) -> Atom:
+    """One of two numbers that are both at hand."""
+    if isinstance(test, Const):
+        return then if test.value else orelse
+    kind = join(then.kind, orelse.kind)
+    then, orelse = env.convert(then, kind, where), env.convert(orelse, kind, where)
+    return env.op("select", test, then, orelse, kind=kind, location=where)

@@ -1,0 +1,350 @@
+"""Paths of control flow: how they branch, return, leave loops, and merge again.
+
+Where paths meet, a name that they bind to different numbers becomes one variable, which each path assigns.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from dualbcast.errors import Location
+from dualbcast.frontend.environment import Environment, open_block
+from dualbcast.frontend.values import (
+    CHOICE,
+    PARTLY,
+    RESULT,
+    RETURNED,
+    SKIPPING,
+    Bindings,
+    Closure,
+    Copies,
+    KindRaised,
+    Loop,
+    Static,
+    Unassigned,
+    Unrolled,
+    Value,
+    are_alike,
+    describe,
+    end_of,
+    is_like,
+    items_like,
+    part_of,
+    partly_assigned,
+    same,
+    zeros_like,
+)
+from dualbcast.ir.constant_fold import FALSE, TRUE, convert, join
+from dualbcast.ir.nodes import NOWHERE, TEMPORARY, Assign, Atom, Const, Expr, If, Kind, Op, Stmt, Var
+
+__all__ = [
+    "End",
+    "branch",
+    "carry",
+    "close_branch",
+    "conform",
+    "copy_parallel",
+    "fill",
+    "leave_loop",
+    "lower_side",
+    "return_from_loop",
+    "settle_return",
+    "take_up",
+    "unify",
+    "unless",
+]
+
+# A lowered side of a branch: its block, its bindings, and whether its end is reached.
+End = tuple[list[Stmt], Bindings, bool]
+
+
+# --- branches --------------------------------------------------------------------------------------------------------
+
+
+def lower_side(env: Environment, before: Bindings, side: Callable[[], bool]) -> End:
+    """Lower one side of a branch into a block of its own."""
+    frame = env.frame
+    frame.bindings = dict(before)
+    block: list[Stmt] = []
+    with env.into(block):
+        falls = side()
+    return block, frame.bindings, falls
+
+
+def branch(
+    env: Environment, test: Atom, location: Location, then: Callable[[], bool], orelse: Callable[[], bool]
+) -> bool:
+    """Lower both sides of a branch and merge their bindings; False where neither reaches the end."""
+    before = env.frame.bindings
+    return close_branch(env, test, location, [lower_side(env, before, side) for side in (then, orelse)])
+
+
+def close_branch(env: Environment, test: Atom, location: Location, ends: list[End]) -> bool:
+    """Merge two lowered sides."""
+    (then, then_bindings, then_falls), (orelse, else_bindings, else_falls) = ends
+    if then_falls and else_falls:
+        env.frame.bindings = _merge(env, [(then, then_bindings), (orelse, else_bindings)])
+    else:
+        env.frame.bindings = then_bindings if then_falls else else_bindings
+    # Even where both sides are empty: a jump may be added to one when its loop is closed.
+    env.block.append(If(test, open_block(then), open_block(orelse), location))
+    return then_falls or else_falls
+
+
+def _merge(env: Environment, edges: list[tuple[list[Stmt], Bindings]]) -> Bindings:
+    copies: list[Copies] = [[] for _ in edges]
+    paths = [bindings for _, bindings in edges]
+    partly = frozenset().union(*map(partly_assigned, paths))
+    merged: Bindings = {}
+    for name in dict.fromkeys(name for bindings in paths for name in bindings):
+        if name == SKIPPING:
+            merged[name] = TRUE if all(bindings.get(SKIPPING) == TRUE for bindings in paths) else FALSE
+        elif name != PARTLY:
+            missing = Unassigned(f"{name} is not assigned on every path that leads here")
+            values, flags = fill(env, name, [bindings.get(name, missing) for bindings in paths], paths)
+            partly |= {(flag, name) for flag in flags}
+            merged[name] = unify(env, name, values, copies)
+    if partly:
+        merged[PARTLY] = Static(partly)
+    for (block, bindings), moves in zip(edges, copies, strict=True):
+        copy_parallel(env, block, moves, end_of(bindings))
+    return merged
+
+
+# --- returns, and jumps out of loops ---------------------------------------------------------------------------------
+
+
+def return_from_loop(env: Environment, node: ast.AST) -> bool:
+    """After a return: leave the loop of the kernel around it, if any; False where this path's end is not reached."""
+    loop = _innermost_loop(env)
+    return True if loop is None else leave_loop(env, loop, node)
+
+
+def leave_loop(env: Environment, loop: Loop, node: ast.AST) -> bool:
+    """Break out of a loop of the kernel; False, since this path's end is not reached."""
+    loop.breaks.append((env.block, dict(env.frame.bindings), env.locate(node)))
+    return False
+
+
+def settle_return(env: Environment, node: ast.AST) -> bool:
+    """Inside a loop of the kernel: leave it too where a loop inside it has returned."""
+    loop, flag = _innermost_loop(env), env.frame.bindings.get(RETURNED, FALSE)
+    if loop is None or flag == FALSE:
+        return True
+    if not isinstance(flag, Var):
+        return leave_loop(env, loop, node)
+
+    def leave() -> bool:
+        env.frame.bindings[RETURNED] = TRUE
+        return leave_loop(env, loop, node)
+
+    falls = branch(env, flag, env.locate(node), leave, lambda: True)
+    env.frame.bindings[RETURNED] = env.frame.bindings[SKIPPING] = FALSE
+    return falls
+
+
+def unless(env: Environment, flag: str, state: Var, node: ast.AST, follow: Callable[[], bool]) -> bool:
+    """Lower what follows on the path where a flag that is in doubt is not set."""
+
+    def decide(value: Const, side: Callable[[], bool]) -> bool:
+        _settle_partly(env, flag, is_set=value == TRUE)
+        env.frame.bindings[flag] = env.frame.bindings[SKIPPING] = value
+        return side()
+
+    where = env.locate(node)
+    return branch(env, state, where, partial(decide, TRUE, lambda: True), partial(decide, FALSE, follow))
+
+
+def take_up(env: Environment, loop: Unrolled, flag: str) -> None:
+    """The paths that a flag made skip go on from here."""
+    bindings = env.frame.bindings
+    for name in loop.lacking.pop(flag, ()):
+        bindings[name] = Unassigned(f"{name} is not assigned where this loop goes on after a `break` or `continue`")
+    state = bindings.get(flag, FALSE)
+    _settle_partly(env, flag, is_set=state == TRUE)
+    bindings[flag] = FALSE
+    if state != FALSE:
+        bindings[SKIPPING] = TRUE if any(bindings.get(other) == TRUE for other in env.frame.flags) else FALSE
+
+
+def _settle_partly(env: Environment, flag: str, *, is_set: bool) -> None:
+    """On this path a flag is no longer in doubt; the names that are assigned only where it is set are, or are not."""
+    bindings = env.frame.bindings
+    partly = partly_assigned(bindings)
+    for name in {name for other, name in partly if other == flag and not is_set}:
+        bindings[name] = Unassigned(f"{name} is not assigned on every path that leads here")
+    bindings[PARTLY] = Static(frozenset(entry for entry in partly if entry[0] != flag))
+
+
+def _innermost_loop(env: Environment) -> Loop | None:
+    return next((loop for loop in reversed(env.frame.loops) if isinstance(loop, Loop)), None)
+
+
+# --- one value for several paths -------------------------------------------------------------------------------------
+
+
+def fill(env: Environment, name: str, values: list[Value], paths: list[Bindings]) -> tuple[list[Value], set[str]]:
+    """The values of a name on several paths, with any number for those that a path lacks and does not read.
+
+    The second result has the flags of the loops that some paths skip the rest of, where only those assign the name.
+    """
+    skipping = [bindings.get(SKIPPING) == TRUE for bindings in paths]
+    live = [value for value, skips in zip(values, skipping, strict=True) if not skips]
+    if name.startswith("<") or not any(skipping):
+        return values, set()
+    flags = [_flags_set(env, bindings) if skips else set() for bindings, skips in zip(paths, skipping, strict=True)]
+    leaving = [value for value, own in zip(values, flags, strict=True) if own]
+    filled = list(values)
+    if live and not isinstance(live[0], Unassigned):
+        for position, value in enumerate(values):
+            if skipping[position] and not (same(value, live[0]) or is_like(value, live[0])):
+                filled[position] = zeros_like(live[0])
+                # Where a path takes up again, the name is as good as unassigned.
+                for loop in env.frame.loops:
+                    if isinstance(loop, Unrolled):
+                        for flag in flags[position] & {loop.skip, loop.broke}:
+                            loop.lacking.setdefault(flag, set()).add(name)
+        return filled, set()
+    if not leaving or not all(same(value, leaving[0]) or is_like(value, leaving[0]) for value in leaving):
+        return values, set()
+    for position, value in enumerate(values):
+        if isinstance(value, Unassigned) and not value.conflict:
+            filled[position] = zeros_like(leaving[0])
+    return filled, set().union(*flags) if live else set()
+
+
+def _flags_set(env: Environment, bindings: Bindings) -> set[str]:
+    """The flags that make a path skip the rest of loops that are written out; none where it has returned."""
+    if bindings.get(RETURNED) == TRUE:
+        return set()
+    loops = (loop for loop in env.frame.loops if isinstance(loop, Unrolled))
+    return {flag for loop in loops for flag in (loop.skip, loop.broke) if bindings.get(flag, FALSE) != FALSE}
+
+
+def unify(env: Environment, name: str, values: list[Value], copies: list[Copies], shown: str = "") -> Value:
+    """One value that stands for `values[i]` after edge i has done `copies[i]`, to which assignments are added.
+
+    `shown` is what messages call it.
+    """
+    first = values[0]
+    if all(same(value, first) for value in values):
+        return first
+    conflict = next((value for value in values if isinstance(value, Unassigned) and value.conflict), None)
+    if conflict is not None:
+        return conflict
+    if name == RESULT and any(isinstance(value, Unassigned) for value in values):
+        # Only read on the paths that have returned; on the others any number will do.
+        model = zeros_like(next(value for value in values if not isinstance(value, Unassigned)))
+        return unify(env, name, [model if isinstance(value, Unassigned) else value for value in values], copies)
+    for value in values:
+        if isinstance(value, Unassigned):
+            return value
+    if all(isinstance(value, Const | Var) for value in values):
+        kinds: list[Kind] = [value.kind for value in values if isinstance(value, Const | Var)]
+        kind = kinds[0]
+        for other in kinds[1:]:
+            kind = join(kind, other)
+        target = Var(env.names.fresh(_base(name)), kind)
+        for moves, value in zip(copies, values, strict=True):
+            assert isinstance(value, Const | Var)
+            moves.append((target, convert(value, kind)))
+        return target
+    if all(isinstance(value, tuple) for value in values):
+        columns = [value for value in values if isinstance(value, tuple)]
+        if are_alike(columns):
+            own = shown or {RESULT: "the returned value", CHOICE: "this choice"}.get(name, name)
+            merged = [
+                unify(env, f"{_base(name)}_{position}", list(items), copies, part_of(own, columns[0], position))
+                for position, items in enumerate(zip(*columns, strict=True))
+            ]
+            return items_like(columns[0], merged)
+    return _conflict(name, values, shown or ("the returned value" if name == RESULT else name))
+
+
+def _conflict(name: str, values: list[Value], shown: str) -> Unassigned:
+    """Stands for values that cannot merge: an error where it is read."""
+    kinds = " and ".join(dict.fromkeys(describe(value) for value in values))
+    if name == CHOICE:
+        return Unassigned(f"the two sides of this expression are not of one kind: {kinds}", True)
+    if all(isinstance(value, Static | Closure) for value in values):
+        return Unassigned(f"{shown} is {kinds}, depending on the data, as only numbers may", True)
+    return Unassigned(f"{shown} is {kinds}, depending on the path that leads here", True)
+
+
+# --- values that a loop carries --------------------------------------------------------------------------------------
+
+
+def carry(env: Environment, path: str, value: Value, raised: dict[str, Kind], moves: Copies) -> Value:
+    """The value of a name that a loop assigns, at the start of each iteration; `moves` initialise it."""
+    if isinstance(value, Const | Var):
+        kind = join(value.kind, raised.get(path, value.kind))
+        target = Var(env.names.fresh(_base(path)), kind)
+        moves.append((target, convert(value, kind)))
+        return target
+    if isinstance(value, tuple):
+        inner = [carry(env, f"{path}_{position}", item, raised, moves) for position, item in enumerate(value)]
+        return items_like(value, inner)
+    return value
+
+
+def conform(
+    env: Environment, path: str, target: Value, value: Value, moves: Copies, node: ast.AST, shown: str = ""
+) -> None:
+    """Add to `moves` what makes the loop-carried `target` hold `value`; KindRaised where its kind is too narrow.
+
+    `shown` is what messages call it.
+    """
+    if same(target, value):
+        return
+    if isinstance(target, Var) and isinstance(value, Const | Var):
+        kind = join(target.kind, value.kind)
+        if kind != target.kind:
+            raise KindRaised(path, kind)
+        moves.append((target, convert(value, kind)))
+    elif isinstance(target, tuple) and isinstance(value, tuple) and are_alike((target, value)):
+        for position, (inner, item) in enumerate(zip(target, value, strict=True)):
+            own = part_of(shown or path, target, position)
+            conform(env, f"{path}_{position}", inner, item, moves, node, own)
+    elif isinstance(value, Unassigned):
+        env.fail(node, f"{value.reason}, and the loop's next turn needs it")
+    else:
+        env.fail(
+            node,
+            f"{shown or path} is {describe(target)} before this loop and {describe(value)} after a turn of it",
+            "one kind of thing under one name, or two names",
+        )
+
+
+def copy_parallel(env: Environment, block: list[Stmt], moves: Copies, location: Location = NOWHERE) -> None:
+    """Append assignments that all read the values from before them, whatever their order."""
+    pending = [(target, value) for target, value in moves if target != value]
+    while pending:
+        for position, (target, value) in enumerate(pending):
+            others = pending[:position] + pending[position + 1 :]
+            if not any(target.name in _reads(other) for _, other in others):
+                block.append(Assign(target, value, location))
+                pending = others
+                break
+        else:  # a cycle, such as a swap: save one value first
+            target, _ = pending[0]
+            saved = Var(env.names.fresh(TEMPORARY), target.kind)
+            block.append(Assign(saved, target, location))
+            pending = [(to, _substitute(value, target, saved)) for to, value in pending]
+
+
+def _base(name: str) -> str:
+    """What the variable that merges the values of a name is called."""
+    return TEMPORARY if name in (RESULT, CHOICE) else "done" if name.startswith("<") else name
+
+
+def _reads(value: Expr) -> set[str]:
+    return {arg.name for arg in (value.args if isinstance(value, Op) else (value,)) if isinstance(arg, Var)}
+
+
+def _substitute(value: Expr, old: Var, new: Var) -> Expr:
+    if isinstance(value, Op):
+        return replace(value, args=tuple(new if arg == old else arg for arg in value.args))
+    return new if value == old else value
