@@ -33,6 +33,7 @@ __all__ = [
     "binary",
     "comparison",
     "equal",
+    "logical",
     "merged",
     "method_of",
     "power",
@@ -261,10 +262,9 @@ def _product(env: Environment, base: Atom, count: int, kind: Kind, where: Locati
 
 def unary(env: Environment, operator: ast.unaryop, value: Value, node: ast.AST) -> Atom:
     """Python's `-`, `+`, `~` and `not`."""
-    where = env.locate(node)
     if isinstance(operator, ast.Not):
-        return env.op("not", truth(env, value, node), kind="bool", location=where)
-    x = as_scalar(env, value, node)
+        return logical(env, "not", truth(env, value, node), node=node)
+    x, where = as_scalar(env, value, node), env.locate(node)
     if isinstance(operator, ast.Invert):
         if x.kind == "float":
             env.fail(node, "a bit operation needs integers", "int(x) around the number")
@@ -277,13 +277,18 @@ def unary(env: Environment, operator: ast.unaryop, value: Value, node: ast.AST) 
 # --- comparisons and choices -----------------------------------------------------------------------------------------
 
 
-def comparison(env: Environment, name: str, left: Atom, right: Atom, where: Location) -> Atom:
+def comparison(env: Environment, name: str, left: Atom, right: Atom, node: ast.AST) -> Atom:
     """Python's comparison of two numbers; an integer that is not known is compared as a float, as in NumPy."""
-    if isinstance(left, Const) and isinstance(right, Const):
-        return env.op(name, left, right, kind="bool", location=where)
-    kind = join(left.kind, right.kind)
-    left, right = env.convert(left, kind, where), env.convert(right, kind, where)
+    where = env.locate(node)
+    if not (isinstance(left, Const) and isinstance(right, Const)):
+        kind = join(left.kind, right.kind)
+        left, right = env.convert(left, kind, where), env.convert(right, kind, where)
     return env.op(name, left, right, kind="bool", location=where)
+
+
+def logical(env: Environment, name: str, *tests: Atom, node: ast.AST) -> Atom:
+    """`and`, `or`, `not` or `ne` of truth values that are at hand."""
+    return env.op(name, *tests, kind="bool", location=env.locate(node))
 
 
 def equal(env: Environment, left: Value, right: Value, node: ast.AST) -> Atom:
@@ -291,12 +296,12 @@ def equal(env: Environment, left: Value, right: Value, node: ast.AST) -> Atom:
     merged(env, left, node)
     merged(env, right, node)
     if isinstance(left, Const | Var) and isinstance(right, Const | Var):
-        return comparison(env, "eq", left, right, env.locate(node))
+        return comparison(env, "eq", left, right, node)
     if isinstance(left, tuple) and isinstance(right, tuple):
         return _equal_items(env, left, right, node)
     for value, other in ((left, right), (right, left)):
         if isinstance(value, Static) and isinstance(value.object, int | float) and isinstance(other, Const | Var):
-            return comparison(env, "eq", as_scalar(env, value, node), other, env.locate(node))
+            return comparison(env, "eq", as_scalar(env, value, node), other, node)
     if isinstance(left, Static) and isinstance(right, Static):
         try:
             return TRUE if left.object == right.object else FALSE
@@ -316,7 +321,7 @@ def _equal_items(env: Environment, left: tuple[Value, ...], right: tuple[Value, 
         return FALSE
     result: Atom = TRUE
     for a, b in zip(left, right, strict=True):
-        result = env.op("and", result, equal(env, a, b, node), kind="bool", location=env.locate(node))
+        result = logical(env, "and", result, equal(env, a, b, node), node=node)
     return result
 
 
@@ -326,10 +331,11 @@ def _family(value: tuple[Value, ...]) -> type:
     return tuple if issubclass(kind, tuple) else kind
 
 
-def select(env: Environment, test: Atom, then: Atom, orelse: Atom, where: Location) -> Atom:
+def select(env: Environment, test: Atom, then: Atom, orelse: Atom, node: ast.AST) -> Atom:
     """One of two numbers that are both at hand."""
     if isinstance(test, Const):
         return then if test.value else orelse
+    where = env.locate(node)
     kind = join(then.kind, orelse.kind)
     then, orelse = env.convert(then, kind, where), env.convert(orelse, kind, where)
     return env.op("select", test, then, orelse, kind=kind, location=where)

@@ -1,6 +1,6 @@
-"""What Python's builtins mean on numbers and tuples of a scalar function, and NumPy's and `operator`'s operators.
+"""Python's builtin functions, and the operators of NumPy and of the module `operator`, on numbers and tuples.
 
-A table from the Python object to the lowering that stands for it.
+A table from the Python object to the function that lowers a call of it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast.frontend.arithmetic import apply, as_scalar, binary, comparison, power, select, truth, unary
+from dualbcast.frontend.arithmetic import apply, as_scalar, binary, comparison, logical, power, select, truth, unary
 from dualbcast.frontend.conditionals import choose
 from dualbcast.frontend.dispatch import call_value
 from dualbcast.frontend.environment import Environment
@@ -55,13 +55,12 @@ def _abs(env: Environment, node: ast.Call, value: Value) -> Value:
     x = as_scalar(env, value, node)
     if x.kind == "float":
         return apply(env, by_spelling("math.fabs"), (x,), node)
-    where = env.locate(node)
-    x = env.convert(x, "int", where)
-    negative = comparison(env, "lt", x, Const(0, "int"), where)
-    return select(env, negative, env.op("neg", x, kind="int", location=where), x, where)
+    x = env.convert(x, "int", env.locate(node))
+    is_negative = comparison(env, "lt", x, Const(0, "int"), node)
+    return select(env, is_negative, unary(env, ast.USub(), x, node), x, node)
 
 
-def _ufunc(operation: type[ast.operator]) -> Builtin:
+def _binary(operation: type[ast.operator]) -> Builtin:
     def lowering(env: Environment, node: ast.Call, left: Value, right: Value) -> Value:
         return binary(env, operation(), as_scalar(env, left, node), as_scalar(env, right, node), node)
 
@@ -70,20 +69,19 @@ def _ufunc(operation: type[ast.operator]) -> Builtin:
 
 def _comparison(name: str) -> Builtin:
     def lowering(env: Environment, node: ast.Call, left: Value, right: Value) -> Value:
-        return comparison(env, name, as_scalar(env, left, node), as_scalar(env, right, node), env.locate(node))
+        return comparison(env, name, as_scalar(env, left, node), as_scalar(env, right, node), node)
 
     return lowering
 
 
 def _logical(name: str) -> Builtin:
     def lowering(env: Environment, node: ast.Call, left: Value, right: Value) -> Value:
-        a, b = truth(env, left, node), truth(env, right, node)
-        return env.op(name, a, b, kind="bool", location=env.locate(node))
+        return logical(env, name, truth(env, left, node), truth(env, right, node), node=node)
 
     return lowering
 
 
-def _unary_operator(operation: type[ast.unaryop]) -> Builtin:
+def _unary(operation: type[ast.unaryop]) -> Builtin:
     def lowering(env: Environment, node: ast.Call, value: Value) -> Value:
         return unary(env, operation(), value, node)
 
@@ -91,36 +89,34 @@ def _unary_operator(operation: type[ast.unaryop]) -> Builtin:
 
 
 # The operators under NumPy's names and those of the module `operator`.
-for _names, _operation in (
-    (("add",), ast.Add),
-    (("subtract", "sub"), ast.Sub),
-    (("multiply", "mul"), ast.Mult),
-    (("divide", "true_divide", "truediv"), ast.Div),
-    (("mod",), ast.Mod),
-    (("floordiv",), ast.FloorDiv),
-    (("bitwise_and", "and_"), ast.BitAnd),
-    (("bitwise_or", "or_"), ast.BitOr),
-    (("bitwise_xor", "xor"), ast.BitXor),
-    (("left_shift", "lshift"), ast.LShift),
-    (("right_shift", "rshift"), ast.RShift),
-):
-    for _module in (np, operator):
-        BUILTINS.update({getattr(_module, name): _ufunc(_operation) for name in _names if hasattr(_module, name)})
-for _names, _relation in (
-    (("less", "lt"), "lt"),
-    (("less_equal", "le"), "le"),
-    (("greater", "gt"), "gt"),
-    (("greater_equal", "ge"), "ge"),
-    (("equal", "eq"), "eq"),
-    (("not_equal", "ne"), "ne"),
-):
-    for _module in (np, operator):
-        BUILTINS.update({getattr(_module, name): _comparison(_relation) for name in _names if hasattr(_module, name)})
-BUILTINS.update({np.logical_and: _logical("and"), np.logical_or: _logical("or"), np.logical_xor: _logical("ne")})
-BUILTINS.update(dict.fromkeys((np.logical_not, operator.not_), _unary_operator(ast.Not)))
-BUILTINS.update(dict.fromkeys((np.negative, operator.neg), _unary_operator(ast.USub)))
-BUILTINS.update(dict.fromkeys((np.positive, operator.pos), _unary_operator(ast.UAdd)))
-BUILTINS.update(dict.fromkeys((np.invert, operator.invert), _unary_operator(ast.Invert)))
+for _names, _lowering in {
+    "add": _binary(ast.Add),
+    "subtract sub": _binary(ast.Sub),
+    "multiply mul": _binary(ast.Mult),
+    "divide true_divide truediv": _binary(ast.Div),
+    "mod": _binary(ast.Mod),
+    "floordiv": _binary(ast.FloorDiv),
+    "bitwise_and and_": _binary(ast.BitAnd),
+    "bitwise_or or_": _binary(ast.BitOr),
+    "bitwise_xor xor": _binary(ast.BitXor),
+    "left_shift lshift": _binary(ast.LShift),
+    "right_shift rshift": _binary(ast.RShift),
+    "less lt": _comparison("lt"),
+    "less_equal le": _comparison("le"),
+    "greater gt": _comparison("gt"),
+    "greater_equal ge": _comparison("ge"),
+    "equal eq": _comparison("eq"),
+    "not_equal ne": _comparison("ne"),
+    "logical_and": _logical("and"),
+    "logical_or": _logical("or"),
+    "logical_xor": _logical("ne"),
+    "logical_not not_": _unary(ast.Not),
+    "negative neg": _unary(ast.USub),
+    "positive pos": _unary(ast.UAdd),
+    "invert": _unary(ast.Invert),
+}.items():
+    for _name in _names.split():
+        _builtin(*(getattr(_module, _name) for _module in (np, operator) if hasattr(_module, _name)))(_lowering)
 
 
 @_builtin(math.log)
@@ -142,7 +138,6 @@ def _extremum(name: str) -> Builtin:
             if default is not None:
                 return default
             env.fail(node, "the smallest or largest of nothing", "default=… for an empty tuple")
-        where = env.locate(node)
         by_key = key is not None and key != Static(None)
 
         def measure(item: Value) -> Atom:
@@ -152,8 +147,8 @@ def _extremum(name: str) -> Builtin:
         for item in items[1:]:
             # As Python does it: the first of equal values stays, and a comparison with NaN is false.
             size = measure(item)
-            test = comparison(env, name, size, smallest, where)
-            smallest = select(env, test, size, smallest, where)
+            test = comparison(env, name, size, smallest, node)
+            smallest = select(env, test, size, smallest, node)
             best = choose(env, test, partial(_same, item), partial(_same, best), node) if by_key else smallest
         return best
 
@@ -189,7 +184,7 @@ BUILTINS[math.prod] = _reduction(ast.Mult, 1)
 
 @_builtin(sorted)
 def _sorted(env: Environment, node: ast.Call, items: Value, *, reverse: Value = FALSE) -> Value:
-    where, numbers = env.locate(node), [as_scalar(env, item, node) for item in sequence(env, items, node)]
+    numbers = [as_scalar(env, item, node) for item in sequence(env, items, node)]
     if not isinstance(reverse, Const):
         env.fail(node, "whether sorted() reverses must be known when the kernel is compiled")
     name = "gt" if reverse.value else "lt"
@@ -197,11 +192,9 @@ def _sorted(env: Environment, node: ast.Call, items: Value, *, reverse: Value = 
     for end in range(1, len(numbers)):
         for at in range(end, 0, -1):
             first, second = numbers[at - 1], numbers[at]
-            test = comparison(env, name, second, first, where)
-            numbers[at - 1], numbers[at] = (
-                select(env, test, second, first, where),
-                select(env, test, first, second, where),
-            )
+            test = comparison(env, name, second, first, node)
+            numbers[at - 1] = select(env, test, second, first, node)
+            numbers[at] = select(env, test, first, second, node)
     return Record(list, numbers)
 
 
@@ -209,7 +202,7 @@ def _quantifier(name: str, empty: Const) -> Builtin:
     def lowering(env: Environment, node: ast.Call, items: Value) -> Value:
         result: Atom = empty
         for item in sequence(env, items, node):
-            result = env.op(name, result, truth(env, item, node), kind="bool", location=env.locate(node))
+            result = logical(env, name, result, truth(env, item, node), node=node)
         return result
 
     return lowering

@@ -104,15 +104,8 @@ def _call_object(env: Environment, function: Any, args: Args, keywords: Named, n
         place = Capture(function, "function", function.function, name, attribute=True)
         return call_value(env, Derived(function.operator, env.captured(place, node)), args, keywords, node)
     meaning = env.meaning(function)
-    if isinstance(meaning, Custom):
-        source, bindings = bind_arguments(env, meaning.function, args, keywords, node)
-        given = in_order(source.node, bindings)
-        value = inline_bound(env, meaning.function, source, bindings, node)
-        return with_custom_derivative(env, meaning, value, given, node)
-    if isinstance(meaning, Rule):
-        return _call_rule(env, name, meaning, function, args, keywords, node)
-    if isinstance(meaning, FunctionType):
-        return _inline_any(env, meaning, args, keywords, node)
+    if meaning is not None:
+        return _call_meaning(env, name, meaning, function, args, keywords, node)
     if isinstance(function, functools.partial):
         bound = tuple(_bound(env, function, function.args, at, node) for at in range(len(function.args)))
         named = {key: _bound(env, function, function.keywords, key, node) for key in function.keywords}
@@ -124,17 +117,25 @@ def _call_object(env: Environment, function: Any, args: Args, keywords: Named, n
     if is_record_type(function):
         return make_record(env, function, args, keywords, node)
     module = getattr(function, "__module__", None) or ("numpy" if isinstance(function, np.ufunc) else "")
-    if isinstance(function, FunctionType):
-        # A library's functions work on arrays; an error inside one would show lines that are not the user's.
-        if module in _TELLING:
-            _side_effect(env, name, node)
-        if module.partition(".")[0] not in _LIBRARIES:
-            return _inline_any(env, function, args, keywords, node)
-    else:
-        result = _call_wrapper(env, name, module, function, args, keywords, node)
-        if result is not None:
-            return result
-    _refuse(env, function, name, module, args, node)
+    call = _call_function if isinstance(function, FunctionType) else _call_wrapper
+    result = call(env, name, module, function, args, keywords, node)
+    if result is None:
+        _refuse(env, function, name, module, args, node)
+    return result
+
+
+def _call_meaning(
+    env: Environment, name: str, meaning: Any, function: Any, args: Args, keywords: Named, node: ast.Call
+) -> Value:
+    """The result of a function that has a rule or a custom derivative, or stands for another function."""
+    if isinstance(meaning, Rule):
+        return _call_rule(env, name, meaning, function, args, keywords, node)
+    if not isinstance(meaning, Custom):
+        return _inline_any(env, meaning, args, keywords, node)
+    source, bindings = bind_arguments(env, meaning.function, args, keywords, node)
+    given = in_order(source.node, bindings)
+    value = inline_bound(env, meaning.function, source, bindings, node)
+    return with_custom_derivative(env, meaning, value, given, node)
 
 
 def _call_rule(
@@ -153,6 +154,17 @@ def _call_rule(
     places = node.args if len(node.args) == len(args) else [node] * len(args)  # a starred one is several
     numbers = tuple(as_scalar(env, arg, at) for arg, at in zip(args, places, strict=True))
     return apply(env, rule, numbers, node)
+
+
+def _call_function(
+    env: Environment, name: str, module: str, function: Any, args: Args, keywords: Named, node: ast.Call
+) -> Value | None:
+    """The result of a Python function; None for a library's, which works on arrays, and whose lines are no user's."""
+    if module in _TELLING:
+        _side_effect(env, name, node)
+    if module.partition(".")[0] in _LIBRARIES:
+        return None
+    return _inline_any(env, function, args, keywords, node)
 
 
 def _call_wrapper(

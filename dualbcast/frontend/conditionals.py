@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from functools import partial
 
-from dualbcast.frontend.arithmetic import equal, merged, truth, unary
+from dualbcast.frontend.arithmetic import equal, logical, merged, truth, unary
 from dualbcast.frontend.dispatch import expression, lowers, statements
 from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.paths import branch, close_branch, lower_side
@@ -273,7 +273,7 @@ def _alternatives(env: Environment, pattern: ast.MatchOr, value: Value, bound: B
         if names and not (test == TRUE and result == FALSE):
             env.fail(alternative, "alternatives that bind names depend on the data here", "a case for each")
         bound.update(names)
-        result = env.op("or", result, test, kind="bool", location=env.locate(pattern))
+        result = logical(env, "or", result, test, node=pattern)
         if result == TRUE:
             break
     return result
@@ -320,5 +320,5 @@ def _of_class(env: Environment, pattern: ast.MatchClass, value: Value, bound: Bi
 def _all(env: Environment, node: ast.AST, tests: list[Atom]) -> Atom:
     result: Atom = TRUE
     for test in tests:
-        result = env.op("and", result, test, kind="bool", location=env.locate(node))
+        result = logical(env, "and", result, test, node=node)
     return result

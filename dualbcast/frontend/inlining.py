@@ -116,24 +116,19 @@ def _bind(
         takes = count(len(positional), "positional argument")
         env.fail(at, f"{name}() takes {takes}, and {len(args)} are given", signature)
     by_name = {parameter.arg for parameter in (*spec.args, *spec.kwonlyargs)}
-    others = Keywords()
-    for key, value in keywords.items():
-        if key not in by_name and spec.kwarg is not None:
-            others[key] = value
-        elif key not in by_name:
-            env.fail(at, f"{name}() has no parameter {key}", signature)
-        elif key in bindings:
+    for key in keywords:
+        if key in by_name and key in bindings:
             env.fail(at, f"{name}() gets two values for {key}", signature)
-        else:
-            bindings[key] = value
+        if key not in by_name and spec.kwarg is None:
+            env.fail(at, f"{name}() has no parameter {key}", signature)
+    bindings.update((key, value) for key, value in keywords.items() if key in by_name)
     if spec.kwarg is not None:
-        bindings[spec.kwarg.arg] = others
-    if defaults:
-        for parameter, default in zip(positional[-len(defaults) :], defaults, strict=True):
+        others = ((key, value) for key, value in keywords.items() if key not in by_name)
+        bindings[spec.kwarg.arg] = Keywords(others)
+    with_default = positional[len(positional) - len(defaults) :]
+    for parameter, default in zip((*with_default, *spec.kwonlyargs), (*defaults, *keyword_defaults), strict=True):
+        if default is not None:
             bindings.setdefault(parameter.arg, default)
-    for parameter, keyword_default in zip(spec.kwonlyargs, keyword_defaults, strict=True):
-        if keyword_default is not None:
-            bindings.setdefault(parameter.arg, keyword_default)
     missing = [parameter.arg for parameter in (*positional, *spec.kwonlyargs) if parameter.arg not in bindings]
     if missing:
         env.fail(at, f"{name}() lacks a value for {', '.join(missing)}", signature)

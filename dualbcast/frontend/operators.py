@@ -6,7 +6,7 @@ import ast
 import enum
 from typing import TypeGuard
 
-from dualbcast.frontend.arithmetic import as_scalar, binary, comparison, equal, method_of, unary
+from dualbcast.frontend.arithmetic import as_scalar, binary, comparison, equal, logical, method_of, unary
 from dualbcast.frontend.conditionals import condition, short_circuit
 from dualbcast.frontend.dispatch import expression, lowers
 from dualbcast.frontend.environment import Environment
@@ -129,11 +129,11 @@ def _compare_two(
             if not (isinstance(left, Const | Var) and isinstance(right, Const | Var)):
                 return _positive(env, isinstance(operator, ast.Eq), equal(env, left, right, node), node)
     numbers = as_scalar(env, left, left_node), as_scalar(env, right, right_node)
-    return comparison(env, _COMPARISONS[type(operator)], *numbers, env.locate(node))
+    return comparison(env, _COMPARISONS[type(operator)], *numbers, node)
 
 
 def _positive(env: Environment, positive: bool, test: Atom, node: ast.AST) -> Atom:
-    return test if positive else env.op("not", test, kind="bool", location=env.locate(node))
+    return test if positive else logical(env, "not", test, node=node)
 
 
 def _identical(env: Environment, left: Value, right: Value, node: ast.AST) -> Atom:
@@ -159,6 +159,5 @@ def _contains(env: Environment, item: Value, container: Value, node: ast.AST, at
             return TRUE if item.value in inside else FALSE
     result: Atom = FALSE
     for candidate in sequence(env, container, at):
-        is_same = equal(env, item, candidate, node)
-        result = env.op("or", result, is_same, kind="bool", location=env.locate(node))
+        result = logical(env, "or", result, equal(env, item, candidate, node), node=node)
     return result
