@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from cells import Cell, agree, program
@@ -97,3 +101,38 @@ def f(x, y):
 @pytest.mark.parametrize("text", PRIVATE.values(), ids=list(PRIVATE))
 def test_private_names_of_a_class(text: str) -> None:
     agree(Cell(text, {"dataclasses": dataclasses}))
+
+
+MANY_NAMES = """
+from dualbcast.frontend.lower import lower
+
+def f(x, n):
+    total = 0.0
+    for i in range(n):
+        if x > i:
+            first, second, third, fourth = x, 2 * x, 3 * x, 4 * x
+        else:
+            first, second, third, fourth = 1.0, x, x * x, 2.0
+        total += first * second - third * fourth
+    return total
+
+print(lower(f, ["float", "int"]).function)
+"""
+
+
+def test_the_ir_is_the_same_in_every_process(tmp_path: Path) -> None:
+    """Kernels on disk are found by it, so it must not depend on the order of sets, which changes with each process."""
+    file = tmp_path / "many_names.py"
+    file.write_text(MANY_NAMES, encoding="utf-8")
+    texts = {
+        subprocess.run(
+            [sys.executable, str(file)],
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        ).stdout
+        for seed in range(1, 5)
+    }
+    assert len(texts) == 1

@@ -239,7 +239,7 @@ def _start(env: Environment, stmt: ast.For | ast.While, raised: dict[str, Kind])
             carried[name] = carry(env, name, value, raised, before)
     late = {
         name: Unassigned(f"{name} is assigned inside this loop only, and is read where that may not have happened")
-        for name in names - carried.keys()
+        for name in sorted(names - carried.keys())
     }
     return _Body([], [], [], before, {**bindings, **carried, **late}, carried)
 

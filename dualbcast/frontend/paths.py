@@ -161,7 +161,7 @@ def unless(env: Environment, flag: str, state: Var, node: ast.AST, follow: Calla
 def take_up(env: Environment, loop: Unrolled, flag: str) -> None:
     """The paths that a flag made skip go on from here."""
     bindings = env.frame.bindings
-    for name in loop.lacking.pop(flag, ()):
+    for name in sorted(loop.lacking.pop(flag, ())):
         bindings[name] = Unassigned(f"{name} is not assigned where this loop goes on after a `break` or `continue`")
     state = bindings.get(flag, FALSE)
     _settle_partly(env, flag, is_set=state == TRUE)
@@ -174,7 +174,7 @@ def _settle_partly(env: Environment, flag: str, *, is_set: bool) -> None:
     """On this path a flag is no longer in doubt; the names that are assigned only where it is set are, or are not."""
     bindings = env.frame.bindings
     partly = partly_assigned(bindings)
-    for name in {name for other, name in partly if other == flag and not is_set}:
+    for name in sorted({name for other, name in partly if other == flag and not is_set}):
         bindings[name] = Unassigned(f"{name} is not assigned on every path that leads here")
     bindings[PARTLY] = Static(frozenset(entry for entry in partly if entry[0] != flag))
 
