@@ -15,7 +15,8 @@ from dualbcast.api.binding import Wrt
 from dualbcast.api.function import BroadcastFunction, differentiable_broadcast
 from dualbcast.errors import ArgumentError, DerivativeError
 from dualbcast.program.jacobian import library_of
-from dualbcast.rules.table import Custom, Interval, Rule, lookup
+from dualbcast.rules.resolution import lookup
+from dualbcast.rules.table import Custom, Interval, Rule
 
 __all__ = ["DerivativeError", "check_derivatives", "check_partials"]
 

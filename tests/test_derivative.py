@@ -33,7 +33,8 @@ from dualbcast import derivative as D  # noqa: N812
 from dualbcast.codegen.kernel_text import operations
 from dualbcast.frontend.rule_bodies import lower
 from dualbcast.ir.nodes import Op, check, expressions, statements
-from dualbcast.rules import table as rules
+from dualbcast.rules.registration import forget
+from dualbcast.rules.table import RULES
 
 BACKENDS = ("python", "cpu")
 POINTS = ((0.5, 0.8), (1.7, 0.6), (2.3, 1.4), (0.9, 2.2))
@@ -44,10 +45,10 @@ x = np.array([0.5, 2.0])
 @pytest.fixture(autouse=True)
 def restored() -> Iterator[None]:
     """Takes out of the rule table what a test has added."""
-    before = set(rules.RULES)
+    before = set(RULES)
     yield
-    for name in set(rules.RULES) - before:
-        rules.forget(rules.RULES[name])
+    for name in set(RULES) - before:
+        forget(RULES[name])
 
 
 def here(function: Callable[..., Any], *args: Any, wrt: Any = None) -> tuple[Any, Any]:

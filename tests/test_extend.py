@@ -24,7 +24,9 @@ import scipy.special
 
 import dualbcast
 from dualbcast import ArgumentError, CompileError, differentiable_broadcast
-from dualbcast.rules import table as rules
+from dualbcast.rules.registration import forget
+from dualbcast.rules.resolution import lookup
+from dualbcast.rules.table import RULES
 from dualbcast.runtime.cpu import kernel as cpu_kernel
 
 BACKENDS = ("python", "cpu")
@@ -35,10 +37,10 @@ x = np.array([-1.5, -0.25, 0.75, 2.0])
 @pytest.fixture(autouse=True)
 def restored() -> Iterator[None]:
     """Takes out of the rule table what a test has added."""
-    before = set(rules.RULES)
+    before = set(RULES)
     yield
-    for name in set(rules.RULES) - before:
-        rules.forget(rules.RULES[name])
+    for name in set(RULES) - before:
+        forget(RULES[name])
 
 
 @pytest.fixture(params=BACKENDS)
@@ -125,7 +127,7 @@ def test_a_ufunc_of_a_c_library(backend: Any, dtype: Any) -> None:
 
 def test_the_partials_of_a_rule_may_use_other_rules_and_are_differentiated(backend: Any) -> None:
     add_bessel()
-    slope = rules.lookup(scipy.special.i0).partials
+    slope = lookup(scipy.special.i0).partials
     second = differentiable_broadcast(backend=backend)(lambda t: slope(t, scipy.special.i0(t)))
     points = np.array([-3.0, 0.5, 4.0])
     wanted = [float(mp.diff(lambda s: mp.besseli(0, s), float(t), 2)) for t in points]
@@ -184,7 +186,7 @@ def test_integer_arguments_of_a_rule(backend: Any) -> None:
 
 def test_a_partial_that_is_zero_has_no_code(backend: Any) -> None:
     dualbcast.rule("first", lambda a, b, y: (b, 0), function=lambda a, b: a * b)
-    f = differentiable_broadcast(backend=backend)(rules.RULES[next(reversed(rules.RULES))].function)
+    f = differentiable_broadcast(backend=backend)(RULES[next(reversed(RULES))].function)
     jacobian = f.jacobian(x, 2.0)
     close(jacobian["a"], np.full(4, 2.0))
     close(jacobian["b"], np.zeros(4))
@@ -197,7 +199,7 @@ def test_the_row_is_the_librarys_kind_and_the_call_is_the_librarys() -> None:
     assert dualbcast.rule is library.rule
     row = dualbcast.rule("cube", lambda t, y: (3 * t * t,), function=cube, domain=((-1, 2),), kinks=(((0,), (0,)),))
     assert (row.label, row.arity, row.domain, row.kinks) == ("cube", 1, ((-1.0, 2.0),), (((0,), (0,)),))
-    assert rules.lookup(cube) is row
+    assert lookup(cube) is row
 
 
 def test_names_in_the_text() -> None:
@@ -264,11 +266,11 @@ def test_a_name_like_an_operator_or_a_native_function_of_targets(backend: Any) -
     ],
 )
 def test_what_a_rule_refuses(arguments: Any, keywords: Any, message: str) -> None:
-    before = dict(rules.RULES)
+    before = dict(RULES)
     with pytest.raises(ArgumentError, match=message):
         dualbcast.rule(*arguments, **keywords)
-    assert before == rules.RULES
-    assert rules.lookup(cube) is None
+    assert before == RULES
+    assert lookup(cube) is None
 
 
 @pytest.mark.parametrize(
@@ -293,7 +295,7 @@ def test_what_a_rule_refuses_at_its_line(partials: Any, function: Any, message: 
     assert caught.value.message.startswith(message)
     assert caught.value.filename == __file__
     assert text in linecache.getline(__file__, caught.value.lineno)
-    assert rules.lookup(function) is None
+    assert lookup(function) is None
 
 
 def test_a_rule_that_calls_itself_is_refused() -> None:
@@ -302,7 +304,7 @@ def test_a_rule_that_calls_itself_is_refused() -> None:
 
     with pytest.raises(CompileError, match="the function of the rule i0 calls itself"):
         dualbcast.rule("i0", lambda t, y: (1.0,), "scipy.special.i0", function=round_and_round)
-    assert rules.lookup(scipy.special.i0) is None
+    assert lookup(scipy.special.i0) is None
 
 
 def test_a_failed_registration_leaves_the_earlier_one(backend: Any) -> None:
@@ -686,7 +688,7 @@ def test_a_rule_registered_after_the_function_was_compiled_in(backend: Any) -> N
     row = dualbcast.rule("cube", lambda t, y: (7.0,), function=cube)
     close(f.jacobian(x)["t"], np.full(4, 14.0))
     close(direct.jacobian(x)["t"], np.full(4, 7.0))
-    rules.forget(row)
+    forget(row)
     close(f.jacobian(x)["t"], 6 * x * x)
     close(direct.jacobian(x)["t"], 3 * x * x)
 

@@ -16,16 +16,17 @@ import pytest
 
 import dualbcast
 from dualbcast import ArgumentError, differentiable_broadcast
-from dualbcast.rules import table as rules
+from dualbcast.rules.registration import forget
+from dualbcast.rules.table import RULES
 from dualbcast.testing import DerivativeError, check_derivatives, check_partials
 
 
 @pytest.fixture(autouse=True)
 def restored() -> Iterator[None]:
-    before = set(rules.RULES)
+    before = set(RULES)
     yield
-    for name in set(rules.RULES) - before:
-        rules.forget(rules.RULES[name])
+    for name in set(RULES) - before:
+        forget(RULES[name])
 
 
 def off_by(size: float) -> Any:

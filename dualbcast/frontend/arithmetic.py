@@ -25,7 +25,8 @@ from dualbcast.frontend.values import (
 from dualbcast.ir.constant_fold import FALSE, TRUE, convert, join, number
 from dualbcast.ir.nodes import TEMPORARY, Atom, Const, Kind, Op, Var
 from dualbcast.rules.powers import INVERSE_POWERS, LARGEST_PRODUCT, ROOTS
-from dualbcast.rules.table import RULES, Custom, Rule, by_spelling
+from dualbcast.rules.resolution import by_spelling
+from dualbcast.rules.table import RULES, Custom, Rule
 
 __all__ = [
     "apply",
@@ -213,7 +214,7 @@ def _bitwise(env: Environment, operator: ast.operator, left: Atom, right: Atom, 
 
 
 def power(env: Environment, base: Atom, exponent: Atom, node: ast.AST) -> Atom:
-    """`base ** exponent`: a product for small whole exponents, else the rule for pow, or for what is faster."""
+    """`base ** exponent`: a product for small whole exponents, else the rule for pow, or for a faster function."""
     where = env.locate(node)
     if isinstance(exponent, Const) and isinstance(base, Const):
         try:

@@ -24,7 +24,7 @@ from dualbcast.frontend.expressions import sequence
 from dualbcast.frontend.values import Range, Record, Static, Value, is_instance
 from dualbcast.ir.constant_fold import FALSE, TRUE, number
 from dualbcast.ir.nodes import Atom, Const
-from dualbcast.rules.table import by_spelling
+from dualbcast.rules.resolution import by_spelling
 
 __all__ = ["BUILTINS", "KEYWORDS", "Builtin"]
 

@@ -329,8 +329,8 @@ def _spelling(env: Environment, function: Any, name: str, module: str, args: Arg
     is_written = leads_to(written, function)
     if is_written and isinstance(beginning, types.ModuleType):
         return ".".join([beginning.__name__, *path])
-    if found := home(function):
-        return found
+    if public_name := home(function):
+        return public_name
     if is_written and path:
         return ".".join([home(beginning), *path]) if home(beginning) else ast.unparse(node.func)
     owner = args[0].object if args and isinstance(args[0], Static) else None

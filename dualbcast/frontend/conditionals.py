@@ -231,7 +231,7 @@ def _cases(
 
 
 def _refuse_rebinding(env: Environment, guard: ast.expr, bound: Bindings) -> None:
-    """Refuse a guard that assigns what its pattern binds, where that is known only if the pattern matches."""
+    """Refuse a guard that assigns a name of its pattern, which is bound only on the paths where the pattern matches."""
     for node in ast.walk(guard):
         if isinstance(node, ast.NamedExpr) and node.target.id in bound:
             env.fail(node, f"this guard assigns {node.target.id}, which its pattern binds", "another name")

@@ -312,7 +312,7 @@ def take_derivative(public: Callable[..., Any], default: int | None) -> None:
 
 
 def called_with(function: Any, names: tuple[str, ...], *args: Any) -> Any:
-    """`function(*args)`, with the last arguments by these names: what a call outside a kernel compiles."""
+    """`function(*args)`, with the last arguments by these names; a call outside a kernel compiles this."""
     return _spread(function, names, *args)
 
 

@@ -41,7 +41,7 @@ def lowers(*classes: type[ast.AST]) -> Callable[[_Lowering], _Lowering]:
 
 
 def refuses(kind: type[ast.AST], name: str, instead: str) -> None:
-    """Register that a class of syntax nodes cannot be compiled, and what to write instead."""
+    """Register that a class of syntax nodes cannot be compiled; `instead` says how to write it."""
 
     def refuse(env: Environment, node: ast.AST, *_: object) -> None:
         env.fail(node, f"{name} cannot be compiled", instead)
@@ -60,7 +60,7 @@ def calls(kind: type) -> Callable[[_Lowering], _Lowering]:
 
 
 def expression(env: Environment, node: ast.expr) -> Value:
-    """The value of an expression; what it needs is appended to the open block."""
+    """The value of an expression; the operations that compute it are appended to the open block."""
     lowering = LOWERINGS.get(type(node))
     if lowering is None:
         env.fail(node, f"this expression ({type(node).__name__}) cannot be compiled")
@@ -69,7 +69,7 @@ def expression(env: Environment, node: ast.expr) -> Value:
 
 
 def statements(env: Environment, body: list[ast.stmt]) -> bool:
-    """Lower a block; False where its end is never reached. Paths that have returned skip what follows."""
+    """Lower a block; False where its end is never reached. Paths that have returned skip the statements after it."""
     frame = env.frame
     for position, stmt in enumerate(body):
         if not settle_return(env, stmt):

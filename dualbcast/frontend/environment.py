@@ -1,6 +1,6 @@
-"""The state of one lowering: the open block and its names, the frame, and what is captured from outside.
+"""The state of one lowering: the open block and its names, the frame, and the captures from outside.
 
-Statements are appended to the open block. Knows the IR, and no Python syntax.
+It knows the IR, and no Python syntax.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ from dualbcast.ir.nodes import (
     map_exprs,
 )
 from dualbcast.rules.guards import Capture
-from dualbcast.rules.table import RULES, Rule, watch
+from dualbcast.rules.resolution import watch
+from dualbcast.rules.table import RULES, Rule
 
 __all__ = ["LONGEST", "ArrayKind", "Environment", "freeze", "open_block"]
 
@@ -104,13 +105,13 @@ class Environment:
     def fail(self, node: ast.AST, message: str, hint: str = "") -> NoReturn:
         raise CompileError(message, self.locate(node), hint, self.frame.calls)
 
-    def refuse_iterator(self, value: Value, node: ast.AST, what: str) -> None:
-        """An iterator gives its items once; under a name it would seem to give them again."""
+    def refuse_iterator(self, value: Value, node: ast.AST, label: str) -> None:
+        """Refuse to bind an iterator: it gives its items once, and under a name it would seem to give them again."""
         if isinstance(value, Record) and value.is_iterator:
             name = "generator" if value.python_type.__name__ == "generator" else f"{value.python_type.__name__}()"
-            self.fail(node, f"{what} is {a_or_an(name)}, which can be used once only", "tuple(…) around it")
+            self.fail(node, f"{label} is {a_or_an(name)}, which can be used once only", "tuple(…) around it")
 
-    # --- what comes from outside ---------------------------------------------------------------------------------
+    # --- captures ------------------------------------------------------------------------------------------------
 
     def array(self, capture: Capture, kind: Kind) -> Var:
         """The element of a captured array: a parameter like those of the call."""
@@ -140,10 +141,10 @@ class Environment:
         if isinstance(value, tuple):
             items: list[Value] = []
             for position, item in enumerate(value):
-                found = self.known(item, Capture(value, position, item, f"{capture.path}[{position}]"))
-                if found is None:
+                inner = self.known(item, Capture(value, position, item, f"{capture.path}[{position}]"))
+                if inner is None:
                     return None
-                items.append(found)
+                items.append(inner)
             return tuple(items) if type(value) is tuple else Record(type(value), items, getattr(value, "_fields", ()))
         if isinstance(value, range):
             return Range(number(value.start), number(value.stop), number(value.step))
@@ -152,7 +153,7 @@ class Environment:
         return Static(value)
 
     def captured(self, capture: Capture, node: ast.AST) -> Value:
-        """The meaning of something from outside the function; calls compare it with what is there then."""
+        """The value of a capture, which becomes a guard: each call compares it with the object that is there then."""
         value = self.known(capture.value, capture)
         if value is None:
             kind = type(capture.value).__name__
@@ -166,11 +167,11 @@ class Environment:
         return value
 
     def meaning(self, function: Any) -> Any:
-        """What a callable means; the kernel holds as long as it means that."""
-        found = watch(function)
-        if not isinstance(found.value, Rule) or found.value.by_user:
-            self.guards.append(found)
-        return found.value
+        """The row, custom derivative or function that a callable stands for; the kernel is valid as long as it does."""
+        guard = watch(function)
+        if not isinstance(guard.value, Rule) or guard.value.by_user:
+            self.guards.append(guard)
+        return guard.value
 
     # --- statements ----------------------------------------------------------------------------------------------
 
@@ -212,12 +213,12 @@ class Environment:
         return self.emit(convert(value, kind), location)
 
     def _definition(self, value: Expr) -> Op | None:
-        """The operation behind a name, where this block has it: its operands are then what they were."""
+        """The operation behind a name, if the open block has it: then its operands still have the same values."""
         definition, block = self._definitions.get(value.name, (None, None)) if isinstance(value, Var) else (None, None)
         return definition if block is self.block else None
 
     def snapshot(self) -> Callable[[], None]:
-        """A function that takes back all that is lowered from here on, for another try."""
+        """A function that undoes all lowering from here on, for another try."""
         frame, block, length, size = self.frame, self.block, len(self.block), self.length
         mark, bindings, loops, guards = self.names.mark(), dict(frame.bindings), len(frame.loops), len(self.guards)
         renamed, definitions = dict(self._renamed), dict(self._definitions)
@@ -244,7 +245,7 @@ class Environment:
             self.block = outer
 
     def rename(self, value: Value, name: str) -> Value:
-        """Give a value that was just computed into a compiler's name the user's name."""
+        """Give a value the user's name, if it was just computed into a temporary."""
         if isinstance(value, Var) and value.name.startswith(TEMPORARY) and self.block:
             last = self.block[-1]
             if isinstance(last, Assign | If) and value.name in assigned_always((last,)):

@@ -33,7 +33,7 @@ from dualbcast.rules.guards import Capture
 __all__ = ["bind_arguments", "count", "in_order", "inline", "inline_bound", "lower_body"]
 
 # How deep calls may lie within calls, and how many of them share a stack. Python's own limit is 1,000 of its calls on a
-# stack, and to lower a call takes some fifteen; what is deeper continues on a thread, which has a stack of its own.
+# stack, and to lower a call takes some fifteen; deeper calls continue on a thread, which has a stack of its own.
 DEEPEST = 1000
 ON_A_STACK = 16
 

@@ -48,14 +48,14 @@ Argument = Kind | Const | Static
 
 
 class Lowered(NamedTuple):
-    """A function in IR, and what it takes from its surroundings.
+    """A function in IR, and its captures.
 
     Attributes
     ----------
     function : Function
         Its parameters are the arguments that are no constants, and then the captured arrays.
     guards : tuple of Capture
-        What is compiled in: a call compares it with what is there then.
+        The captures that are compiled in: a call compares them with the objects that are there then.
     arrays : dict of str to Capture
         The captured arrays by the names that they go by; a call reads them anew.
     """
@@ -86,7 +86,7 @@ def lower(
         For each parameter in the order of the signature, with those of `*args` spread in their place, the kind of an
         array's elements, a number, or a Python object that is known.
     array_kind : function
-        The kind of the elements of a captured array, or None for what is no array.
+        The kind of the elements of a captured array, or None for an object that is no array.
     whole : bool
         Whether this is a user's whole function, which may have a rule or custom partials; not the body of one.
 

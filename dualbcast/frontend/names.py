@@ -36,7 +36,7 @@ __all__ = ["assign"]
 
 @lowers(ast.Name)
 def _name(env: Environment, node: ast.Name) -> Value:
-    """What a name stands for on this path."""
+    """The value of a name on this path."""
     frame: Frame | None = env.frame
     while frame is not None:
         if node.id in frame.local:
@@ -198,7 +198,7 @@ def _item_of_object(env: Environment, owner: Any, node: ast.Subscript) -> Value:
 
 
 def _parameter(node: ast.expr) -> str:
-    """What a message calls the element of an array."""
+    """The name of an array's element in messages."""
     return node.id if isinstance(node, ast.Name) else "a parameter"
 
 

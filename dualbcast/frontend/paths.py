@@ -159,7 +159,7 @@ def unless(env: Environment, flag: str, state: Var, node: ast.AST, follow: Calla
 
 
 def take_up(env: Environment, loop: Unrolled, flag: str) -> None:
-    """The paths that a flag made skip go on from here."""
+    """Let the paths that skip statements because of a flag go on from here."""
     bindings = env.frame.bindings
     for name in sorted(loop.lacking.pop(flag, ())):
         bindings[name] = Unassigned(f"{name} is not assigned where this loop goes on after a `break` or `continue`")
@@ -171,7 +171,7 @@ def take_up(env: Environment, loop: Unrolled, flag: str) -> None:
 
 
 def _settle_partly(env: Environment, flag: str, *, is_set: bool) -> None:
-    """On this path a flag is no longer in doubt; the names that are assigned only where it is set are, or are not."""
+    """Note that a flag is known on this path, and so whether the names assigned only where it is set are assigned."""
     bindings = env.frame.bindings
     partly = partly_assigned(bindings)
     for name in sorted({name for other, name in partly if other == flag and not is_set}):
@@ -187,7 +187,7 @@ def _innermost_loop(env: Environment) -> Loop | None:
 
 
 def fill(env: Environment, name: str, values: list[Value], paths: list[Bindings]) -> tuple[list[Value], set[str]]:
-    """The values of a name on several paths, with any number for those that a path lacks and does not read.
+    """The values of a name on several paths; a path that skips the rest of a loop may lack it, and gets any number.
 
     The second result has the flags of the loops that some paths skip the rest of, where only those assign the name.
     """
@@ -202,7 +202,7 @@ def fill(env: Environment, name: str, values: list[Value], paths: list[Bindings]
         for position, value in enumerate(values):
             if skipping[position] and not (same(value, live[0]) or is_like(value, live[0])):
                 filled[position] = zeros_like(live[0])
-                # Where a path takes up again, the name is as good as unassigned.
+                # Where that path goes on, the name is as good as unassigned.
                 for loop in env.frame.loops:
                     if isinstance(loop, Unrolled):
                         for flag in flags[position] & {loop.skip, loop.broke}:
@@ -227,7 +227,7 @@ def _flags_set(env: Environment, bindings: Bindings) -> set[str]:
 def unify(env: Environment, name: str, values: list[Value], copies: list[Copies], shown: str = "") -> Value:
     """One value that stands for `values[i]` after edge i has done `copies[i]`, to which assignments are added.
 
-    `shown` is what messages call it.
+    Messages call it `shown`.
     """
     first = values[0]
     if all(same(value, first) for value in values):
@@ -293,9 +293,9 @@ def carry(env: Environment, path: str, value: Value, raised: dict[str, Kind], mo
 def conform(
     env: Environment, path: str, target: Value, value: Value, moves: Copies, node: ast.AST, shown: str = ""
 ) -> None:
-    """Add to `moves` what makes the loop-carried `target` hold `value`; KindRaised where its kind is too narrow.
+    """Add to `moves` the assignments of `value` to the loop-carried `target`; KindRaised where its kind is too narrow.
 
-    `shown` is what messages call it.
+    Messages call it `shown`.
     """
     if same(target, value):
         return
@@ -336,7 +336,7 @@ def copy_parallel(env: Environment, block: list[Stmt], moves: Copies, location: 
 
 
 def _base(name: str) -> str:
-    """What the variable that merges the values of a name is called."""
+    """The base of the name of a variable that merges the values of a name."""
     return TEMPORARY if name in (RESULT, CHOICE) else "done" if name.startswith("<") else name
 
 

@@ -1,4 +1,4 @@
-"""Named tuples and dataclasses in a kernel: made from their fields, and copied with some of them changed."""
+"""Named tuples and dataclasses in a kernel: construction from fields, and copies with some fields replaced."""
 
 from __future__ import annotations
 
@@ -30,15 +30,17 @@ def make_record(
         positional = [field.name for field in fields if not field.kw_only]
         every = tuple(field.name for field in fields)
         defaults = {field.name: field.default for field in fields if field.default is not dataclasses.MISSING}
-        made = kind.__dict__.get("__dataclass_params__")
-        own = not (made and made.init) or hasattr(kind, "__post_init__") or not all(field.init for field in fields)
+        params = kind.__dict__.get("__dataclass_params__")
+        has_own = (
+            not (params and params.init) or hasattr(kind, "__post_init__") or not all(field.init for field in fields)
+        )
     else:
         every = tuple(getattr(kind, "_fields", ()))
         positional, defaults = list(every), getattr(kind, "_field_defaults", {})
         scope = getattr(kind.__new__, "__globals__", {})
         inits = any("__init__" in vars(base) for base in kind.__mro__[:-2])
-        own = inits or not str(scope.get("__name__")).startswith("namedtuple_")
-    if own:
+        has_own = inits or not str(scope.get("__name__")).startswith("namedtuple_")
+    if has_own:
         env.fail(
             node,
             f"making {a_or_an(name)} runs code of its own (__init__, __new__ or __post_init__), which a kernel cannot",
@@ -46,22 +48,22 @@ def make_record(
         )
     if len(args) > len(positional):
         env.fail(node, f"{name}() takes {len(positional)} positional arguments, and {len(args)} are given")
-    found: dict[str, Value] = dict(zip(positional, args, strict=False))
+    values: dict[str, Value] = dict(zip(positional, args, strict=False))
     for key, value in keywords.items():
         if key not in every:
             env.fail(node, f"{name} has no field {key}", f"one of {', '.join(every)}")
-        if key in found:
+        if key in values:
             env.fail(node, f"{name}() gets two values for {key}")
-        found[key] = value
+        values[key] = value
     for key, default in defaults.items():
-        if key not in found:
+        if key not in values:
             known = env.known(default, Capture((default,), 0, default, f"{name}.{key}"))
             if known is not None:
-                found[key] = known
-    missing = [key for key in every if key not in found]
+                values[key] = known
+    missing = [key for key in every if key not in values]
     if missing:
         env.fail(node, f"{name}() lacks a value for {', '.join(missing)}")
-    return Record(kind, (found[key] for key in every), every)
+    return Record(kind, (values[key] for key in every), every)
 
 
 def replace_fields(env: Environment, record: Value, keywords: dict[str, Value], node: ast.AST) -> Record:

@@ -1,6 +1,6 @@
-"""The IR of what rules and custom derivatives say: lowered once, and again when something that they capture changes.
+"""The functions and partials of rules and custom derivatives in IR: lowered once, and again when a capture changes.
 
-Also the way into the front end for whole functions, which may have rules and custom partials themselves.
+Also the entry to the front end for whole functions, which may have rules and custom partials themselves.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from dualbcast.ir.nodes import (
 from dualbcast.ir.structure import NUMBER
 from dualbcast.ir.value_numbering import simplify
 from dualbcast.rules.guards import Capture
-from dualbcast.rules.table import CUSTOMS, RULES, Rule, open_to_users
+from dualbcast.rules.registration import open_to_users
+from dualbcast.rules.table import CUSTOMS, RULES, Rule
 
 __all__ = ["guards_of", "helper_of", "lower", "partials_of", "source_of", "without_customs"]
 
@@ -65,7 +66,7 @@ def partials_of(source: Callable[..., Any], args: Sequence[Expr]) -> tuple[Funct
 
 
 def source_of(value: Op) -> tuple[Callable[..., Any] | None, tuple[Expr, ...]]:
-    """Where the partials of a rule's or a custom derivative's operation are from, and the arguments they are in."""
+    """The Python function of an operation's partials, if it has one, and the arguments they are in."""
     custom = CUSTOMS.get(value.name)
     if custom is not None:
         return custom.partials, value.args[1:]
@@ -74,7 +75,7 @@ def source_of(value: Op) -> tuple[Callable[..., Any] | None, tuple[Expr, ...]]:
 
 
 def without_customs(function: Function) -> Function:
-    """The function as it is computed: a custom derivative matters only to what differentiates it."""
+    """The function without the marks of custom derivatives, which matter only to differentiation."""
     if not any(op.name in CUSTOMS for op in _operations(function)):
         return function
 
@@ -95,17 +96,17 @@ def without_customs(function: Function) -> Function:
 
 def _lowered(function: Callable[..., Any], arguments: Arguments) -> Lowered:
     key = function, arguments
-    found = _kept.get(key)
-    if found is None or not all(guard.holds() for guard in found.guards):
+    lowered = _lowerings.get(key)
+    if lowered is None or not all(guard.holds() for guard in lowered.guards):
         spec = find_source(function).node.args
         takes = len(spec.posonlyargs) + len(spec.args)
         if len(arguments) != takes and not (spec.vararg is not None and len(arguments) > takes):
             _fail(function, f"this function is given {len(arguments)} arguments, and takes {takes}")
-        found = _kept[key] = lower_function.lower(function, arguments)
-    return found
+        lowered = _lowerings[key] = lower_function.lower(function, arguments)
+    return lowered
 
 
-_kept: dict[tuple[Callable[..., Any], Arguments], Lowered] = {}
+_lowerings: dict[tuple[Callable[..., Any], Arguments], Lowered] = {}
 
 
 def _helper(row: Rule) -> Lowered:
@@ -114,7 +115,7 @@ def _helper(row: Rule) -> Lowered:
 
 
 def _arguments(args: Sequence[Expr]) -> Arguments:
-    """The kinds of the arguments, or what they are known to be, and that of the result."""
+    """The kinds of the arguments, or their values where these are known, and the kind of the result."""
     return (*(arg if isinstance(arg, Const) else arg.kind for arg in args), "float")
 
 
@@ -150,8 +151,8 @@ def _operations(function: Function) -> Iterator[Op]:
 
 
 def guards_of(function: Function) -> list[Capture]:
-    """What the users' rules and custom derivatives rest on that a function calls, and that those call, and so on."""
-    found: list[Capture] = []
+    """The guards of the users' rules and custom derivatives that a function calls, and that those call, and so on."""
+    guards: list[Capture] = []
     seen: set[tuple[Any, ...]] = set()
     pending = [(function, True)]
     while pending:
@@ -160,15 +161,16 @@ def guards_of(function: Function) -> list[Capture]:
             row, custom = RULES.get(op.name), CUSTOMS.get(op.name)
             if not any(each is not None and each.by_user for each in (row, custom)):
                 continue
-            # Known numbers make different partials. Partials of partials may have ever other numbers: their kinds do.
+            # Partials depend on the arguments that are known numbers. In partials of partials only the kinds count: the
+            # numbers may differ each time, without end.
             key = op.name, tuple(arg if isinstance(arg, Const) and first else arg.kind for arg in op.args)
             if key in seen:
                 continue
             seen.add(key)
             for lowered in _sources(op):
-                found.extend(lowered.guards)
+                guards.extend(lowered.guards)
                 pending.append((lowered.function, False))
-    return found
+    return guards
 
 
 def _sources(op: Op) -> Iterator[Lowered]:
@@ -181,7 +183,7 @@ def _sources(op: Op) -> Iterator[Lowered]:
         yield _lowered(source, _arguments(args))
 
 
-# --- what a row must be ----------------------------------------------------------------------------------------------
+# --- checks of a user's row -------------------------------------------------------------------------------------------
 
 
 def _check(row: Rule, callables: list[Any]) -> None:
@@ -207,15 +209,15 @@ def _check(row: Rule, callables: list[Any]) -> None:
 
 def _called(function: Function) -> set[Rule]:
     """The rules that the text of a function needs."""
-    found: set[Rule] = set()
+    rows: set[Rule] = set()
     pending = [function]
     while pending:
         for op in _operations(pending.pop()):
             row = RULES.get(op.name)
-            if row is not None and row.function is not None and row not in found:
-                found.add(row)
+            if row is not None and row.function is not None and row not in rows:
+                rows.add(row)
                 pending.append(_helper(row).function)
-    return found
+    return rows
 
 
 open_to_users(_check)

@@ -78,7 +78,7 @@ def find_source(function: Callable[..., Any]) -> Source:
         where = Location(function.__code__.co_filename, first, 0, first, 1)
         raise CompileError(f"{function.__qualname__} is async, and a kernel cannot wait", where, "a plain function")
     code = function.__code__
-    # Found once and kept, so that a function that is defined keeps its meaning when its file is edited.
+    # It is looked for once, so that a function that is defined keeps its meaning when its file is edited.
     node = _nodes.get((code.co_filename, code))
     if node is None:
         node = _nodes[code.co_filename, code] = _locate(function)
@@ -115,7 +115,7 @@ def _locate(function: FunctionType) -> FunctionNode:
     )
 
 
-# Warnings are set aside for the whole process, and before 3.11.9 `ast.parse` fails in threads that run it at once.
+# Warnings are silenced for the whole process, and before 3.11.9 `ast.parse` fails in threads that run it at once.
 _parsing = threading.Lock()
 
 
@@ -131,11 +131,11 @@ if hasattr(os, "register_at_fork"):
 def _statement(lines: Sequence[str], line: int) -> str:
     """The statement of a file that seems to be around a line, after as many empty lines as there are before it.
 
-    To parse all of a file takes milliseconds, and what is parsed is kept. It is right if it has the function.
+    To parse a whole file takes milliseconds. The statement is the right one if it has the function.
     """
 
     def begins(at: int) -> bool:
-        # Decorators belong to what comes after them.
+        # Decorators belong to the statement after them.
         return lines[at][:1] not in _INSIDE and (at == 0 or lines[at - 1][:1] != "@")
 
     if not 0 < line <= len(lines):
@@ -163,9 +163,9 @@ def _parsed(text: str) -> ast.Module | None:
 
 
 def _is_current(text: str, tree: ast.Module, code: CodeType) -> bool:
-    """Whether a function's code is what its text, as it is now, compiles to.
+    """Whether a function's code is the code that its text, as it is now, compiles to.
 
-    Of that, the statement that it is in, and those that import something: code depends on what is a module.
+    Compiled are the statement that it is in and the imports, since code depends on which names are modules.
     """
 
     def content(of: CodeType) -> tuple[object, ...]:
@@ -195,7 +195,7 @@ _IMPORT_NOTHING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Expr
 
 
 def _first_line(stmt: ast.stmt) -> int:
-    """Where a statement begins; what decorates a function or a class comes before its own first line."""
+    """The line where a statement begins; the decorators of a function or a class come before its own first line."""
     decorators: list[ast.expr] = getattr(stmt, "decorator_list", [])
     return min([stmt.lineno, *(decorator.lineno for decorator in decorators)])
 
@@ -225,7 +225,7 @@ def _around(tree: ast.AST, line: int) -> Iterator[ast.AST]:
         yield node
         for child in ast.iter_child_nodes(node):
             first = getattr(child, "lineno", line)
-            # What decorates a function or a class comes before its own first line.
+            # The decorators of a function or a class come before its own first line.
             for decorator in getattr(child, "decorator_list", ()):
                 first = min(first, decorator.lineno)
             if first <= line <= (getattr(child, "end_lineno", None) or line):
@@ -250,7 +250,7 @@ def _constants(node: FunctionNode) -> tuple[object, ...]:
 
 
 def local_names(function: FunctionNode) -> frozenset[str]:
-    """The names that are local to a function: its parameters and what its own statements assign."""
+    """The names that are local to a function: its parameters and those that its own statements assign."""
     spec = function.args
     parameters = [*spec.posonlyargs, *spec.args, *spec.kwonlyargs, spec.vararg, spec.kwarg]
     body = function.body if isinstance(function, ast.FunctionDef) else [function.body]
@@ -282,5 +282,5 @@ def assigned_names(nodes: Sequence[ast.AST]) -> set[str]:
 
 
 def _defaults(function: FunctionNode) -> list[ast.expr]:
-    """What is computed where a function is defined, outside of it: in `lambda v=(x := 1): v` a name is assigned."""
+    """The defaults, which are computed where a function is defined: `lambda v=(x := 1): v` assigns a name there."""
     return [default for default in (*function.args.defaults, *function.args.kw_defaults) if default is not None]

@@ -1,4 +1,4 @@
-"""What a name or an expression of the user's stands for while a function is lowered: numbers, tuples, functions.
+"""The values of names and expressions while a function is lowered: numbers, tuples, functions.
 
 Bindings map names to values on one path; a frame is one activation of a function that is being inlined.
 """
@@ -105,7 +105,7 @@ class Partial:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """What is wanted of a function: `derivative`, `gradient`, or one of them after the value, and in which arguments.
+    """A way to differentiate a function: `derivative`, `gradient`, or one of them after the value; and its arguments.
 
     Attributes
     ----------
@@ -153,7 +153,7 @@ class Derived:
 
 
 class Keywords(dict[str, Any]):
-    """What a `**` parameter holds: values by name."""
+    """The value of a `**` parameter: values by name."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -187,7 +187,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Unassigned:
-    """Stands for a name that some path has not assigned, or (`conflict`) that paths assigned to what cannot merge."""
+    """Stands for a name that some path has not assigned, or (`conflict`) whose values on two paths cannot merge."""
 
     reason: str
     conflict: bool = False
@@ -244,7 +244,7 @@ class KindRaised(Exception):
 
 
 def describe(value: Value) -> str:
-    """What a value is, in an error's words."""
+    """A value in an error's words."""
     match value:
         case Const() | Var():
             return "a number"
@@ -292,7 +292,7 @@ def is_instance(value: Value, kind: type | tuple[type, ...]) -> bool:
 
 
 def end_of(bindings: Bindings) -> Location:
-    """Where a path returned; what its end assigns belongs to that line."""
+    """Where a path returned: the assignments at its end belong to that line."""
     at = bindings.get(RETURNED_AT)
     return at.object if isinstance(at, Static) and bindings.get(RETURNED) == TRUE else NOWHERE
 
@@ -303,7 +303,7 @@ def items_like(model: tuple[Value, ...], items: Iterable[Value]) -> tuple[Value,
 
 
 def part_of(name: str, whole: tuple[Value, ...], position: int) -> str:
-    """What messages call an item of a value."""
+    """The name of an item of a value in messages."""
     if isinstance(whole, Record) and whole.fields:
         return f"{name}.{whole.fields[position]}"
     return f"{name}[{position}]" if " " not in name else f"item {position} of {name}"

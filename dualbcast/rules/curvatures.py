@@ -17,7 +17,7 @@ import numpy as np
 
 from dualbcast import special
 from dualbcast.arithmetic import isinf, maximum, minimum
-from dualbcast.rules.table import customise
+from dualbcast.rules.registration import customise
 
 __all__ = [
     "acosh_slope",

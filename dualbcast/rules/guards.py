@@ -1,6 +1,6 @@
-"""What a compiled function depends on in its surroundings, and whether that is still as it was.
+"""Guards: the captures that a compiled function depends on, and whether they are unchanged.
 
-Comes in: a place, such as a scope, and a key there. Goes out: a guard, which can be read again and compared.
+A capture is a place, such as a scope, and a key there, so that it can be read again and compared.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 __all__ = ["ABSENT", "Capture"]
 
-# What is found in a scope that does not have a name.
+# The value of a name in a scope that does not have it.
 ABSENT = object()
 
 
@@ -26,7 +26,7 @@ class Capture(NamedTuple):
     key : str or int
         The name or position there.
     value
-        What was found there; `ABSENT` for a name of a scope that must not be there, as it would hide a builtin one.
+        The object that was there; `ABSENT` for a name that must not be in a scope, as it would hide a builtin one.
     path : str
         How the user writes it: `slope`, `self.weights`, `np.pi`.
     attribute : bool
@@ -40,13 +40,13 @@ class Capture(NamedTuple):
     attribute: bool = False
 
     def read(self) -> Any:
-        """What is there now; raises an `Exception` where there is nothing any more."""
+        """The object that is there now; raises an `Exception` where there is none any more."""
         if self.attribute:
             return getattr(self.place, self.key)
         return self.place.cell_contents if isinstance(self.place, CellType) else self.place[self.key]
 
     def holds(self) -> bool:
-        """Whether what is there makes the same kernel as what was found."""
+        """Whether the object that is there now makes the same kernel."""
         if self.value is ABSENT:
             return self.key not in self.place
         try:
@@ -58,7 +58,7 @@ class Capture(NamedTuple):
 
 def _same(a: Any, b: Any) -> bool:
     """Whether two objects of one type are the same number, text or tuple of such."""
-    if isinstance(a, MethodType):  # made anew at every look
+    if isinstance(a, MethodType):  # each access makes another object
         return a.__func__ is b.__func__ and a.__self__ is b.__self__
     if isinstance(a, tuple):
         return len(a) == len(b) and all(type(x) is type(y) and _same(x, y) for x, y in zip(a, b, strict=True))

@@ -34,14 +34,14 @@ from dualbcast.rules.curvatures import (
     tanh_slope,
     tgamma_slope,
 )
-from dualbcast.rules.table import alias, rule
+from dualbcast.rules.registration import alias, rule
+from dualbcast.rules.table import REAL
 
 __all__ = ["EXCLUDED"]
 
 LN2 = math.log(2.0)
 LN10 = math.log(10.0)
 ERF_SLOPE = 2.0 / math.sqrt(math.pi)
-REAL = (-20.0, 20.0)
 NEAR = (-4.0, 4.0)
 POSITIVE = (1e-3, 50.0)
 ABOVE_MINUS_ONE = (-0.99, 50.0)

@@ -1,4 +1,4 @@
-"""What powers with a known exponent are computed by where that takes less time than pow, and the partials of those."""
+"""Powers with a known exponent that products or roots compute in less time than pow, and their partials."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Which Python callables mean something in kernels beyond what their source says, and guards for that.
+"""The meanings of Python callables in kernels, beyond their source, and guards for them.
 
-What a callable means is a row of the rule table, a custom derivative, or another function to inline.
+The meaning of a callable is a row of the rule table, a custom derivative, or another function to inline.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 from dualbcast.rules.guards import Capture
 
-__all__ = ["BY_SPELLING", "by_spelling", "lookup", "mean", "meant", "resolve", "watch"]
+__all__ = ["BY_SPELLING", "by_spelling", "lookup", "meanings", "resolve", "set_meaning", "watch"]
 
 BY_SPELLING: dict[str, Any] = {}
 
@@ -25,16 +25,15 @@ _OBJECTS: dict[int, tuple[Any, dict[str, Any]]] = {}
 
 
 def lookup(function: Any) -> Any:
-    """What a Python callable means.
+    """The meaning of a Python callable: its row, its custom derivative, or the scalar function to inline for it.
 
-    That is its row, its custom derivative, the scalar function to inline for it, or None where it has no meaning but
-    what its source says.
+    None where it has no meaning but its source.
     """
     return _place(function)["meaning"]
 
 
 def watch(function: Any) -> Capture:
-    """What a callable means, as a guard: it holds until that changes."""
+    """The meaning of a callable as a guard, which holds until the meaning changes."""
     place = _place(function)
     return Capture(place, "meaning", place["meaning"], "")
 
@@ -44,22 +43,22 @@ def by_spelling(spelling: str) -> Any:
     return BY_SPELLING[spelling]
 
 
-def mean(function: Any, meaning: Any) -> None:
-    """Make a callable mean something, or with None nothing; kernels that have used it see that from their guards."""
-    place = _kept(function)
+def set_meaning(function: Any, meaning: Any) -> None:
+    """Give a callable a meaning, or with None take it away; kernels that have used it see that from their guards."""
+    place = _stored(function)
     if place is None:
-        _keep(function, meaning)
+        _store(function, meaning)
     else:
         place["meaning"] = meaning
 
 
-def meant() -> list[tuple[Any, Any]]:
-    """Every callable that has been looked up, with what it means."""
+def meanings() -> list[tuple[Any, Any]]:
+    """Every callable that has been looked up, with its meaning."""
     return [(each, place["meaning"]) for each, place in [*_FUNCTIONS.items(), *_OBJECTS.values()]]
 
 
 def resolve(spelling: str) -> Any:
-    """What a dotted name stands for; None where that cannot be told, or not without importing its module."""
+    """The object of a dotted name; None where there is none, or its module would have to be imported."""
     module, _, name = spelling.rpartition(".")
     # SciPy's spellings count where SciPy is imported already; it is not imported to find out.
     if module not in sys.modules and not module.startswith(("math", "numpy", "builtins", "dualbcast")):
@@ -68,22 +67,22 @@ def resolve(spelling: str) -> Any:
 
 
 def _place(function: Any) -> dict[str, Any]:
-    """The dictionary that has what a callable means, under "meaning"."""
-    place = _kept(function)
+    """The dictionary that has the meaning of a callable, under "meaning"."""
+    place = _stored(function)
     if place is None:
-        found = (meaning for spelling, meaning in BY_SPELLING.items() if resolve(spelling) is function)
-        place = _keep(function, next(found, None))
+        by_name = (meaning for spelling, meaning in BY_SPELLING.items() if resolve(spelling) is function)
+        place = _store(function, next(by_name, None))
     return place
 
 
-def _kept(function: Any) -> dict[str, Any] | None:
+def _stored(function: Any) -> dict[str, Any] | None:
     if isinstance(function, FunctionType):
         return _FUNCTIONS.get(function)
     entry = _OBJECTS.get(id(function))
     return entry[1] if entry is not None and entry[0] is function else None
 
 
-def _keep(function: Any, meaning: Any) -> dict[str, Any]:
+def _store(function: Any, meaning: Any) -> dict[str, Any]:
     place = {"meaning": meaning}
     if isinstance(function, FunctionType):
         _FUNCTIONS[function] = place

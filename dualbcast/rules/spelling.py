@@ -1,4 +1,4 @@
-"""What messages call a library's function: a dotted name that a user can write, and where the function is found."""
+"""The name of a library's function in messages: a dotted name that a user can write."""
 
 from __future__ import annotations
 

@@ -1,0 +1,300 @@
+"""Registration in the rule table: the calls that add rows and custom derivatives, for the library and for users.
+
+The library's rows are in `library.py`, which adds them by the same calls.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import keyword
+import sys
+from collections.abc import Callable
+from inspect import CO_VARARGS
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from dualbcast.errors import ArgumentError, a_or_an
+from dualbcast.ir.constant_fold import FUNCTIONS
+from dualbcast.rules.resolution import BY_SPELLING, lookup, meanings, resolve, set_meaning
+from dualbcast.rules.table import ALIASES, CUSTOMS, REAL, RULES, WHOLE, Custom, Interval, Kink, Rule
+
+__all__ = ["alias", "customise", "forget", "open_to_users", "rule"]
+
+_numbers = itertools.count(1)
+_check: Callable[[Rule, list[Any]], None] | None = None
+
+
+def open_to_users(check: Callable[[Rule, list[Any]], None]) -> None:
+    """End the library's own part of the table: rows from now on are users', and `check` refuses the wrong ones.
+
+    It is called with a row that has just been added, and the Python callables that mean it.
+    """
+    global _check
+    _check = check
+
+
+# --- adding ----------------------------------------------------------------------------------------------------------
+
+
+def rule(
+    name: str,
+    partials: Callable[..., Any],
+    *spellings: str | Callable[..., Any],
+    function: Callable[..., Any] | None = None,
+    domain: tuple[Interval, ...] | None = None,
+    kinks: tuple[Kink, ...] = (),
+    integer: tuple[int, ...] = (),
+) -> Rule:
+    """Add a differentiable function to the rule table; kernels that call it then use these partial derivatives.
+
+    Calls of `function` itself and of every one of `spellings` mean it. Registered again under the same name (as when a
+    notebook cell is run again), it takes the place of what it was, and kernels that used it are compiled anew.
+
+    Parameters
+    ----------
+    name : str
+        What kernels call it.
+    partials : function
+        From the arguments and then the result `y` to the tuple of partial derivatives, one for each argument, in the
+        scalar language. A literal 0 says that the function never depends on that argument; nothing is computed for it.
+    *spellings : str or callable
+        Other Python callables that mean this function, such as a ufunc of a C library: each by its dotted name
+        (``"scipy.special.i0"``; the module is not imported for it) or itself.
+    function : function
+        How to compute it, in the scalar language. Its arguments are floats, but for those in `integer`.
+    domain : tuple of (float, float), optional
+        For each argument the closed interval in which `testing.check_partials` takes points; [-20, 20] if not given.
+    kinks : tuple of (point, partials), optional
+        Points where the derivative is a convention, with the partials chosen there. For readers and tests; what a
+        kernel computes there is what `partials` gives.
+    integer : tuple of int, optional
+        Positions of the arguments that are integers; they carry no derivative.
+
+    Returns
+    -------
+    Rule
+        The row.
+
+    Raises
+    ------
+    ArgumentError
+        The parts do not fit together, or a name or spelling means something already.
+    CompileError
+        `function` or `partials` cannot be compiled, at the line that is wrong.
+
+    Examples
+    --------
+    >>> import math
+    >>> import numpy as np
+    >>> import dualbcast
+    >>> def softabs(x, width):
+    ...     return math.sqrt(x * x + width * width)
+    >>> row = dualbcast.rule("softabs", lambda x, width, y: (x / y, width / y), function=softabs)
+    >>> @dualbcast.differentiable_broadcast
+    ... def f(x):
+    ...     return 2 * softabs(x, 4.0)
+    >>> f.jacobian(np.array([3.0]))["x"]
+    array([1.2])
+    """
+    if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
+        raise ArgumentError(f"{name!r} is no name for a rule; kernels need a Python identifier that is no keyword")
+    if name in RULES:
+        raise ArgumentError(f"there is a rule for {name} in the library already; choose another name")
+    is_own = _check is None
+    if not is_own and function is None:
+        raise ArgumentError(f"the rule {name} needs function=, how to compute it in the scalar language")
+    if function is not None and not isinstance(function, FunctionType):
+        raise ArgumentError(f"function= of the rule {name} is {function!r}, not a Python function")
+    if function is not None and function.__code__.co_kwonlyargcount:
+        raise ArgumentError(
+            f"{function.__name__}() has keyword-only parameters; a rule's function is called by position"
+        )
+    arity = _arity(name, partials, function, domain)
+    if arity is None:
+        raise ArgumentError(f"how many arguments {name} has is not known; give domain=")
+    row = Rule(
+        name if is_own else f"{name}#{next(_numbers)}",
+        partials,
+        tuple(spelling if isinstance(spelling, str) else _dotted(spelling) for spelling in spellings),
+        function,
+        _domain(name, arity, domain, integer),
+        tuple(kinks),
+        tuple(integer),
+    )
+    for point, chosen in row.kinks:
+        if len(point) != row.arity or len(chosen) != row.arity:
+            raise ArgumentError(f"a kink of the rule {name} is (point, partials), each of {row.arity} numbers")
+    callables = [each for each in (function, *spellings) if each is not None and not isinstance(each, str)]
+    dotted = tuple(spelling for spelling in spellings if isinstance(spelling, str))
+    if _check is None:
+        _add(row, callables, dotted)
+    else:
+        for spelling in dotted:
+            _require_spelling(spelling)
+        _add_users(row, callables, dotted, _check)
+    return row
+
+
+def customise(
+    function: Any, partials: Callable[..., Any] | None, domain: tuple[Interval, ...] | None, what: str
+) -> Custom:
+    """Give a Python function custom partials, or with None mark it as not differentiable, for the decorator `what`."""
+    if not isinstance(function, FunctionType):
+        kind = type(function).__name__
+        raise ArgumentError(f"{what} decorates a Python function, not {a_or_an(kind)}; put it directly above the `def`")
+    present = lookup(function)
+    if present is not None and not isinstance(present, Custom):
+        raise ArgumentError(f"{function.__name__}() has a rule already; {what} would change its meaning")
+    label = function.__name__ if function.__name__.isidentifier() else "lambda"
+    arity = None if partials is None else _arity(label, partials, function, domain)
+    if arity is not None:
+        domain = _domain(label, arity, domain, ())
+    custom = Custom(label if _check is None else f"{label}#{next(_numbers)}", function, partials, domain)
+    CUSTOMS[custom.name] = custom
+    set_meaning(function, custom)
+    return custom
+
+
+def alias(function: Callable[..., Any], *spellings: str) -> None:
+    """Say that the callables of these names mean `function`, which is inlined and differentiated as user code is."""
+    ALIASES.update(dict.fromkeys(spellings, function))
+    _add(function, [function], spellings)
+
+
+def forget(row: Rule) -> None:
+    """Take a row of a user's out of the table, with all its spellings."""
+    del RULES[row.name]
+    for spelling in row.spellings:
+        if BY_SPELLING.get(spelling) is row:
+            del BY_SPELLING[spelling]
+    for each, meaning in meanings():
+        if meaning is row:
+            set_meaning(each, None)
+
+
+def _add(meaning: Rule | Callable[..., Any], callables: list[Any], spellings: tuple[str, ...]) -> None:
+    """Give callables and dotted names a meaning of the library's; nothing has given them another before it."""
+    if isinstance(meaning, Rule):
+        RULES[meaning.name] = meaning
+        FUNCTIONS[meaning.name] = functools.partial(_computed, meaning)
+    BY_SPELLING.update(dict.fromkeys(spellings, meaning))
+    for each in callables:
+        set_meaning(each, meaning)
+
+
+def _add_users(
+    row: Rule, callables: list[Any], spellings: tuple[str, ...], check: Callable[[Rule, list[Any]], None]
+) -> None:
+    """Add a user's row, which replaces one of the same name; all is as before where `check` refuses it."""
+    resolved = [(spelling, resolve(spelling)) for spelling in spellings]
+    replaced = _replaced_rows(row, resolved, callables)
+    callables = [*callables, *(each for _, each in resolved if each is not None)]
+    before = [(each, lookup(each)) for each in callables]
+    old_spellings: dict[str, Any] = {}
+    old_meanings: list[tuple[Any, Any]] = []
+    if replaced:  # the search takes longer with each row that was ever added
+        old_spellings = {spelling: old for spelling, old in BY_SPELLING.items() if old in replaced}
+        old_meanings = [(each, old) for each, old in meanings() if old in replaced and each is not old.function]
+    RULES[row.name] = row
+    for spelling in old_spellings:
+        del BY_SPELLING[spelling]
+    for each, _ in old_meanings:
+        set_meaning(each, None)
+    BY_SPELLING.update(dict.fromkeys(spellings, row))
+    for each in callables:
+        set_meaning(each, row)
+    try:
+        check(row, callables)
+    except BaseException:
+        forget(row)
+        BY_SPELLING.update(old_spellings)
+        for each, old in [*before, *old_meanings]:
+            set_meaning(each, old)
+        raise
+
+
+def _replaced_rows(row: Rule, resolved: list[tuple[str, Any]], callables: list[Any]) -> set[Rule]:
+    """The user's rows that a row of the same name replaces; an error where a callable means something else."""
+    rows: set[Rule] = set()
+    present = [(spelling, BY_SPELLING.get(spelling) or lookup(each)) for spelling, each in resolved]
+    for spelling, old in [*present, *((each, lookup(each)) for each in callables)]:
+        if isinstance(old, Rule) and old.by_user and old.label == row.label:
+            rows.add(old)
+        elif old is not None:
+            raise ArgumentError(f"{_called(spelling)} has a meaning in kernels already: {_called(old)}")
+    return rows
+
+
+def _computed(row: Rule, *args: float) -> Any:
+    """A function of the library at known numbers, as Python has it; an error where that has none."""
+    found = (resolve(each) for each in row.spellings if each.startswith(("math.", "numpy.")))
+    with np.errstate(all="raise"):
+        result = (next(found, None) or row.function)(*args)  # type: ignore[misc] # one of the two is there
+    return result.item() if isinstance(result, np.generic) else result
+
+
+def _arity(name: str, partials: Any, function: FunctionType | None, domain: tuple[Interval, ...] | None) -> int | None:
+    """How many arguments a function has, on which all that says so must agree; None where nothing does."""
+    if not isinstance(partials, FunctionType):
+        raise ArgumentError(f"the partials of {name} are {partials!r}, not a Python function")
+    if partials.__code__.co_kwonlyargcount:
+        raise ArgumentError(f"the partials of {name} have keyword-only parameters; they are called by position")
+    counts = {"domain= has": None if domain is None else len(domain)}
+    if not partials.__code__.co_flags & CO_VARARGS:
+        counts["the partials take, before the result,"] = partials.__code__.co_argcount - 1
+    if function is not None and not function.__code__.co_flags & CO_VARARGS:
+        counts["the function takes"] = function.__code__.co_argcount + function.__code__.co_kwonlyargcount
+    known = {of: count for of, count in counts.items() if count is not None}
+    if len(set(known.values())) > 1:
+        said = ", ".join(f"{of} {count}" for of, count in known.items())
+        raise ArgumentError(f"it is unclear how many arguments {name} has: {said}")
+    arity = next(iter(known.values()), None)
+    if arity is not None and arity < 1:
+        raise ArgumentError(f"the partials of {name} take its arguments, one at least, and then its result")
+    return arity
+
+
+def _domain(
+    name: str, arity: int, domain: tuple[Interval, ...] | None, integer: tuple[int, ...]
+) -> tuple[Interval, ...]:
+    """The domain, one interval an argument."""
+    if any(position not in range(arity) for position in integer):
+        raise ArgumentError(f"integer={integer} of {name} is not of positions of its arguments, from 0 to {arity - 1}")
+    if domain is None:
+        return tuple(WHOLE if position in integer else REAL for position in range(arity))
+    for interval in domain:
+        if not (isinstance(interval, tuple | list) and len(interval) == 2 and interval[0] <= interval[1]):
+            raise ArgumentError(f"the domain of {name} has {interval!r}; it is a (low, high) for each argument")
+    return tuple((float(low), float(high)) for low, high in domain)
+
+
+def _dotted(function: Any) -> str:
+    """The dotted name of a callable that is given as a spelling."""
+    if not callable(function):
+        raise ArgumentError(f"a spelling is a dotted name or a callable, not {function!r}")
+    module = getattr(function, "__module__", None)
+    name = getattr(function, "__name__", type(function).__name__)
+    return f"{module}.{name}" if module else name
+
+
+def _called(meaning: Any) -> str:
+    if isinstance(meaning, Custom):
+        return "its custom derivative"
+    if isinstance(meaning, Rule):
+        return f"the rule {meaning.label}"
+    return meaning if isinstance(meaning, str) else str(getattr(meaning, "__name__", meaning))
+
+
+def _require_spelling(spelling: str) -> None:
+    """Refuse a dotted name that can never be that of a callable."""
+    module, _, name = spelling.rpartition(".")
+    if not module or not all(part.isidentifier() for part in spelling.split(".")):
+        raise ArgumentError(f"{spelling!r} is not the dotted name of a callable, such as 'scipy.special.i0'")
+    found = resolve(spelling)
+    if found is None and module in sys.modules:
+        raise ArgumentError(f"the module {module} has no {name}")
+    if found is not None and not callable(found):
+        raise ArgumentError(f"{spelling} is {a_or_an(type(found).__name__)}, which cannot be called")
