@@ -19,6 +19,7 @@ from dualbcast.frontend.values import (
     Static,
     Unassigned,
     Value,
+    by_position,
     describe,
     items_like,
 )
@@ -86,7 +87,7 @@ def truth(env: Environment, value: Value, node: ast.AST) -> Atom:
     for name in ("__bool__", "__len__"):
         method = method_of(value, name)
         if method is not None:
-            return _plain_truth(env, inline(env, method, (value,), {}, node), node)
+            return _plain_truth(env, inline(env, method, by_position(value), node), node)
     if isinstance(value, Record) and not value.is_sequence:
         return TRUE
     return _plain_truth(env, value, node)
@@ -120,7 +121,7 @@ def apply(env: Environment, meaning: Rule | Callable[..., Any], args: tuple[Atom
     """A function of the rule table on numbers."""
     if not isinstance(meaning, Rule):
         assert isinstance(meaning, FunctionType)
-        return as_scalar(env, inline(env, meaning, args, {}, node), node)
+        return as_scalar(env, inline(env, meaning, by_position(*args), node), node)
     if meaning.name == "pow":
         if isinstance(args[1], Const) and _is_whole(args[1].value) and abs(args[1].value) <= LARGEST_PRODUCT:
             return power(env, args[0], args[1], node)
@@ -317,7 +318,7 @@ def _equal_items(env: Environment, left: tuple[Value, ...], right: tuple[Value, 
     for one, two in ((left, right), (right, left)):
         method = method_of(one, "__eq__")
         if method is not None:
-            return truth(env, inline(env, method, (one, two), {}, node), node)
+            return truth(env, inline(env, method, by_position(one, two), node), node)
     if _family(left) is not _family(right) or len(left) != len(right) or issubclass(_family(left), Iterator):
         return FALSE
     result: Atom = TRUE

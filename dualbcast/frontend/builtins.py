@@ -21,7 +21,7 @@ from dualbcast.frontend.conditionals import choose
 from dualbcast.frontend.dispatch import call_value
 from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.expressions import sequence
-from dualbcast.frontend.values import Range, Record, Static, Value, is_instance
+from dualbcast.frontend.values import Range, Record, Static, Value, by_position, is_instance
 from dualbcast.ir.constant_fold import FALSE, TRUE, number
 from dualbcast.ir.nodes import Atom, Const
 from dualbcast.rules.resolution import by_spelling
@@ -141,7 +141,7 @@ def _extremum(name: str) -> Builtin:
         by_key = key is not None and key != Static(None)
 
         def measure(item: Value) -> Atom:
-            return as_scalar(env, call_value(env, key, (item,), {}, node) if by_key and key else item, node)
+            return as_scalar(env, call_value(env, key, by_position(item), node) if by_key and key else item, node)
 
         best, smallest = items[0], measure(items[0])
         for item in items[1:]:
@@ -344,7 +344,7 @@ def _dist(env: Environment, node: ast.Call, p: Value, q: Value) -> Value:
 @_builtin(map)
 def _map(env: Environment, node: ast.Call, function: Value, *values: Value) -> Value:
     rows = zip(*(sequence(env, value, node) for value in values), strict=False)
-    return Record(map, [call_value(env, function, row, {}, node) for row in rows])
+    return Record(map, [call_value(env, function, by_position(*row), node) for row in rows])
 
 
 @_builtin(functools.reduce)
@@ -354,7 +354,7 @@ def _reduce(env: Environment, node: ast.Call, function: Value, items: Value, sta
         env.fail(node, "reduce() of nothing", "a start value")
     total: Value = values[0]
     for value in values[1:]:
-        total = call_value(env, function, (total, value), {}, node)
+        total = call_value(env, function, by_position(total, value), node)
     return total
 
 

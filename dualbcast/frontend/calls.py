@@ -15,7 +15,7 @@ import numpy as np
 from dualbcast import errors
 from dualbcast.errors import CompileError
 from dualbcast.frontend.arithmetic import apply, as_scalar, with_custom_derivative
-from dualbcast.frontend.builtins import BUILTINS, KEYWORDS, Builtin
+from dualbcast.frontend.builtins import BUILTINS, KEYWORDS
 from dualbcast.frontend.comprehensions import reduction
 from dualbcast.frontend.derivative_calls import DerivativeOf
 from dualbcast.frontend.dispatch import call_value, calls, expression, lowers
@@ -23,7 +23,17 @@ from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.expressions import items_of
 from dualbcast.frontend.inlining import bind_arguments, count, in_order, inline, inline_bound
 from dualbcast.frontend.record_types import is_record_type, make_record, replace_fields
-from dualbcast.frontend.values import Derived, Keywords, Operator, Partial, Static, Value, describe
+from dualbcast.frontend.values import (
+    Arguments,
+    Derived,
+    Keywords,
+    Operator,
+    Partial,
+    Static,
+    Value,
+    by_position,
+    describe,
+)
 from dualbcast.ir.constant_fold import number
 from dualbcast.ir.nodes import Const
 from dualbcast.rules import library
@@ -38,9 +48,6 @@ _STANDARD, _PACKAGE = os.path.dirname(os.__file__), os.path.dirname(errors.__fil
 _PRINTING, _TELLING = ("print", "input", "open"), ("logging", "warnings")
 # Their methods change nothing, so that they may run when the kernel is compiled.
 _IMMUTABLE = (str, bytes, bool, int, float, tuple, frozenset)
-
-Args = tuple[Value, ...]
-Named = dict[str, Value]
 
 # --- the syntax ------------------------------------------------------------------------------------------------------
 
@@ -59,10 +66,10 @@ def _call(env: Environment, node: ast.Call) -> Value:
     return _call_with(env, (), callee, node)
 
 
-def _call_with(env: Environment, first: Args, callee: Value, node: ast.Call) -> Value:
+def _call_with(env: Environment, first: tuple[Value, ...], callee: Value, node: ast.Call) -> Value:
     """The result of a call whose first arguments are lowered already."""
     args = (*first, *items_of(env, node.args[len(first) :]))
-    keywords: Named = {}
+    keywords: dict[str, Value] = {}
     for keyword in node.keywords:
         value = expression(env, keyword.value)
         if keyword.arg is not None:
@@ -75,78 +82,73 @@ def _call_with(env: Environment, first: Args, callee: Value, node: ast.Call) -> 
                 f"`**` spreads the `**` parameter of a function only, and this is {describe(value)}",
                 "the keywords written out",
             )
-    return call_value(env, callee, args, keywords, node)
+    return call_value(env, callee, Arguments(args, keywords), node)
 
 
 # --- values that are called ------------------------------------------------------------------------------------------
 
 
 @calls(Partial)
-def _call_partial(env: Environment, callee: Partial, args: Args, keywords: Named, node: ast.Call) -> Value:
-    return call_value(env, callee.function, (*callee.args, *args), {**callee.keywords, **keywords}, node)
+def _call_partial(env: Environment, callee: Partial, arguments: Arguments, node: ast.Call) -> Value:
+    return call_value(env, callee.function, arguments.after(callee.arguments), node)
 
 
 @calls(Static)
-def _call_static(env: Environment, callee: Static, args: Args, keywords: Named, node: ast.Call) -> Value:
+def _call_static(env: Environment, callee: Static, arguments: Arguments, node: ast.Call) -> Value:
     if not callable(callee.object):
         env.fail(node.func, f"{describe(callee)} cannot be called")
-    return _call_object(env, callee.object, args, keywords, node)
+    return _call_object(env, callee.object, arguments, node)
 
 
-def _call_object(env: Environment, function: Any, args: Args, keywords: Named, node: ast.Call) -> Value:
-    name = getattr(function, "__name__", type(function).__name__)
-    if function is dataclasses.replace and args:
-        return replace_fields(env, args[0], keywords, node)
-    builtin = BUILTINS.get(function) if _hashable(function) else None
-    if builtin is not None:
-        return _call_builtin(env, name, builtin, function, args, keywords, node)
+def _call_object(env: Environment, function: Any, arguments: Arguments, node: ast.Call) -> Value:
+    if function is dataclasses.replace and arguments.args:
+        return replace_fields(env, arguments.args[0], arguments.keywords, node)
+    if _is_hashable(function) and function in BUILTINS:
+        return _call_builtin(env, function, arguments, node)
     if isinstance(function, DerivativeOf):
-        place = Capture(function, "function", function.function, name, attribute=True)
-        return call_value(env, Derived(function.operator, env.captured(place, node)), args, keywords, node)
+        place = Capture(function, "function", function.function, _name_of(function), attribute=True)
+        return call_value(env, Derived(function.operator, env.captured(place, node)), arguments, node)
     meaning = env.meaning(function)
     if meaning is not None:
-        return _call_meaning(env, name, meaning, function, args, keywords, node)
+        return _call_meaning(env, meaning, function, arguments, node)
     if isinstance(function, functools.partial):
-        bound = tuple(_bound(env, function, function.args, at, node) for at in range(len(function.args)))
-        named = {key: _bound(env, function, function.keywords, key, node) for key in function.keywords}
-        return call_value(env, Static(function.func), (*bound, *args), {**named, **keywords}, node)
+        args = tuple(_bound(env, function, function.args, at, node) for at in range(len(function.args)))
+        keywords = {key: _bound(env, function, function.keywords, key, node) for key in function.keywords}
+        return call_value(env, Static(function.func), arguments.after(Arguments(args, keywords)), node)
     if isinstance(function, types.MethodType):
-        return call_value(env, Static(function.__func__), (Static(function.__self__), *args), keywords, node)
-    if function is functools.partial and args:
-        return Partial(args[0], args[1:], keywords)
+        return call_value(env, Static(function.__func__), arguments.after(by_position(Static(function.__self__))), node)
+    if function is functools.partial and arguments.args:
+        return Partial(arguments.args[0], Arguments(arguments.args[1:], arguments.keywords))
     if is_record_type(function):
-        return make_record(env, function, args, keywords, node)
-    module = getattr(function, "__module__", None) or ("numpy" if isinstance(function, np.ufunc) else "")
+        return make_record(env, function, arguments, node)
     call = _call_function if isinstance(function, FunctionType) else _call_wrapper
-    result = call(env, name, module, function, args, keywords, node)
+    result = call(env, function, arguments, node)
     if result is None:
-        _refuse(env, function, name, module, args, node)
+        _refuse(env, function, arguments, node)
     return result
 
 
-def _call_meaning(
-    env: Environment, name: str, meaning: Any, function: Any, args: Args, keywords: Named, node: ast.Call
-) -> Value:
+def _call_meaning(env: Environment, meaning: Any, function: Any, arguments: Arguments, node: ast.Call) -> Value:
     """The result of a function that has a rule or a custom derivative, or stands for another function."""
     if isinstance(meaning, Rule):
-        return _call_rule(env, name, meaning, function, args, keywords, node)
+        return _call_rule(env, meaning, function, arguments, node)
     if not isinstance(meaning, Custom):
-        return _inline_any(env, meaning, args, keywords, node)
-    source, bindings = bind_arguments(env, meaning.function, args, keywords, node)
+        return _inline_any(env, meaning, arguments, node)
+    source, bindings = bind_arguments(env, meaning.function, arguments, node)
     given = in_order(source.node, bindings)
     value = inline_bound(env, meaning.function, source, bindings, node)
     return with_custom_derivative(env, meaning, value, given, node)
 
 
-def _call_rule(
-    env: Environment, name: str, rule: Rule, function: Any, args: Args, keywords: Named, node: ast.Call
-) -> Value:
+def _call_rule(env: Environment, rule: Rule, function: Any, arguments: Arguments, node: ast.Call) -> Value:
+    args, keywords = arguments
     if rule.by_user and isinstance(function, FunctionType) and function is rule.function:
-        source, bindings = bind_arguments(env, function, args, keywords, node)
+        source, bindings = bind_arguments(env, function, arguments, node)
         args, keywords = in_order(source.node, bindings), {}
     if keywords or len(args) != rule.arity:
         given = f"{len(args)} positional and {len(keywords)} keyword" if keywords else f"{len(args)}"
-        env.fail(node, f"{name}() takes {count(rule.arity, 'positional argument')} here, not {given}")
+        takes = count(rule.arity, "positional argument")
+        env.fail(node, f"{_name_of(function)}() takes {takes} here, not {given}")
     # The captures of a user's function would not be guarded.
     folded = None if rule.by_user else _fold(function, args)
     if folded is not None:
@@ -156,20 +158,17 @@ def _call_rule(
     return apply(env, rule, numbers, node)
 
 
-def _call_function(
-    env: Environment, name: str, module: str, function: Any, args: Args, keywords: Named, node: ast.Call
-) -> Value | None:
+def _call_function(env: Environment, function: FunctionType, arguments: Arguments, node: ast.Call) -> Value | None:
     """The result of a Python function; None for a library's, which works on arrays, and whose lines are no user's."""
+    module = _module_of(function)
     if module in _TELLING:
-        _side_effect(env, name, node)
+        _side_effect(env, function, node)
     if module.partition(".")[0] in _LIBRARIES:
         return None
-    return _inline_any(env, function, args, keywords, node)
+    return _inline_any(env, function, arguments, node)
 
 
-def _call_wrapper(
-    env: Environment, name: str, module: str, function: Any, args: Args, keywords: Named, node: ast.Call
-) -> Value | None:
+def _call_wrapper(env: Environment, function: Any, arguments: Arguments, node: ast.Call) -> Value | None:
     """The result of a callable that is no Python function, but stands for one or may run now; None for all others."""
     if partials := getattr(function, "_partials", ()):
         while function._whole is not None:
@@ -177,27 +176,27 @@ def _call_wrapper(
         derived: Value = Static(function)
         for wrt in partials:
             derived = Derived(Operator("derivative", wrt), derived)
-        return call_value(env, derived, args, keywords, node)
+        return call_value(env, derived, arguments, node)
     # Wrappers that do not change a scalar function: this package's decorator, Numba's, functools.cache.
     for attribute in ("__wrapped__", "py_func"):
         inner = getattr(function, attribute, None)
         if callable(inner):
-            return _call_object(env, inner, args, keywords, node)
+            return _call_object(env, inner, arguments, node)
     method = next((vars(base)["__call__"] for base in type(function).__mro__ if "__call__" in vars(base)), None)
     if isinstance(method, FunctionType) and not isinstance(function, type):
-        env.guards.append(Capture(function, "__call__", function.__call__, name, attribute=True))
-        return _inline_any(env, method, (Static(function), *args), keywords, node)
-    if isinstance(getattr(function, "__self__", None), _IMMUTABLE) or module in ("math", "_operator"):
-        return _call_now(env, function, args, keywords, node)
+        env.guards.append(Capture(function, "__call__", function.__call__, _name_of(function), attribute=True))
+        return _inline_any(env, method, arguments.after(by_position(Static(function))), node)
+    if isinstance(getattr(function, "__self__", None), _IMMUTABLE) or _module_of(function) in ("math", "_operator"):
+        return _call_now(env, function, arguments, node)
     return None
 
 
-def _inline_any(env: Environment, function: FunctionType, args: Args, keywords: Named, node: ast.Call) -> Value:
+def _inline_any(env: Environment, function: FunctionType, arguments: Arguments, node: ast.Call) -> Value:
     """The result of a Python function; an error in a library that is no user's to change is one of calling it."""
     if not _is_fixed(function.__code__.co_filename) or _is_fixed(env.frame.source.filename):
-        return inline(env, function, args, keywords, node)
+        return inline(env, function, arguments, node)
     try:
-        return inline(env, function, args, keywords, node)
+        return inline(env, function, arguments, node)
     except CompileError as error:
         if not _is_fixed(error.filename):
             raise
@@ -207,27 +206,19 @@ def _inline_any(env: Environment, function: FunctionType, args: Args, keywords: 
         env.fail(node, f"in {function.__name__}(): {error.message}", instead)
 
 
-def _call_builtin(
-    env: Environment,
-    name: str,
-    lowering: Builtin,
-    function: Any,
-    args: Args,
-    keywords: Named,
-    node: ast.Call,
-) -> Value:
-    if keywords.keys() - KEYWORDS.get(function, frozenset()):
-        allowed = KEYWORDS.get(function)
+def _call_builtin(env: Environment, function: Any, arguments: Arguments, node: ast.Call) -> Value:
+    (args, keywords), allowed = arguments, KEYWORDS.get(function, frozenset())
+    if keywords.keys() - allowed:
         few = f"only the keyword {', '.join(sorted(allowed))}" if allowed else "no keyword arguments"
-        env.fail(node, f"{name}() takes {few} in a kernel")
+        env.fail(node, f"{_name_of(function)}() takes {few} in a kernel")
     folded = _fold(function, args) if args and not keywords else None
     if folded is not None:
         return folded
     try:
-        return lowering(env, node, *args, **keywords)
+        return BUILTINS[function](env, node, *args, **keywords)
     except TypeError as error:
         if error.__traceback__ is not None and error.__traceback__.tb_next is None:
-            env.fail(node, f"{name}() does not take {count(len(args), 'argument')}")
+            env.fail(node, f"{_name_of(function)}() does not take {count(len(args), 'argument')}")
         raise
 
 
@@ -238,15 +229,17 @@ def _bound(env: Environment, function: Any, place: Any, key: Any, node: ast.AST)
     return env.captured(Capture(place, key, place[key], path), node)
 
 
-def _call_now(env: Environment, function: Any, args: Args, keywords: Named, node: ast.Call) -> Value:
+def _call_now(env: Environment, function: Any, arguments: Arguments, node: ast.Call) -> Value:
     """The result of a pure function of known objects, computed when the kernel is compiled."""
+    args, keywords = arguments
     plain: list[Any] = []
     for arg in (*args, *keywords.values()):
         if not isinstance(arg, Const | Static):
-            module, name = getattr(function, "__module__", None), function.__name__
-            if module:
-                _no_rule(env, function, name, module, args, node)
-            env.fail(node, f"{name}() needs what is known when the kernel is compiled, not {describe(arg)}")
+            if _module_of(function):
+                _no_rule(env, function, args, node)
+            env.fail(
+                node, f"{function.__name__}() needs what is known when the kernel is compiled, not {describe(arg)}"
+            )
         plain.append(arg.value if isinstance(arg, Const) else arg.object)
     try:
         result = function(*plain[: len(args)], **dict(zip(keywords, plain[len(args) :], strict=True)))
@@ -258,7 +251,7 @@ def _call_now(env: Environment, function: Any, args: Args, keywords: Named, node
     return known
 
 
-def _fold(function: Any, args: Args) -> Const | None:
+def _fold(function: Any, args: tuple[Value, ...]) -> Const | None:
     """The result of a known function of known numbers, where Python can compute it."""
     numbers = [arg.value for arg in args if isinstance(arg, Const)]
     if len(numbers) != len(args):
@@ -278,7 +271,7 @@ def _is_fixed(file: str) -> bool:
     return file.startswith(_PACKAGE) or (file.startswith(_STANDARD) and "site-packages" not in file)
 
 
-def _hashable(function: Any) -> bool:
+def _is_hashable(function: Any) -> bool:
     try:
         hash(function)
     except TypeError:
@@ -286,26 +279,38 @@ def _hashable(function: Any) -> bool:
     return True
 
 
+def _name_of(function: Any) -> str:
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def _module_of(function: Any) -> str:
+    """The name of the module that a callable is from; a ufunc does not tell."""
+    return getattr(function, "__module__", None) or ("numpy" if isinstance(function, np.ufunc) else "")
+
+
 # --- refusals --------------------------------------------------------------------------------------------------------
 
 
-def _refuse(env: Environment, function: Any, name: str, module: str, args: Args, node: ast.Call) -> NoReturn:
+def _refuse(env: Environment, function: Any, arguments: Arguments, node: ast.Call) -> NoReturn:
+    name = _name_of(function)
     if name in _PRINTING:
-        _side_effect(env, name, node)
-    if isinstance(function, type) and not module.startswith("numpy"):
+        _side_effect(env, function, node)
+    if isinstance(function, type) and not _module_of(function).startswith("numpy"):
         instead = "isinstance(x, float)" if function is type else "a named tuple, a dataclass, or plain numbers"
         env.fail(node, f"{name} objects cannot be made in a kernel", instead)
-    _no_rule(env, function, name, module, args, node)
+    _no_rule(env, function, arguments.args, node)
 
 
-def _side_effect(env: Environment, name: str, node: ast.Call) -> NoReturn:
-    env.fail(node, f"{name}() is a side effect, which a kernel cannot have", "the value as another output")
+def _side_effect(env: Environment, function: Any, node: ast.Call) -> NoReturn:
+    problem = f"{_name_of(function)}() is a side effect, which a kernel cannot have"
+    env.fail(node, problem, "the value as another output")
 
 
-def _no_rule(env: Environment, function: Any, name: str, module: str, args: Args, node: ast.Call) -> NoReturn:
+def _no_rule(env: Environment, function: Any, args: tuple[Value, ...], node: ast.Call) -> NoReturn:
+    module = _module_of(function)
     if module == "builtins":
-        env.fail(node, f"{name}() cannot be compiled", "a Python function that computes it from numbers")
-    spelling = _spelling(env, function, name, module, args, node)
+        env.fail(node, f"{_name_of(function)}() cannot be compiled", "a Python function that computes it from numbers")
+    spelling = _spelling(env, function, args, node)
     reason = library.EXCLUDED.get(spelling)
     if reason is None and spelling.startswith("numpy.") and not isinstance(function, np.ufunc):
         reason = "works on arrays, and a kernel on one element of each"
@@ -315,7 +320,7 @@ def _no_rule(env: Environment, function: Any, name: str, module: str, args: Args
     env.fail(node, f"there is no derivative rule for {spelling}" + (f": it {reason}" if reason else ""), instead)
 
 
-def _spelling(env: Environment, function: Any, name: str, module: str, args: Args, node: ast.Call) -> str:
+def _spelling(env: Environment, function: Any, args: tuple[Value, ...], node: ast.Call) -> str:
     """A function's dotted name: as the user writes it, if that begins with a module, or as its library does."""
     path: list[str] = []
     root: ast.AST = node.func
@@ -333,8 +338,9 @@ def _spelling(env: Environment, function: Any, name: str, module: str, args: Arg
         return public_name
     if is_written and path:
         return ".".join([home(beginning), *path]) if home(beginning) else ast.unparse(node.func)
+    name = _name_of(function)
     owner = args[0].object if args and isinstance(args[0], Static) else None
     if hasattr(owner, name) and home(owner):
         return f"{home(owner)}.{name}"
-    public = ".".join(part for part in module.removeprefix("_").split(".") if not part.startswith("_"))
+    public = ".".join(part for part in _module_of(function).removeprefix("_").split(".") if not part.startswith("_"))
     return f"{public}.{name}" if public else ast.unparse(node.func)

@@ -94,14 +94,12 @@ def differentiate_by(with_partials: WithPartials) -> None:
 
 
 @calls(Derived)
-def _differentiate(
-    env: Environment, derived: Derived, args: tuple[Value, ...], keywords: dict[str, Value], node: ast.Call
-) -> Value:
+def _differentiate(env: Environment, derived: Derived, arguments: Arguments, node: ast.Call) -> Value:
     """The result of calling a derivative of a function."""
-    operator, sequence = derived.operator, (*derived.calls, (args, keywords))
+    operator, sequence = derived.operator, (*derived.calls, arguments)
     (args, keywords), later = sequence[0], sequence[1:]
     names = parameter_names(derived.function)
-    wanted = _wanted(env, operator, names, args, keywords, node)
+    wanted = _wanted(env, operator, names, sequence[0], node)
     given: dict[int | str, Value] = dict(enumerate(args))
     given.update(keywords)
     seeds: dict[int | str, Var] = {}
@@ -113,7 +111,7 @@ def _differentiate(
         seeds[at] = Var(env.names.fresh(label), "float")
         moves.append(Assign(seeds[at], point, env.locate(node)))
     given.update(seeds)
-    first = tuple(given[at] for at in range(len(args))), {key: given[key] for key in keywords}
+    first = Arguments(tuple(given[at] for at in range(len(args))), {key: given[key] for key in keywords})
     body: list[Stmt] = []
     value = _value_in(env, body, derived.function, (first, *later), node)
     if _is_function(value):
@@ -146,8 +144,8 @@ def _value_in(
     try:
         with env.into(body):
             value = function
-            for args, keywords in sequence:
-                value = call_value(env, value, args, keywords, node)
+            for arguments in sequence:
+                value = call_value(env, value, arguments, node)
     finally:
         env.root = root
     return value
@@ -174,11 +172,11 @@ def _wanted(
     env: Environment,
     operator: Operator,
     names: Sequence[str],
-    args: tuple[Value, ...],
-    keywords: dict[str, Value],
+    arguments: Arguments,
     node: ast.Call,
 ) -> list[int | str]:
     """The arguments that a derivative is in, each by its position, or by its name where it is given so."""
+    args, keywords = arguments
     if operator.wrt is None:
         if not args and not keywords:
             env.fail(node, f"{operator.name}() is taken in the arguments of this call, and there are none")
@@ -239,8 +237,8 @@ def parameter_names(function: Value) -> Sequence[str]:
             spec = function.node.args
             return [parameter.arg for parameter in (*spec.posonlyargs, *spec.args)]
         case Partial():
-            names = parameter_names(function.function)[len(function.args) :]
-            return [name for name in names if name not in function.keywords]
+            args, keywords = function.arguments
+            return [name for name in parameter_names(function.function)[len(args) :] if name not in keywords]
         case Derived():
             return parameter_names(function.function)
         case Static(DerivativeOf() as known):
@@ -324,7 +322,7 @@ def _spread(function: Any, names: tuple[str, ...], *args: Any) -> Any:
 def _lower_spread(env: Environment, node: ast.Call, function: Value, names: tuple[Static, ...], *args: Value) -> Value:
     count = len(args) - len(names)
     named = dict(zip((name.object for name in names), args[count:], strict=True))
-    return call_value(env, function, args[:count], named, node)
+    return call_value(env, function, Arguments(args[:count], named), node)
 
 
 BUILTINS[_spread] = _lower_spread

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.paths import settle_return, unless
-from dualbcast.frontend.values import Value, describe
+from dualbcast.frontend.values import Arguments, Value, describe
 from dualbcast.ir.constant_fold import FALSE, TRUE
 from dualbcast.ir.nodes import Var
 
@@ -24,7 +24,7 @@ __all__ = ["call_value", "calls", "expression", "lowers", "refuses", "statements
 # Otherwise the block is done, because `rest` is lowered already or is never reached; then the result says whether the
 # end of the block is reached.
 LOWERINGS: dict[type[ast.AST], Callable[..., Any]] = {}
-# How a value is called, by its class: takes (env, callee, args, keywords, node) and gives the result.
+# How a value is called, by its class: takes (env, callee, arguments, node) and gives the result.
 CALLS: dict[type, Callable[..., Value]] = {}
 
 _Lowering = TypeVar("_Lowering", bound=Callable[..., Any])
@@ -90,11 +90,9 @@ def statements(env: Environment, body: list[ast.stmt]) -> bool:
     return True
 
 
-def call_value(
-    env: Environment, callee: Value, args: tuple[Value, ...], keywords: dict[str, Value], node: ast.Call
-) -> Value:
+def call_value(env: Environment, callee: Value, arguments: Arguments, node: ast.Call) -> Value:
     """The result of calling a value."""
     call = CALLS.get(type(callee))
     if call is None:
         env.fail(node.func, f"{describe(callee)} cannot be called")
-    return call(env, callee, args, keywords, node)
+    return call(env, callee, arguments, node)

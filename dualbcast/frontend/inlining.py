@@ -19,6 +19,7 @@ from dualbcast.frontend.values import (
     RESULT,
     RETURNED,
     SKIPPING,
+    Arguments,
     Bindings,
     Closure,
     Frame,
@@ -38,16 +39,14 @@ DEEPEST = 1000
 ON_A_STACK = 16
 
 
-def inline(
-    env: Environment, function: FunctionType, args: tuple[Value, ...], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def inline(env: Environment, function: FunctionType, arguments: Arguments, node: ast.AST) -> Value:
     """The result of a Python function."""
-    source, bindings = bind_arguments(env, function, args, keywords, node)
+    source, bindings = bind_arguments(env, function, arguments, node)
     return inline_bound(env, function, source, bindings, node)
 
 
 def bind_arguments(
-    env: Environment, function: FunctionType, args: tuple[Value, ...], keywords: dict[str, Value], node: ast.AST
+    env: Environment, function: FunctionType, arguments: Arguments, node: ast.AST
 ) -> tuple[Source, Bindings]:
     """The source of a function, and its parameters bound to the arguments and its defaults."""
     try:
@@ -61,7 +60,7 @@ def bind_arguments(
         _defaults(env, (given[parameter.arg],), function, node)[0] if parameter.arg in given else None
         for parameter in source.node.args.kwonlyargs
     )
-    return source, _bind(env, source.node, function.__name__, args, keywords, defaults, keyword_defaults, node)
+    return source, _bind(env, source.node, function.__name__, arguments, defaults, keyword_defaults, node)
 
 
 def inline_bound(env: Environment, function: FunctionType, source: Source, bindings: Bindings, node: ast.AST) -> Value:
@@ -72,11 +71,9 @@ def inline_bound(env: Environment, function: FunctionType, source: Source, bindi
 
 
 @calls(Closure)
-def _inline_closure(
-    env: Environment, callee: Closure, args: tuple[Value, ...], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def _inline_closure(env: Environment, callee: Closure, arguments: Arguments, node: ast.AST) -> Value:
     """The result of a function that is defined inside the one being compiled."""
-    bindings = _bind(env, callee.node, callee.name, args, keywords, callee.defaults, callee.keyword_defaults, node)
+    bindings = _bind(env, callee.node, callee.name, arguments, callee.defaults, callee.keyword_defaults, node)
     chain = (*env.frame.calls, (callee.name, env.locate(node)))
     local = local_names(callee.node)
     frame = Frame(callee.frame.source, local, bindings, callee.frame, chain, name=callee.name)
@@ -98,14 +95,13 @@ def _bind(
     env: Environment,
     node: FunctionNode,
     name: str,
-    args: tuple[Value, ...],
-    keywords: dict[str, Value],
+    arguments: Arguments,
     defaults: tuple[Value, ...],
     keyword_defaults: tuple[Value | None, ...],
     at: ast.AST,
 ) -> Bindings:
     """Python's binding of arguments to parameters."""
-    spec = node.args
+    spec, (args, keywords) = node.args, arguments
     positional = [*spec.posonlyargs, *spec.args]
     signature = "" if isinstance(node, ast.Lambda) else f"{name}({_without_types(spec)})"
     bindings: Bindings = {parameter.arg: arg for parameter, arg in zip(positional, args, strict=False)}

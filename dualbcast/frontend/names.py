@@ -23,6 +23,7 @@ from dualbcast.frontend.values import (
     Static,
     Unassigned,
     Value,
+    by_position,
     describe,
     items_like,
 )
@@ -84,14 +85,14 @@ def _attribute(env: Environment, node: ast.Attribute) -> Value:
 def _attribute_of_record(env: Environment, record: Record, node: ast.Attribute) -> Value:
     kind = record.python_type
     if node.attr == "_replace" and issubclass(kind, tuple):
-        return Partial(Static(dataclasses.replace), (record,), {})
+        return Partial(Static(dataclasses.replace), by_position(record))
     if node.attr in record.fields:
         return merged(env, record[record.fields.index(node.attr)], node)
     member = inspect.getattr_static(kind, node.attr, None)
     if isinstance(member, types.FunctionType):
-        return Partial(Static(member), (record,), {})
+        return Partial(Static(member), by_position(record))
     if isinstance(member, property) and isinstance(member.fget, types.FunctionType):
-        return inline(env, member.fget, (record,), {}, node)
+        return inline(env, member.fget, by_position(record), node)
     is_own = isinstance(getattr(member, "__func__", None), types.FunctionType)  # not one of list or tuple
     if isinstance(member, bool | int | float) or (isinstance(member, staticmethod | classmethod) and is_own):
         return _attribute_of_object(env, kind, node)

@@ -12,7 +12,7 @@ from dualbcast.frontend.dispatch import expression, lowers
 from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.expressions import check_length, sequence
 from dualbcast.frontend.inlining import inline
-from dualbcast.frontend.values import Range, Record, Static, Value, describe
+from dualbcast.frontend.values import Range, Record, Static, Value, by_position, describe
 from dualbcast.ir.constant_fold import FALSE, TRUE
 from dualbcast.ir.nodes import Atom, Const, Var
 
@@ -55,7 +55,7 @@ def _binary(env: Environment, node: ast.BinOp) -> Value:
         if isinstance(first, Record):
             method = method_of(first, f"{prefix}{_METHODS[type(operator)]}__")
             if method is not None:
-                return inline(env, method, (first, second), {}, node)
+                return inline(env, method, by_position(first, second), node)
     if isinstance(operator, ast.Add) and _is_sequence(left) and _is_sequence(right):
         if _is_list(left) != _is_list(right):
             env.fail(node, f"{describe(left)} and {describe(right)} cannot be joined", "two tuples, or two lists")
@@ -80,7 +80,7 @@ def _unary(env: Environment, node: ast.UnaryOp) -> Value:
     value = expression(env, node.operand)
     method = method_of(value, f"__{_METHODS[type(node.op)]}__")
     if method is not None:
-        return inline(env, method, (value,), {}, node)
+        return inline(env, method, by_position(value), node)
     return unary(env, node.op, value, node)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from dualbcast.errors import a_or_an
 from dualbcast.frontend.environment import Environment
-from dualbcast.frontend.values import Record, Value, describe
+from dualbcast.frontend.values import Arguments, Record, Value, describe
 from dualbcast.rules.guards import Capture
 
 __all__ = ["is_record_type", "make_record", "replace_fields"]
@@ -19,11 +19,9 @@ def is_record_type(kind: Any) -> bool:
     return isinstance(kind, type) and (dataclasses.is_dataclass(kind) or hasattr(kind, "_field_defaults"))
 
 
-def make_record(
-    env: Environment, kind: type, args: tuple[Value, ...], keywords: dict[str, Value], node: ast.AST
-) -> Record:
+def make_record(env: Environment, kind: type, arguments: Arguments, node: ast.AST) -> Record:
     """`kind(*args, **keywords)`."""
-    name = kind.__name__
+    name, (args, keywords) = kind.__name__, arguments
     defaults: dict[str, Any]
     if dataclasses.is_dataclass(kind):
         fields = dataclasses.fields(kind)

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from dualbcast.errors import ArgumentError, Location, a_or_an
 from dualbcast.frontend.source import FunctionNode, Source
@@ -41,6 +41,7 @@ __all__ = [
     "Unrolled",
     "Value",
     "are_alike",
+    "by_position",
     "describe",
     "end_of",
     "is_instance",
@@ -94,13 +95,28 @@ class Record(tuple[Any, ...]):
         return issubclass(self.python_type, tuple | list)
 
 
+class Arguments(NamedTuple):
+    """The arguments of a call."""
+
+    args: tuple[Value, ...]
+    keywords: dict[str, Value]
+
+    def after(self, first: Arguments) -> Arguments:
+        """The arguments with others before them; a name that is in both has its value from here."""
+        return Arguments((*first.args, *self.args), {**first.keywords, **self.keywords})
+
+
+def by_position(*args: Value) -> Arguments:
+    """Arguments without names."""
+    return Arguments(args, {})
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Partial:
     """A function with some of its arguments: `functools.partial`, or a method with the object it belongs to."""
 
     function: Value
-    args: tuple[Value, ...]
-    keywords: dict[str, Value]
+    arguments: Arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +213,6 @@ class Unassigned:
 Value = Const | Var | Static | Closure | Partial | Derived | Keywords | Range | Unassigned | tuple["Value", ...]
 Bindings = dict[str, Value]
 Copies = list[tuple[Var, Expr]]
-# The arguments of a call, by position and by name.
-Arguments = tuple[tuple[Value, ...], dict[str, Value]]
 
 
 @dataclass(eq=False, slots=True)
@@ -338,9 +352,11 @@ def same(a: Value, b: Value) -> bool:
     if isinstance(a, tuple) and isinstance(b, tuple):
         return are_alike((a, b)) and all(map(same, a, b))
     if isinstance(a, Partial) and isinstance(b, Partial):
-        return same(a.function, b.function) and same(a.args, b.args) and same_by_name(a.keywords, b.keywords)
+        return same(a.function, b.function) and same_arguments(a.arguments, b.arguments)
     if isinstance(a, Derived) and isinstance(b, Derived):
-        return a.operator == b.operator and same(a.function, b.function) and same_calls(a.calls, b.calls)
+        calls = zip(a.calls, b.calls, strict=False)
+        is_same = a.operator == b.operator and same(a.function, b.function) and len(a.calls) == len(b.calls)
+        return is_same and all(same_arguments(*pair) for pair in calls)
     if isinstance(a, Keywords) and isinstance(b, Keywords):
         return same_by_name(a, b)
     if isinstance(a, Closure) and isinstance(b, Closure):
@@ -354,10 +370,9 @@ def same_by_name(a: dict[str, Value], b: dict[str, Value]) -> bool:
     return a.keys() == b.keys() and all(same(a[name], b[name]) for name in a)
 
 
-def same_calls(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
-    """Whether two lists of arguments, given one after another, are one."""
-    pairs = zip(a, b, strict=False)
-    return len(a) == len(b) and all(same(x[0], y[0]) and same_by_name(x[1], y[1]) for x, y in pairs)
+def same_arguments(a: Arguments, b: Arguments) -> bool:
+    """Whether the arguments of two calls are one."""
+    return same(a.args, b.args) and same_by_name(a.keywords, b.keywords)
 
 
 def zeros_like(value: Value) -> Value:
