@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 from cells import Cell, agree, check, program
 
+from dualbcast.frontend.dispatch import LOWERINGS
 from dualbcast.runtime import interpreter
 
 
@@ -467,3 +468,15 @@ def test_a_node_that_is_an_error(node: str, row: Not, monkeypatch: pytest.Monkey
     assert error.message == row.message
     assert not error.message.startswith(("this expression", "this statement")), "not classified"
     check(cell, error, row.message, row.hint)
+
+
+# Parts of other expressions, which their lowerings take.
+PARTS = {"FormattedValue", "Slice", "Starred"}
+
+
+def test_every_expression_and_statement_has_one_lowering() -> None:
+    """One that the table lacks would be refused without advice."""
+    nodes = {name for name in current() - PARTS if issubclass(getattr(ast, name), ast.expr | ast.stmt)}
+    lowered = {kind.__name__ for kind in LOWERINGS}
+    assert nodes - lowered <= {"TemplateStr", "Interpolation"}  # since Python 3.14
+    assert lowered <= nodes

@@ -17,7 +17,7 @@ from dualbcast.frontend.values import Arguments, Value, describe
 from dualbcast.ir.constant_fold import FALSE, TRUE
 from dualbcast.ir.nodes import Var
 
-__all__ = ["call_value", "calls", "expression", "lowers", "refuses", "statements"]
+__all__ = ["LOWERINGS", "call_value", "calls", "expression", "lowers", "refuses", "statements"]
 
 # The lowering of an expression takes (env, node) and gives its value. The lowering of a statement takes
 # (env, node, rest), where `rest` has the statements after it in its block. It gives None where those come next.
