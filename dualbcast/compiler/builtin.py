@@ -164,15 +164,13 @@ BUILTINS[min] = _extremum("lt")
 BUILTINS[max] = _extremum("gt")
 
 
-def _reduction(operation: type[ast.operator], empty: int) -> Builtin:
+def _reduction(operation: type[ast.operator], initial: int) -> Builtin:
     def lowering(self: Expressions, node: ast.Call, items: Value, start: Value | None = None) -> Value:
-        values = list(self.sequence(items, node))
-        if start is not None or not values:
-            values.insert(0, Const(empty, "int") if start is None else start)
-        total = self.as_scalar(values[0], node)
+        # The start is not left out: 0 + -0.0 is 0.0, as in Python.
+        total = Const(initial, "int") if start is None else self.as_scalar(start, node)
         if total.kind == "bool":
             total = self.convert(total, "int", self.locate(node))
-        for value in values[1:]:
+        for value in self.sequence(items, node):
             total = self.binary(operation(), total, self.as_scalar(value, node), node)
         return total
 
