@@ -163,15 +163,13 @@ BUILTINS[min] = _extremum("lt")
 BUILTINS[max] = _extremum("gt")
 
 
-def _reduction(operation: type[ast.operator], empty: int) -> Builtin:
+def _reduction(operation: type[ast.operator], initial: int) -> Builtin:
     def lowering(env: Environment, node: ast.Call, items: Value, start: Value | None = None) -> Value:
-        values = list(sequence(env, items, node))
-        if start is not None or not values:
-            values.insert(0, Const(empty, "int") if start is None else start)
-        total = as_scalar(env, values[0], node)
+        # The start is not left out: 0 + -0.0 is 0.0, as in Python.
+        total = Const(initial, "int") if start is None else as_scalar(env, start, node)
         if total.kind == "bool":
             total = env.convert(total, "int", env.locate(node))
-        for value in values[1:]:
+        for value in sequence(env, items, node):
             total = binary(env, operation(), total, as_scalar(env, value, node), node)
         return total
 

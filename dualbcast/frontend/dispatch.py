@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.paths import settle_return, unless
-from dualbcast.frontend.values import Arguments, Value, describe
+from dualbcast.frontend.values import SKIPPING, Arguments, Value, describe
 from dualbcast.ir.constant_fold import FALSE, TRUE
 from dualbcast.ir.nodes import Var
 
@@ -77,10 +77,10 @@ def statements(env: Environment, body: list[ast.stmt]) -> bool:
         pending = next((flag for flag in frame.flags if frame.bindings.get(flag, FALSE) != FALSE), None)
         if pending is not None:
             flag = frame.bindings[pending]
-            if isinstance(flag, Var):
-                return unless(env, pending, flag, stmt, partial(statements, env, body[position:]))
-            assert flag == TRUE, flag
-            return True
+            if frame.bindings.get(SKIPPING) == TRUE:
+                return True  # no path gets here, whichever flag each has set
+            assert isinstance(flag, Var), flag
+            return unless(env, pending, flag, stmt, partial(statements, env, body[position:]))
         lowering = LOWERINGS.get(type(stmt))
         if lowering is None:
             env.fail(stmt, f"this statement ({type(stmt).__name__}) cannot be compiled")

@@ -55,6 +55,38 @@ def f(x):
 """,
         "x",
     ),
+    "what no path reaches was lowered where some paths had returned and others went on to the next turn": _case(
+        """
+def f(x, n):
+    for i, x in enumerate((0.5, -1.25, 2.0)):
+        if n == 3:
+            if x > n:
+                return x
+            continue
+        elif 1 < x > x:
+            v = x
+        else:
+            if x > 1:
+                break
+            continue
+        for j in range(1, 4):
+            v = v % 2.5
+    return x
+""",
+        "xn",
+        "fi",
+        dtypes=("float64", "int64"),
+    ),
+    "a sum of zeros with a sign had the sign": _case(
+        """
+import math
+
+
+def f(x):
+    return math.copysign(x, sum((x * 0.0, -0.0))), math.copysign(1.0, sum(-0.0 for i in range(3)))
+""",
+        "x",
+    ),
     "an integer of no sign became a zero of one": _case(
         """
 import math

@@ -302,7 +302,7 @@ def bare(text: str) -> str:
 
 def closed(text: str) -> str:
     """The same for what has lost its parentheses, and needs them beside an operator."""
-    return f"({text})" if " " in text or text.startswith("-") else text
+    return f"({text})" if " " in text or text.startswith(("-", "~")) else text
 
 
 def _has_comma(text: str) -> bool:
