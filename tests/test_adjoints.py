@@ -18,8 +18,9 @@ from dualbcast.autodiff.eliminate import is_shorter, operations_each_way
 from dualbcast.cli import models
 from dualbcast.codegen.kernel_text import operations
 from dualbcast.frontend.lower import lower
-from dualbcast.ir.nodes import Function, check
+from dualbcast.ir.nodes import Function
 from dualbcast.ir.value_numbering import simplify
+from dualbcast.ir.verify import verify
 from dualbcast.program.products import make_product
 
 
@@ -142,7 +143,7 @@ def test_both_ways_give_the_same(case: Case) -> None:
     found = []
     for back in (False, True):
         dual = dualize(function, case.floats, back=back)
-        both = check(simplify(check(dual.function)))
+        both = verify(simplify(verify(dual.function)))
         names = [output.name for output in function.outputs] + [dual.partials[place] for place in sorted(dual.partials)]
         values = dict(zip([output.name for output in both.outputs], execute(both, columns), strict=True))
         found.append((sorted(dual.partials), [values[name] for name in names]))

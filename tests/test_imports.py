@@ -41,7 +41,6 @@ STILL_UPWARD = {
     ("dualbcast.codegen.llvm.build", "dualbcast.runtime.cpu.interrupt"),
     ("dualbcast.codegen.llvm.polling", "dualbcast.runtime.cpu.interrupt"),
     ("dualbcast.frontend.derivative_calls", "dualbcast.autodiff.differentiate"),
-    ("dualbcast.ir.compose", "dualbcast.rules.table"),
     ("dualbcast.rules.resolution", "dualbcast.frontend.source"),
 }
 STILL_CIRCLES = 8

@@ -17,8 +17,10 @@ from dualbcast.codegen.llvm.row_loop import WHOLE
 from dualbcast.codegen.mathlib import table as mathlib
 from dualbcast.frontend.lower import lower
 from dualbcast.frontend.rule_bodies import without_customs
-from dualbcast.ir.nodes import Break, Continue, For, If, While, check, statements
+from dualbcast.ir.nodes import Break, Continue, For, If, While
 from dualbcast.ir.value_numbering import simplify
+from dualbcast.ir.verify import verify
+from dualbcast.ir.walk import statements
 from dualbcast.passes import masked_loops, vectorization
 
 EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
@@ -31,7 +33,7 @@ def test_the_function_is_the_same_for_an_element(case: Case) -> None:
     found = masked_loops.lockstep(function, set())
     if found is None:
         return
-    check(found)
+    verify(found)
     assert all(stmt.together for stmt in statements(found.body) if isinstance(stmt, While))
     assert not any(isinstance(stmt, Break | Continue) for stmt in statements(found.body))
     columns = [list(column) for column in zip(*case.points, strict=True)]

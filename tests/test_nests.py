@@ -11,10 +11,10 @@ import pytest
 
 from dualbcast import differentiable_broadcast
 from dualbcast.frontend.lower import lower
-from dualbcast.ir.nodes import Function, Op, Var, While, statements
+from dualbcast.ir.nodes import Function, Op, Var, While
 from dualbcast.ir.value_numbering import simplify
+from dualbcast.ir.walk import operations_of, statements
 from dualbcast.passes import cost_model, uniformity
-from dualbcast.passes.cost_model import operations_of
 from dualbcast.passes.masked_loops import lockstep
 from dualbcast.passes.vectorization import together
 

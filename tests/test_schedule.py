@@ -15,8 +15,9 @@ from dualbcast import differentiable_broadcast
 from dualbcast.codegen.llvm.row_loop import WHOLE
 from dualbcast.frontend.lower import lower
 from dualbcast.frontend.rule_bodies import without_customs
-from dualbcast.ir.nodes import Assign, Op, check
+from dualbcast.ir.nodes import Assign, Op
 from dualbcast.ir.value_numbering import simplify
+from dualbcast.ir.verify import verify
 from dualbcast.passes.call_scheduling import calls_first
 from dualbcast.passes.if_conversion import into_selects
 
@@ -28,7 +29,9 @@ def test_every_bit_stays(case: Case) -> None:
     columns = list(zip(*case.points, strict=True))
     function = without_customs(simplify(dual(case)))
     for version in (function, into_selects(function, set())[0]):
-        for found, wanted in zip(execute(check(calls_first(version)), columns), execute(version, columns), strict=True):
+        for found, wanted in zip(
+            execute(verify(calls_first(version)), columns), execute(version, columns), strict=True
+        ):
             np.testing.assert_array_equal(found, wanted, strict=True)
             np.testing.assert_array_equal(np.signbit(found.astype(float)), np.signbit(wanted.astype(float)))
 
@@ -74,7 +77,7 @@ def test_a_variable_that_is_assigned_again_keeps_its_turn() -> None:
 
     f = calls_first(simplify(lower(function, ("float", "int")).function))
     points = [(0.5, 4), (-1.0, 7), (2.0, 0)]
-    found = execute(check(f), list(zip(*points, strict=True)))
+    found = execute(verify(f), list(zip(*points, strict=True)))
     np.testing.assert_allclose(found[0], [function(*point) for point in points], rtol=1e-14)
 
 

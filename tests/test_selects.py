@@ -17,8 +17,10 @@ from dualbcast import differentiable_broadcast, special
 from dualbcast.codegen import kernel_text
 from dualbcast.frontend.lower import lower
 from dualbcast.frontend.rule_bodies import without_customs
-from dualbcast.ir.nodes import TEMPORARY, Assign, Const, Function, If, Op, Output, Var, check, statements
+from dualbcast.ir.nodes import TEMPORARY, Assign, Const, Function, If, Op, Output, Var
 from dualbcast.ir.value_numbering import simplify
+from dualbcast.ir.verify import verify
+from dualbcast.ir.walk import statements
 from dualbcast.passes import if_conversion
 from dualbcast.passes.if_conversion import into_selects
 from dualbcast.passes.select_merging import two_ways
@@ -42,7 +44,7 @@ def test_values_and_partials_keep_every_bit(case: Case, monkeypatch: pytest.Monk
     columns = list(zip(*case.points, strict=True))
     for function in (without_customs(simplify(lowered(case))), without_customs(simplify(dual(case)))):
         selected, _ = into_selects(function, set())
-        for found, wanted in zip(execute(check(selected), columns), execute(function, columns), strict=True):
+        for found, wanted in zip(execute(verify(selected), columns), execute(function, columns), strict=True):
             same_bits(found, wanted)
 
 
@@ -71,7 +73,7 @@ def by_hand(then: Any, orelse: Any, test: Any = Var("t", "bool")) -> Function:  
     start = [Assign(x, Op("add", (p, Const(1.0, "float")), "float")), Assign(y, Op("mul", (p, p), "float"))]
     body = (*start, Assign(Var("t", "bool"), Op("lt", (p, Const(0.0, "float")), "bool")), If(test, then, orelse))
     outputs = tuple(Output(f"out_{at}", var) for at, var in enumerate((x, y)))
-    return check(Function("f", (p,), body, outputs))
+    return verify(Function("f", (p,), body, outputs))
 
 
 def test_sides_that_exchange_variables() -> None:
@@ -89,14 +91,14 @@ def test_sides_that_exchange_variables() -> None:
         function = by_hand(then, orelse)
         selected, choices = into_selects(function, set())
         assert [choice.selects for choice in choices] == [True]
-        np.testing.assert_array_equal(execute(check(selected), columns), wanted)
+        np.testing.assert_array_equal(execute(verify(selected), columns), wanted)
 
 
 def test_a_condition_that_the_sides_change() -> None:
     t, x, y = Var("t", "bool"), Var("x", "float"), Var("y", "float")
     side = (Assign(t, Const(False, "bool")), Assign(x, Const(5.0, "float")), Assign(y, Const(6.0, "float")))
     selected, _ = into_selects(by_hand(side, ()), set())
-    np.testing.assert_array_equal(execute(check(selected), [[-2.0, 0.5]]), [[5.0, 1.5], [6.0, 0.25]])
+    np.testing.assert_array_equal(execute(verify(selected), [[-2.0, 0.5]]), [[5.0, 1.5], [6.0, 0.25]])
 
 
 def choices_of(function: Any, *kinds: Any, steady: set[str] = frozenset()) -> list[tuple[bool, str]]:  # type: ignore[assignment]
@@ -297,7 +299,7 @@ def chosen(*selects: tuple[str, str, str, str]) -> Function:
     for name, test, then, orelse in selects:
         sides = Var(test, "bool"), Var(then, "float"), Var(orelse, "float")
         body.append(Assign(Var(name, "float"), Op("select", sides, "float")))
-    return check(Function("f", tuple(params), tuple(body), (Output("out", Var(selects[-1][0], "float")),)))
+    return verify(Function("f", tuple(params), tuple(body), (Output("out", Var(selects[-1][0], "float")),)))
 
 
 def count(function: Function, name: str) -> int:
@@ -314,7 +316,7 @@ def test_three_sides_of_which_two_are_the_same_take_one_select(selects_: Any) ->
     function = chosen(*selects_)
     found = simplify(two_ways(function))
     assert count(function, "select") == 2
-    assert count(check(found), "select") == 1
+    assert count(verify(found), "select") == 1
     columns = [[1.0] * 9, [INF] * 9, [3.0] * 9, [*[-1.0, NAN, 1.0] * 3], [*[-1.0] * 3, *[NAN] * 3, *[1.0] * 3]]
     same_bits(execute(found, columns)[0], execute(function, columns)[0])
 
@@ -322,7 +324,7 @@ def test_three_sides_of_which_two_are_the_same_take_one_select(selects_: Any) ->
 def test_a_chain_of_sides_that_agree_takes_one_select() -> None:
     function = chosen(("s", "b", "p", "q"), ("t", "a", "s", "p"), ("u", "b", "p", "t"), ("v", "a", "u", "p"))
     found = simplify(two_ways(function))
-    assert count(check(found), "select") == 1
+    assert count(verify(found), "select") == 1
     columns = [[1.0] * 9, [INF] * 9, [3.0] * 9, [*[-1.0, NAN, 1.0] * 3], [*[-1.0] * 3, *[NAN] * 3, *[1.0] * 3]]
     same_bits(execute(found, columns)[0], execute(function, columns)[0])
 
@@ -331,7 +333,7 @@ def test_three_values_stay_two_selects_and_so_does_what_is_needed_elsewhere() ->
     three = chosen(("s", "b", "p", "q"), ("t", "a", "r", "s"))
     assert two_ways(three) == three
     both = chosen(("s", "b", "p", "q"), ("t", "a", "p", "s"))
-    both = check(replace(both, outputs=(*both.outputs, Output("other", Var("s", "float")))))
+    both = verify(replace(both, outputs=(*both.outputs, Output("other", Var("s", "float")))))
     assert two_ways(both) == both
 
 

@@ -20,8 +20,10 @@ from test_selects import same_bits
 from dualbcast import differentiable_broadcast, graph, set_num_threads
 from dualbcast.codegen.llvm.row_loop import WHOLE
 from dualbcast.frontend.rule_bodies import without_customs
-from dualbcast.ir.nodes import If, check, statements
+from dualbcast.ir.nodes import If
 from dualbcast.ir.value_numbering import simplify
+from dualbcast.ir.verify import verify
+from dualbcast.ir.walk import statements
 from dualbcast.passes import if_conversion
 from dualbcast.passes.if_conversion import into_selects
 from dualbcast.program.jacobian import Jacobian
@@ -44,7 +46,7 @@ def test_values_and_partials_keep_every_bit(case: Case, least: float, monkeypatc
     columns = list(zip(*case.points, strict=True))
     for function in (without_customs(simplify(lowered(case))), without_customs(simplify(dual(case)))):
         found, choices = into_selects(function, set())
-        for one, other in zip(execute(check(found), columns), execute(function, columns), strict=True):
+        for one, other in zip(execute(verify(found), columns), execute(function, columns), strict=True):
             same_bits(one, other)
         if all("takes it" in choice.reason for choice in choices):
             assert not any(isinstance(stmt, If) and stmt.orelse for stmt in statements(found.body))

@@ -15,9 +15,10 @@ from dualbcast import differentiable_broadcast
 from dualbcast.autodiff.linearize import ONE, Direction, Tangents
 from dualbcast.autodiff.loop_jacobians import Turns, is_shorter
 from dualbcast.frontend.lower import lower
-from dualbcast.ir.nodes import For, Function, While, check, statements
+from dualbcast.ir.nodes import For, Function, While
 from dualbcast.ir.value_numbering import simplify
-from dualbcast.passes.cost_model import operations_of
+from dualbcast.ir.verify import verify
+from dualbcast.ir.walk import operations_of, statements
 
 
 def oscillator(x: float, v: float, damping: float) -> float:
@@ -151,7 +152,7 @@ def test_both_ways_give_the_same(case: Case) -> None:
     found = []
     for kind in (Tangents, Turns):
         dual = in_all(kind, function, case.floats)
-        both = check(simplify(check(dual.function)))
+        both = verify(simplify(verify(dual.function)))
         names = [output.name for output in function.outputs] + [dual.partials[place] for place in sorted(dual.partials)]
         values = dict(zip([output.name for output in both.outputs], execute(both, columns), strict=True))
         found.append((sorted(dual.partials), [values[name] for name in names]))

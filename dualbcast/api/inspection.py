@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dualbcast.api.binding import Wrt
 from dualbcast.errors import ArgumentError
-from dualbcast.ir.nodes import dump
+from dualbcast.ir.printer import dump
 from dualbcast.program.launch import Call
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 from dualbcast.autodiff.activity import activity, differentiable
 from dualbcast.autodiff.presence import doubt
-from dualbcast.ir.nodes import Assign, Block, Function, Op, Var, assigned, atoms, blocks, expressions
-from dualbcast.ir.value_numbering import use_counts
+from dualbcast.ir.nodes import Assign, Block, Function, Op, Var
+from dualbcast.ir.walk import assigned, atoms, blocks, expressions, use_counts
 
 __all__ = ["waiting"]
 

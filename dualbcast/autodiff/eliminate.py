@@ -16,24 +16,9 @@ from dualbcast.autodiff.chain_slopes import waiting
 from dualbcast.autodiff.linearize import ONE, Direction, Dual, Tangents
 from dualbcast.autodiff.presence import doubt
 from dualbcast.errors import Location
-from dualbcast.ir.constant_fold import TRUE, fold
-from dualbcast.ir.nodes import (
-    TEMPORARY,
-    Assign,
-    Atom,
-    Expr,
-    Function,
-    If,
-    Op,
-    Output,
-    Stmt,
-    Var,
-    assigned,
-    assigned_always,
-    atoms,
-    expressions,
-    statements,
-)
+from dualbcast.ir.constant_fold import fold
+from dualbcast.ir.nodes import TEMPORARY, TRUE, Assign, Atom, Expr, Function, If, Op, Output, Stmt, Var
+from dualbcast.ir.walk import assigned, assigned_always, atoms, expressions, statements
 from dualbcast.rules.table import CUSTOMS
 
 __all__ = ["Adjoints", "Step", "is_shorter", "operations_each_way"]

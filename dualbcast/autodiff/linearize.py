@@ -20,9 +20,11 @@ from dualbcast.autodiff.activity import ZERO, activity, differentiable, partials
 from dualbcast.autodiff.chain_slopes import waiting
 from dualbcast.autodiff.presence import Absences, absences, certain, doubt
 from dualbcast.errors import Location
-from dualbcast.ir.constant_fold import FALSE, TRUE, fold
+from dualbcast.ir.constant_fold import fold
 from dualbcast.ir.nodes import (
+    FALSE,
     TEMPORARY,
+    TRUE,
     Assign,
     Atom,
     Block,
@@ -36,12 +38,8 @@ from dualbcast.ir.nodes import (
     Output,
     Stmt,
     Var,
-    among,
-    assigned,
-    map_expr,
-    map_exprs,
-    statements,
 )
+from dualbcast.ir.walk import among, assigned, map_expr, map_exprs, statements
 from dualbcast.rules.table import RULES
 
 __all__ = ["ONE", "Direction", "Dual", "Tangents"]

@@ -14,9 +14,12 @@ from dualbcast.autodiff.activity import differentiable
 from dualbcast.autodiff.eliminate import Adjoints, operations_each_way
 from dualbcast.autodiff.linearize import ONE, Direction, Tangents
 from dualbcast.errors import Location
-from dualbcast.ir.constant_fold import FALSE, TRUE, fold
+from dualbcast.ir.constant_fold import fold
+from dualbcast.ir.dead_code import remove_dead
 from dualbcast.ir.nodes import (
+    FALSE,
     TEMPORARY,
+    TRUE,
     Assign,
     Atom,
     Block,
@@ -31,15 +34,18 @@ from dualbcast.ir.nodes import (
     Stmt,
     Var,
     While,
+)
+from dualbcast.ir.walk import (
     assigned,
     atoms,
     expressions,
     jumps,
     map_exprs,
+    read_counts,
     renamed,
     statements,
+    use_counts,
 )
-from dualbcast.ir.value_numbering import read_counts, remove_dead, use_counts
 from dualbcast.passes.cost_model import weigh
 
 __all__ = ["Turns", "is_shorter"]

@@ -15,26 +15,8 @@ from itertools import count
 from typing import NamedTuple
 
 from dualbcast.autodiff.activity import differentiable, partials_at
-from dualbcast.ir.nodes import (
-    Assign,
-    Block,
-    Break,
-    Const,
-    Continue,
-    Expr,
-    For,
-    Function,
-    If,
-    Op,
-    Var,
-    While,
-    assigned,
-    assigned_always,
-    atoms,
-    blocks,
-    expressions,
-    statements,
-)
+from dualbcast.ir.nodes import Assign, Block, Break, Const, Continue, Expr, For, Function, If, Op, Var, While
+from dualbcast.ir.walk import assigned, assigned_always, atoms, blocks, expressions, statements
 
 __all__ = ["Absences", "absences", "certain", "doubt"]
 

@@ -37,11 +37,9 @@ from dualbcast.ir.nodes import (
     Stmt,
     Var,
     While,
-    assigned,
-    expressions,
-    statements,
 )
 from dualbcast.ir.value_numbering import simplify
+from dualbcast.ir.walk import assigned, expressions, statements
 from dualbcast.kernel_spec import KernelSource, Layout
 from dualbcast.passes.call_scheduling import calls_first
 from dualbcast.passes.cost_model import side_by_side

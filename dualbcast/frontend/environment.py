@@ -39,10 +39,12 @@ from dualbcast.frontend.values import (
     same,
     zeros_like,
 )
-from dualbcast.ir.constant_fold import FALSE, INTEGRAL, TRUE, convert, fold, join
+from dualbcast.ir.constant_fold import INTEGRAL, convert, fold, join
 from dualbcast.ir.nodes import (
+    FALSE,
     NOWHERE,
     TEMPORARY,
+    TRUE,
     Assign,
     Atom,
     Block,
@@ -54,10 +56,8 @@ from dualbcast.ir.nodes import (
     Op,
     Stmt,
     Var,
-    assigned_always,
-    map_expr,
-    map_exprs,
 )
+from dualbcast.ir.walk import assigned_always, map_expr, map_exprs
 from dualbcast.rules.table import RULES
 
 __all__ = ["Builder"]

@@ -14,16 +14,9 @@ from dualbcast.frontend.inlining import in_order, local_names
 from dualbcast.frontend.source import Capture, find_source
 from dualbcast.frontend.statements import Statements
 from dualbcast.frontend.values import Env, Frame, Record, Static, Unassigned, Value, describe
-from dualbcast.ir.nodes import (
-    Const,
-    Function,
-    Kind,
-    Names,
-    Output,
-    Var,
-    among,
-)
+from dualbcast.ir.nodes import Const, Function, Kind, Names, Output, Var
 from dualbcast.ir.structure import NUMBER, Structure
+from dualbcast.ir.walk import among
 from dualbcast.rules.table import RULES, Custom, Rule
 
 __all__ = ["FOREVER", "RESERVED", "ArrayKind", "Lowered", "lower", "no_arrays"]

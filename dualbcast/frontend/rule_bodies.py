@@ -15,23 +15,10 @@ from dualbcast.frontend.builtins import BUILTINS
 from dualbcast.frontend.lower import ArrayKind, Lowered, no_arrays
 from dualbcast.frontend.source import Capture, find_source, locate
 from dualbcast.frontend.values import Static
-from dualbcast.ir.nodes import (
-    TEMPORARY,
-    Assign,
-    Const,
-    Expr,
-    Function,
-    Kind,
-    Names,
-    Op,
-    Var,
-    assigned,
-    expressions,
-    map_exprs,
-    statements,
-)
+from dualbcast.ir.nodes import TEMPORARY, Assign, Const, Expr, Function, Kind, Names, Op, Var
 from dualbcast.ir.structure import NUMBER
 from dualbcast.ir.value_numbering import simplify
+from dualbcast.ir.walk import assigned, expressions, map_exprs, statements
 from dualbcast.rules.table import CUSTOMS, RULES, Rule, open_to_users
 
 __all__ = ["guards_of", "helper_of", "lower", "partials_of", "source_of", "without_customs"]

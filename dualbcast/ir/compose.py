@@ -7,26 +7,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from dualbcast.errors import Location
-from dualbcast.ir.nodes import (
-    NOWHERE,
-    Assign,
-    Atom,
-    Block,
-    Const,
-    Expr,
-    For,
-    Function,
-    Kind,
-    Names,
-    Output,
-    Stmt,
-    Var,
-    among,
-    map_expr,
-    map_exprs,
-)
+from dualbcast.ir.nodes import NOWHERE, Assign, Atom, Block, Const, Expr, For, Function, Kind, Names, Output, Stmt, Var
 from dualbcast.ir.structure import Structure
-from dualbcast.rules.table import RULES
+from dualbcast.ir.walk import among, map_expr, map_exprs
 
 __all__ = ["Copy", "Step", "compose", "restrict"]
 
@@ -62,7 +45,7 @@ def compose(name: str, params: Sequence[Kind], steps: Sequence[Step], outputs: S
 
     Examples
     --------
-    >>> from dualbcast.ir.nodes import dump
+    >>> from dualbcast.ir.printer import dump
     >>> from dualbcast.frontend.rule_bodies import lower
     >>> double = lower(lambda x: 2.0 * x, ["float"]).function
     >>> total = lower(lambda x, y: x + y, ["float", "float"]).function
@@ -73,7 +56,7 @@ def compose(name: str, params: Sequence[Kind], steps: Sequence[Step], outputs: S
         output out = %value#1
     <BLANKLINE>
     """
-    names = Names(RULES)
+    names = Names()
     arguments = tuple(Var(names.fresh(f"x{at}"), kind) for at, kind in enumerate(params))
     values: list[Atom] = list(arguments)
     body: list[Stmt] = []

@@ -6,12 +6,10 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from dualbcast.ir.nodes import Const, Expr, Kind, Op
+from dualbcast.ir.nodes import FALSE, TRUE, Const, Expr, Kind, Op
 
 __all__ = ["FALSE", "FUNCTIONS", "INTEGRAL", "TRUE", "convert", "fold", "join", "number"]
 
-TRUE = Const(True, "bool")
-FALSE = Const(False, "bool")
 _ORDER: tuple[Kind, ...] = ("bool", "int", "float")
 
 _EXACT: dict[str, Callable[..., Any]] = {

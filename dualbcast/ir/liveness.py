@@ -5,20 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dualbcast.ir.nodes import (
-    Assign,
-    Block,
-    Expr,
-    For,
-    Function,
-    If,
-    Stmt,
-    Var,
-    While,
-    atoms,
-    expressions,
-    statements,
-)
+from dualbcast.ir.nodes import Assign, Block, Expr, For, Function, If, Stmt, Var, While
+from dualbcast.ir.walk import atoms, expressions, statements
 
 __all__ = ["most_carried"]
 

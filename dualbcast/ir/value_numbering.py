@@ -7,21 +7,21 @@ may become one operation.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Set
 from dataclasses import dataclass, replace
 
-from dualbcast.ir.constant_fold import FALSE, TRUE, fold
+from dualbcast.ir.constant_fold import fold
+from dualbcast.ir.dead_code import remove_dead
 from dualbcast.ir.nodes import (
+    FALSE,
     MULADD,
     MULSUB,
     SUBMUL,
+    TRUE,
     Assign,
     Atom,
     Block,
-    Break,
     Const,
-    Continue,
     Expr,
     For,
     Function,
@@ -30,14 +30,10 @@ from dualbcast.ir.nodes import (
     Stmt,
     Var,
     While,
-    atoms,
-    blocks,
-    expressions,
-    map_exprs,
-    statements,
 )
+from dualbcast.ir.walk import expressions, falls_through, statements
 
-__all__ = ["falls_through", "remove_dead", "simplify"]
+__all__ = ["simplify"]
 
 _COMMUTATIVE = frozenset({"add", "mul", "eq", "ne", "and", "or"})
 
@@ -52,31 +48,6 @@ def simplify(function: Function, fusible: Set[str] = frozenset()) -> Function:
         The names of sums and products that may become one operation, of which only the result is rounded.
     """
     return remove_dead(_Numbering(function, fusible).run())
-
-
-def falls_through(block: Block) -> bool:
-    """Whether a block's end can be reached."""
-    if not block:
-        return True
-    match block[-1]:
-        case Break() | Continue():
-            return False
-        case If(then=then, orelse=orelse):
-            return falls_through(then) or falls_through(orelse)
-        case While(test=test, body=body):
-            return test != TRUE or _breaks(body)
-        case _:
-            return True
-
-
-def _breaks(body: Block) -> bool:
-    return any(
-        isinstance(stmt, Break) or (isinstance(stmt, If) and (_breaks(stmt.then) or _breaks(stmt.orelse)))
-        for stmt in body
-    )
-
-
-# --- value numbering -------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -287,73 +258,3 @@ class _Numbering:
 def _assignments(block: Block) -> dict[str, Var]:
     """The variables that a block assigns, by name."""
     return {part.target.name: part.target for part in statements(block) if isinstance(part, Assign | For)}
-
-
-# --- dead code -------------------------------------------------------------------------------------------------------
-
-
-def remove_dead(function: Function) -> Function:
-    """The function without what its outputs do not need; loops are taken to end."""
-    live = {leaf.name for output in function.outputs for leaf in atoms(output.value) if isinstance(leaf, Var)}
-    size = -1
-    while size != len(live):
-        size = len(live)
-        _mark(function.body, live, in_live_loop=False)
-    return replace(function, body=_sweep(function.body, live))
-
-
-def _needed(stmt: Stmt, live: set[str], in_live_loop: bool) -> bool:
-    match stmt:
-        case Assign():
-            return stmt.target.name in live
-        case Break() | Continue():
-            return in_live_loop
-        case If():
-            return any(_needed(part, live, in_live_loop) for side in blocks(stmt) for part in side)
-        case _:
-            return any(isinstance(part, Assign | For) and part.target.name in live for part in statements((stmt,)))
-
-
-def _mark(block: Block, live: set[str], in_live_loop: bool) -> None:
-    for stmt in reversed(block):
-        if not _needed(stmt, live, in_live_loop):
-            continue
-        for expr in expressions(stmt):
-            live.update(leaf.name for leaf in atoms(expr) if isinstance(leaf, Var))
-        for inner in reversed(blocks(stmt)):
-            _mark(inner, live, in_live_loop or isinstance(stmt, While | For))
-
-
-def _sweep(block: Block, live: set[str], in_live_loop: bool = False) -> Block:
-    kept: list[Stmt] = []
-    for stmt in block:
-        if not _needed(stmt, live, in_live_loop):
-            continue
-        if isinstance(stmt, Assign):
-            if stmt.value != stmt.target:
-                kept.append(stmt)
-            continue
-        inside = in_live_loop or isinstance(stmt, While | For)
-        stmt = map_exprs(stmt, lambda expr: expr, lambda inner, inside=inside: _sweep(inner, live, inside))  # type: ignore[misc]
-        kept.append(stmt)
-        if isinstance(stmt, If) and stmt.orelse and not falls_through(stmt.then):
-            kept[-1] = replace(stmt, orelse=())
-            kept.extend(stmt.orelse)
-    return tuple(kept)
-
-
-def read_counts(block: Block) -> Counter[str]:
-    """How often each name is read in a block."""
-    counts: Counter[str] = Counter()
-    for stmt in statements(block):
-        for expr in expressions(stmt):
-            counts.update(leaf.name for leaf in atoms(expr) if isinstance(leaf, Var))
-    return counts
-
-
-def use_counts(function: Function) -> Counter[str]:
-    """How often each name is read."""
-    counts = read_counts(function.body)
-    for output in function.outputs:
-        counts.update(leaf.name for leaf in atoms(output.value) if isinstance(leaf, Var))
-    return counts

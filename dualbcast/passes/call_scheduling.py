@@ -10,22 +10,8 @@ from dataclasses import replace
 from functools import lru_cache
 
 from dualbcast.frontend.rule_bodies import helper_of
-from dualbcast.ir.nodes import (
-    TEMPORARY,
-    Assign,
-    Block,
-    Expr,
-    Function,
-    Names,
-    Op,
-    Stmt,
-    Var,
-    assigned,
-    atoms,
-    map_expr,
-    map_exprs,
-)
-from dualbcast.passes.cost_model import operations_of
+from dualbcast.ir.nodes import TEMPORARY, Assign, Block, Expr, Function, Names, Op, Stmt, Var
+from dualbcast.ir.walk import assigned, atoms, map_expr, map_exprs, operations_of
 from dualbcast.rules.table import RULES
 
 __all__ = ["INSTRUCTIONS", "calls_first", "is_call"]

@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import lru_cache
 
 from dualbcast.frontend.rule_bodies import helper_of
 from dualbcast.ir.liveness import most_carried
-from dualbcast.ir.nodes import (
-    Assign,
-    Block,
-    Const,
-    Expr,
-    For,
-    Function,
-    If,
-    Op,
-    Var,
-    While,
-    assigned,
-    expressions,
-    statements,
-)
+from dualbcast.ir.nodes import Assign, Block, Const, Expr, For, Function, If, Op, Var, While
+from dualbcast.ir.walk import assigned, expressions, operations_of, statements
 from dualbcast.rules.table import RULES
 
-__all__ = ["blocks_vectors", "fusible", "is_scalar", "operations_of", "side_by_side", "weigh", "work"]
+__all__ = ["blocks_vectors", "fusible", "is_scalar", "side_by_side", "weigh", "work"]
 
 # From the times of kernels of each. (Those that are not vectorised in the same units once more: what a scalar loop
 # costs comes on top.) What is not here, and has a helper function, costs what that does.
@@ -179,16 +165,3 @@ def blocks_vectors(name: str) -> bool:
     """Whether an operation keeps the loop over elements from being vectorised."""
     row = RULES.get(name)
     return row is not None and row.function is not None and is_scalar(helper_of(row))
-
-
-def operations_of(part: Function | Block) -> Iterator[Op]:
-    """Every operation of a function or block, those inside others too."""
-    block = part.body if isinstance(part, Function) else part
-    pending = [expr for stmt in statements(block) for expr in expressions(stmt)]
-    if isinstance(part, Function):
-        pending.extend(output.value for output in part.outputs)
-    while pending:
-        expr = pending.pop()
-        if isinstance(expr, Op):
-            yield expr
-            pending.extend(expr.args)

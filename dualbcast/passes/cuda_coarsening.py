@@ -11,24 +11,8 @@ from dataclasses import replace
 from typing import TypeGuard
 
 from dualbcast.frontend.rule_bodies import without_customs
-from dualbcast.ir.nodes import (
-    Assign,
-    Block,
-    Const,
-    Expr,
-    For,
-    Function,
-    If,
-    Load,
-    Names,
-    Op,
-    Output,
-    Stmt,
-    Var,
-    While,
-    map_expr,
-    statements,
-)
+from dualbcast.ir.nodes import Assign, Block, Const, Expr, For, Function, If, Load, Names, Op, Output, Stmt, Var, While
+from dualbcast.ir.walk import map_expr, statements
 from dualbcast.kernel_spec import Layout
 from dualbcast.passes.cuda_sign_select import choose_signs
 from dualbcast.passes.readable_form import arrange

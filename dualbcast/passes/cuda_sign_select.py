@@ -9,22 +9,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from dualbcast.ir.nodes import (
-    TEMPORARY,
-    Assign,
-    Block,
-    Const,
-    Expr,
-    Function,
-    If,
-    Names,
-    Op,
-    Stmt,
-    Var,
-    assigned,
-    map_exprs,
-)
+from dualbcast.ir.nodes import TEMPORARY, Assign, Block, Const, Expr, Function, If, Names, Op, Stmt, Var
 from dualbcast.ir.value_numbering import simplify
+from dualbcast.ir.walk import assigned, map_exprs
 
 __all__ = ["choose_signs"]
 

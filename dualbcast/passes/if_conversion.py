@@ -41,16 +41,21 @@ from dualbcast.ir.nodes import (
     Stmt,
     Var,
     While,
+)
+from dualbcast.ir.value_numbering import simplify
+from dualbcast.ir.walk import (
     among,
     assigned,
     atoms,
     expressions,
     jumps,
+    operations_of,
+    read_counts,
     renamed,
     statements,
+    use_counts,
 )
-from dualbcast.ir.value_numbering import read_counts, simplify, use_counts
-from dualbcast.passes.cost_model import blocks_vectors, operations_of, weigh
+from dualbcast.passes.cost_model import blocks_vectors, weigh
 from dualbcast.passes.select_merging import two_ways
 from dualbcast.rules.table import RULES
 

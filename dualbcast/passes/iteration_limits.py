@@ -5,24 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dualbcast.errors import Location
-from dualbcast.ir.nodes import (
-    Assign,
-    Block,
-    Break,
-    Const,
-    Expr,
-    For,
-    Function,
-    If,
-    Names,
-    Op,
-    Output,
-    Stmt,
-    Var,
-    While,
-    assigned,
-    statements,
-)
+from dualbcast.ir.nodes import Assign, Block, Break, Const, Expr, For, Function, If, Names, Op, Output, Stmt, Var, While
+from dualbcast.ir.walk import assigned, statements
 
 __all__ = ["has_long_loops", "limited"]
 

@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
-from dualbcast.ir.constant_fold import FALSE, TRUE, fold
+from dualbcast.ir.constant_fold import fold
 from dualbcast.ir.nodes import (
+    FALSE,
     TEMPORARY,
+    TRUE,
     Assign,
     Atom,
     Block,
@@ -30,15 +32,21 @@ from dualbcast.ir.nodes import (
     Stmt,
     Var,
     While,
+)
+from dualbcast.ir.value_numbering import simplify
+from dualbcast.ir.walk import (
     assigned,
     assigned_always,
     expressions,
+    falls_through,
     jumps,
+    operations_of,
+    read_counts,
     renamed,
     statements,
+    use_counts,
 )
-from dualbcast.ir.value_numbering import falls_through, read_counts, simplify, use_counts
-from dualbcast.passes.cost_model import blocks_vectors, operations_of
+from dualbcast.passes.cost_model import blocks_vectors
 from dualbcast.passes.if_conversion import NONE, is_even, is_total, leave_apart, varies, varying_names
 
 __all__ = ["lockstep"]

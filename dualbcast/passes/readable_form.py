@@ -28,17 +28,9 @@ from dualbcast.ir.nodes import (
     Stmt,
     Var,
     While,
-    assigned,
-    atoms,
-    blocks,
-    expressions,
-    format_expr,
-    map_expr,
-    map_exprs,
-    renamed,
-    statements,
 )
-from dualbcast.ir.value_numbering import use_counts
+from dualbcast.ir.printer import format_expr
+from dualbcast.ir.walk import assigned, atoms, blocks, expressions, map_expr, map_exprs, renamed, statements, use_counts
 
 __all__ = ["arrange", "place_loads"]
 

@@ -11,20 +11,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dualbcast.ir.nodes import (
-    TEMPORARY,
-    Assign,
-    Block,
-    Const,
-    Expr,
-    Function,
-    Names,
-    Op,
-    Stmt,
-    Var,
-    assigned,
-    map_exprs,
-)
+from dualbcast.ir.nodes import TEMPORARY, Assign, Block, Const, Expr, Function, Names, Op, Stmt, Var
+from dualbcast.ir.walk import assigned, map_exprs
 from dualbcast.rules.table import RULES
 
 __all__ = ["DIVIDED", "by_reciprocals"]

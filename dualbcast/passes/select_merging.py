@@ -8,21 +8,8 @@ from dataclasses import replace
 
 from dualbcast.errors import Location
 from dualbcast.ir.constant_fold import fold
-from dualbcast.ir.nodes import (
-    TEMPORARY,
-    Assign,
-    Atom,
-    Block,
-    Expr,
-    Function,
-    Names,
-    Op,
-    Stmt,
-    Var,
-    assigned,
-    map_exprs,
-)
-from dualbcast.ir.value_numbering import use_counts
+from dualbcast.ir.nodes import TEMPORARY, Assign, Atom, Block, Expr, Function, Names, Op, Stmt, Var
+from dualbcast.ir.walk import assigned, map_exprs, use_counts
 
 __all__ = ["two_ways"]
 

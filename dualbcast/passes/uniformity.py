@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from dualbcast.ir.nodes import Assign, Block, Const, Expr, For, Function, If, Load, Op, Var, While, assigned
+from dualbcast.ir.nodes import Assign, Block, Const, Expr, For, Function, If, Load, Op, Var, While
+from dualbcast.ir.walk import assigned
 from dualbcast.kernel_spec import Layout
 
 __all__ = ["is_vectorisable", "steady_inputs"]

@@ -14,7 +14,8 @@ import numpy as np
 from dualbcast.codegen.kernel_text import operations
 from dualbcast.errors import BackendError, MissingDependencyError
 from dualbcast.frontend.rule_bodies import without_customs
-from dualbcast.ir.nodes import ARITHMETIC, FUSED, Assign, For, Function, If, Load, While, statements
+from dualbcast.ir.nodes import ARITHMETIC, FUSED, Assign, For, Function, If, Load, While
+from dualbcast.ir.walk import statements
 from dualbcast.kernel_spec import Layout
 from dualbcast.passes.call_scheduling import INSTRUCTIONS
 from dualbcast.passes.readable_form import place_loads

@@ -163,6 +163,6 @@ def _computed(
 
 def _storing(both: Function, results: Mapping[_Place, Output], stored: Sequence[_Place]) -> Function:
     """The IR of some results."""
-    from dualbcast.ir.value_numbering import remove_dead
+    from dualbcast.ir.dead_code import remove_dead
 
     return remove_dead(replace(both, outputs=tuple(results[place] for place in stored)))

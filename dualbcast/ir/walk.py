@@ -1,0 +1,217 @@
+"""Ways through a program: its statements, expressions and names, and maps over them that keep what does not change."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from operator import is_
+
+from dualbcast.ir.nodes import (
+    TRUE,
+    Assign,
+    Atom,
+    Block,
+    Break,
+    Continue,
+    Expr,
+    For,
+    Function,
+    If,
+    Op,
+    Stmt,
+    Var,
+    While,
+)
+
+__all__ = [
+    "among",
+    "assigned",
+    "assigned_always",
+    "atoms",
+    "blocks",
+    "expressions",
+    "falls_through",
+    "floats",
+    "jumps",
+    "map_expr",
+    "map_exprs",
+    "operations_of",
+    "read_counts",
+    "renamed",
+    "statements",
+    "use_counts",
+]
+
+
+def blocks(stmt: Stmt) -> tuple[Block, ...]:
+    """The blocks inside a statement, in the order they are written."""
+    match stmt:
+        case If():
+            return (stmt.then, stmt.orelse)
+        case While():
+            return (stmt.pre, stmt.body)
+        case For():
+            return (stmt.body,)
+        case _:
+            return ()
+
+
+def statements(block: Block) -> Iterator[Stmt]:
+    """Every statement of a block, outer ones before those inside them."""
+    # A generator inside a generator for each depth would take the square of the length of a chain of `elif`.
+    pending = [*reversed(block)]
+    while pending:
+        stmt = pending.pop()
+        yield stmt
+        if not isinstance(stmt, Assign):
+            for inner in reversed(blocks(stmt)):
+                pending.extend(reversed(inner))
+
+
+def jumps(stmt: Stmt) -> bool:
+    """Whether a statement leaves the loop around it, or goes to its next turn, on some path."""
+    match stmt:
+        case Break() | Continue():
+            return True
+        case If():
+            return any(map(jumps, (*stmt.then, *stmt.orelse)))
+        case _:
+            return False
+
+
+def expressions(stmt: Stmt) -> tuple[Expr, ...]:
+    """The expressions a statement evaluates itself, not those of its blocks."""
+    match stmt:
+        case Assign():
+            return (stmt.value,)
+        case If() | While():
+            return (stmt.test,)
+        case For():
+            return (stmt.start, stmt.stop, stmt.step)
+        case _:
+            return ()
+
+
+def atoms(expr: Expr) -> list[Expr]:
+    """The leaves of an expression."""
+    if not isinstance(expr, Op):
+        return [expr]
+    found: list[Expr] = []
+    for arg in expr.args:
+        if isinstance(arg, Op):
+            found += atoms(arg)
+        else:
+            found.append(arg)
+    return found
+
+
+def assigned(block: Block) -> Iterator[str]:
+    """The names a block assigns, with repetitions."""
+    for stmt in statements(block):
+        if isinstance(stmt, Assign | For):
+            yield stmt.target.name
+
+
+def among(names: Container[str], block: Block) -> tuple[str, ...]:
+    """Those of some names that a block assigns, each once."""
+    return tuple([name for name in dict.fromkeys(assigned(block)) if name in names])
+
+
+def assigned_always(block: Iterable[Stmt]) -> set[str]:
+    """The names that a block assigns on every path through it; loops may take no turn."""
+    found: set[str] = set()
+    for stmt in block:
+        if isinstance(stmt, Assign):
+            found.add(stmt.target.name)
+        elif isinstance(stmt, If):
+            found |= assigned_always(stmt.then) & assigned_always(stmt.orelse)
+    return found
+
+
+def floats(function: Function) -> tuple[int, ...]:
+    """The positions of the outputs that are floats: those that have derivatives, and cotangents."""
+    return tuple(at for at, output in enumerate(function.outputs) if output.value.kind == "float")
+
+
+def map_expr(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    """The expression with `change` applied to each leaf; the same object where that changes nothing."""
+    if not isinstance(expr, Op):
+        return change(expr)
+    args = tuple([map_expr(arg, change) for arg in expr.args])
+    if all(map(is_, args, expr.args)):
+        return expr
+    return Op(expr.name, args, expr.kind, expr.location)
+
+
+def renamed(expr: Expr, by: Mapping[str, Atom]) -> Expr:
+    """The expression with what is said for some of its variables."""
+    return map_expr(expr, lambda leaf: by.get(leaf.name, leaf) if isinstance(leaf, Var) else leaf)
+
+
+def map_exprs(stmt: Stmt, change: Callable[[Expr], Expr], inner: Callable[[Block], Block]) -> Stmt:
+    """The statement with `change` applied to its own expressions and `inner` to its blocks."""
+    match stmt:
+        case Assign():
+            value = change(stmt.value)
+            return stmt if value is stmt.value else Assign(stmt.target, value, stmt.location)
+        case If():
+            return If(change(stmt.test), inner(stmt.then), inner(stmt.orelse), stmt.location)
+        case While():
+            return While(inner(stmt.pre), change(stmt.test), inner(stmt.body), stmt.location, stmt.together)
+        case For():
+            start, stop, step = change(stmt.start), change(stmt.stop), change(stmt.step)
+            return For(stmt.target, start, stop, step, inner(stmt.body), stmt.location)
+        case _:
+            return stmt
+
+
+def falls_through(block: Block) -> bool:
+    """Whether a block's end can be reached."""
+    if not block:
+        return True
+    match block[-1]:
+        case Break() | Continue():
+            return False
+        case If(then=then, orelse=orelse):
+            return falls_through(then) or falls_through(orelse)
+        case While(test=test, body=body):
+            return test != TRUE or _breaks(body)
+        case _:
+            return True
+
+
+def _breaks(body: Block) -> bool:
+    return any(
+        isinstance(stmt, Break) or (isinstance(stmt, If) and (_breaks(stmt.then) or _breaks(stmt.orelse)))
+        for stmt in body
+    )
+
+
+def read_counts(block: Block) -> Counter[str]:
+    """How often each name is read in a block."""
+    counts: Counter[str] = Counter()
+    for stmt in statements(block):
+        for expr in expressions(stmt):
+            counts.update(leaf.name for leaf in atoms(expr) if isinstance(leaf, Var))
+    return counts
+
+
+def use_counts(function: Function) -> Counter[str]:
+    """How often each name is read."""
+    counts = read_counts(function.body)
+    for output in function.outputs:
+        counts.update(leaf.name for leaf in atoms(output.value) if isinstance(leaf, Var))
+    return counts
+
+
+def operations_of(part: Function | Block) -> Iterator[Op]:
+    """Every operation of a function or block, those inside others too."""
+    block = part.body if isinstance(part, Function) else part
+    pending = [expr for stmt in statements(block) for expr in expressions(stmt)]
+    if isinstance(part, Function):
+        pending.extend(output.value for output in part.outputs)
+    while pending:
+        expr = pending.pop()
+        if isinstance(expr, Op):
+            yield expr
+            pending.extend(expr.args)
