@@ -16,11 +16,11 @@ from dualbcast import differentiable_broadcast
 from dualbcast.autodiff.differentiate import dualize
 from dualbcast.autodiff.eliminate import is_shorter, operations_each_way
 from dualbcast.cli import models
-from dualbcast.codegen.kernel_text import operations
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Function
 from dualbcast.ir.value_numbering import simplify
 from dualbcast.ir.verify import verify
+from dualbcast.program.explain import operations
 from dualbcast.program.products import make_product
 
 

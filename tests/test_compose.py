@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from corpus import CORPUS, Case
 
-from dualbcast.codegen.kernel_text import operations
 from dualbcast.frontend.rule_bodies import lower
 from dualbcast.ir.compose import Step, compose, restrict
 from dualbcast.ir.nodes import Const, Function, Kind
 from dualbcast.ir.verify import verify
 from dualbcast.program.element import Element
+from dualbcast.program.explain import operations
 from dualbcast.program.launch import Options
 
 X = np.linspace(-2.0, 2.0, 9)

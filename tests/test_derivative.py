@@ -30,11 +30,11 @@ from dualbcast import (
     value_and_gradient,
 )
 from dualbcast import derivative as D  # noqa: N812
-from dualbcast.codegen.kernel_text import operations
 from dualbcast.frontend.rule_bodies import lower
 from dualbcast.ir import verify as ir_verify
 from dualbcast.ir.nodes import Op
 from dualbcast.ir.walk import expressions, statements
+from dualbcast.program.explain import operations
 from dualbcast.rules import table as rules
 
 BACKENDS = ("python", "cpu")

@@ -18,7 +18,6 @@ from corpus import CORPUS, Case
 from dualbcast import differentiable_broadcast
 from dualbcast.autodiff.chain_slopes import waiting
 from dualbcast.autodiff.differentiate import dualize
-from dualbcast.codegen.kernel_text import emit, operations
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.dead_code import remove_dead
 from dualbcast.ir.nodes import Assign, Break, Const, For, Function, If, Op, Output, Var, While
@@ -26,6 +25,8 @@ from dualbcast.ir.value_numbering import simplify
 from dualbcast.ir.verify import verify
 from dualbcast.ir.walk import statements
 from dualbcast.kernel_spec import KernelSource, Layout
+from dualbcast.program.explain import operations
+from dualbcast.program.pipeline import kernel_source
 from dualbcast.runtime import interpreter
 
 EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
@@ -48,7 +49,7 @@ def source(function: Function) -> KernelSource:
     inputs = [DTYPES[param.kind] for param in function.params]
     outputs = [DTYPES[output.value.kind] for output in function.outputs]
     layout = Layout(1, ("1",), (0,) * (len(inputs) + len(outputs)))
-    return emit(function, layout, "float64", inputs, outputs, "python")
+    return kernel_source(function, layout, "float64", inputs, outputs, "python")
 
 
 def execute(function: Function, columns: list[Any]) -> list[np.ndarray[Any, Any]]:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from dualbcast.autodiff.activity import differentiable
 from dualbcast.autodiff.eliminate import Adjoints, operations_each_way
 from dualbcast.autodiff.linearize import ONE, Direction, Tangents
+from dualbcast.autodiff.operation_cost import cost_of_block
 from dualbcast.errors import Location
 from dualbcast.ir.constant_fold import fold
 from dualbcast.ir.dead_code import remove_dead
@@ -46,7 +47,6 @@ from dualbcast.ir.walk import (
     statements,
     use_counts,
 )
-from dualbcast.passes.cost_model import weigh
 
 __all__ = ["Turns", "is_shorter"]
 
@@ -58,7 +58,7 @@ def is_shorter(function: Function) -> bool:
         return False
     directions = {at: Direction(name, {at: ONE}) for at, name in seeds.items()}
     every, through = (
-        weigh(remove_dead(kind(function, directions, None).run().function).body) for kind in (Tangents, Turns)
+        cost_of_block(remove_dead(kind(function, directions, None).run().function).body) for kind in (Tangents, Turns)
     )
     # What is about as long stays as people write it.
     return through < 0.9 * every

@@ -8,7 +8,7 @@ from typing import Any
 
 from dualbcast.ir.nodes import FALSE, TRUE, Const, Expr, Kind, Op
 
-__all__ = ["FALSE", "FUNCTIONS", "INTEGRAL", "TRUE", "convert", "fold", "join", "number"]
+__all__ = ["FALSE", "FUNCTIONS", "INTEGRAL", "TRUE", "convert", "fold", "join", "number", "zero"]
 
 _ORDER: tuple[Kind, ...] = ("bool", "int", "float")
 
@@ -56,6 +56,11 @@ def number(value: bool | int | float) -> Const:
     if isinstance(value, int) and -(2**63) <= value < 2**63:
         return Const(value, "int")
     return Const(float(value), "float")
+
+
+def zero(kind: Kind) -> Const:
+    """The zero of a kind, which stands for the value of a variable that has none yet."""
+    return {"float": Const(0.0, "float"), "int": Const(0, "int"), "bool": FALSE}[kind]
 
 
 def convert(value: Expr, kind: Kind) -> Expr:

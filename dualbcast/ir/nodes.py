@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 Kind = Literal["bool", "int", "float"]
-# What the compiler's own names start with; emission gives them readable ones.
+# The compiler's own names start with this, until they get readable ones.
 TEMPORARY = "%"
 # Names of operators.
 COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
@@ -87,7 +87,7 @@ class Var:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The element of an input array: what a parameter is once `simplify` has placed its load."""
+    """The element of an input array, once the load of a parameter has its place."""
 
     name: str
     kind: Kind
@@ -128,17 +128,17 @@ class If:
 
 @dataclass(frozen=True, slots=True)
 class While:
-    """Before each turn `pre` runs and then `test` decides; `Continue` goes back to `pre`.
+    """In each iteration `pre` runs, `test` decides, and `body` runs; `Continue` goes back to `pre`.
 
-    With `together` there is no `pre`, and a turn changes nothing for an element for which `test` is false: several
-    elements may take turns until it is false for all of them.
+    A `masked` loop has no `pre`, and an iteration changes nothing for an element whose `test` is false: several
+    elements may iterate until it is false for all of them.
     """
 
     pre: Block
     test: Expr
     body: Block
     location: Location = NOWHERE
-    together: bool = False
+    masked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ class Break:
 
 @dataclass(frozen=True, slots=True)
 class Continue:
-    """Start the innermost loop's next turn."""
+    """Start the next iteration of the innermost loop."""
 
     location: Location = NOWHERE
 
@@ -183,8 +183,8 @@ class Output:
 class Function:
     """A scalar function: parameters, body, and the outputs read when the body has ended.
 
-    `structure` is what the user's function returns; its numbers are the outputs, in order. `derived` are the names of
-    derivatives, which nobody can tell by their last bits.
+    `structure` is the shape of the user's result; its numbers are the outputs, in order. `derived` are the names of
+    derivatives, whose last bits may depend on how they are computed.
     """
 
     name: str
@@ -212,11 +212,15 @@ class Names:
         self._counts[base] = count
         return name
 
+    def take(self, names: Iterable[str]) -> None:
+        """Take some names as they are."""
+        self._taken.update(names)
+
     def mark(self) -> frozenset[str]:
         """The names taken so far, for `reset`."""
         return frozenset(self._taken)
 
     def reset(self, mark: frozenset[str]) -> None:
-        """Give back what was taken since `mark`: the work it was taken for is thrown away."""
+        """Give back the names taken since `mark`, when the work that they were taken for is thrown away."""
         self._taken = set(mark)
         self._counts.clear()

@@ -53,6 +53,9 @@ def dump(function: Function) -> str:
                     if stmt.orelse:
                         lines.append((f"{pad}else:", None))
                         emit(stmt.orelse, depth + 1)
+                case While(masked=True):
+                    lines.append((f"{pad}masked while {format_expr(stmt.test)}:", stmt.location))
+                    emit(stmt.body, depth + 1)
                 case While():
                     lines.append((f"{pad}while:", stmt.location))
                     emit(stmt.pre, depth + 1)

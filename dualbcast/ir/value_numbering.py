@@ -41,6 +41,23 @@ _COMMUTATIVE = frozenset({"add", "mul", "eq", "ne", "and", "or"})
 def simplify(function: Function, fusible: Set[str] = frozenset()) -> Function:
     """The function with less to do; its outputs are the same values.
 
+    Before::
+
+        function f(x: float, y: float)
+            a: float = mul(x, y)
+            b: float = mul(y, x)
+            unused: float = sin(x)
+            c: float = mul(b, 1.0)
+            d: float = add(a, c)
+            output out = d
+
+    After::
+
+        function f(x: float, y: float)
+            a: float = mul(x, y)
+            d: float = add(a, a)
+            output out = d
+
     Parameters
     ----------
     function : Function

@@ -29,6 +29,7 @@ __all__ = [
     "assigned_always",
     "atoms",
     "blocks",
+    "breaks",
     "expressions",
     "falls_through",
     "floats",
@@ -69,7 +70,7 @@ def statements(block: Block) -> Iterator[Stmt]:
 
 
 def jumps(stmt: Stmt) -> bool:
-    """Whether a statement leaves the loop around it, or goes to its next turn, on some path."""
+    """Whether a statement leaves the loop around it, or starts its next iteration, on some path."""
     match stmt:
         case Break() | Continue():
             return True
@@ -96,13 +97,13 @@ def atoms(expr: Expr) -> list[Expr]:
     """The leaves of an expression."""
     if not isinstance(expr, Op):
         return [expr]
-    found: list[Expr] = []
+    leaves: list[Expr] = []
     for arg in expr.args:
         if isinstance(arg, Op):
-            found += atoms(arg)
+            leaves += atoms(arg)
         else:
-            found.append(arg)
-    return found
+            leaves.append(arg)
+    return leaves
 
 
 def assigned(block: Block) -> Iterator[str]:
@@ -118,18 +119,18 @@ def among(names: Container[str], block: Block) -> tuple[str, ...]:
 
 
 def assigned_always(block: Iterable[Stmt]) -> set[str]:
-    """The names that a block assigns on every path through it; loops may take no turn."""
-    found: set[str] = set()
+    """The names that a block assigns on every path through it; loops may have no iteration."""
+    names: set[str] = set()
     for stmt in block:
         if isinstance(stmt, Assign):
-            found.add(stmt.target.name)
+            names.add(stmt.target.name)
         elif isinstance(stmt, If):
-            found |= assigned_always(stmt.then) & assigned_always(stmt.orelse)
-    return found
+            names |= assigned_always(stmt.then) & assigned_always(stmt.orelse)
+    return names
 
 
 def floats(function: Function) -> tuple[int, ...]:
-    """The positions of the outputs that are floats: those that have derivatives, and cotangents."""
+    """The positions of the outputs that are floats: only they have derivatives and cotangents."""
     return tuple(at for at, output in enumerate(function.outputs) if output.value.kind == "float")
 
 
@@ -144,7 +145,7 @@ def map_expr(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
 
 
 def renamed(expr: Expr, by: Mapping[str, Atom]) -> Expr:
-    """The expression with what is said for some of its variables."""
+    """The expression with other atoms in the place of some of its variables."""
     return map_expr(expr, lambda leaf: by.get(leaf.name, leaf) if isinstance(leaf, Var) else leaf)
 
 
@@ -157,7 +158,7 @@ def map_exprs(stmt: Stmt, change: Callable[[Expr], Expr], inner: Callable[[Block
         case If():
             return If(change(stmt.test), inner(stmt.then), inner(stmt.orelse), stmt.location)
         case While():
-            return While(inner(stmt.pre), change(stmt.test), inner(stmt.body), stmt.location, stmt.together)
+            return While(inner(stmt.pre), change(stmt.test), inner(stmt.body), stmt.location, stmt.masked)
         case For():
             start, stop, step = change(stmt.start), change(stmt.stop), change(stmt.step)
             return For(stmt.target, start, stop, step, inner(stmt.body), stmt.location)
@@ -175,14 +176,15 @@ def falls_through(block: Block) -> bool:
         case If(then=then, orelse=orelse):
             return falls_through(then) or falls_through(orelse)
         case While(test=test, body=body):
-            return test != TRUE or _breaks(body)
+            return test != TRUE or breaks(body)
         case _:
             return True
 
 
-def _breaks(body: Block) -> bool:
+def breaks(body: Block) -> bool:
+    """Whether a block leaves the loop around it on some path."""
     return any(
-        isinstance(stmt, Break) or (isinstance(stmt, If) and (_breaks(stmt.then) or _breaks(stmt.orelse)))
+        isinstance(stmt, Break) or (isinstance(stmt, If) and (breaks(stmt.then) or breaks(stmt.orelse)))
         for stmt in body
     )
 
@@ -205,13 +207,14 @@ def use_counts(function: Function) -> Counter[str]:
 
 
 def operations_of(part: Function | Block) -> Iterator[Op]:
-    """Every operation of a function or block, those inside others too."""
+    """Every operation of a function or block in the order of its text, each before those in its arguments."""
     block = part.body if isinstance(part, Function) else part
     pending = [expr for stmt in statements(block) for expr in expressions(stmt)]
     if isinstance(part, Function):
         pending.extend(output.value for output in part.outputs)
+    pending.reverse()
     while pending:
         expr = pending.pop()
         if isinstance(expr, Op):
             yield expr
-            pending.extend(expr.args)
+            pending.extend(reversed(expr.args))

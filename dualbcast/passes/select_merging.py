@@ -1,4 +1,4 @@
-"""Selects that choose between three values of which two are the same: one select, whose condition others share."""
+"""Pairs of selects that choose between three values of which two are equal become one select."""
 
 from __future__ import annotations
 
@@ -9,28 +9,29 @@ from dataclasses import replace
 from dualbcast.errors import Location
 from dualbcast.ir.constant_fold import fold
 from dualbcast.ir.nodes import TEMPORARY, Assign, Atom, Block, Expr, Function, Names, Op, Stmt, Var
+from dualbcast.ir.value_numbering import simplify
 from dualbcast.ir.walk import assigned, map_exprs, use_counts
 
-__all__ = ["two_ways"]
+__all__ = ["merge_selects"]
 
 
-def two_ways(function: Function) -> Function:
-    """The function with one select for each pair of such, to be simplified; itself, where there is none.
+def merge_selects(function: Function) -> Function:
+    """The function with one select for each such pair, simplified; itself where there is none.
 
-    Of an `if` with `elif` and `else`, two sides often agree on a partial, by being zero or by having the same term in
-    them. Which elements take those is a mask that all such partials share.
+    Of an `if` with `elif` and `else`, two sides often agree on a partial: it is zero on both, or they have a term in
+    common. The condition of the merged select, a mask, is the same for all such partials.
 
     Parameters
     ----------
     function : Function
         Simplified, operations on atoms.
     """
-    pass_ = _Pass(function)
-    body = pass_.block(function.body)
-    return replace(function, body=body) if pass_.merges else function
+    merging = _Merging(function)
+    body = merging.block(function.body)
+    return simplify(replace(function, body=body)) if merging.merges else function
 
 
-class _Pass:
+class _Merging:
     def __init__(self, function: Function) -> None:
         counts = Counter([*(param.name for param in function.params), *assigned(function.body)])
         # What has one value, or one in each turn of a loop; what is assigned later has nothing to do with it.

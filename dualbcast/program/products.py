@@ -98,7 +98,7 @@ def make_product(function: Function, which: Which, wrt: Sequence[int]) -> Produc
     """
     # They are not needed, nor imported, for what has been kept.
     from dualbcast.autodiff.eliminate import is_shorter
-    from dualbcast.passes.cost_model import work
+    from dualbcast.autodiff.operation_cost import cost_of_element
 
     count = len(function.outputs)
     back = which not in ("value", "parts") and is_shorter(function)
@@ -121,7 +121,7 @@ def make_product(function: Function, which: Which, wrt: Sequence[int]) -> Produc
     def forward() -> Function:
         return _storing(*_computed(function, which, wrt), stored)
 
-    weight = work(final) if which == "parts" else 0.0
+    weight = cost_of_element(final) if which == "parts" else 0.0
     return Product(kinds, values, count, function.structure, blocks, first, weight, lambda: final, forward)
 
 
@@ -131,8 +131,7 @@ def _computed(
     """IR with all results among its outputs; these, as in `Product.blocks`, and the values. See `dualize`."""
     from dualbcast.autodiff.derived_functions import hessian_of
     from dualbcast.autodiff.differentiate import dualize
-    from dualbcast.ir.value_numbering import simplify
-    from dualbcast.passes.cost_model import fusible
+    from dualbcast.program import pipeline
 
     count = len(function.outputs)
     names: dict[_Place, str | None] = {}
@@ -151,7 +150,7 @@ def _computed(
             names |= {
                 (i, p, q): second.get((i, p, q)) for i in range(count) for at, p in enumerate(wrt) for q in wrt[at:]
             }
-    both = simplify(both, fusible(both) if fused else frozenset())
+    both = pipeline.run(pipeline.product(fused), both)
     named = {output.name: output for output in both.outputs}
     results: dict[_Place, Output] = {(at,): output for at, output in enumerate(both.outputs[:count])}
     for place, name in names.items():

@@ -17,7 +17,7 @@ from session import Found, fuzz, program_of
 from dualbcast import CompileError
 from dualbcast.autodiff import activity, eliminate, linearize, loop_jacobians
 from dualbcast.frontend import environment
-from dualbcast.ir import value_numbering
+from dualbcast.ir import dead_code, value_numbering
 from dualbcast.passes import readable_form
 from dualbcast.rules import library
 
@@ -113,20 +113,20 @@ BUGS = [
     ),
     Bug(
         "`continue` removed as dead code",
-        value_numbering,
+        dead_code,
         "        case Break() | Continue():\n            return in_live_loop\n",
         "        case Break() | Continue():\n            return in_live_loop and isinstance(stmt, Break)\n",
     ),
     Bug(
-        "dead-code removal that drops what only a loop's next turn needs",
-        value_numbering,
+        "dead-code removal that drops what only a loop's next iteration needs",
+        dead_code,
         "    while size != len(live):\n        size = len(live)\n        _mark(",
         "    if size != len(live):\n        size = len(live)\n        _mark(",
     ),
     Bug(
         "a temporary moved past an assignment to what it reads",
         readable_form,
-        "                    found += self.flush(self.touched(stmt))\n",
+        "                    new += self.flush(self.touched(stmt))\n",
         "",
     ),
     Bug(
