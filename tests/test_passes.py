@@ -16,7 +16,7 @@ import pytest
 from corpus import CORPUS, Case
 
 from dualbcast import differentiable_broadcast
-from dualbcast.autodiff.chain_slopes import waiting
+from dualbcast.autodiff.chains import chained
 from dualbcast.autodiff.differentiate import dualize
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.dead_code import remove_dead
@@ -452,7 +452,7 @@ def test_a_slope_waits_while_what_it_is_made_of_lasts(how: str) -> None:
     start = (Assign(A, Op("mul", (X, Y), "float")), Assign(T, Op("sin", (A,), "float")))
     end = (Assign(U, Op("exp", (T,), "float")),)
     function = verify(Function("f", (X, Y), (*start, *CHANGES[how], *end), (Output("out", U),)))
-    assert (T.name in waiting(function)) == (how == "nowhere")
+    assert (T.name in chained(function)) == (how == "nowhere")
     columns = [[2.0, -3.0, 0.5, -0.25], [5.0, 7.0, 0.25, -1.5]]
     x, y = np.array(columns)
     _, in_x, in_y = execute(verify(simplify(dualize(function, (0, 1)).function)), columns)

@@ -101,8 +101,8 @@ def make_product(function: Function, which: Which, wrt: Sequence[int]) -> Produc
     from dualbcast.autodiff.operation_cost import cost_of_element
 
     count = len(function.outputs)
-    back = which not in ("value", "parts") and is_shorter(function)
-    both, results = _computed(function, which, wrt, back=back, fused=True)
+    reverse = which not in ("value", "parts") and is_shorter(function)
+    both, results = _computed(function, which, wrt, reverse=reverse, fused=True)
     stored: list[_Place] = [(at,) for at in range(count)] if which.startswith("value") else []
     values, first = len(stored), 0
     blocks: dict[_Place, Block] = {}
@@ -126,7 +126,7 @@ def make_product(function: Function, which: Which, wrt: Sequence[int]) -> Produc
 
 
 def _computed(
-    function: Function, which: Which, wrt: Sequence[int], *, back: bool = False, fused: bool = False
+    function: Function, which: Which, wrt: Sequence[int], *, reverse: bool = False, fused: bool = False
 ) -> tuple[Function, dict[_Place, Output]]:
     """IR with all results among its outputs; these, as in `Product.blocks`, and the values. See `dualize`."""
     from dualbcast.autodiff.derived_functions import hessian_of
@@ -139,10 +139,10 @@ def _computed(
         both = function
     else:
         if "hessian" in which:
-            dual, second = hessian_of(function, wrt, back=back)
+            dual, second = hessian_of(function, wrt, reverse=reverse)
             both = dual.function
         else:
-            dual, second = dualize(function, wrt, back=back), {}
+            dual, second = dualize(function, wrt, reverse=reverse), {}
             both = dual.function
         if which != "hessian":
             names = {(i, d): dual.partials.get((i, d)) for i in range(count) for d in wrt}
