@@ -39,7 +39,7 @@ _EXACT: dict[str, Callable[..., Any]] = {
     "to_float": float,
     "to_int": int,
 }
-# How the library's functions are computed, by their names in the IR; the rule table says it.
+# The rules' functions by their names in the IR, which the rule table enters.
 FUNCTIONS: dict[str, Callable[..., float]] = {}
 INTEGRAL = frozenset({"floor", "ceil", "rint", "trunc"})
 
@@ -73,9 +73,9 @@ def convert(value: Expr, kind: Kind) -> Expr:
 
 
 def fold(op: Op) -> Expr:
-    """The operation, or something simpler with the same value (NaN, infinities and signed zeros included).
+    """The operation, or a simpler expression of the same value (NaN, infinities and signed zeros included).
 
-    Constants are computed in Python's double precision, whatever the kernel computes in: they are rounded once.
+    Constants are computed in double precision, whatever the kernel's dtype is, and rounded once.
     """
     args = op.args
     compute = _EXACT.get(op.name) or FUNCTIONS.get(op.name)

@@ -11,7 +11,7 @@ __all__ = ["remove_dead"]
 
 
 def remove_dead(function: Function) -> Function:
-    """The function without what its outputs do not need; loops are taken to end."""
+    """The function without the statements that no output needs; loops are taken to end."""
     live = {leaf.name for output in function.outputs for leaf in atoms(output.value) if isinstance(leaf, Var)}
     size = -1
     while size != len(live):

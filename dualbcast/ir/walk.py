@@ -24,6 +24,7 @@ from dualbcast.ir.nodes import (
 )
 
 __all__ = [
+    "all_atoms",
     "among",
     "assigned",
     "assigned_always",
@@ -33,6 +34,7 @@ __all__ = [
     "expressions",
     "falls_through",
     "floats",
+    "jumping_blocks",
     "jumps",
     "map_expr",
     "map_exprs",
@@ -80,6 +82,19 @@ def jumps(stmt: Stmt) -> bool:
             return False
 
 
+def jumping_blocks(stmt: Stmt) -> list[Block]:
+    """The blocks inside a statement that leave the loop around it, or start its next iteration."""
+    if isinstance(stmt, While | For):
+        return []
+    found: list[Block] = []
+    for block in blocks(stmt):
+        if block and isinstance(block[-1], Break | Continue):
+            found.append(block)
+        for part in block:
+            found.extend(jumping_blocks(part))
+    return found
+
+
 def expressions(stmt: Stmt) -> tuple[Expr, ...]:
     """The expressions a statement evaluates itself, not those of its blocks."""
     match stmt:
@@ -104,6 +119,11 @@ def atoms(expr: Expr) -> list[Expr]:
         else:
             leaves.append(arg)
     return leaves
+
+
+def all_atoms(stmt: Stmt) -> list[Expr]:
+    """The leaves of all expressions in a statement, those in its blocks too."""
+    return [leaf for part in statements((stmt,)) for expr in expressions(part) for leaf in atoms(expr)]
 
 
 def assigned(block: Block) -> Iterator[str]:

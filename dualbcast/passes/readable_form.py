@@ -1,11 +1,9 @@
-"""IR as people read it: loads where they are first needed, nested expressions for temporaries, and readable names."""
+"""IR as people read it: without copies, with nested expressions in place of temporaries, and with readable names."""
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
 
 from dualbcast.ir.nodes import (
@@ -27,91 +25,22 @@ from dualbcast.ir.nodes import (
     While,
 )
 from dualbcast.ir.printer import format_expr
-from dualbcast.ir.walk import assigned, atoms, blocks, expressions, map_expr, map_exprs, renamed, statements, use_counts
+from dualbcast.ir.walk import (
+    all_atoms,
+    assigned,
+    atoms,
+    jumping_blocks,
+    map_expr,
+    map_exprs,
+    statements,
+    use_counts,
+)
+from dualbcast.passes.load_placement import LOAD_MARK
 
-__all__ = ["coalesce_copies", "name_variables", "nest_expressions", "place_loads"]
+__all__ = ["coalesce_copies", "name_variables", "nest_expressions"]
 
 # An expression is not nested into another one if its text in the IR is longer than this.
 LONGEST = 70
-
-
-# --- loads -----------------------------------------------------------------------------------------------------------
-
-
-# It separates a parameter's name from the number of its load, until names are chosen.
-AT = "@"
-
-
-def place_loads(function: Function) -> Function:
-    """The function with a load of each parameter where it is first needed, on the paths that need it and on no others.
-
-    Before::
-
-        function f(x: float, y: float)
-            a: bool = lt(x, 0.0)
-            if a:
-                s: float = mul(x, y)
-            else:
-                s: float = 0.0
-            output out = s
-
-    After::
-
-        function f(x: float, y: float)
-            x@0: float = load(x)
-            a: bool = lt(x@0, 0.0)
-            if a:
-                y@0: float = load(y)
-                s: float = mul(x@0, y@0)
-            else:
-                s: float = 0.0
-            output out = s
-
-    Parameters
-    ----------
-    function : Function
-        Simplified, operations on atoms.
-    """
-    final = {leaf.name for output in function.outputs for leaf in atoms(output.value) if isinstance(leaf, Var)}
-    params = {param.name: param for param in function.params}
-    places = {name: itertools.count() for name in params}
-    body = _place(function.body, params, final, places)
-    loaded = {name: Var(f"{name}{AT}0", param.kind) for name, param in params.items()}
-    outputs = tuple(Output(output.name, renamed(output.value, loaded)) for output in function.outputs)
-    return replace(function, body=body, outputs=outputs)
-
-
-def _place(block: Block, params: Mapping[str, Var], later: Set[str], places: Mapping[str, Iterator[int]]) -> Block:
-    """The block with the loads of these parameters; those in `later` are read after it, too."""
-    using: dict[str, list[int]] = {name: [] for name in params}
-    for position, stmt in enumerate(block):
-        for name in {leaf.name for leaf in _leaves(stmt) if isinstance(leaf, Var)} & params.keys():
-            using[name].append(position)
-    loads: dict[int, list[Assign]] = {}
-    within: dict[int, dict[str, Var]] = {}
-    loaded: dict[str, Var] = {}
-    for name, param in params.items():
-        if not using[name] and name not in later:
-            continue
-        first = using[name][0] if using[name] else len(block)
-        user = block[first] if using[name] else None
-        if isinstance(user, If) and user.test != param and len(using[name]) == 1 and name not in later:
-            within.setdefault(first, {})[name] = param
-        else:
-            loaded[name] = Var(f"{name}{AT}{next(places[name])}", param.kind)
-            loads.setdefault(first, []).append(Assign(loaded[name], Load(name, param.kind)))
-
-    def visit(inner: Block) -> Block:
-        return tuple([map_exprs(part, lambda expr: renamed(expr, loaded), visit) for part in inner])
-
-    new: list[Stmt] = []
-    for position, part in enumerate(visit(block) if loaded else block):
-        new += loads.get(position, ())
-        if isinstance(part, If) and position in within:
-            then, orelse = (_place(side, within[position], set(), places) for side in (part.then, part.orelse))
-            part = If(part.test, then, orelse, part.location)
-        new.append(part)
-    return (*new, *loads.get(len(block), ()))
 
 
 # --- copies at the ends of branches ----------------------------------------------------------------------------------
@@ -161,7 +90,7 @@ def coalesce_copies(function: Function) -> Function:
 def _merge_copy(block: Block, copy: Assign, value: Var, reads: Counter[str], writes: Counter[str]) -> Block:
     """The block with `value` renamed to the copy's target, where nothing can tell the difference."""
     target = copy.target
-    leaves = [leaf for stmt in block for leaf in _leaves(stmt)]
+    leaves = [leaf for stmt in block for leaf in all_atoms(stmt)]
     defining = [position for position, stmt in enumerate(block) if value.name in set(assigned((stmt,)))]
     # All statements with `value` are here, and the first is its only definition, before the copy.
     if leaves.count(value) != reads[value.name] or len(defining) != 1 or defining[0] >= block.index(copy):
@@ -172,17 +101,19 @@ def _merge_copy(block: Block, copy: Assign, value: Var, reads: Counter[str], wri
     start = block[first]
     if not isinstance(start, Assign | If) or Counter(assigned((start,)))[value.name] != writes[value.name]:
         return block
-    if any(value in _leaves(stmt) for stmt in block[:first]) or (isinstance(start, If) and target in _leaves(start)):
+    if any(value in all_atoms(stmt) for stmt in block[:first]) or (
+        isinstance(start, If) and target in all_atoms(start)
+    ):
         return block
-    if isinstance(start, If) and (target.name in set(assigned((start,))) or _jumping(start)):
+    if isinstance(start, If) and (target.name in set(assigned((start,))) or jumping_blocks(start)):
         return block
     for stmt in block[first + 1 :]:
-        if target in _leaves(stmt):
+        if target in all_atoms(stmt):
             return block
         for part in statements((stmt,)):
             if isinstance(part, Assign | For) and part.target == target and not _is_copy(part, target, value):
                 return block
-        if any(not any(_is_copy(part, target, value) for part in inner) for inner in _jumping(stmt)):
+        if any(not any(_is_copy(part, target, value) for part in inner) for inner in jumping_blocks(stmt)):
             return block
 
     def rename(expr: Expr) -> Expr:
@@ -209,23 +140,6 @@ def _merge_copy(block: Block, copy: Assign, value: Var, reads: Counter[str], wri
 
 def _is_copy(stmt: Stmt, target: Var, value: Var) -> bool:
     return isinstance(stmt, Assign) and stmt.target == target and stmt.value == value
-
-
-def _leaves(stmt: Stmt) -> list[Expr]:
-    return [leaf for part in statements((stmt,)) for expr in expressions(part) for leaf in atoms(expr)]
-
-
-def _jumping(stmt: Stmt) -> list[Block]:
-    """The blocks inside a statement that leave the loop around it, or start its next iteration."""
-    if isinstance(stmt, While | For):
-        return []
-    new: list[Block] = []
-    for block in blocks(stmt):
-        if block and isinstance(block[-1], Break | Continue):
-            new.append(block)
-        for part in block:
-            new.extend(_jumping(part))
-    return new
 
 
 # --- nesting ---------------------------------------------------------------------------------------------------------
@@ -310,8 +224,12 @@ class _Nesting:
                     # A loop in the branch would write out pending assignments there.
                     has_loop = any(isinstance(part, While | For) for part in statements((stmt,)))
                     new += self.flush(set(self.pending) if has_loop else self.touched(stmt))
-                    if _jumping(stmt):  # a jump skips the end of this block, where the others would be written out
-                        later = {leaf.name for at in block[position:] for leaf in _leaves(at) if isinstance(leaf, Var)}
+                    if jumping_blocks(
+                        stmt
+                    ):  # a jump skips the end of this block, where the others would be written out
+                        later = {
+                            leaf.name for at in block[position:] for leaf in all_atoms(at) if isinstance(leaf, Var)
+                        }
                         new += self.flush(set(self.pending) - outer - later)
                     then, orelse = self.block(stmt.then), self.block(stmt.orelse)
                     new.append(replace(stmt, test=test, then=tuple(then), orelse=tuple(orelse)))
@@ -374,8 +292,8 @@ def name_variables(function: Function, names: Names, *, loads: bool = True) -> F
     elements: dict[str, str] = {}
     scalars = [] if loads else [param.name for param in function.params]
     for name in dict.fromkeys([*scalars, *assigned(function.body)]):
-        if AT in name:
-            base = name.partition(AT)[0]
+        if LOAD_MARK in name:
+            base = name.partition(LOAD_MARK)[0]
             elements[base] = mapping[name] = elements.get(base) or names.fresh(f"{base}_k")
         elif name in stored:
             mapping[name] = names.fresh(f"{stored[name]}_k")

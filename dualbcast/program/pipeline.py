@@ -25,9 +25,10 @@ from dualbcast.passes.custom_derivatives import drop_custom_derivatives
 from dualbcast.passes.if_conversion import convert_ifs
 from dualbcast.passes.inline_helpers import inline_helpers
 from dualbcast.passes.iteration_limits import limit_iterations
+from dualbcast.passes.load_placement import place_loads
 from dualbcast.passes.masked_loops import mask_loops
 from dualbcast.passes.multiply_add import fuse_multiply_adds
-from dualbcast.passes.readable_form import coalesce_copies, name_variables, nest_expressions, place_loads
+from dualbcast.passes.readable_form import coalesce_copies, name_variables, nest_expressions
 from dualbcast.passes.reciprocal_division import share_reciprocals
 from dualbcast.passes.uniformity import uniform_inputs
 from dualbcast.passes.vectorization import fits_vectors
