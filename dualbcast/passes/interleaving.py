@@ -17,17 +17,8 @@ from dualbcast.ir.nodes import Assign, Block, Expr, For, Function, If, Op, Var, 
 __all__ = ["vectors_to_interleave"]
 
 # With 32 registers: the wanted number of operations none of which waits for another; the most work of all vectors, for
-# the sake of compile time; and the most arrays. Relative to one vector, two and four take, in kernels with derivatives
-# in both formats,
-#     one chain of log, sin and exp, three of them                   0.83 to 0.91 and 0.65 to 0.71
-#     Black-Scholes with five derivatives, six Greeks                0.80 to 0.85 and 0.75 to 0.80
-#     5 and 10 tanh that do not wait for each other                  0.84 to 0.94 and 0.82 to 0.92
-#     8 products of sin and exp; 8 logarithms, quotients and roots   0.98 to 1.03
-# Of 12 tanh and their product with all partials, 25 arrays, and J2 plasticity, 49, two take longer than one.
-_READY, _MOST_WORK, _MOST_ARRAYS = 12.0, 1000.0, 48
-# The most loop-carried variables of all interleaved vectors. Four vectors of 8 such variables take 0.76 (Van der Pol's
-# oscillator), 0.68 (a pendulum) and 1.06 (a recurrence) of the time of two.
-_MOST_CARRIED = 32
+# the sake of compile time; the most arrays; and the most loop-carried variables (docs/decisions/021-interleaving.md).
+_READY, _MOST_WORK, _MOST_ARRAYS, _MOST_CARRIED = 12.0, 1000.0, 48, 32
 
 
 def vectors_to_interleave(function: Function, arrays: int, most: int, free: int = 1) -> int:

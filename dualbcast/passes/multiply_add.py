@@ -35,10 +35,8 @@ def fuse_multiply_adds(function: Function) -> Function:
 def _fusible(function: Function) -> frozenset[str]:
     """The names of derivatives, without those that are assigned in loops of nothing but sums and products.
 
-    In such a loop each iteration waits for the one before. A multiplication and a multiply-add take seven cycles of
-    Zen 5, two multiplications side by side and an addition five: fused, a predator-prey model takes 1.16 of the time
-    and the logistic map 1.08 to 1.15. In loops with calls the latency is hidden: Kepler's equation takes 0.85, a GARCH
-    likelihood 0.84 to 0.87.
+    In such a loop each iteration waits for the one before, and a multiply-add has the longer latency
+    (docs/decisions/023-multiply-adds-in-loops.md).
     """
     loops = [(stmt,) for stmt in statements(function.body) if isinstance(stmt, For | While)]
     plain = [loop for loop in loops if all(cost_of_operation(op.name) == 1 for op in operations_of(loop))]

@@ -29,11 +29,9 @@ from dualbcast.rules.table import RULES
 
 __all__ = ["is_short", "is_speculatable", "may_run_for_all", "skipping_saves"]
 
-# The saving of a vector that skips a side, in additions, must be at least this. A branch costs three to five itself:
-# where half of the elements take a side in random order, a kernel takes 1.1 of the time that it does with selects if
-# the side is 14 additions, and 0.95 to 1.05 from 36 on.
+# A vector that skips a side must save at least so many additions (docs/decisions/022-branch-or-select.md), and so many
+# times the cost of the operations that the sides share, which selects compute once.
 LEAST_SAVING = 30.0
-# The saving must also be this many times the cost of the operations that the sides share, which selects compute once.
 _SHARING = 8.0
 _SPECULATABLE = COMPARISONS | LOGIC | ARITHMETIC | BITWISE | {"to_float", "to_int", "select", "single", *FUSED}
 

@@ -57,9 +57,8 @@ def has_varying_branches(function: Function, uniform: Set[str]) -> bool:
     return any(varies(test, varying) for test in tests)
 
 
-# LLVM takes uniform work out of the loop over the elements where no branch is in the way. Where one is, its vectoriser
-# (LLVM 22) asks of every value whether it varies, and asks that anew of all its operands: each step of a chain of
-# uniform operations doubles the time. Thirty steps take a second, forty a minute.
+# Each step of a longer chain of uniform operations in branches doubles the time of LLVM's vectoriser
+# (docs/decisions/024-chains-of-uniform-work.md).
 LONGEST = 20
 
 
