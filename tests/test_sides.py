@@ -356,8 +356,8 @@ def test_explain_says_what_the_kernel_does() -> None:
     assert "if c < 0.5:  →  branch (each side runs for vectors of which an element takes it)" in text
     text = str(differentiable_broadcast(loops).explain(*given))
     assert "if c < 0.5:  →  branch (each side runs for vectors of which an element takes it)" in text
-    assert "for k in range(20):  →  vectors (all elements take as many turns)" in text
-    assert "e - y * math.sin(e) - x) > 1e-5:  →  vectors (several elements take each turn together)" in text
+    assert "for k in range(20):  →  vectors (all elements have as many iterations)" in text
+    assert "e - y * math.sin(e) - x) > 1e-5:  →  vectors (elements leave the masked loop one by one)" in text
 
 
 def test_many_cases() -> None:

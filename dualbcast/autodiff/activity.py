@@ -33,11 +33,11 @@ def activity(function: Function, seeds: Mapping[str, frozenset[int]]) -> dict[st
         for stmt in assigns:
             if stmt.target.kind != "float":
                 continue
-            found = active.get(stmt.target.name, frozenset()).union(
+            directions = active.get(stmt.target.name, frozenset()).union(
                 *(active.get(arg.name, frozenset()) for arg in differentiable(stmt.value))
             )
-            if found != active.get(stmt.target.name, frozenset()):
-                active[stmt.target.name] = found
+            if directions != active.get(stmt.target.name, frozenset()):
+                active[stmt.target.name] = directions
                 changed = True
     return active
 

@@ -30,8 +30,8 @@ def partial_of(function: Function, position: int) -> Function:
     named = {output.name: output for output in dual.function.outputs}
     outputs = []
     for at, output in enumerate(function.outputs):
-        found = dual.partials.get((at, position))
-        outputs.append(replace(output, value=ZERO if found is None else named[found].value))
+        partial = dual.partials.get((at, position))
+        outputs.append(replace(output, value=ZERO if partial is None else named[partial].value))
     return simplify(replace(dual.function, outputs=tuple(outputs)))
 
 
@@ -44,8 +44,8 @@ def pushforward_of(function: Function, wrt: Sequence[int], *, values: bool = Tru
     named = {output.name: output for output in dual.function.outputs}
     tangents = []
     for at, output in enumerate(function.outputs):
-        found = dual.partials.get((at, 0))
-        tangents.append(named[found] if found is not None else Output(names.fresh(f"{output.name}_dot"), ZERO))
+        tangent = dual.partials.get((at, 0))
+        tangents.append(named[tangent] if tangent is not None else Output(names.fresh(f"{output.name}_dot"), ZERO))
     if not values:
         return simplify(replace(dual.function, outputs=tuple(tangents)))
     structure = Structure(tuple, (function.structure, function.structure))
@@ -69,14 +69,14 @@ def pullback_of(function: Function, wrt: Sequence[int], *, values: bool = False)
     where = function.location
 
     def contracted() -> Block:
-        found: list[Stmt] = []
+        stmts: list[Stmt] = []
 
         def emit(name: str, *args: Expr) -> Expr:
             value = fold(Op(name, args, "float", where))
             if isinstance(value, Const | Var):
                 return value
             target = Var(names.fresh(TEMPORARY), "float")
-            found.append(Assign(target, value, where))
+            stmts.append(Assign(target, value, where))
             return target
 
         for seed, target in totals.items():
@@ -89,8 +89,8 @@ def pullback_of(function: Function, wrt: Sequence[int], *, values: bool = False)
                 if (at, seed) in dual.flags:
                     term = emit("select", dual.flags[at, seed], term, ZERO)
                 total = term if total == ZERO else emit("add", total, term)
-            found.append(Assign(target, total, where))
-        return tuple(found)
+            stmts.append(Assign(target, total, where))
+        return tuple(stmts)
 
     reads = use_counts(dual.function) + Counter(flag.name for flag in dual.flags.values())
     body = _append_in_branches(dual.function.body, contracted, reads)
@@ -120,15 +120,15 @@ def hessian_of(function: Function, wrt: Sequence[int], *, reverse: bool = False)
     inner = simplify(first.function)
     second = dualize(inner, wrt)
     place = {output.name: at for at, output in enumerate(inner.outputs)}
-    found: Hessian = {}
+    seconds: Hessian = {}
     for (at, p), name in first.partials.items():
         for q in wrt[wrt.index(p) :]:
             twice = second.partials.get((place[name], q))
             if twice is not None:
-                found[at, p, q] = twice
-    kept = {output.name for output in inner.outputs} | set(found.values())
+                seconds[at, p, q] = twice
+    kept = {output.name for output in inner.outputs} | set(seconds.values())
     outputs = tuple(output for output in second.function.outputs if output.name in kept)
-    return Dual(replace(second.function, outputs=outputs), first.partials), found
+    return Dual(replace(second.function, outputs=outputs), first.partials), seconds
 
 
 def contraction_of(pattern: Sequence[Sequence[float | None]]) -> Function:

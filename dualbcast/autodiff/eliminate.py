@@ -128,16 +128,16 @@ def _seeded(function: Function) -> _Active:
 def _parts(function: Function, active: _Active) -> dict[int, Function]:
     """The branches by position, as functions of active variables, with the active results that are read later."""
     later = {leaf.name for output in function.outputs for leaf in _variables(output.value)}
-    found = {}
+    parts = {}
     for position, stmt in reversed([*enumerate(function.body)]):
         read = [leaf for part in statements((stmt,)) for expr in expressions(part) for leaf in _variables(expr)]
         if not isinstance(stmt, Assign):
             inside = {part.target.name: part.target for part in statements((stmt,)) if isinstance(part, Assign)}
             given = [Output(name, var) for name, var in inside.items() if name in later and _is_active(var, active)]
             params = [leaf for leaf in dict.fromkeys(read) if leaf.name not in inside and _is_active(leaf, active)]
-            found[position] = Function(function.name, tuple(params), (stmt,), tuple(given), function.location)
+            parts[position] = Function(function.name, tuple(params), (stmt,), tuple(given), function.location)
         later.update(leaf.name for leaf in read)
-    return found
+    return parts
 
 
 def _variables(expr: Expr) -> list[Var]:
@@ -190,7 +190,7 @@ class ReverseMode(ForwardMode):
         dual = ForwardMode(part, directions, self.names).run(flagged=True)
         self.block.extend(dual.function.body)
         values = {output.name: output.value for output in dual.function.outputs}
-        found = []
+        steps = []
         for at, output in enumerate(part.outputs):
             partials = []
             for seed, source in enumerate(part.params):
@@ -198,8 +198,8 @@ class ReverseMode(ForwardMode):
                 if partial != ZERO:
                     assert isinstance(partial, Atom)
                     partials.append(_Partial(source, partial, dual.flags.get((at, seed), TRUE)))
-            found.append(Step(output.name, partials, part.body[0].location))
-        return found
+            steps.append(Step(output.name, partials, part.body[0].location))
+        return steps
 
     def back(self, result: Expr, steps: Sequence[Step], ends: Set[str] = frozenset()) -> dict[str, Atom]:
         """The partials of a result in each variable that it depends on; the statements that compute them are appended.

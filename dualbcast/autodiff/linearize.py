@@ -156,14 +156,14 @@ class ForwardMode:
         return self.tangents[key]
 
     def visit(self, block: Block) -> Block:
-        found: list[Stmt] = []
+        new: list[Stmt] = []
         for stmt in block:
             if isinstance(stmt, Assign):
-                self.block = found
+                self.block = new
                 self.assign(stmt)
             else:
-                found.append(map_exprs(stmt, lambda expr: expr, self.visit))
-        return tuple(found)
+                new.append(map_exprs(stmt, lambda expr: expr, self.visit))
+        return tuple(new)
 
     def emit(self, value: Expr, where: Location) -> Atom:
         if isinstance(value, Atom):
@@ -263,9 +263,9 @@ class ForwardMode:
 
     def _local_partials(self, value: Op, result: Var, where: Location) -> dict[Var, Atom]:
         """The variables with tangents that `value` depends on, and its partials in them."""
-        found: dict[Var, Atom] = {}
+        by_source: dict[Var, Atom] = {}
         if not any(map(self.directions, value.args)):
-            return found
+            return by_source
         for arg, partial in zip(value.args, self._instantiate(value, result, where), strict=True):
             # A partial that is zero everywhere is absent, never multiplied.
             if (
@@ -280,19 +280,20 @@ class ForwardMode:
             if arg.name in self.chain_partials:
                 source, inner = self.chain_partials[arg.name]
                 partial = self.emit(self._product(partial, inner, where), where)
-            found[source] = self.op("add", found[source], partial, where=where) if source in found else partial
-        return found
+            total = by_source.get(source)
+            by_source[source] = partial if total is None else self.op("add", total, partial, where=where)
+        return by_source
 
     def _terms(self, target: Var, partials: Mapping[Var, Atom], where: Location) -> dict[int, list[Expr]]:
         """For each direction, the products of partial and tangent whose sum is the tangent of a name."""
-        found: dict[int, list[Expr]] = {}
+        terms: dict[int, list[Expr]] = {}
         for source, partial in partials.items():
             for seed, tangent in self._tangents(source):
                 term = fold(Op("mul", (partial, tangent), "float", where))
                 if (target.name, source.name, seed) in self.absent_terms.guarded:
                     term = self.zero_if_absent(self.flag(source, seed), term, where)
-                found.setdefault(seed, []).append(term)
-        return found
+                terms.setdefault(seed, []).append(term)
+        return terms
 
     def _product(self, one: Atom, other: Atom, where: Location) -> Expr:
         """The product of two partials, whose operands have not changed; constants in both become one."""

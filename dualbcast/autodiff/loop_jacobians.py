@@ -80,29 +80,29 @@ class LoopJacobians(ForwardMode):
 
     def _useful(self) -> set[str]:
         """The variables whose derivatives the outputs need."""
-        found = set(self.results)
+        names = set(self.results)
         size = -1
-        while size != len(found):
-            size = len(found)
-            for stmt in _assigns(self.function.body, found):
-                found.update(source.name for source in differentiable(stmt.value))
-        return found
+        while size != len(names):
+            size = len(names)
+            for stmt in _assigns(self.function.body, names):
+                names.update(source.name for source in differentiable(stmt.value))
+        return names
 
     def visit(self, block: Block) -> Block:
-        found: list[Stmt] = []
+        new: list[Stmt] = []
         for run in _runs(block) if self.depth else ([stmt] for stmt in block):
-            if self.depth and _is_straight(run[0]) and self.through(run, found):
+            if self.depth and _is_straight(run[0]) and self.through(run, new):
                 continue
             for stmt in run:
                 if isinstance(stmt, Assign):
-                    self.block = found
+                    self.block = new
                     self.assign(stmt)
                     continue
                 is_loop = isinstance(stmt, For | While)
                 self.depth += is_loop
-                found.append(map_exprs(stmt, lambda expr: expr, self.visit))
+                new.append(map_exprs(stmt, lambda expr: expr, self.visit))
                 self.depth -= is_loop
-        return tuple(found)
+        return tuple(new)
 
     def assign(self, stmt: Assign) -> None:
         if stmt.target.name in self.useful:
@@ -110,7 +110,7 @@ class LoopJacobians(ForwardMode):
         else:  # Its operands may have no tangents.
             self.block.append(stmt)
 
-    def through(self, run: Sequence[Stmt], found: list[Stmt]) -> bool:
+    def through(self, run: Sequence[Stmt], output: list[Stmt]) -> bool:
         """Append a straight line with its Jacobian and tangents; False where reverse mode is impossible."""
         before = _read_first(run)
         if before is None:
@@ -140,8 +140,8 @@ class LoopJacobians(ForwardMode):
         self.values |= back.values
         steps, ends = back.steps(), {var.name for var in kept.values()} - before.keys()
         cotangents = {var.name: back.back(var, steps, ends) for var in dict.fromkeys(kept.values())}
-        found += back.block
-        self.block = found
+        output += back.block
+        self.block = output
         targets = {stmt.target.name for stmt in _assigns(run, self.useful)}
         asking = {seed for target, _, seed in self.absent_terms.guarded if target in targets}
         # The results of the straight line, each after the results that it depends on.
@@ -165,7 +165,7 @@ class LoopJacobians(ForwardMode):
                 # The earlier value of a variable that cotangents is copied first.
                 value = self.held(var, self.function.location) if var.name in before else var
                 after.append((Var(name, var.kind), value))
-        found += [Assign(target, value) for target, value in after]
+        output += [Assign(target, value) for target, value in after]
         return True
 
     def _old(self, source: Var | None, seed: int) -> tuple[Atom, Atom] | None:
@@ -244,28 +244,28 @@ def _read_first(run: Sequence[Stmt]) -> dict[str, Var] | None:
 
     None if it assigns a variable on some paths only, whose earlier value it does not read.
     """
-    found: dict[str, Var] = {}
+    read_first: dict[str, Var] = {}
 
-    def walk(block: Sequence[Stmt], written: set[str]) -> set[str]:
+    def visit(block: Sequence[Stmt], written: set[str]) -> set[str]:
         for stmt in block:
             read = [leaf for expr in expressions(stmt) for leaf in atoms(expr) if isinstance(leaf, Var)]
-            found.update({leaf.name: leaf for leaf in read if leaf.name not in written})
+            read_first.update({leaf.name: leaf for leaf in read if leaf.name not in written})
             match stmt:
                 case Assign():
                     written = written | {stmt.target.name}
                 case If():
-                    written = walk(stmt.then, written) & walk(stmt.orelse, written)
+                    written = visit(stmt.then, written) & visit(stmt.orelse, written)
         return written
 
-    written = walk(run, set())
-    return found if set(assigned(tuple(run))) <= written | found.keys() else None
+    written = visit(run, set())
+    return read_first if set(assigned(tuple(run))) <= written | read_first.keys() else None
 
 
 def _written_once(run: Sequence[Stmt], before: Mapping[str, Var], names: Names) -> tuple[list[Stmt], dict[str, Var]]:
     """A straight line in which each variable is assigned by one statement and not read before it; the final names."""
     times = Counter(name for stmt in run for name in set(assigned((stmt,))))
     now: dict[str, Var] = {}
-    found: list[Stmt] = []
+    new_run: list[Stmt] = []
 
     def named(target: Var) -> Var:
         if times[target.name] == 1 and target.name not in before:
@@ -280,7 +280,7 @@ def _written_once(run: Sequence[Stmt], before: Mapping[str, Var], names: Names) 
                 now[stmt.target.name] = value
                 continue
             target = now[stmt.target.name] = named(stmt.target)
-            found.append(replace(stmt, target=target, value=value))
+            new_run.append(replace(stmt, target=target, value=value))
             continue
         assert isinstance(stmt, If)
         targets = {part.target.name: part.target for part in statements((stmt,)) if isinstance(part, Assign)}
@@ -294,11 +294,11 @@ def _written_once(run: Sequence[Stmt], before: Mapping[str, Var], names: Names) 
         now |= new
         sides = [(*copies, *_in_names(side, dict(now))) for side in (stmt.then, stmt.orelse)]
         test = renamed(stmt.test, old)
-        found.append(replace(stmt, test=test, then=sides[0], orelse=sides[1]))
-    return found, now
+        new_run.append(replace(stmt, test=test, then=sides[0], orelse=sides[1]))
+    return new_run, now
 
 
 def _in_names(block: Block, now: Mapping[str, Var]) -> Block:
     """A block with other names for some variables."""
-    made = [map_exprs(stmt, lambda expr: renamed(expr, now), lambda inner: _in_names(inner, now)) for stmt in block]
-    return tuple([replace(stmt, target=now[stmt.target.name]) if isinstance(stmt, Assign) else stmt for stmt in made])
+    stmts = [map_exprs(stmt, lambda expr: renamed(expr, now), lambda inner: _in_names(inner, now)) for stmt in block]
+    return tuple([replace(stmt, target=now[stmt.target.name]) if isinstance(stmt, Assign) else stmt for stmt in stmts])

@@ -32,18 +32,18 @@ _POLES = frozenset({"div", "log", "log2", "log10", "log1p", "pow", "lgamma", "tg
 
 def sometimes_absent(function: Function, active: _Sets) -> dict[str, frozenset[int]]:
     """For every name, the parameters that its value does not depend on along some path, though on others it does."""
-    found: dict[str, frozenset[int]] = {}
+    uncertain: dict[str, frozenset[int]] = {}
     assigns = [stmt for stmt in statements(function.body) if isinstance(stmt, Assign) and active.get(stmt.target.name)]
     changed = True
     while changed:
         changed = False
         for stmt in assigns:
-            sure = always_present(stmt.value, active, found)
-            now = found.get(stmt.target.name, frozenset()) | (active[stmt.target.name] - sure)
-            if now != found.get(stmt.target.name, frozenset()):
-                found[stmt.target.name] = now
+            sure = always_present(stmt.value, active, uncertain)
+            now = uncertain.get(stmt.target.name, frozenset()) | (active[stmt.target.name] - sure)
+            if now != uncertain.get(stmt.target.name, frozenset()):
+                uncertain[stmt.target.name] = now
                 changed = True
-    return found
+    return uncertain
 
 
 def always_present(value: Expr, active: _Sets, uncertain: _Sets) -> frozenset[int]:
@@ -77,30 +77,30 @@ def absent_terms(function: Function, active: _Sets, uncertain: _Sets) -> AbsentT
 
     A value of one variable alone is absent where that is, so that only the end of a chain of operations asks.
     """
-    found = AbsentTerms(set(), set())
+    terms = AbsentTerms(set(), set())
     if not any(uncertain.values()):
-        return found
+        return terms
     steps = _Flow(function, active, uncertain).steps
     size = -1
-    while size != len(found.unspecified):
-        size = len(found.unspecified)
+    while size != len(terms.unspecified):
+        size = len(terms.unspecified)
         for stmt, here, late in steps:
             sure, factors = always_present(stmt.value, active, here), _factors(stmt.value)
             for source, multiplied in factors.items():
                 for seed in here.get(source, _NONE):
-                    if not multiplied and (source, seed) not in found.unspecified:
+                    if not multiplied and (source, seed) not in terms.unspecified:
                         continue
                     begins = late is not None and seed not in late.get(source, _NONE)
                     others = (seed in active.get(other, _NONE) for other in factors if other != source)
                     if begins and multiplied and _has_poles(stmt.value):
-                        found.guarded.add((stmt.target.name, source, seed))
+                        terms.guarded.add((stmt.target.name, source, seed))
                     elif _chooses(stmt.value) or not any(others):
-                        found.unspecified.add((stmt.target.name, seed))
+                        terms.unspecified.add((stmt.target.name, seed))
                     elif not begins:
-                        found.guarded.add((stmt.target.name, source, seed))
+                        terms.guarded.add((stmt.target.name, source, seed))
                     elif seed not in sure:
-                        found.unspecified.add((stmt.target.name, seed))
-    return found
+                        terms.unspecified.add((stmt.target.name, seed))
+    return terms
 
 
 class _Flow:
@@ -181,12 +181,12 @@ def _least_iterations(loop: For | While) -> int:
 
 def _factors(value: Expr) -> dict[str, bool]:
     """The variables that a value depends on, and whether their tangents are multiplied by a varying partial."""
-    found = {source.name: False for source in differentiable(value)}
-    if found and isinstance(value, Op) and value.name != "select":
+    factors = {source.name: False for source in differentiable(value)}
+    if factors and isinstance(value, Op) and value.name != "select":
         for arg, partial in zip(value.args, partials_at(value)[2], strict=True):
-            if isinstance(arg, Var) and arg.name in found:
-                found[arg.name] |= not isinstance(partial, Const)
-    return found
+            if isinstance(arg, Var) and arg.name in factors:
+                factors[arg.name] |= not isinstance(partial, Const)
+    return factors
 
 
 def _chooses(value: Expr) -> bool:

@@ -218,8 +218,8 @@ class Writer:
         test = self.expression(stmt.test)
         head = "True" if stmt.pre else test
         if head == "True" and breaks(stmt.body):
-            # Where the one way out of a loop assigns a variable, Numba 0.68 takes what comes later in the text for what
-            # runs after it, and gives the loop's variables stale values. A second way out, never taken, avoids that.
+            # Where the one exit of a loop assigns a variable, Numba 0.68 takes the statements that follow in the text
+            # for those that run next, and gives the loop's variables stale values. A second exit avoids that.
             head = FOREVER
             self.line(depth, f"{FOREVER} = True")
         self.line(depth, f"while {head}:", stmt.location)

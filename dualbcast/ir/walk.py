@@ -86,13 +86,13 @@ def jumping_blocks(stmt: Stmt) -> list[Block]:
     """The blocks inside a statement that leave the loop around it, or start its next iteration."""
     if isinstance(stmt, While | For):
         return []
-    found: list[Block] = []
+    leaving: list[Block] = []
     for block in blocks(stmt):
         if block and isinstance(block[-1], Break | Continue):
-            found.append(block)
+            leaving.append(block)
         for part in block:
-            found.extend(jumping_blocks(part))
-    return found
+            leaving.extend(jumping_blocks(part))
+    return leaving
 
 
 def expressions(stmt: Stmt) -> tuple[Expr, ...]:

@@ -34,7 +34,7 @@ def merge_selects(function: Function) -> Function:
 class _Merging:
     def __init__(self, function: Function) -> None:
         counts = Counter([*(param.name for param in function.params), *assigned(function.body)])
-        # What has one value, or one in each turn of a loop; what is assigned later has nothing to do with it.
+        # Names with one value, or with one in each iteration of a loop.
         self.lasting = {name for name, count in counts.items() if count == 1}
         self.names = Names(counts)
         self.reads = use_counts(function)
@@ -42,16 +42,16 @@ class _Merging:
         self.merges = False
 
     def block(self, block: Block) -> Block:
-        found: list[Stmt] = []
+        new: list[Stmt] = []
         for stmt in block:
             if isinstance(stmt, Assign):
                 if isinstance(stmt.value, Op) and stmt.value.name == "select":
-                    stmt = replace(stmt, value=self.merged(stmt.value, found))
+                    stmt = replace(stmt, value=self.merged(stmt.value, new))
                     self.remember(stmt)
-                found.append(stmt)
+                new.append(stmt)
             else:
-                found.append(map_exprs(stmt, lambda expr: expr, self.block))
-        return tuple(found)
+                new.append(map_exprs(stmt, lambda expr: expr, self.block))
+        return tuple(new)
 
     def remember(self, stmt: Assign) -> None:
         value = stmt.value
@@ -60,27 +60,27 @@ class _Merging:
         ):
             self.selects[stmt.target.name] = value.args
 
-    def merged(self, value: Op, found: list[Stmt]) -> Expr:
-        """The select, or one that needs no other; `found` gets what computes its condition."""
+    def merged(self, value: Op, new: list[Stmt]) -> Expr:
+        """The select, or one that needs no other; its condition is appended to `new`."""
         test, then, orelse = value.args
 
         def hold(name: str, *args: Expr) -> Atom:
-            made = fold(Op(name, args, "bool", value.location))
-            if isinstance(made, Atom):
-                return made
-            return self.hold(made, value.location, found)
+            value_of_test = fold(Op(name, args, "bool", value.location))
+            if isinstance(value_of_test, Atom):
+                return value_of_test
+            return self.hold(value_of_test, value.location, new)
 
         for inner, other, is_first in ((orelse, then, False), (then, orelse, True)):
             if isinstance(inner, Var) and inner.name in self.selects and self.reads[inner.name] == 1:
-                new = _one(test, other, self.selects[inner.name], is_first, hold)
-                if new is not None:
+                arguments = _one(test, other, self.selects[inner.name], is_first, hold)
+                if arguments is not None:
                     self.merges = True
-                    return replace(value, args=new)
+                    return replace(value, args=arguments)
         return value
 
-    def hold(self, value: Expr, location: Location, found: list[Stmt]) -> Var:
+    def hold(self, value: Expr, location: Location, new: list[Stmt]) -> Var:
         target = Var(self.names.fresh(TEMPORARY), value.kind)
-        found.append(Assign(target, value, location))
+        new.append(Assign(target, value, location))
         self.lasting.add(target.name)
         return target
 

@@ -1,4 +1,4 @@
-"""What a call will run, in numbers: dtypes, layout, operations, bytes, and a GPU kernel's registers and occupancy."""
+"""The explanation of a call: dtypes, layout, operations, bytes, passes, and a GPU kernel's registers and occupancy."""
 
 from __future__ import annotations
 
@@ -46,14 +46,15 @@ class Explanation(NamedTuple):
     outputs : tuple of str
         What the kernel stores.
     operations : dict
-        For each operation how often the kernel's text has it: both sides of branches, one turn of loops.
+        For each operation how often the kernel's text has it: both sides of branches, one iteration of loops.
     bytes_read, bytes_written : int
         With every element of an argument read once; an argument that the kernel never reads counts nothing.
     layout : str
         The coalesced dimensions that each argument spans: 1 contiguous, s strided, 0 broadcast. An input that is
-        packed lies otherwise in memory, or repeats along short rows, and is read piece by piece; see `runtime.packing`.
+        packed lies otherwise in memory, or repeats along short rows, and is read piece by piece; see
+        `runtime.cpu.tile_packing`.
     branches : tuple of str
-        What becomes of each `if` and each loop in vectors on the CPU, with its place: a branch or a select, and why.
+        The outcome of each `if` and each loop in vectors on the CPU, with its line: a branch or a select, and why.
     cuda : CudaKernel or None
         Where a compute capability was given.
     streamed : bool
@@ -172,7 +173,7 @@ def _is_streamed(plan: Plan, dtypes: Sequence[np.dtype[Any]]) -> bool:
 
 
 def _branches(function: Function, layout: Layout) -> tuple[str, ...]:
-    """What becomes of each branch and loop on the CPU; of several of one line, such as a rule's, each outcome once."""
+    """The outcome of each branch and loop on the CPU; of several on one line, such as a rule's, each outcome once."""
     uniform, trace = uniform_inputs(function, layout), pipeline.Trace()
     converted = pipeline.run(pipeline.for_vectors(uniform), function, trace)
     (_, before), _ = trace[-2:]
@@ -183,11 +184,11 @@ def _branches(function: Function, layout: Layout) -> tuple[str, ...]:
         if not is_in_vectors:
             outcomes.append((loop.location, "one element after the other"))
         elif loop.location in uniform_loops:
-            outcomes.append((loop.location, "vectors (all elements take as many turns)"))
+            outcomes.append((loop.location, "vectors (all elements have as many iterations)"))
         else:
-            outcomes.append((loop.location, "vectors (several elements take each turn together)"))
+            outcomes.append((loop.location, "vectors (elements leave the masked loop one by one)"))
             inside = [stmt.location for stmt in statements(loop.body) if isinstance(stmt, If)]
-            outcomes += [(where, "select (as its loop runs for several elements together)") for where in inside]
+            outcomes += [(where, "select (in a masked loop)") for where in inside]
     lines: dict[str, None] = {}
     for where, outcome in sorted(outcomes, key=lambda at: (at[0].filename, at[0].line)):
         text = linecache.getline(where.filename, where.line).strip()

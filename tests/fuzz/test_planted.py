@@ -66,13 +66,13 @@ BUGS = [
     Bug(
         "activity not followed around loops: a silent zero",
         activity,
-        "                active[stmt.target.name] = found\n                changed = True",
-        "                active[stmt.target.name] = found",
+        "                active[stmt.target.name] = directions\n                changed = True",
+        "                active[stmt.target.name] = directions",
     ),
     Bug(
         "one of two uses of a name in one operation forgotten",
         linearize,
-        'self.op("add", found[source], partial, where=where) if source in found else partial',
+        'partial if total is None else self.op("add", total, partial, where=where)',
         "partial",
     ),
     Bug(
