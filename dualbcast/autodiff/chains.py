@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dualbcast.autodiff.activity import activity, differentiable
 from dualbcast.autodiff.presence import sometimes_absent
 from dualbcast.ir.nodes import Assign, Block, Function, Op, Var
-from dualbcast.ir.walk import assigned, atoms, blocks, expressions, use_counts
+from dualbcast.ir.walk import assigned, atoms, blocks, expressions, use_counts, variables
 
 __all__ = ["chained"]
 
@@ -53,7 +53,7 @@ def _source(
     """The one variable with tangents that a value depends on, if it is one; and the operands of its partial in that."""
     names = [arg.name for arg in differentiable(stmt.value) if active.get(arg.name)]
     sources = {chains[name][0] if name in chains else name for name in names}
-    operands = frozenset(leaf.name for leaf in atoms(stmt.value) if isinstance(leaf, Var))
+    operands = frozenset(leaf.name for leaf in variables(stmt.value))
     operands = operands.union(sources, *(chains[name][1] for name in names if name in chains))
     return (sources.pop() if len(sources) == 1 else None), operands
 

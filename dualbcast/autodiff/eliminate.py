@@ -18,7 +18,7 @@ from dualbcast.autodiff.presence import sometimes_absent
 from dualbcast.errors import Location
 from dualbcast.ir.constant_fold import fold
 from dualbcast.ir.nodes import TEMPORARY, TRUE, Assign, Atom, Expr, Function, If, Op, Output, Stmt, Var
-from dualbcast.ir.walk import assigned, assigned_always, atoms, expressions, statements
+from dualbcast.ir.walk import assigned, assigned_always, expressions, statements, variables
 from dualbcast.rules.table import CUSTOMS
 
 __all__ = ["ReverseMode", "Step", "is_shorter", "operations_each_way"]
@@ -64,7 +64,7 @@ def operations_each_way(function: Function) -> tuple[int, int] | None:
     if not all(isinstance(stmt, Assign | If) for stmt in function.body):
         return None
     active = activity(function, every)
-    results = {leaf.name for output in function.outputs for leaf in _variables(output.value) if active.get(leaf.name)}
+    results = {leaf.name for output in function.outputs for leaf in variables(output.value) if active.get(leaf.name)}
     uncertain = sometimes_absent(function, active)
     if any(uncertain.get(result) for result in results):
         return None
@@ -127,10 +127,10 @@ def _seeded(function: Function) -> _Active:
 
 def _parts(function: Function, active: _Active) -> dict[int, Function]:
     """The branches by position, as functions of active variables, with the active results that are read later."""
-    later = {leaf.name for output in function.outputs for leaf in _variables(output.value)}
+    later = {leaf.name for output in function.outputs for leaf in variables(output.value)}
     parts = {}
     for position, stmt in reversed([*enumerate(function.body)]):
-        read = [leaf for part in statements((stmt,)) for expr in expressions(part) for leaf in _variables(expr)]
+        read = [leaf for part in statements((stmt,)) for expr in expressions(part) for leaf in variables(expr)]
         if not isinstance(stmt, Assign):
             inside = {part.target.name: part.target for part in statements((stmt,)) if isinstance(part, Assign)}
             given = [Output(name, var) for name, var in inside.items() if name in later and _is_active(var, active)]
@@ -138,10 +138,6 @@ def _parts(function: Function, active: _Active) -> dict[int, Function]:
             parts[position] = Function(function.name, tuple(params), (stmt,), tuple(given), function.location)
         later.update(leaf.name for leaf in read)
     return parts
-
-
-def _variables(expr: Expr) -> list[Var]:
-    return [leaf for leaf in atoms(expr) if isinstance(leaf, Var)]
 
 
 class ReverseMode(ForwardMode):

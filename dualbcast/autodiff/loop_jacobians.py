@@ -38,7 +38,6 @@ from dualbcast.ir.nodes import (
 )
 from dualbcast.ir.walk import (
     assigned,
-    atoms,
     expressions,
     jumps,
     map_exprs,
@@ -46,6 +45,7 @@ from dualbcast.ir.walk import (
     renamed,
     statements,
     use_counts,
+    variables,
 )
 
 __all__ = ["LoopJacobians", "is_shorter"]
@@ -248,7 +248,7 @@ def _read_first(run: Sequence[Stmt]) -> dict[str, Var] | None:
 
     def visit(block: Sequence[Stmt], written: set[str]) -> set[str]:
         for stmt in block:
-            read = [leaf for expr in expressions(stmt) for leaf in atoms(expr) if isinstance(leaf, Var)]
+            read = [leaf for expr in expressions(stmt) for leaf in variables(expr)]
             read_first.update({leaf.name: leaf for leaf in read if leaf.name not in written})
             match stmt:
                 case Assign():

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from dualbcast.autodiff.activity import differentiable, partials_at
 from dualbcast.ir.nodes import Assign, Block, Break, Const, Continue, Expr, For, Function, If, Op, Var, While
-from dualbcast.ir.walk import assigned, assigned_always, atoms, blocks, expressions, statements
+from dualbcast.ir.walk import assigned, assigned_always, blocks, expressions, statements, variables
 
 __all__ = ["AbsentTerms", "absent_terms", "always_present", "sometimes_absent"]
 
@@ -168,7 +168,7 @@ class _Flow:
 
 
 def _of_what_is_read(stmt: Assign, uncertain: _Sets) -> _Sets:
-    return {leaf.name: uncertain.get(leaf.name, _NONE) for leaf in atoms(stmt.value) if isinstance(leaf, Var)}
+    return {leaf.name: uncertain.get(leaf.name, _NONE) for leaf in variables(stmt.value)}
 
 
 def _least_iterations(loop: For | While) -> int:

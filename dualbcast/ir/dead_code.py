@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dualbcast.ir.nodes import Assign, Block, Break, Continue, For, Function, If, Stmt, Var, While
-from dualbcast.ir.walk import atoms, blocks, expressions, falls_through, map_exprs, statements
+from dualbcast.ir.nodes import Assign, Block, Break, Continue, For, Function, If, Stmt, While
+from dualbcast.ir.walk import blocks, expressions, falls_through, map_exprs, statements, variables
 
 __all__ = ["remove_dead"]
 
 
 def remove_dead(function: Function) -> Function:
     """The function without the statements that no output needs; loops are taken to end."""
-    live = {leaf.name for output in function.outputs for leaf in atoms(output.value) if isinstance(leaf, Var)}
+    live = {leaf.name for output in function.outputs for leaf in variables(output.value)}
     size = -1
     while size != len(live):
         size = len(live)
@@ -37,7 +37,7 @@ def _mark(block: Block, live: set[str], in_live_loop: bool) -> None:
         if not _needed(stmt, live, in_live_loop):
             continue
         for expr in expressions(stmt):
-            live.update(leaf.name for leaf in atoms(expr) if isinstance(leaf, Var))
+            live.update(leaf.name for leaf in variables(expr))
         for inner in reversed(blocks(stmt)):
             _mark(inner, live, in_live_loop or isinstance(stmt, While | For))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dualbcast.ir.nodes import Assign, Block, Expr, For, Function, If, Stmt, Var, While
-from dualbcast.ir.walk import atoms, expressions, statements
+from dualbcast.ir.nodes import Assign, Block, Expr, For, Function, If, Stmt, While
+from dualbcast.ir.walk import expressions, statements, variables
 
 __all__ = ["most_carried"]
 
@@ -57,7 +57,7 @@ def _flow(block: Iterable[Stmt]) -> tuple[set[str], set[str]]:
 
 
 def _names(exprs: Iterable[Expr]) -> set[str]:
-    return {leaf.name for expr in exprs for leaf in atoms(expr) if isinstance(leaf, Var)}
+    return {leaf.name for expr in exprs for leaf in variables(expr)}
 
 
 def _floats(block: Block) -> set[str]:

@@ -43,6 +43,7 @@ __all__ = [
     "renamed",
     "statements",
     "use_counts",
+    "variables",
 ]
 
 
@@ -124,6 +125,11 @@ def atoms(expr: Expr) -> list[Expr]:
 def all_atoms(stmt: Stmt) -> list[Expr]:
     """The leaves of all expressions in a statement, those in its blocks too."""
     return [leaf for part in statements((stmt,)) for expr in expressions(part) for leaf in atoms(expr)]
+
+
+def variables(expr: Expr) -> list[Var]:
+    """The variables in an expression, with repetitions."""
+    return [leaf for leaf in atoms(expr) if isinstance(leaf, Var)]
 
 
 def assigned(block: Block) -> Iterator[str]:
@@ -214,7 +220,7 @@ def read_counts(block: Block) -> Counter[str]:
     counts: Counter[str] = Counter()
     for stmt in statements(block):
         for expr in expressions(stmt):
-            counts.update(leaf.name for leaf in atoms(expr) if isinstance(leaf, Var))
+            counts.update(leaf.name for leaf in variables(expr))
     return counts
 
 
@@ -222,7 +228,7 @@ def use_counts(function: Function) -> Counter[str]:
     """How often each name is read."""
     counts = read_counts(function.body)
     for output in function.outputs:
-        counts.update(leaf.name for leaf in atoms(output.value) if isinstance(leaf, Var))
+        counts.update(leaf.name for leaf in variables(output.value))
     return counts
 
 

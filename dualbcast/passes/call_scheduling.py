@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from dualbcast.frontend.rule_bodies import helper_of
 from dualbcast.ir.nodes import TEMPORARY, Assign, Block, Expr, Function, Names, Op, Stmt, Var
-from dualbcast.ir.walk import assigned, atoms, map_expr, map_exprs, operations_of
+from dualbcast.ir.walk import assigned, map_expr, map_exprs, operations_of, variables
 from dualbcast.rules.table import RULES
 
 __all__ = ["INSTRUCTIONS", "is_call", "schedule_calls"]
@@ -98,7 +98,7 @@ def _order(run: list[Assign], names: Names, named: dict[str, str]) -> list[Assig
     needed: set[str] = set()
     written: set[str] = set()
     for stmt in reversed(run):
-        read = {leaf.name for leaf in atoms(stmt.value) if isinstance(leaf, Var)}
+        read = {leaf.name for leaf in variables(stmt.value)}
         # A statement moves to the front with the definitions it reads, and with earlier reads and writes of its target.
         if _calls(stmt) or stmt.target.name in needed | written or read & written:
             first.append(stmt)

@@ -37,12 +37,12 @@ from dualbcast.ir.value_numbering import simplify
 from dualbcast.ir.walk import (
     among,
     assigned,
-    atoms,
     operations_of,
     read_counts,
     renamed,
     statements,
     use_counts,
+    variables,
 )
 from dualbcast.passes.select_merging import merge_selects
 from dualbcast.passes.speculation import is_short, is_speculatable, may_run_for_all, skipping_saves
@@ -200,8 +200,8 @@ class _Conversion:
         new: list[Stmt] = []
         merged = self.flatten(stmt, {}, new)
         # They are assigned one after the other: none may read a name that another has changed.
-        if any(leaf.name != name for name, value in merged.items() for leaf in _read(value) if leaf.name in merged):
-            clash = {leaf.name for value in merged.values() for leaf in _read(value)} & merged.keys()
+        if any(leaf.name != name for name, value in merged.items() for leaf in variables(value) if leaf.name in merged):
+            clash = {leaf.name for value in merged.values() for leaf in variables(value)} & merged.keys()
             copies = {name: Var(self.names.fresh(TEMPORARY), merged[name].kind) for name in sorted(clash)}
             new += [Assign(copy, Var(name, copy.kind), stmt.location) for name, copy in copies.items()]
             merged = {name: renamed(value, copies) for name, value in merged.items()}
@@ -321,7 +321,3 @@ class _Conversion:
     def fresh(self, name: str, kind: Kind) -> Var:
         base = name if name.startswith(TEMPORARY) else TEMPORARY + name
         return Var(self.names.fresh(base.partition("#")[0]), kind)
-
-
-def _read(expr: Expr) -> list[Var]:
-    return [leaf for leaf in atoms(expr) if isinstance(leaf, Var)]

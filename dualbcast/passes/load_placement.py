@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
 
 from dualbcast.ir.nodes import Assign, Block, Function, If, Load, Output, Stmt, Var
-from dualbcast.ir.walk import all_atoms, atoms, map_exprs, renamed
+from dualbcast.ir.walk import all_atoms, map_exprs, renamed, variables
 
 __all__ = ["LOAD_MARK", "place_loads"]
 
@@ -45,7 +45,7 @@ def place_loads(function: Function) -> Function:
     function : Function
         Simplified, operations on atoms.
     """
-    final = {leaf.name for output in function.outputs for leaf in atoms(output.value) if isinstance(leaf, Var)}
+    final = {leaf.name for output in function.outputs for leaf in variables(output.value)}
     params = {param.name: param for param in function.params}
     places = {name: itertools.count() for name in params}
     body = _place(function.body, params, final, places)
