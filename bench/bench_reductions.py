@@ -15,9 +15,9 @@ import pytest
 import references
 import systems
 
-from dualbcast.codegen.kernel_text import emit
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.value_numbering import simplify
+from dualbcast.program.pipeline import kernel_source
 from dualbcast.runtime.arguments import classify
 from dualbcast.runtime.cpu import kernel as cpu_kernel
 from dualbcast.runtime.launch_plan import plan
@@ -50,7 +50,7 @@ def call(function: Callable[..., Any], arrays: tuple[np.ndarray, ...], shapes: t
     body = simplify(lower(function, list(operands.kinds)).function)
     dtypes = [F4] * len(shapes)
     layout = plan(operands, dtypes, None, shapes).layout
-    text = emit(body, layout, "float32", operands.storages, [dtype.name for dtype in dtypes], "cpu")
+    text = kernel_source(body, layout, "float32", operands.storages, [dtype.name for dtype in dtypes], "cpu")
     kernel = cpu_kernel.compile_kernel(text, False)
 
     def run() -> tuple[Any, ...]:

@@ -95,7 +95,7 @@ class KernelSource(NamedTuple):
     shell : str
         For `cuda`, the CUDA C++ text around the element function.
     vectorise : bool
-        Whether to vectorise over the elements; see `compiler.uniform`.
+        Whether to vectorise over the elements; see `passes.vectorization`.
     straight : bool
         Whether what an element takes is a straight line, but for branches that are the same for a whole row: any number
         of them can be computed as parts of vectors.

@@ -16,10 +16,11 @@ from dualbcast import differentiable_broadcast
 from dualbcast.autodiff.differentiate import dualize
 from dualbcast.autodiff.eliminate import is_shorter, operations_each_way
 from dualbcast.cli import models
-from dualbcast.codegen.kernel_text import operations
 from dualbcast.frontend.lower import lower
-from dualbcast.ir.nodes import Function, check
+from dualbcast.ir.nodes import Function
 from dualbcast.ir.value_numbering import simplify
+from dualbcast.ir.verify import verify
+from dualbcast.program.explain import operations
 from dualbcast.program.products import make_product
 
 
@@ -45,7 +46,7 @@ def test_a_product_takes_operations_for_each_factor_and_not_for_each_two(arity: 
     """Its factors come from branches, as the experiment of the paper has them."""
     function = lowered(models.product, arity)
     assert is_shorter(function)
-    forward, back = (count(simplify(dualize(function, range(arity), back=back).function)) for back in (False, True))
+    forward, back = (count(simplify(dualize(function, range(arity), reverse=back).function)) for back in (False, True))
     assert back < 10 * arity
     assert forward > arity * arity / 2
 
@@ -55,7 +56,7 @@ def test_what_is_counted_is_what_there_is_to_do() -> None:
     cell, stress = (lambda *x: models.cell_update(*x)), (lambda a, b, c: (a * b, b * c, c * a, a + b))
     for function, arity in ((price, 5), (models.product, 8), (cell, 6), (stress, 3)):
         f = lowered(function, arity)
-        forward, back = (count(simplify(dualize(f, range(arity), back=back).function)) for back in (False, True))
+        forward, back = (count(simplify(dualize(f, range(arity), reverse=back).function)) for back in (False, True))
         assert is_shorter(f) == (back < forward), function
 
 
@@ -141,8 +142,8 @@ def test_both_ways_give_the_same(case: Case) -> None:
     columns = list(zip(*case.points, strict=True))
     found = []
     for back in (False, True):
-        dual = dualize(function, case.floats, back=back)
-        both = check(simplify(check(dual.function)))
+        dual = dualize(function, case.floats, reverse=back)
+        both = verify(simplify(verify(dual.function)))
         names = [output.name for output in function.outputs] + [dual.partials[place] for place in sorted(dual.partials)]
         values = dict(zip([output.name for output in both.outputs], execute(both, columns), strict=True))
         found.append((sorted(dual.partials), [values[name] for name in names]))

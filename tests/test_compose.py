@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from corpus import CORPUS, Case
 
-from dualbcast.codegen.kernel_text import operations
 from dualbcast.frontend.rule_bodies import lower
 from dualbcast.ir.compose import Step, compose, restrict
-from dualbcast.ir.nodes import Const, Function, Kind, check
+from dualbcast.ir.nodes import Const, Function, Kind
+from dualbcast.ir.verify import verify
 from dualbcast.program.element import Element
+from dualbcast.program.explain import operations
 from dualbcast.program.launch import Options
 
 X = np.linspace(-2.0, 2.0, 9)
@@ -38,7 +39,7 @@ STEPPED = lower(clamp_then_power, ["float", "int"]).function
 
 def test_one_after_the_other_and_one_in_two_places() -> None:
     steps = [Step(STEPPED, (0, 1)), Step(STEPPED, (2, 1)), Step(STEPPED, (2, Const(2, "int")))]
-    found = check(compose("f", ["float", "int"], steps, [2, 4, 6, 3]))
+    found = verify(compose("f", ["float", "int"], steps, [2, 4, 6, 3]))
     first = [clamp_then_power(x, 3)[0] for x in X]
     wanted = [
         first,
@@ -82,7 +83,7 @@ def test_the_corpus_after_another_step(case: Case) -> None:
     steps.append(Step(lowered, tuple(moved.get(at, at) for at in range(count))))
     first = count + len(case.floats)
     kinds = [param.kind for param in lowered.params]
-    composed = check(compose("f", kinds, steps, range(first, first + len(lowered.outputs))))
+    composed = verify(compose("f", kinds, steps, range(first, first + len(lowered.outputs))))
     values = tuple(map(np.array, zip(*case.points, strict=True)))
     halved = tuple(value / 2 if at in case.floats else value for at, value in enumerate(values))
     for got, want in zip(run(composed, *halved), run(lowered, *values), strict=True):

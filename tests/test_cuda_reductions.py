@@ -19,8 +19,8 @@ from test_reductions import DTYPES, F4, F8, fsum, integers, patterns, reduced, s
 from dualbcast.codegen.cuda import build as cuda_build
 from dualbcast.codegen.cuda import kernel_shell
 from dualbcast.codegen.cuda.reduction_shell import summing_shell
-from dualbcast.codegen.kernel_text import emit
 from dualbcast.kernel_spec import KernelSource
+from dualbcast.program.pipeline import kernel_source
 from dualbcast.runtime.arguments import classify
 from dualbcast.runtime.cuda import grid as cuda_grid
 from dualbcast.runtime.cuda import kernel as cuda_kernel
@@ -46,7 +46,9 @@ def geometry_of(arrays: tuple[Any, ...], shapes: list[Any]) -> Geometry:
 
 def source(geometry: Geometry, dtype: Any, count: int) -> KernelSource:
     compute = "float64" if dtype == F8 else "float32"
-    return emit(shifted_products(count), geometry.layout, compute, [dtype.name] * 2, [dtype.name] * count, "cuda")
+    return kernel_source(
+        shifted_products(count), geometry.layout, compute, [dtype.name] * 2, [dtype.name] * count, "cuda"
+    )
 
 
 @functools.cache
@@ -201,7 +203,7 @@ def test_from_plan_to_result(shape, tmp_path, monkeypatch):
     arrays = integers(shape, F4).view(DeviceArray), integers(shape[-1:], F4, 1).view(DeviceArray)
     wanted = (None, *patterns(shape))
     call = plan(classify(arrays, ("x", "y")), [F4] * len(wanted), None, wanted)
-    text = emit(
+    text = kernel_source(
         shifted_products(len(wanted)), call.layout, "float32", ["float32"] * 2, ["float32"] * len(wanted), "cuda"
     )
 

@@ -30,9 +30,11 @@ from dualbcast import (
     value_and_gradient,
 )
 from dualbcast import derivative as D  # noqa: N812
-from dualbcast.codegen.kernel_text import operations
 from dualbcast.frontend.rule_bodies import lower
-from dualbcast.ir.nodes import Op, check, expressions, statements
+from dualbcast.ir import verify as ir_verify
+from dualbcast.ir.nodes import Op
+from dualbcast.ir.walk import expressions, statements
+from dualbcast.program.explain import operations
 from dualbcast.rules.registration import forget
 from dualbcast.rules.table import RULES
 
@@ -91,7 +93,7 @@ def test_the_same_programs_in_plain_python(function: Any) -> None:
 
 @pytest.mark.parametrize("function", nested.PROGRAMS, ids=lambda function: function.__name__)
 def test_the_ir_is_what_the_passes_rely_on(function: Any) -> None:
-    lowered = check(lower(function, ("float", "float")).function)
+    lowered = ir_verify.verify(lower(function, ("float", "float")).function)
     for stmt in statements(lowered.body):
         for expr in expressions(stmt):
             assert not isinstance(expr, Op) or not any(isinstance(arg, Op) for arg in expr.args)

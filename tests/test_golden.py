@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from dualbcast import differentiable_broadcast
+from dualbcast.ir.printer import dump
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -29,6 +30,13 @@ def cuda_shell(function: Any, *arrays: Any) -> str:
     return call.spec.source(call.plan.layout, "cuda").shell
 
 
+def passes(function: Any, target: str) -> str:
+    """The product of two float32 arrays, and the IR after each pass of a target."""
+    call = differentiable_broadcast(function, fastmath=True)._inspected(("float32",) * 2, None, "value_and_jacobian")
+    layout = call.plan.layout if target == "cpu" else call.spec.wide(call.plan.layout)
+    return "\n".join(f"{name}\n{dump(after)}" for name, after in call.spec.passes(layout, target))
+
+
 CELL = (full, full, full, full, rows, rows)
 TEXTS: dict[str, Callable[[], str]] = {
     "hm_lstm_cell": lambda: differentiable_broadcast(models.cell_update).inspect_source(*CELL, wrt=tuple("cfig")),
@@ -38,6 +46,8 @@ TEXTS: dict[str, Callable[[], str]] = {
     "product_of_tanh": lambda: differentiable_broadcast(models.product_of_tanh).inspect_source(full, full, full),
     "kepler": lambda: differentiable_broadcast(models.eccentric_anomaly).inspect_source("float64", "float64"),
     "smooth_step": lambda: differentiable_broadcast(models.smooth_step).inspect_source("float16", "float16"),
+    "smooth_step_passes": lambda: passes(models.smooth_step, "cpu"),
+    "smooth_step_cuda_passes": lambda: passes(models.smooth_step, "cuda"),
     "smooth_step_cuda": lambda: cuda_shell(models.smooth_step, "float16", np.float16(1)),
 }
 
@@ -69,7 +79,7 @@ def test_no_path_of_a_machine_is_in_the_text(path: Path) -> None:
     assert not re.search(r"[ \t]$", text, re.MULTILINE)
 
 
-PYTHON = [name for name in TEXTS if not name.endswith(("_ir", "_cuda"))]
+PYTHON = [name for name in TEXTS if not name.endswith(("_ir", "_cuda", "_passes"))]
 
 
 @pytest.mark.parametrize("name", PYTHON)

@@ -9,8 +9,10 @@ from dataclasses import replace
 import pytest
 
 from dualbcast.frontend.lower import lower
-from dualbcast.ir.constant_fold import FALSE, TRUE, fold, number
-from dualbcast.ir.nodes import Assign, Break, Const, Expr, Function, If, Kind, Names, Op, Output, Var, check, dump
+from dualbcast.ir.constant_fold import fold, number
+from dualbcast.ir.nodes import FALSE, TRUE, Assign, Break, Const, Expr, Function, If, Kind, Names, Op, Output, Var
+from dualbcast.ir.printer import dump
+from dualbcast.ir.verify import verify
 
 X, N, B = Var("x", "float"), Var("n", "int"), Var("b", "bool")
 SPECIAL = {
@@ -114,7 +116,7 @@ def loops(x, n):
 
 
 def test_the_printer_shows_loops_and_jumps() -> None:
-    function = check(lower(loops, ["float", "int"]).function)
+    function = verify(lower(loops, ["float", "int"]).function)
     text = dump(function)
     first = loops.__code__.co_firstlineno
     assert text.startswith("function loops(x: float, n: int)")
@@ -146,9 +148,9 @@ Y = Var("y", "float")
 )
 def test_the_checker_refuses(wrong: Function) -> None:
     with pytest.raises(AssertionError):
-        check(wrong)
+        verify(wrong)
 
 
 def test_the_checker_accepts_what_both_sides_assign() -> None:
     both = If(B, (Assign(Y, X),), (Assign(Y, Const(0.0, "float")),))
-    assert check(function_of(both, output=Y)).outputs == (Output("out", Y),)
+    assert verify(function_of(both, output=Y)).outputs == (Output("out", Y),)

@@ -47,7 +47,7 @@ def later(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
         monkeypatch.setattr(cpu_kernel, "_kernels", {})
         monkeypatch.setattr(cpu_kernel, "_build", refuse)
         monkeypatch.setattr(product_cache, "make_product", refuse)
-        monkeypatch.setattr("dualbcast.codegen.kernel_text.emit", refuse)
+        monkeypatch.setattr("dualbcast.program.pipeline.kernel_source", refuse)
 
     return begin
 

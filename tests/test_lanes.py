@@ -13,9 +13,8 @@ import pytest
 from corpus import CORPUS, Case
 
 from dualbcast import differentiable_broadcast
-from dualbcast.codegen.kernel_text import emit
 from dualbcast.kernel_spec import Layout
-from dualbcast.passes.cuda_coarsening import elements_a_thread
+from dualbcast.program.pipeline import elements_a_thread, kernel_source
 from dualbcast.runtime import interpreter
 from dualbcast.runtime.cuda import launch as cuda_launch
 
@@ -64,7 +63,7 @@ def run(call: Any, lanes: int, fastmath: bool = False, **free: Any) -> list[np.n
     spec, planned = call.spec, call.plan
     layout = planned.layout._replace(lanes=lanes)
     dtypes = [dtype.name for dtype in spec.dtypes]
-    source = emit(spec.product.forward, layout, spec.compute, spec.inputs, dtypes, "cuda", "", fastmath)
+    source = kernel_source(spec.product.forward, layout, spec.compute, spec.inputs, dtypes, "cuda", "", fastmath)
     namespace = interpreter._namespace(source.dtype) | WIDE | HALF | free
     exec(source.text, namespace)
     outputs = [np.zeros(planned.total, dtype) for dtype in spec.dtypes]
@@ -168,7 +167,7 @@ def test_the_cell_update(dtype: str, lanes: int) -> None:
 def test_a_load_is_in_the_branch_that_needs_it_and_with_the_others() -> None:
     call = inspected(full, full, full, full, rows, rows)
     layout = call.plan.layout._replace(lanes=4)
-    text = emit(call.spec.product.forward, layout, "float32", call.spec.inputs, ["float32"] * 5, "cuda").text
+    text = kernel_source(call.spec.product.forward, layout, "float32", call.spec.inputs, ["float32"] * 5, "cuda").text
     body = text[text.index("def cell_update") :]
     flush, rest = body.split("    else:\n", 1)
     copy, update = rest.split("        else:\n", 1)
@@ -310,7 +309,7 @@ def test_only_divisions_by_small_numbers_are_approximate() -> None:
 
     def text(target: str, dtype: str, fastmath: bool) -> str:
         """Without comments, which quote the function."""
-        found = emit(function, layout, dtype, (dtype,) * 2, [dtype], target, "", fastmath).text
+        found = kernel_source(function, layout, dtype, (dtype,) * 2, [dtype], target, "", fastmath).text
         return "\n".join(line.partition("#")[0] for line in found.splitlines())
 
     fast = text("cuda", "float32", True)

@@ -16,10 +16,14 @@ from dualbcast import differentiable_broadcast, special
 from dualbcast.codegen.llvm.row_loop import WHOLE
 from dualbcast.codegen.mathlib import table as mathlib
 from dualbcast.frontend.lower import lower
-from dualbcast.frontend.rule_bodies import without_customs
-from dualbcast.ir.nodes import Break, Continue, For, If, While, check, statements
+from dualbcast.ir.nodes import Break, Continue, For, If, While
 from dualbcast.ir.value_numbering import simplify
-from dualbcast.passes import masked_loops, vectorization
+from dualbcast.ir.verify import verify
+from dualbcast.ir.walk import statements
+from dualbcast.passes.custom_derivatives import drop_custom_derivatives
+from dualbcast.passes.masked_loops import mask_loops
+from dualbcast.passes.vectorization import fits_vectors
+from dualbcast.program import pipeline
 
 EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
 
@@ -27,12 +31,12 @@ EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
 @EVERY
 def test_the_function_is_the_same_for_an_element(case: Case) -> None:
     """Nothing reads a name that has no value, loops are of two kinds, and an element has its results."""
-    function = without_customs(simplify(dual(case)))
-    found = masked_loops.lockstep(function, set())
+    function = drop_custom_derivatives(simplify(dual(case)))
+    found = mask_loops(function, set())
     if found is None:
         return
-    check(found)
-    assert all(stmt.together for stmt in statements(found.body) if isinstance(stmt, While))
+    verify(found)
+    assert all(stmt.masked for stmt in statements(found.body) if isinstance(stmt, While))
     assert not any(isinstance(stmt, Break | Continue) for stmt in statements(found.body))
     columns = [list(column) for column in zip(*case.points, strict=True)]
     for ours, theirs in zip(execute(found, columns), execute(function, columns), strict=True):
@@ -346,7 +350,8 @@ def test_what_stays_a_loop_for_each_element() -> None:
         return x
 
     for function in (divides, unvectorised):
-        assert masked_loops.lockstep(simplify(lower(function, ("float", "int")).function), set()) is None
+        whole = simplify(lower(function, ("float", "int")).function)
+        assert mask_loops(whole, set()) is whole
 
 
 def test_loops_that_all_go_through_as_often_stay_loops() -> None:
@@ -358,15 +363,15 @@ def test_loops_that_all_go_through_as_often_stay_loops() -> None:
         return x
 
     function = simplify(lower(f, ("float", "int")).function)
-    assert masked_loops.lockstep(function, {"n"}) is function
-    found = vectorization.together(function, {"n"})
-    assert found.straight
-    assert sum(isinstance(stmt, For) for stmt in statements(found.function.body)) == 2
-    assert not any(isinstance(stmt, If) for stmt in statements(found.function.body))
+    assert mask_loops(function, {"n"}) is function
+    found = pipeline.run(pipeline.for_vectors({"n"}), function)
+    assert fits_vectors(found, {"n"})
+    assert sum(isinstance(stmt, For) for stmt in statements(found.body)) == 2
+    assert not any(isinstance(stmt, If) for stmt in statements(found.body))
     # Where each element has its own n, only the loop over that ends with the last of them.
-    found = vectorization.together(function, set())
-    assert found.straight
-    assert [type(stmt) for stmt in statements(found.function.body) if isinstance(stmt, For | While)] == [For, While]
+    found = pipeline.run(pipeline.for_vectors(set()), function)
+    assert fits_vectors(found, set())
+    assert [type(stmt) for stmt in statements(found.body) if isinstance(stmt, For | While)] == [For, While]
     x, n = np.linspace(-2, 2, 41), np.arange(41) % 7
     for arrays in ((x, 3), (x, n), (x[:, None], n)):
         text = differentiable_broadcast(f).inspect_source(*arrays)

@@ -11,12 +11,12 @@ import pytest
 
 from dualbcast import differentiable_broadcast
 from dualbcast.frontend.lower import lower
-from dualbcast.ir.nodes import Function, Op, Var, While, statements
+from dualbcast.ir.nodes import Function, Op, Var, While
 from dualbcast.ir.value_numbering import simplify
-from dualbcast.passes import cost_model, uniformity
-from dualbcast.passes.cost_model import operations_of
-from dualbcast.passes.masked_loops import lockstep
-from dualbcast.passes.vectorization import together
+from dualbcast.ir.walk import operations_of, statements
+from dualbcast.passes import interleaving, vectorization
+from dualbcast.passes.masked_loops import mask_loops
+from dualbcast.program import pipeline
 
 FORMS = ("for", "while", "break")
 LENGTHS = ((6,), (3, 4), (2, 3, 5), (2, 2, 3, 2), (2, 1, 3, 2, 2), (2, 2, 2, 2, 2, 2))
@@ -107,9 +107,7 @@ def test_what_follows_each_loop_is_right(lengths: tuple[int, ...], form: str) ->
 def shared(
     function: Any, kinds: tuple[Any, ...] = ("float", "float"), steady: frozenset[str] = frozenset()
 ) -> Function:
-    found = lockstep(simplify(lower(function, kinds).function), set(steady))
-    assert found is not None
-    return found
+    return mask_loops(simplify(lower(function, kinds).function), set(steady))
 
 
 def masks(function: Function) -> list[Op]:
@@ -122,7 +120,7 @@ def test_elements_that_leave_together_are_not_kept_from_changing(form: str) -> N
     function = shared(nest((3, 4, 5), form, CURVED))
     loops = [stmt for stmt in statements(function.body) if isinstance(stmt, While)]
     assert len(loops) == 3
-    assert all(loop.together for loop in loops)
+    assert all(loop.masked for loop in loops)
     if form == "while":
         assert not masks(function)
 
@@ -223,12 +221,23 @@ def test_deep_loops_are_looked_at_a_few_times(monkeypatch: pytest.MonkeyPatch, f
     """Each loop more takes as many steps as the one before, or a few more; not several times as many."""
     looked, weighed = [], []
     for depth in (4, 8, 16):
-        made = together(simplify(lower(nest((2,) * depth, form, CURVED), ("float", "float")).function), set()).function
+        function = simplify(lower(nest((2,) * depth, form, CURVED), ("float", "float")).function)
+        made = pipeline.run(pipeline.for_vectors(set()), function)
         looked.append(
-            counted(monkeypatch, uniformity, "_longest", lambda made=made: uniformity.is_vectorisable(made, set()))
+            counted(
+                monkeypatch,
+                vectorization,
+                "_longest",
+                lambda made=made: vectorization.suits_llvm_vectoriser(made, set()),
+            )
         )
         weighed.append(
-            counted(monkeypatch, cost_model, "_weight", lambda made=made: cost_model.side_by_side(made, 4, 4))
+            counted(
+                monkeypatch,
+                interleaving,
+                "cost_of_operation",
+                lambda made=made: interleaving.vectors_to_interleave(made, 4, 4),
+            )
         )
     for counts in (looked, weighed):
         assert counts[2] <= 6 * counts[1] <= 36 * counts[0]

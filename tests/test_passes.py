@@ -16,13 +16,17 @@ import pytest
 from corpus import CORPUS, Case
 
 from dualbcast import differentiable_broadcast
-from dualbcast.autodiff.chain_slopes import waiting
+from dualbcast.autodiff.chains import chained
 from dualbcast.autodiff.differentiate import dualize
-from dualbcast.codegen.kernel_text import emit, operations
 from dualbcast.frontend.lower import lower
-from dualbcast.ir.nodes import Assign, Break, Const, For, Function, If, Op, Output, Var, While, check, statements
-from dualbcast.ir.value_numbering import remove_dead, simplify
+from dualbcast.ir.dead_code import remove_dead
+from dualbcast.ir.nodes import Assign, Break, Const, For, Function, If, Op, Output, Var, While
+from dualbcast.ir.value_numbering import simplify
+from dualbcast.ir.verify import verify
+from dualbcast.ir.walk import statements
 from dualbcast.kernel_spec import KernelSource, Layout
+from dualbcast.program.explain import operations
+from dualbcast.program.pipeline import kernel_source
 from dualbcast.runtime import interpreter
 
 EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
@@ -45,7 +49,7 @@ def source(function: Function) -> KernelSource:
     inputs = [DTYPES[param.kind] for param in function.params]
     outputs = [DTYPES[output.value.kind] for output in function.outputs]
     layout = Layout(1, ("1",), (0,) * (len(inputs) + len(outputs)))
-    return emit(function, layout, "float64", inputs, outputs, "python")
+    return kernel_source(function, layout, "float64", inputs, outputs, "python")
 
 
 def execute(function: Function, columns: list[Any]) -> list[np.ndarray[Any, Any]]:
@@ -64,11 +68,11 @@ def execute(function: Function, columns: list[Any]) -> list[np.ndarray[Any, Any]
 
 @EVERY
 def test_every_pass_gives_checked_ir(case: Case):
-    check(lowered(case))
-    check(simplify(lowered(case)))
-    check(dual(case))
-    check(simplify(dual(case)))
-    check(simplify(simplify(dual(case))))
+    verify(lowered(case))
+    verify(simplify(lowered(case)))
+    verify(dual(case))
+    verify(simplify(dual(case)))
+    verify(simplify(simplify(dual(case))))
 
 
 @EVERY
@@ -166,7 +170,7 @@ def test_a_loop_lowered_again_starts_afresh():
                 x *= g if z else g * x
         return z, x, y, f
 
-    check(lower(function, ["float"] * 3).function)
+    verify(lower(function, ["float"] * 3).function)
     points = [(1.5, 0.5, 1.0), (0.0, 2.0, 1.0), (-1.0, -2.0, 0.5)]
     found = execute(simplify(lower(function, ["float"] * 3).function), list(zip(*points, strict=True)))
     np.testing.assert_allclose(np.transpose(found), [function(*point) for point in points], rtol=1e-14)
@@ -217,7 +221,7 @@ def test_what_a_name_is_given_too_late_needs_nothing_that_is_gone():
     body = (Assign(x, twice), Assign(y, Op("add", (x, a), "float")), Assign(z, thrice), Assign(x, z))
     function = remove_dead(Function("f", (a,), body, (Output("out", y),)))
     assert {stmt.target.name for stmt in statements(function.body) if isinstance(stmt, Assign)} in ({*"xy"}, {*"xyz"})
-    check(function)
+    verify(function)
     (found,) = execute(function, [[1.0, 2.0]])
     np.testing.assert_array_equal(found, [3.0, 6.0])
 
@@ -317,9 +321,9 @@ def test_reassigned_names_are_not_merged(how: str):
     if how == "in a while's head":  # tests are atoms in the IR
         loop = body[-1]
         body = (*body[:-1], While((*loop.pre, Assign(P, loop.test)), P, loop.body))
-    function = check(Function("f", (X, Y), body, (Output("out0", T), Output("out1", U), Output("out2", A))))
+    function = verify(Function("f", (X, Y), body, (Output("out0", T), Output("out1", U), Output("out2", A))))
     columns = [[2.0, -3.0, 0.5, -0.25], [5.0, 7.0, 0.25, -1.5]]
-    for found, wanted in zip(execute(check(simplify(function)), columns), execute(function, columns), strict=True):
+    for found, wanted in zip(execute(verify(simplify(function)), columns), execute(function, columns), strict=True):
         np.testing.assert_array_equal(found, wanted)
 
 
@@ -423,7 +427,7 @@ def test_a_slope_does_not_wait_for_what_changes() -> None:
     points = [(0.3, 0.7), (0.9, -0.4), (-1.1, 0.2)]
     for function in (moved, scaled, read_elsewhere):
         f = dualize(lower(function, ("float", "float")).function, (0, 1)).function
-        found = execute(simplify(check(f)), list(zip(*points, strict=True)))
+        found = execute(simplify(verify(f)), list(zip(*points, strict=True)))
         step = 1e-6
         for row, (a, b) in enumerate(points):
             slopes = [
@@ -447,10 +451,10 @@ def test_a_slope_waits_while_what_it_is_made_of_lasts(how: str) -> None:
     so that the fuzzer hardly finds what goes wrong without a look."""
     start = (Assign(A, Op("mul", (X, Y), "float")), Assign(T, Op("sin", (A,), "float")))
     end = (Assign(U, Op("exp", (T,), "float")),)
-    function = check(Function("f", (X, Y), (*start, *CHANGES[how], *end), (Output("out", U),)))
-    assert (T.name in waiting(function)) == (how == "nowhere")
+    function = verify(Function("f", (X, Y), (*start, *CHANGES[how], *end), (Output("out", U),)))
+    assert (T.name in chained(function)) == (how == "nowhere")
     columns = [[2.0, -3.0, 0.5, -0.25], [5.0, 7.0, 0.25, -1.5]]
     x, y = np.array(columns)
-    _, in_x, in_y = execute(check(simplify(dualize(function, (0, 1)).function)), columns)
+    _, in_x, in_y = execute(verify(simplify(dualize(function, (0, 1)).function)), columns)
     slope = np.exp(np.sin(x * y)) * np.cos(x * y)
     np.testing.assert_allclose([in_x, in_y], [slope * y, slope * x], rtol=1e-12)

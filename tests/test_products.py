@@ -17,8 +17,8 @@ from test_corpus import arrays, compiled, expected
 
 from dualbcast.autodiff.derived_functions import hessian_of, partial_of, pullback_of, pushforward_of
 from dualbcast.frontend.rule_bodies import lower
-from dualbcast.ir.nodes import check
 from dualbcast.ir.value_numbering import simplify
+from dualbcast.ir.verify import verify
 
 EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
 ON = [
@@ -116,10 +116,10 @@ def test_derived_functions_are_sound(case: Case) -> None:
         pushforward_of(function, case.floats, values=False),
         *(partial_of(function, at) for at in case.floats),
     ):
-        check(made)
-        check(simplify(made))
-        check(pullback_of(made, case.floats))
-        check(simplify(hessian_of(made, case.floats)[0].function))
+        verify(made)
+        verify(simplify(made))
+        verify(pullback_of(made, case.floats))
+        verify(simplify(hessian_of(made, case.floats)[0].function))
 
 
 # --- second order -----------------------------------------------------------------------------------------------------

@@ -17,15 +17,17 @@ from dualbcast.codegen.llvm import intrinsics
 from dualbcast.codegen.mathlib import division as division_code
 from dualbcast.codegen.mathlib import table as mathlib
 from dualbcast.frontend.lower import lower
-from dualbcast.ir.nodes import Assign, Block, Op, check, statements
+from dualbcast.ir.nodes import Assign, Block, Op
 from dualbcast.ir.value_numbering import simplify
-from dualbcast.passes.reciprocal_division import by_reciprocals
+from dualbcast.ir.verify import verify
+from dualbcast.ir.walk import statements
+from dualbcast.passes.reciprocal_division import share_reciprocals
 from dualbcast.runtime.cpu import kernel as cpu_kernel
 
 
 def texts(function: Any, *kinds: Any) -> list[str]:
     """The divisions of a function's body in order, and those by multiplication."""
-    body: Block = check(by_reciprocals(simplify(lower(function, kinds).function))).body
+    body: Block = verify(share_reciprocals(simplify(lower(function, kinds).function))).body
     operations = [stmt.value for stmt in statements(body) if isinstance(stmt, Assign) and isinstance(stmt.value, Op)]
     return [op.name for op in operations if op.name in ("div", "divided")]
 

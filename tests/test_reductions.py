@@ -19,11 +19,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualbcast import differentiable_broadcast, num_threads
-from dualbcast.codegen.kernel_text import emit
 from dualbcast.codegen.llvm.row_loop import WHOLE
 from dualbcast.errors import ArgumentError
 from dualbcast.ir.nodes import Assign, Const, Function, Op, Output, Var
 from dualbcast.kernel_spec import TILE, KernelSource
+from dualbcast.program.pipeline import kernel_source
 from dualbcast.runtime import interpreter
 from dualbcast.runtime.arguments import Operands, classify, storage_name
 from dualbcast.runtime.cpu import kernel as cpu_kernel
@@ -75,7 +75,7 @@ def unary(*names: str) -> Function:
 
 def source(function: Function, call: Plan, dtypes: list[Any], backend: str) -> KernelSource:
     operands = call.operands
-    return emit(
+    return kernel_source(
         function, call.layout, operands.compute, operands.storages, [storage_name(dtype) for dtype in dtypes], backend
     )
 

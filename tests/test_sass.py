@@ -21,8 +21,8 @@ from dualbcast import differentiable_broadcast
 from dualbcast.codegen.cuda import build as cuda_build
 from dualbcast.codegen.cuda import sass
 from dualbcast.codegen.cuda.occupancy import occupancy, roomier
-from dualbcast.codegen.kernel_text import emit
 from dualbcast.errors import MissingDependencyError
+from dualbcast.program.pipeline import kernel_source
 from dualbcast.runtime.cuda import kernel as cuda_kernel
 
 COUNTS = Path(__file__).parent / "sass" / "counts.txt"
@@ -347,7 +347,9 @@ def test_a_kernel_that_would_spill_takes_fewer_elements() -> None:
     function = differentiable_broadcast(models.product_of_tanh)
     call = function._inspected((full,) * 8, None, "value_and_jacobian")
     spec, layout = call.spec, call.plan.layout
-    four = emit(spec.product.forward, layout._replace(lanes=4), "float32", spec.inputs, ["float32"] * 9, "cuda")
+    four = kernel_source(
+        spec.product.forward, layout._replace(lanes=4), "float32", spec.inputs, ["float32"] * 9, "cuda"
+    )
     cramped = four._replace(shell=four.shell.replace("__launch_bounds__(256)", "__launch_bounds__(256, 8)"))
     assert cuda_kernel.compile_kernel(cramped, (9, 0)).stack > 0
     kernel = call._compile_cuda(cramped, (9, 0))

@@ -16,13 +16,15 @@ from test_passes import dual, execute, lowered
 from dualbcast import differentiable_broadcast, special
 from dualbcast.codegen import kernel_text
 from dualbcast.frontend.lower import lower
-from dualbcast.frontend.rule_bodies import without_customs
-from dualbcast.ir.nodes import TEMPORARY, Assign, Const, Function, If, Op, Output, Var, check, statements
+from dualbcast.ir.nodes import TEMPORARY, Assign, Const, Function, If, Op, Output, Var
 from dualbcast.ir.value_numbering import simplify
-from dualbcast.passes import if_conversion
-from dualbcast.passes.if_conversion import into_selects
-from dualbcast.passes.select_merging import two_ways
-from dualbcast.passes.vectorization import Together
+from dualbcast.ir.verify import verify
+from dualbcast.ir.walk import statements
+from dualbcast.passes import speculation
+from dualbcast.passes.custom_derivatives import drop_custom_derivatives
+from dualbcast.passes.if_conversion import branch_choices, convert_ifs
+from dualbcast.passes.select_merging import merge_selects
+from dualbcast.program import pipeline
 
 EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
 INF, NAN = math.inf, math.nan
@@ -38,24 +40,24 @@ def same_bits(found: Any, wanted: Any) -> None:
 
 @EVERY
 def test_values_and_partials_keep_every_bit(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(if_conversion, "LEAST", INF)
+    monkeypatch.setattr(speculation, "LEAST_SAVING", INF)
     columns = list(zip(*case.points, strict=True))
-    for function in (without_customs(simplify(lowered(case))), without_customs(simplify(dual(case)))):
-        selected, _ = into_selects(function, set())
-        for found, wanted in zip(execute(check(selected), columns), execute(function, columns), strict=True):
+    for function in (drop_custom_derivatives(simplify(lowered(case))), drop_custom_derivatives(simplify(dual(case)))):
+        selected = convert_ifs(function, set())
+        for found, wanted in zip(execute(verify(selected), columns), execute(function, columns), strict=True):
             same_bits(found, wanted)
 
 
 @EVERY
 def test_what_does_not_change_in_a_row_stays_a_branch(case: Case) -> None:
-    function = without_customs(simplify(dual(case)))
-    assert into_selects(function, {param.name for param in function.params})[0] == function
+    function = drop_custom_derivatives(simplify(dual(case)))
+    assert convert_ifs(function, {param.name for param in function.params}) == function
 
 
 @EVERY
 def test_each_branch_has_its_choice(case: Case) -> None:
-    function = without_customs(simplify(dual(case)))
-    selected, choices = into_selects(function, set())
+    function = drop_custom_derivatives(simplify(dual(case)))
+    selected, choices = convert_ifs(function, set()), branch_choices(function, set())
     branches = sum(isinstance(stmt, If) for stmt in statements(function.body))
     assert len(choices) == branches
     left = [stmt for stmt in statements(selected.body) if isinstance(stmt, If)]
@@ -71,7 +73,7 @@ def by_hand(then: Any, orelse: Any, test: Any = Var("t", "bool")) -> Function:  
     start = [Assign(x, Op("add", (p, Const(1.0, "float")), "float")), Assign(y, Op("mul", (p, p), "float"))]
     body = (*start, Assign(Var("t", "bool"), Op("lt", (p, Const(0.0, "float")), "bool")), If(test, then, orelse))
     outputs = tuple(Output(f"out_{at}", var) for at, var in enumerate((x, y)))
-    return check(Function("f", (p,), body, outputs))
+    return verify(Function("f", (p,), body, outputs))
 
 
 def test_sides_that_exchange_variables() -> None:
@@ -87,20 +89,20 @@ def test_sides_that_exchange_variables() -> None:
         ((Assign(y, x), *one), (Assign(x, y), Assign(y, Const(3.0, "float"))), [[7.0, 0.25], [-1.0, 3.0]]),
     ):
         function = by_hand(then, orelse)
-        selected, choices = into_selects(function, set())
+        selected, choices = convert_ifs(function, set()), branch_choices(function, set())
         assert [choice.selects for choice in choices] == [True]
-        np.testing.assert_array_equal(execute(check(selected), columns), wanted)
+        np.testing.assert_array_equal(execute(verify(selected), columns), wanted)
 
 
 def test_a_condition_that_the_sides_change() -> None:
     t, x, y = Var("t", "bool"), Var("x", "float"), Var("y", "float")
     side = (Assign(t, Const(False, "bool")), Assign(x, Const(5.0, "float")), Assign(y, Const(6.0, "float")))
-    selected, _ = into_selects(by_hand(side, ()), set())
-    np.testing.assert_array_equal(execute(check(selected), [[-2.0, 0.5]]), [[5.0, 1.5], [6.0, 0.25]])
+    selected = convert_ifs(by_hand(side, ()), set())
+    np.testing.assert_array_equal(execute(verify(selected), [[-2.0, 0.5]]), [[5.0, 1.5], [6.0, 0.25]])
 
 
 def choices_of(function: Any, *kinds: Any, steady: set[str] = frozenset()) -> list[tuple[bool, str]]:  # type: ignore[assignment]
-    _, choices = into_selects(simplify(lower(function, kinds).function), steady)
+    choices = branch_choices(simplify(lower(function, kinds).function), steady)
     return [(choice.selects, choice.reason) for choice in choices]
 
 
@@ -225,7 +227,12 @@ MODELS = [guarded, power, nested, on_nan, divided, looping]
 @pytest.fixture
 def branches(monkeypatch: pytest.MonkeyPatch, nothing_kept: None) -> Any:  # noqa: ARG001
     """Everything as branches, from here on."""
-    return lambda: monkeypatch.setattr(kernel_text, "together", lambda function, _: Together(function, [], False))
+
+    def leave_branches() -> None:
+        monkeypatch.setattr(pipeline, "for_vectors", lambda _: [drop_custom_derivatives])
+        monkeypatch.setattr(kernel_text, "fits_vectors", lambda *_: False)
+
+    return leave_branches
 
 
 @pytest.mark.parametrize("function", MODELS, ids=lambda function: function.__name__)
@@ -297,7 +304,7 @@ def chosen(*selects: tuple[str, str, str, str]) -> Function:
     for name, test, then, orelse in selects:
         sides = Var(test, "bool"), Var(then, "float"), Var(orelse, "float")
         body.append(Assign(Var(name, "float"), Op("select", sides, "float")))
-    return check(Function("f", tuple(params), tuple(body), (Output("out", Var(selects[-1][0], "float")),)))
+    return verify(Function("f", tuple(params), tuple(body), (Output("out", Var(selects[-1][0], "float")),)))
 
 
 def count(function: Function, name: str) -> int:
@@ -312,27 +319,27 @@ def count(function: Function, name: str) -> int:
 )
 def test_three_sides_of_which_two_are_the_same_take_one_select(selects_: Any) -> None:
     function = chosen(*selects_)
-    found = simplify(two_ways(function))
+    found = merge_selects(function)
     assert count(function, "select") == 2
-    assert count(check(found), "select") == 1
+    assert count(verify(found), "select") == 1
     columns = [[1.0] * 9, [INF] * 9, [3.0] * 9, [*[-1.0, NAN, 1.0] * 3], [*[-1.0] * 3, *[NAN] * 3, *[1.0] * 3]]
     same_bits(execute(found, columns)[0], execute(function, columns)[0])
 
 
 def test_a_chain_of_sides_that_agree_takes_one_select() -> None:
     function = chosen(("s", "b", "p", "q"), ("t", "a", "s", "p"), ("u", "b", "p", "t"), ("v", "a", "u", "p"))
-    found = simplify(two_ways(function))
-    assert count(check(found), "select") == 1
+    found = merge_selects(function)
+    assert count(verify(found), "select") == 1
     columns = [[1.0] * 9, [INF] * 9, [3.0] * 9, [*[-1.0, NAN, 1.0] * 3], [*[-1.0] * 3, *[NAN] * 3, *[1.0] * 3]]
     same_bits(execute(found, columns)[0], execute(function, columns)[0])
 
 
 def test_three_values_stay_two_selects_and_so_does_what_is_needed_elsewhere() -> None:
     three = chosen(("s", "b", "p", "q"), ("t", "a", "r", "s"))
-    assert two_ways(three) == three
+    assert merge_selects(three) == three
     both = chosen(("s", "b", "p", "q"), ("t", "a", "p", "s"))
-    both = check(replace(both, outputs=(*both.outputs, Output("other", Var("s", "float")))))
-    assert two_ways(both) == both
+    both = verify(replace(both, outputs=(*both.outputs, Output("other", Var("s", "float")))))
+    assert merge_selects(both) == both
 
 
 def test_what_is_assigned_again_is_not_looked_through() -> None:
@@ -343,7 +350,7 @@ def test_what_is_assigned_again_is_not_looked_through() -> None:
         again = Assign(changed, Op("add", (changed, Const(1.0, "float")), "float"))
         function = replace(first, body=(*start, select, again, last))
         columns = [[1.0] * 4, [2.0] * 4, [3.0] * 4, [-1.0, -1.0, 1.0, 1.0], [-1.0, 1.0, -1.0, 1.0]]
-        same_bits(execute(simplify(two_ways(function)), columns)[0], execute(function, columns)[0])
+        same_bits(execute(merge_selects(function), columns)[0], execute(function, columns)[0])
 
 
 def test_sides_that_agree_share_a_mask() -> None:

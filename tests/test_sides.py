@@ -19,11 +19,13 @@ from test_selects import same_bits
 
 from dualbcast import differentiable_broadcast, graph, set_num_threads
 from dualbcast.codegen.llvm.row_loop import WHOLE
-from dualbcast.frontend.rule_bodies import without_customs
-from dualbcast.ir.nodes import If, check, statements
+from dualbcast.ir.nodes import If
 from dualbcast.ir.value_numbering import simplify
-from dualbcast.passes import if_conversion
-from dualbcast.passes.if_conversion import into_selects
+from dualbcast.ir.verify import verify
+from dualbcast.ir.walk import statements
+from dualbcast.passes import if_conversion, speculation
+from dualbcast.passes.custom_derivatives import drop_custom_derivatives
+from dualbcast.passes.if_conversion import branch_choices, convert_ifs
 from dualbcast.program.jacobian import Jacobian
 from dualbcast.runtime.cpu import kernel as cpu_kernel
 
@@ -39,12 +41,12 @@ INF, NAN = math.inf, math.nan
 @pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
 def test_values_and_partials_keep_every_bit(case: Case, least: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """With an `if` for each side, and with short sides for all."""
-    monkeypatch.setattr(if_conversion, "LEAST", least)
-    monkeypatch.setattr(if_conversion, "_saves", lambda *_: True)
+    monkeypatch.setattr(speculation, "LEAST_SAVING", least)
+    monkeypatch.setattr(if_conversion, "skipping_saves", lambda *_: True)
     columns = list(zip(*case.points, strict=True))
-    for function in (without_customs(simplify(lowered(case))), without_customs(simplify(dual(case)))):
-        found, choices = into_selects(function, set())
-        for one, other in zip(execute(check(found), columns), execute(function, columns), strict=True):
+    for function in (drop_custom_derivatives(simplify(lowered(case))), drop_custom_derivatives(simplify(dual(case)))):
+        found, choices = convert_ifs(function, set()), branch_choices(function, set())
+        for one, other in zip(execute(verify(found), columns), execute(function, columns), strict=True):
             same_bits(one, other)
         if all("takes it" in choice.reason for choice in choices):
             assert not any(isinstance(stmt, If) and stmt.orelse for stmt in statements(found.body))
@@ -354,8 +356,8 @@ def test_explain_says_what_the_kernel_does() -> None:
     assert "if c < 0.5:  →  branch (each side runs for vectors of which an element takes it)" in text
     text = str(differentiable_broadcast(loops).explain(*given))
     assert "if c < 0.5:  →  branch (each side runs for vectors of which an element takes it)" in text
-    assert "for k in range(20):  →  vectors (all elements take as many turns)" in text
-    assert "e - y * math.sin(e) - x) > 1e-5:  →  vectors (several elements take each turn together)" in text
+    assert "for k in range(20):  →  vectors (all elements have as many iterations)" in text
+    assert "e - y * math.sin(e) - x) > 1e-5:  →  vectors (elements leave the masked loop one by one)" in text
 
 
 def test_many_cases() -> None:

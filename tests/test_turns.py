@@ -1,4 +1,4 @@
-"""Tangents of a turn of a loop through its partials: where they are found so, and that they are the same."""
+"""ForwardMode of a turn of a loop through its partials: where they are found so, and that they are the same."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from models import eccentric_anomaly
 from test_passes import execute, lowered
 
 from dualbcast import differentiable_broadcast
-from dualbcast.autodiff.linearize import ONE, Direction, Tangents
-from dualbcast.autodiff.loop_jacobians import Turns, is_shorter
+from dualbcast.autodiff.linearize import ONE, Direction, ForwardMode
+from dualbcast.autodiff.loop_jacobians import LoopJacobians, is_shorter
 from dualbcast.frontend.lower import lower
-from dualbcast.ir.nodes import For, Function, While, check, statements
+from dualbcast.ir.nodes import For, Function, While
 from dualbcast.ir.value_numbering import simplify
-from dualbcast.passes.cost_model import operations_of
+from dualbcast.ir.verify import verify
+from dualbcast.ir.walk import operations_of, statements
 
 
 def oscillator(x: float, v: float, damping: float) -> float:
@@ -107,7 +108,7 @@ def floats(function: Any) -> Function:
     return lower(function, ("float",) * function.__code__.co_argcount).function
 
 
-def in_all(kind: type[Tangents], function: Function, seeds: Any = None) -> Any:
+def in_all(kind: type[ForwardMode], function: Function, seeds: Any = None) -> Any:
     seeds = range(len(function.params)) if seeds is None else seeds
     directions = {at: Direction(function.params[at].name, {at: ONE}) for at in seeds}
     return kind(function, directions, None).run()
@@ -149,9 +150,9 @@ def test_both_ways_give_the_same(case: Case) -> None:
         pytest.skip("no loop")
     columns = list(zip(*case.points, strict=True))
     found = []
-    for kind in (Tangents, Turns):
+    for kind in (ForwardMode, LoopJacobians):
         dual = in_all(kind, function, case.floats)
-        both = check(simplify(check(dual.function)))
+        both = verify(simplify(verify(dual.function)))
         names = [output.name for output in function.outputs] + [dual.partials[place] for place in sorted(dual.partials)]
         values = dict(zip([output.name for output in both.outputs], execute(both, columns), strict=True))
         found.append((sorted(dual.partials), [values[name] for name in names]))
@@ -165,7 +166,7 @@ def test_where_it_is_done() -> None:
     """An oscillator takes as many products as by hand: three for each direction, and those of two slopes."""
     assert is_shorter(floats(oscillator))
     every, through = (
-        multiplications(simplify(in_all(kind, floats(oscillator)).function)) for kind in (Tangents, Turns)
+        multiplications(simplify(in_all(kind, floats(oscillator)).function)) for kind in (ForwardMode, LoopJacobians)
     )
     assert through <= 19 < 23 <= every
     assert is_shorter(floats(pendulum))
@@ -195,7 +196,7 @@ def test_an_absent_zero_stays_zero_where_a_slope_is_infinite() -> None:
 
     function = floats(f)
     columns = [[0.0, 2.0], [1.5, 0.5], [1.0, 3.0]]
-    for kind in (Tangents, Turns):
+    for kind in (ForwardMode, LoopJacobians):
         dual = in_all(kind, function)
         both = simplify(dual.function)
         values = dict(zip([output.name for output in both.outputs], execute(both, columns), strict=True))

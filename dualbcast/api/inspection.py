@@ -6,27 +6,27 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dualbcast.api.binding import Wrt
 from dualbcast.errors import ArgumentError
-from dualbcast.ir.nodes import dump
+from dualbcast.ir.printer import dump
 from dualbcast.program.launch import Call
 
 if TYPE_CHECKING:
     from dualbcast.program.explain import Explanation
     from dualbcast.runtime.cuda.kernel import CudaKernel
 
-__all__ = ["Inspectable", "Show", "check_product", "is_derived"]
+__all__ = ["PRODUCTS", "Inspectable", "Show", "check_product", "is_derived"]
 
 # The products of a BroadcastFunction that can be looked at: its own, and those of what is derived from it.
 _Own = Literal["value", "jacobian", "value_and_jacobian", "hessian", "value_jacobian_and_hessian"]
 _Derived = Literal["jvp", "vjp", "value_and_vjp", "hvp"]
 Show = _Own | _Derived
 Capability = tuple[int, int] | None
+PRODUCTS: tuple[str, ...] = (*get_args(_Own), *get_args(_Derived))
 
 
 def check_product(product: str) -> None:
     """Refuse a product that there is not."""
-    every = (*get_args(_Own), *get_args(_Derived))
-    if product not in every:
-        raise ArgumentError(f"product={product!r} is none of {', '.join(every)}")
+    if product not in PRODUCTS:
+        raise ArgumentError(f"product={product!r} is none of {', '.join(PRODUCTS)}")
 
 
 def is_derived(product: str) -> bool:
@@ -46,6 +46,7 @@ class Inspectable:
         wrt: Wrt = None,
         product: Show = "value_and_jacobian",
         cc: Capability = None,
+        passes: bool = False,
         **named: Any,
     ) -> Explanation:
         """What a call will run: its dtypes, layout, operations and bytes.
@@ -62,6 +63,8 @@ class Inspectable:
             in `wrt`.
         cc : (int, int), optional
             A compute capability to compile for, which needs no GPU; adds registers, spills and occupancy.
+        passes : bool
+            Also show the IR after each pass of the compiler.
         """
         # With what it tells of, much of the compiler is imported.
         from dualbcast.program.explain import explain_kernel
@@ -69,7 +72,8 @@ class Inspectable:
         call = self._inspected(arrays, wrt, product, named)
         kernel = None if cc is None else call.cuda_kernel(cc)
         function = call.spec.product.function if cc is None else call.spec.product.forward
-        return explain_kernel(function, call.plan, call.spec.dtypes, call.spec.compute, kernel)
+        trace = call.passes(cc) if passes else None
+        return explain_kernel(function, call.plan, call.spec.dtypes, call.spec.compute, kernel, trace)
 
     def inspect_ir(self, *arrays: Any, wrt: Wrt = None, product: Show = "value_and_jacobian", **named: Any) -> str:
         """The intermediate representation of a product."""

@@ -1,6 +1,6 @@
-"""What depends on what: the directions in which each name has a derivative, and the partials of operations.
+"""Activity analysis: the directions in which each name has a derivative; and the local partials of operations.
 
-A set of directions for every name, the smallest that is closed under the program's assignments.
+Every name has a set of directions, the smallest that is closed under the program's assignments.
 """
 
 from __future__ import annotations
@@ -10,20 +10,21 @@ from collections.abc import Callable, Mapping, Sequence
 
 from dualbcast.errors import CompileError
 from dualbcast.frontend.rule_bodies import partials_of, source_of
-from dualbcast.ir.nodes import Assign, Const, Expr, Function, Op, Var, statements
+from dualbcast.ir.nodes import Assign, Const, Expr, Function, Op, Var
+from dualbcast.ir.walk import statements
 from dualbcast.rules.curvatures import quotient_slope
 from dualbcast.rules.table import CUSTOMS
 
 __all__ = ["ZERO", "activity", "differentiable", "partials_at", "refuse_marked"]
 
 ZERO = Const(0.0, "float")
-# The derivative of what is not differentiable. No output depends on it: that is an error.
+# The partial of a function that is marked as not differentiable. It is an error if an output depends on it.
 UNKNOWN = Const(math.nan, "float")
 _NOTHING = Function("", (), (), ())
 
 
 def activity(function: Function, seeds: Mapping[str, frozenset[int]]) -> dict[str, frozenset[int]]:
-    """For every name, the directions that its value can depend on differentiably, from those of parameters."""
+    """For every name, the directions that its value can depend on differentiably; `seeds` are those of parameters."""
     active = dict(seeds)
     assigns = [stmt for stmt in statements(function.body) if isinstance(stmt, Assign)]
     changed = True
@@ -32,11 +33,11 @@ def activity(function: Function, seeds: Mapping[str, frozenset[int]]) -> dict[st
         for stmt in assigns:
             if stmt.target.kind != "float":
                 continue
-            found = active.get(stmt.target.name, frozenset()).union(
+            directions = active.get(stmt.target.name, frozenset()).union(
                 *(active.get(arg.name, frozenset()) for arg in differentiable(stmt.value))
             )
-            if found != active.get(stmt.target.name, frozenset()):
-                active[stmt.target.name] = found
+            if directions != active.get(stmt.target.name, frozenset()):
+                active[stmt.target.name] = directions
                 changed = True
     return active
 
@@ -56,7 +57,7 @@ def differentiable(value: Expr) -> list[Var]:
 
 
 def refuse_marked(function: Function, active: dict[str, frozenset[int]]) -> None:
-    """Refuse a derivative of what is marked as not differentiable, where an output depends on it."""
+    """Refuse to differentiate a function that is marked as not differentiable, where an output depends on it."""
     assigns = [stmt for stmt in statements(function.body) if isinstance(stmt, Assign)]
     marked = [
         (stmt, stmt.value)
@@ -87,7 +88,7 @@ def refuse_marked(function: Function, active: dict[str, frozenset[int]]) -> None
 
 
 def _carriers(value: Expr) -> list[Var]:
-    """The variables that a value is computed from, other than by a step that ends differentiation on purpose."""
+    """The variables that a value is computed from, unless a step ends differentiation on purpose."""
     if isinstance(value, Op) and value.name not in CUSTOMS and (value.name == "to_float" or value.kind == "int"):
         ends = value.name == "to_int" and value.args[0].kind == "float"
         return [] if ends else [arg for arg in value.args if isinstance(arg, Var)]
@@ -97,13 +98,13 @@ def _carriers(value: Expr) -> list[Var]:
 
 # --- partials of operators and rules --------------------------------------------------------------------------------
 
-# The operators' rows, in the form of the table's. Their arguments are floats here; integers carry no derivative.
+# The rules of operators, in the form of the table's. Their arguments are floats; integers carry no derivative.
 _OPERATORS: dict[str, Callable[..., object]] = {
     "add": lambda a, b, y: (1.0, 1.0),  # noqa: ARG005
     "sub": lambda a, b, y: (1.0, -1.0),  # noqa: ARG005
     "mul": lambda a, b, y: (b, a),  # noqa: ARG005
-    # One slow division for both. (It overflows only for a subnormal b, as the derivative in a does then; so 0 / b has
-    # nan for its derivative in b, which -(y / b) has not.)
+    # One slow division serves both partials. It overflows only for a subnormal b, as the partial in a does; then 0 / b
+    # has nan for its partial in b, where -(y / b) would not.
     "div": lambda a, b, y: (1.0 / b, quotient_slope(y, b)),  # noqa: ARG005
     "neg": lambda a, y: (-1.0,),  # noqa: ARG005
     "single": lambda a, y: (1.0,),  # noqa: ARG005
@@ -117,5 +118,5 @@ def partials_at(value: Op) -> tuple[Function, Sequence[Expr], list[Expr]]:
         return _NOTHING, (), [ZERO, *[UNKNOWN] * (len(value.args) - 1)]
     source, args = source_of(value)
     template, partials = partials_of(source or _OPERATORS[value.name], args)
-    # In the value of a custom derivative, which comes before the arguments, it is zero: that is what custom means.
+    # The first argument of a custom derivative is its value, in which the partial is zero by definition.
     return template, args, [ZERO] * (custom is not None) + partials

@@ -1,7 +1,6 @@
-"""Derivatives of an IR function as IR functions like any other: partials, pushforward, pullback, second derivatives.
+"""Derivatives of a function as functions: partials, pushforward, pullback, second derivatives.
 
-They can be emitted, composed, and differentiated again. What they take beside the arguments, tangents or cotangents,
-are parameters after those.
+They can be compiled, composed, and differentiated again. Tangents and cotangents are parameters after the arguments.
 """
 
 from __future__ import annotations
@@ -12,28 +11,13 @@ from dataclasses import replace
 
 from dualbcast.autodiff.differentiate import Dual, dualize, push
 from dualbcast.ir.constant_fold import fold
-from dualbcast.ir.nodes import (
-    TEMPORARY,
-    Assign,
-    Block,
-    Const,
-    Expr,
-    Function,
-    If,
-    Names,
-    Op,
-    Output,
-    Stmt,
-    Var,
-    among,
-    assigned,
-    floats,
-)
+from dualbcast.ir.nodes import TEMPORARY, Assign, Block, Const, Expr, Function, If, Names, Op, Output, Stmt, Var
 from dualbcast.ir.structure import Structure
-from dualbcast.ir.value_numbering import read_counts, simplify, use_counts
+from dualbcast.ir.value_numbering import simplify
+from dualbcast.ir.walk import among, assigned, floats, read_counts, use_counts
 from dualbcast.rules.table import RULES
 
-__all__ = ["Hessian", "contraction", "hessian_of", "partial_of", "pullback_of", "pushforward_of"]
+__all__ = ["Hessian", "contraction_of", "hessian_of", "partial_of", "pullback_of", "pushforward_of"]
 
 ZERO = Const(0.0, "float")
 # The output that holds ∂²output/∂parameter∂parameter, by (output, parameter, parameter), the parameters in order.
@@ -46,8 +30,8 @@ def partial_of(function: Function, position: int) -> Function:
     named = {output.name: output for output in dual.function.outputs}
     outputs = []
     for at, output in enumerate(function.outputs):
-        found = dual.partials.get((at, position))
-        outputs.append(replace(output, value=ZERO if found is None else named[found].value))
+        partial = dual.partials.get((at, position))
+        outputs.append(replace(output, value=ZERO if partial is None else named[partial].value))
     return simplify(replace(dual.function, outputs=tuple(outputs)))
 
 
@@ -60,8 +44,8 @@ def pushforward_of(function: Function, wrt: Sequence[int], *, values: bool = Tru
     named = {output.name: output for output in dual.function.outputs}
     tangents = []
     for at, output in enumerate(function.outputs):
-        found = dual.partials.get((at, 0))
-        tangents.append(named[found] if found is not None else Output(names.fresh(f"{output.name}_dot"), ZERO))
+        tangent = dual.partials.get((at, 0))
+        tangents.append(named[tangent] if tangent is not None else Output(names.fresh(f"{output.name}_dot"), ZERO))
     if not values:
         return simplify(replace(dual.function, outputs=tuple(tangents)))
     structure = Structure(tuple, (function.structure, function.structure))
@@ -72,8 +56,8 @@ def pushforward_of(function: Function, wrt: Sequence[int], *, values: bool = Tru
 def pullback_of(function: Function, wrt: Sequence[int], *, values: bool = False) -> Function:
     """The cotangents of the parameters at `wrt`, from the arguments and then the cotangents of the float outputs.
 
-    The duals are computed anew and contracted where they are: no Jacobian is stored. With `values` there is a pair, of
-    the outputs and those.
+    The partials are computed anew and contracted where they are: no Jacobian is stored. With `values` the result is a
+    pair of the outputs and the cotangents.
     """
     dual = dualize(function, wrt, flagged=True)
     names = _names(dual.function)
@@ -84,15 +68,15 @@ def pullback_of(function: Function, wrt: Sequence[int], *, values: bool = False)
     totals = {seed: Var(names.fresh(TEMPORARY + named[seed]), "float") for seed in wrt if seed in active}
     where = function.location
 
-    def contraction() -> Block:
-        found: list[Stmt] = []
+    def contracted() -> Block:
+        stmts: list[Stmt] = []
 
         def emit(name: str, *args: Expr) -> Expr:
             value = fold(Op(name, args, "float", where))
             if isinstance(value, Const | Var):
                 return value
             target = Var(names.fresh(TEMPORARY), "float")
-            found.append(Assign(target, value, where))
+            stmts.append(Assign(target, value, where))
             return target
 
         for seed, target in totals.items():
@@ -101,15 +85,15 @@ def pullback_of(function: Function, wrt: Sequence[int], *, values: bool = False)
                 if (at, seed) not in dual.partials:
                     continue
                 term = emit("mul", cotangent, partials[dual.partials[at, seed]])
-                # What does not depend gets nothing back, not even of a cotangent that is infinite or nan.
+                # An absent dependence gives no cotangent, not even where the output's is infinite or nan.
                 if (at, seed) in dual.flags:
                     term = emit("select", dual.flags[at, seed], term, ZERO)
                 total = term if total == ZERO else emit("add", total, term)
-            found.append(Assign(target, total, where))
-        return tuple(found)
+            stmts.append(Assign(target, total, where))
+        return tuple(stmts)
 
     reads = use_counts(dual.function) + Counter(flag.name for flag in dual.flags.values())
-    body = _at_the_end(dual.function.body, contraction, reads)
+    body = _append_in_branches(dual.function.body, contracted, reads)
     exact = {*assigned(dual.function.body)}.difference(dual.function.derived)
     outputs = tuple(Output(name, totals.get(seed, ZERO)) for seed, name in named.items())
     params = (*function.params, *cotangents.values())
@@ -122,8 +106,8 @@ def pullback_of(function: Function, wrt: Sequence[int], *, values: bool = False)
     return simplify(both)
 
 
-def hessian_of(function: Function, wrt: Sequence[int], *, back: bool = False) -> tuple[Dual, Hessian]:
-    """Values, partials and second partials in one function; `back` as for `dualize`, of the first.
+def hessian_of(function: Function, wrt: Sequence[int], *, reverse: bool = False) -> tuple[Dual, Hessian]:
+    """Values, partials and second partials in one function; `reverse` as for `dualize`, for the first ones.
 
     Returns
     -------
@@ -132,23 +116,23 @@ def hessian_of(function: Function, wrt: Sequence[int], *, back: bool = False) ->
     dict
         For (i, p, q), p at or before q in `wrt`, the name of the output that is ∂²output i/∂p∂q.
     """
-    first = dualize(function, wrt, back=back)
+    first = dualize(function, wrt, reverse=reverse)
     inner = simplify(first.function)
     second = dualize(inner, wrt)
     place = {output.name: at for at, output in enumerate(inner.outputs)}
-    found: Hessian = {}
+    seconds: Hessian = {}
     for (at, p), name in first.partials.items():
         for q in wrt[wrt.index(p) :]:
             twice = second.partials.get((place[name], q))
             if twice is not None:
-                found[at, p, q] = twice
-    kept = {output.name for output in inner.outputs} | set(found.values())
+                seconds[at, p, q] = twice
+    kept = {output.name for output in inner.outputs} | set(seconds.values())
     outputs = tuple(output for output in second.function.outputs if output.name in kept)
-    return Dual(replace(second.function, outputs=outputs), first.partials), found
+    return Dual(replace(second.function, outputs=outputs), first.partials), seconds
 
 
-def contraction(pattern: Sequence[Sequence[float | None]]) -> Function:
-    """The products of cotangents with a Jacobian that was kept, as a function of its blocks and the cotangents.
+def contraction_of(pattern: Sequence[Sequence[float | None]]) -> Function:
+    """The contraction of cotangents with a stored Jacobian, as a function of its blocks and the cotangents.
 
     Parameters
     ----------
@@ -186,23 +170,23 @@ def contraction(pattern: Sequence[Sequence[float | None]]) -> Function:
     return Function("contraction", params, tuple(body), tuple(outputs), structure=structure)
 
 
-def _at_the_end(block: Block, make: Callable[[], Block], reads: Counter[str]) -> Block:
-    """The block with more statements, in each branch that it ends with: there more is known of what they read.
+def _append_in_branches(block: Block, make: Callable[[], Block], reads: Counter[str]) -> Block:
+    """The block with more statements at its end, inside the branch that it ends with: it knows more of their operands.
 
-    What only hands on the results of those branches goes there, too. `reads` is how often each name is read before.
+    Copies of the results of that branch go there, too. `reads` is how often each name is read before.
     """
     count = len(block)
-    while count and _hands_on(block[count - 1]):
+    while count and _is_copy(block[count - 1]):
         count -= 1
-    if not count or not isinstance(ways := block[count - 1], If):
+    if not count or not isinstance(branch := block[count - 1], If):
         return (*block, *make())
     ends = _direct(block[count:], reads)
-    then, orelse = (_at_the_end((*side, *ends), make, reads) for side in (ways.then, ways.orelse))
-    return (*block[: count - 1], replace(ways, then=then, orelse=orelse))
+    then, orelse = (_append_in_branches((*side, *ends), make, reads) for side in (branch.then, branch.orelse))
+    return (*block[: count - 1], replace(branch, then=then, orelse=orelse))
 
 
 def _direct(block: Block, reads: Counter[str]) -> Block:
-    """What hands on values, without the steps between: in a chain of `elif` each side would have all of them."""
+    """Copies without the intermediate ones: in a chain of `elif` each side would have all of them."""
     sources: dict[str, Expr] = {}
     for stmt in block:
         assert isinstance(stmt, Assign)
@@ -221,7 +205,7 @@ def _direct(block: Block, reads: Counter[str]) -> Block:
     )
 
 
-def _hands_on(stmt: Stmt) -> bool:
+def _is_copy(stmt: Stmt) -> bool:
     return isinstance(stmt, Assign) and isinstance(stmt.value, Const | Var)
 
 

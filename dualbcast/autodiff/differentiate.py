@@ -1,12 +1,12 @@
-"""A function with its partials, or with tangents, as one, IR to IR."""
+"""A function and its partials, or its tangents, as one function."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dualbcast.autodiff.eliminate import Adjoints
-from dualbcast.autodiff.linearize import ONE, Direction, Dual, Tangents
-from dualbcast.autodiff.loop_jacobians import Turns, is_shorter
+from dualbcast.autodiff.eliminate import ReverseMode
+from dualbcast.autodiff.linearize import ONE, Direction, Dual, ForwardMode
+from dualbcast.autodiff.loop_jacobians import LoopJacobians, is_shorter
 from dualbcast.ir.nodes import Atom, Function, Names
 
 __all__ = ["Dual", "dualize", "push"]
@@ -17,7 +17,7 @@ def dualize(
     seeds: Sequence[int],
     names: Names | None = None,
     *,
-    back: bool = False,
+    reverse: bool = False,
     flagged: bool = False,
 ) -> Dual:
     """The function that returns the outputs of `function` and their partials in the parameters at `seeds`.
@@ -30,14 +30,14 @@ def dualize(
         Positions of float parameters.
     names : Names, optional
         The names that are taken, where the function is to be part of another; those of its own if not given.
-    back : bool
-        From the outputs back, for a function of which `adjoints.is_shorter` says that this is shorter.
+    reverse : bool
+        Use reverse mode, for a function of which `eliminate.is_shorter` says that it is shorter.
     flagged : bool
-        For someone who asks the flags of a `Dual`: where one is false the tangent is any number.
+        For a caller that asks the flags of the `Dual`: where one is false the tangent may be any number.
     """
     directions = {seed: Direction(function.params[seed].name, {seed: ONE}) for seed in seeds}
-    way = Adjoints if back else Turns if is_shorter(function) else Tangents
-    return way(function, directions, names).run(flagged=flagged)
+    mode = ReverseMode if reverse else LoopJacobians if is_shorter(function) else ForwardMode
+    return mode(function, directions, names).run(flagged=flagged)
 
 
 def push(function: Function, tangents: Mapping[int, Atom]) -> Dual:
@@ -50,4 +50,4 @@ def push(function: Function, tangents: Mapping[int, Atom]) -> Dual:
     tangents : mapping of int to Atom
         By the positions of float parameters; the one direction is 0 in the result.
     """
-    return Tangents(function, {0: Direction("ot", tangents)}, None).run()
+    return ForwardMode(function, {0: Direction("ot", tangents)}, None).run()

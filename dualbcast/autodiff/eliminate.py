@@ -1,8 +1,8 @@
-"""Partials from the outputs back: how an output changes with each step's result, and with what that is made of.
+"""Reverse mode: the partials of an output in each intermediate result, from the last statement to the first.
 
-A step is a statement of the function's body: an operation, of which the slopes are found where it is, or a branch, of
-which the partials in what it reads are found forward. For one output of many parameters this takes a few operations for
-each step, and not for each step and parameter.
+A step is a statement of the function's body: an operation with its local partials, or a branch, whose partials in the
+variables it reads are found in forward mode. For one output of many parameters this takes a few operations for each
+step, and not for each step and parameter.
 """
 
 from __future__ import annotations
@@ -12,65 +12,50 @@ from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 from dualbcast.autodiff.activity import ZERO, activity, differentiable
-from dualbcast.autodiff.chain_slopes import waiting
-from dualbcast.autodiff.linearize import ONE, Direction, Dual, Tangents
-from dualbcast.autodiff.presence import doubt
+from dualbcast.autodiff.chains import chained
+from dualbcast.autodiff.linearize import ONE, Direction, Dual, ForwardMode
+from dualbcast.autodiff.presence import sometimes_absent
 from dualbcast.errors import Location
-from dualbcast.ir.constant_fold import TRUE, fold
-from dualbcast.ir.nodes import (
-    TEMPORARY,
-    Assign,
-    Atom,
-    Expr,
-    Function,
-    If,
-    Op,
-    Output,
-    Stmt,
-    Var,
-    assigned,
-    assigned_always,
-    atoms,
-    expressions,
-    statements,
-)
+from dualbcast.ir.constant_fold import fold
+from dualbcast.ir.nodes import TEMPORARY, TRUE, Assign, Atom, Expr, Function, If, Op, Output, Stmt, Var
+from dualbcast.ir.walk import assigned, assigned_always, expressions, statements, variables
 from dualbcast.rules.table import CUSTOMS
 
-__all__ = ["Adjoints", "Step", "is_shorter", "operations_each_way"]
+__all__ = ["ReverseMode", "Step", "is_shorter", "operations_each_way"]
 
-# Operations with slopes of 1 or -1, which nothing is multiplied by.
+# Operations whose partials are 1 or -1, which take no multiplication.
 _UNIT = frozenset({"add", "sub", "neg", "single"})
 _Active = dict[str, frozenset[int]]
 
 
-class _Slope(NamedTuple):
-    """What a result changes by with a variable; where the flag is false it does not depend on that."""
+class _Partial(NamedTuple):
+    """The partial of a result in a variable; where the flag is false it does not depend on that."""
 
     source: Var
-    slope: Atom
+    partial: Atom
     flag: Atom = TRUE
 
 
 class Step(NamedTuple):
-    """A result, and what it changes by with all that it is made of."""
+    """A result, and its partials in the variables that it depends on."""
 
     result: str
-    slopes: list[_Slope]
+    partials: list[_Partial]
     where: Location
 
 
 def is_shorter(function: Function) -> bool:
-    """Whether the partials in all parameters take fewer operations so; it depends on nothing but the function."""
+    """Whether reverse mode takes fewer operations for all parameters; it depends on the function alone."""
     both = operations_each_way(function)
-    # What is about as long stays as people write it.
+    # Where both are about as long, forward mode is easier to read.
     return both is not None and 4 * both[1] < 3 * both[0]
 
 
 def operations_each_way(function: Function) -> tuple[int, int] | None:
-    """About how many operations the partials in all parameters take forward and back; None where there is no way back.
+    """About how many operations the partials in all parameters take in forward and in reverse mode.
 
-    There is none where a step may not depend on a variable along some path: the change with this would be zero there,
-    and what it is made of may have an infinite slope, in which forward it is not multiplied.
+    None where reverse mode is impossible: where a step does not depend on a variable along some path, its partial would
+    be a zero that is multiplied by partials which may be infinite. Forward mode does not multiply an absent partial.
     """
     every = _seeded(function)
     times = Counter([*every, *(name for stmt in function.body for name in set(assigned((stmt,))))])
@@ -79,9 +64,9 @@ def operations_each_way(function: Function) -> tuple[int, int] | None:
     if not all(isinstance(stmt, Assign | If) for stmt in function.body):
         return None
     active = activity(function, every)
-    results = {leaf.name for output in function.outputs for leaf in _variables(output.value) if active.get(leaf.name)}
-    doubtful = doubt(function, active)
-    if any(doubtful.get(result) for result in results):
+    results = {leaf.name for output in function.outputs for leaf in variables(output.value) if active.get(leaf.name)}
+    uncertain = sometimes_absent(function, active)
+    if any(uncertain.get(result) for result in results):
         return None
     count, parts = -len(results) * sum(map(bool, active.values())), _parts(function, active)
     for position, stmt in enumerate(function.body):
@@ -94,19 +79,19 @@ def operations_each_way(function: Function) -> tuple[int, int] | None:
             continue
         part, always = parts[position], assigned_always((stmt,))
         within = activity(part, _seeded(part))
-        unsure = doubt(part, within)
+        unsure = sometimes_absent(part, within)
         for output in part.outputs:
-            # On the way back all partials are read, and so must be there.
-            doubted = (part.params[at].name for at in unsure.get(output.name, ()))
-            if output.name not in always or any(name not in every for name in doubted):
+            # Reverse mode reads all partials, so that they must be present.
+            absent = (part.params[at].name for at in unsure.get(output.name, ()))
+            if output.name not in always or any(name not in every for name in absent):
                 return None
             count += 2 * len(results) * len(within.get(output.name, ()))
         count += _operations(part, within, frozenset())
-    return _operations(function, active, waiting(function)), count
+    return _operations(function, active, chained(function)), count
 
 
 def _operations(function: Function, active: _Active, alone: Set[str]) -> int:
-    """About how many operations partials take that are found with the values, of which some have none of their own."""
+    """About how many operations the partials take in forward mode, where the variables in `alone` have none."""
     params = {param.name for param in function.params}
     count = 0
     for stmt in statements(function.body):
@@ -123,7 +108,7 @@ def _operations(function: Function, active: _Active, alone: Set[str]) -> int:
 
 
 def _is_marked(stmt: Stmt) -> bool:
-    """Whether it is something that has no derivative, which is an error only where an output needs that."""
+    """Whether it calls a function without derivative, which is an error only where an output needs that."""
     value = stmt.value if isinstance(stmt, Assign) else None
     return isinstance(value, Op) and value.name in CUSTOMS and CUSTOMS[value.name].partials is None
 
@@ -141,26 +126,22 @@ def _seeded(function: Function) -> _Active:
 
 
 def _parts(function: Function, active: _Active) -> dict[int, Function]:
-    """The branches, by position, as functions of what has partials before them to what has some and is read later."""
-    later = {leaf.name for output in function.outputs for leaf in _variables(output.value)}
-    found = {}
+    """The branches by position, as functions of active variables, with the active results that are read later."""
+    later = {leaf.name for output in function.outputs for leaf in variables(output.value)}
+    parts = {}
     for position, stmt in reversed([*enumerate(function.body)]):
-        read = [leaf for part in statements((stmt,)) for expr in expressions(part) for leaf in _variables(expr)]
+        read = [leaf for part in statements((stmt,)) for expr in expressions(part) for leaf in variables(expr)]
         if not isinstance(stmt, Assign):
             inside = {part.target.name: part.target for part in statements((stmt,)) if isinstance(part, Assign)}
             given = [Output(name, var) for name, var in inside.items() if name in later and _is_active(var, active)]
             params = [leaf for leaf in dict.fromkeys(read) if leaf.name not in inside and _is_active(leaf, active)]
-            found[position] = Function(function.name, tuple(params), (stmt,), tuple(given), function.location)
+            parts[position] = Function(function.name, tuple(params), (stmt,), tuple(given), function.location)
         later.update(leaf.name for leaf in read)
-    return found
+    return parts
 
 
-def _variables(expr: Expr) -> list[Var]:
-    return [leaf for leaf in atoms(expr) if isinstance(leaf, Var)]
-
-
-class Adjoints(Tangents):
-    """The partials of each output in what it is made of, from the last step to the first."""
+class ReverseMode(ForwardMode):
+    """Reverse mode of a function; see the module."""
 
     def run(self, *, flagged: bool = False) -> Dual:  # noqa: ARG002
         steps = self.steps()
@@ -168,70 +149,72 @@ class Adjoints(Tangents):
         for position, output in enumerate(self.function.outputs):
             if not _is_active(output.value, self.active):
                 continue
-            changes = self.back(output.value, steps)
+            cotangents = self.back(output.value, steps)
             for seed in self.seeds:
-                change = changes.get(self.function.params[seed].name)
-                if change is not None:
+                cotangent = cotangents.get(self.function.params[seed].name)
+                if cotangent is not None:
                     name = self.names.fresh(f"{output.name}_d{self.label[seed]}")
-                    outputs.append(Output(name, change))
+                    outputs.append(Output(name, cotangent))
                     partials[position, seed] = name
         return Dual(self.whole(tuple(self.block), outputs), partials)
 
     def steps(self) -> list[Step]:
-        """The steps of the function; their statements are appended, with what computing the slopes takes."""
+        """The steps of the function; their statements are appended, with those of the local partials."""
         parts = _parts(self.function, self.active)
         steps: list[Step] = []
         for position, stmt in enumerate(self.function.body):
             if isinstance(stmt, Assign):
                 self.block.append(stmt)
                 if self.directions(stmt.target):
-                    steps.append(Step(stmt.target.name, self._of(stmt), stmt.location))
+                    steps.append(Step(stmt.target.name, self._partials(stmt), stmt.location))
             else:
                 steps += self._branch(parts[position])
         return steps
 
-    def _of(self, stmt: Assign) -> list[_Slope]:
-        """What an assignment changes by; what computing that takes is appended."""
+    def _partials(self, stmt: Assign) -> list[_Partial]:
+        """The partials of an assignment; the statements that compute them are appended."""
         if isinstance(stmt.value, Op):
-            return [_Slope(*each) for each in self._slopes(stmt.value, stmt.target, stmt.location).items()]
-        return [_Slope(stmt.value, ONE)] if isinstance(stmt.value, Var) else []
+            return [_Partial(*each) for each in self._local_partials(stmt.value, stmt.target, stmt.location).items()]
+        return [_Partial(stmt.value, ONE)] if isinstance(stmt.value, Var) else []
 
     def _branch(self, part: Function) -> list[Step]:
-        """A branch with its partials, appended, and what each of its results changes by."""
+        """Append a branch with its partials; the steps of its results."""
         directions = {
             at: Direction(param.name.strip(TEMPORARY).replace("#", "_"), {at: ONE})
             for at, param in enumerate(part.params)
         }
-        dual = Tangents(part, directions, self.names).run(flagged=True)
+        dual = ForwardMode(part, directions, self.names).run(flagged=True)
         self.block.extend(dual.function.body)
         values = {output.name: output.value for output in dual.function.outputs}
-        found = []
+        steps = []
         for at, output in enumerate(part.outputs):
-            slopes = []
+            partials = []
             for seed, source in enumerate(part.params):
-                slope = values[dual.partials[at, seed]] if (at, seed) in dual.partials else ZERO
-                if slope != ZERO:
-                    assert isinstance(slope, Atom)
-                    slopes.append(_Slope(source, slope, dual.flags.get((at, seed), TRUE)))
-            found.append(Step(output.name, slopes, part.body[0].location))
-        return found
+                partial = values[dual.partials[at, seed]] if (at, seed) in dual.partials else ZERO
+                if partial != ZERO:
+                    assert isinstance(partial, Atom)
+                    partials.append(_Partial(source, partial, dual.flags.get((at, seed), TRUE)))
+            steps.append(Step(output.name, partials, part.body[0].location))
+        return steps
 
     def back(self, result: Expr, steps: Sequence[Step], ends: Set[str] = frozenset()) -> dict[str, Atom]:
-        """What a result changes by with each variable that it depends on, as if nothing else led to those among the
-        `ends`; what computing that takes is appended."""
+        """The partials of a result in each variable that it depends on; the statements that compute them are appended.
+
+        The variables in `ends` count as independent of all others.
+        """
         assert isinstance(result, Var)
-        changes: dict[str, Atom] = {result.name: ONE}
-        for name, slopes, where in reversed(steps):
-            change = changes.get(name) if name == result.name or name not in ends else None
-            for source, slope, flag in slopes if change is not None else ():
-                assert change is not None
-                term = self._product(change, slope, where)
+        cotangents: dict[str, Atom] = {result.name: ONE}
+        for name, partials, where in reversed(steps):
+            cotangent = cotangents.get(name) if name == result.name or name not in ends else None
+            for source, partial, flag in partials if cotangent is not None else ():
+                assert cotangent is not None
+                term = self._product(cotangent, partial, where)
                 if flag != TRUE:
                     term = fold(Op("select", (flag, self.emit(term, where), ZERO), "float", where))
-                before = changes.get(source.name)
+                before = cotangents.get(source.name)
                 if before is not None and isinstance(term, Op) and term.name == "neg":
                     term = fold(Op("sub", (before, *term.args), "float", where))
                 elif before is not None:
                     term = fold(Op("add", (before, self.emit(term, where)), "float", where))
-                changes[source.name] = self.emit(term, where)
-        return changes
+                cotangents[source.name] = self.emit(term, where)
+        return cotangents

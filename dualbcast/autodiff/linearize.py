@@ -1,11 +1,8 @@
-"""Forward mode, IR to IR: each active variable gets named partials beside it, by the rules of the table.
+"""Forward mode: each active variable gets tangents beside it, in variables of their own, by the rules of the table.
 
-A variable has no partial in a direction it never depends on, and an output that never does has a structural zero there.
-Where a variable depends on a direction along some paths only, a flag beside it says which, and keeps a slope that is
-infinite from making NaN of the zero (`absence`).
-
-What depends on one variable alone, and is read once, has no partials: its slope in that variable is multiplied by the
-next one, and their product by the partials of the variable, of which there are several.
+A variable has no tangent in a direction it never depends on, and an output that never does has a structural zero there.
+Where a variable depends on a direction along some paths only, a flag beside it says so: an absent tangent is not
+multiplied by a partial, which may be infinite (`presence`). The variables of a chain have no tangents (`chains`).
 """
 
 from __future__ import annotations
@@ -17,12 +14,14 @@ from functools import cached_property
 from typing import NamedTuple
 
 from dualbcast.autodiff.activity import ZERO, activity, differentiable, partials_at, refuse_marked
-from dualbcast.autodiff.chain_slopes import waiting
-from dualbcast.autodiff.presence import Absences, absences, certain, doubt
+from dualbcast.autodiff.chains import chained
+from dualbcast.autodiff.presence import AbsentTerms, absent_terms, always_present, sometimes_absent
 from dualbcast.errors import Location
-from dualbcast.ir.constant_fold import FALSE, TRUE, fold
+from dualbcast.ir.constant_fold import fold
 from dualbcast.ir.nodes import (
+    FALSE,
     TEMPORARY,
+    TRUE,
     Assign,
     Atom,
     Block,
@@ -36,15 +35,11 @@ from dualbcast.ir.nodes import (
     Output,
     Stmt,
     Var,
-    among,
-    assigned,
-    map_expr,
-    map_exprs,
-    statements,
 )
+from dualbcast.ir.walk import among, assigned, map_expr, map_exprs, statements
 from dualbcast.rules.table import RULES
 
-__all__ = ["ONE", "Direction", "Dual", "Tangents"]
+__all__ = ["ONE", "Direction", "Dual", "ForwardMode"]
 
 UNNAMED = re.compile(rf"{TEMPORARY}(#\d+)?")
 ONE = Const(1.0, "float")
@@ -55,8 +50,8 @@ class Dual:
     """A function of values and tangents; `partials[i, d]` names the output that is the tangent of i in direction d.
 
     The directions of a Jacobian are parameters. A pair that is not there is a structural zero. Where an output depends
-    on a direction along some paths only, `flags[i, d]` is whether it does: elsewhere the tangent is an absent zero, or
-    any number if it was made for someone who asks that.
+    on a direction along some paths only, `flags[i, d]` is whether it does: elsewhere the tangent is zero, or
+    any number if it was made for a caller that asks the flags.
     """
 
     function: Function
@@ -71,7 +66,7 @@ class Direction(NamedTuple):
     tangents: Mapping[int, Atom]
 
 
-class Tangents:
+class ForwardMode:
     """The partials of every variable beside it.
 
     Parameters
@@ -94,32 +89,32 @@ class Tangents:
         self.flags: dict[tuple[str, int], Var] = {}
         taken = {*(param.name for param in function.params), *assigned(function.body)}
         self.names = names or Names([*taken, *(output.name for output in function.outputs), *RULES])
-        # The names of what is no derivative.
+        # The names of values, which are no derivatives.
         self.values = taken - {*function.derived}
         self.label = {seed: direction.label for seed, direction in directions.items()}
         self.tangents: dict[tuple[str, int], Var] = {}
-        # What variables without partials depend on, and their slopes in it.
-        self.slopes: dict[str, tuple[Var, Atom]] = {}
-        # Temporaries that are a constant times something, or divided by it: the constant first.
+        # The first variable of the chain of each chained variable, and the partial in it.
+        self.chain_partials: dict[str, tuple[Var, Atom]] = {}
+        # Temporaries that are a constant times a variable, or divided by one: the constant first.
         self.scaled: dict[str, Op] = {}
         self.block: list[Stmt] = []
 
-    # Who goes back asks for none of these.
+    # Reverse mode needs none of these.
     @cached_property
-    def doubt(self) -> dict[str, frozenset[int]]:
-        return doubt(self.function, self.active)
+    def uncertain(self) -> dict[str, frozenset[int]]:
+        return sometimes_absent(self.function, self.active)
 
     @cached_property
-    def absences(self) -> Absences:
-        return absences(self.function, self.active, self.doubt)
+    def absent_terms(self) -> AbsentTerms:
+        return absent_terms(self.function, self.active, self.uncertain)
 
     @cached_property
-    def waiting(self) -> frozenset[str]:
-        return waiting(self.function)
+    def chained(self) -> frozenset[str]:
+        return chained(self.function)
 
     def run(self, *, flagged: bool = False) -> Dual:
-        """The function of values and tangents; with `flagged` these are for someone who asks the flags."""
-        body, where = self.walk(self.function.body), self.function.location
+        """The function of values and tangents; with `flagged` for a caller that asks the flags."""
+        body, where = self.visit(self.function.body), self.function.location
         self.block = []
         outputs, partials, flags = list(self.function.outputs), {}, {}
         for position, output in enumerate(self.function.outputs):
@@ -132,8 +127,8 @@ class Tangents:
                     flag = self.flag(output.value, seed)
                     if isinstance(flag, Var):
                         flags[position, seed] = flag
-                    if not flagged and isinstance(flag, Var) and self.is_lost(output.value, seed):
-                        tangent = self.emit(self.where_there(flag, tangent, where), where)
+                    if not flagged and isinstance(flag, Var) and self.is_unspecified(output.value, seed):
+                        tangent = self.emit(self.zero_if_absent(flag, tangent, where), where)
                     outputs.append(Output(name, tangent))
                     partials[position, seed] = name
         return Dual(self.whole((*body, *self.block), outputs), partials, flags)
@@ -149,7 +144,7 @@ class Tangents:
         return self.active.get(value.name, frozenset()) if isinstance(value, Var) else frozenset()
 
     def tangent(self, value: Expr, seed: int) -> Atom | None:
-        """The partial of a value in a direction, or None where it is zero."""
+        """The tangent of a value in a direction, or None where it is zero."""
         if not isinstance(value, Var) or seed not in self.directions(value):
             return None
         if value.name in self.seeded:
@@ -160,15 +155,15 @@ class Tangents:
             self.tangents[key] = Var(self.names.fresh(base), "float")
         return self.tangents[key]
 
-    def walk(self, block: Block) -> Block:
-        found: list[Stmt] = []
+    def visit(self, block: Block) -> Block:
+        new: list[Stmt] = []
         for stmt in block:
             if isinstance(stmt, Assign):
-                self.block = found
+                self.block = new
                 self.assign(stmt)
             else:
-                found.append(map_exprs(stmt, lambda expr: expr, self.walk))
-        return tuple(found)
+                new.append(map_exprs(stmt, lambda expr: expr, self.visit))
+        return tuple(new)
 
     def emit(self, value: Expr, where: Location) -> Atom:
         if isinstance(value, Atom):
@@ -180,7 +175,7 @@ class Tangents:
         return target
 
     def note(self, stmt: Stmt) -> None:
-        """Remember what a temporary is that is assigned once, if it is something times a constant."""
+        """Remember the value of a temporary that is assigned once, if it is a product with a constant."""
         match stmt:
             case Assign(target, Op("mul" | "div", (Const(), Var()), "float") as value):
                 self.scaled[target.name] = value
@@ -201,52 +196,52 @@ class Tangents:
         return total
 
     def assign(self, stmt: Assign) -> None:
-        """Append the assignment and those of its target's partials."""
+        """Append the assignment and those of its target's tangents."""
         self.block.append(stmt)
         where = stmt.location
         terms: dict[int, list[Expr]] = {}
         directions = self.directions(stmt.target)
         if directions and isinstance(stmt.value, Op) and stmt.value.name != "select":
-            slopes = self._slopes(stmt.value, stmt.target, where)
-            if stmt.target.name in self.waiting and len(slopes) == 1:
-                (self.slopes[stmt.target.name],) = slopes.items()
+            partials = self._local_partials(stmt.value, stmt.target, where)
+            if stmt.target.name in self.chained and len(partials) == 1:
+                (self.chain_partials[stmt.target.name],) = partials.items()
                 return
-            terms = self._terms(stmt.target, slopes, where)
+            terms = self._terms(stmt.target, partials, where)
         elif directions:
             terms = self._copied(stmt.value, where)
         for seed in sorted(directions):
             target = self.tangent(stmt.target, seed)
             assert isinstance(target, Var)
             self.block.append(Assign(target, self.total(terms.get(seed, []), where), where))
-        for seed in sorted(self.doubt.get(stmt.target.name, ())):
+        for seed in sorted(self.uncertain.get(stmt.target.name, ())):
             flag = self.flag(stmt.target, seed)
             assert isinstance(flag, Var)
-            self.block.append(Assign(flag, self._depends(stmt.value, seed, where), where))
+            self.block.append(Assign(flag, self._presence(stmt.value, seed, where), where))
 
     def flag(self, value: Expr, seed: int) -> Atom:
         """Whether a value depends on a direction along the path that has led to it."""
         if not isinstance(value, Var) or seed not in self.directions(value):
             return FALSE
-        if seed not in self.doubt.get(value.name, ()):
+        if seed not in self.uncertain.get(value.name, ()):
             return TRUE
         key = (value.name, seed)
         if key not in self.flags:
             self.flags[key] = Var(self.names.fresh(f"{value.name}_in_{self.label[seed]}"), "bool")
         return self.flags[key]
 
-    def where_there(self, flag: Atom, tangent: Expr, where: Location) -> Expr:
+    def zero_if_absent(self, flag: Atom, tangent: Expr, where: Location) -> Expr:
         """A tangent that is an exact zero where the flag is false."""
         return fold(Op("select", (flag, self.emit(tangent, where), ZERO), "float", where))
 
-    def is_lost(self, value: Expr, seed: int) -> bool:
+    def is_unspecified(self, value: Expr, seed: int) -> bool:
         """Whether the tangent of a value is any number where its flag is false."""
-        return isinstance(value, Var) and (value.name, seed) in self.absences.lost
+        return isinstance(value, Var) and (value.name, seed) in self.absent_terms.unspecified
 
-    def _depends(self, value: Expr, seed: int, where: Location) -> Expr:
+    def _presence(self, value: Expr, seed: int, where: Location) -> Expr:
         if isinstance(value, Op) and value.name == "select":
             test, then, orelse = value.args
             return fold(Op("select", (test, self.flag(then, seed), self.flag(orelse, seed)), "bool", where))
-        if seed in certain(value, self.active, self.doubt):
+        if seed in always_present(value, self.active, self.uncertain):
             return TRUE
         result: Expr = FALSE
         for arg in dict.fromkeys(differentiable(value)):
@@ -266,11 +261,11 @@ class Tangents:
             terms[seed] = [fold(Op("select", (test, *sides), "float", where))]
         return terms
 
-    def _slopes(self, value: Op, result: Var, where: Location) -> dict[Var, Atom]:
-        """The variables with partials that `value` depends on, and its slopes in them."""
-        found: dict[Var, Atom] = {}
+    def _local_partials(self, value: Op, result: Var, where: Location) -> dict[Var, Atom]:
+        """The variables with tangents that `value` depends on, and its partials in them."""
+        by_source: dict[Var, Atom] = {}
         if not any(map(self.directions, value.args)):
-            return found
+            return by_source
         for arg, partial in zip(value.args, self._instantiate(value, result, where), strict=True):
             # A partial that is zero everywhere is absent, never multiplied.
             if (
@@ -280,27 +275,28 @@ class Tangents:
                 or not self.directions(arg)
             ):
                 continue
-            slope = self.emit(partial, where)
+            partial = self.emit(partial, where)
             source = arg
-            if arg.name in self.slopes:
-                source, inner = self.slopes[arg.name]
-                slope = self.emit(self._product(slope, inner, where), where)
-            found[source] = self.op("add", found[source], slope, where=where) if source in found else slope
-        return found
+            if arg.name in self.chain_partials:
+                source, inner = self.chain_partials[arg.name]
+                partial = self.emit(self._product(partial, inner, where), where)
+            total = by_source.get(source)
+            by_source[source] = partial if total is None else self.op("add", total, partial, where=where)
+        return by_source
 
-    def _terms(self, target: Var, slopes: Mapping[Var, Atom], where: Location) -> dict[int, list[Expr]]:
-        """For each direction, the products of slope and tangent whose sum is the tangent of a name."""
-        found: dict[int, list[Expr]] = {}
-        for source, slope in slopes.items():
+    def _terms(self, target: Var, partials: Mapping[Var, Atom], where: Location) -> dict[int, list[Expr]]:
+        """For each direction, the products of partial and tangent whose sum is the tangent of a name."""
+        terms: dict[int, list[Expr]] = {}
+        for source, partial in partials.items():
             for seed, tangent in self._tangents(source):
-                term = fold(Op("mul", (slope, tangent), "float", where))
-                if (target.name, source.name, seed) in self.absences.kept:
-                    term = self.where_there(self.flag(source, seed), term, where)
-                found.setdefault(seed, []).append(term)
-        return found
+                term = fold(Op("mul", (partial, tangent), "float", where))
+                if (target.name, source.name, seed) in self.absent_terms.guarded:
+                    term = self.zero_if_absent(self.flag(source, seed), term, where)
+                terms.setdefault(seed, []).append(term)
+        return terms
 
     def _product(self, one: Atom, other: Atom, where: Location) -> Expr:
-        """The product of two slopes, of which all that they are made of still lasts; constants in both become one."""
+        """The product of two partials, whose operands have not changed; constants in both become one."""
         for left, right in ((one, other), (other, one)):
             op = self.scaled.get(left.name) if isinstance(left, Var) else None
             if op is not None and op.name == "mul":
@@ -313,9 +309,9 @@ class Tangents:
                 return rescaled
         return fold(Op("mul", (one, other), "float", where))
 
-    def _rescaled(self, slope: Atom, factor: Expr) -> Expr | None:
-        """The product of a slope and a constant as one operation, if the slope has a constant in it."""
-        op = self.scaled.get(slope.name) if isinstance(slope, Var) else None
+    def _rescaled(self, partial: Atom, factor: Expr) -> Expr | None:
+        """The product of a partial and a constant as one operation, if the partial has a constant in it."""
+        op = self.scaled.get(partial.name) if isinstance(partial, Var) else None
         if op is None or not isinstance(factor, Const) or abs(factor.value) == 1:
             return None
         constant, rest = op.args
@@ -329,7 +325,7 @@ class Tangents:
         return [(seed, tangent) for seed, tangent in pairs if tangent is not None]
 
     def _instantiate(self, value: Op, result: Var, where: Location) -> list[Expr]:
-        """The partials of an operation at its arguments; what computing them takes is appended."""
+        """The partials of an operation at its arguments; the statements that compute them are appended."""
         template, args, partials = partials_at(value)
         actual: dict[str, Expr] = {}
         known = [*args, result] if template.params else []
@@ -369,5 +365,5 @@ class Tangents:
 
 
 def _targets(stmt: Stmt) -> list[tuple[str, Kind]]:
-    """What a statement assigns itself and, so that reads after a branch find it, inside."""
+    """The names that a statement assigns, also in the blocks inside it."""
     return [(part.target.name, part.target.kind) for part in statements((stmt,)) if isinstance(part, Assign | For)]

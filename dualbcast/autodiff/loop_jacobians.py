@@ -1,7 +1,7 @@
-"""Forward mode through loops: of a turn the partials in what it reads are found once, from what it leaves back, and
-each direction takes one product for each of them.
+"""Forward mode through loops, with the Jacobian of each straight line in an iteration from reverse mode.
 
-Else each operation in the turn takes a product for each direction; and a loop of many turns is where the time goes.
+Each direction then takes one product for each partial of that Jacobian, and not one for each operation of the
+iteration. Most of the time goes into loops of many iterations.
 """
 
 from __future__ import annotations
@@ -11,12 +11,16 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from dualbcast.autodiff.activity import differentiable
-from dualbcast.autodiff.eliminate import Adjoints, operations_each_way
-from dualbcast.autodiff.linearize import ONE, Direction, Tangents
+from dualbcast.autodiff.eliminate import ReverseMode, operations_each_way
+from dualbcast.autodiff.linearize import ONE, Direction, ForwardMode
+from dualbcast.autodiff.operation_cost import cost_of_block
 from dualbcast.errors import Location
-from dualbcast.ir.constant_fold import FALSE, TRUE, fold
+from dualbcast.ir.constant_fold import fold
+from dualbcast.ir.dead_code import remove_dead
 from dualbcast.ir.nodes import (
+    FALSE,
     TEMPORARY,
+    TRUE,
     Assign,
     Atom,
     Block,
@@ -31,35 +35,38 @@ from dualbcast.ir.nodes import (
     Stmt,
     Var,
     While,
+)
+from dualbcast.ir.walk import (
     assigned,
-    atoms,
     expressions,
     jumps,
     map_exprs,
+    read_counts,
     renamed,
     statements,
+    use_counts,
+    variables,
 )
-from dualbcast.ir.value_numbering import read_counts, remove_dead, use_counts
-from dualbcast.passes.cost_model import weigh
 
-__all__ = ["Turns", "is_shorter"]
+__all__ = ["LoopJacobians", "is_shorter"]
 
 
 def is_shorter(function: Function) -> bool:
-    """Whether the tangents in all parameters take less work so; it depends on nothing but the function."""
+    """Whether the tangents in all parameters take less work with loop Jacobians; it depends on the function alone."""
     seeds = {at: param.name for at, param in enumerate(function.params) if param.kind == "float"}
     if len(seeds) < 2 or not any(isinstance(stmt, For | While) for stmt in statements(function.body)):
         return False
     directions = {at: Direction(name, {at: ONE}) for at, name in seeds.items()}
     every, through = (
-        weigh(remove_dead(kind(function, directions, None).run().function).body) for kind in (Tangents, Turns)
+        cost_of_block(remove_dead(kind(function, directions, None).run().function).body)
+        for kind in (ForwardMode, LoopJacobians)
     )
-    # What is about as long stays as people write it.
+    # Where both are about as long, plain forward mode is easier to read.
     return through < 0.9 * every
 
 
-class Turns(Tangents):
-    """The partials of every variable beside it; those of a turn of a loop through its own."""
+class LoopJacobians(ForwardMode):
+    """Forward mode with loop Jacobians; see the module."""
 
     def __init__(self, function: Function, directions: dict[int, Direction], names: Names | None) -> None:
         super().__init__(function, directions, names)
@@ -73,45 +80,45 @@ class Turns(Tangents):
 
     def _useful(self) -> set[str]:
         """The variables whose derivatives the outputs need."""
-        found = set(self.results)
+        names = set(self.results)
         size = -1
-        while size != len(found):
-            size = len(found)
-            for stmt in _assigns(self.function.body, found):
-                found.update(source.name for source in differentiable(stmt.value))
-        return found
+        while size != len(names):
+            size = len(names)
+            for stmt in _assigns(self.function.body, names):
+                names.update(source.name for source in differentiable(stmt.value))
+        return names
 
-    def walk(self, block: Block) -> Block:
-        found: list[Stmt] = []
+    def visit(self, block: Block) -> Block:
+        new: list[Stmt] = []
         for run in _runs(block) if self.depth else ([stmt] for stmt in block):
-            if self.depth and _is_straight(run[0]) and self.through(run, found):
+            if self.depth and _is_straight(run[0]) and self.through(run, new):
                 continue
             for stmt in run:
                 if isinstance(stmt, Assign):
-                    self.block = found
+                    self.block = new
                     self.assign(stmt)
                     continue
                 is_loop = isinstance(stmt, For | While)
                 self.depth += is_loop
-                found.append(map_exprs(stmt, lambda expr: expr, self.walk))
+                new.append(map_exprs(stmt, lambda expr: expr, self.visit))
                 self.depth -= is_loop
-        return tuple(found)
+        return tuple(new)
 
     def assign(self, stmt: Assign) -> None:
         if stmt.target.name in self.useful:
             super().assign(stmt)
-        else:  # What it is made of may have no tangents.
+        else:  # Its operands may have no tangents.
             self.block.append(stmt)
 
-    def through(self, run: Sequence[Stmt], found: list[Stmt]) -> bool:
-        """Append a straight line with its partials and the tangents made of them, if there is a way back through it."""
+    def through(self, run: Sequence[Stmt], output: list[Stmt]) -> bool:
+        """Append a straight line with its Jacobian and tangents; False where reverse mode is impossible."""
         before = _read_first(run)
         if before is None:
             return False
         inside = read_counts(tuple(run))
         needed = _flows(run, self.useful)
         once, last = _written_once(run, before, self.names)
-        # What somebody else needs the derivative of.
+        # The variables whose derivative is needed outside of the straight line.
         kept = {
             name: var
             for name, var in last.items()
@@ -120,78 +127,80 @@ class Turns(Tangents):
         }
         params = [var for var in before.values() if var.kind == "float" and self.directions(var)]
         mentioned = {*last, *inside}
-        # Which way an element has gone says what depends on what, where there are two.
-        unsure = any(isinstance(stmt, If) for stmt in run) and mentioned & self.doubt.keys()
-        if not kept or unsure or mentioned & self.slopes.keys():
+        # In a branch the dependences are those of the path that was taken.
+        unsure = any(isinstance(stmt, If) for stmt in run) and mentioned & self.uncertain.keys()
+        if not kept or unsure or mentioned & self.chain_partials.keys():
             return False
         outputs = tuple(Output(name, var) for name, var in kept.items())
         part = Function(self.function.name, tuple(params), tuple(once), outputs, self.function.location)
         if operations_each_way(part) is None:
             return False
         labels = {at: Direction(param.name.strip(TEMPORARY), {at: ONE}) for at, param in enumerate(params)}
-        back = Adjoints(part, labels, self.names)
+        back = ReverseMode(part, labels, self.names)
         self.values |= back.values
         steps, ends = back.steps(), {var.name for var in kept.values()} - before.keys()
-        changes = {var.name: back.back(var, steps, ends) for var in dict.fromkeys(kept.values())}
-        found += back.block
-        self.block = found
+        cotangents = {var.name: back.back(var, steps, ends) for var in dict.fromkeys(kept.values())}
+        output += back.block
+        self.block = output
         targets = {stmt.target.name for stmt in _assigns(run, self.useful)}
-        asking = {seed for target, _, seed in self.absences.kept if target in targets}
-        # What the turn leaves, each after those that it is made of.
+        asking = {seed for target, _, seed in self.absent_terms.guarded if target in targets}
+        # The results of the straight line, each after the results that it depends on.
         order = {step.result: at for at, step in enumerate(steps)}
-        # The tangents of these, and whether they depend on the direction, by the names that they have in the turn.
+        # Their tangents, and whether they depend on the direction, by their names in the straight line.
         new: dict[tuple[str, int], tuple[Atom, Atom]] = {}
         after: list[tuple[Var, Expr]] = []
         for name, var in sorted(kept.items(), key=lambda pair: order.get(pair[1].name, -1)):
-            # What is a constant after the turn, or what another one was before, has no step.
+            # A constant, and a variable that holds the earlier value of another one, have no step.
             where = steps[order[var.name]].where if var.name in order else self.function.location
             for seed in sorted(self.directions(Var(name, "float"))):
-                if (var.name, seed) not in new:  # two may leave with one value
+                if (var.name, seed) not in new:  # two variables may have one value
                     sources = [
-                        (change, new.get((source, seed)) if source in ends else self._old(before.get(source), seed))
-                        for source, change in changes[var.name].items()
+                        (partial, new.get((source, seed)) if source in ends else self._old(before.get(source), seed))
+                        for source, partial in cotangents[var.name].items()
                     ]
                     new[var.name, seed] = self._combined(sources, seed in asking, where)
                 after += self._named(Var(name, "float"), seed, *new[var.name, seed])
         for name, var in last.items():
             if var.name != name and (self.reads[name] > inside[name] or name in before):
-                # One that others were before the turn has another value when it is their turn.
+                # The earlier value of a variable that cotangents is copied first.
                 value = self.held(var, self.function.location) if var.name in before else var
                 after.append((Var(name, var.kind), value))
-        found += [Assign(target, value) for target, value in after]
+        output += [Assign(target, value) for target, value in after]
         return True
 
     def _old(self, source: Var | None, seed: int) -> tuple[Atom, Atom] | None:
-        """The tangent of a variable before the turn, and whether it depends on the direction; None if it never does."""
+        """The earlier tangent of a variable, and whether it depends on the direction; None if it never does."""
         tangent = None if source is None else self.tangent(source, seed)
         return None if source is None or tangent is None else (tangent, self.flag(source, seed))
 
     def _combined(
         self, sources: Sequence[tuple[Atom, tuple[Atom, Atom] | None]], asks: bool, where: Location
     ) -> tuple[Atom, Atom]:
-        """The tangent of what changes by so much with each of some sources, of their tangents; and whether it depends
-        on the direction. What does not is zero if it `asks` the flags."""
+        """The sum of products of partials and tangents, and whether it depends on the direction.
+
+        Absent tangents are left out if the sum `asks` their flags.
+        """
         terms: list[Expr] = []
         depends: Expr = FALSE
-        for change, source in sources:
+        for partial, source in sources:
             if source is None:
                 continue
             tangent, flag = source
-            term = fold(Op("mul", (change, tangent), "float", where))
+            term = fold(Op("mul", (partial, tangent), "float", where))
             if flag != TRUE and asks:
-                term = self.where_there(flag, term, where)
+                term = self.zero_if_absent(flag, term, where)
             terms.append(term)
             depends = fold(Op("or", (self.emit(depends, where), flag), "bool", where))
         return self.held(self.total(terms, where), where), self.held(depends, where)
 
     def _named(self, var: Var, seed: int, tangent: Atom, depends: Atom) -> Iterator[tuple[Var, Expr]]:
-        """The variables beside another one, with what they are from now on."""
+        """The tangent and flag of a variable, with their new values."""
         for target, value in ((self.tangent(var, seed), tangent), (self.flag(var, seed), depends)):
             if isinstance(target, Var):
                 yield target, value
 
     def held(self, value: Expr, where: Location) -> Atom:
-        """A value in a variable of its own, since those that it is made of will get other ones."""
+        """A value in a variable of its own, since its operands will partial."""
         if isinstance(value, Const):
             return value
         target = Var(self.names.fresh(TEMPORARY), value.kind)
@@ -200,7 +209,7 @@ class Turns(Tangents):
 
 
 def _runs(block: Block) -> Iterator[list[Stmt]]:
-    """The statements of a block, those together that are a straight line."""
+    """The statements of a block; those of a straight line are one group."""
     run: list[Stmt] = []
     for stmt in block:
         if _is_straight(stmt):
@@ -219,7 +228,7 @@ def _is_straight(stmt: Stmt) -> bool:
 
 
 def _flows(block: Iterable[Stmt], useful: Container[str]) -> Counter[str]:
-    """How often the derivative of each variable is needed by one of these."""
+    """How often the derivative of each variable is needed by some statements."""
     return Counter(source.name for stmt in _assigns(block, useful) for source in differentiable(stmt.value))
 
 
@@ -231,31 +240,32 @@ def _assigns(block: Iterable[Stmt], names: Container[str]) -> Iterator[Assign]:
 
 
 def _read_first(run: Sequence[Stmt]) -> dict[str, Var] | None:
-    """The variables that a straight line reads as they were before it; None if one may stay what it was there, or have
-    had no value."""
-    found: dict[str, Var] = {}
+    """The variables that a straight line reads before it assigns them.
 
-    def walk(block: Sequence[Stmt], written: set[str]) -> set[str]:
+    None if it assigns a variable on some paths only, whose earlier value it does not read.
+    """
+    read_first: dict[str, Var] = {}
+
+    def visit(block: Sequence[Stmt], written: set[str]) -> set[str]:
         for stmt in block:
-            read = [leaf for expr in expressions(stmt) for leaf in atoms(expr) if isinstance(leaf, Var)]
-            found.update({leaf.name: leaf for leaf in read if leaf.name not in written})
+            read = [leaf for expr in expressions(stmt) for leaf in variables(expr)]
+            read_first.update({leaf.name: leaf for leaf in read if leaf.name not in written})
             match stmt:
                 case Assign():
                     written = written | {stmt.target.name}
                 case If():
-                    written = walk(stmt.then, written) & walk(stmt.orelse, written)
+                    written = visit(stmt.then, written) & visit(stmt.orelse, written)
         return written
 
-    written = walk(run, set())
-    return found if set(assigned(tuple(run))) <= written | found.keys() else None
+    written = visit(run, set())
+    return read_first if set(assigned(tuple(run))) <= written | read_first.keys() else None
 
 
 def _written_once(run: Sequence[Stmt], before: Mapping[str, Var], names: Names) -> tuple[list[Stmt], dict[str, Var]]:
-    """A straight line in which a variable is assigned by one statement and has not been read before; and by what name
-    it goes after that."""
+    """A straight line in which each variable is assigned by one statement and not read before it; the final names."""
     times = Counter(name for stmt in run for name in set(assigned((stmt,))))
     now: dict[str, Var] = {}
-    found: list[Stmt] = []
+    new_run: list[Stmt] = []
 
     def named(target: Var) -> Var:
         if times[target.name] == 1 and target.name not in before:
@@ -270,12 +280,12 @@ def _written_once(run: Sequence[Stmt], before: Mapping[str, Var], names: Names) 
                 now[stmt.target.name] = value
                 continue
             target = now[stmt.target.name] = named(stmt.target)
-            found.append(replace(stmt, target=target, value=value))
+            new_run.append(replace(stmt, target=target, value=value))
             continue
         assert isinstance(stmt, If)
         targets = {part.target.name: part.target for part in statements((stmt,)) if isinstance(part, Assign)}
         new = {name: named(target) for name, target in targets.items()}
-        # Before either side it is what it was.
+        # Before either side it has its earlier value.
         copies = [
             Assign(var, old.get(name, targets[name]), stmt.location)
             for name, var in new.items()
@@ -284,11 +294,11 @@ def _written_once(run: Sequence[Stmt], before: Mapping[str, Var], names: Names) 
         now |= new
         sides = [(*copies, *_in_names(side, dict(now))) for side in (stmt.then, stmt.orelse)]
         test = renamed(stmt.test, old)
-        found.append(replace(stmt, test=test, then=sides[0], orelse=sides[1]))
-    return found, now
+        new_run.append(replace(stmt, test=test, then=sides[0], orelse=sides[1]))
+    return new_run, now
 
 
 def _in_names(block: Block, now: Mapping[str, Var]) -> Block:
-    """A block in which some variables have other names."""
-    made = [map_exprs(stmt, lambda expr: renamed(expr, now), lambda inner: _in_names(inner, now)) for stmt in block]
-    return tuple([replace(stmt, target=now[stmt.target.name]) if isinstance(stmt, Assign) else stmt for stmt in made])
+    """A block with other names for some variables."""
+    stmts = [map_exprs(stmt, lambda expr: renamed(expr, now), lambda inner: _in_names(inner, now)) for stmt in block]
+    return tuple([replace(stmt, target=now[stmt.target.name]) if isinstance(stmt, Assign) else stmt for stmt in stmts])

@@ -1,10 +1,11 @@
-"""Tangents that are absent along some path: where they are, and where that has to be said, for a zero to stay one.
+"""Presence analysis: the tangents that are absent along some path, and the terms that must ask a flag because of it.
 
-A name that depends on an argument along some paths only has a tangent of zero on the others. As a number that becomes
-NaN under an infinite slope, so it is a product's flag that decides, and not the number.
+A name that depends on an argument along some paths only has a tangent of zero on the others. The product of that zero
+and an infinite partial would be NaN, so that a flag decides about the term, and not the number.
 
-Only the first turns of a loop go without: what will have a tangent in every later one, whatever path they take, is a
-zero like any other until then, but under a pole. Else each turn of an integration would ask for what is known.
+A tangent that is absent in the first iterations of a loop, and present in all later ones whatever path they take, is an
+ordinary zero until then, unless it is multiplied by a partial with a pole. Else each iteration of an integration would
+ask a flag whose value is known.
 """
 
 from __future__ import annotations
@@ -15,125 +16,107 @@ from itertools import count
 from typing import NamedTuple
 
 from dualbcast.autodiff.activity import differentiable, partials_at
-from dualbcast.ir.nodes import (
-    Assign,
-    Block,
-    Break,
-    Const,
-    Continue,
-    Expr,
-    For,
-    Function,
-    If,
-    Op,
-    Var,
-    While,
-    assigned,
-    assigned_always,
-    atoms,
-    blocks,
-    expressions,
-    statements,
-)
+from dualbcast.ir.nodes import Assign, Block, Break, Const, Continue, Expr, For, Function, If, Op, Var, While
+from dualbcast.ir.walk import assigned, assigned_always, blocks, expressions, statements, variables
 
-__all__ = ["Absences", "absences", "certain", "doubt"]
+__all__ = ["AbsentTerms", "absent_terms", "always_present", "sometimes_absent"]
 
 # For every name, parameters.
 _Sets = Mapping[str, frozenset[int]]
 _NONE: frozenset[int] = frozenset()
-# An assignment, what is in doubt of what it reads, and in all but the first turns of the loop around it.
+# An assignment, what is uncertain of the names it reads, and what is in all but the first iterations of its loop.
 _Step = tuple[Assign, _Sets, _Sets | None]
 # Operations through which a partial becomes infinite where the value need not be.
 _POLES = frozenset({"div", "log", "log2", "log10", "log1p", "pow", "lgamma", "tgamma", "digamma", "polygamma"})
 
 
-def doubt(function: Function, active: _Sets) -> dict[str, frozenset[int]]:
+def sometimes_absent(function: Function, active: _Sets) -> dict[str, frozenset[int]]:
     """For every name, the parameters that its value does not depend on along some path, though on others it does."""
-    found: dict[str, frozenset[int]] = {}
+    uncertain: dict[str, frozenset[int]] = {}
     assigns = [stmt for stmt in statements(function.body) if isinstance(stmt, Assign) and active.get(stmt.target.name)]
     changed = True
     while changed:
         changed = False
         for stmt in assigns:
-            sure = certain(stmt.value, active, found)
-            now = found.get(stmt.target.name, frozenset()) | (active[stmt.target.name] - sure)
-            if now != found.get(stmt.target.name, frozenset()):
-                found[stmt.target.name] = now
+            sure = always_present(stmt.value, active, uncertain)
+            now = uncertain.get(stmt.target.name, frozenset()) | (active[stmt.target.name] - sure)
+            if now != uncertain.get(stmt.target.name, frozenset()):
+                uncertain[stmt.target.name] = now
                 changed = True
-    return found
+    return uncertain
 
 
-def certain(value: Expr, active: _Sets, doubtful: _Sets) -> frozenset[int]:
-    """The parameters that a value depends on whatever path has led to it."""
+def always_present(value: Expr, active: _Sets, uncertain: _Sets) -> frozenset[int]:
+    """The parameters that a value depends on along every path to it."""
 
     def sure(arg: Expr) -> frozenset[int]:
-        return active.get(arg.name, _NONE) - doubtful.get(arg.name, _NONE) if isinstance(arg, Var) else _NONE
+        return active.get(arg.name, _NONE) - uncertain.get(arg.name, _NONE) if isinstance(arg, Var) else _NONE
 
     if isinstance(value, Op) and value.name == "select":
         return sure(value.args[1]) & sure(value.args[2])
     return _NONE.union(*map(sure, differentiable(value)))
 
 
-class Absences(NamedTuple):
-    """What is to be done for absent tangents to be zero.
+class AbsentTerms(NamedTuple):
+    """Where absent tangents matter.
 
     Attributes
     ----------
-    kept : set of (str, str, int)
-        A name, a variable that it is made of, a parameter: the term is to be zero where the variable's flag is false.
-    lost : set of (str, int)
-        A name, a parameter: where the name's flag is false its tangent is just any number, which nobody is to see.
+    guarded : set of (str, str, int)
+        A name, an operand of its value, a parameter: the term is set to zero where the operand's flag is false.
+    unspecified : set of (str, int)
+        A name, a parameter: where the name's flag is false its tangent is an arbitrary number, which no one may read.
     """
 
-    kept: set[tuple[str, str, int]]
-    lost: set[tuple[str, int]]
+    guarded: set[tuple[str, str, int]]
+    unspecified: set[tuple[str, int]]
 
 
-def absences(function: Function, active: _Sets, doubtful: _Sets) -> Absences:
-    """Which terms of tangents ask a flag, and which tangents are left without.
+def absent_terms(function: Function, active: _Sets, uncertain: _Sets) -> AbsentTerms:
+    """Which terms of tangents ask a flag, and which tangents are arbitrary where they are absent.
 
-    What is made of one variable alone is absent where that is, so of a chain of operations only the end asks.
+    A value of one variable alone is absent where that is, so that only the end of a chain of operations asks.
     """
-    found = Absences(set(), set())
-    if not any(doubtful.values()):
-        return found
-    steps = _Walk(function, active, doubtful).steps
+    terms = AbsentTerms(set(), set())
+    if not any(uncertain.values()):
+        return terms
+    steps = _Flow(function, active, uncertain).steps
     size = -1
-    while size != len(found.lost):
-        size = len(found.lost)
+    while size != len(terms.unspecified):
+        size = len(terms.unspecified)
         for stmt, here, late in steps:
-            sure, factors = certain(stmt.value, active, here), _factors(stmt.value)
+            sure, factors = always_present(stmt.value, active, here), _factors(stmt.value)
             for source, multiplied in factors.items():
                 for seed in here.get(source, _NONE):
-                    if not multiplied and (source, seed) not in found.lost:
+                    if not multiplied and (source, seed) not in terms.unspecified:
                         continue
                     begins = late is not None and seed not in late.get(source, _NONE)
                     others = (seed in active.get(other, _NONE) for other in factors if other != source)
                     if begins and multiplied and _has_poles(stmt.value):
-                        found.kept.add((stmt.target.name, source, seed))
+                        terms.guarded.add((stmt.target.name, source, seed))
                     elif _chooses(stmt.value) or not any(others):
-                        found.lost.add((stmt.target.name, seed))
+                        terms.unspecified.add((stmt.target.name, seed))
                     elif not begins:
-                        found.kept.add((stmt.target.name, source, seed))
+                        terms.guarded.add((stmt.target.name, source, seed))
                     elif seed not in sure:
-                        found.lost.add((stmt.target.name, seed))
-    return found
+                        terms.unspecified.add((stmt.target.name, seed))
+    return terms
 
 
-class _Walk:
-    """What is in doubt at each place of a function, which is less than what is for a name wherever it stands."""
+class _Flow:
+    """What is uncertain at each statement of a function, which is less than what is uncertain of a name anywhere."""
 
-    def __init__(self, function: Function, active: _Sets, doubtful: _Sets) -> None:
-        self.active, self.doubtful = active, doubtful
+    def __init__(self, function: Function, active: _Sets, uncertain: _Sets) -> None:
+        self.active, self.uncertain = active, uncertain
         self.times = Counter([*(param.name for param in function.params), *assigned(function.body)])
         self.steps: list[_Step] = []
         self.block(function.body, {}, None)
 
     def block(self, block: Block, here: dict[str, frozenset[int]], late: _Sets | None) -> dict[str, None]:
-        """Append the assignments of a block, with what is in doubt about what each reads.
+        """Append the assignments of a block, with what is uncertain of the names that each reads.
 
-        `here` is what is in doubt before the block, and then what is after it. The names of which that may be read
-        there, and have been assigned in the block, are returned.
+        `here` is what is uncertain before the block; it is updated to what is after it. The names that the block
+        assigns and that may be read after it are returned.
         """
         changed: dict[str, None] = {}
         for stmt in block:
@@ -142,40 +125,41 @@ class _Walk:
                 if name in self.active:
                     step = stmt, _of_what_is_read(stmt, here), None if late is None else _of_what_is_read(stmt, late)
                     self.steps.append(step)
-                    here[name] = self.active[name] - certain(stmt.value, self.active, here)
+                    here[name] = self.active[name] - always_present(stmt.value, self.active, here)
                     changed[name] = None
             elif isinstance(stmt, If):
                 then, orelse = dict(here), dict(here)
                 for name in self.block(stmt.then, then, late) | self.block(stmt.orelse, orelse, late):
-                    # What is assigned once, on one side, is not read after the branch.
+                    # A name that is assigned once, on one side, is not read after the branch.
                     if self.times[name] > 1:
                         here[name] = then.get(name, _NONE) | orelse.get(name, _NONE)
                         changed[name] = None
             elif isinstance(stmt, For | While):
                 inside = {*assigned((stmt,))}
-                unknown = {name: self.doubtful.get(name, _NONE) for name in inside}
+                unknown = {name: self.uncertain.get(name, _NONE) for name in inside}
                 here |= unknown
                 later = self.after(stmt, here if late is None else {**late, **unknown}, None)
                 for inner in blocks(stmt):
                     self.block(inner, dict(here), later)
-                here |= self.after(stmt, here, _least_turns(stmt))
+                here |= self.after(stmt, here, _least_iterations(stmt))
                 changed |= dict.fromkeys(inside)
         return changed
 
-    def after(self, loop: For | While, here: _Sets, turns: int | None) -> _Sets:
-        """What is still in doubt when a loop has gone through some turns, as many as it takes or so many, whatever
-        path each of them has taken."""
+    def after(self, loop: For | While, here: _Sets, iterations: int | None) -> _Sets:
+        """What is uncertain after so many iterations of a loop, or any number, whatever path each of them takes."""
         assigns = [stmt for stmt in statements((loop,)) if isinstance(stmt, Assign) and stmt.target.name in self.active]
-        turn = (*loop.pre, *loop.body) if isinstance(loop, While) else loop.body
-        ends = (at for at, stmt in enumerate(turn) if any(isinstance(part, Continue) for part in statements((stmt,))))
-        always = assigned_always(turn[: next(ends, len(turn))])
+        iteration = (*loop.pre, *loop.body) if isinstance(loop, While) else loop.body
+        ends = (
+            at for at, stmt in enumerate(iteration) if any(isinstance(part, Continue) for part in statements((stmt,)))
+        )
+        always = assigned_always(iteration[: next(ends, len(iteration))])
         inside = Counter(assigned((loop,)))
-        # Of these there is what they were before the turn.
+        # These have values from before the iteration.
         carried = [name for name in inside if name not in always and self.times[name] > inside[name]]
-        for _ in count() if turns is None else range(turns):
+        for _ in count() if iterations is None else range(iterations):
             now = {name: here.get(name, _NONE) if name in carried else _NONE for name in inside}
             for stmt in assigns:
-                now[stmt.target.name] |= self.active[stmt.target.name] - certain(stmt.value, self.active, here)
+                now[stmt.target.name] |= self.active[stmt.target.name] - always_present(stmt.value, self.active, here)
             now = {**here, **now}
             if now == here:
                 break
@@ -183,12 +167,12 @@ class _Walk:
         return here
 
 
-def _of_what_is_read(stmt: Assign, doubtful: _Sets) -> _Sets:
-    return {leaf.name: doubtful.get(leaf.name, _NONE) for leaf in atoms(stmt.value) if isinstance(leaf, Var)}
+def _of_what_is_read(stmt: Assign, uncertain: _Sets) -> _Sets:
+    return {leaf.name: uncertain.get(leaf.name, _NONE) for leaf in variables(stmt.value)}
 
 
-def _least_turns(loop: For | While) -> int:
-    """How many turns a loop takes at least."""
+def _least_iterations(loop: For | While) -> int:
+    """The least number of iterations of a loop."""
     if isinstance(loop, While) or any(isinstance(stmt, Break) for stmt in statements((loop,))):
         return 0
     bounds = [bound.value for bound in (loop.start, loop.stop, loop.step) if isinstance(bound, Const)]
@@ -196,13 +180,13 @@ def _least_turns(loop: For | While) -> int:
 
 
 def _factors(value: Expr) -> dict[str, bool]:
-    """The variables that a value depends on, and whether their tangents are multiplied by something that varies."""
-    found = {source.name: False for source in differentiable(value)}
-    if found and isinstance(value, Op) and value.name != "select":
+    """The variables that a value depends on, and whether their tangents are multiplied by a varying partial."""
+    factors = {source.name: False for source in differentiable(value)}
+    if factors and isinstance(value, Op) and value.name != "select":
         for arg, partial in zip(value.args, partials_at(value)[2], strict=True):
-            if isinstance(arg, Var) and arg.name in found:
-                found[arg.name] |= not isinstance(partial, Const)
-    return found
+            if isinstance(arg, Var) and arg.name in factors:
+                factors[arg.name] |= not isinstance(partial, Const)
+    return factors
 
 
 def _chooses(value: Expr) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from dualbcast.cli.divergence import divergence
+from dualbcast.cli.explain import explain
 from dualbcast.cli.hmlstm import hmlstm
 from dualbcast.cli.info import info
 from dualbcast.cli.sweep import sweep
@@ -40,4 +41,5 @@ def group() -> None:
 group.add_command(sweep)
 group.add_command(hmlstm)
 group.add_command(divergence)
+group.add_command(explain)
 group.add_command(info)

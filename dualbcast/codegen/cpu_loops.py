@@ -1,7 +1,7 @@
 """The loops around an element function for the `python` and `cpu` targets, specialised on a layout.
 
-The entry handles the linear indices in [start, stop) of the coalesced space, so that any split over threads is right;
-its innermost loop walks one row, which is what a compiler can vectorise.
+The entry handles the linear indices in [start, stop) of the coalesced space, so that any split over threads is right.
+Its innermost loop goes through one row, so that a compiler can vectorise it.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ def index_names(layout: Layout, params: Sequence[str], names: Names) -> list[str
     summed = layout.summed(len(params))
     whole = [which for position, which in enumerate(layout.which[len(params) :]) if position not in summed]
     main = whole[-1] if whole else layout.which[0]
-    found: list[str] = []
+    indices: list[str] = []
     for position, pattern in enumerate(layout.classes):
         if set(pattern) == {"0"}:
-            found.append("0")
+            indices.append("0")
         elif position == main:
-            found.append(names.fresh("k"))
+            indices.append(names.fresh("k"))
         else:
             owners = [name for name, which in zip(params, layout.which, strict=False) if which == position]
-            found.append(names.fresh(f"k_{owners[0]}" if owners else f"k_{position}"))
-    return found
+            indices.append(names.fresh(f"k_{owners[0]}" if owners else f"k_{position}"))
+    return indices
 
 
 def loops(
@@ -46,8 +46,7 @@ def loops(
 ) -> str:
     """The text of the entry: a function of start, stop, sizes, strides and pointers that calls the element function.
 
-    So many `vectors` are computed side by side, if it is said how many, each of which should be a line of the first
-    array after the `inputs`.
+    With `vectors`, so many vectors are interleaved, each of which should be a cache line of the first output.
     """
     sizes = [names.fresh(f"n{dimension}") for dimension in range(layout.rank)]
     strides = run_time_strides(layout, indices, names)
@@ -55,7 +54,7 @@ def loops(
     start, stop, inner = names.fresh("start"), names.fresh("stop"), names.fresh("j")
     head = f"def {entry}({', '.join([start, stop, *sizes, *flat, *pointers])}):"
 
-    def turns(low: str, high: str, by_class: Sequence[str], indent: str) -> list[str]:
+    def row_loop(low: str, high: str, by_class: Sequence[str], indent: str) -> list[str]:
         arguments = [text for text in by_class if text]
         call = f"{element}({', '.join([*arguments, *pointers])})"
         place = f"{pointers[inputs]}[{by_class[layout.which[inputs]] or '0'}]"
@@ -65,7 +64,7 @@ def loops(
     if layout.rank == 1:
         arguments = [step(pattern, by.get(0), inner, "") for pattern, by in zip(layout.classes, strides, strict=True)]
         lines = [f"# Elements [{start}, {stop}).", head]
-        return "\n".join([*lines, *turns(start, stop, arguments, "    ")])
+        return "\n".join([*lines, *row_loop(start, stop, arguments, "    ")])
 
     last = layout.rank - 1
     at, row, first, end = (names.fresh(name) for name in ("at", "row", "first", "end"))
@@ -73,7 +72,7 @@ def loops(
         f"# Elements [{start}, {stop}) of {' by '.join(sizes)}, row by row.",
         head,
         f"    {at} = {start}",
-        # A division takes as long as a short row; one is enough.
+        # One division is enough; it takes as long as a short row.
         f"    {row} = {at} // {sizes[last]}",
         f"    while {at} < {stop}:",
         f"        {first} = {at} - {row} * {sizes[last]}",
@@ -100,7 +99,7 @@ def loops(
             base = names.fresh(f"{index}_row")
             lines.append(f"        {base} = {' + '.join(terms)}")
         arguments.append(step(pattern[last], by.get(last), inner, base))
-    lines += turns(first, end, arguments, "        ")
+    lines += row_loop(first, end, arguments, "        ")
     lines += [f"        {at} += {end} - {first}", f"        {row} += 1"]
     return "\n".join(lines)
 

@@ -1,7 +1,7 @@
 """The loops around an element function some of whose outputs are summed, for the `python` and `cpu` targets.
 
-The element function hands over the terms of a sum in a row of at most a tile, which is then added to the accumulators:
-so its loop is no different from any other to a vectoriser, and the order of the additions is fixed.
+The element function stores the terms of a sum in a row of at most a tile, which is then added to the accumulators. Its
+loop is like any other to a vectoriser, and the order of the additions is fixed.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from dualbcast.kernel_spec import TILE, Layout
 
 __all__ = ["summing_loops"]
 
-# Bytes of terms that are kept at a time, on the stack, for all sums together: they stay in the first-level cache, and a
-# thread may have 32 KiB in all. And for each at least, some vectors.
+# The most bytes of terms on the stack, of all sums: they stay in the first-level cache, and a thread may have 32 KiB in
+# all. And the least bytes for each sum, which are some vectors.
 _TERMS, _VECTORS = 16384, 256
-# Elements of a row after which the next row comes where accumulators lie along it: these stay in the second level.
+# The most elements of a row before the next row, where accumulators lie along it: they stay in the second-level cache.
 _PANEL = 8 * TILE
 
-# A sum of float64 keeps what rounding takes from it, by Knuth's two-sum.
+# A sum of float64 is compensated by Knuth's two-sum.
 _ADD_TO = """\
 def {name}(sums, rests, k, term):
     old = sums[k]
@@ -59,7 +59,7 @@ def summing_loops(
     names : Names
         Those taken.
     vectors : int
-        How many vectors of terms are computed side by side; 0 to leave that to the target.
+        How many vectors of terms are interleaved; 0 to leave that to the target.
 
     Returns
     -------
@@ -68,7 +68,7 @@ def summing_loops(
     str
         The text of the entry.
     int
-        How many pointers follow those of the outputs: to what rounding takes from sums of float64, one for each sum.
+        How many pointers follow those of the outputs: one for each sum of float64, to its rounding errors.
     """
     summed = {stored[position]: layout.which[len(params) + position] for position in layout.summed(len(params))}
     compensated = dtype == "float64"

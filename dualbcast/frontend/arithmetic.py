@@ -23,8 +23,8 @@ from dualbcast.frontend.values import (
     describe,
     items_like,
 )
-from dualbcast.ir.constant_fold import FALSE, TRUE, convert, join, number
-from dualbcast.ir.nodes import TEMPORARY, Atom, Const, Kind, Op, Var
+from dualbcast.ir.constant_fold import convert, join, number
+from dualbcast.ir.nodes import FALSE, TEMPORARY, TRUE, Atom, Const, Kind, Op, Var
 from dualbcast.rules.powers import INVERSE_POWERS, LARGEST_PRODUCT, ROOTS
 from dualbcast.rules.resolution import by_spelling
 from dualbcast.rules.table import RULES, Custom, Rule

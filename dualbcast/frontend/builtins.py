@@ -22,8 +22,8 @@ from dualbcast.frontend.dispatch import call_value
 from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.expressions import sequence
 from dualbcast.frontend.values import Range, Record, Static, Value, by_position, is_instance
-from dualbcast.ir.constant_fold import FALSE, TRUE, number
-from dualbcast.ir.nodes import Atom, Const
+from dualbcast.ir.constant_fold import number
+from dualbcast.ir.nodes import FALSE, TRUE, Atom, Const
 from dualbcast.rules.resolution import by_spelling
 
 __all__ = ["BUILTINS", "KEYWORDS", "Builtin"]

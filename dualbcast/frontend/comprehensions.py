@@ -18,8 +18,7 @@ from dualbcast.frontend.inlining import lower_body
 from dualbcast.frontend.names import assign
 from dualbcast.frontend.source import assigned_names, local_names
 from dualbcast.frontend.values import Bindings, Frame, Range, Record, Value
-from dualbcast.ir.constant_fold import FALSE, TRUE
-from dualbcast.ir.nodes import Const
+from dualbcast.ir.nodes import FALSE, TRUE, Const
 
 __all__ = ["reduction"]
 

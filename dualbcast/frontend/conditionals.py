@@ -22,8 +22,7 @@ from dualbcast.frontend.values import (
     is_instance,
     same,
 )
-from dualbcast.ir.constant_fold import FALSE, TRUE
-from dualbcast.ir.nodes import ARITHMETIC, COMPARISONS, FUSED, LOGIC, Assign, Atom, Const, Op, Stmt, Var
+from dualbcast.ir.nodes import ARITHMETIC, COMPARISONS, FALSE, FUSED, LOGIC, TRUE, Assign, Atom, Const, Op, Stmt, Var
 
 __all__ = ["choose", "condition", "short_circuit"]
 

@@ -27,24 +27,9 @@ from dualbcast.frontend.values import (
     describe,
     items_like,
 )
-from dualbcast.ir.nodes import (
-    TEMPORARY,
-    Assign,
-    Atom,
-    Block,
-    Const,
-    Function,
-    Names,
-    Output,
-    Stmt,
-    Var,
-    among,
-    assigned,
-    atoms,
-    expressions,
-    statements,
-)
+from dualbcast.ir.nodes import TEMPORARY, Assign, Atom, Block, Const, Function, Names, Output, Stmt, Var
 from dualbcast.ir.value_numbering import simplify
+from dualbcast.ir.walk import among, assigned, atoms, expressions, statements
 from dualbcast.rules.guards import Capture
 
 __all__ = [

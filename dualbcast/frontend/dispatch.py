@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.paths import settle_return, unless
 from dualbcast.frontend.values import SKIPPING, Arguments, Value, describe
-from dualbcast.ir.constant_fold import FALSE, TRUE
-from dualbcast.ir.nodes import Var
+from dualbcast.ir.nodes import FALSE, TRUE, Var
 
 __all__ = ["LOWERINGS", "call_value", "calls", "expression", "lowers", "refuses", "statements"]
 

@@ -27,8 +27,7 @@ from dualbcast.frontend.values import (
     Unassigned,
     Value,
 )
-from dualbcast.ir.constant_fold import FALSE, TRUE
-from dualbcast.ir.nodes import TEMPORARY
+from dualbcast.ir.nodes import FALSE, TEMPORARY, TRUE
 from dualbcast.rules.guards import Capture
 
 __all__ = ["bind_arguments", "count", "in_order", "inline", "inline_bound", "lower_body"]

@@ -46,8 +46,7 @@ from dualbcast.frontend.values import (
     end_of,
     zeros_like,
 )
-from dualbcast.ir.constant_fold import FALSE, TRUE
-from dualbcast.ir.nodes import Atom, Break, Const, Continue, For, Kind, Stmt, Var, While
+from dualbcast.ir.nodes import FALSE, TRUE, Atom, Break, Const, Continue, For, Kind, Stmt, Var, While
 
 __all__: list[str] = []
 

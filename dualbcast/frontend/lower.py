@@ -19,16 +19,9 @@ from dualbcast.frontend.environment import ArrayKind, Environment, freeze
 from dualbcast.frontend.inlining import in_order, lower_body
 from dualbcast.frontend.source import find_source, local_names
 from dualbcast.frontend.values import Frame, Record, Static, Unassigned, Value, describe
-from dualbcast.ir.nodes import (
-    Const,
-    Function,
-    Kind,
-    Names,
-    Output,
-    Var,
-    among,
-)
+from dualbcast.ir.nodes import Const, Function, Kind, Names, Output, Var
 from dualbcast.ir.structure import NUMBER, Structure
+from dualbcast.ir.walk import among
 from dualbcast.rules.guards import Capture
 from dualbcast.rules.table import RULES, Custom, Rule
 

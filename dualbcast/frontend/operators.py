@@ -13,8 +13,7 @@ from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.expressions import check_length, sequence
 from dualbcast.frontend.inlining import inline
 from dualbcast.frontend.values import Range, Record, Static, Value, by_position, describe
-from dualbcast.ir.constant_fold import FALSE, TRUE
-from dualbcast.ir.nodes import Atom, Const, Var
+from dualbcast.ir.nodes import FALSE, TRUE, Atom, Const, Var
 
 __all__: list[str] = []
 

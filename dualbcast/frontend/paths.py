@@ -37,8 +37,8 @@ from dualbcast.frontend.values import (
     same,
     zeros_like,
 )
-from dualbcast.ir.constant_fold import FALSE, TRUE, convert, join
-from dualbcast.ir.nodes import NOWHERE, TEMPORARY, Assign, Atom, Const, Expr, If, Kind, Op, Stmt, Var
+from dualbcast.ir.constant_fold import convert, join
+from dualbcast.ir.nodes import FALSE, NOWHERE, TEMPORARY, TRUE, Assign, Atom, Const, Expr, If, Kind, Op, Stmt, Var
 
 __all__ = [
     "End",

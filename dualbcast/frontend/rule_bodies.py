@@ -15,28 +15,14 @@ from dualbcast.frontend.builtins import BUILTINS
 from dualbcast.frontend.lower import ArrayKind, Lowered, no_arrays
 from dualbcast.frontend.source import find_source, locate
 from dualbcast.frontend.values import Static
-from dualbcast.ir.nodes import (
-    TEMPORARY,
-    Assign,
-    Const,
-    Expr,
-    Function,
-    Kind,
-    Names,
-    Op,
-    Var,
-    assigned,
-    expressions,
-    map_exprs,
-    statements,
-)
+from dualbcast.ir.nodes import TEMPORARY, Assign, Const, Expr, Function, Kind, Names, Op, Var
 from dualbcast.ir.structure import NUMBER
-from dualbcast.ir.value_numbering import simplify
+from dualbcast.ir.walk import assigned, operations_of
 from dualbcast.rules.guards import Capture
 from dualbcast.rules.registration import open_to_users
 from dualbcast.rules.table import CUSTOMS, RULES, Rule
 
-__all__ = ["guards_of", "helper_of", "lower", "partials_of", "source_of", "without_customs"]
+__all__ = ["guards_of", "helper_of", "lower", "partials_of", "source_of"]
 
 Arguments = tuple[Kind | Const, ...]
 
@@ -72,23 +58,6 @@ def source_of(value: Op) -> tuple[Callable[..., Any] | None, tuple[Expr, ...]]:
         return custom.partials, value.args[1:]
     row = RULES.get(value.name)
     return (None if row is None else row.partials), value.args
-
-
-def without_customs(function: Function) -> Function:
-    """The function without the marks of custom derivatives, which matter only to differentiation."""
-    if not any(op.name in CUSTOMS for op in _operations(function)):
-        return function
-
-    def plain(expr: Expr) -> Expr:
-        while isinstance(expr, Op) and expr.name in CUSTOMS:
-            expr = expr.args[0]
-        return expr
-
-    def walk(block: Any) -> Any:
-        return tuple(map_exprs(stmt, plain, walk) for stmt in block)
-
-    outputs = tuple(replace(output, value=plain(output.value)) for output in function.outputs)
-    return simplify(replace(function, body=walk(function.body), outputs=outputs))
 
 
 # --- lowering, once --------------------------------------------------------------------------------------------------
@@ -136,17 +105,6 @@ def _numbers(function: Function) -> Function:
     return replace(function, body=tuple(body), outputs=tuple(outputs))
 
 
-def _operations(function: Function) -> Iterator[Op]:
-    """Every operation of a function, those inside others too."""
-    pending: list[Expr] = [expr for stmt in statements(function.body) for expr in expressions(stmt)]
-    pending.extend(output.value for output in function.outputs)
-    while pending:
-        expr = pending.pop()
-        if isinstance(expr, Op):
-            yield expr
-            pending.extend(expr.args)
-
-
 # --- guards ----------------------------------------------------------------------------------------------------------
 
 
@@ -157,7 +115,7 @@ def guards_of(function: Function) -> list[Capture]:
     pending = [(function, True)]
     while pending:
         caller, first = pending.pop()
-        for op in _operations(caller):
+        for op in operations_of(caller):
             row, custom = RULES.get(op.name), CUSTOMS.get(op.name)
             if not any(each is not None and each.by_user for each in (row, custom)):
                 continue
@@ -212,7 +170,7 @@ def _called(function: Function) -> set[Rule]:
     rows: set[Rule] = set()
     pending = [function]
     while pending:
-        for op in _operations(pending.pop()):
+        for op in operations_of(pending.pop()):
             row = RULES.get(op.name)
             if row is not None and row.function is not None and row not in rows:
                 rows.add(row)

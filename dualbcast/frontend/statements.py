@@ -13,8 +13,7 @@ from dualbcast.frontend.expressions import items_of, make_closure
 from dualbcast.frontend.names import assign
 from dualbcast.frontend.paths import leave_loop, return_from_loop
 from dualbcast.frontend.values import RESULT, RETURNED, RETURNED_AT, SKIPPING, Record, Static, Unrolled
-from dualbcast.ir.constant_fold import FALSE, TRUE
-from dualbcast.ir.nodes import Const
+from dualbcast.ir.nodes import FALSE, TRUE, Const
 
 __all__: list[str] = []
 

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 from dualbcast.errors import ArgumentError, Location, a_or_an
 from dualbcast.frontend.source import FunctionNode, Source
-from dualbcast.ir.constant_fold import FALSE, TRUE
-from dualbcast.ir.nodes import NOWHERE, Atom, Const, Expr, Kind, Stmt, Var
+from dualbcast.ir.nodes import FALSE, NOWHERE, TRUE, Atom, Const, Expr, Kind, Stmt, Var
 
 __all__ = [
     "CHOICE",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from dualbcast.autodiff.derived_functions import contraction
+from dualbcast.autodiff.derived_functions import contraction_of
 from dualbcast.ir.compose import Step, compose
 from dualbcast.ir.nodes import Function, Output, Var
 from dualbcast.program.element import Element
@@ -56,6 +56,6 @@ def composed(
 
 @lru_cache(maxsize=1024)
 def contracted(pattern: tuple[tuple[float | None, ...], ...], label: str) -> Element:
-    """The element function that contracts a kept Jacobian with cotangents; see `compiler.transform.contraction`."""
-    function = contraction(pattern)
+    """The element function that contracts a kept Jacobian with cotangents; see `contraction_of`."""
+    function = contraction_of(pattern)
     return Element(function, tuple(param.name for param in function.params), f"{label}: contraction", Options())

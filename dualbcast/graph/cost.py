@@ -6,7 +6,8 @@ import math
 from functools import lru_cache
 from typing import NamedTuple
 
-from dualbcast.passes.cost_model import is_scalar, work
+from dualbcast.autodiff.operation_cost import cost_of_element as work
+from dualbcast.passes.vectorization import is_scalar
 from dualbcast.program.element import Element
 from dualbcast.program.products import make_product
 

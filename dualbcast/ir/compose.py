@@ -1,4 +1,4 @@
-"""Composition: several IR functions, some applied to the results of others, as one function that computes each once."""
+"""Composition: several functions, some applied to the results of others, become one that computes each once."""
 
 from __future__ import annotations
 
@@ -7,26 +7,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from dualbcast.errors import Location
-from dualbcast.ir.nodes import (
-    NOWHERE,
-    Assign,
-    Atom,
-    Block,
-    Const,
-    Expr,
-    For,
-    Function,
-    Kind,
-    Names,
-    Output,
-    Stmt,
-    Var,
-    among,
-    map_expr,
-    map_exprs,
-)
+from dualbcast.ir.nodes import NOWHERE, Assign, Atom, Block, Const, Expr, For, Function, Kind, Names, Output, Stmt, Var
 from dualbcast.ir.structure import Structure
-from dualbcast.rules.table import RULES
+from dualbcast.ir.walk import among, map_expr, map_exprs
 
 __all__ = ["Copy", "Step", "compose", "restrict"]
 
@@ -38,8 +21,8 @@ class Step(NamedTuple):
     ----------
     function : Function
     inputs : tuple of (int or Const)
-        What its parameters are: values by their number, or numbers. The parameters of the composition are the first
-        values, and the outputs of each step the next ones.
+        Its arguments: constants, or values by their number. The parameters of the composition are the first values, and
+        the outputs of each step are the next ones.
     """
 
     function: Function
@@ -52,7 +35,7 @@ def compose(name: str, params: Sequence[Kind], steps: Sequence[Step], outputs: S
     Parameters
     ----------
     name : str
-        What it is called.
+        The name of the composition.
     params : sequence of str
         The kinds of its parameters.
     steps : sequence of Step
@@ -62,7 +45,7 @@ def compose(name: str, params: Sequence[Kind], steps: Sequence[Step], outputs: S
 
     Examples
     --------
-    >>> from dualbcast.ir.nodes import dump
+    >>> from dualbcast.ir.printer import dump
     >>> from dualbcast.frontend.rule_bodies import lower
     >>> double = lower(lambda x: 2.0 * x, ["float"]).function
     >>> total = lower(lambda x, y: x + y, ["float", "float"]).function
@@ -73,7 +56,7 @@ def compose(name: str, params: Sequence[Kind], steps: Sequence[Step], outputs: S
         output out = %value#1
     <BLANKLINE>
     """
-    names = Names(RULES)
+    names = Names()
     arguments = tuple(Var(names.fresh(f"x{at}"), kind) for at, kind in enumerate(params))
     values: list[Atom] = list(arguments)
     body: list[Stmt] = []
@@ -106,7 +89,7 @@ def restrict(function: Function, outputs: Sequence[int]) -> Function:
 
 
 class Copy:
-    """Copies statements under new names, with values for parameters, and as of one place if that is given."""
+    """Copies statements under new names, with values for parameters, and with one location if that is given."""
 
     def __init__(self, names: Names, actual: dict[str, Expr], location: Location | None = None) -> None:
         self.names, self.actual, self.location = names, actual, location
@@ -123,9 +106,9 @@ class Copy:
     def target(self, var: Var) -> Var:
         if var.name not in self.actual:
             self.actual[var.name] = Var(self.names.fresh(var.name), var.kind)
-        found = self.actual[var.name]
-        assert isinstance(found, Var)
-        return found
+        target = self.actual[var.name]
+        assert isinstance(target, Var)
+        return target
 
     def expr(self, expr: Expr) -> Expr:
         return map_expr(expr, self.leaf)

@@ -6,12 +6,10 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from dualbcast.ir.nodes import Const, Expr, Kind, Op
+from dualbcast.ir.nodes import FALSE, TRUE, Const, Expr, Kind, Op
 
-__all__ = ["FALSE", "FUNCTIONS", "INTEGRAL", "TRUE", "convert", "fold", "join", "number"]
+__all__ = ["FALSE", "FUNCTIONS", "INTEGRAL", "TRUE", "convert", "fold", "join", "number", "zero"]
 
-TRUE = Const(True, "bool")
-FALSE = Const(False, "bool")
 _ORDER: tuple[Kind, ...] = ("bool", "int", "float")
 
 _EXACT: dict[str, Callable[..., Any]] = {
@@ -41,7 +39,7 @@ _EXACT: dict[str, Callable[..., Any]] = {
     "to_float": float,
     "to_int": int,
 }
-# How the library's functions are computed, by their names in the IR; the rule table says it.
+# The rules' functions by their names in the IR, which the rule table enters.
 FUNCTIONS: dict[str, Callable[..., float]] = {}
 INTEGRAL = frozenset({"floor", "ceil", "rint", "trunc"})
 
@@ -60,6 +58,11 @@ def number(value: bool | int | float) -> Const:
     return Const(float(value), "float")
 
 
+def zero(kind: Kind) -> Const:
+    """The zero of a kind, which stands for the value of a variable that has none yet."""
+    return {"float": Const(0.0, "float"), "int": Const(0, "int"), "bool": FALSE}[kind]
+
+
 def convert(value: Expr, kind: Kind) -> Expr:
     """The value as another kind; converting to bool asks whether it differs from zero."""
     if value.kind == kind:
@@ -70,9 +73,9 @@ def convert(value: Expr, kind: Kind) -> Expr:
 
 
 def fold(op: Op) -> Expr:
-    """The operation, or something simpler with the same value (NaN, infinities and signed zeros included).
+    """The operation, or a simpler expression of the same value (NaN, infinities and signed zeros included).
 
-    Constants are computed in Python's double precision, whatever the kernel computes in: they are rounded once.
+    Constants are computed in double precision, whatever the kernel's dtype is, and rounded once.
     """
     args = op.args
     compute = _EXACT.get(op.name) or FUNCTIONS.get(op.name)

@@ -1,51 +1,37 @@
-"""Which variables are alive where a turn of a loop begins: those that it, or what comes after, reads before they are
-given another value."""
+"""Liveness at the head of a loop: a variable is alive if it is read before it is assigned again."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dualbcast.ir.nodes import (
-    Assign,
-    Block,
-    Expr,
-    For,
-    Function,
-    If,
-    Stmt,
-    Var,
-    While,
-    atoms,
-    expressions,
-    statements,
-)
+from dualbcast.ir.nodes import Assign, Block, Expr, For, Function, If, Stmt, While
+from dualbcast.ir.walk import expressions, statements, variables
 
 __all__ = ["most_carried"]
 
 
 def most_carried(function: Function) -> int:
-    """How many variables there are at most that have to be kept from turn to turn of a loop, its own and those of the
-    loops around it. Loops must have no jumps."""
+    """The largest number of loop-carried variables: of one loop and of those around it. Loops must have no jumps."""
     most = 0
 
-    def walk(block: Block, after: set[str], around: set[str]) -> None:
-        """`after` are alive after the block, and `around` assigned by the loops that it is in."""
+    def visit(block: Block, after: set[str], around: set[str]) -> None:
+        """`after` is alive after the block; `around` is assigned by the loops that the block is in."""
         nonlocal most
         for stmt in reversed(block):
             match stmt:
                 case If():
-                    walk(stmt.then, after, around)
-                    walk(stmt.orelse, after, around)
+                    visit(stmt.then, after, around)
+                    visit(stmt.orelse, after, around)
                 case For() | While():
                     names = around | _floats(stmt.body)
                     reads, writes = _flow((stmt,))[0], _flow(stmt.body)[1]
                     alive = reads | (after - writes)
                     most = max(most, len(alive & names))
-                    walk(stmt.body, alive, names)
+                    visit(stmt.body, alive, names)
             reads, writes = _flow((stmt,))
             after = reads | (after - writes)
 
-    walk(function.body, _names(output.value for output in function.outputs), set())
+    visit(function.body, _names(output.value for output in function.outputs), set())
     return most
 
 
@@ -71,7 +57,7 @@ def _flow(block: Iterable[Stmt]) -> tuple[set[str], set[str]]:
 
 
 def _names(exprs: Iterable[Expr]) -> set[str]:
-    return {leaf.name for expr in exprs for leaf in atoms(expr) if isinstance(leaf, Var)}
+    return {leaf.name for expr in exprs for leaf in variables(expr)}
 
 
 def _floats(block: Block) -> set[str]:

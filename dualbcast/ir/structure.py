@@ -1,4 +1,4 @@
-"""What a scalar function returns, as a tree: a number, or tuples, lists, named tuples and dataclasses of such trees."""
+"""The structure of a result, as a tree: a number, or tuples, lists, named tuples and dataclasses of such trees."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Structure:
         object.__setattr__(self, "is_flat", all(part.type is None for part in self.parts))
 
     def labels(self) -> tuple[str, ...]:
-        """How each number is reached: `""` for the number itself, else field names and positions joined by dots.
+        """The path to each number: `""` for the number itself, else field names and positions joined by dots.
 
         Examples
         --------

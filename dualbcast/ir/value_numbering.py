@@ -1,27 +1,27 @@
-"""IR to smaller IR with the same values: folding, common subexpressions, copies followed to their source, dead code.
+"""Global value numbering: folding, common subexpressions and copy propagation.
 
-Values are numbered: two names with one number hold the same value here, on every path. Only identities that hold for
-NaN, infinities and signed zeros are used. Of derivatives, which nobody can tell by their last bits, a product and a sum
-may become one operation.
+Two names with one number hold the same value at this point, on every path. Only identities that hold for NaN,
+infinities and signed zeros are used. Sums and products of derivatives may be fused, since their last bits may depend on
+how they are computed.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Set
 from dataclasses import dataclass, replace
 
-from dualbcast.ir.constant_fold import FALSE, TRUE, fold
+from dualbcast.ir.constant_fold import fold
+from dualbcast.ir.dead_code import remove_dead
 from dualbcast.ir.nodes import (
+    FALSE,
     MULADD,
     MULSUB,
     SUBMUL,
+    TRUE,
     Assign,
     Atom,
     Block,
-    Break,
     Const,
-    Continue,
     Expr,
     For,
     Function,
@@ -30,58 +30,46 @@ from dualbcast.ir.nodes import (
     Stmt,
     Var,
     While,
-    atoms,
-    blocks,
-    expressions,
-    map_exprs,
-    statements,
 )
+from dualbcast.ir.walk import expressions, falls_through, statements
 
-__all__ = ["falls_through", "remove_dead", "simplify"]
+__all__ = ["simplify"]
 
 _COMMUTATIVE = frozenset({"add", "mul", "eq", "ne", "and", "or"})
 
 
 def simplify(function: Function, fusible: Set[str] = frozenset()) -> Function:
-    """The function with less to do; its outputs are the same values.
+    """The function with fewer operations, the same outputs, and no dead code.
+
+    Before::
+
+        function f(x: float, y: float)
+            a: float = mul(x, y)
+            b: float = mul(y, x)
+            unused: float = sin(x)
+            c: float = mul(b, 1.0)
+            d: float = add(a, c)
+            output out = d
+
+    After::
+
+        function f(x: float, y: float)
+            a: float = mul(x, y)
+            d: float = add(a, a)
+            output out = d
 
     Parameters
     ----------
     function : Function
     fusible : set of str, optional
-        The names of sums and products that may become one operation, of which only the result is rounded.
+        The names of sums and products that may be fused, with one rounding.
     """
     return remove_dead(_Numbering(function, fusible).run())
 
 
-def falls_through(block: Block) -> bool:
-    """Whether a block's end can be reached."""
-    if not block:
-        return True
-    match block[-1]:
-        case Break() | Continue():
-            return False
-        case If(then=then, orelse=orelse):
-            return falls_through(then) or falls_through(orelse)
-        case While(test=test, body=body):
-            return test != TRUE or _breaks(body)
-        case _:
-            return True
-
-
-def _breaks(body: Block) -> bool:
-    return any(
-        isinstance(stmt, Break) or (isinstance(stmt, If) and (_breaks(stmt.then) or _breaks(stmt.orelse)))
-        for stmt in body
-    )
-
-
-# --- value numbering -------------------------------------------------------------------------------------------------
-
-
 @dataclass(slots=True)
 class _State:
-    """What is known at one point: each name's value number, and the numbers of expressions computed so far."""
+    """The value number of each name at one point, and the numbers of the expressions computed so far."""
 
     numbers: dict[str, int]
     computed: dict[tuple[object, ...], int]
@@ -97,7 +85,7 @@ class _Numbering:
         self.definitions: dict[int, tuple[Op, list[int]]] = {}
         self.constants: dict[Const, int] = {}
         self.state = _State({}, {})
-        # What the block at hand has given a value so far, and a branch around it has to merge.
+        # The variables assigned so far in the block at hand, which a branch around it has to merge.
         self.changed: dict[str, Var] = {}
 
     def run(self) -> Function:
@@ -125,7 +113,7 @@ class _Numbering:
         return self.state.numbers[atom.name]
 
     def atom(self, expr: Expr) -> Atom:
-        """The oldest name, or the constant, that holds the same value and still does."""
+        """The oldest name, or the constant, that still holds the same value."""
         assert isinstance(expr, Atom)
         if isinstance(expr, Const):
             return expr
@@ -136,22 +124,22 @@ class _Numbering:
         return expr
 
     def block(self, block: Block) -> Block:
-        found: list[Stmt] = []
+        new: list[Stmt] = []
         for stmt in block:
             match stmt:
                 case Assign():
-                    self.assign(stmt, found)
+                    self.assign(stmt, new)
                 case If():
-                    self.branch(stmt, found)
+                    self.branch(stmt, new)
                 case While() | For():
-                    self.loop(stmt, found)
+                    self.loop(stmt, new)
                 case _:
-                    found.append(stmt)
-            if not falls_through(tuple(found[-1:])):
+                    new.append(stmt)
+            if not falls_through(tuple(new[-1:])):
                 break
-        return tuple(found)
+        return tuple(new)
 
-    def assign(self, stmt: Assign, found: list[Stmt]) -> None:
+    def assign(self, stmt: Assign, new: list[Stmt]) -> None:
         value = written = stmt.value
         if isinstance(value, Op):
             value = self._rewrite(fold(Op(value.name, tuple(map(self.atom, value.args)), value.kind, value.location)))
@@ -171,15 +159,15 @@ class _Numbering:
             value = self.atom(value)
             number = self.number(value)
         self.define(stmt.target, number)
-        found.append(Assign(stmt.target, value, stmt.location))
+        new.append(Assign(stmt.target, value, stmt.location))
 
     def _lost(self, number: int) -> bool:
-        """Whether the name that held a value has been given another."""
+        """Whether the name that held a value has been assigned another one."""
         holder = self.holders[number]
         return isinstance(holder, Var) and self.state.numbers.get(holder.name) != number
 
     def _rewrite(self, value: Expr) -> Expr:
-        """Identities that need to see what an argument is."""
+        """Identities that depend on the definition of an argument."""
         if isinstance(value, Op) and value.name == "neg" and value.kind == "float":
             return self._negated(value.args[0]) or value
         if isinstance(value, Op) and value.name in ("add", "sub", "mul", "div") and value.kind == "float":
@@ -193,9 +181,9 @@ class _Numbering:
         return value
 
     def _fused(self, value: Op, written: Expr) -> Op:
-        """A sum as one operation with a product in it, the second one if there are two.
+        """A sum fused with a product in it, the second one if there are two.
 
-        However often the product is read: how something is rounded does not depend on what else is asked for.
+        It is fused however often the product is read: rounding does not depend on the other results that are asked for.
         """
         if value.name not in ("add", "sub") or value.kind != "float" or not isinstance(written, Op):
             return value
@@ -213,11 +201,11 @@ class _Numbering:
         return isinstance(atom, Var) and atom.name in self.fusible
 
     def _factors(self, atom: Expr) -> tuple[Expr, ...] | None:
-        """What an atom is the product of."""
+        """The factors of an atom that is a product."""
         definition, numbers = self.definitions.get(self.number(atom), (None, []))
         if definition is None or definition.name != "mul":
             return None
-        # The names may have been given other values since.
+        # The names may have been assigned other values since.
         lasts = (
             isinstance(arg, Const) or (isinstance(arg, Var) and self.state.numbers.get(arg.name) == number)
             for arg, number in zip(definition.args, numbers, strict=True)
@@ -225,21 +213,21 @@ class _Numbering:
         return definition.args if all(lasts) else None
 
     def _negated(self, atom: Expr) -> Atom | None:
-        """What an atom is the negative of."""
+        """The atom that this one is the negative of."""
         if isinstance(atom, Const) and isinstance(atom.value, float) and repr(atom.value).startswith("-"):
             return Const(-atom.value, atom.kind)
         definition, numbers = self.definitions.get(self.number(atom), (None, []))
         if definition is not None and definition.name == "neg":
             (inner,) = definition.args
-            # The name may have been given another value since.
+            # The name may have been assigned another value since.
             if isinstance(inner, Var) and self.state.numbers.get(inner.name) == numbers[0]:
                 return inner
         return None
 
-    def branch(self, stmt: If, found: list[Stmt]) -> None:
+    def branch(self, stmt: If, new: list[Stmt]) -> None:
         test = self.atom(stmt.test)
         if isinstance(test, Const):
-            found.extend(self.block(stmt.then if test.value else stmt.orelse))
+            new.extend(self.block(stmt.then if test.value else stmt.orelse))
             return
         before, outer = self.state, self.changed
         sides: list[Block] = []
@@ -261,12 +249,12 @@ class _Numbering:
         elif ends:
             for name, target in changed.items():
                 then, orelse = (end.numbers.get(name) for end in ends)
-                # What one side only gives a value, and had none before, is not read after the branch.
+                # A name that one side alone assigns, and that had no value before, is not read after the branch.
                 if then is not None and orelse is not None:
                     self.define(target, then if then == orelse else self.new(target))
-        found.append(replace(stmt, test=test, then=sides[0], orelse=sides[1]))
+        new.append(replace(stmt, test=test, then=sides[0], orelse=sides[1]))
 
-    def loop(self, stmt: While | For, found: list[Stmt]) -> None:
+    def loop(self, stmt: While | For, new: list[Stmt]) -> None:
         bounds = [self.atom(expr) for expr in expressions(stmt)] if isinstance(stmt, For) else []
         changed = [target for _, target in sorted(_assignments((stmt,)).items())]
         for target in changed:
@@ -274,11 +262,11 @@ class _Numbering:
         before = self.state.copy()
         if isinstance(stmt, For):
             start, stop, step = bounds
-            found.append(replace(stmt, start=start, stop=stop, step=step, body=self.block(stmt.body)))
+            new.append(replace(stmt, start=start, stop=stop, step=step, body=self.block(stmt.body)))
         else:
             pre = self.block(stmt.pre)
             test = self.atom(stmt.test)
-            found.append(replace(stmt, pre=pre, test=test, body=self.block(stmt.body)))
+            new.append(replace(stmt, pre=pre, test=test, body=self.block(stmt.body)))
         self.state = before
         for target in changed:
             self.define(target, self.new(target))
@@ -287,73 +275,3 @@ class _Numbering:
 def _assignments(block: Block) -> dict[str, Var]:
     """The variables that a block assigns, by name."""
     return {part.target.name: part.target for part in statements(block) if isinstance(part, Assign | For)}
-
-
-# --- dead code -------------------------------------------------------------------------------------------------------
-
-
-def remove_dead(function: Function) -> Function:
-    """The function without what its outputs do not need; loops are taken to end."""
-    live = {leaf.name for output in function.outputs for leaf in atoms(output.value) if isinstance(leaf, Var)}
-    size = -1
-    while size != len(live):
-        size = len(live)
-        _mark(function.body, live, in_live_loop=False)
-    return replace(function, body=_sweep(function.body, live))
-
-
-def _needed(stmt: Stmt, live: set[str], in_live_loop: bool) -> bool:
-    match stmt:
-        case Assign():
-            return stmt.target.name in live
-        case Break() | Continue():
-            return in_live_loop
-        case If():
-            return any(_needed(part, live, in_live_loop) for side in blocks(stmt) for part in side)
-        case _:
-            return any(isinstance(part, Assign | For) and part.target.name in live for part in statements((stmt,)))
-
-
-def _mark(block: Block, live: set[str], in_live_loop: bool) -> None:
-    for stmt in reversed(block):
-        if not _needed(stmt, live, in_live_loop):
-            continue
-        for expr in expressions(stmt):
-            live.update(leaf.name for leaf in atoms(expr) if isinstance(leaf, Var))
-        for inner in reversed(blocks(stmt)):
-            _mark(inner, live, in_live_loop or isinstance(stmt, While | For))
-
-
-def _sweep(block: Block, live: set[str], in_live_loop: bool = False) -> Block:
-    kept: list[Stmt] = []
-    for stmt in block:
-        if not _needed(stmt, live, in_live_loop):
-            continue
-        if isinstance(stmt, Assign):
-            if stmt.value != stmt.target:
-                kept.append(stmt)
-            continue
-        inside = in_live_loop or isinstance(stmt, While | For)
-        stmt = map_exprs(stmt, lambda expr: expr, lambda inner, inside=inside: _sweep(inner, live, inside))  # type: ignore[misc]
-        kept.append(stmt)
-        if isinstance(stmt, If) and stmt.orelse and not falls_through(stmt.then):
-            kept[-1] = replace(stmt, orelse=())
-            kept.extend(stmt.orelse)
-    return tuple(kept)
-
-
-def read_counts(block: Block) -> Counter[str]:
-    """How often each name is read in a block."""
-    counts: Counter[str] = Counter()
-    for stmt in statements(block):
-        for expr in expressions(stmt):
-            counts.update(leaf.name for leaf in atoms(expr) if isinstance(leaf, Var))
-    return counts
-
-
-def use_counts(function: Function) -> Counter[str]:
-    """How often each name is read."""
-    counts = read_counts(function.body)
-    for output in function.outputs:
-        counts.update(leaf.name for leaf in atoms(output.value) if isinstance(leaf, Var))
-    return counts

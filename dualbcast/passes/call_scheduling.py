@@ -1,7 +1,7 @@
-"""Statements in an order that suits vector registers: calls first, and last what does not lead to a call.
+"""Calls and the operations that lead to them are scheduled first, and all other operations after them.
 
-A vector function of the C library may change all vector registers, so that a value which is needed before and after a
-call goes through memory, at every call. (With all partials of a product of N factors those are N² values otherwise.)
+A vector function of the C library may change all vector registers: a value that is alive across a call is spilled. In
+the order of the source, those would be N² values with all partials of a product of N factors.
 """
 
 from __future__ import annotations
@@ -10,34 +10,38 @@ from dataclasses import replace
 from functools import lru_cache
 
 from dualbcast.frontend.rule_bodies import helper_of
-from dualbcast.ir.nodes import (
-    TEMPORARY,
-    Assign,
-    Block,
-    Expr,
-    Function,
-    Names,
-    Op,
-    Stmt,
-    Var,
-    assigned,
-    atoms,
-    map_expr,
-    map_exprs,
-)
-from dualbcast.passes.cost_model import operations_of
+from dualbcast.ir.nodes import TEMPORARY, Assign, Block, Expr, Function, Names, Op, Stmt, Var
+from dualbcast.ir.walk import assigned, map_expr, map_exprs, operations_of, variables
 from dualbcast.rules.table import RULES
 
-__all__ = ["INSTRUCTIONS", "calls_first", "is_call"]
+__all__ = ["INSTRUCTIONS", "is_call", "schedule_calls"]
 
-# Rows of the table that processors have an instruction for, or little more.
+# Rules that processors have an instruction for, or little more.
 INSTRUCTIONS = frozenset({"ceil", "copysign", "fabs", "floor", "rint", "sqrt", "trunc"})
-# Calls in a run of assignments from which on they are moved: nothing is carried over a single one for long.
-FEWEST = 2
+# Calls move in runs of assignments with at least so many of them: few values are alive across a single one.
+FEWEST_CALLS = 2
 
 
-def calls_first(function: Function) -> Function:
-    """The function with calls and what leads to them first in each run of assignments that has several of them.
+def schedule_calls(function: Function) -> Function:
+    """The function with calls, and the operations that lead to them, first in each run of assignments.
+
+    Before::
+
+        function f(x: float, y: float)
+            a: float = exp(x)
+            b: float = mul(a, y)
+            c: float = exp(y)
+            d: float = mul(b, c)
+            output out = d
+
+    After::
+
+        function f(x: float, y: float)
+            a: float = exp(x)
+            c: float = exp(y)
+            b: float = mul(a, y)
+            d: float = mul(b, c)
+            output out = d
 
     Parameters
     ----------
@@ -55,34 +59,34 @@ def calls_first(function: Function) -> Function:
         return map_expr(expr, change)
 
     def order(block: Block) -> Block:
-        found: list[Stmt] = []
+        new: list[Stmt] = []
         run: list[Assign] = []
         for stmt in block:
             if isinstance(stmt, Assign):
                 run.append(stmt)
             else:
-                found += [*_order(run, names, named), map_exprs(stmt, lambda expr: expr, order)]
+                new += [*_order(run, names, named), map_exprs(stmt, lambda expr: expr, order)]
                 run = []
-        return (*found, *_order(run, names, named))
+        return (*new, *_order(run, names, named))
 
-    def walk(block: Block) -> Block:
-        found: list[Stmt] = []
+    def rename_targets(block: Block) -> Block:
+        new: list[Stmt] = []
         for stmt in block:
             if isinstance(stmt, Assign) and stmt.target.name in named:
                 stmt = replace(stmt, target=Var(named[stmt.target.name], stmt.target.kind))
-            found.append(map_exprs(stmt, rename, walk))
-        return tuple(found)
+            new.append(map_exprs(stmt, rename, rename_targets))
+        return tuple(new)
 
     body = order(function.body)
     if not named and body == function.body:
         return function
     outputs = tuple(replace(output, value=rename(output.value)) for output in function.outputs)
-    return replace(function, body=walk(body), outputs=outputs)
+    return replace(function, body=rename_targets(body), outputs=outputs)
 
 
 def _order(run: list[Assign], names: Names, named: dict[str, str]) -> list[Assign]:
     calls = [stmt for stmt in run if _calls(stmt)]
-    if len(calls) < FEWEST:
+    if len(calls) < FEWEST_CALLS:
         return run
     for stmt in calls:
         name = stmt.target.name
@@ -94,8 +98,8 @@ def _order(run: list[Assign], names: Names, named: dict[str, str]) -> list[Assig
     needed: set[str] = set()
     written: set[str] = set()
     for stmt in reversed(run):
-        read = {leaf.name for leaf in atoms(stmt.value) if isinstance(leaf, Var)}
-        # What a chosen statement reads has to come before it, and so has all that reads or writes what it writes.
+        read = {leaf.name for leaf in variables(stmt.value)}
+        # A statement moves to the front with the definitions it reads, and with earlier reads and writes of its target.
         if _calls(stmt) or stmt.target.name in needed | written or read & written:
             first.append(stmt)
             needed |= read

@@ -1,84 +1,67 @@
-"""How a CUDA thread reads: loads together where their values are needed, and several neighbouring elements at a time.
+"""Thread coarsening: a CUDA thread computes several neighbouring elements.
 
-The text has such a group of elements as one access, `load_4` or `store_4`.
+Their loads and stores stand side by side; the kernel's text has such a group as one access, `load_4` or `store_4`.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import replace
-from typing import TypeGuard
 
-from dualbcast.frontend.rule_bodies import without_customs
-from dualbcast.ir.nodes import (
-    Assign,
-    Block,
-    Const,
-    Expr,
-    For,
-    Function,
-    If,
-    Load,
-    Names,
-    Op,
-    Output,
-    Stmt,
-    Var,
-    While,
-    map_expr,
-    statements,
-)
+from dualbcast.ir.nodes import Assign, Block, Const, Expr, For, Function, If, Load, Names, Op, Output, Stmt, Var, While
+from dualbcast.ir.walk import map_expr, statements
 from dualbcast.kernel_spec import Layout
-from dualbcast.passes.cuda_sign_select import choose_signs
-from dualbcast.passes.readable_form import arrange
-from dualbcast.passes.uniformity import steady_inputs
+from dualbcast.passes.uniformity import uniform_inputs
 
-__all__ = ["arranged", "elements_a_thread", "group_loads", "group_outputs", "spread"]
+__all__ = ["coarsen", "elements_a_thread", "group_loads", "group_outputs", "may_coarsen"]
 
-# What separates an array's name from the number of the neighbour that is meant.
+# It separates an array's name from the number of a neighbour.
 _LANE = "+"
 
-# Elements a thread: the switch. A group of elements is at most this many bytes of the compute dtype, the widest access
-# there is, and all that a thread reads and writes at most so many registers, which leaves a multiprocessor at half its
-# warps or more. Fewer elements a thread need fewer registers, more elements fewer instructions each and fewer threads
-# to keep memory busy; which of them pays can only be measured on a GPU (bench/README.md).
+# The elements of a thread are at most so many bytes of the compute dtype, the widest access there is. All arguments
+# take at most so many registers, which leaves a multiprocessor at least half of its warps. Fewer elements a thread need
+# fewer registers; more elements need fewer instructions each, and fewer threads keep memory busy. Only a measurement on
+# a GPU says which of them pays (bench/README.md).
 WIDEST_ACCESS = 16
 MOST_REGISTERS = 64
-# Loads that are in flight together; more of them would hold registers for values that are needed late.
-TOGETHER = 8
 
 _SUFFIXES = "abcd"
 _BYTES = {"float32": 4, "float64": 8}
 
 
-def elements_a_thread(function: Function, layout: Layout, dtype: str) -> int:
-    """How many neighbouring elements a CUDA thread should compute: a power of two, 1 where more do not pay.
+def may_coarsen(function: Function, layout: Layout) -> bool:
+    """Whether a thread may compute several neighbouring elements.
 
-    They do not where an array is not contiguous along the innermost dimension, where outputs are summed, where there
-    are loops, and where loads are in a branch that neighbours need not take together: they would be no wide accesses.
+    It may not where an array is not contiguous along the innermost dimension, where outputs are summed, and where there
+    are loops.
+    """
+    count = len(function.params)
+    ends = [layout.classes[which][-1] for which in layout.which]
+    if layout.summed(count) or "s" in ends or "1" not in ends[count:]:
+        return False
+    return not any(isinstance(stmt, For | While) for stmt in statements(function.body))
+
+
+def elements_a_thread(function: Function, layout: Layout, dtype: str) -> int:
+    """How many neighbouring elements a thread should compute: a power of two, 1 where more do not pay.
+
+    They do not pay where loads lie in a varying branch: they would be no wide accesses.
 
     Parameters
     ----------
     function : Function
-        As `emit` takes it.
+        One that may be coarsened, with gathered loads.
     layout : Layout
         How the arguments are addressed.
     dtype : str
         The compute dtype.
     """
-    count = len(function.params)
+    uniform = uniform_inputs(function, layout)
+    if any(_spanning(output.value, uniform, False) for output in function.outputs):
+        return 1
+    if _loads_apart(function.body, uniform, _varying(function.body, uniform), False):
+        return 1
     ends = [layout.classes[which][-1] for which in layout.which]
-    if layout.summed(count) or "s" in ends or "1" not in ends[count:]:
-        return 1
-    if any(isinstance(stmt, For | While) for stmt in statements(function.body)):
-        return 1
-    function = arranged(function, Names())
-    stays = steady_inputs(function, layout)
-    if any(_spanning(output.value, stays, False) for output in function.outputs):
-        return 1
-    if _loads_apart(function.body, stays, _varying(function.body, stays), False):
-        return 1
     lanes = WIDEST_ACCESS // _BYTES[dtype]
     registers = ends.count("1") * _BYTES[dtype] // 4
     while lanes > 1 and lanes * registers > MOST_REGISTERS:
@@ -86,72 +69,44 @@ def elements_a_thread(function: Function, layout: Layout, dtype: str) -> int:
     return lanes
 
 
-def arranged(function: Function, names: Names) -> Function:
-    """The function ready to be written out for a CUDA thread's one element."""
-    return _gather_loads(arrange(choose_signs(without_customs(function)), names, loads=True), names)
+def coarsen(function: Function, layout: Layout, names: Names) -> Function:
+    """The function for as many neighbouring elements at once as the layout says; itself where that is one.
 
+    Uniform values are computed once, and a uniform branch is taken once, with the statements of every element in it. A
+    varying branch is repeated for one element after the other. The loads of element 2 of `x` are `x+2`, and so are the
+    names of its outputs.
 
-def _gather_loads(function: Function, names: Names) -> Function:
-    """Read what a block needs in groups, each before the first of its values is needed, into variables of their own.
+    Before (layout=Layout(1, ("1", "0"), (0, 1, 0), lanes=2))::
 
-    What is between two loads may end in a branch, which compilers do not move loads across: one would wait for the
-    other. What only one side of a conditional expression reads stays there, and what is in loops.
+        function f(x: float, c: float)
+            c_k: float = load(c)
+            x_k: float = load(x)
+            output out = mul(x_k, c_k)
+
+    After::
+
+        function f(x: float, c: float)
+            c_k: float = load(c)
+            x_k_a: float = load(x)
+            x_k_b: float = load(x+1)
+            out_a: float = mul(x_k_a, c_k)
+            out_b: float = mul(x_k_b, c_k)
+            output out = out_a
+            output out+1 = out_b
+
+    Parameters
+    ----------
+    function : Function
+        With gathered loads and readable names.
+    layout : Layout
+        How the arguments are addressed.
+    names : Names
+        The names of the kernel's text, which new variables must not take.
     """
-
-    elements = _elements(function)
-
-    def walk(block: Block, outputs: tuple[Output, ...] = ()) -> tuple[Block, tuple[Output, ...]]:
-        # What this block reads itself, and into what; what its statements' blocks read other paths may not need.
-        wanted: list[Assign] = []
-
-        def note(load: Load) -> Load:
-            wanted.append(Assign(Var(names.fresh(f"{load.name}_k"), load.kind), load))
-            return load
-
-        for stmt in block:
-            if _only_loads(stmt, elements):
-                wanted.append(stmt)
-            else:
-                _lift(stmt, note)
-        for output in outputs:
-            _lifted(output.value, note)
-        place = itertools.count()
-        found: list[Stmt] = []
-        made = 0
-
-        def value(_: Expr) -> Var:
-            nonlocal made
-            position = next(place)
-            if position == made:
-                found.extend(wanted[made : made + TOGETHER])
-                made += TOGETHER
-            return wanted[position].target
-
-        for stmt in block:
-            if _only_loads(stmt, elements):
-                value(stmt.value)
-                continue
-            stmt = _lift(stmt, value)
-            if isinstance(stmt, If):
-                stmt = replace(stmt, then=walk(stmt.then)[0], orelse=walk(stmt.orelse)[0])
-            found.append(stmt)
-        outputs = tuple(replace(output, value=_lifted(output.value, value)) for output in outputs)
-        return tuple(found), outputs
-
-    body, outputs = walk(function.body, function.outputs)
-    return replace(function, body=body, outputs=outputs)
-
-
-def spread(function: Function, layout: Layout, names: Names) -> Function:
-    """The function for as many neighbouring elements at once as the layout says.
-
-    What is the same for all of them is computed once. The branches that they take together are taken once, with every
-    element's statements in them; other branches stand there for one element after the other.
-
-    The loads of element 2 of `x` are `x+2`, and so are its outputs' names.
-    """
-    lanes, stays = layout.lanes, steady_inputs(function, layout)
-    varying = _varying(function.body, stays)
+    if layout.lanes == 1:
+        return function
+    lanes, uniform = layout.lanes, uniform_inputs(function, layout)
+    varying = _varying(function.body, uniform)
     kinds = {
         stmt.target.name: stmt.target.kind
         for stmt in statements(function.body)
@@ -167,39 +122,39 @@ def spread(function: Function, layout: Layout, names: Names) -> Function:
             match at:
                 case Var():
                     return own[lane].get(at.name, at)
-                case Load() if at.name not in stays:
+                case Load() if at.name not in uniform:
                     return replace(at, name=_neighbour(at.name, lane))
             return at
 
         return lambda expr: map_expr(expr, leaf)
 
-    def alone(block: Block, lane: int) -> Block:
+    def one_lane(block: Block, lane: int) -> Block:
         change = of(lane)
-        found: list[Stmt] = []
+        new: list[Stmt] = []
         for stmt in block:
             match stmt:
                 case Assign():
-                    found.append(replace(stmt, target=own[lane][stmt.target.name], value=change(stmt.value)))
+                    new.append(replace(stmt, target=own[lane][stmt.target.name], value=change(stmt.value)))
                 case If():
-                    sides = alone(stmt.then, lane), alone(stmt.orelse, lane)
-                    found.append(replace(stmt, test=change(stmt.test), then=sides[0], orelse=sides[1]))
-        return tuple(found)
+                    sides = one_lane(stmt.then, lane), one_lane(stmt.orelse, lane)
+                    new.append(replace(stmt, test=change(stmt.test), then=sides[0], orelse=sides[1]))
+        return tuple(new)
 
-    def together(block: Block) -> Block:
-        found: list[Stmt] = []
+    def all_lanes(block: Block) -> Block:
+        new: list[Stmt] = []
         for stmt in block:
             match stmt:
                 case Assign() if stmt.target.name in varying:
-                    found += [each for lane in range(lanes) for each in alone((stmt,), lane)]
-                case If() if _varies(stmt.test, stays, varying):
-                    found += [each for lane in range(lanes) for each in alone((stmt,), lane)]
+                    new += [each for lane in range(lanes) for each in one_lane((stmt,), lane)]
+                case If() if _varies(stmt.test, uniform, varying):
+                    new += [each for lane in range(lanes) for each in one_lane((stmt,), lane)]
                 case If():
-                    found.append(replace(stmt, then=together(stmt.then), orelse=together(stmt.orelse)))
+                    new.append(replace(stmt, then=all_lanes(stmt.then), orelse=all_lanes(stmt.orelse)))
                 case _:
-                    found.append(stmt)
-        return tuple(found)
+                    new.append(stmt)
+        return tuple(new)
 
-    body, outputs = list(together(function.body)), list[Output]()
+    body, outputs = list(all_lanes(function.body)), list[Output]()
     for output in function.outputs:
         for lane in range(lanes):
             value = of(lane)(output.value)
@@ -212,16 +167,16 @@ def spread(function: Function, layout: Layout, names: Names) -> Function:
 
 
 def group_loads(block: Block, lanes: int) -> Iterator[tuple[Stmt, ...]]:
-    """The statements of a block, those together that load an element and its neighbours."""
-    place = 0
-    while place < len(block):
-        stmt = block[place]
-        follower = block[place + 1] if place + 1 < len(block) and lanes > 1 else stmt
+    """The statements of a block; loads of an element and its neighbours are one group."""
+    at = 0
+    while at < len(block):
+        stmt = block[at]
+        follower = block[at + 1] if at + 1 < len(block) and lanes > 1 else stmt
         count = 1
         if _loaded(stmt) and _loaded(follower) == _neighbour(_loaded(stmt), 1):
             count = lanes
-        yield block[place : place + count]
-        place += count
+        yield block[at : at + count]
+        at += count
 
 
 def group_outputs(outputs: Sequence[Output], lanes: int) -> list[tuple[str, list[Expr]]]:
@@ -243,101 +198,61 @@ def _neighbour(name: str, lane: int) -> str:
 # --- what differs between neighbours -------------------------------------------------------------------------------
 
 
-def _varies(expr: Expr, stays: Set[str], varying: Set[str]) -> bool:
+def _varies(expr: Expr, uniform: Set[str], varying: Set[str]) -> bool:
     match expr:
         case Const():
             return False
         case Load():
-            return expr.name not in stays
+            return expr.name not in uniform
         case Var():
             return expr.name in varying
         case Op():
-            return any(_varies(arg, stays, varying) for arg in expr.args)
+            return any(_varies(arg, uniform, varying) for arg in expr.args)
 
 
-def _varying(block: Block, stays: Set[str]) -> set[str]:
+def _varying(block: Block, uniform: Set[str]) -> set[str]:
     """The variables that may differ between neighbouring elements, in their values or in the path to them."""
     varying: set[str] = set()
 
-    def walk(block: Block, apart: bool) -> None:
+    def visit(block: Block, apart: bool) -> None:
         for stmt in block:
             match stmt:
-                case Assign() if apart or _varies(stmt.value, stays, varying):
+                case Assign() if apart or _varies(stmt.value, uniform, varying):
                     varying.add(stmt.target.name)
                 case If():
-                    inside = apart or _varies(stmt.test, stays, varying)
-                    walk(stmt.then, inside)
-                    walk(stmt.orelse, inside)
+                    inside = apart or _varies(stmt.test, uniform, varying)
+                    visit(stmt.then, inside)
+                    visit(stmt.orelse, inside)
 
     size = -1
     while len(varying) > size:
         size = len(varying)
-        walk(block, False)
+        visit(block, False)
     return varying
 
 
-def _loads_apart(block: Block, stays: Set[str], varying: Set[str], apart: bool) -> bool:
-    """Whether an element is loaded in a branch that its neighbours need not take."""
+def _loads_apart(block: Block, uniform: Set[str], varying: Set[str], apart: bool) -> bool:
+    """Whether an element is loaded in a varying branch."""
     for stmt in block:
         match stmt:
-            case Assign() if _spanning(stmt.value, stays, apart):
+            case Assign() if _spanning(stmt.value, uniform, apart):
                 return True
             case If():
-                inside = apart or _varies(stmt.test, stays, varying)
-                if _spanning(stmt.test, stays, apart):
+                inside = apart or _varies(stmt.test, uniform, varying)
+                if _spanning(stmt.test, uniform, apart):
                     return True
-                if any(_loads_apart(side, stays, varying, inside) for side in (stmt.then, stmt.orelse)):
+                if any(_loads_apart(side, uniform, varying, inside) for side in (stmt.then, stmt.orelse)):
                     return True
     return False
 
 
-def _spanning(expr: Expr, stays: Set[str], apart: bool) -> bool:
-    """Whether an expression loads an element in a part of it that is not always evaluated, or all of it is such."""
+def _spanning(expr: Expr, uniform: Set[str], apart: bool) -> bool:
+    """Whether an expression loads an element in a part that is not always evaluated; with `apart` no part is."""
     match expr:
         case Load():
-            return apart and expr.name not in stays
+            return apart and expr.name not in uniform
         case Op(name="select" | "and" | "or", args=(test, *others)):
-            return _spanning(test, stays, apart) or any(_spanning(arg, stays, True) for arg in others)
+            return _spanning(test, uniform, apart) or any(_spanning(arg, uniform, True) for arg in others)
         case Op():
-            return any(_spanning(arg, stays, apart) for arg in expr.args)
+            return any(_spanning(arg, uniform, apart) for arg in expr.args)
     return False
-
-
-# --- loads in expressions ------------------------------------------------------------------------------------------
-
-
-def _elements(function: Function) -> set[str]:
-    """The variables that are never anything but an element of one array."""
-    values: dict[str, set[Expr]] = {}
-    for stmt in statements(function.body):
-        if isinstance(stmt, Assign):
-            values.setdefault(stmt.target.name, set()).add(stmt.value)
-    return {
-        name for name, found in values.items() if len(found) == 1 and all(isinstance(value, Load) for value in found)
-    }
-
-
-def _only_loads(stmt: Stmt, elements: Set[str]) -> TypeGuard[Assign]:
-    """Whether a statement does nothing but load into a variable that is for that."""
-    return isinstance(stmt, Assign) and stmt.target.name in elements
-
-
-def _lift(stmt: Stmt, change: Callable[[Load], Expr]) -> Stmt:
-    """The statement with the loads changed that its own expressions make in any case, in the order they are made."""
-    match stmt:
-        case Assign():
-            return replace(stmt, value=_lifted(stmt.value, change))
-        case If():
-            return replace(stmt, test=_lifted(stmt.test, change))
-    return stmt
-
-
-def _lifted(expr: Expr, change: Callable[[Load], Expr]) -> Expr:
-    match expr:
-        case Load():
-            return change(expr)
-        case Op(name="select" | "and" | "or", args=(test, *others)):
-            return replace(expr, args=(_lifted(test, change), *others))
-        case Op():
-            return replace(expr, args=tuple([_lifted(arg, change) for arg in expr.args]))
-    return expr

@@ -1,6 +1,4 @@
-"""Kernels with approximate mathematics (`fastmath` on a GPU): formulas that keep their digits there, and the places
-where a division may be an approximate one.
-"""
+"""Approximate mathematics on a GPU: formulas that keep their digits with it, and divisions that may be approximate."""
 
 from __future__ import annotations
 
@@ -9,24 +7,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from dualbcast.ir.nodes import (
-    TEMPORARY,
-    Assign,
-    Block,
-    Const,
-    Expr,
-    Function,
-    Names,
-    Op,
-    Stmt,
-    Var,
-    assigned,
-    map_exprs,
-    statements,
-)
+from dualbcast.ir.nodes import TEMPORARY, Assign, Block, Const, Expr, Function, Names, Op, Stmt, Var
 from dualbcast.ir.value_numbering import simplify
+from dualbcast.ir.walk import assigned, map_exprs, statements
 
-__all__ = ["QUOTIENT", "approximated"]
+__all__ = ["QUOTIENT", "fast_math"]
 
 # A division by the hardware's reciprocal, which is 0 where the divisor is above 2**126.
 QUOTIENT = "quotient"
@@ -37,25 +22,46 @@ _ANY: Interval = (-math.inf, math.inf)
 _ONE = Const(1.0, "float")
 
 
-def approximated(function: Function) -> Function:
-    """The function for approximate mathematics; simplified IR on atoms, and so is the result."""
-    return _with_quotients(_with_slopes(function))
+def fast_math(function: Function) -> Function:
+    """The function for approximate mathematics, simplified IR on atoms; itself where nothing changes.
+
+    Before::
+
+        function f(x: float, y: float)
+            size: float = fabs(x)
+            twice: float = mul(-2.0, size)
+            decay: float = exp(twice)
+            above: float = add(1.0, decay)
+            ratio: float = div(y, above)
+            output out = ratio
+
+    After::
+
+        function f(x: float, y: float)
+            size: float = fabs(x)
+            twice: float = mul(-2.0, size)
+            decay: float = exp(twice)
+            above: float = add(1.0, decay)
+            ratio: float = quotient(y, above)
+            output out = ratio
+    """
+    return _with_quotients(_with_tanh_partials(function))
 
 
 def _definitions(function: Function) -> dict[str, Expr]:
     """The values of the names that are assigned once."""
     writes = Counter(assigned(function.body))
-    found = (stmt for stmt in statements(function.body) if isinstance(stmt, Assign))
-    return {stmt.target.name: stmt.value for stmt in found if writes[stmt.target.name] == 1}
+    assigns = (stmt for stmt in statements(function.body) if isinstance(stmt, Assign))
+    return {stmt.target.name: stmt.value for stmt in assigns if writes[stmt.target.name] == 1}
 
 
-# --- the slope of tanh -----------------------------------------------------------------------------------------------
+# --- the derivative of tanh ------------------------------------------------------------------------------------------
 
 
-def _with_slopes(function: Function) -> Function:
+def _with_tanh_partials(function: Function) -> Function:
     """1 - t * t, where t is the tanh of x, as 4 e / (1 + e)² with e = exp(-2 |x|).
 
-    The hardware's tanh is off by up to 2**-11 of itself, which near saturation is more than the whole slope.
+    The hardware's tanh is off by up to 2**-11 of itself, which near saturation is more than the whole derivative.
     """
     values = _definitions(function)
     names = Names({*assigned(function.body), *(param.name for param in function.params)})
@@ -66,8 +72,8 @@ def _with_slopes(function: Function) -> Function:
             case Op(name="sub", args=(Const() as one, Var(name=square))) if one == _ONE:
                 match values.get(square):
                     case Op(name="mul", args=(Var(name=t), Var(name=other))) if t == other:
-                        found = values.get(t)
-                        return t if isinstance(found, Op) and found.name == "tanh" else None
+                        value_of_t = values.get(t)
+                        return t if isinstance(value_of_t, Op) and value_of_t.name == "tanh" else None
         return None
 
     wanted = {
@@ -75,26 +81,26 @@ def _with_slopes(function: Function) -> Function:
     }
     if not wanted:
         return function
-    # What x is when t is computed: it may be another variable's value by the time that the slope is.
+    # The value of x where t is computed: the variable may have another one where the derivative is.
     kept = {name: Var(names.fresh(f"{TEMPORARY}{name.lstrip(TEMPORARY)}_x"), "float") for name in wanted}
 
-    def walk(block: Block) -> Block:
-        found: list[Stmt] = []
+    def visit(block: Block) -> Block:
+        new: list[Stmt] = []
         for stmt in block:
             match stmt:
                 case Assign(value=Op(args=(x,))) if stmt.target.name in wanted:
-                    found += [Assign(kept[stmt.target.name], x, stmt.location), stmt]
+                    new += [Assign(kept[stmt.target.name], x, stmt.location), stmt]
                 case Assign() if (t := saturating(stmt.value)) is not None:
-                    found += _slope(stmt, kept[t], names)
+                    new += _tanh_partial(stmt, kept[t], names)
                 case _:
-                    found.append(map_exprs(stmt, lambda expr: expr, walk))
-        return tuple(found)
+                    new.append(map_exprs(stmt, lambda expr: expr, visit))
+        return tuple(new)
 
-    return simplify(replace(function, body=walk(function.body)))
+    return simplify(replace(function, body=visit(function.body)))
 
 
-def _slope(stmt: Assign, x: Expr, names: Names) -> Iterator[Stmt]:
-    """The statements that assign the slope of tanh at x in place of `stmt`."""
+def _tanh_partial(stmt: Assign, x: Expr, names: Names) -> Iterator[Stmt]:
+    """The statements that assign the derivative of tanh at x, in place of `stmt`."""
 
     def step(name: str, *args: Expr) -> Assign:
         target = Var(names.fresh(f"{TEMPORARY}slope"), "float")
@@ -114,7 +120,7 @@ def _slope(stmt: Assign, x: Expr, names: Names) -> Iterator[Stmt]:
 
 
 def _with_quotients(function: Function) -> Function:
-    """Divisions by what cannot be too large for the hardware's reciprocal as such."""
+    """The function with approximate divisions by numbers that cannot be too large for the hardware's reciprocal."""
     values = _definitions(function)
 
     def change(expr: Expr) -> Expr:
@@ -122,11 +128,14 @@ def _with_quotients(function: Function) -> Function:
             return replace(expr, name=QUOTIENT)
         return expr
 
-    def walk(block: Block) -> Block:
-        return tuple(map_exprs(stmt, change, walk) for stmt in block)
+    def visit(block: Block) -> Block:
+        return tuple(map_exprs(stmt, change, visit) for stmt in block)
 
+    body = visit(function.body)
     outputs = tuple(replace(output, value=change(output.value)) for output in function.outputs)
-    return replace(function, body=walk(function.body), outputs=outputs)
+    if (body, outputs) == (function.body, function.outputs):
+        return function
+    return replace(function, body=body, outputs=outputs)
 
 
 def _is_small(divisor: Expr, values: Mapping[str, Expr]) -> bool:
@@ -135,7 +144,7 @@ def _is_small(divisor: Expr, values: Mapping[str, Expr]) -> bool:
 
 
 def _range(expr: Expr, values: Mapping[str, Expr], depth: int = 16) -> Interval:
-    """Bounds of a float, unless it is NaN; wide ones where it is not seen through."""
+    """Bounds of a float that is not NaN; infinite ones for unknown operations."""
     if isinstance(expr, Const):
         return float(expr.value), float(expr.value)
     if isinstance(expr, Var) and depth and expr.name in values:

@@ -1,6 +1,6 @@
-"""A factor that is 1 after one side of a branch and -1 after the other: a choice between a value and its negative.
+"""A product with a factor that a branch has set to 1 or -1 becomes a select between a value and its negative.
 
-Recent versions of LLVM find this themselves; the one that CUDA compilers have for devices before 10.0 does not.
+Recent versions of LLVM do this themselves; the one in CUDA compilers for devices before 10.0 does not.
 """
 
 from __future__ import annotations
@@ -9,61 +9,74 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from dualbcast.ir.nodes import (
-    TEMPORARY,
-    Assign,
-    Block,
-    Const,
-    Expr,
-    Function,
-    If,
-    Names,
-    Op,
-    Stmt,
-    Var,
-    assigned,
-    map_exprs,
-)
+from dualbcast.ir.nodes import TEMPORARY, Assign, Block, Const, Expr, Function, If, Names, Op, Stmt, Var
 from dualbcast.ir.value_numbering import simplify
+from dualbcast.ir.walk import assigned, map_exprs
 
-__all__ = ["choose_signs"]
+__all__ = ["select_signs"]
 
 
-def choose_signs(function: Function) -> Function:
-    """The function with such products replaced; simplified IR on atoms, and so is the result."""
+def select_signs(function: Function) -> Function:
+    """The function with selects in place of such products, simplified IR on atoms; itself where there is none.
+
+    Before::
+
+        function f(x: float)
+            a: bool = lt(x, 0.0)
+            if a:
+                sign: float = -1.0
+                y: float = neg(x)
+            else:
+                sign: float = 1.0
+                y: float = x
+            slope: float = mul(y, sign)
+            output out = slope
+
+    After::
+
+        function f(x: float)
+            a: bool = lt(x, 0.0)
+            if a:
+                y: float = neg(x)
+            else:
+                y: float = x
+            %negative: float = neg(y)
+            slope: float = select(a, %negative, y)
+            output out = slope
+    """
     writes = Counter(assigned(function.body))
     names = Names({*writes, *(param.name for param in function.params)})
 
-    def walk(block: Block, signs: Mapping[str, tuple[Expr, bool]]) -> Block:
+    def visit(block: Block, signs: Mapping[str, tuple[Expr, bool]]) -> Block:
         signs = dict(signs)
-        found: list[Stmt] = []
+        new: list[Stmt] = []
         for stmt in block:
             match stmt:
                 case Assign(value=Op(name="mul", args=(first, second))):
                     for value, sign in ((first, second), (second, first)):
                         if isinstance(sign, Var) and sign.name in signs:
-                            found += _chosen(stmt, value, *signs[sign.name], names)
+                            new += _chosen(stmt, value, *signs[sign.name], names)
                             break
                     else:
-                        found.append(stmt)
+                        new.append(stmt)
                 case _:
-                    found.append(map_exprs(stmt, lambda expr: expr, lambda inner: walk(inner, signs)))
-            if isinstance(stmt, If) and _settled(stmt.test, writes):
+                    new.append(map_exprs(stmt, lambda expr: expr, lambda inner: visit(inner, signs)))
+            if isinstance(stmt, If) and _is_constant(stmt.test, writes):
                 for name, positive in _signs(stmt, writes).items():
                     signs[name] = stmt.test, positive
-        return tuple(found)
+        return tuple(new)
 
-    body = walk(function.body, {})
+    body = visit(function.body, {})
     return function if body == function.body else simplify(replace(function, body=body))
 
 
-def _settled(test: Expr, writes: Counter[str]) -> bool:
-    """Whether a test means the same wherever it can be read."""
+def _is_constant(test: Expr, writes: Counter[str]) -> bool:
+    """Whether a test has the same value wherever it can be read."""
     return isinstance(test, Var) and writes[test.name] <= 1
 
 
 def _signs(stmt: If, writes: Counter[str]) -> dict[str, bool]:
-    """The names that a branch leaves at 1 on one side and -1 on the other, and whether they are 1 where it is taken."""
+    """The names that a branch sets to 1 on one side and -1 on the other; whether they are 1 on the first."""
     sides = [_constants(side) for side in (stmt.then, stmt.orelse)]
     return {
         name: sides[0][name] > 0

@@ -1,4 +1,4 @@
-"""What helpers with loops compute, such as that of digamma, in place of their calls: then vectors may go through it."""
+"""Calls of helper functions that have loops, such as that of digamma, are inlined: vectors cannot go through a call."""
 
 from __future__ import annotations
 
@@ -6,15 +6,31 @@ from dataclasses import replace
 
 from dualbcast.frontend.rule_bodies import helper_of
 from dualbcast.ir.compose import Copy
-from dualbcast.ir.nodes import Assign, Block, For, Function, Names, Op, Stmt, While, assigned, map_exprs, statements
+from dualbcast.ir.nodes import Assign, Block, For, Function, Names, Op, Stmt, While
 from dualbcast.ir.value_numbering import simplify
+from dualbcast.ir.walk import assigned, map_exprs, statements
 from dualbcast.rules.table import RULES
 
-__all__ = ["opened"]
+__all__ = ["inline_helpers"]
 
 
-def opened(function: Function) -> Function | None:
-    """The function without calls of helpers that have loops; None if it has no such calls.
+def inline_helpers(function: Function) -> Function:
+    """The function without calls of helpers that have loops; itself where it has none.
+
+    Before::
+
+        function f(x: float)
+            a: float = halved(x)
+            output out = a
+
+    After::
+
+        function f(x: float)
+            x_1: float = x
+            for _ in range(0, 3, 1):
+                x_2: float = mul(0.5, x_1)
+                x_1: float = x_2
+            output out = x_1
 
     Parameters
     ----------
@@ -23,28 +39,27 @@ def opened(function: Function) -> Function | None:
     """
     names = Names([*RULES, *(param.name for param in function.params), *assigned(function.body)])
 
-    def walk(block: Block) -> Block:
-        found: list[Stmt] = []
+    def visit(block: Block) -> Block:
+        inlined: list[Stmt] = []
         for stmt in block:
             match stmt:
-                case Assign(value=Op() as call) if helper := _with_loops(call):
+                case Assign(value=Op() as call) if helper := _helper_with_loops(call):
                     actual = dict(zip((param.name for param in helper.params), call.args, strict=True))
                     copy = Copy(names, actual, stmt.location)
-                    found += copy.block(helper.body)
-                    found.append(replace(stmt, value=copy.expr(helper.outputs[0].value)))
+                    inlined += copy.block(helper.body)
+                    inlined.append(replace(stmt, value=copy.expr(helper.outputs[0].value)))
                 case _:
-                    found.append(map_exprs(stmt, lambda expr: expr, walk))
-        return tuple(found)
+                    inlined.append(map_exprs(stmt, lambda expr: expr, visit))
+        return tuple(inlined)
 
-    body = walk(function.body)
+    body = visit(function.body)
     if body == function.body:
-        return None
-    found = simplify(replace(function, body=body))
-    return opened(found) or found  # a helper may call another
+        return function
+    # A helper may call another one.
+    return inline_helpers(simplify(replace(function, body=body)))
 
 
-def _with_loops(call: Op) -> Function | None:
-    """The helper that is called, if it has loops."""
+def _helper_with_loops(call: Op) -> Function | None:
     row = RULES.get(call.name)
     if row is None or row.function is None:
         return None

@@ -1,30 +1,14 @@
-"""Loops that end after so many iterations, IR to IR: an output more says which loop an element left for that."""
+"""Loops that end after a limit of iterations: an additional output says which loop an element left because of it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from dualbcast.errors import Location
-from dualbcast.ir.nodes import (
-    Assign,
-    Block,
-    Break,
-    Const,
-    Expr,
-    For,
-    Function,
-    If,
-    Names,
-    Op,
-    Output,
-    Stmt,
-    Var,
-    While,
-    assigned,
-    statements,
-)
+from dualbcast.ir.nodes import Assign, Block, Break, Const, Expr, For, Function, If, Names, Op, Output, Stmt, Var, While
+from dualbcast.ir.walk import assigned, statements
 
-__all__ = ["has_long_loops", "limited"]
+__all__ = ["has_long_loops", "limit_iterations"]
 
 _NONE = Const(0, "int")
 
@@ -34,8 +18,35 @@ def has_long_loops(function: Function, most: int) -> bool:
     return any(_is_long(stmt, most) for stmt in statements(function.body))
 
 
-def limited(function: Function, most: int, loops: dict[Location, int], last: int) -> Function:
+def limit_iterations(function: Function, most: int, loops: dict[Location, int], last: int) -> Function:
     """The function with loops that an element leaves when it would begin another iteration after `most`.
+
+    Before (most=100, loops={}, last=255)::
+
+        function f(x: float)
+            while:
+                go: bool = gt(x, 1.0)
+            test go:
+                x: float = mul(0.5, x)
+            output out = x
+
+    After::
+
+        function f(x: float)
+            reached: int = 0
+            iterations: int = 0
+            while:
+                go: bool = gt(x, 1.0)
+            test go:
+                %test: bool = ge(iterations, 100)
+                if %test:
+                    %test#1: bool = eq(reached, 0)
+                    reached: int = select(%test#1, 1, reached)
+                    break
+                iterations: int = add(iterations, 1)
+                x: float = mul(0.5, x)
+            output out = x
+            output reached = reached
 
     Parameters
     ----------
@@ -43,14 +54,13 @@ def limited(function: Function, most: int, loops: dict[Location, int], last: int
         Operations on atoms.
     most : int
     loops : dict
-        The numbers of loops, from 1 to `last`, by their place; those that are not there are added. Loops beyond share
-        the last one.
+        The numbers of loops, from 1 to `last`, by their location; new ones are added. Loops beyond `last` share it.
     last : int
 
     Returns
     -------
     Function
-        The last output is the number of the first loop that the element left so, or 0.
+        The last output is the number of the first loop that the element left because of the limit, or 0.
     """
     names = Names([*assigned(function.body), *(param.name for param in function.params)])
     writer = _Writer(names, most, loops, last)
@@ -66,7 +76,7 @@ class _Writer:
     Attributes
     ----------
     reached : Var
-        What the loop is called that the element has left.
+        The number of the loop that the element has left.
     """
 
     def __init__(self, names: Names, most: int, loops: dict[Location, int], last: int) -> None:
@@ -75,20 +85,20 @@ class _Writer:
 
     def block(self, block: Block, inside: bool) -> Block:
         """The statements, `inside` a loop or not."""
-        found: list[Stmt] = []
+        new: list[Stmt] = []
         for stmt in block:
             match stmt:
                 case If():
                     then, orelse = self.block(stmt.then, inside), self.block(stmt.orelse, inside)
-                    found.append(replace(stmt, then=then, orelse=orelse))
+                    new.append(replace(stmt, then=then, orelse=orelse))
                 case For() | While():
-                    found += self.loop(stmt)
+                    new += self.loop(stmt)
                     if inside and _has_long(stmt, self.most):
-                        left = self.holds("ne", self.reached, _NONE, stmt.location, found)
-                        found.append(If(left, (Break(stmt.location),), (), stmt.location))
+                        left = self.holds("ne", self.reached, _NONE, stmt.location, new)
+                        new.append(If(left, (Break(stmt.location),), (), stmt.location))
                 case _:
-                    found.append(stmt)
-        return tuple(found)
+                    new.append(stmt)
+        return tuple(new)
 
     def loop(self, loop: For | While) -> list[Stmt]:
         body = self.block(loop.body, inside=True)
@@ -96,21 +106,21 @@ class _Writer:
             loop = replace(loop, pre=self.block(loop.pre, inside=True))
         if not _is_long(loop, self.most):
             return [replace(loop, body=body)]
-        turns, place = Var(self.names.fresh("iterations"), "int"), loop.location
+        iterations, place = Var(self.names.fresh("iterations"), "int"), loop.location
         number = Const(min(self.loops.setdefault(place, len(self.loops) + 1), self.last), "int")
         head: list[Stmt] = []
-        over = self.holds("ge", turns, Const(self.most, "int"), place, head)
+        over = self.holds("ge", iterations, Const(self.most, "int"), place, head)
         leave: list[Stmt] = []
         first = self.holds("eq", self.reached, _NONE, place, leave)
         leave.append(Assign(self.reached, Op("select", (first, number, self.reached), "int", place), place))
         head.append(If(over, (*leave, Break(place)), (), place))
-        head.append(Assign(turns, Op("add", (turns, Const(1, "int")), "int", place), place))
-        return [Assign(turns, _NONE, place), replace(loop, body=(*head, *body))]
+        head.append(Assign(iterations, Op("add", (iterations, Const(1, "int")), "int", place), place))
+        return [Assign(iterations, _NONE, place), replace(loop, body=(*head, *body))]
 
-    def holds(self, name: str, left: Expr, right: Expr, place: Location, found: list[Stmt]) -> Var:
+    def holds(self, name: str, left: Expr, right: Expr, place: Location, new: list[Stmt]) -> Var:
         """A comparison, which is added to some statements."""
         test = Var(self.names.fresh("%test"), "bool")
-        found.append(Assign(test, Op(name, (left, right), "bool", place), place))
+        new.append(Assign(test, Op(name, (left, right), "bool", place), place))
         return test
 
 

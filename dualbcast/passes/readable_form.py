@@ -1,14 +1,9 @@
-"""IR as it will be read: loads where they are first needed, temporaries folded into the expressions that use them.
-
-In comes simplified IR on atoms; out goes the same program with `Load`s, nested expressions and readable names.
-"""
+"""IR as people read it: without copies, with nested expressions in place of temporaries, and with readable names."""
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
 
 from dualbcast.ir.nodes import (
@@ -28,102 +23,58 @@ from dualbcast.ir.nodes import (
     Stmt,
     Var,
     While,
+)
+from dualbcast.ir.printer import format_expr
+from dualbcast.ir.walk import (
+    all_atoms,
     assigned,
     atoms,
-    blocks,
-    expressions,
-    format_expr,
+    jumping_blocks,
     map_expr,
     map_exprs,
-    renamed,
     statements,
+    use_counts,
 )
-from dualbcast.ir.value_numbering import use_counts
+from dualbcast.passes.load_placement import LOAD_MARK
 
-__all__ = ["arrange", "place_loads"]
+__all__ = ["coalesce_copies", "name_variables", "nest_expressions"]
 
-# Expressions longer than this, in the IR's notation, keep their parts named.
+# An expression is not nested into another one if its text in the IR is longer than this.
 LONGEST = 70
-
-
-def arrange(function: Function, names: Names, *, loads: bool) -> Function:
-    """The function ready to be written out.
-
-    Parameters
-    ----------
-    function : Function
-        Simplified, operations on atoms.
-    names : Names
-        Names that the text around the function uses, and that variables must not take.
-    loads : bool
-        Whether parameters are elements of arrays (the element function) or numbers (a helper function).
-    """
-    if loads:
-        function = place_loads(function)
-    return _rename(_Nesting(_coalesce(function)).run(), names, loads=loads)
-
-
-# --- loads -----------------------------------------------------------------------------------------------------------
-
-
-# What separates a parameter's name from the number of the place it is loaded at, until names are chosen.
-AT = "@"
-
-
-def place_loads(function: Function) -> Function:
-    """Read each parameter's element where it is first needed, on the paths that need it and on no others."""
-    final = {leaf.name for output in function.outputs for leaf in atoms(output.value) if isinstance(leaf, Var)}
-    params = {param.name: param for param in function.params}
-    places = {name: itertools.count() for name in params}
-    body = _place(function.body, params, final, places)
-    loaded = {name: Var(f"{name}{AT}0", param.kind) for name, param in params.items()}
-    outputs = tuple(Output(output.name, renamed(output.value, loaded)) for output in function.outputs)
-    return replace(function, body=body, outputs=outputs)
-
-
-def _place(block: Block, params: Mapping[str, Var], later: Set[str], places: Mapping[str, Iterator[int]]) -> Block:
-    """The block with the loads of these parameters; those in `later` are read after it, too."""
-    using: dict[str, list[int]] = {name: [] for name in params}
-    for position, stmt in enumerate(block):
-        for name in {leaf.name for leaf in _leaves(stmt) if isinstance(leaf, Var)} & params.keys():
-            using[name].append(position)
-    loads: dict[int, list[Assign]] = {}
-    within: dict[int, dict[str, Var]] = {}
-    loaded: dict[str, Var] = {}
-    for name, param in params.items():
-        if not using[name] and name not in later:
-            continue
-        first = using[name][0] if using[name] else len(block)
-        user = block[first] if using[name] else None
-        if isinstance(user, If) and user.test != param and len(using[name]) == 1 and name not in later:
-            within.setdefault(first, {})[name] = param
-        else:
-            loaded[name] = Var(f"{name}{AT}{next(places[name])}", param.kind)
-            loads.setdefault(first, []).append(Assign(loaded[name], Load(name, param.kind)))
-
-    def walk(inner: Block) -> Block:
-        return tuple([map_exprs(part, lambda expr: renamed(expr, loaded), walk) for part in inner])
-
-    found: list[Stmt] = []
-    for position, part in enumerate(walk(block) if loaded else block):
-        found += loads.get(position, ())
-        if isinstance(part, If) and position in within:
-            then, orelse = (_place(side, within[position], set(), places) for side in (part.then, part.orelse))
-            part = If(part.test, then, orelse, part.location)
-        found.append(part)
-    return (*found, *loads.get(len(block), ()))
 
 
 # --- copies at the ends of branches ----------------------------------------------------------------------------------
 
 
-def _coalesce(function: Function) -> Function:
-    """Let a value that ends a path as a copy `m = v` be computed into `m` at once."""
+def coalesce_copies(function: Function) -> Function:
+    """The function without copies `m = v` at the ends of branches: the value of `v` is computed into `m` at once.
+
+    Before::
+
+        function f(x: float)
+            a: bool = lt(x, 0.0)
+            if a:
+                %#1: float = neg(x)
+                %y: float = %#1
+            else:
+                %y: float = 1.0
+            output out = %y
+
+    After::
+
+        function f(x: float)
+            a: bool = lt(x, 0.0)
+            if a:
+                %y: float = neg(x)
+            else:
+                %y: float = 1.0
+            output out = %y
+    """
     reads = use_counts(function)
     writes = Counter(assigned(function.body))
 
-    def walk(block: Block) -> Block:
-        block = tuple(map_exprs(stmt, lambda expr: expr, walk) for stmt in block)
+    def visit(block: Block) -> Block:
+        block = tuple(map_exprs(stmt, lambda expr: expr, visit) for stmt in block)
         for stmt in reversed(block):
             if isinstance(stmt, Break | Continue):
                 continue
@@ -133,15 +84,15 @@ def _coalesce(function: Function) -> Function:
                 block = _merge_copy(block, stmt, stmt.value, reads, writes)
         return block
 
-    return replace(function, body=walk(function.body))
+    return replace(function, body=visit(function.body))
 
 
 def _merge_copy(block: Block, copy: Assign, value: Var, reads: Counter[str], writes: Counter[str]) -> Block:
     """The block with `value` renamed to the copy's target, where nothing can tell the difference."""
     target = copy.target
-    leaves = [leaf for stmt in block for leaf in _leaves(stmt)]
+    leaves = [leaf for stmt in block for leaf in all_atoms(stmt)]
     defining = [position for position, stmt in enumerate(block) if value.name in set(assigned((stmt,)))]
-    # Everything that happens to `value` happens here, and begins with its only definition, before the copy.
+    # All statements with `value` are here, and the first is its only definition, before the copy.
     if leaves.count(value) != reads[value.name] or len(defining) != 1 or defining[0] >= block.index(copy):
         return block
     if target.name.startswith(TEMPORARY) and leaves.count(value) != sum(_is_copy(at, target, value) for at in block):
@@ -150,24 +101,26 @@ def _merge_copy(block: Block, copy: Assign, value: Var, reads: Counter[str], wri
     start = block[first]
     if not isinstance(start, Assign | If) or Counter(assigned((start,)))[value.name] != writes[value.name]:
         return block
-    if any(value in _leaves(stmt) for stmt in block[:first]) or (isinstance(start, If) and target in _leaves(start)):
+    if any(value in all_atoms(stmt) for stmt in block[:first]) or (
+        isinstance(start, If) and target in all_atoms(start)
+    ):
         return block
-    if isinstance(start, If) and (target.name in set(assigned((start,))) or _jumping(start)):
+    if isinstance(start, If) and (target.name in set(assigned((start,))) or jumping_blocks(start)):
         return block
     for stmt in block[first + 1 :]:
-        if target in _leaves(stmt):
+        if target in all_atoms(stmt):
             return block
         for part in statements((stmt,)):
             if isinstance(part, Assign | For) and part.target == target and not _is_copy(part, target, value):
                 return block
-        if any(not any(_is_copy(part, target, value) for part in inner) for inner in _jumping(stmt)):
+        if any(not any(_is_copy(part, target, value) for part in inner) for inner in jumping_blocks(stmt)):
             return block
 
     def rename(expr: Expr) -> Expr:
         return map_expr(expr, lambda leaf: target if leaf == value else leaf)
 
-    def walk(inner: Block) -> Block:
-        found: list[Stmt] = []
+    def visit(inner: Block) -> Block:
+        new: list[Stmt] = []
         for stmt in inner:
             if _is_copy(stmt, target, value):
                 reads[value.name] -= 1
@@ -176,10 +129,10 @@ def _merge_copy(block: Block, copy: Assign, value: Var, reads: Counter[str], wri
             if isinstance(stmt, Assign | For) and stmt.target == value:
                 where = copy.location if stmt.location == NOWHERE else stmt.location
                 stmt = replace(stmt, target=target, location=where)
-            found.append(map_exprs(stmt, rename, walk))
-        return tuple(found)
+            new.append(map_exprs(stmt, rename, visit))
+        return tuple(new)
 
-    renamed = (*block[:first], *walk(block[first:]))
+    renamed = (*block[:first], *visit(block[first:]))
     reads[target.name] += reads.pop(value.name)
     writes[target.name] += writes.pop(value.name)
     return renamed
@@ -189,42 +142,43 @@ def _is_copy(stmt: Stmt, target: Var, value: Var) -> bool:
     return isinstance(stmt, Assign) and stmt.target == target and stmt.value == value
 
 
-def _leaves(stmt: Stmt) -> list[Expr]:
-    return [leaf for part in statements((stmt,)) for expr in expressions(part) for leaf in atoms(expr)]
-
-
-def _jumping(stmt: Stmt) -> list[Block]:
-    """The blocks inside a statement that leave the loop around it, or go to its next turn."""
-    if isinstance(stmt, While | For):
-        return []
-    found: list[Block] = []
-    for block in blocks(stmt):
-        if block and isinstance(block[-1], Break | Continue):
-            found.append(block)
-        for part in block:
-            found.extend(_jumping(part))
-    return found
-
-
 # --- nesting ---------------------------------------------------------------------------------------------------------
 
 
-class _Nesting:
-    """Moves each temporary that is read once into the expression that reads it; never into a loop."""
+def nest_expressions(function: Function) -> Function:
+    """The function with each temporary that is read once in the place where it is read, but never moved into a loop.
 
+    Before::
+
+        function f(x: float, y: float)
+            %: float = mul(x, y)
+            %#1: float = sin(%)
+            s: float = add(%#1, x)
+            output out = s
+
+    After::
+
+        function f(x: float, y: float)
+            s: float = add(sin(mul(x, y)), x)
+            output out = s
+    """
+    return _Nesting(function).run()
+
+
+class _Nesting:
     def __init__(self, function: Function) -> None:
         self.function = function
         self.counts = use_counts(function)
         self.once = {name for name, count in Counter(assigned(function.body)).items() if count == 1}
-        # What never changes once it has a value.
+        # Names that never change once they have a value.
         self.settled = self.once - {param.name for param in function.params}
         self.pending: dict[str, Assign] = {}
 
     def run(self) -> Function:
-        found = self.block(self.function.body, last=False)
+        new = self.block(self.function.body, last=False)
         outputs = tuple(Output(output.name, self.expression(output.value)) for output in self.function.outputs)
-        found += self.flush(set(self.pending))
-        return replace(self.function, body=tuple(found), outputs=outputs)
+        new += self.flush(set(self.pending))
+        return replace(self.function, body=tuple(new), outputs=outputs)
 
     def expression(self, expr: Expr) -> Expr:
         def change(leaf: Expr) -> Expr:
@@ -239,11 +193,11 @@ class _Nesting:
         return temporary and name in self.once and self.counts[name] == 1 and len(format_expr(stmt.value)) <= LONGEST
 
     def flush(self, names: set[str]) -> list[Stmt]:
-        """Write out what is pending under these names, and what their own values wait for first."""
+        """The pending assignments to these names."""
         return [self.pending.pop(name) for name in list(self.pending) if name in names]
 
     def touched(self, stmt: Stmt) -> set[str]:
-        """What is pending and reads a name that a statement assigns."""
+        """The pending names whose values read a name that a statement assigns."""
         changed = set(assigned((stmt,))) - self.settled
         if not changed:
             return changed
@@ -255,49 +209,80 @@ class _Nesting:
 
     def block(self, block: Block, *, last: bool = True) -> list[Stmt]:
         outer = set(self.pending)
-        found: list[Stmt] = []
+        new: list[Stmt] = []
         for position, stmt in enumerate(block):
             match stmt:
                 case Assign():
                     stmt = Assign(stmt.target, self.expression(stmt.value), stmt.location)
-                    found += self.flush(self.touched(stmt))
+                    new += self.flush(self.touched(stmt))
                     if self.movable(stmt):
                         self.pending[stmt.target.name] = stmt
                     else:
-                        found.append(stmt)
+                        new.append(stmt)
                 case If():
                     test = self.expression(stmt.test)
-                    # What is pending here and not read in a branch must not be written out inside it, by a loop there.
+                    # A loop in the branch would write out pending assignments there.
                     has_loop = any(isinstance(part, While | For) for part in statements((stmt,)))
-                    found += self.flush(set(self.pending) if has_loop else self.touched(stmt))
-                    if _jumping(stmt):  # a jump goes past the end of this block, where the others would be written out
-                        later = {leaf.name for at in block[position:] for leaf in _leaves(at) if isinstance(leaf, Var)}
-                        found += self.flush(set(self.pending) - outer - later)
+                    new += self.flush(set(self.pending) if has_loop else self.touched(stmt))
+                    if jumping_blocks(
+                        stmt
+                    ):  # a jump skips the end of this block, where the others would be written out
+                        later = {
+                            leaf.name for at in block[position:] for leaf in all_atoms(at) if isinstance(leaf, Var)
+                        }
+                        new += self.flush(set(self.pending) - outer - later)
                     then, orelse = self.block(stmt.then), self.block(stmt.orelse)
-                    found.append(replace(stmt, test=test, then=tuple(then), orelse=tuple(orelse)))
+                    new.append(replace(stmt, test=test, then=tuple(then), orelse=tuple(orelse)))
                 case While():
-                    found += self.flush(set(self.pending))
+                    new += self.flush(set(self.pending))
                     pre = self.block(stmt.pre, last=False)
                     test = self.expression(stmt.test)
                     pre += self.flush(set(self.pending))
-                    found.append(replace(stmt, pre=tuple(pre), test=test, body=tuple(self.block(stmt.body))))
+                    new.append(replace(stmt, pre=tuple(pre), test=test, body=tuple(self.block(stmt.body))))
                 case For():
                     start, stop, step = map(self.expression, (stmt.start, stmt.stop, stmt.step))
-                    found += self.flush(set(self.pending))
-                    found.append(replace(stmt, start=start, stop=stop, step=step, body=tuple(self.block(stmt.body))))
+                    new += self.flush(set(self.pending))
+                    new.append(replace(stmt, start=start, stop=stop, step=step, body=tuple(self.block(stmt.body))))
                 case Break() | Continue():
-                    found += self.flush(set(self.pending) - outer)
-                    found.append(stmt)
+                    new += self.flush(set(self.pending) - outer)
+                    new.append(stmt)
         if last:
-            found += self.flush(set(self.pending) - outer)
-        return found
+            new += self.flush(set(self.pending) - outer)
+        return new
 
 
 # --- names -----------------------------------------------------------------------------------------------------------
 
 
-def _rename(function: Function, names: Names, *, loads: bool) -> Function:
-    """Readable names: `x_k` for the element of `x`, `t`, `t_1`, … for temporaries, the user's for the rest."""
+def name_variables(function: Function, names: Names, *, loads: bool = True) -> Function:
+    """The function with readable names: `x_k` for the element of `x`, `t`, `t_1`, … for temporaries.
+
+    Before (loads=True)::
+
+        function f(x: float)
+            x@0: float = load(x)
+            %: float = mul(x@0, x@0)
+            %#1: float = add(%, x@0)
+            output out = %
+            output out_dx = %#1
+
+    After::
+
+        function f(x: float)
+            x_k: float = load(x)
+            out_k: float = mul(x_k, x_k)
+            out_dx_k: float = add(out_k, x_k)
+            output out = out_k
+            output out_dx = out_dx_k
+
+    Parameters
+    ----------
+    function : Function
+    names : Names
+        The names of the text around the function, which variables must not take.
+    loads : bool
+        Whether parameters are arrays, as of the element function, or numbers, as of a helper function.
+    """
     stored = {
         output.value.name: output.name
         for output in function.outputs
@@ -307,8 +292,8 @@ def _rename(function: Function, names: Names, *, loads: bool) -> Function:
     elements: dict[str, str] = {}
     scalars = [] if loads else [param.name for param in function.params]
     for name in dict.fromkeys([*scalars, *assigned(function.body)]):
-        if AT in name:
-            base = name.partition(AT)[0]
+        if LOAD_MARK in name:
+            base = name.partition(LOAD_MARK)[0]
             elements[base] = mapping[name] = elements.get(base) or names.fresh(f"{base}_k")
         elif name in stored:
             mapping[name] = names.fresh(f"{stored[name]}_k")
@@ -323,14 +308,14 @@ def _rename(function: Function, names: Names, *, loads: bool) -> Function:
 
         return map_expr(expr, leaf)
 
-    def walk(block: Block) -> Block:
-        found: list[Stmt] = []
+    def visit(block: Block) -> Block:
+        new: list[Stmt] = []
         for stmt in block:
             if isinstance(stmt, Assign | For):
                 stmt = replace(stmt, target=Var(mapping[stmt.target.name], stmt.target.kind))
-            found.append(map_exprs(stmt, change, walk))
-        return tuple(found)
+            new.append(map_exprs(stmt, change, visit))
+        return tuple(new)
 
     outputs = tuple(Output(output.name, change(output.value)) for output in function.outputs)
     params = tuple(replace(param, name=mapping.get(param.name, param.name)) for param in function.params)
-    return replace(function, params=function.params if loads else params, body=walk(function.body), outputs=outputs)
+    return replace(function, params=function.params if loads else params, body=visit(function.body), outputs=outputs)

@@ -1,7 +1,7 @@
-"""Several divisions by one number: one of them, for the reciprocal, and multiplications for the others.
+"""Divisions by one number share its reciprocal.
 
-A derivative of a quotient takes the reciprocal of the divisor, which the value can then be made of, to the last bit
-(`runtime/elementary_quotient`). For processors only: a division takes theirs as long as thirty multiplications.
+The derivative of a quotient needs the reciprocal of the divisor, and the quotient follows from that to the last bit
+(`codegen.mathlib.division`). A division takes a CPU as long as thirty multiplications.
 """
 
 from __future__ import annotations
@@ -11,30 +11,35 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dualbcast.ir.nodes import (
-    TEMPORARY,
-    Assign,
-    Block,
-    Const,
-    Expr,
-    Function,
-    Names,
-    Op,
-    Stmt,
-    Var,
-    assigned,
-    map_exprs,
-)
+from dualbcast.ir.nodes import TEMPORARY, Assign, Block, Const, Expr, Function, Names, Op, Stmt, Var
+from dualbcast.ir.walk import assigned, map_exprs
 from dualbcast.rules.table import RULES
 
-__all__ = ["DIVIDED", "by_reciprocals"]
+__all__ = ["DIVIDED", "share_reciprocals"]
 
-# a / b, of a, b and 1 / b.
+# a / b, given a, b and 1 / b.
 DIVIDED = "divided"
 
 
-def by_reciprocals(function: Function) -> Function:
-    """The function with one division for each divisor in a block.
+def share_reciprocals(function: Function) -> Function:
+    """The function with one division for each divisor in a block; itself where no divisor has several.
+
+    Before::
+
+        function f(x: float, y: float, b: float)
+            s: float = div(x, b)
+            t: float = div(y, b)
+            u: float = add(s, t)
+            output out = u
+
+    After::
+
+        function f(x: float, y: float, b: float)
+            %: float = div(1.0, b)
+            s: float = divided(x, b, %)
+            t: float = divided(y, b, %)
+            u: float = add(s, t)
+            output out = u
 
     Parameters
     ----------
@@ -44,43 +49,45 @@ def by_reciprocals(function: Function) -> Function:
     writes = Counter(assigned(function.body))
     names = Names([*RULES, *(param.name for param in function.params), *writes])
 
-    def walk(block: Block) -> Block:
-        inner = tuple(map_exprs(stmt, _by_constant, walk) for stmt in block)
-        return _shared(inner, writes, names)
+    def visit(block: Block) -> Block:
+        inner = tuple(map_exprs(stmt, _by_constant, visit) for stmt in block)
+        return _share_in(inner, writes, names)
 
-    body = walk(function.body)
+    body = visit(function.body)
     return function if body == function.body else replace(function, body=body)
 
 
-def _shared(block: Block, writes: Counter[str], names: Names) -> Block:
+def _share_in(block: Block, writes: Counter[str], names: Names) -> Block:
     divisions: dict[str, list[Assign]] = {}
     for stmt in block:
         if isinstance(stmt, Assign) and (divisor := _divisor(stmt.value)) and writes[divisor] <= 1:
             divisions.setdefault(divisor, []).append(stmt)
-    # A reciprocal of each divisor that has several, by the first of its divisions.
-    reciprocals = {divisor: _reciprocal(found, writes, names) for divisor, found in divisions.items() if len(found) > 1}
+    # The reciprocal of each divisor of several divisions.
+    reciprocals = {
+        divisor: _reciprocal(several, writes, names) for divisor, several in divisions.items() if len(several) > 1
+    }
     if not reciprocals:
         return block
-    found: list[Stmt] = []
-    made: set[str] = set()
+    new: list[Stmt] = []
+    defined: set[str] = set()
     for stmt in block:
         divisor = _divisor(stmt.value) if isinstance(stmt, Assign) else None
         if not isinstance(stmt, Assign) or divisor is None or divisor not in reciprocals:
-            found.append(stmt)
+            new.append(stmt)
             continue
         reciprocal = reciprocals[divisor]
-        if divisor not in made:
-            made.add(divisor)
-            found.append(reciprocal)
+        if divisor not in defined:
+            defined.add(divisor)
+            new.append(reciprocal)
         if stmt.target != reciprocal.target:
             assert isinstance(stmt.value, Op)
             value = Op(DIVIDED, (*stmt.value.args, reciprocal.target), "float", stmt.value.location)
-            found.append(replace(stmt, value=value))
-    return tuple(found)
+            new.append(replace(stmt, value=value))
+    return tuple(new)
 
 
 def _by_constant(value: Expr) -> Expr:
-    """Without a division where the divisor is a constant; of powers of two LLVM knows that."""
+    """The value without a division by a constant; LLVM itself multiplies by the reciprocal of a power of two."""
     match value:
         case Op(name="div", kind="float", args=(Var(kind="float") as a, Const(value=float() as b))):
             if b and math.isfinite(b) and abs(math.frexp(b)[0]) != 0.5:
@@ -96,7 +103,7 @@ def _divisor(value: Expr) -> str | None:
 
 
 def _reciprocal(divisions: Sequence[Assign], writes: Counter[str], names: Names) -> Assign:
-    """One of the divisions if it has 1 above and may come before all the others, or else one more."""
+    """One of the divisions, if its numerator is 1 and it may come before all the others; or else a new one."""
     for stmt in divisions:
         assert isinstance(stmt.value, Op)
         if stmt.value.args[0] == Const(1.0, "float") and writes[stmt.target.name] == 1:

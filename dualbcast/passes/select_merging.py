@@ -1,4 +1,4 @@
-"""Selects that choose between three values of which two are the same: one select, whose condition others share."""
+"""Pairs of selects that choose between three values of which two are equal become one select."""
 
 from __future__ import annotations
 
@@ -8,45 +8,33 @@ from dataclasses import replace
 
 from dualbcast.errors import Location
 from dualbcast.ir.constant_fold import fold
-from dualbcast.ir.nodes import (
-    TEMPORARY,
-    Assign,
-    Atom,
-    Block,
-    Expr,
-    Function,
-    Names,
-    Op,
-    Stmt,
-    Var,
-    assigned,
-    map_exprs,
-)
-from dualbcast.ir.value_numbering import use_counts
+from dualbcast.ir.nodes import TEMPORARY, Assign, Atom, Block, Expr, Function, Names, Op, Stmt, Var
+from dualbcast.ir.value_numbering import simplify
+from dualbcast.ir.walk import assigned, map_exprs, use_counts
 
-__all__ = ["two_ways"]
+__all__ = ["merge_selects"]
 
 
-def two_ways(function: Function) -> Function:
-    """The function with one select for each pair of such, to be simplified; itself, where there is none.
+def merge_selects(function: Function) -> Function:
+    """The function with one select for each such pair, simplified; itself where there is none.
 
-    Of an `if` with `elif` and `else`, two sides often agree on a partial, by being zero or by having the same term in
-    them. Which elements take those is a mask that all such partials share.
+    Of an `if` with `elif` and `else`, two sides often agree on a partial: it is zero on both, or they have a term in
+    common. The condition of the merged select, a mask, is the same for all such partials.
 
     Parameters
     ----------
     function : Function
         Simplified, operations on atoms.
     """
-    pass_ = _Pass(function)
-    body = pass_.block(function.body)
-    return replace(function, body=body) if pass_.merges else function
+    merging = _Merging(function)
+    body = merging.block(function.body)
+    return simplify(replace(function, body=body)) if merging.merges else function
 
 
-class _Pass:
+class _Merging:
     def __init__(self, function: Function) -> None:
         counts = Counter([*(param.name for param in function.params), *assigned(function.body)])
-        # What has one value, or one in each turn of a loop; what is assigned later has nothing to do with it.
+        # Names with one value, or with one in each iteration of a loop.
         self.lasting = {name for name, count in counts.items() if count == 1}
         self.names = Names(counts)
         self.reads = use_counts(function)
@@ -54,16 +42,16 @@ class _Pass:
         self.merges = False
 
     def block(self, block: Block) -> Block:
-        found: list[Stmt] = []
+        new: list[Stmt] = []
         for stmt in block:
             if isinstance(stmt, Assign):
                 if isinstance(stmt.value, Op) and stmt.value.name == "select":
-                    stmt = replace(stmt, value=self.merged(stmt.value, found))
+                    stmt = replace(stmt, value=self.merged(stmt.value, new))
                     self.remember(stmt)
-                found.append(stmt)
+                new.append(stmt)
             else:
-                found.append(map_exprs(stmt, lambda expr: expr, self.block))
-        return tuple(found)
+                new.append(map_exprs(stmt, lambda expr: expr, self.block))
+        return tuple(new)
 
     def remember(self, stmt: Assign) -> None:
         value = stmt.value
@@ -72,27 +60,27 @@ class _Pass:
         ):
             self.selects[stmt.target.name] = value.args
 
-    def merged(self, value: Op, found: list[Stmt]) -> Expr:
-        """The select, or one that needs no other; `found` gets what computes its condition."""
+    def merged(self, value: Op, new: list[Stmt]) -> Expr:
+        """The select, or one that needs no other; its condition is appended to `new`."""
         test, then, orelse = value.args
 
         def hold(name: str, *args: Expr) -> Atom:
-            made = fold(Op(name, args, "bool", value.location))
-            if isinstance(made, Atom):
-                return made
-            return self.hold(made, value.location, found)
+            value_of_test = fold(Op(name, args, "bool", value.location))
+            if isinstance(value_of_test, Atom):
+                return value_of_test
+            return self.hold(value_of_test, value.location, new)
 
         for inner, other, is_first in ((orelse, then, False), (then, orelse, True)):
             if isinstance(inner, Var) and inner.name in self.selects and self.reads[inner.name] == 1:
-                new = _one(test, other, self.selects[inner.name], is_first, hold)
-                if new is not None:
+                arguments = _one(test, other, self.selects[inner.name], is_first, hold)
+                if arguments is not None:
                     self.merges = True
-                    return replace(value, args=new)
+                    return replace(value, args=arguments)
         return value
 
-    def hold(self, value: Expr, location: Location, found: list[Stmt]) -> Var:
+    def hold(self, value: Expr, location: Location, new: list[Stmt]) -> Var:
         target = Var(self.names.fresh(TEMPORARY), value.kind)
-        found.append(Assign(target, value, location))
+        new.append(Assign(target, value, location))
         self.lasting.add(target.name)
         return target
 

@@ -1,82 +1,78 @@
-"""How much of a kernel's work is the same for a whole row: what is computed, in branches, from what stays, and numbers.
+"""Divergence analysis: the names whose values can differ between the elements of a row, given those that cannot.
 
-LLVM takes such work out of the loop over the elements where no branch is in the way. Where one is, its vectoriser (LLVM
-22) asks of every value whether it varies, and anew for all that it is made of: each step of a chain doubles the time.
+A value is *uniform* if it is the same for all elements of a row, and *varying* if it need not be.
 """
 
 from __future__ import annotations
 
 from collections.abc import Set
 
-from dualbcast.ir.nodes import Assign, Block, Const, Expr, For, Function, If, Load, Op, Var, While, assigned
+from dualbcast.ir.nodes import Assign, Block, Break, Const, Continue, Expr, For, Function, If, Var, While
+from dualbcast.ir.walk import atoms, expressions, jumps
 from dualbcast.kernel_spec import Layout
 
-__all__ = ["is_vectorisable", "steady_inputs"]
-
-# Thirty steps take LLVM a second, forty a minute.
-LONGEST = 20
+__all__ = ["has_divergent_jumps", "is_uniform_loop", "uniform_inputs", "varies", "varying_names"]
 
 
-def is_vectorisable(function: Function, uniform: Set[str]) -> bool:
-    """Whether LLVM may be asked to vectorise a kernel in which the arguments of these names stay within a row."""
-    return _longest(function.body, uniform, {}, False) <= LONGEST
+def uniform_inputs(function: Function, layout: Layout) -> set[str]:
+    """The parameters that do not change within a row."""
+    positions = zip(function.params, layout.which, strict=False)
+    return {param.name for param, position in positions if layout.classes[position][-1] == "0"}
 
 
-def _longest(block: Block, uniform: Set[str], chains: dict[str, int], inside: bool, turns: int = 3) -> int:
-    """The longest chain of steps through so many turns of each loop; `chains` has the length for every name that stays,
-    and is added to."""
+def varying_names(function: Function, uniform: Set[str]) -> set[str]:
+    """The names whose values can vary, where the parameters in `uniform` cannot."""
+    varying = {param.name for param in function.params} - uniform
 
-    def chain(expr: Expr) -> int | None:
-        """The steps to a value that stays and cannot be taken out; None for one that varies."""
-        match expr:
-            case Const():
-                return 0
-            case Load():
-                return 0 if expr.name in uniform else None
-            case Var():
-                return chains.get(expr.name)
-            case Op():
-                lengths = [chain(arg) for arg in expr.args]
-                known = [length for length in lengths if length is not None]
-                if len(known) < len(lengths):
-                    return None
-                longest = max(known, default=0)
-                return longest + 1 if inside or longest else 0
+    def visit(block: Block, is_divergent: bool) -> None:
+        """Add the names that a block makes varying; `is_divergent` says whether only some elements may come to it."""
+        for stmt in block:
+            inside = is_divergent or (
+                not isinstance(stmt, Assign) and any(varies(expr, varying) for expr in expressions(stmt))
+            )
+            match stmt:
+                case Assign():
+                    if is_divergent or varies(stmt.value, varying):
+                        varying.add(stmt.target.name)
+                case If():
+                    visit(stmt.then, inside)
+                    visit(stmt.orelse, inside)
+                case While():
+                    inside = inside or has_divergent_jumps(stmt.body, varying)
+                    visit((*stmt.pre, *stmt.body), inside)
+                case For():
+                    inside = inside or has_divergent_jumps(stmt.body, varying)
+                    if inside:
+                        varying.add(stmt.target.name)
+                    visit(stmt.body, inside)
 
-    longest = 0
+    size = -1
+    while size != len(varying):
+        size = len(varying)
+        visit(function.body, False)
+    return varying
+
+
+def varies(expr: Expr, varying: Set[str]) -> bool:
+    """Whether an expression can vary, where the names in `varying` can."""
+    return any(isinstance(leaf, Var) and leaf.name in varying for leaf in atoms(expr))
+
+
+def is_uniform_loop(loop: For, varying: Set[str]) -> bool:
+    """Whether a loop has the same number of iterations for all elements of a row."""
+    bounds = (loop.start, loop.stop, loop.step)
+    has_uniform_bounds = isinstance(loop.step, Const) and not any(varies(bound, varying) for bound in bounds)
+    return has_uniform_bounds and not any(map(jumps, loop.body))
+
+
+def has_divergent_jumps(block: Block, varying: Set[str], is_divergent: bool = False) -> bool:
+    """Whether some elements jump in a block where others do not; `is_divergent` says that only some come to it."""
     for stmt in block:
         match stmt:
-            case Assign():
-                length = chain(stmt.value)
-                if length is None:
-                    chains.pop(stmt.target.name, None)
-                else:
-                    chains[stmt.target.name] = length
-                    longest = max(longest, length)
+            case Break() | Continue() if is_divergent:
+                return True
             case If():
-                test = chain(stmt.test)
-                sides = []
-                for side in (stmt.then, stmt.orelse):
-                    own = dict(chains)
-                    longest = max(longest, _longest(side, uniform, own, True, turns))
-                    sides.append(own)
-                for name in set(assigned((stmt,))):
-                    lengths = [own[name] for own in sides if name in own]
-                    chains.pop(name, None)
-                    if test is not None and lengths:
-                        chains[name] = max(*lengths, test) + 1 if len(lengths) > 1 else lengths[0] + 1
-            case For() | While():
-                # A loop that LLVM unrolls is as long a chain as it has turns. Of loops inside it several turns are
-                # looked at once, not in each of its own: in six loops inside each other they would be 729.
-                before = dict(chains)
-                for turn in range(turns):
-                    longest = max(longest, _longest(stmt.body, uniform, chains, True, 1 if turn else turns))
-                for name in set(assigned((stmt,))) & before.keys():
-                    chains.setdefault(name, before[name])
-    return longest
-
-
-def steady_inputs(function: Function, layout: Layout) -> set[str]:
-    """The parameters that do not change within a row."""
-    places = zip(function.params, layout.which, strict=False)
-    return {param.name for param, position in places if layout.classes[position][-1] == "0"}
+                inside = is_divergent or varies(stmt.test, varying)
+                if has_divergent_jumps(stmt.then, varying, inside) or has_divergent_jumps(stmt.orelse, varying, inside):
+                    return True
+    return False

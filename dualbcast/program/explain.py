@@ -1,4 +1,4 @@
-"""What a call will run, in numbers: dtypes, layout, operations, bytes, and a GPU kernel's registers and occupancy."""
+"""The explanation of a call: dtypes, layout, operations, bytes, passes, and a GPU kernel's registers and occupancy."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ import contextlib
 import linecache
 import math
 import os
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dualbcast.codegen.kernel_text import operations
 from dualbcast.errors import BackendError, MissingDependencyError
-from dualbcast.frontend.rule_bodies import without_customs
-from dualbcast.ir.nodes import ARITHMETIC, FUSED, Assign, For, Function, If, Load, While, statements
+from dualbcast.ir.nodes import ARITHMETIC, FUSED, For, Function, If, While
+from dualbcast.ir.printer import dump
+from dualbcast.ir.walk import operations_of, statements, use_counts
 from dualbcast.kernel_spec import Layout
 from dualbcast.passes.call_scheduling import INSTRUCTIONS
-from dualbcast.passes.readable_form import place_loads
-from dualbcast.passes.uniformity import steady_inputs
-from dualbcast.passes.vectorization import together
+from dualbcast.passes.if_conversion import branch_choices
+from dualbcast.passes.uniformity import uniform_inputs
+from dualbcast.passes.vectorization import fits_vectors
+from dualbcast.program import pipeline
 from dualbcast.rules.table import RULES
 from dualbcast.runtime.cpu.nontemporal_policy import goes_past_the_cache
 from dualbcast.runtime.launch_plan import Plan
@@ -27,7 +29,7 @@ from dualbcast.runtime.launch_plan import Plan
 if TYPE_CHECKING:
     from dualbcast.runtime.cuda.kernel import CudaKernel
 
-__all__ = ["Explanation", "explain_kernel"]
+__all__ = ["Explanation", "explain_kernel", "operations"]
 
 
 class Explanation(NamedTuple):
@@ -44,18 +46,22 @@ class Explanation(NamedTuple):
     outputs : tuple of str
         What the kernel stores.
     operations : dict
-        For each operation how often the kernel's text has it: both sides of branches, one turn of loops.
+        For each operation how often the kernel's text has it: both sides of branches, one iteration of loops.
     bytes_read, bytes_written : int
         With every element of an argument read once; an argument that the kernel never reads counts nothing.
     layout : str
         The coalesced dimensions that each argument spans: 1 contiguous, s strided, 0 broadcast. An input that is
-        packed lies otherwise in memory, or repeats along short rows, and is read piece by piece; see `runtime.packing`.
+        packed lies otherwise in memory, or repeats along short rows, and is read piece by piece; see
+        `runtime.cpu.tile_packing`.
     branches : tuple of str
-        What becomes of each `if` and each loop in vectors on the CPU, with its place: a branch or a select, and why.
+        The outcome of each `if` and each loop in vectors on the CPU, with its line: a branch or a select, and why.
     cuda : CudaKernel or None
         Where a compute capability was given.
     streamed : bool
-        Whether a CPU kernel stores its outputs past the cache; see `runtime.streams`.
+        Whether a CPU kernel stores its outputs past the cache; see `runtime.cpu.nontemporal_policy`.
+    passes : tuple of (str, str)
+        Where it was asked for, the IR after each pass by the name of the pass; empty for a pass that changes nothing.
+        The first one is the product that the passes begin with.
     """
 
     name: str
@@ -69,6 +75,7 @@ class Explanation(NamedTuple):
     branches: tuple[str, ...] = ()
     cuda: CudaKernel | None = None
     streamed: bool = False
+    passes: tuple[tuple[str, str], ...] = ()
 
     @property
     def arithmetic(self) -> int:
@@ -107,19 +114,24 @@ class Explanation(NamedTuple):
             lines.append(f"              {'one element' if lanes == 1 else f'{lanes} elements'} a thread")
             with contextlib.suppress(MissingDependencyError):  # nvdisasm
                 lines[-1] += f": {self.cuda.instructions()}"
-        return "\n".join(lines)
+        lines += ["", *(f"{name}\n{text}" if text else f"{name}: no change\n" for name, text in self.passes)]
+        return "\n".join(lines).rstrip()
 
 
 def explain_kernel(
-    function: Function, plan: Plan, dtypes: Sequence[np.dtype[Any]], compute: str, kernel: CudaKernel | None
+    function: Function,
+    plan: Plan,
+    dtypes: Sequence[np.dtype[Any]],
+    compute: str,
+    kernel: CudaKernel | None,
+    trace: pipeline.Trace | None = None,
 ) -> Explanation:
-    """The explanation of a planned call."""
-    function = without_customs(function)
-    read = {
-        stmt.value.name
-        for stmt in statements(place_loads(function).body)
-        if isinstance(stmt, Assign) and isinstance(stmt.value, Load)
-    }
+    """The explanation of a planned call; with the `trace` of its passes, their IR too."""
+    passes = [] if trace is None else [("product", dump(function))]
+    for (_, before), (name, after) in zip([("", function), *(trace or ())], trace or (), strict=False):
+        passes.append((name, "" if after == before else dump(after)))
+    function = pipeline.run(pipeline.plain(), function)
+    read = use_counts(function)
     operands = plan.operands
     arrays = operands.arrays
     layout = plan.layout
@@ -143,7 +155,13 @@ def explain_kernel(
         () if kernel is not None or operands.module != "numpy" else _branches(function, layout),
         kernel,
         kernel is None and _is_streamed(plan, dtypes),
+        tuple(passes),
     )
+
+
+def operations(function: Function) -> dict[str, int]:
+    """How many operations of each name a function computes; both sides of a branch, one iteration of a loop."""
+    return dict(Counter(op.name for op in operations_of(pipeline.run(pipeline.plain(), function))))
 
 
 def _is_streamed(plan: Plan, dtypes: Sequence[np.dtype[Any]]) -> bool:
@@ -155,22 +173,24 @@ def _is_streamed(plan: Plan, dtypes: Sequence[np.dtype[Any]]) -> bool:
 
 
 def _branches(function: Function, layout: Layout) -> tuple[str, ...]:
-    """What becomes of each branch and loop on the CPU; of several of one line, such as a rule's, each outcome once."""
-    steady = steady_inputs(function, layout)
-    chosen, choices, straight = together(function, steady)
-    found = [(choice.location, str(choice)) for choice in choices]
-    even = {stmt.location for stmt in statements(chosen.body) if isinstance(stmt, For)}
+    """The outcome of each branch and loop on the CPU; of several on one line, such as a rule's, each outcome once."""
+    uniform, trace = uniform_inputs(function, layout), pipeline.Trace()
+    converted = pipeline.run(pipeline.for_vectors(uniform), function, trace)
+    (_, before), _ = trace[-2:]
+    outcomes = [(choice.location, str(choice)) for choice in branch_choices(before, uniform)]
+    is_in_vectors = fits_vectors(converted, uniform)
+    uniform_loops = {stmt.location for stmt in statements(converted.body) if isinstance(stmt, For)}
     for loop in [stmt for stmt in statements(function.body) if isinstance(stmt, For | While)]:
-        if not straight:
-            found.append((loop.location, "one element after the other"))
-        elif loop.location in even:
-            found.append((loop.location, "vectors (all elements take as many turns)"))
+        if not is_in_vectors:
+            outcomes.append((loop.location, "one element after the other"))
+        elif loop.location in uniform_loops:
+            outcomes.append((loop.location, "vectors (all elements have as many iterations)"))
         else:
-            found.append((loop.location, "vectors (several elements take each turn together)"))
+            outcomes.append((loop.location, "vectors (elements leave the masked loop one by one)"))
             inside = [stmt.location for stmt in statements(loop.body) if isinstance(stmt, If)]
-            found += [(where, "select (as its loop runs for several elements together)") for where in inside]
+            outcomes += [(where, "select (in a masked loop)") for where in inside]
     lines: dict[str, None] = {}
-    for where, outcome in sorted(found, key=lambda at: (at[0].filename, at[0].line)):
+    for where, outcome in sorted(outcomes, key=lambda at: (at[0].filename, at[0].line)):
         text = linecache.getline(where.filename, where.line).strip()
         at = f"line {where.line}"
         if where.filename != function.location.filename:

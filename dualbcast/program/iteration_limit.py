@@ -70,12 +70,14 @@ class Limited:
 
 def limit(product: Product, most: int, name: str) -> tuple[Product, Limit | None]:
     """The product with loops that end after `most` iterations, and an output more; itself where none can be longer."""
-    from dualbcast.passes.iteration_limits import has_long_loops, limited
+    from dualbcast.passes.iteration_limits import has_long_loops
+    from dualbcast.program import pipeline
 
     if not has_long_loops(product.function, most):
         return product, None
     loops: dict[Location, int] = {}
-    function = limited(product.function, most, loops, _LAST)
+    passes = pipeline.limited(most, loops, _LAST)
+    function = pipeline.run(passes, product.function)
     found = Product(
         (*product.kinds, "int"),
         product.values,
@@ -85,6 +87,6 @@ def limit(product: Product, most: int, name: str) -> tuple[Product, Limit | None
         product.jacobian,
         product.work,
         lambda: function,
-        once(lambda: limited(product.forward, most, loops, _LAST)),
+        once(lambda: pipeline.run(passes, product.forward)),
     )
     return found, Limit(most, loops, name)

@@ -11,6 +11,7 @@ import numpy as np
 
 from dualbcast.errors import ArgumentError, BackendError, nested_too_deeply
 from dualbcast.garbage import collected_later
+from dualbcast.ir.nodes import Function
 from dualbcast.kernel_spec import KernelSource, Layout
 from dualbcast.program import product_cache
 from dualbcast.program.iteration_limit import Limit, Limited
@@ -87,11 +88,20 @@ class Specialised:
 
     def source(self, layout: Layout, target: str) -> KernelSource:
         """The text of a kernel, with comments from the user's file as it is now."""
-        from dualbcast.codegen.kernel_text import emit
+        return self._source(layout, target, None)
+
+    def passes(self, layout: Layout, target: str) -> list[tuple[str, Function]]:
+        """The passes of a kernel, each with the IR after it."""
+        trace: list[tuple[str, Function]] = []
+        self._source(layout, target, trace)
+        return trace
+
+    def _source(self, layout: Layout, target: str, trace: list[tuple[str, Function]] | None) -> KernelSource:
+        from dualbcast.program.pipeline import kernel_source
 
         function = self.product.forward if target == "cuda" else self.product.function
         try:
-            return emit(function, layout, *self._said(target))
+            return kernel_source(function, layout, *self._said(target), trace)
         except RecursionError:
             raise nested_too_deeply(function.location) from None
 
@@ -103,7 +113,7 @@ class Specialised:
         """The layout with as many elements for a CUDA thread as pay."""
         found = self.widened.get(layout)
         if found is None:
-            from dualbcast.passes.cuda_coarsening import elements_a_thread
+            from dualbcast.program.pipeline import elements_a_thread
 
             lanes = elements_a_thread(self.product.forward, layout, self.compute)
             found = self.widened[layout] = layout._replace(lanes=lanes)
@@ -215,6 +225,11 @@ class Call:
                 return None  # for want of alignment alone, which other arrays of these forms may have
             return CudaRoute.of(planned, values, self.cuda_kernel(None), self.results, earlier)
         return Route.of(planned, values, self.cpu_kernel(), self.results)
+
+    def passes(self, cc: tuple[int, int] | None = None) -> list[tuple[str, Function]]:
+        """The passes of its kernel, each with the IR after it; of the CUDA kernel if `cc` is given."""
+        target, layout = self._backend() if cc is None else "cuda", self.plan.layout
+        return self.spec.passes(self.spec.wide(layout) if target == "cuda" else layout, target)
 
     def cpu_kernel(self) -> CpuKernel:
         """The CPU kernel of the call."""

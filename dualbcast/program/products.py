@@ -98,11 +98,11 @@ def make_product(function: Function, which: Which, wrt: Sequence[int]) -> Produc
     """
     # They are not needed, nor imported, for what has been kept.
     from dualbcast.autodiff.eliminate import is_shorter
-    from dualbcast.passes.cost_model import work
+    from dualbcast.autodiff.operation_cost import cost_of_element
 
     count = len(function.outputs)
-    back = which not in ("value", "parts") and is_shorter(function)
-    both, results = _computed(function, which, wrt, back=back, fused=True)
+    reverse = which not in ("value", "parts") and is_shorter(function)
+    both, results = _computed(function, which, wrt, reverse=reverse, fused=True)
     stored: list[_Place] = [(at,) for at in range(count)] if which.startswith("value") else []
     values, first = len(stored), 0
     blocks: dict[_Place, Block] = {}
@@ -121,18 +121,17 @@ def make_product(function: Function, which: Which, wrt: Sequence[int]) -> Produc
     def forward() -> Function:
         return _storing(*_computed(function, which, wrt), stored)
 
-    weight = work(final) if which == "parts" else 0.0
+    weight = cost_of_element(final) if which == "parts" else 0.0
     return Product(kinds, values, count, function.structure, blocks, first, weight, lambda: final, forward)
 
 
 def _computed(
-    function: Function, which: Which, wrt: Sequence[int], *, back: bool = False, fused: bool = False
+    function: Function, which: Which, wrt: Sequence[int], *, reverse: bool = False, fused: bool = False
 ) -> tuple[Function, dict[_Place, Output]]:
     """IR with all results among its outputs; these, as in `Product.blocks`, and the values. See `dualize`."""
     from dualbcast.autodiff.derived_functions import hessian_of
     from dualbcast.autodiff.differentiate import dualize
-    from dualbcast.ir.value_numbering import simplify
-    from dualbcast.passes.cost_model import fusible
+    from dualbcast.program import pipeline
 
     count = len(function.outputs)
     names: dict[_Place, str | None] = {}
@@ -140,10 +139,10 @@ def _computed(
         both = function
     else:
         if "hessian" in which:
-            dual, second = hessian_of(function, wrt, back=back)
+            dual, second = hessian_of(function, wrt, reverse=reverse)
             both = dual.function
         else:
-            dual, second = dualize(function, wrt, back=back), {}
+            dual, second = dualize(function, wrt, reverse=reverse), {}
             both = dual.function
         if which != "hessian":
             names = {(i, d): dual.partials.get((i, d)) for i in range(count) for d in wrt}
@@ -151,7 +150,7 @@ def _computed(
             names |= {
                 (i, p, q): second.get((i, p, q)) for i in range(count) for at, p in enumerate(wrt) for q in wrt[at:]
             }
-    both = simplify(both, fusible(both) if fused else frozenset())
+    both = pipeline.run(pipeline.product(fused), both)
     named = {output.name: output for output in both.outputs}
     results: dict[_Place, Output] = {(at,): output for at, output in enumerate(both.outputs[:count])}
     for place, name in names.items():
@@ -163,6 +162,6 @@ def _computed(
 
 def _storing(both: Function, results: Mapping[_Place, Output], stored: Sequence[_Place]) -> Function:
     """The IR of some results."""
-    from dualbcast.ir.value_numbering import remove_dead
+    from dualbcast.ir.dead_code import remove_dead
 
     return remove_dead(replace(both, outputs=tuple(results[place] for place in stored)))

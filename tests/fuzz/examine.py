@@ -16,8 +16,10 @@ from program import Program
 from dualbcast import differentiable_broadcast, gradient
 from dualbcast.autodiff.differentiate import dualize
 from dualbcast.frontend.lower import lower
-from dualbcast.ir.nodes import For, While, check, statements
+from dualbcast.ir.nodes import For, While
 from dualbcast.ir.value_numbering import simplify
+from dualbcast.ir.verify import verify
+from dualbcast.ir.walk import statements
 from dualbcast.program import product_cache
 
 __all__ = ["Expected", "Mismatch", "Tally", "compare", "examine", "expect", "expectations", "hold"]
@@ -100,7 +102,7 @@ def examine(
     cpu : bool
         Also compile for the CPU.
     thorough : bool
-        Also hold a point against finite differences, check the IR after each pass, and take the derivatives inside a
+        Also hold a point against finite differences, verify the IR after each pass, and take the derivatives inside a
         kernel, which has second derivatives then.
     expected : dict of int to Expected, optional
         What is right, where it is known already.
@@ -210,9 +212,9 @@ def _check_oracle(program: Program, point: tuple[Any, ...], values: Any, toleran
 
 
 def _check_passes(program: Program) -> None:
-    function = check(lower(program.function, program.kinds).function)
-    check(simplify(function))
-    check(simplify(simplify(check(dualize(function, program.wrt).function))))
+    function = verify(lower(program.function, program.kinds).function)
+    verify(simplify(function))
+    verify(simplify(simplify(verify(dualize(function, program.wrt).function))))
 
 
 # --- what the kernels give -------------------------------------------------------------------------------------------

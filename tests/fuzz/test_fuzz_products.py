@@ -42,7 +42,7 @@ def test_a_wrong_second_derivative_is_found(monkeypatch: pytest.MonkeyPatch) -> 
         return dual
 
     monkeypatch.setattr(derived_functions, "dualize", lossy)
-    monkeypatch.setattr("dualbcast.kept.identity", lambda _: "")
+    monkeypatch.setattr("dualbcast.program.product_cache.identity", lambda _: "")
     program = Program("import math\n\n\ndef f(x):\n    return math.sin(x)\n", ("x",), ("float",), (0,), None, 0, False)
     with pytest.raises(Mismatch, match=r"hessian, at .*: of 0 is"):
         examined(program)

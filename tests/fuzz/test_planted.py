@@ -17,7 +17,7 @@ from session import Found, fuzz, program_of
 from dualbcast import CompileError
 from dualbcast.autodiff import activity, eliminate, linearize, loop_jacobians
 from dualbcast.frontend import paths
-from dualbcast.ir import value_numbering
+from dualbcast.ir import dead_code, value_numbering
 from dualbcast.passes import readable_form
 from dualbcast.rules import library
 
@@ -66,29 +66,29 @@ BUGS = [
     Bug(
         "activity not followed around loops: a silent zero",
         activity,
-        "                active[stmt.target.name] = found\n                changed = True",
-        "                active[stmt.target.name] = found",
+        "                active[stmt.target.name] = directions\n                changed = True",
+        "                active[stmt.target.name] = directions",
     ),
     Bug(
         "one of two uses of a name in one operation forgotten",
         linearize,
-        'self.op("add", found[source], slope, where=where) if source in found else slope',
-        "slope",
+        'partial if total is None else self.op("add", total, partial, where=where)',
+        "partial",
     ),
     Bug(
-        "a slope along a chain that forgets what came before",
+        "a partial along a chain that forgets the one before",
         linearize,
-        "slope = self.emit(self._product(slope, inner, where), where)",
-        "slope = inner",
+        "partial = self.emit(self._product(partial, inner, where), where)",
+        "partial = inner",
     ),
     Bug(
         "on the way back, a name that changes with the first of its readers only",
         eliminate,
-        "before = changes.get(source.name)",
+        "before = cotangents.get(source.name)",
         "before = None",
     ),
     Bug(
-        "of a turn of a loop, what it leaves does not change with what it has just left",
+        "in a loop's iteration, a result that does not depend on an earlier result",
         loop_jacobians,
         "new.get((source, seed)) if source in ends else self._old(",
         "self._old(",
@@ -113,20 +113,20 @@ BUGS = [
     ),
     Bug(
         "`continue` removed as dead code",
-        value_numbering,
+        dead_code,
         "        case Break() | Continue():\n            return in_live_loop\n",
         "        case Break() | Continue():\n            return in_live_loop and isinstance(stmt, Break)\n",
     ),
     Bug(
-        "dead-code removal that drops what only a loop's next turn needs",
-        value_numbering,
+        "dead-code removal that drops what only a loop's next iteration needs",
+        dead_code,
         "    while size != len(live):\n        size = len(live)\n        _mark(",
         "    if size != len(live):\n        size = len(live)\n        _mark(",
     ),
     Bug(
         "a temporary moved past an assignment to what it reads",
         readable_form,
-        "                    found += self.flush(self.touched(stmt))\n",
+        "                    new += self.flush(self.touched(stmt))\n",
         "",
     ),
     Bug(

@@ -14,9 +14,9 @@ import pytest
 from differences import slopes
 
 from dualbcast import custom_partials, differentiable_broadcast, graph
-from dualbcast.codegen.kernel_text import operations
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.graph.lazy import LIMITS
+from dualbcast.program.explain import operations
 from dualbcast.program.launch import Call
 from dualbcast.program.products import make_product
 from dualbcast.runtime.cpu.fast_path import Route

@@ -10,8 +10,7 @@ from dualbcast.kernel_spec import Layout
 
 __all__ = ["C_TYPES", "THREADS_PER_BLOCK", "class_index", "cuda_shell", "half_access", "handed_over", "strides_of"]
 
-# 8 warps: small enough that a launch fills every multiprocessor evenly, and with 255 registers a thread at most no
-# kernel is limited by it.
+# 8 warps: a launch fills every multiprocessor evenly, and even 255 registers a thread leave room for one block.
 THREADS_PER_BLOCK = 256
 
 C_TYPES = {

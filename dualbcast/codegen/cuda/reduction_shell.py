@@ -1,7 +1,7 @@
 """The CUDA C++ kernel around an element function some of whose outputs are summed.
 
-A thread block takes a tile of the innermost dimension and a span of the outermost, which it walks. What it has summed
-goes to its own place among the partial sums, which are added up in a second pass: the order of all additions is fixed.
+A thread block takes a tile of the innermost dimension and goes through a span of the outermost. Its sums have their own
+place among the partial sums, which are added up in a second pass: the order of all additions is fixed.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ static __device__ double sum_block(double value, double* shared)
 }
 """
 
-# Knuth's two-sum; and a sum with what rounding took from it, which is NaN where the sum is infinite.
+# Knuth's two-sum; and a sum with its rounding error, which is NaN where the sum is infinite.
 _COMPENSATED = """\
 static __device__ void add_to(double& sum, double& rest, double term)
 {
@@ -79,9 +79,9 @@ static __device__ double complete(double sum, double rest)
 def summing_shell(layout: Layout, entry: str, dtype: str, inputs: Sequence[str], outputs: Sequence[str]) -> str:
     """The CUDA C++ text of the kernel `entry`, whose element function is linked in as `{entry}_element`.
 
-    Its parameters are those of `cuda_shell`, with `span`, the length of the outermost dimension that a block walks,
-    after the sizes. The pointer of a summed output is to partial sums in float64 (`runtime.reduction` says how many);
-    each is written once.
+    Its parameters are those of `cuda_shell`, with `span` after the sizes: the length of the outermost dimension that a
+    block goes through. The pointer of a summed output is to partial sums in float64, each of which is written once;
+    `runtime.reduction_blocks` says how many there are.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def summing_shell(layout: Layout, entry: str, dtype: str, inputs: Sequence[str],
     dtype : str
         The compute dtype, which terms have.
     inputs, outputs : sequence of str
-        The dtype name that each pointer argument is stored as; what it is for summed outputs is ignored.
+        The dtype name that each pointer argument is stored as; it is ignored for summed outputs.
     """
     if not (entry.isascii() and entry.isidentifier()):
         raise ValueError(f"{entry!r} cannot name a CUDA kernel")
@@ -120,7 +120,7 @@ def summing_shell(layout: Layout, entry: str, dtype: str, inputs: Sequence[str],
     def place(name: str) -> str:
         """A sum's place among the partial sums of its output, at the thread's place in the space."""
         pattern = layout.classes[summed[name]]
-        # Where the block lies along what is summed: numbers and how many of them there are.
+        # The block's place along the dimensions that are summed: numbers, and how many of them there are.
         across = [("chunk", "chunks")] if pattern[0] == "0" else []
         across += [(f"i{d}", f"n{d}") for d in range(1, rank - 1) if pattern[d] == "0"]
         across += [("blockIdx.x", "gridDim.x")] if rank > 1 and pattern[-1] == "0" else []
@@ -173,11 +173,11 @@ def summing_shell(layout: Layout, entry: str, dtype: str, inputs: Sequence[str],
 def _steps(
     name: str, pattern: str, place: str, compensated: bool, inside: str
 ) -> tuple[list[str], list[str], list[str]]:
-    """The lines for one sum before, in and after the walk; `inside` is the test that the thread has a place along x."""
+    """The lines for one sum before, in and after the loop; `inside` tests that the thread has a place along x."""
     term, total = f"term_{name}", f"sum_{name}"
     inner = pattern[-1] != "0"
     if pattern[0] != "0":
-        if inner:  # summed over what other blocks walk
+        if inner:  # summed over the spans of other blocks
             return [], [f"if (active) {name}[{place}] = {term};"], []
         reduced = f"const double {total} = sum_along_x({term}, shared);"
         return [], [reduced, f"if (threadIdx.x == 0 && i0 < stop) {name}[{place}] = {total};"], []

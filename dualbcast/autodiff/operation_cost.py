@@ -1,0 +1,73 @@
+"""The cost of operations on a CPU, in units of a vectorised addition, by which equivalent programs are compared."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from dualbcast.frontend.rule_bodies import helper_of
+from dualbcast.ir.nodes import Assign, Block, Const, Expr, For, Function, If, Op, While
+from dualbcast.ir.walk import expressions
+from dualbcast.rules.table import RULES
+
+__all__ = ["ITERATIONS", "cost_of_block", "cost_of_element", "cost_of_operation", "iterations_of"]
+
+# Measured with a kernel of each, vectorised or not. The cost of a scalar loop comes on top. A rule that is not here and
+# has a helper function costs as much as that.
+_WEIGHTS = {
+    **dict.fromkeys(("div", "sqrt", "floordiv", "mod"), 5.0),
+    "hypot": 9.0,
+    **dict.fromkeys(("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "cbrt"), 12.0),
+    **dict.fromkeys(("asin", "acos", "atan", "fmod", "lgamma", "nextafter"), 12.0),
+    **dict.fromkeys(("tanh", "sinh", "cosh", "asinh", "acosh", "atanh", "erf", "atan2"), 15.0),
+    "erfc": 20.0,
+    "pow": 36.0,
+    "tgamma": 20.0,
+}
+# The assumed number of iterations of a loop whose length depends on data.
+ITERATIONS = 8
+
+
+def cost_of_element(function: Function) -> float:
+    """The cost of one element; both sides of a branch count half."""
+    return cost_of_block(function.body) + sum(_cost_of_expression(output.value) for output in function.outputs)
+
+
+def cost_of_block(block: Block, iterations: int | None = None) -> float:
+    """The cost of a block, with so many iterations of each loop where that is given."""
+    total = 0.0
+    for stmt in block:
+        own = sum(_cost_of_expression(expr) for expr in expressions(stmt))
+        match stmt:
+            case Assign():
+                total += own
+            case If():
+                total += own + (cost_of_block(stmt.then, iterations) + cost_of_block(stmt.orelse, iterations)) / 2
+            case For():
+                total += own + (iterations or iterations_of(stmt)) * cost_of_block(stmt.body, iterations)
+            case While():
+                total += (iterations or ITERATIONS) * (
+                    own + cost_of_block(stmt.pre, iterations) + cost_of_block(stmt.body, iterations)
+                )
+    return total
+
+
+def iterations_of(loop: For) -> int:
+    """The number of iterations of a loop, where its bounds are known; else an assumed one."""
+    bounds = [bound.value for bound in (loop.start, loop.stop, loop.step) if isinstance(bound, Const)]
+    return len(range(*map(int, bounds))) if len(bounds) == 3 and bounds[2] != 0 else ITERATIONS
+
+
+def _cost_of_expression(expr: Expr) -> float:
+    if not isinstance(expr, Op):
+        return 0.0
+    return cost_of_operation(expr.name) + sum(map(_cost_of_expression, expr.args))
+
+
+@lru_cache(maxsize=1024)
+def cost_of_operation(name: str) -> float:
+    """The cost of one operation or call."""
+    known = _WEIGHTS.get(name)
+    if known is not None:
+        return known
+    row = RULES.get(name)
+    return cost_of_element(helper_of(row)) if row is not None and row.function is not None else 1.0

@@ -1,0 +1,246 @@
+"""Ways through a program: its statements, expressions and names, and maps over them that keep what does not change."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from operator import is_
+
+from dualbcast.ir.nodes import (
+    TRUE,
+    Assign,
+    Atom,
+    Block,
+    Break,
+    Continue,
+    Expr,
+    For,
+    Function,
+    If,
+    Op,
+    Stmt,
+    Var,
+    While,
+)
+
+__all__ = [
+    "all_atoms",
+    "among",
+    "assigned",
+    "assigned_always",
+    "atoms",
+    "blocks",
+    "breaks",
+    "expressions",
+    "falls_through",
+    "floats",
+    "jumping_blocks",
+    "jumps",
+    "map_expr",
+    "map_exprs",
+    "operations_of",
+    "read_counts",
+    "renamed",
+    "statements",
+    "use_counts",
+    "variables",
+]
+
+
+def blocks(stmt: Stmt) -> tuple[Block, ...]:
+    """The blocks inside a statement, in the order they are written."""
+    match stmt:
+        case If():
+            return (stmt.then, stmt.orelse)
+        case While():
+            return (stmt.pre, stmt.body)
+        case For():
+            return (stmt.body,)
+        case _:
+            return ()
+
+
+def statements(block: Block) -> Iterator[Stmt]:
+    """Every statement of a block, outer ones before those inside them."""
+    # A generator inside a generator for each depth would take the square of the length of a chain of `elif`.
+    pending = [*reversed(block)]
+    while pending:
+        stmt = pending.pop()
+        yield stmt
+        if not isinstance(stmt, Assign):
+            for inner in reversed(blocks(stmt)):
+                pending.extend(reversed(inner))
+
+
+def jumps(stmt: Stmt) -> bool:
+    """Whether a statement leaves the loop around it, or starts its next iteration, on some path."""
+    match stmt:
+        case Break() | Continue():
+            return True
+        case If():
+            return any(map(jumps, (*stmt.then, *stmt.orelse)))
+        case _:
+            return False
+
+
+def jumping_blocks(stmt: Stmt) -> list[Block]:
+    """The blocks inside a statement that leave the loop around it, or start its next iteration."""
+    if isinstance(stmt, While | For):
+        return []
+    leaving: list[Block] = []
+    for block in blocks(stmt):
+        if block and isinstance(block[-1], Break | Continue):
+            leaving.append(block)
+        for part in block:
+            leaving.extend(jumping_blocks(part))
+    return leaving
+
+
+def expressions(stmt: Stmt) -> tuple[Expr, ...]:
+    """The expressions a statement evaluates itself, not those of its blocks."""
+    match stmt:
+        case Assign():
+            return (stmt.value,)
+        case If() | While():
+            return (stmt.test,)
+        case For():
+            return (stmt.start, stmt.stop, stmt.step)
+        case _:
+            return ()
+
+
+def atoms(expr: Expr) -> list[Expr]:
+    """The leaves of an expression."""
+    if not isinstance(expr, Op):
+        return [expr]
+    leaves: list[Expr] = []
+    for arg in expr.args:
+        if isinstance(arg, Op):
+            leaves += atoms(arg)
+        else:
+            leaves.append(arg)
+    return leaves
+
+
+def all_atoms(stmt: Stmt) -> list[Expr]:
+    """The leaves of all expressions in a statement, those in its blocks too."""
+    return [leaf for part in statements((stmt,)) for expr in expressions(part) for leaf in atoms(expr)]
+
+
+def variables(expr: Expr) -> list[Var]:
+    """The variables in an expression, with repetitions."""
+    return [leaf for leaf in atoms(expr) if isinstance(leaf, Var)]
+
+
+def assigned(block: Block) -> Iterator[str]:
+    """The names a block assigns, with repetitions."""
+    for stmt in statements(block):
+        if isinstance(stmt, Assign | For):
+            yield stmt.target.name
+
+
+def among(names: Container[str], block: Block) -> tuple[str, ...]:
+    """Those of some names that a block assigns, each once."""
+    return tuple([name for name in dict.fromkeys(assigned(block)) if name in names])
+
+
+def assigned_always(block: Iterable[Stmt]) -> set[str]:
+    """The names that a block assigns on every path through it; loops may have no iteration."""
+    names: set[str] = set()
+    for stmt in block:
+        if isinstance(stmt, Assign):
+            names.add(stmt.target.name)
+        elif isinstance(stmt, If):
+            names |= assigned_always(stmt.then) & assigned_always(stmt.orelse)
+    return names
+
+
+def floats(function: Function) -> tuple[int, ...]:
+    """The positions of the outputs that are floats: only they have derivatives and cotangents."""
+    return tuple(at for at, output in enumerate(function.outputs) if output.value.kind == "float")
+
+
+def map_expr(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    """The expression with `change` applied to each leaf; the same object where that changes nothing."""
+    if not isinstance(expr, Op):
+        return change(expr)
+    args = tuple([map_expr(arg, change) for arg in expr.args])
+    if all(map(is_, args, expr.args)):
+        return expr
+    return Op(expr.name, args, expr.kind, expr.location)
+
+
+def renamed(expr: Expr, by: Mapping[str, Atom]) -> Expr:
+    """The expression with other atoms in the place of some of its variables."""
+    return map_expr(expr, lambda leaf: by.get(leaf.name, leaf) if isinstance(leaf, Var) else leaf)
+
+
+def map_exprs(stmt: Stmt, change: Callable[[Expr], Expr], inner: Callable[[Block], Block]) -> Stmt:
+    """The statement with `change` applied to its own expressions and `inner` to its blocks."""
+    match stmt:
+        case Assign():
+            value = change(stmt.value)
+            return stmt if value is stmt.value else Assign(stmt.target, value, stmt.location)
+        case If():
+            return If(change(stmt.test), inner(stmt.then), inner(stmt.orelse), stmt.location)
+        case While():
+            return While(inner(stmt.pre), change(stmt.test), inner(stmt.body), stmt.location, stmt.masked)
+        case For():
+            start, stop, step = change(stmt.start), change(stmt.stop), change(stmt.step)
+            return For(stmt.target, start, stop, step, inner(stmt.body), stmt.location)
+        case _:
+            return stmt
+
+
+def falls_through(block: Block) -> bool:
+    """Whether a block's end can be reached."""
+    if not block:
+        return True
+    match block[-1]:
+        case Break() | Continue():
+            return False
+        case If(then=then, orelse=orelse):
+            return falls_through(then) or falls_through(orelse)
+        case While(test=test, body=body):
+            return test != TRUE or breaks(body)
+        case _:
+            return True
+
+
+def breaks(body: Block) -> bool:
+    """Whether a block leaves the loop around it on some path."""
+    return any(
+        isinstance(stmt, Break) or (isinstance(stmt, If) and (breaks(stmt.then) or breaks(stmt.orelse)))
+        for stmt in body
+    )
+
+
+def read_counts(block: Block) -> Counter[str]:
+    """How often each name is read in a block."""
+    counts: Counter[str] = Counter()
+    for stmt in statements(block):
+        for expr in expressions(stmt):
+            counts.update(leaf.name for leaf in variables(expr))
+    return counts
+
+
+def use_counts(function: Function) -> Counter[str]:
+    """How often each name is read."""
+    counts = read_counts(function.body)
+    for output in function.outputs:
+        counts.update(leaf.name for leaf in variables(output.value))
+    return counts
+
+
+def operations_of(part: Function | Block) -> Iterator[Op]:
+    """Every operation of a function or block in the order of its text, each before those in its arguments."""
+    block = part.body if isinstance(part, Function) else part
+    pending = [expr for stmt in statements(block) for expr in expressions(stmt)]
+    if isinstance(part, Function):
+        pending.extend(output.value for output in part.outputs)
+    pending.reverse()
+    while pending:
+        expr = pending.pop()
+        if isinstance(expr, Op):
+            yield expr
+            pending.extend(reversed(expr.args))

@@ -1,0 +1,78 @@
+"""Interleaving: how many vectors of elements are computed side by side, so that instructions need not wait."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dualbcast.autodiff.operation_cost import (
+    ITERATIONS,
+    cost_of_block,
+    cost_of_element,
+    cost_of_operation,
+    iterations_of,
+)
+from dualbcast.ir.liveness import most_carried
+from dualbcast.ir.nodes import Assign, Block, Expr, For, Function, If, Op, Var, While
+
+__all__ = ["vectors_to_interleave"]
+
+# With 32 registers: the wanted number of operations none of which waits for another; the most work of all vectors, for
+# the sake of compile time; the most arrays; and the most loop-carried variables (docs/decisions/021-interleaving.md).
+_READY, _MOST_WORK, _MOST_ARRAYS, _MOST_CARRIED = 12.0, 1000.0, 48, 32
+
+
+def vectors_to_interleave(function: Function, arrays: int, most: int, free: int = 1) -> int:
+    """How many vectors of elements to interleave.
+
+    Parameters
+    ----------
+    function : Function
+        One that fits vectors.
+    arrays : int
+        How many arrays it reads or writes.
+    most : int
+        The most vectors.
+    free : int, optional
+        So many are allowed whatever their work is.
+    """
+    ready = cost_of_element(function) / max(1.0, _depth(function))
+    written = cost_of_block(function.body, iterations=1) + cost_of_element(replace(function, body=()))
+    limits = (written, _MOST_WORK), (arrays, _MOST_ARRAYS), (most_carried(function), _MOST_CARRIED)
+    fits = [n for n in (2, 4) if n <= most and (n <= free or all(n * each <= limit for each, limit in limits))]
+    return next((n for n in (1, *fits) if n * ready >= _READY), max((1, *fits)))
+
+
+def _depth(function: Function) -> float:
+    """The cost of the longest chain of operations that wait for one another."""
+    done: dict[str, float] = {}
+    # By loop: how much longer each iteration after the first makes a chain.
+    longer: dict[int, dict[str, float]] = {}
+
+    def of(expr: Expr) -> float:
+        if isinstance(expr, Op):
+            return cost_of_operation(expr.name) + max(map(of, expr.args), default=0.0)
+        return done.get(expr.name, 0.0) if isinstance(expr, Var) else 0.0
+
+    def visit(block: Block) -> None:
+        for stmt in block:
+            match stmt:
+                case Assign():
+                    # Of a name that several branches assign, the longest one counts.
+                    done[stmt.target.name] = max(of(stmt.value), done.get(stmt.target.name, 0.0))
+                case If():
+                    visit(stmt.then)
+                    visit(stmt.orelse)
+                case For() | While():
+                    # All iterations after the first lengthen a chain as the second one does.
+                    visit(stmt.body)
+                    if id(stmt) not in longer:
+                        first = dict(done)
+                        visit(stmt.body)
+                        longer[id(stmt)] = {name: done[name] - length for name, length in first.items()}
+                        done.update(first)
+                    iterations = iterations_of(stmt) if isinstance(stmt, For) else ITERATIONS
+                    for name, length in longer[id(stmt)].items():
+                        done[name] += length * (iterations - 1)
+
+    visit(function.body)
+    return max([*done.values(), *[of(output.value) for output in function.outputs]], default=0.0)

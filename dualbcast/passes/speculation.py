@@ -1,0 +1,133 @@
+"""What may be computed for all elements of a row, and which sides of a branch had better not be."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from functools import lru_cache
+
+from dualbcast.autodiff.operation_cost import cost_of_block
+from dualbcast.frontend.rule_bodies import helper_of
+from dualbcast.ir.nodes import (
+    ARITHMETIC,
+    BITWISE,
+    COMPARISONS,
+    FUSED,
+    LOGIC,
+    Assign,
+    Block,
+    Const,
+    Expr,
+    For,
+    If,
+    Op,
+    Stmt,
+    Var,
+    While,
+)
+from dualbcast.ir.walk import operations_of, statements
+from dualbcast.rules.table import RULES
+
+__all__ = ["is_short", "is_speculatable", "may_run_for_all", "skipping_saves"]
+
+# A vector that skips a side must save at least so many additions (docs/decisions/022-branch-or-select.md), and so many
+# times the cost of the operations that the sides share, which selects compute once.
+LEAST_SAVING = 30.0
+_SHARING = 8.0
+_SPECULATABLE = COMPARISONS | LOGIC | ARITHMETIC | BITWISE | {"to_float", "to_int", "select", "single", *FUSED}
+
+
+def is_speculatable(op: Op) -> bool:
+    """Whether an operation may run on any numbers, also on those that a branch would have kept away from it."""
+    if op.name in ("floordiv", "mod") and op.kind == "int":
+        divisor = op.args[1]
+        return isinstance(divisor, Const) and divisor.value not in (0, -1)
+    return op.name in _SPECULATABLE or _is_speculatable_rule(op.name)
+
+
+@lru_cache(maxsize=1024)
+def _is_speculatable_rule(name: str) -> bool:
+    row = RULES.get(name)
+    if row is None or row.integer:
+        return False
+    if row.function is None:
+        return True
+    helper = helper_of(row)
+    # A conversion to an integer is undefined for numbers that do not fit, and no branch may depend on it.
+    operations = list(operations_of(helper))
+    return all(is_speculatable(op) and op.name != "to_int" for op in operations) and not any(
+        isinstance(stmt, For | While) for stmt in statements(helper.body)
+    )
+
+
+def may_run_for_all(stmt: If) -> bool:
+    """Whether both sides of a branch may run for all elements."""
+    is_line = all(isinstance(part, Assign | If) for part in statements((stmt,)))
+    return is_line and all(map(is_speculatable, operations_of((stmt,))))
+
+
+def skipping_saves(stmt: If, seen: Set[str]) -> bool:
+    """Whether a branch that vectors can skip beats selects; `seen` are the names that were assigned before it.
+
+    Selects compute both sides, but only once what they have in common. A vector that skips a side saves that side.
+    """
+    selected = _cost_of_selects(stmt, seen)
+    return selected - _cheapest_path(stmt) > max(LEAST_SAVING, _SHARING * (_cost_of_all_paths(stmt) - selected))
+
+
+def is_short(side: Block) -> bool:
+    """Whether a side may run for all elements at next to no cost."""
+    is_line = all(isinstance(part, Assign) for part in side)
+    return is_line and all(map(is_speculatable, operations_of(side))) and cost_of_block(side) <= LEAST_SAVING
+
+
+def _cheapest_path(part: Stmt) -> float:
+    """The cost of the cheapest path through a statement without loops."""
+    if isinstance(part, If):
+        return min(sum(map(_cheapest_path, side)) for side in (part.then, part.orelse))
+    return cost_of_block((part,))
+
+
+def _cost_of_all_paths(part: Stmt) -> float:
+    """The cost of all paths through a statement without loops, one after the other."""
+    return sum(map(_cost_of_all_paths, (*part.then, *part.orelse))) if isinstance(part, If) else cost_of_block((part,))
+
+
+def _cost_of_selects(stmt: If, seen: Set[str]) -> float:
+    """The cost of all paths through a statement without loops, where an operation of several paths counts once."""
+    numbers: dict[object, int] = {}
+    total = 0.0
+
+    def visit(block: Block, held: dict[str, int]) -> dict[str, None]:
+        """The names that a block assigns and that may be read after it; `held` gets the value number of each."""
+        nonlocal total
+
+        def number(expr: Expr) -> int:
+            nonlocal total
+            if not isinstance(expr, Op):
+                known = held.get(expr.name) if isinstance(expr, Var) else None
+                return numbers.setdefault(expr, len(numbers)) if known is None else known
+            key = (expr.name, *map(number, expr.args))
+            if key not in numbers:
+                numbers[key] = len(numbers)
+                total += cost_of_block((Assign(Var("", expr.kind), expr),))
+            return numbers[key]
+
+        changed: dict[str, None] = {}
+        for part in block:
+            if isinstance(part, If):
+                then, orelse = dict(held), dict(held)
+                for name in visit(part.then, then) | visit(part.orelse, orelse):
+                    sides = then.get(name), orelse.get(name)
+                    if None in sides and name not in seen:
+                        continue
+                    merged = (part.test, *sides)
+                    held[name] = then[name] if sides[0] == sides[1] else numbers.setdefault(merged, len(numbers))
+                    changed[name] = None
+            else:
+                assert isinstance(part, Assign)
+                held[part.target.name] = number(part.value)
+                changed[part.target.name] = None
+        return changed
+
+    visit((stmt,), {})
+    return total

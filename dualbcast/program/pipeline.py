@@ -1,0 +1,257 @@
+"""The passes of every target in order, each with the reason for its place. Nothing else decides which passes run.
+
+Every pass takes a function in IR and returns one; where it does not apply it returns the function itself. What a pass
+must know beside the function is bound when the list is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from dualbcast.codegen.kernel_text import KernelText
+from dualbcast.errors import Location
+from dualbcast.ir.nodes import Function, Names
+from dualbcast.ir.value_numbering import simplify
+from dualbcast.kernel_spec import KernelSource, Layout
+from dualbcast.passes.call_scheduling import schedule_calls
+from dualbcast.passes.cuda_coarsening import coarsen, may_coarsen
+from dualbcast.passes.cuda_coarsening import elements_a_thread as elements_that_pay
+from dualbcast.passes.cuda_fast_math import fast_math
+from dualbcast.passes.cuda_load_gathering import gather_loads
+from dualbcast.passes.cuda_sign_select import select_signs
+from dualbcast.passes.custom_derivatives import drop_custom_derivatives
+from dualbcast.passes.if_conversion import convert_ifs
+from dualbcast.passes.inline_helpers import inline_helpers
+from dualbcast.passes.iteration_limits import limit_iterations
+from dualbcast.passes.load_placement import place_loads
+from dualbcast.passes.masked_loops import mask_loops
+from dualbcast.passes.multiply_add import fuse_multiply_adds
+from dualbcast.passes.readable_form import coalesce_copies, name_variables, nest_expressions
+from dualbcast.passes.reciprocal_division import share_reciprocals
+from dualbcast.passes.uniformity import uniform_inputs
+from dualbcast.passes.vectorization import fits_vectors
+
+__all__ = ["Trace", "elements_a_thread", "for_vectors", "kernel_source", "limited", "plain", "product", "run"]
+
+Pass = Callable[[Function], Function]
+# The name of each pass that ran, and the function that it returned.
+Trace = list[tuple[str, Function]]
+
+
+class Fallback(NamedTuple):
+    """Passes of which the first is left out, and then the second, until the result `suits`; the last always runs."""
+
+    passes: Sequence[Pass]
+    suits: Callable[[Function], bool]
+
+
+# --- every target ----------------------------------------------------------------------------------------------------
+
+
+def product(fused: bool) -> list[Pass]:
+    """The passes of a product, after differentiation and before all targets."""
+    return [
+        # Shared terms of values and partials are computed once. A GPU's compiler fuses multiply-adds itself.
+        fuse_multiply_adds if fused else simplify,
+    ]
+
+
+def limited(most: int, loops: dict[Location, int], last: int) -> list[Pass]:
+    """The passes of a product with `max_iterations=`, between `product` and all targets."""
+    return [
+        # Before the targets' passes, so that masked loops have the limit in them, too.
+        partial(limit_iterations, most=most, loops=loops, last=last),
+    ]
+
+
+def plain() -> list[Pass]:
+    """The passes to the operations that are computed, on whatever target, to be counted."""
+    return [drop_custom_derivatives]
+
+
+# --- CPU -------------------------------------------------------------------------------------------------------------
+
+
+def for_vectors(uniform: set[str]) -> list[Pass | Fallback]:
+    """The first passes of the CPU: elements of a row become lanes of vectors, where they can."""
+    return [
+        # First, since nothing is differentiated any more, and a custom derivative hides the operations of its value.
+        drop_custom_derivatives,
+        Fallback(
+            [
+                # Before loops are masked: the loops of helpers are.
+                inline_helpers,
+                # Before branches are converted: branches in loops are converted with their loops.
+                partial(mask_loops, uniform=uniform),
+                # Last, when the branches left are those outside of masked loops.
+                partial(convert_ifs, uniform=uniform),
+            ],
+            # Inlined and masked loops do more work, which pays in vectors only.
+            partial(fits_vectors, uniform=uniform),
+        ),
+    ]
+
+
+def cpu(uniform: set[str], dtype: str, text: KernelText) -> list[Pass | Fallback]:
+    """The passes of a CPU kernel."""
+    return [
+        *for_vectors(uniform),
+        # Here, since the passes below take no call away and add none: the helpers are known.
+        text.open_text,
+        # After if-conversion, which brings divisions of several branches into one block. A float32 division takes half
+        # of the time, and multiplications in its place would take longer.
+        *([share_reciprocals] if dtype == "float64" else []),
+        # After all passes that change operations: it only orders them.
+        schedule_calls,
+        *readable(text.names),
+    ]
+
+
+# --- CUDA ------------------------------------------------------------------------------------------------------------
+
+
+def cuda(approximate: bool, layout: Layout, text: KernelText) -> list[Pass | Fallback]:
+    """The passes of a CUDA kernel; `approximate` says whether its mathematics may be."""
+    return [
+        # First, as for the CPU.
+        drop_custom_derivatives,
+        # Before helpers are written: its formulas call other functions.
+        *([fast_math] if approximate else []),
+        # Here, since the passes below take no call away and add none: the helpers are known.
+        text.open_text,
+        *gathered(text.names),
+        # Last: it copies the statements of one element, with their names, for its neighbours.
+        partial(coarsen, layout=layout, names=text.names),
+    ]
+
+
+def gathered(names: Names) -> list[Pass]:
+    """The passes to the readable form of a CUDA thread's one element."""
+    return [
+        # Before expressions are nested: it looks for a product and the branch before it.
+        select_signs,
+        *readable(names),
+        # After the loads have their places, which it changes only within a block.
+        partial(gather_loads, names=names),
+    ]
+
+
+# --- interpreter -----------------------------------------------------------------------------------------------------
+
+
+def interpreter(text: KernelText) -> list[Pass | Fallback]:
+    """The passes of the kernel that Python interprets: the program as it was written, since it is the specification."""
+    return [drop_custom_derivatives, text.open_text, *readable(text.names)]
+
+
+# --- text ------------------------------------------------------------------------------------------------------------
+
+
+def readable(names: Names) -> list[Pass]:
+    """The passes to the form in which the element function is printed."""
+    return [
+        # First: the passes below may move a load into an expression, and not into a branch.
+        place_loads,
+        # Before expressions are nested: it takes away the second reader of a value.
+        coalesce_copies,
+        nest_expressions,
+        # Last, when it is known which variables are left.
+        partial(name_variables, names=names),
+    ]
+
+
+def helper(approximate: bool) -> Callable[[Function, Names, Pass], Function]:
+    """The passes of a helper function, in the form that `KernelText` asks for."""
+
+    def form(function: Function, names: Names, write_callees: Pass) -> Function:
+        passes: list[Pass] = [
+            drop_custom_derivatives,
+            # A helper is lowered as it is written.
+            simplify,
+            *([fast_math] if approximate else []),
+            # Callees before callers; after the last pass that changes calls.
+            write_callees,
+            coalesce_copies,
+            nest_expressions,
+            partial(name_variables, names=names, loads=False),
+        ]
+        return run(passes, function)
+
+    return form
+
+
+# --- running them ----------------------------------------------------------------------------------------------------
+
+
+def kernel_source(
+    function: Function,
+    layout: Layout,
+    dtype: str,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    target: str,
+    title: str = "",
+    fastmath: bool = False,
+    trace: Trace | None = None,
+) -> KernelSource:
+    """The text of a product's kernel for one target.
+
+    Parameters
+    ----------
+    function : Function
+        The product: simplified, with one output for each stored result.
+    layout, dtype, inputs, outputs, target, title
+        See `KernelText`.
+    fastmath : bool
+        Whether the target's mathematics may be approximate.
+    trace : Trace, optional
+        It gets the result of each pass.
+    """
+    approximate = fastmath and target == "cuda" and dtype == "float32"
+    text = KernelText(layout, dtype, inputs, outputs, target, title, helper(approximate))
+    if target == "cuda":
+        passes = cuda(approximate, layout, text)
+    elif target == "cpu":
+        passes = cpu(uniform_inputs(function, layout), dtype, text)
+    else:
+        passes = interpreter(text)
+    return text.source(run(passes, function, trace))
+
+
+def elements_a_thread(function: Function, layout: Layout, dtype: str) -> int:
+    """How many neighbouring elements of a product a CUDA thread should compute."""
+    if not may_coarsen(function, layout):
+        return 1
+    return elements_that_pay(run([drop_custom_derivatives, *gathered(Names())], function), layout, dtype)
+
+
+def run(passes: Sequence[Pass | Fallback], function: Function, trace: Trace | None = None) -> Function:
+    """The function after some passes."""
+    trace = [] if trace is None else trace
+    for each in passes:
+        if isinstance(each, Fallback):
+            function = _run_fallback(each, function, trace)
+        else:
+            function = each(function)
+            trace.append((_name(each), function))
+    return function
+
+
+def _run_fallback(fallback: Fallback, function: Function, trace: Trace) -> Function:
+    *optional, last = fallback.passes
+    for position, first in enumerate(optional):
+        tried: Trace = []
+        result = run([first], function, tried)
+        if result is function:
+            continue  # Without it there is the same to do.
+        result = run(fallback.passes[position + 1 :], result, tried)
+        if fallback.suits(result):
+            trace += tried
+            return result
+    return run([last], function, trace)
+
+
+def _name(each: Pass) -> str:
+    return each.func.__name__ if isinstance(each, partial) else each.__name__
