@@ -7,10 +7,13 @@ import os
 import platform
 import threading
 from functools import cache as once
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dualbcast import disk_cache
 from dualbcast.codegen.llvm.linked import Loaded, link, load
+
+if TYPE_CHECKING:
+    from dualbcast.codegen.loops.recipe import Recipe
 
 __all__ = ["KERNEL", "compiled", "environment", "host", "machine", "processor"]
 
@@ -18,13 +21,14 @@ __all__ = ["KERNEL", "compiled", "environment", "host", "machine", "processor"]
 KERNEL = "dualbcast_kernel"
 
 
-def compiled(text: str, name: str, optimise: bool = False, elsewhere: tuple[tuple[str, int], ...] = ()) -> int:
+def compiled(text: str | Recipe, name: str, optimise: bool = False, elsewhere: tuple[tuple[str, int], ...] = ()) -> int:
     """The address of a function, which stays in the process; others of the same module are made with it.
 
     Parameters
     ----------
-    text : str
-        A module. It must say nothing that is of this process only: there is a copy of the code in the cache.
+    text : str or Recipe
+        A module. It must say nothing that is of this process only: there is a copy of the code in the cache. A recipe
+        is written only where there is no copy.
     name : str
         The function's.
     optimise : bool
@@ -92,9 +96,9 @@ def _llvm_version() -> str:
 
 
 @once
-def _module(text: str, optimise: bool, elsewhere: tuple[tuple[str, int], ...]) -> Loaded:
+def _module(text: str | Recipe, optimise: bool, elsewhere: tuple[tuple[str, int], ...]) -> Loaded:
     made = disk_cache.fetch(
-        disk_cache.key("native", text, repr(optimise), environment()), lambda: _built(text, optimise), False
+        disk_cache.key("native", repr(text), repr(optimise), environment()), lambda: _built(str(text), optimise), False
     )
     loaded = load(made, dict(elsewhere))
     _every.append(loaded)
