@@ -16,10 +16,13 @@ from hypothesis import strategies as st
 
 from dualbcast import differentiable_broadcast, special
 from dualbcast.codegen.llvm import nontemporal
+from dualbcast.codegen.loops.recipe import Recipe
+from dualbcast.codegen.loops.thread_pool import write_call
+from dualbcast.codegen.loops.tile_packing import write_gather
 from dualbcast.kernel_spec import Layout
 from dualbcast.runtime.cpu import entry as entries
 from dualbcast.runtime.cpu import kernel as cpu_kernel
-from dualbcast.runtime.cpu import nontemporal_policy, thread_pool
+from dualbcast.runtime.cpu import nontemporal_policy
 from dualbcast.runtime.cpu.nontemporal_policy import goes_past_the_cache
 from dualbcast.runtime.cpu.thread_pool import Work
 
@@ -240,13 +243,12 @@ def test_all_vectors_of_outputs_are_streamed_and_nothing_else() -> None:
     assert "fence" not in text
 
 
-def test_what_was_streamed_is_seen_by_who_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_streamed_is_seen_by_who_waits_for_it() -> None:
     """Who calls kernels for a launch waits for their stores, once for each piece and not for each row of a tile."""
-    texts: list[str] = []
-    monkeypatch.setattr(thread_pool, "compiled", lambda text, _: texts.append(text))
-    thread_pool._caller.__wrapped__(3)
-    called, fence, returned = [texts[0].index(what) for what in ("call i32", "fence seq_cst", "ret i32")]
+    text = str(Recipe(write_call, (3,)))
+    called, fence, returned = [text.index(what) for what in ("call i32", "fence seq_cst", "ret i32")]
     assert called < fence < returned
+    assert "fence" not in str(Recipe(write_gather, (3, 2, (0,), (8,), (64, 512))))
 
 
 def test_all_vectors_that_are_loaded_are_asked_for_early() -> None:

@@ -405,6 +405,10 @@ class Function:
         function = self.module.external("llvm.prefetch.p0", ["*int8", "int32", "int32", "int32"], "void")
         self.call(function, pointer, 0, 3, 1)  # to be read, kept in all caches, data
 
+    def fence(self) -> None:
+        """Make all stores so far visible to other threads before any that follow."""
+        self._builder.fence(_ORDER)
+
     def copy_bytes(self, to: Pointer, source: Pointer, count: Value) -> None:
         function = self.module.external("llvm.memcpy.p0.p0.i64", ["*int8", "*int8", "int64", "bool"], "void")
         self.call(function, to, source, count, False)
