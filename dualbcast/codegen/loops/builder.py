@@ -1,7 +1,7 @@
 """A small language for loops: Python's operators, `with` statements for control flow, LLVM's instructions underneath.
 
 A loop is a Python function that is run once, to write the loop. Its numbers and lists are known when the loop is
-compiled; a `Value` is known when the loop runs. Nothing else in this folder imports llvmlite.
+compiled; a `Value` is known when the loop runs. Only this file and `values` import llvmlite.
 """
 
 from __future__ import annotations
@@ -12,219 +12,9 @@ from typing import Any
 
 from llvmlite import ir
 
-from dualbcast.codegen.llvm.vector_types import Lanes, shuffled, splat
+from dualbcast.codegen.loops.values import INDEX, ORDER, Pointer, Value, Variable, operand, type_of
 
-__all__ = ["Function", "Loop", "Module", "Pointer", "Value", "Variable"]
-
-_INDEX = ir.IntType(64)
-_TYPES = {
-    "void": ir.VoidType(),
-    "bool": ir.IntType(1),
-    **{f"int{bits}": ir.IntType(bits) for bits in (8, 16, 32, 64)},
-    "float32": ir.FloatType(),
-    "float64": ir.DoubleType(),
-}
-_ORDER = "seq_cst"
-
-
-def _type_of(kind: str) -> ir.Type:
-    """LLVM's type of a kind: "int64", "float32", …, or, of a pointer, "*" and the kind of its elements."""
-    return ir.PointerType() if kind[0] == "*" else _TYPES[kind]
-
-
-def _size_of(kind: str) -> int:
-    """The bytes of an element of a kind, which it is aligned to as well."""
-    return {"*": 8, "b": 1}.get(kind[0]) or int(kind.lstrip("intfloa")) // 8
-
-
-def _operand(given: Any, kind: ir.Type) -> ir.Value:
-    """A value, or Python's number as a constant of this type."""
-    return given.value if isinstance(given, Value | Pointer) else ir.Constant(kind, given)
-
-
-class Value:
-    """A number, or a vector of numbers, of the function that is being written.
-
-    Integers are compared with their signs. `//`, `%` and `>>` take them as unsigned.
-    """
-
-    __slots__ = ("builder", "value")
-    __hash__ = None  # type: ignore[assignment]
-
-    def __init__(self, builder: ir.IRBuilder, value: ir.Value) -> None:
-        self.builder, self.value = builder, value
-
-    @property
-    def _is_float(self) -> bool:
-        kind = self.value.type
-        return getattr(kind, "element", kind) in (ir.FloatType(), ir.DoubleType())
-
-    def _binary(self, name: str, other: Any) -> Value:
-        operation = getattr(self.builder, f"f{name}" if self._is_float else name)
-        return Value(self.builder, operation(self.value, _operand(other, self.value.type)))
-
-    def _compared(self, sign: str, other: Any) -> Value:
-        compare = self.builder.fcmp_ordered if self._is_float else self.builder.icmp_signed
-        return Value(self.builder, compare(sign, self.value, _operand(other, self.value.type)))
-
-    def __add__(self, other: Any) -> Value:
-        return self._binary("add", other)
-
-    def __sub__(self, other: Any) -> Value:
-        return self._binary("sub", other)
-
-    def __mul__(self, other: Any) -> Value:
-        return self._binary("mul", other)
-
-    def __floordiv__(self, other: Any) -> Value:
-        return self._binary("udiv", other)
-
-    def __rfloordiv__(self, other: Any) -> Value:
-        return Value(self.builder, self.builder.udiv(_operand(other, self.value.type), self.value))
-
-    def __mod__(self, other: Any) -> Value:
-        return self._binary("urem", other)
-
-    def __and__(self, other: Any) -> Value:
-        return self._binary("and_", other)
-
-    def __or__(self, other: Any) -> Value:
-        return self._binary("or_", other)
-
-    def __lshift__(self, places: int) -> Value:
-        return self._binary("shl", places)
-
-    def __rshift__(self, places: int) -> Value:
-        return self._binary("lshr", places)
-
-    def __lt__(self, other: Any) -> Value:
-        return self._compared("<", other)
-
-    def __gt__(self, other: Any) -> Value:
-        return self._compared(">", other)
-
-    def __eq__(self, other: object) -> Value:  # type: ignore[override]
-        return self._compared("==", other)
-
-    def __ne__(self, other: object) -> Value:  # type: ignore[override]
-        return self._compared("!=", other)
-
-    def choose(self, then: Value, otherwise: Any) -> Value:
-        """One of two values, by this test; both are computed."""
-        chosen = self.builder.select(self.value, then.value, _operand(otherwise, then.value.type))
-        return Value(self.builder, chosen)
-
-    def at_most(self, limit: Any) -> Value:
-        """The number, or the limit where that is less."""
-        return self._compared("<", limit).choose(self, limit)
-
-    def to_int64(self) -> Value:
-        return Value(self.builder, self.builder.sext(self.value, _INDEX))
-
-    def to_float64(self) -> Value:
-        """The same number, or vector of numbers, in float64."""
-        kind = self.value.type
-        wide = Lanes(ir.DoubleType(), kind.count) if isinstance(kind, ir.VectorType) else ir.DoubleType()
-        return Value(self.builder, self.builder.fpext(self.value, wide) if kind != wide else self.value)
-
-    def splat(self, lanes: int) -> Value:
-        """A vector with this number in all lanes."""
-        return Value(self.builder, splat(self.builder, self.value, lanes))
-
-    def first_lanes(self, lanes: int) -> Value:
-        """A mask of so many lanes, true in as many of them, from the first on, as this number says."""
-        numbers = ir.Constant(ir.VectorType(_INDEX, lanes), list(range(lanes)))
-        return Value(self.builder, self.builder.icmp_unsigned(">", self.splat(lanes).value, numbers))
-
-    def shuffle(self, other: Value, places: Sequence[int]) -> Value:
-        """Elements of this vector and another one, by their places in one after the other."""
-        return Value(self.builder, shuffled(self.builder, self.value, other.value, places))
-
-
-class Pointer:
-    """The address of elements of a kind: `p[i]` loads an element, and `p[i] = x` stores one, or a vector from it on."""
-
-    __slots__ = ("builder", "kind", "value")
-
-    def __init__(self, builder: ir.IRBuilder, value: ir.Value, kind: str) -> None:
-        self.builder, self.value, self.kind = builder, value, kind
-
-    def at(self, index: Any) -> Pointer:
-        """The address of an element."""
-        address = self.builder.gep(self.value, [_operand(index, _INDEX)], source_etype=_type_of(self.kind))
-        return Pointer(self.builder, address, self.kind)
-
-    def skip_bytes(self, count: Any) -> Pointer:
-        """The address so many bytes further on."""
-        return self.of("int8").at(count).of(self.kind)
-
-    def of(self, kind: str) -> Pointer:
-        """The same address, of elements of another kind."""
-        return Pointer(self.builder, self.value, kind)
-
-    def __getitem__(self, index: Any) -> Any:
-        address, kind = self.at(index).value, _type_of(self.kind)
-        value = self.builder.load(address, typ=kind, align=_size_of(self.kind))
-        return Pointer(self.builder, value, self.kind[1:]) if self.kind[0] == "*" else Value(self.builder, value)
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        self.builder.store(_operand(value, _type_of(self.kind)), self.at(index).value, align=_size_of(self.kind))
-
-    def vector(self, index: Any, lanes: int) -> Value:
-        """The elements from an index on as a vector."""
-        kind = Lanes(_type_of(self.kind), lanes)
-        return Value(self.builder, self.builder.load(self.at(index).value, typ=kind, align=_size_of(self.kind)))
-
-    def masked_vector(self, index: Any, lanes: int, mask: Value) -> Value:
-        """The elements where a mask is true, and 0 elsewhere, where nothing is read."""
-        module, kind = self.builder.module, Lanes(_type_of(self.kind), lanes)
-        name = f"llvm.masked.load.{kind.intrinsic_name}.p0"
-        function = module.globals.get(name)
-        if function is None:
-            arguments = [ir.PointerType(), ir.IntType(32), mask.value.type, kind]
-            function = ir.Function(module, ir.FunctionType(kind, arguments), name)
-        align, nothing = ir.Constant(ir.IntType(32), _size_of(self.kind)), ir.Constant(kind, 0)
-        return Value(self.builder, self.builder.call(function, [self.at(index).value, align, mask.value, nothing]))
-
-    # --- elements that several threads use, one by one ------------------------------------------------------------
-
-    def load_atomic(self) -> Value:
-        kind = _type_of(self.kind)
-        return Value(self.builder, self.builder.load_atomic(self.value, _ORDER, _size_of(self.kind), typ=kind))
-
-    def add_atomic(self, number: int) -> None:
-        self.builder.atomic_rmw("add", self.value, _operand(number, _type_of(self.kind)), _ORDER)
-
-    def store_atomic(self, value: Any) -> None:
-        self.exchange(value)  # It is one instruction on x86. (llvmlite's own wants typed pointers.)
-
-    def exchange(self, value: Any) -> Value:
-        """Store a number; the one that was there."""
-        stored = _operand(value, _type_of(self.kind))
-        return Value(self.builder, self.builder.atomic_rmw("xchg", self.value, stored, _ORDER))
-
-    def compare_exchange(self, old: Any, new: Any) -> Value:
-        """Store a number where another one is; whether it was there."""
-        expected, stored = (_operand(each, _type_of(self.kind)) for each in (old, new))
-        pair = self.builder.cmpxchg(self.value, expected, stored, _ORDER, _ORDER)
-        return Value(self.builder, self.builder.extract_value(pair, 1))
-
-
-class Variable:
-    """A number, or a vector, that changes while the function runs."""
-
-    __slots__ = ("_builder", "_place", "_type")
-
-    def __init__(self, builder: ir.IRBuilder, place: ir.Value, kind: ir.Type) -> None:
-        self._builder, self._place, self._type = builder, place, kind
-
-    @property
-    def value(self) -> Value:
-        return Value(self._builder, self._builder.load(self._place, typ=self._type))
-
-    @value.setter
-    def value(self, value: Any) -> None:
-        self._builder.store(_operand(value, self._type), self._place)
+__all__ = ["Function", "Loop", "Module"]
 
 
 class Loop:
@@ -272,7 +62,7 @@ class Module:
         inline : bool
             Whether it becomes part of each function that calls it.
         """
-        kind = ir.FunctionType(_type_of(returns), [_type_of(each) for each in parameters])
+        kind = ir.FunctionType(type_of(returns), [type_of(each) for each in parameters])
         function = Function(self, ir.Function(self.module, kind, name), parameters)
         function.made.linkage = "internal"
         if inline:
@@ -292,7 +82,7 @@ class Module:
         """A function of the C library, of LLVM, or of the process."""
         found = self.module.globals.get(name)
         if found is None:
-            kind = ir.FunctionType(_type_of(returns), [_type_of(each) for each in parameters])
+            kind = ir.FunctionType(type_of(returns), [type_of(each) for each in parameters])
             found = ir.Function(self.module, kind, name)
         return found
 
@@ -317,7 +107,7 @@ class Function:
 
     def variable(self, value: Any, kind: str = "int64") -> Variable:
         """A variable with its first value: of that value's type, or of a kind if that is Python's number."""
-        given = _operand(value, _type_of(kind))
+        given = operand(value, type_of(kind))
         with self._builder.goto_entry_block():
             place = self._builder.alloca(given.type)
         variable = Variable(self._builder, place, given.type)
@@ -333,12 +123,12 @@ class Function:
         head, body, after = (builder.append_basic_block() for _ in range(3))
         builder.branch(head)
         builder.position_at_end(head)
-        index = builder.phi(_INDEX)
-        index.add_incoming(_operand(start, _INDEX), before)
-        builder.cbranch(builder.icmp_signed("<", index, _operand(stop, _INDEX)), body, after)
+        index = builder.phi(INDEX)
+        index.add_incoming(operand(start, INDEX), before)
+        builder.cbranch(builder.icmp_signed("<", index, operand(stop, INDEX)), body, after)
         builder.position_at_end(body)
         yield Value(builder, index)
-        index.add_incoming(builder.add(index, _operand(step, _INDEX), flags=["nsw"]), builder.block)
+        index.add_incoming(builder.add(index, operand(step, INDEX), flags=["nsw"]), builder.block)
         builder.branch(head)
         builder.position_at_end(after)
 
@@ -377,7 +167,7 @@ class Function:
         if value is None:
             self._builder.ret_void()
         else:
-            self._builder.ret(_operand(value, self.made.return_value.type))
+            self._builder.ret(operand(value, self.made.return_value.type))
 
     def _go_on(self, block: ir.Block) -> None:
         if not self._builder.block.is_terminated:
@@ -389,13 +179,13 @@ class Function:
         """The result of a function of this module, or of an external one."""
         made = function.made if isinstance(function, Function) else function
         kinds = made.function_type.args
-        values = [_operand(each, kind) for each, kind in zip(arguments, kinds, strict=True)]
+        values = [operand(each, kind) for each, kind in zip(arguments, kinds, strict=True)]
         return Value(self._builder, self._builder.call(made, values))
 
     def call_address(self, address: Value, returns: str, arguments: Sequence[Any]) -> Value:
         """The result of a function at an address."""
         values = [each.value for each in arguments]
-        kind = ir.FunctionType(_type_of(returns), [each.type for each in values])
+        kind = ir.FunctionType(type_of(returns), [each.type for each in values])
         return Value(
             self._builder, self._builder.call(self._builder.inttoptr(address.value, kind.as_pointer()), values)
         )
@@ -407,7 +197,7 @@ class Function:
 
     def fence(self) -> None:
         """Make all stores so far visible to other threads before any that follow."""
-        self._builder.fence(_ORDER)
+        self._builder.fence(ORDER)
 
     def copy_bytes(self, to: Pointer, source: Pointer, count: Value) -> None:
         function = self.module.external("llvm.memcpy.p0.p0.i64", ["*int8", "*int8", "int64", "bool"], "void")

@@ -16,7 +16,8 @@ from dualbcast.codegen.loops.recipe import Recipe
 from dualbcast.codegen.loops.scratch import Loop
 
 if TYPE_CHECKING:
-    from dualbcast.codegen.loops.builder import Function, Module, Pointer, Value, Variable
+    from dualbcast.codegen.loops.builder import Function, Module
+    from dualbcast.codegen.loops.values import Pointer, Value, Variable
 
 __all__ = ["ROWS", "SHORT", "joining"]
 

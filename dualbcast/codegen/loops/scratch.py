@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from dualbcast.codegen.loops.builder import Function, Pointer, Value
+    from dualbcast.codegen.loops.builder import Function
+    from dualbcast.codegen.loops.values import Pointer, Value
 
 __all__ = ["LINE", "PARAMETERS", "PLACES", "Loop", "give", "room_of", "take"]
 

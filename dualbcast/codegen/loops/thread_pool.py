@@ -10,7 +10,8 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dualbcast.codegen.loops.builder import Function, Module, Pointer
+    from dualbcast.codegen.loops.builder import Function, Module
+    from dualbcast.codegen.loops.values import Pointer
 
 __all__ = ["LINE", "OFFSETS", "STATE_SIZE", "write_call", "write_pool"]
 

@@ -15,7 +15,8 @@ from dualbcast.codegen.loops.recipe import Recipe
 from dualbcast.codegen.loops.scratch import Loop
 
 if TYPE_CHECKING:
-    from dualbcast.codegen.loops.builder import Function, Module, Value
+    from dualbcast.codegen.loops.builder import Function, Module
+    from dualbcast.codegen.loops.values import Value
 
 __all__ = ["copying", "gathering"]
 
