@@ -5,11 +5,15 @@ Where many float64 rows go to one place, what rounding takes from the sums is ke
 
 from __future__ import annotations
 
+import ctypes
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dualbcast.codegen.loops.scatter_add import scatter_adding
+from dualbcast.codegen.llvm.target import compiled
+from dualbcast.codegen.loops.recipe import Recipe
+from dualbcast.codegen.loops.scatter_add import write_scatter_add
 from dualbcast.runtime.buffer_pool import POOL
 
 if TYPE_CHECKING:
@@ -59,8 +63,14 @@ def row_sums(rows: NDArray[Any], places: NDArray[Any], length: int) -> NDArray[A
     )
     lost = POOL.zeros(sums.size) if is_compensated else sums[:0]
     arrays = sums, lost, rows, places
-    scatter_adding(rows.dtype.name, is_compensated)(*[each.ctypes.data for each in arrays], count, columns)
+    _scatter_add(rows.dtype.name, is_compensated)(*[each.ctypes.data for each in arrays], count, columns)
     if is_compensated:
         # Where a sum is infinite, what it lost is NaN.
         np.add(sums, lost, out=sums, where=np.isfinite(lost))
     return sums.reshape(length, columns)
+
+
+@cache
+def _scatter_add(dtype: str, is_compensated: bool) -> Any:
+    address = compiled(Recipe(write_scatter_add, (dtype, is_compensated)), "scatter_add", optimise=True)
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, *[ctypes.c_int64] * 2)(address)

@@ -7,19 +7,15 @@ writes the terms to a piece as well, and the loop adds them up.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache as once
 from typing import TYPE_CHECKING, Any
 
-from dualbcast.codegen.llvm.target import compiled
 from dualbcast.codegen.loops import compensated, scratch
-from dualbcast.codegen.loops.recipe import Recipe
-from dualbcast.codegen.loops.scratch import Loop
 
 if TYPE_CHECKING:
     from dualbcast.codegen.loops.builder import Function, Module
     from dualbcast.codegen.loops.values import Pointer, Value, Variable
 
-__all__ = ["ROWS", "SHORT", "joining"]
+__all__ = ["ROWS", "SHORT", "Sums", "piece_sizes", "write_join"]
 
 # The most elements of a row that is short.
 SHORT = 32
@@ -32,17 +28,24 @@ _LANES = 8
 _LARGEST_PIECE = max(_PIECE, ROWS * SHORT) + _LANES
 
 # Which pointer is of a sum; whether it is over "rows", "columns" or "all"; and the bytes of a term.
-_Sums = tuple[tuple[int, str, int], ...]
+Sums = tuple[tuple[int, str, int], ...]
 
 
-@once
-def joining(integers: int, pointers: int, joined: tuple[int, ...], itemsizes: tuple[int, ...], sums: _Sums) -> Loop:
+def piece_sizes(itemsizes: tuple[int, ...], sums: Sums) -> list[int]:
+    """The bytes of the pieces of inputs, of those of terms, and of the sums of columns."""
+    pieces = [_LARGEST_PIECE * size for size in (*itemsizes, *[size for _, _, size in sums])]
+    return pieces + [2 * SHORT * 8] * len(sums)
+
+
+def write_join(
+    module: Module, integers: int, pointers: int, joined: tuple[int, ...], itemsizes: tuple[int, ...], sums: Sums
+) -> Function:
     """A loop over a panel of short rows around kernels of a signature.
 
-    It is a function of the arguments of `tile_packing.gathering`, with two differences, since rows follow one another:
-    in place of `step` it takes the number of rows of a plane, and before the bytes from row to row those from plane to
-    plane. Pointers of sums are to the panel's own, in float64. For each sum of float64 terms there is one more pointer
-    at the end, to what rounding takes.
+    It is a function of the arguments of `tile_packing.write_gather`, with two differences, since rows follow one
+    another: in place of `step` it takes the number of rows of a plane, and before the bytes from row to row those from
+    plane to plane. Pointers of sums are to the panel's own, in float64. For each sum of float64 terms there is one more
+    pointer after the others, to what rounding takes.
 
     Parameters
     ----------
@@ -55,27 +58,13 @@ def joining(integers: int, pointers: int, joined: tuple[int, ...], itemsizes: tu
     sums : tuple of (int, str, int)
         Which pointers are of sums, whether these are over "rows", "columns" or "all", and the bytes of a term: 4 or 8.
     """
-    recipe = Recipe(write_join, (integers, pointers, joined, itemsizes, sums))
-    return Loop(compiled(recipe, "join", optimise=True), scratch.room_of(_room(itemsizes, sums)))
-
-
-def _room(itemsizes: tuple[int, ...], sums: _Sums) -> list[int]:
-    """The bytes of the pieces of inputs, of those of terms, and of the sums of columns."""
-    pieces = [_LARGEST_PIECE * size for size in (*itemsizes, *[size for _, _, size in sums])]
-    return pieces + [2 * SHORT * 8] * len(sums)
-
-
-def write_join(
-    module: Module, integers: int, pointers: int, joined: tuple[int, ...], itemsizes: tuple[int, ...], sums: _Sums
-) -> Function:
-    """The loop of `joining`."""
     kinds = ["int64"] * (5 + 3 * len(joined) + integers) + ["*int8"] * pointers
     kinds += ["*float64"] * sum(size == 8 for _, _, size in sums)
     f = module.function("join", [*kinds, *scratch.PARAMETERS], "int32")
     kernel, start, plane, rows, columns, *given, memory, places = f.parameters
     strides, given = given[: 3 * len(joined)], given[3 * len(joined) :]
     given, lost = given[: integers + pointers], iter(given[integers + pointers :])
-    place, arrays = scratch.take(f, memory, places, _room(itemsizes, sums))
+    place, arrays = scratch.take(f, memory, places, piece_sizes(itemsizes, sums))
     pieces, terms, totals = (arrays[: len(joined)], *_halves(arrays[len(joined) :]))
     inputs = [given[integers + position] for position in joined]
     results = [given[integers + position].of("float64") for position, _, _ in sums]

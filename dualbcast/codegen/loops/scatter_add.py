@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import ctypes
-from functools import cache as once
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from dualbcast.codegen.llvm.target import compiled
 from dualbcast.codegen.loops import compensated
-from dualbcast.codegen.loops.recipe import Recipe
 
 if TYPE_CHECKING:
     from dualbcast.codegen.loops.builder import Function, Module
 
-__all__ = ["scatter_adding"]
-
-
-@once
-def scatter_adding(dtype: str, is_compensated: bool) -> Any:
-    """A function of the addresses of sums, of what they lost, of rows of a dtype, and of each row's place, and of the
-    numbers of rows and columns. Sums are float64; what they lose is kept only if the sums are compensated."""
-    address = compiled(Recipe(write_scatter_add, (dtype, is_compensated)), "scatter_add", optimise=True)
-    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, *[ctypes.c_int64] * 2)(address)
+__all__ = ["write_scatter_add"]
 
 
 def write_scatter_add(module: Module, dtype: str, is_compensated: bool) -> Function:
-    """The loop of `scatter_adding`."""
+    """`scatter_add(sums, lost, rows, places, count, columns)`: add rows of a dtype to rows of `sums`.
+
+    Sums are float64. What rounding takes from them is added to `lost` if the sums are compensated.
+    """
     kinds = ["*float64", "*float64", f"*{dtype}", "*int64", "int64", "int64"]
     f = module.function("scatter_add", kinds, noalias=True)
     sums, lost, rows, places, count, columns = f.parameters

@@ -4,13 +4,13 @@ back. The memory itself is lent by `runtime.cpu.scratch`."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dualbcast.codegen.loops.builder import Function
     from dualbcast.codegen.loops.values import Pointer, Value
 
-__all__ = ["LINE", "PARAMETERS", "PLACES", "Loop", "give", "room_of", "take"]
+__all__ = ["LINE", "PARAMETERS", "PLACES", "give", "room_of", "take"]
 
 # The bytes of a line of the processor's cache: every place, and every array in it, begins at one.
 LINE = 64
@@ -18,21 +18,6 @@ LINE = 64
 PLACES = 1024
 # The last parameters of a loop: where the memory begins after the flags, and the number of places.
 PARAMETERS = ("*int8", "int64")
-
-
-class Loop(NamedTuple):
-    """A loop around kernels. The last of its arguments are the address of a `Scratch` and its number of places.
-
-    Attributes
-    ----------
-    address : int
-        Of the machine code.
-    room : int
-        The bytes that a call of it works in.
-    """
-
-    address: int
-    room: int
 
 
 def room_of(sizes: Sequence[int]) -> int:

@@ -6,19 +6,15 @@ A tile holds a block of rows, contiguous along the row; the kernel is then calle
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache as once
 from typing import TYPE_CHECKING, Any
 
-from dualbcast.codegen.llvm.target import compiled
 from dualbcast.codegen.loops import scratch
-from dualbcast.codegen.loops.recipe import Recipe
-from dualbcast.codegen.loops.scratch import Loop
 
 if TYPE_CHECKING:
     from dualbcast.codegen.loops.builder import Function, Module
     from dualbcast.codegen.loops.values import Value
 
-__all__ = ["copying", "gathering"]
+__all__ = ["tile_sizes", "write_copies", "write_gather"]
 
 # Elements of a tile's row beyond its columns. If rows were a power of two apart, all of them would share few sets of
 # the processor's cache.
@@ -27,38 +23,8 @@ _GAP = 16
 _BLOCK = 8
 
 
-@once
-def gathering(
-    integers: int, pointers: int, packed: tuple[int, ...], itemsizes: tuple[int, ...], tile: tuple[int, int]
-) -> Loop:
-    """A loop over a panel around kernels of a signature.
-
-    It is a function of the kernel's address, the panel's `start`, `step`, `rows` and `columns`; for each packed input
-    the bytes from a row to the next and from a column to the next; sizes, strides and pointers, of packed inputs to the
-    panel's first element.
-
-    Parameters
-    ----------
-    integers, pointers : int
-        How many sizes and strides, and how many pointers, the kernels take.
-    packed : tuple of int
-        Which pointers are of packed inputs.
-    itemsizes : tuple of int
-        The bytes of an element of each of these.
-    tile : (int, int)
-        The most rows and columns of a tile.
-    """
-    recipe = Recipe(write_gather, (integers, pointers, packed, itemsizes, tile))
-    return Loop(compiled(recipe, "gather", optimise=True), scratch.room_of(_tile_sizes(itemsizes, tile)))
-
-
-@once
-def copying(sizes: tuple[int, ...]) -> int:
-    """The address of a kernel that copies inputs, of elements of so many bytes, to as many outputs."""
-    return compiled(Recipe(write_copies, (sizes,)), "copies")
-
-
-def _tile_sizes(itemsizes: Sequence[int], tile: tuple[int, int]) -> list[int]:
+def tile_sizes(itemsizes: Sequence[int], tile: tuple[int, int]) -> list[int]:
+    """The bytes of a tile of each of several inputs."""
     rows, columns = tile
     return [rows * (columns + _GAP) * size for size in itemsizes]
 
@@ -71,7 +37,23 @@ def write_gather(
     itemsizes: tuple[int, ...],
     tile: tuple[int, int],
 ) -> Function:
-    """The loop of `gathering`."""
+    """A loop over a panel around kernels of a signature.
+
+    It is a function of the kernel's address, the panel's `start`, `step`, `rows` and `columns`; for each packed input
+    the bytes from a row to the next and from a column to the next; sizes, strides and pointers, of packed inputs to the
+    panel's first element; and memory to work in.
+
+    Parameters
+    ----------
+    integers, pointers : int
+        How many sizes and strides, and how many pointers, the kernels take.
+    packed : tuple of int
+        Which pointers are of packed inputs.
+    itemsizes : tuple of int
+        The bytes of an element of each of these.
+    tile : (int, int)
+        The most rows and columns of a tile.
+    """
     width = tile[1]
     pitch = width + _GAP
     packs = {size: module.use(write_pack, size, pitch) for size in sorted(set(itemsizes))}
@@ -79,7 +61,7 @@ def write_gather(
     f = module.function("gather", [*parameters, *scratch.PARAMETERS], "int32")
     kernel, start, step, rows, columns, *given, memory, places = f.parameters
     strides, given = given[: 2 * len(packed)], given[2 * len(packed) :]
-    place, tiles = scratch.take(f, memory, places, _tile_sizes(itemsizes, tile))
+    place, tiles = scratch.take(f, memory, places, tile_sizes(itemsizes, tile))
     inputs = [given[integers + position] for position in packed]
     with f.range(0, columns, width) as column:
         count = (columns - column).at_most(width)
@@ -173,7 +155,7 @@ def write_copy_second(module: Module, size: int, pitch: int) -> Function:
 
 
 def write_copies(module: Module, sizes: tuple[int, ...]) -> Function:
-    """The kernel of `copying`: it takes a range and pointers."""
+    """A kernel that copies inputs, of elements of so many bytes, to as many outputs: it takes a range and pointers."""
     f = module.function("copies", ["int64", "int64", *["*int8"] * (2 * len(sizes))], "int32")
     start, stop, *pointers = f.parameters
     for size, source, to in zip(sizes, pointers[: len(sizes)], pointers[len(sizes) :], strict=True):

@@ -19,9 +19,7 @@ import numpy as np
 from dualbcast import disk_cache
 from dualbcast.codegen.llvm.linked import Loaded, load
 from dualbcast.codegen.llvm.target import KERNEL, environment
-from dualbcast.codegen.loops.row_joining import joining
-from dualbcast.codegen.loops.scratch import PARAMETERS, Loop
-from dualbcast.codegen.loops.tile_packing import copying, gathering
+from dualbcast.codegen.loops.scratch import PARAMETERS
 from dualbcast.codegen.mathlib import libm
 from dualbcast.kernel_spec import KernelSource
 from dualbcast.runtime.arguments import Array
@@ -30,6 +28,7 @@ from dualbcast.runtime.call_key import host_addresses
 from dualbcast.runtime.cpu import interrupt, nontemporal_policy, thread_pool
 from dualbcast.runtime.cpu.entry import Entry
 from dualbcast.runtime.cpu.interrupt import STOPPED
+from dualbcast.runtime.cpu.loops import Loop, copying, gathering, joining
 from dualbcast.runtime.cpu.scratch import give_back, lend
 from dualbcast.runtime.cpu.thread_pool import Work
 from dualbcast.runtime.cpu.threads import get_num_threads

@@ -1,6 +1,6 @@
-"""Memory in which loops around kernels lay inputs out: lent to a launch, a place for each thread, taken piece by piece.
+"""Memory for loops that copy inputs: it is lent to a launch, with a place for each thread.
 
-On the stack there is too little. A thread may have 32 KiB of it, and nobody says so before the process ends.
+The stack is too small for that. A thread may have no more than 32 KiB of it.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from dualbcast.runtime.call_key import host_addresses
 
 __all__ = ["Scratch", "give_back", "lend"]
 
-# For how many launches at a time memory is kept: to get it from the pool takes longer than some of them.
-_MOST = 8
+# For how many launches at a time memory is kept. To allocate it takes longer than some launches do.
+_MAX_KEPT = 8
 
 
 class Scratch:
-    """Memory of one launch at a time, in which no place is taken but while there is one.
+    """Memory of one launch at a time. No place is taken while there is none.
 
     Attributes
     ----------
     address, size : int
-        Of what there is for the places.
+        Where the places begin, and their bytes together.
     """
 
     __slots__ = ("_memory", "address", "size")
@@ -50,7 +50,7 @@ def lend(room: int, threads: int) -> tuple[Scratch, int]:
 
 def give_back(scratch: Scratch) -> None:
     """Keep memory that no thread works in for another launch."""
-    if len(_kept) < _MOST:
+    if len(_kept) < _MAX_KEPT:
         _kept.append(scratch)
 
 

@@ -1,7 +1,7 @@
-"""Threads that share the pieces of a launch: machine code draws them and waits, without the interpreter and its lock.
+"""Threads that share the pieces of a launch: machine code draws pieces and waits, without the interpreter's lock.
 
-A thread that has no work watches for more for a while, since to wake it takes longer than many kernels run; then it
-sleeps. Whoever launches works, too, so that a launch ends even if no other thread comes.
+A thread without work looks for more before it sleeps, since to wake a thread takes longer than many kernels run. The
+thread that launches works as well, so a launch ends even if no other thread comes.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ if TYPE_CHECKING:
 
 __all__ = ["Pool", "Work", "is_watched", "share"]
 
-# What a pool answers that another launch has.
+# The answer of a pool that another launch has.
 _NOT_OURS = -1000
-# How often an idle thread looks for work before it sleeps: some 100 microseconds at a stretch, and then some 300 while
-# it lets others run. As much Python is between two calls that have tens of large outputs.
+# How often an idle thread looks for work before it sleeps: for some 100 microseconds at a stretch, then for some 300
+# while it lets others run. Between two calls with tens of large outputs Python takes as long.
 _LOOKS, _YIELDS = 4000, 1000
-# Threads beyond the processors bring nothing, however many are asked for.
-_MOST = os.cpu_count() or 1
-# How many launches may have threads to help them at a time; others do their work themselves.
-_POOLS = max(1, _MOST // 4)
+# More threads than processors bring nothing, however many are asked for.
+_MAX_THREADS = os.cpu_count() or 1
+# How many launches may have helping threads at a time; the others do all their work themselves.
+_MAX_POOLS = max(1, _MAX_THREADS // 4)
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a launch calls machine code with, piece by piece.
+    """The calls of machine code that make up a launch, one for each piece.
 
     Attributes
     ----------
     address : int
-        Of the code.
+        Where the code is.
     arguments : array
         Its arguments, 64-bit integers: those of the first piece, of the second, and so on.
     count : int
         How many pieces there are.
     scratch : Scratch or None
-        What the code works in.
+        The memory that the code works in.
     """
 
     address: int
@@ -83,11 +83,11 @@ def share(address: int, arguments: Any, length: int, first: int, count: int, thr
         one then that the thread ran.
     """
     where = _address_of(arguments) + 8 * length * first
-    helpers = min(threads, count, _MOST) - 1
+    helpers = min(threads, count, _MAX_THREADS) - 1
     if helpers > 0:
         token = next(_tokens)
-        for found in _pools():
-            ran = found.run(token, address, where, length, count, helpers)
+        for pool in _pools():
+            ran = pool.run(token, address, where, length, count, helpers)
             if ran != _NOT_OURS:
                 return ran
     call = _call(length)
@@ -100,7 +100,7 @@ def share(address: int, arguments: Any, length: int, first: int, count: int, thr
 
 def is_watched() -> bool:
     """Whether a thread is awake that looks for work, so that a launch has it at once."""
-    return any(found.watchers.value for found in _every if not found.owner.value)
+    return any(pool.watchers.value for pool in _every if not pool.owner.value)
 
 
 def _address_of(numbers: Any) -> int:
@@ -110,11 +110,11 @@ def _address_of(numbers: Any) -> int:
 
 
 def _pools() -> Iterator[Pool]:
-    """Those that may be free, and then a new one, if there may be more."""
-    for found in list(_every):
-        if not found.owner.value:
-            yield found
-    if len(_every) < _POOLS:
+    """The pools that may be free, and then a new one, if there may be more."""
+    for pool in list(_every):
+        if not pool.owner.value:
+            yield pool
+    if len(_every) < _MAX_POOLS:
         yield Pool()
 
 
@@ -171,7 +171,7 @@ class Pool:
             self._threads += 1
 
     def _stay(self) -> None:
-        """What the other threads do."""
+        """Help with launches, and sleep while there are none, for ever."""
         asleep = threading.Lock()
         asleep.acquire()
         interrupt.help_with(self._status)
@@ -213,7 +213,7 @@ def _renew_after_fork() -> None:
 
 
 _every: list[Pool] = []
-# What launches are known by.
+# Numbers that tell launches apart.
 _tokens = itertools.count(1)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_after_fork)

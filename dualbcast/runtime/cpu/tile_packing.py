@@ -1,7 +1,7 @@
-"""Inputs that lie otherwise in memory than the rest, transposed or with gaps: read tile by tile.
+"""How inputs that are transposed or have gaps are packed: the panels that threads run, and the tiles of each.
 
-The kernel then has them contiguous, and vectorises. It is called for the rows of tiles, by a loop in LLVM's language
-that gathers first. Panels, which threads run, and tiles follow from shapes alone, and so does every bit of the result.
+Strides and shapes come in, and a `Packing` goes out. It depends on nothing else, so every bit of a result is the same
+on any number of threads. The loops that pack are in `codegen.loops`.
 """
 
 from __future__ import annotations
@@ -22,22 +22,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Copied", "Packing", "Panel"]
 
-# Most rows and columns of a tile, where there are many rows and where there is one. In a transposed input, what is in a
-# column lies together, and in the other arrays what is in a row. The first is the dearer: in float32 4096 by 4096, 64
-# rows, 256 bytes, took 5.2 ms to gather, 128 took 3.2, and 512 still 3.0. So rows are as many as there are in so many
-# bytes.
-_TILE, _ROW, _RUN = (128, 512), (1, 2048), 512
-# Bytes of the tiles of all packed inputs, which stay in the second-level cache. Columns can be fewer, unless these are
-# whole rows, then rows, and at last columns again: to call the kernel for a row of so few takes little beside what so
-# many inputs take.
-_TILES, _NARROW, _LOW, _NARROWEST = 1 << 18, 256, 8, 64
-# How many panels there are at least, unless they are of one tile of so many rows; how many elements one has at most,
-# and at least for this to be worth while.
-_PANELS, _FEW, _LARGEST, _WORTH_IT = 16, 64, 1 << 18, 4096
-# A space of fewer elements is in the cache, where it takes half the time to read them one by one as they lie.
-_SMALL = 1 << 14
-# How many elements a panel of short rows has at least.
-_LEAST = 1024
+# The most rows and columns of a tile, where there are many rows and where there is one; and the most bytes of a tile's
+# column, which is contiguous in a transposed input. See docs/decisions/051-tiles.md.
+_LARGEST_TILE, _LARGEST_ROW, _COLUMN_BYTES = (128, 512), (1, 2048), 512
+# The most bytes of the tiles of all packed inputs, which stay in the second-level cache. To fit, a tile gets fewer
+# columns down to the first number (unless it has whole rows), then fewer rows, then fewer columns again.
+_MOST_TILE_BYTES, _FEW_COLUMNS, _FEWEST_ROWS, _FEWEST_COLUMNS = 1 << 18, 256, 8, 64
+# The fewest panels, for which a tile may get fewer rows, down to so many.
+_FEWEST_PANELS, _FEW_ROWS = 16, 64
+# The most elements of a panel, and the fewest for which packing pays.
+_LARGEST_PANEL, _SMALLEST_PANEL = 1 << 18, 4096
+# An iteration space of fewer elements is in the cache, where it takes half the time to read elements as they lie.
+_SMALLEST_SPACE = 1 << 14
+# The fewest elements of a panel of short rows.
+_SMALLEST_JOINED_PANEL = 1024
 
 
 class Panel(NamedTuple):
@@ -66,25 +64,25 @@ class Packing:
     Attributes
     ----------
     inputs : tuple of int
-        Which are packed.
+        The positions of the packed inputs.
     sizes : tuple of int
         The dimensions, outermost first, coalesced for these inputs only.
     steps : tuple of int
-        What the linear index advances in each.
+        How much the linear index grows along each dimension.
     strides : tuple of (tuple of int)
-        What each packed input does, in elements.
+        The strides of each packed input, in elements.
     down : int
-        The dimension that the rows of a tile are from; that of its columns is the last.
+        The dimension along which a tile has its rows. Its columns are along the last one.
     most, wide : int
         The most rows and columns of a panel.
     columns : int
         The most columns of a tile.
     joined : bool
-        Whether rows are short, and follow one another; see `short_rows`.
+        Whether the rows are short ones that are joined; see `codegen.loops.row_joining`.
     sums : tuple of (int, str)
-        Which outputs, among all pointers, are sums, there of two dimensions: over "rows", "columns", "all".
+        The positions of the outputs that are sums, and whether each is over "rows", "columns" or "all".
     plane : int
-        Where a panel is several times all rows of the dimension `down`, one plane after the other, how many these are.
+        The number of rows along `down`, if a panel has several whole planes of them; else 0.
     """
 
     inputs: tuple[int, ...]
@@ -111,26 +109,26 @@ class Packing:
         if len(sizes) == 1:
             sizes, steps, strides = (1, *sizes), (0, *steps), tuple([(0, *row) for row in strides])
         outer = range(len(sizes) - 1)
-        # Where elements of most inputs are next to each other, else the next to last.
+        # The dimension along which most inputs are contiguous, else the one before the last.
         down = max(outer, key=lambda at: (sum(abs(row[at]) == 1 for row in strides), at))
-        rows, columns = _TILE if sizes[down] > 1 else _ROW
+        rows, columns = _LARGEST_TILE if sizes[down] > 1 else _LARGEST_ROW
         whole, itemsize = math.prod(sizes), sum(itemsizes)
-        rows = min(rows, max(1, _RUN // min(itemsizes)))
-        narrow = _NARROW
+        rows = min(rows, max(1, _COLUMN_BYTES // min(itemsizes)))
+        few_columns = _FEW_COLUMNS
         if rows > 1 and sizes[-1] <= 2 * columns:
             # Whole rows, so that the other arrays are read and written from one end to the other.
-            narrow = columns = columns if sizes[-1] <= columns else 2 * columns
-        while rows > _FEW and rows * columns * _PANELS > whole:
+            few_columns = columns = columns if sizes[-1] <= columns else 2 * columns
+        while rows > _FEW_ROWS and rows * columns * _FEWEST_PANELS > whole:
             rows //= 2
-        while columns > _NARROWEST and rows * columns * itemsize > _TILES:
-            if columns <= narrow and rows > _LOW:
+        while columns > _FEWEST_COLUMNS and rows * columns * itemsize > _MOST_TILE_BYTES:
+            if columns <= few_columns and rows > _FEWEST_ROWS:
                 rows //= 2
             else:
                 columns //= 2
         high = min(rows, sizes[down])
-        most = min(_LARGEST, whole // _PANELS)
+        most = min(_LARGEST_PANEL, whole // _FEWEST_PANELS)
         wide = max(columns, most // high // columns * columns)
-        if whole < _SMALL or high * min(wide, sizes[-1]) < _WORTH_IT:
+        if whole < _SMALLEST_SPACE or high * min(wide, sizes[-1]) < _SMALLEST_PANEL:
             return None
         return Packing(inputs, sizes, steps, strides, down, rows, wide, columns)
 
@@ -144,7 +142,7 @@ class Packing:
     ) -> Packing:
         """The packing of short rows, which are joined."""
         *outer, high, last = sizes
-        most = max(-(-_LEAST // last), min(_LARGEST, math.prod(sizes) // _PANELS) // last)
+        most = max(-(-_SMALLEST_JOINED_PANEL // last), min(_LARGEST_PANEL, math.prod(sizes) // _FEWEST_PANELS) // last)
         most = -(-most // ROWS) * ROWS
         plane = high if outer and 2 * high <= most else 0
         return Packing(inputs, sizes, steps, strides, len(sizes) - 2, most, last, last, True, sums, plane)
@@ -155,7 +153,7 @@ class Packing:
         return math.prod(self._counts())
 
     def _cut(self) -> tuple[int, int]:
-        """The dimension that panels are cut from beside the last, and how much of it one has."""
+        """The dimension that is cut into panels beside the last one, and the length of a panel along it."""
         return (self.down - 1, self.most // self.plane) if self.plane else (self.down, self.most)
 
     def _counts(self) -> list[int]:
@@ -178,7 +176,7 @@ class Packing:
         return np.stack([start, step, rows, columns, *offsets], axis=1)
 
     def offset(self, strides: tuple[int, ...], row: int) -> int:
-        """From the beginning of a panel to one of its rows, for an input of these strides."""
+        """The distance from the beginning of a panel to one of its rows, for an input of these strides."""
         if not self.plane:
             return row * strides[self.down]
         over, down = divmod(row, self.plane)
