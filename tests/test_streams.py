@@ -49,7 +49,7 @@ def streamed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     def made(self: Any, total: int, ints: Any, masks: Any) -> Any:
         new = entry(self, total, ints, masks)
-        if self._streaming and new._numbers[0] == self._streaming[()][1]:
+        if self._streaming and new._numbers[0] == self._streaming[()]:
             past.append(new)
         return new
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dualbcast.codegen.llvm.target import compiled
 from dualbcast.runtime.buffer_pool import POOL
+from dualbcast.runtime.cpu.loader import compiled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

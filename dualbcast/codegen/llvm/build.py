@@ -11,7 +11,6 @@ import numpy as np
 from llvmlite import ir
 
 from dualbcast.codegen.llvm import intrinsics
-from dualbcast.codegen.llvm.linked import link
 from dualbcast.codegen.llvm.lower import lower
 from dualbcast.codegen.llvm.nontemporal import prefetching
 from dualbcast.codegen.llvm.row_loop import WHOLE
@@ -51,7 +50,7 @@ class Built(NamedTuple):
         """The form kept on disk: the code; the module, from which `streams` makes other code where it is wanted; and
         whether it polls."""
         polls = any(function.name == POLL for function in self.module.functions)
-        code = link(bytes(host().emit_object(self.module)))
+        code = bytes(host().emit_object(self.module))
         return marshal.dumps((code, bytes(self.module.as_bitcode()), polls))
 
     @property

@@ -9,7 +9,6 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from dualbcast.codegen.llvm.linked import link
 from dualbcast.codegen.llvm.row_loop import EDGE, WHOLE
 from dualbcast.codegen.llvm.target import KERNEL, host
 from dualbcast.codegen.llvm.vectorize import AHEAD, LINE
@@ -58,7 +57,7 @@ def build(bitcode: bytes, arrays: Collection[int]) -> bytes:
     passes = llvm.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
     passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options()))
-    return link(bytes(machine.emit_object(module)))
+    return bytes(machine.emit_object(module))
 
 
 def _streaming(text: str, arrays: Collection[int]) -> str:

@@ -15,9 +15,8 @@ import time
 from threading import get_ident
 from typing import Any
 
-from dualbcast.codegen.llvm.linked import forever
-from dualbcast.codegen.llvm.target import compiled
 from dualbcast.errors import KernelCancelled
+from dualbcast.runtime.cpu.loader import compiled, keep_forever
 
 __all__ = [
     *("PERIOD", "POLL", "STOPPED", "STOPPING", "UNITS"),
@@ -136,7 +135,7 @@ _units = ctypes.c_int64(PERIOD)
 # Not 0 when the interpreter is about to end: who asks nothing of it any more goes on until the process ends.
 _closing = ctypes.c_int64(0)
 for _cell in (_units, _closing):
-    forever(_cell)
+    keep_forever(_cell)
 atexit.register(setattr, _closing, "value", 1)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_after_fork)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from dualbcast import disk_cache
-from dualbcast.codegen.llvm.linked import Loaded, load
 from dualbcast.codegen.llvm.target import KERNEL, environment
 from dualbcast.codegen.mathlib import libm
 from dualbcast.kernel_spec import KernelSource
@@ -27,6 +26,7 @@ from dualbcast.runtime.call_key import host_addresses
 from dualbcast.runtime.cpu import interrupt, nontemporal_policy, thread_pool
 from dualbcast.runtime.cpu.entry import Entry
 from dualbcast.runtime.cpu.interrupt import STOPPED
+from dualbcast.runtime.cpu.loader import load
 from dualbcast.runtime.cpu.row_joining import joining
 from dualbcast.runtime.cpu.scratch import PARAMETERS, Loop, give_back, lend
 from dualbcast.runtime.cpu.thread_pool import Work
@@ -90,9 +90,8 @@ class CpuKernel:
     def __init__(self, source: KernelSource, fastmath: bool, payload: bytes) -> None:
         self.source, self.fastmath = source, fastmath
         code, self._module, self.polls = marshal.loads(payload)
-        self._loaded = self._load(code)
-        self._address = self._loaded.address(KERNEL)
-        self._streaming: dict[tuple[int, ...], tuple[Loaded, int]] = {}
+        self._address = self._load(code)
+        self._streaming: dict[tuple[int, ...], int] = {}
         self._itemsizes = tuple(
             2 if dtype == "bfloat16" else np.dtype(dtype).itemsize for dtype in source.inputs + source.outputs
         )
@@ -110,8 +109,8 @@ class CpuKernel:
         if ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * len(numbers))(self._address)(*numbers):
             raise interrupt.raised()
 
-    def _load(self, code: bytes) -> Loaded:
-        return load(code, dict(interrupt.symbols()) if self.polls else {})
+    def _load(self, code: bytes) -> int:
+        return load(code, dict(interrupt.symbols()) if self.polls else {})(KERNEL)
 
     def learn(self, pace: float) -> None:
         """Set the pace, in nanoseconds for an element."""
@@ -221,9 +220,9 @@ class CpuKernel:
                     first = len(self.source.inputs)
                     outputs = range(first, len(self.source.layout.which))
                     stored = {at for at in outputs if at - first not in self.source.summed} - {*terms}
-                    loaded = self._load(disk_cache.fetch(key, lambda: _with_streams(self._module, stored)))
-                    found = self._streaming[terms] = loaded, loaded.address(KERNEL)
-        return found[1]
+                    code = disk_cache.fetch(key, lambda: _with_streams(self._module, stored))
+                    found = self._streaming[terms] = self._load(code)
+        return found
 
     def entry(self, total: int, ints: Sequence[int], masks: tuple[int, ...]) -> Entry:
         """The short way to run so many elements of NumPy arrays; see `Entry`."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from functools import cache as once
 
-from dualbcast.codegen.llvm.target import compiled
 from dualbcast.runtime.cpu import scratch
+from dualbcast.runtime.cpu.loader import compiled
 from dualbcast.runtime.cpu.scratch import Loop
 
 __all__ = ["ROWS", "SHORT", "joining"]

@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dualbcast.codegen.llvm.target import compiled
 from dualbcast.runtime.cpu import interrupt
+from dualbcast.runtime.cpu.loader import compiled
 
 if TYPE_CHECKING:
     from dualbcast.runtime.cpu.scratch import Scratch

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dualbcast.codegen.llvm.target import compiled
 from dualbcast.runtime.cpu import scratch
+from dualbcast.runtime.cpu.loader import compiled
 from dualbcast.runtime.cpu.row_joining import ROWS
 from dualbcast.runtime.cpu.scratch import Loop
 
