@@ -9,10 +9,7 @@ from typing import Any
 
 from dualbcast import disk_cache
 
-__all__ = ["KERNEL", "LOCK", "assemble", "environment", "features", "host", "machine"]
-
-# The symbol of a kernel's machine code.
-KERNEL = "dualbcast_kernel"
+__all__ = ["LOCK", "assemble", "environment", "features", "host", "machine"]
 
 # Whoever uses LLVM holds this lock, and forks wait for it: llvmlite's own would stay taken in the child for ever.
 LOCK = threading.RLock()

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dualbcast.codegen.llvm.abi import STOPPED
 from dualbcast.runtime.cpu import interrupt
 from dualbcast.runtime.cpu.loader import compiled
 
@@ -156,7 +157,7 @@ class Pool:
                     self._asleep.pop().release()
         except BaseException:
             if self.owner.value == token:
-                self._status.value = interrupt.STOPPED  # What has not begun does not run.
+                self._status.value = STOPPED  # What has not begun does not run.
             raise
         finally:
             # Whatever interrupts: the arrays must outlive the work, and the pool is free again, if this launch has it.
@@ -200,7 +201,7 @@ def _functions() -> tuple[Any, Any, Any]:
         watchers=_WATCHERS,
         owner=_OWNER,
         not_ours=_NOT_OURS,
-        stopped=interrupt.STOPPED,
+        stopped=STOPPED,
         **_yielding(),
     )
     text, elsewhere = text + declared, interrupt.symbols()
