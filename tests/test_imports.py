@@ -38,8 +38,6 @@ STILL_UPWARD = {
     ("dualbcast.autodiff.loop_jacobians", "dualbcast.passes.cost_model"),
     ("dualbcast.codegen.cuda.build", "dualbcast.runtime.cuda.grid"),
     ("dualbcast.codegen.cuda.occupancy", "dualbcast.runtime.cuda.grid"),
-    ("dualbcast.codegen.llvm.build", "dualbcast.runtime.cpu.interrupt"),
-    ("dualbcast.codegen.llvm.polling", "dualbcast.runtime.cpu.interrupt"),
     ("dualbcast.frontend.derivative_calls", "dualbcast.autodiff.differentiate"),
     ("dualbcast.ir.compose", "dualbcast.rules.table"),
     ("dualbcast.rules.resolution", "dualbcast.frontend.source"),

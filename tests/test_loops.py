@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dualbcast.codegen.llvm.target import compiled
 from dualbcast.codegen.loops import row_joining, thread_pool, tile_packing
 from dualbcast.codegen.loops import scratch as loop_scratch
 from dualbcast.codegen.loops.recipe import Recipe
 from dualbcast.codegen.loops.scatter_add import write_scatter_add
 from dualbcast.runtime.cpu import loops
+from dualbcast.runtime.cpu.loader import compiled
 from dualbcast.runtime.cpu.scratch import Scratch
 
 WORDS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dualbcast.codegen.llvm.target import compiled
 from dualbcast.codegen.loops.recipe import Recipe
 from dualbcast.codegen.loops.scatter_add import write_scatter_add
 from dualbcast.runtime.buffer_pool import POOL
+from dualbcast.runtime.cpu.loader import compiled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

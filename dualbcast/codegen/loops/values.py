@@ -7,7 +7,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from dualbcast.codegen.llvm.vector_types import Lanes, shuffled, splat
+from dualbcast.codegen.mathlib.vector_types import Lanes, shuffled, splat
 
 __all__ = ["INDEX", "ORDER", "Pointer", "Value", "Variable", "operand", "type_of"]
 

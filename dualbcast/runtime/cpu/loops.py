@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
-from dualbcast.codegen.llvm.target import compiled
 from dualbcast.codegen.loops.recipe import Recipe
 from dualbcast.codegen.loops.row_joining import Sums, piece_sizes, write_join
 from dualbcast.codegen.loops.scratch import room_of
 from dualbcast.codegen.loops.tile_packing import tile_sizes, write_copies, write_gather
+from dualbcast.runtime.cpu.loader import compiled
 
 __all__ = ["Loop", "copying", "gathering", "joining"]
 

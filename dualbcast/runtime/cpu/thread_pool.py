@@ -17,10 +17,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dualbcast.codegen.llvm.target import compiled
+from dualbcast.codegen.llvm.abi import POLL, STOPPED
 from dualbcast.codegen.loops.recipe import Recipe
 from dualbcast.codegen.loops.thread_pool import LINE, OFFSETS, STATE_SIZE, write_call, write_pool
 from dualbcast.runtime.cpu import interrupt
+from dualbcast.runtime.cpu.loader import compiled
 
 if TYPE_CHECKING:
     from dualbcast.runtime.cpu.scratch import Scratch
@@ -153,7 +154,7 @@ class Pool:
                     self._asleep.pop().release()
         except BaseException:
             if self.owner.value == token:
-                self._status.value = interrupt.STOPPED  # What has not begun does not run.
+                self._status.value = STOPPED  # What has not begun does not run.
             raise
         finally:
             # Whatever interrupts: the arrays must outlive the work, and the pool is free again, if this launch has it.
@@ -186,7 +187,7 @@ class Pool:
 @functools.cache
 def _functions() -> tuple[Any, Any, Any]:
     """`post`, `finish` and `attend`."""
-    recipe = Recipe(write_pool, (_YIELDS, _NOT_OURS, interrupt.STOPPED, interrupt.POLL))
+    recipe = Recipe(write_pool, (_YIELDS, _NOT_OURS, STOPPED, POLL))
     address = functools.partial(compiled, recipe, elsewhere=interrupt.symbols())
     pointer, number = ctypes.c_void_p, ctypes.c_int64
     # With the GIL, which others may hold for long; it takes nanoseconds.
