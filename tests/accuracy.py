@@ -280,7 +280,6 @@ def _folder() -> str:
 def computed_by(*, vectors: bool, inlined: bool = True) -> Iterator[None]:
     """Kernels of now on call libmvec only if `vectors`, and inline what can be only if `inlined`."""
     vectors, inlined = vectors and libm.has_libmvec(), inlined and mathlib.has_fma()
-    libm.register()
     with tempfile.TemporaryDirectory() as cache, contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.dict(os.environ, DUALBCAST_CACHE_DIR=cache))
         stack.enter_context(mock.patch.object(libm, "has_libmvec", return_value=vectors))

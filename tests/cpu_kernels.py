@@ -119,6 +119,12 @@ CELL = KernelSource(
     Layout(2, ("11", "s0"), (0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0)),
 )
 
+# The same in vectors of 16, whose elements lie side by side.
+STRAIGHT_CELL = CELL._replace(
+    text=CELL.text.replace("        e += last", "            side_by_side(2, out[b + j])\n        e += last"),
+    straight=True,
+)
+
 
 def cell_arguments(rows: int, columns: int) -> list[np.ndarray]:
     random = np.random.default_rng(4)
@@ -153,6 +159,7 @@ def cell_expected(arguments: list[np.ndarray]) -> np.ndarray:
 
 
 DOUBLE = source_of("out[k] = x[k] + tanh(x[k])", "float64", {"x": "float64"}, {"out": "float64"})
+STRAIGHT_DOUBLE = DOUBLE._replace(text=f"{DOUBLE.text}        side_by_side(2, out[e])\n", straight=True)
 
 
 def renamed(source: KernelSource, text: str) -> KernelSource:

@@ -37,8 +37,6 @@ ABOVE = {"memory", "testing"}
 STILL_UPWARD = {
     ("dualbcast.codegen.cuda.build", "dualbcast.runtime.cuda.grid"),
     ("dualbcast.codegen.cuda.occupancy", "dualbcast.runtime.cuda.grid"),
-    ("dualbcast.codegen.llvm.build", "dualbcast.runtime.cpu.interrupt"),
-    ("dualbcast.codegen.llvm.polling", "dualbcast.runtime.cpu.interrupt"),
 }
 STILL_CIRCLES = 7
 HEAVY = ["array_api_compat", "cupy", "click", "llvmlite", "matplotlib", "ml_dtypes", "numba", "rich", "scipy"]

@@ -366,7 +366,7 @@ def pool_run(own: thread_pool.Pool) -> int:
     return own.run(next(thread_pool._tokens), address, arguments.buffer_info()[0], 1, 10, 1)
 
 
-# --- which loops ask -------------------------------------------------------------------------------------------------
+# --- which loops poll ------------------------------------------------------------------------------------------------
 
 
 def loop_of(text: str) -> ast.stmt:
@@ -374,7 +374,7 @@ def loop_of(text: str) -> ast.stmt:
 
 
 @pytest.mark.parametrize(
-    ("text", "turns"),
+    ("text", "count"),
     [
         ("for i in range(7): pass", 7),
         ("for i in range(2, 9): pass", 7),
@@ -387,19 +387,19 @@ def loop_of(text: str) -> ast.stmt:
         ("for i in range(0, n, 2): pass", None),
     ],
 )
-def test_turns_that_are_known(text: str, turns: int | None) -> None:
+def test_iterations_that_are_known(text: str, count: int | None) -> None:
     loop = loop_of(text)
     assert isinstance(loop, ast.For)
-    assert polling._turns(loop) == turns
+    assert polling._iterations(loop) == count
 
 
-def test_short_loops_do_not_ask() -> None:
-    assert polling.asks(loop_of("while going: x = x + 1"))
-    assert polling.asks(loop_of("for i in range(n): x = x + 1"))
-    assert polling.asks(loop_of("for i in range(1000000): x = x + 1"))
-    assert not polling.asks(loop_of("for i in range(100): x = x + 1"))
+def test_short_loops_do_not_poll() -> None:
+    assert polling.may_take_long(loop_of("while going: x = x + 1"))
+    assert polling.may_take_long(loop_of("for i in range(n): x = x + 1"))
+    assert polling.may_take_long(loop_of("for i in range(1000000): x = x + 1"))
+    assert not polling.may_take_long(loop_of("for i in range(100): x = x + 1"))
     nested = "for i in range(300):\n    for j in range(300):\n        x = x + 1"
-    assert polling.asks(loop_of(nested))
+    assert polling.may_take_long(loop_of(nested))
 
 
 def test_kernels_without_such_loops_have_no_such_code() -> None:
@@ -413,10 +413,10 @@ def test_kernels_without_such_loops_have_no_such_code() -> None:
             x = x * x - 0.5 * x
         return x
 
-    for function, asks in ((short, False), (long, True)):
+    for function, polls in ((short, False), (long, True)):
         for product in ("value", "value_and_jacobian", "vjp"):
             text = differentiable_broadcast(function).inspect_llvm(np.float64, product=product)
-            assert ("@dualbcast_poll" in text) == asks
+            assert ("@dualbcast_poll" in text) == polls
 
 
 # --- max_iterations --------------------------------------------------------------------------------------------------

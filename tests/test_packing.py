@@ -41,11 +41,11 @@ def forget() -> None:
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Whatever can be packed is, in small tiles, so that all their borders are met."""
-    monkeypatch.setattr(tile_packing, "_WORTH_IT", 1)
-    monkeypatch.setattr(tile_packing, "_SMALL", 1)
-    monkeypatch.setattr(tile_packing, "_TILE", (16, 32))
-    monkeypatch.setattr(tile_packing, "_ROW", (1, 64))
-    monkeypatch.setattr(tile_packing, "_LARGEST", 1 << 10)
+    monkeypatch.setattr(tile_packing, "_SMALLEST_PANEL", 1)
+    monkeypatch.setattr(tile_packing, "_SMALLEST_SPACE", 1)
+    monkeypatch.setattr(tile_packing, "_LARGEST_TILE", (16, 32))
+    monkeypatch.setattr(tile_packing, "_LARGEST_ROW", (1, 64))
+    monkeypatch.setattr(tile_packing, "_LARGEST_PANEL", 1 << 10)
     forget()
     yield
     forget()
@@ -153,11 +153,11 @@ def test_panels_cover_the_space_once(data: st.DataObject) -> None:
         strides[axis] = step
         step *= sizes[axis]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tile_packing, "_WORTH_IT", 1)
-        patch.setattr(tile_packing, "_SMALL", 1)
-        patch.setattr(tile_packing, "_TILE", (8, 16))
-        patch.setattr(tile_packing, "_ROW", (1, 32))
-        patch.setattr(tile_packing, "_LARGEST", 256)
+        patch.setattr(tile_packing, "_SMALLEST_PANEL", 1)
+        patch.setattr(tile_packing, "_SMALLEST_SPACE", 1)
+        patch.setattr(tile_packing, "_LARGEST_TILE", (8, 16))
+        patch.setattr(tile_packing, "_LARGEST_ROW", (1, 32))
+        patch.setattr(tile_packing, "_LARGEST_PANEL", 256)
         panels = Packing.of((0,), sizes, steps, (tuple(strides),), (8,))
     assert panels is not None
     # What lies where, by the linear index.

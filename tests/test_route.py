@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 
 from dualbcast import differentiable_broadcast
-from dualbcast.codegen.llvm import target as llvm_target
 from dualbcast.errors import ArgumentError, DualbcastError
 from dualbcast.runtime import arguments as operands
 from dualbcast.runtime import call_key
 from dualbcast.runtime.call_key import forms_of, host_addresses
-from dualbcast.runtime.cpu import fast_path
+from dualbcast.runtime.cpu import fast_path, loader
 from dualbcast.runtime.cpu.fast_path import Route
 
 RNG = np.random.default_rng(7)
@@ -310,7 +309,7 @@ def test_machine_code_lives_as_long_as_what_calls_it() -> None:
     for _ in range(3):
         for count, f in enumerate(functions, 1):
             np.testing.assert_array_equal(f(*[x] * count), count * x)
-        llvm_target._module.cache_clear()
+        loader._module.cache_clear()
         gc.collect()
 
 

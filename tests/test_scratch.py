@@ -13,7 +13,7 @@ import pytest
 from dualbcast import differentiable_broadcast
 from dualbcast.runtime.cpu import kernel as cpu_kernel
 from dualbcast.runtime.cpu import scratch
-from dualbcast.runtime.cpu.tile_packing import _TILES, Packing
+from dualbcast.runtime.cpu.tile_packing import _MOST_TILE_BYTES, Packing
 
 # What is done once in the main thread, where it is compiled, and then in a thread, and in those of the pool.
 SMALL_STACKS = """
@@ -98,7 +98,7 @@ def test_tiles_of_many_inputs_are_smaller(sizes: tuple[int, ...], count: int) ->
     strides = (1, 3000) if len(sizes) == 2 else (2,)
     found = Packing.of(tuple(range(count)), sizes, steps, (strides,) * count, (8,) * count)
     assert found is not None
-    assert found.most * found.columns * 8 * count <= _TILES
+    assert found.most * found.columns * 8 * count <= _MOST_TILE_BYTES
     assert found.wide % found.columns == 0
 
 
@@ -118,7 +118,7 @@ def test_launches_at_a_time_have_memory_apart(monkeypatch: pytest.MonkeyPatch) -
     assert larger.size == 1 << 21
     for _ in range(20):
         scratch.give_back(scratch.Scratch(1))
-    assert len(kept) == scratch._MOST
+    assert len(kept) == scratch._MAX_KEPT
 
 
 def test_callers_at_a_time_do_not_meet(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,16 +10,20 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from cpu_kernels import CELL, DOUBLE, cell_arguments
+from cpu_kernels import STRAIGHT_CELL, STRAIGHT_DOUBLE, cell_arguments
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualbcast import differentiable_broadcast, special
-from dualbcast.codegen.llvm import nontemporal
+from dualbcast.codegen.llvm.row_ends import EDGE
+from dualbcast.codegen.llvm.row_loop import WHOLE
+from dualbcast.codegen.loops.recipe import Recipe
+from dualbcast.codegen.loops.thread_pool import write_call
+from dualbcast.codegen.loops.tile_packing import write_gather
 from dualbcast.kernel_spec import Layout
 from dualbcast.runtime.cpu import entry as entries
 from dualbcast.runtime.cpu import kernel as cpu_kernel
-from dualbcast.runtime.cpu import nontemporal_policy, thread_pool
+from dualbcast.runtime.cpu import nontemporal_policy
 from dualbcast.runtime.cpu.nontemporal_policy import goes_past_the_cache
 from dualbcast.runtime.cpu.thread_pool import Work
 
@@ -49,7 +53,7 @@ def streamed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     def made(self: Any, total: int, ints: Any, masks: Any) -> Any:
         new = entry(self, total, ints, masks)
-        if self._streaming and new._numbers[0] == self._streaming[()][1]:
+        if self._streaming and new._numbers[0] == self._streaming[()]:
             past.append(new)
         return new
 
@@ -85,7 +89,7 @@ def test_any_range_writes_the_bits_that_it_writes_unstreamed_and_no_others(data:
     start = data.draw(st.integers(0, total - 1))
     start -= start % columns % 256
     stop = data.draw(st.integers(start + 1, total))
-    kernel = cpu_kernel.compile_kernel(CELL, False)
+    kernel = cpu_kernel.compile_kernel(STRAIGHT_CELL, False)
     arguments = cell_arguments(rows, columns)
     offsets = [4 * data.draw(st.integers(0, 16)) for _ in range(5)]
     found = []
@@ -195,11 +199,11 @@ def test_kernels_that_sum_stream_what_they_do_not_sum(monkeypatch: pytest.Monkey
     source = kernels[0].source
     first = len(source.inputs)
     own = {first + at for at in range(len(source.outputs))} - {first + at for at in source.summed}
-    text = nontemporal._streaming(kernels[0].llvm(), {at for at in own if at < len(source.layout.which)})
-    names = re.findall(r"call void @past\.\S+\(.*, ptr (%\S+)\)", text)
-    assert len(names) >= 2
+    text = cpu_kernel._build(source, False, {at for at in own if at < len(source.layout.which)}).llvm
+    stores = re.findall(r"  store <.*>.*, ptr (%\S+), align 64, !nontemporal", text)
+    assert len(stores) >= 2
     made_of = dict(re.findall(r"(%\S+) = getelementptr [^%]*ptr (%[^\s,]+),", text))
-    assert {re.sub(r"\W", "", made_of.get(name, name)) for name in names} == {"out", "x_bar"}
+    assert {re.sub(r"\W", "", made_of.get(name, name)) for name in stores} == {"out", "x_bar"}
 
 
 def test_nothing_is_streamed_by_kernels_that_sum_all() -> None:
@@ -227,39 +231,44 @@ def test_rows_with_gaps_are_streamed(streamed: list[Any]) -> None:
 
 
 def test_all_vectors_of_outputs_are_streamed_and_nothing_else() -> None:
-    """In what LLVM made of a kernel: as many stores as it has outputs, or more, and none to the stack."""
-    built = cpu_kernel._build(CELL, False)
-    first = len(CELL.inputs)
-    text = nontemporal._streaming(built.llvm, range(first, first + len(CELL.outputs)))
-    calls = [line for line in text.splitlines() if "call void @past." in line]
-    assert len(calls) >= 5 * 3  # five outputs on three paths
-    own = [line for line in built.llvm.splitlines() if "  store <16 x" in line]
-    left = [line for line in text.split("define private")[0].splitlines() if "  store <16 x" in line]
-    assert len(own) == len(calls) + len(left)
-    assert "@llvm.mem" not in built.llvm
+    """The function of whole vectors streams each of its stores, where it is aligned; no store to the stack is streamed,
+    nor is a store of the function that is called with addresses of the stack."""
+    first = len(STRAIGHT_CELL.inputs)
+    text = cpu_kernel._build(STRAIGHT_CELL, False, range(first, first + len(STRAIGHT_CELL.outputs))).llvm
+    bodies = dict(re.findall(r"^define [^\n]*@(\w+)\((.*?)^}", text, re.MULTILINE | re.DOTALL))
+    stores = {name: re.findall(r"  store <32 x float> (.*)", body) for name, body in bodies.items()}
+    streamed = [store for store in stores[WHOLE] if "!nontemporal" in store]
+    assert len(streamed) >= 5 * 3  # five outputs on three paths
+    assert all(", align 64, !nontemporal" in store for store in streamed)
+    assert sorted(store.split(", align")[0] for store in streamed) == sorted(
+        store.split(", align")[0] for store in stores[WHOLE] if "!nontemporal" not in store
+    )
+    assert len(stores[f"{WHOLE}_plain"]) == len(streamed)
+    assert f"@{WHOLE}_plain(" in bodies[EDGE]
+    assert not any("!nontemporal" in bodies[name] for name in (f"{WHOLE}_plain", EDGE))
+    assert "@llvm.mem" not in text
     assert "fence" not in text
 
 
-def test_what_was_streamed_is_seen_by_who_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_streamed_is_seen_by_who_waits_for_it() -> None:
     """Who calls kernels for a launch waits for their stores, once for each piece and not for each row of a tile."""
-    texts: list[str] = []
-    monkeypatch.setattr(thread_pool, "compiled", lambda text, _: texts.append(text))
-    thread_pool._caller.__wrapped__(3)
-    called, fence, returned = [texts[0].index(what) for what in ("call i32", "fence seq_cst", "ret i32")]
+    text = str(Recipe(write_call, (3,)))
+    called, fence, returned = [text.index(what) for what in ("call i32", "fence seq_cst", "ret i32")]
     assert called < fence < returned
+    assert "fence" not in str(Recipe(write_gather, (3, 2, (0,), (8,), (64, 512))))
 
 
-def test_all_vectors_that_are_loaded_are_asked_for_early() -> None:
-    text = cpu_kernel._build(CELL, False).llvm
-    prefetched = re.findall(r"= getelementptr i8, ptr (%\S+), i64 2048\n  call void @llvm.prefetch", text)
-    loaded = re.findall(r"= load <(?:8|16|32) x float>, ptr (%[^\s,]+), align 4\b", text)
-    assert len(loaded) >= 1 + 2 + 4  # on three paths
-    assert prefetched == loaded
+def test_all_vectors_that_are_loaded_are_prefetched() -> None:
+    text = cpu_kernel._build(STRAIGHT_CELL, False).llvm
+    (body,) = re.findall(rf"^define [^\n]*@{WHOLE}\(.*?^}}", text, re.MULTILINE | re.DOTALL)
+    loads = re.findall(r"= load <32 x float>, ptr", body)
+    assert len(loads) >= 1 + 2 + 4  # on three paths
+    assert body.count("call void @llvm.prefetch") == 2 * len(loads)  # of two lines each
 
 
 def test_what_is_not_aligned_is_not_streamed() -> None:
     """Vectors that begin anywhere are stored as they are: a streaming store of such a one would end the process."""
-    kernel = cpu_kernel.compile_kernel(DOUBLE, False)
+    kernel = cpu_kernel.compile_kernel(STRAIGHT_DOUBLE, False)
     x = np.linspace(-4, 4, 5000)
     for offset in range(0, 64, 8):
         buffer = np.zeros(5000 * 8 + 128, np.uint8)

@@ -1,23 +1,29 @@
-"""Adds rows of an array of NumPy's at places that may be the same: in float64, in their order, in one pass.
+"""Adds rows of a NumPy array to rows of a table, in their order and in float64: several may go to one place.
 
-Of float64, what rounding takes from the sums is kept beside them, as in kernels, where many rows have the same place.
+Where many float64 rows go to one place, what rounding takes from the sums is kept beside them, as in kernels.
 """
 
 from __future__ import annotations
 
 import ctypes
-from functools import cache as once
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dualbcast.codegen.llvm.target import compiled
+from dualbcast.codegen.loops.recipe import Recipe
+from dualbcast.codegen.loops.scatter_add import write_scatter_add
 from dualbcast.runtime.buffer_pool import POOL
+from dualbcast.runtime.cpu.loader import compiled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["row_sums"]
+
+# So many terms of a sum lose at most 8e-15 of the sum of their magnitudes. To keep that takes three times as long for a
+# large table where few rows have the same place.
+_TERMS_UNCOMPENSATED = 64
 
 
 def row_sums(rows: NDArray[Any], places: NDArray[Any], length: int) -> NDArray[Any]:
@@ -52,80 +58,19 @@ def row_sums(rows: NDArray[Any], places: NDArray[Any], length: int) -> NDArray[A
     # These live until the sums are there.
     rows = np.ascontiguousarray(rows, np.float32 if rows.dtype.itemsize <= 4 else np.float64)
     places = np.ascontiguousarray(places, np.int64)
-    step, rests = _STEPS[rows.dtype.name], sums[:0]
-    if rows.dtype == np.float64 and count > _FEW and np.bincount(places).max() > _FEW:
-        step, rests = _COMPENSATED, POOL.zeros(sums.size)
-    _adding(step)(*[each.ctypes.data for each in (sums, rests, rows, places)], count, columns)
-    if rests.size:
-        # Where a sum is infinite, what rounding took from it is NaN.
-        np.add(sums, rests, out=sums, where=np.isfinite(rests))
+    is_compensated = rows.dtype == np.float64 and bool(
+        count > _TERMS_UNCOMPENSATED and np.bincount(places).max() > _TERMS_UNCOMPENSATED
+    )
+    lost = POOL.zeros(sums.size) if is_compensated else sums[:0]
+    arrays = sums, lost, rows, places
+    _scatter_add(rows.dtype.name, is_compensated)(*[each.ctypes.data for each in arrays], count, columns)
+    if is_compensated:
+        # Where a sum is infinite, what it lost is NaN.
+        np.add(sums, lost, out=sums, where=np.isfinite(lost))
     return sums.reshape(length, columns)
 
 
-# So many terms lose at most 8e-15 of the sum of their magnitudes. To keep that would take a large table, where few rows
-# have the same place, three times as long.
-_FEW = 64
-
-
-@once
-def _adding(step: str) -> Any:
-    """A function of the addresses of sums, rests, rows and places, of the number of rows and that of columns."""
-    return ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * 6)(compiled(_LOOP % step, "add", optimise=True))
-
-
-_LOOP = """
-define i32 @add(ptr noalias %%sums, ptr noalias %%rests, ptr noalias %%rows, ptr noalias %%places, i64 %%count,
-                i64 %%columns) {
-entry:
-  br label %%row
-row:
-  %%i = phi i64 [ 0, %%entry ], [ %%after, %%added ]
-  %%p = getelementptr i64, ptr %%places, i64 %%i
-  %%place = load i64, ptr %%p, align 8
-  %%to = mul i64 %%place, %%columns
-  %%from = mul i64 %%i, %%columns
-  br label %%column
-column:
-  %%j = phi i64 [ 0, %%row ], [ %%next, %%column ]
-  %%k = add i64 %%to, %%j
-  %%t = add i64 %%from, %%j
-  %%s = getelementptr double, ptr %%sums, i64 %%k
-  %%old = load double, ptr %%s, align 8
-%s
-  store double %%new, ptr %%s, align 8
-  %%next = add i64 %%j, 1
-  %%more = icmp ult i64 %%next, %%columns
-  br i1 %%more, label %%column, label %%added
-added:
-  %%after = add i64 %%i, 1
-  %%left = icmp ult i64 %%after, %%count
-  br i1 %%left, label %%row, label %%done
-done:
-  ret i32 0
-}
-"""
-
-# What is done with an element, by the dtype of the rows.
-_STEPS = {
-    "float32": """\
-  %of.row = getelementptr float, ptr %rows, i64 %t
-  %narrow = load float, ptr %of.row, align 4
-  %term = fpext float %narrow to double
-  %new = fadd double %old, %term""",
-    "float64": """\
-  %of.row = getelementptr double, ptr %rows, i64 %t
-  %term = load double, ptr %of.row, align 8
-  %new = fadd double %old, %term""",
-}
-# By Knuth's two-sum.
-_COMPENSATED = f"""\
-{_STEPS["float64"]}
-  %part = fsub double %new, %old
-  %less = fsub double %new, %part
-  %of.old = fsub double %old, %less
-  %of.term = fsub double %term, %part
-  %lost = fadd double %of.old, %of.term
-  %r = getelementptr double, ptr %rests, i64 %k
-  %rest = load double, ptr %r, align 8
-  %rest.new = fadd double %rest, %lost
-  store double %rest.new, ptr %r, align 8"""
+@cache
+def _scatter_add(dtype: str, is_compensated: bool) -> Any:
+    address = compiled(Recipe(write_scatter_add, (dtype, is_compensated)), "scatter_add", optimise=True)
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, *[ctypes.c_int64] * 2)(address)

@@ -1,4 +1,4 @@
-"""Memory for large outputs on the host: blocks that come back when an array and its views are gone, and are used anew.
+"""Memory for large outputs on the host: a block comes back when its array and all views are gone, and is used again.
 
 Fresh memory costs more than most kernels do, since the system clears each page when it is first touched.
 """
@@ -23,19 +23,19 @@ from dualbcast.runtime.arguments import Array, DType
 
 __all__ = ["POOL", "SMALLEST", "WORTH", "Lease", "Pool", "size_class"]
 
-# Bytes from which the arrays of a call are worth blocks of the pool, together and each. What is less is faster from the
-# C library; of more it gives the end of its memory back each time, and gets it anew.
+# The fewest bytes, of all arrays of a call together and of one of them, for which blocks of the pool pay. For less the
+# C library is faster. For more it returns memory to the system each time and gets it anew.
 WORTH = 1 << 16
 SMALLEST = 1 << 14
 # Blocks of this size and more begin at a multiple of it, so that the system can back them with huge pages.
 _HUGE = 1 << 21
 _PAGE = mmap.PAGESIZE
 _LIMIT = "DUALBCAST_POOL_BYTES"
-# Where arrays begin in the first page of their blocks, one after the other: apart, since a processor's first cache has
-# few places for what lies at the same place of its page. A kernel with 42 outputs is twice as fast.
+# The offsets in the first page of a block at which arrays begin, one after the other. They differ, since a processor's
+# first cache has few lines for the same offset of all pages. A kernel with 42 outputs is twice as fast.
 _PLACES = tuple([at * 320 % _PAGE for at in range(_PAGE // 64)])
-# Of the machine's memory: the most that is kept without being in use.
-_SHARE = 8
+# One part in so many of the machine's memory is the most that is kept without being in use.
+_UNUSED_PART = 8
 
 
 class _Block:
@@ -129,7 +129,7 @@ class Pool:
         """The most bytes that are kept without being in use; with 0, every array has memory of its own."""
         if self._limit is None:
             chosen = os.environ.get(_LIMIT, "").strip()
-            self._limit = _parse_limit(chosen) if chosen else _total_memory() // _SHARE
+            self._limit = _parse_limit(chosen) if chosen else _total_memory() // _UNUSED_PART
         return self._limit
 
     @limit.setter

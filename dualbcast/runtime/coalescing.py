@@ -8,9 +8,9 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from dualbcast.codegen.loops.row_joining import SHORT
 from dualbcast.kernel_spec import TILE
 from dualbcast.runtime.arguments import DType
-from dualbcast.runtime.cpu.row_joining import SHORT
 from dualbcast.runtime.cpu.tile_packing import Packing
 
 __all__ = ["Form", "Walk", "coalesced", "fresh_strides", "long_rows", "walk"]

@@ -1,5 +1,4 @@
-"""Sums over a part of the iteration space: the blocks that it is split into, the accumulators of each, what becomes of
-them.
+"""Sums over parts of an iteration space: the blocks it is split into, their accumulators, and how these are combined.
 
 All of it follows from shapes and the function, never from the number of threads, so that sums are the same to the last
 bit.
@@ -21,17 +20,17 @@ from dualbcast.runtime.cuda.grid import partial_sums
 
 __all__ = ["WORK", "Block", "Space", "Split", "Sum", "combine", "least_of"]
 
-# How many blocks there are where the work suffices, how many must not be given up to save memory, and the elements that
-# each has at least, so that it is worth a thread's while: of more than so many operations in all it has less.
-_MOST, _ENOUGH = 64, 16
+# The most blocks, and the number of blocks that is not reduced further to save memory for accumulators.
+_MOST_BLOCKS, _ENOUGH_BLOCKS = 64, 16
+# The fewest elements of a block that is worth a thread. A block of more operations than these gets fewer elements.
 WORK = 1 << 15
-_OPERATIONS = 1 << 23
+_MOST_OPERATIONS = 1 << 23
 
 
 def least_of(work: float) -> int:
-    """The elements that a block has at least, of so many operations each."""
+    """The fewest elements of a block, if an element takes so many operations."""
     least = WORK
-    while least > TILE and least * work > _OPERATIONS:
+    while least > TILE and least * work > _MOST_OPERATIONS:
         least //= 2
     return least
 
@@ -57,18 +56,18 @@ class Sum(NamedTuple):
     Attributes
     ----------
     shape : tuple of int
-        What the caller gets.
+        The shape that the caller gets.
     lengths, axes : tuple of int
-        The accumulators' lengths in the order in which the kernel walks them, and the transposition that brings them
-        into the order of `shape`.
+        The lengths of the accumulators' axes in the kernel's order, and the transposition from that to the order of
+        `shape`.
     size : int
         The number of sums.
     copies : int
-        How often there are accumulators: once for each block, or panel, or once where these have accumulators apart. On
-        a GPU, how many partial sums there are for each.
+        How many accumulators each sum has: one for each block or panel, or one in all if no two blocks add to the same
+        sum. On a GPU, the number of partial sums.
     folds, length : int
-        How many sums there are for each, side by side in the innermost dimension, where rows were made long ones; and
-        that dimension's length before.
+        How many accumulators of each sum lie side by side in the innermost dimension, where short rows were made long
+        ones; and the length of that dimension before.
     """
 
     shape: tuple[int, ...]
@@ -85,7 +84,7 @@ class Sum(NamedTuple):
         return self.copies * self.folds * self.size
 
     def apart(self, sums: Array) -> Array:
-        """The accumulators, with sums of one thing along the first axis."""
+        """The accumulators, with those of one sum along the first axis."""
         if self.folds == 1:
             return sums.reshape(self.copies, self.size)
         folded = sums.reshape(self.copies, -1, self.folds, self.length).swapaxes(1, 2)
@@ -165,12 +164,12 @@ class Space(NamedTuple):
             return None
         sizes, last = self.sizes, len(self.sizes) - 1
         counts = [math.prod(size for size, step in zip(sizes, row, strict=True) if step) for row in spans]
-        wanted = max(1, min(_MOST, math.prod(sizes) // least))
+        wanted = max(1, min(_MOST_BLOCKS, math.prod(sizes) // least))
         units = [-(-size // TILE) if dimension == last else size for dimension, size in enumerate(sizes)]
         parts = [min(wanted, count) for count in units]
 
         def cost(dimension: int) -> tuple[int, int, int]:
-            missing = max(0, min(wanted, _ENOUGH) - parts[dimension])
+            missing = max(0, min(wanted, _ENOUGH_BLOCKS) - parts[dimension])
             copied = sum(count for row, count in zip(spans, counts, strict=True) if not row[dimension])
             return missing, parts[dimension] * copied, -parts[dimension]
 

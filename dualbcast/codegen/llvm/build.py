@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import marshal
 import re
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
@@ -11,16 +11,13 @@ import numpy as np
 from llvmlite import ir
 
 from dualbcast.codegen.llvm import intrinsics
-from dualbcast.codegen.llvm.linked import link
 from dualbcast.codegen.llvm.lower import lower
-from dualbcast.codegen.llvm.nontemporal import prefetching
 from dualbcast.codegen.llvm.row_loop import WHOLE
-from dualbcast.codegen.llvm.target import host
+from dualbcast.codegen.llvm.target import LOCK, features, host
 from dualbcast.codegen.mathlib import libm
 from dualbcast.codegen.mathlib import table as mathlib
 from dualbcast.errors import kernel_fault
 from dualbcast.kernel_spec import KernelSource
-from dualbcast.runtime.cpu.interrupt import POLL
 
 __all__ = ["Built", "build"]
 
@@ -38,7 +35,7 @@ _ATTRIBUTES = (
 
 
 class Built(NamedTuple):
-    """What the compiler made of a kernel: the optimised module.
+    """A compiled kernel: its optimised module.
 
     Attributes
     ----------
@@ -47,12 +44,9 @@ class Built(NamedTuple):
 
     module: Any
 
-    def payload(self) -> bytes:
-        """The form kept on disk: the code; the module, from which `streams` makes other code where it is wanted; and
-        whether it polls."""
-        polls = any(function.name == POLL for function in self.module.functions)
-        code = link(bytes(host().emit_object(self.module)))
-        return marshal.dumps((code, bytes(self.module.as_bitcode()), polls))
+    def object_file(self) -> bytes:
+        with LOCK:
+            return bytes(host().emit_object(self.module))
 
     @property
     def llvm(self) -> str:
@@ -62,10 +56,11 @@ class Built(NamedTuple):
     @property
     def asm(self) -> str:
         """The assembly."""
-        return str(host().emit_assembly(self.module))
+        with LOCK:
+            return str(host().emit_assembly(self.module))
 
 
-def build(source: KernelSource, fastmath: bool, filename: str, vector: bool) -> Built:
+def build(source: KernelSource, fastmath: bool, filename: str, vector: bool, streamed: Collection[int] = ()) -> Built:
     """Compile a kernel for the host.
 
     Parameters
@@ -75,9 +70,11 @@ def build(source: KernelSource, fastmath: bool, filename: str, vector: bool) -> 
     fastmath : bool
         See `cpu.compile_kernel`.
     filename : str
-        Where the text is kept, for the message.
+        The file of the text, for the message.
     vector : bool
         Whether glibc's libmvec is there to be called.
+    streamed : collection of int
+        The arguments, by position, to which vectors are stored past the cache. The results have the same bits.
 
     Raises
     ------
@@ -85,42 +82,45 @@ def build(source: KernelSource, fastmath: bool, filename: str, vector: bool) -> 
         The text cannot be compiled, which is a fault of this package's.
     """
     try:
-        module = ir.Module("kernel")
-        module.triple, module.data_layout = llvm.get_process_triple(), str(host().target_data)
-        names = intrinsics.names(vector)
-        if fastmath:  # LLVM, which may multiply by reciprocals, has a shorter way.
-            names = names | {"divided": intrinsics.DIVISION}
-        lower(
-            module,
-            intrinsics.SUM_TERMS + source.text,
-            names,
-            source.entry,
-            _signature(source),
-            intrinsics.LIBERTIES | dict.fromkeys(source.functions, _FASTMATH if fastmath else frozenset()),
-            _ATTRIBUTES,
-            *_lanes(source, vector),
-            source.element,
-        )
-        if WHOLE not in module.globals:
-            return Built(llvm.parse_assembly(prefetching(str(_optimised(str(module), source.vectorise)))))
-        return Built(_optimised(str(module), source.vectorise) if source.summed else _tidied(str(module)))
+        with LOCK:
+            return Built(_optimised(_module(source, fastmath, vector, streamed), source))
     except Exception as error:
         raise kernel_fault(source.element, "LLVM", filename, error) from None
 
 
+def _module(source: KernelSource, fastmath: bool, vector: bool, streamed: Collection[int]) -> ir.Module:
+    module = ir.Module("kernel")
+    module.triple, module.data_layout = llvm.get_process_triple(), str(host().target_data)
+    names = intrinsics.names(vector)
+    if fastmath:  # LLVM, which may multiply by reciprocals, has a shorter way.
+        names = names | {"divided": intrinsics.DIVISION}
+    lower(
+        module,
+        intrinsics.SUM_TERMS + source.text,
+        names,
+        source.entry,
+        _signature(source),
+        intrinsics.LIBERTIES | dict.fromkeys(source.functions, _FASTMATH if fastmath else frozenset()),
+        _ATTRIBUTES,
+        *_lanes(source, vector),
+        source.element,
+        streamed,
+    )
+    return module
+
+
 def _lanes(source: KernelSource, vector: bool) -> tuple[int, int]:
-    """How many elements are a vector, or 0 where not all are computed so; and how many registers hold vectors."""
-    features = llvm.get_host_cpu_features()
-    length = 64 if features.get("avx512f") else 32 if features.get("avx2") else 16
+    """The length of vectors, 0 where elements are computed one after the other; and the number of vector registers."""
+    length = 64 if "avx512f" in features() else 32 if "avx2" in features() else 16
     registers = 32 if length == 64 or mathlib.is_arm() else 16
     called = set(re.findall(r"\b(\w+)\(", source.text))
     if not source.straight or (not vector and (libm.FUNCTIONS.keys() - intrinsics.inlined()) & called):
         return 0, registers
     summed = {len(source.inputs) + position for position in source.summed}
-    # What is read or written at each element; what sums keep beside them is in no class.
+    # The arguments that are read or written at each element; those for the rounding of sums are in no class.
     classes = [source.layout.classes[which] for which in source.layout.which]
-    stored = enumerate(zip(source.inputs + source.outputs, classes, strict=False))
-    along = [dtype for position, (dtype, of) in stored if of[-1] != "0" and position not in summed]
+    arguments = enumerate(zip(source.inputs + source.outputs, classes, strict=False))
+    along = [dtype for position, (dtype, of) in arguments if of[-1] != "0" and position not in summed]
     widest = max(np.dtype(dtype.replace("bfloat", "float")).itemsize for dtype in (source.dtype, *along))
     return length // widest, registers
 
@@ -132,30 +132,25 @@ def _signature(source: KernelSource) -> list[str]:
     return ["int64"] * integers + pointers
 
 
-def _optimised(text: str, vectorise: bool) -> Any:
-    module = llvm.parse_assembly(text)
+def _optimised(lowered: ir.Module, source: KernelSource) -> Any:
+    module = llvm.parse_assembly(str(lowered))
     module.verify()
     options = llvm.create_pipeline_tuning_options(speed_level=3)
-    options.loop_vectorization, options.slp_vectorization = vectorise, False
+    has_vectors = WHOLE in lowered.globals
+    if has_vectors and not source.summed:
+        # The rest is as fast without. (LLVM's `newgvn` made no kernel of `bench/` faster, and an assertion in it ends
+        # the process at one loop in thousands.)
+        passes = llvm.create_new_module_pass_manager()
+        passes.add_always_inliner_pass()
+        passes.add_sroa_pass()
+        passes.add_instruction_combine_pass()
+        passes.add_simplify_cfg_pass()
+        passes.run(module, llvm.create_pass_builder(host(), llvm.create_pipeline_tuning_options()))
+        return module
+    options.loop_vectorization, options.slp_vectorization = source.vectorise, False
     builder = llvm.create_pass_builder(host(), options)
     passes = builder.getModulePassManager()
     # The vectoriser makes calls of functions that are to be inlined, and comes after the inliner.
     passes.add_always_inliner_pass()
     passes.run(module, builder)
-    return module
-
-
-def _tidied(text: str) -> Any:
-    """What is left to do where loops are vectors already and variables values: the rest is as fast without.
-
-    LLVM's `newgvn` made no kernel of `bench/` faster, and an assertion in it ends the process at one loop in thousands.
-    """
-    module = llvm.parse_assembly(text)
-    module.verify()
-    passes = llvm.create_new_module_pass_manager()
-    passes.add_always_inliner_pass()
-    passes.add_sroa_pass()
-    passes.add_instruction_combine_pass()
-    passes.add_simplify_cfg_pass()
-    passes.run(module, llvm.create_pass_builder(host(), llvm.create_pipeline_tuning_options()))
     return module

@@ -8,14 +8,14 @@ from collections.abc import Sequence, Set
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-from dualbcast.codegen.llvm.expressions import Operation, Storage
-from dualbcast.codegen.llvm.vector_types import Lanes, is_single, like, lone, shuffled
+from dualbcast.codegen.llvm.values import Operation, Storage
 from dualbcast.codegen.mathlib import division as division_code
 from dualbcast.codegen.mathlib import libm
 from dualbcast.codegen.mathlib import table as mathlib
 from dualbcast.codegen.mathlib.fallback import for_each
 from dualbcast.codegen.mathlib.primitives import Emit, Steps, attribute, keep
 from dualbcast.codegen.mathlib.ranges import AROUND
+from dualbcast.codegen.mathlib.vector_types import Lanes, is_single, like, lone, shuffled
 
 __all__ = ["DIVISION", "LIBERTIES", "SUM_TERMS", "inlined", "names"]
 

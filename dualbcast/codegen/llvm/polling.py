@@ -1,7 +1,7 @@
-"""Which loops of a kernel ask now and then whether to go on, and the instructions for that.
+"""Which loops of a kernel poll, and the instructions for it.
 
-A loop counts down what its turns cost; where nothing is left it calls a function, which says how much there is until
-the next time, or that all loops end. That costs an instruction and a branch in each turn.
+A loop counts down the cost of its iterations. Where nothing is left it calls a function, which says how much work there
+is until the next call, or that all loops end. That costs an instruction and a branch in each iteration.
 """
 
 from __future__ import annotations
@@ -11,22 +11,23 @@ from collections.abc import Mapping, Sequence
 
 from llvmlite import ir
 
-from dualbcast.codegen.llvm.expressions import WORD
+from dualbcast.codegen.llvm.abi import PERIOD, POLL, STOPPED, STOPPING, WORK_LEFT
+from dualbcast.codegen.llvm.names import called_functions
+from dualbcast.codegen.llvm.values import WORD, word
 from dualbcast.codegen.mathlib.primitives import attribute
-from dualbcast.runtime.cpu.interrupt import PERIOD, POLL, STOPPED, STOPPING, UNITS
 
-__all__ = ["Asking", "Countdown", "asks", "cost"]
+__all__ = ["Countdown", "PollingLoops", "cost", "may_take_long"]
 
-# A loop that is no more than so many statements in all does not ask; elements with a loop of more than so many let rows
-# ask. (Fifty steps of an oscillator are 815; asked after each row of vectors, its kernel would take 1.02 of the time,
+# Statements that a loop runs in all, up to which it does not poll; and those of an element's longest loop, up to which
+# rows of elements do not. (Fifty steps of an oscillator are 815. If its kernel polled, it would take 1.02 of the time,
 # since LLVM distributes the registers otherwise.)
-_SHORT, _FEW = 1 << 14, 1 << 12
-# How likely it is that a loop does not ask in a turn.
+_SHORT_LOOP, _SHORT_ELEMENT = 1 << 14, 1 << 12
+# How likely it is that an iteration does not call the function.
 _SELDOM = [1 << 20, 1]
 
 
-def _turns(loop: ast.For) -> int | None:
-    """How many turns it has; None where that depends on data."""
+def _iterations(loop: ast.For) -> int | None:
+    """The number of iterations of a loop; None where it depends on data."""
     bounds = []
     for bound in loop.iter.args if isinstance(loop.iter, ast.Call) else [loop.iter]:
         sign = -1 if isinstance(bound, ast.UnaryOp) and isinstance(bound.op, ast.USub) else 1
@@ -39,72 +40,66 @@ def _turns(loop: ast.For) -> int | None:
 
 
 def cost(statements: Sequence[ast.stmt]) -> int:
-    """How many statements run, without those in loops that ask."""
+    """How many statements run, without those in loops that poll."""
     total = 0
     for stmt in statements:
         total += 1
         match stmt:
             case ast.If():
                 total += cost(stmt.body) + cost(stmt.orelse)
-            case ast.For() if not asks(stmt):
-                total += (_turns(stmt) or 0) * (1 + cost(stmt.body))
+            case ast.For() if not may_take_long(stmt):
+                total += (_iterations(stmt) or 0) * (1 + cost(stmt.body))
     return total
 
 
-def asks(loop: ast.stmt) -> bool:
+def may_take_long(stmt: ast.stmt) -> bool:
     """Whether a statement is a loop that may take long."""
-    if not isinstance(loop, ast.For):
-        return isinstance(loop, ast.While)
-    turns = _turns(loop)
-    return turns is None or turns * (1 + cost(loop.body)) > _SHORT
+    if not isinstance(stmt, ast.For):
+        return isinstance(stmt, ast.While)
+    iterations = _iterations(stmt)
+    return iterations is None or iterations * (1 + cost(stmt.body)) > _SHORT_LOOP
 
 
-class Asking:
-    """Which loops of a kernel ask.
+class PollingLoops:
+    """Which loops of a kernel poll.
 
     Parameters
     ----------
     definitions : mapping of str to ast.FunctionDef
         The functions of the text.
     element : str
-        The one that is called for each element.
+        The function that is called for each element.
 
     Attributes
     ----------
     functions : set of str
-        Those that an element runs, itself among them, if rows of such elements may take long; else none.
+        The functions that an element runs, if rows of such elements may take long; else empty.
     """
 
     def __init__(self, definitions: Mapping[str, ast.FunctionDef], element: str) -> None:
         self._definitions, self._element = definitions, element
-        found, pending = set[str](), [element]
+        reached, pending = set[str](), [element]
         while pending:
             name = pending.pop()
-            if name not in found and name in definitions:
-                found.add(name)
-                pending += _called(definitions[name])
-        loops = [
-            stmt for name in found for stmt in ast.walk(definitions[name]) if isinstance(stmt, ast.For | ast.While)
-        ]
-        self.functions = found if any(asks(loop) or cost([loop]) > _FEW for loop in loops) else set[str]()
+            if name not in reached and name in definitions:
+                reached.add(name)
+                pending += called_functions(definitions[name])
+        nodes = (node for name in reached for node in ast.walk(definitions[name]))
+        loops = [node for node in nodes if isinstance(node, ast.For | ast.While)]
+        polls = any(may_take_long(loop) or cost([loop]) > _SHORT_ELEMENT for loop in loops)
+        self.functions = reached if polls else set[str]()
 
     def units(self, function: str, loop: ast.For | ast.While) -> int:
-        """What a turn of a loop of a function counts before it asks whether to go on; 0 if it does not ask."""
+        """The units of work of an iteration of a loop that polls; 0 for any other loop."""
         if not self.functions:
             return 0
         if function in self.functions:
-            return 1 + cost(loop.body) if asks(loop) else 0
-        return 1 + cost(self._definitions[self._element].body) if self._element in _called(loop) else 0
-
-
-def _called(node: ast.AST) -> list[str]:
-    """The names of the functions that are called somewhere in it."""
-    calls = (each.func for each in ast.walk(node) if isinstance(each, ast.Call))
-    return [function.id for function in calls if isinstance(function, ast.Name)]
+            return 1 + cost(loop.body) if may_take_long(loop) else 0
+        return 1 + cost(self._definitions[self._element].body) if self._element in called_functions(loop) else 0
 
 
 class Countdown:
-    """What a function has left until it asks.
+    """The units of work that a function has left until it polls.
 
     Parameters
     ----------
@@ -118,49 +113,48 @@ class Countdown:
 
     @staticmethod
     def begin(module: ir.Module, builder: ir.IRBuilder) -> Countdown:
-        """That of a kernel, which begins with what the last one has left."""
-        found = Countdown(module, builder.alloca(WORD, name="units"))
-        builder.store(builder.load(_units(module), typ=WORD), found.place)
-        return found
+        """The countdown of a kernel, which goes on where the last kernel of any thread has stopped."""
+        countdown = Countdown(module, builder.alloca(WORD, name="units"))
+        builder.store(builder.load(_work_left(module), typ=WORD), countdown.place)
+        return countdown
 
     def end(self, builder: ir.IRBuilder) -> None:
-        """Return from a kernel: its status."""
+        """Return the status of a kernel."""
         left = builder.load(self.place, typ=WORD)
-        stopping = builder.icmp_signed("<", left, ir.Constant(WORD, STOPPING))
-        builder.store(builder.select(stopping, ir.Constant(WORD, PERIOD), left), _units(self.module))
+        stopping = builder.icmp_signed("<", left, word(STOPPING))
+        builder.store(builder.select(stopping, word(PERIOD), left), _work_left(self.module))
         status = ir.IntType(32)
         builder.ret(builder.select(stopping, ir.Constant(status, STOPPED), ir.Constant(status, 0)))
 
-    def lent(self, builder: ir.IRBuilder) -> Countdown:
+    def copied(self, builder: ir.IRBuilder) -> Countdown:
         """A copy, which LLVM can keep in a register."""
-        found = Countdown(self.module, builder.alloca(WORD, name="left"))
-        self.give(builder, found)
-        return found
+        copy = Countdown(self.module, builder.alloca(WORD, name="left"))
+        self.copy_to(copy, builder)
+        return copy
 
-    def give(self, builder: ir.IRBuilder, other: Countdown) -> None:
-        """Let another one have what is left."""
+    def copy_to(self, other: Countdown, builder: ir.IRBuilder) -> None:
         builder.store(builder.load(self.place, typ=WORD), other.place)
 
-    def turn(self, builder: ir.IRBuilder, units: int, again: ir.Block, after: ir.Block) -> list[ir.Block]:
-        """End a block that ends a turn: it goes on to another one, from these blocks, or leaves the loop from the
-        last of them."""
-        left = builder.sub(builder.load(self.place, typ=WORD), ir.Constant(WORD, units))
+    def iterate(self, builder: ir.IRBuilder, units: int, again: ir.Block, after: ir.Block) -> list[ir.Block]:
+        """End the last block of an iteration of so many units. The blocks are returned that go on to `again`; the last
+        of them may leave the loop and go on to `after`."""
+        left = builder.sub(builder.load(self.place, typ=WORD), word(units))
         builder.store(left, self.place)
-        asking = builder.append_basic_block()
-        going = builder.icmp_signed(">=", left, ir.Constant(WORD, 0))
+        polling = builder.append_basic_block()
+        going = builder.icmp_signed(">=", left, word(0))
         start = builder.block
-        builder.cbranch(going, again, asking).set_weights(_SELDOM)
-        builder.position_at_end(asking)
+        builder.cbranch(going, again, polling).set_weights(_SELDOM)
+        builder.position_at_end(polling)
         new = builder.call(_poll(self.module), [left])
         builder.store(new, self.place)
-        builder.cbranch(builder.icmp_signed(">=", new, ir.Constant(WORD, 0)), again, after)
-        return [start, asking]
+        builder.cbranch(builder.icmp_signed(">=", new, word(0)), again, after)
+        return [start, polling]
 
 
-def _units(module: ir.Module) -> ir.Value:
-    if UNITS not in module.globals:
-        ir.GlobalVariable(module, WORD, UNITS).linkage = "external"
-    return module.globals[UNITS]
+def _work_left(module: ir.Module) -> ir.Value:
+    if WORK_LEFT not in module.globals:
+        ir.GlobalVariable(module, WORD, WORK_LEFT).linkage = "external"
+    return module.globals[WORK_LEFT]
 
 
 def _poll(module: ir.Module) -> ir.Value:

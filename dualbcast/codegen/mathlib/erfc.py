@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from dualbcast.codegen.llvm.vector_types import is_single
 from dualbcast.codegen.mathlib.primitives import Steps
+from dualbcast.codegen.mathlib.vector_types import is_single
 
 __all__ = ["FUNCTIONS"]
 

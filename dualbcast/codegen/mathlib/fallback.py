@@ -7,9 +7,9 @@ from functools import partial
 
 from llvmlite import ir
 
-from dualbcast.codegen.llvm.vector_types import PLACE, Lanes, any_of, is_single, lone
 from dualbcast.codegen.mathlib import libm
 from dualbcast.codegen.mathlib.primitives import Emit, Steps, attribute, keep
+from dualbcast.codegen.mathlib.vector_types import PLACE, Lanes, any_of, is_single, lone
 
 __all__ = ["for_each", "instead", "library", "or_rarely", "under_masks"]
 

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from dualbcast.codegen.llvm.vector_types import any_of
 from dualbcast.codegen.mathlib.fallback import library, or_rarely
 from dualbcast.codegen.mathlib.primitives import Steps, attribute
+from dualbcast.codegen.mathlib.vector_types import any_of
 
 __all__ = ["FUNCTIONS"]
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from llvmlite import ir
 
-from dualbcast.codegen.llvm.vector_types import is_single
 from dualbcast.codegen.mathlib.primitives import Steps
+from dualbcast.codegen.mathlib.vector_types import is_single
 
 __all__ = ["FUNCTIONS"]
 

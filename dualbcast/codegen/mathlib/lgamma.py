@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from llvmlite import ir
 
-from dualbcast.codegen.llvm.vector_types import is_single
 from dualbcast.codegen.mathlib import log as log_code
 from dualbcast.codegen.mathlib.fallback import library, or_rarely
 from dualbcast.codegen.mathlib.primitives import Steps
+from dualbcast.codegen.mathlib.vector_types import is_single
 
 __all__ = ["FUNCTIONS"]
 

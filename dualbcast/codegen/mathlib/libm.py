@@ -6,9 +6,7 @@ import ctypes
 import functools
 import sys
 
-from dualbcast.errors import BackendError
-
-__all__ = ["FUNCTIONS", "VECTORISED", "address", "has_libmvec", "register", "symbol"]
+__all__ = ["FUNCTIONS", "VECTORISED", "addresses", "has_libmvec", "symbol"]
 
 _PREFIX = "dualbcast_"
 
@@ -35,24 +33,11 @@ def symbol(name: str) -> str:
 
 
 @functools.cache
-def register() -> None:
-    """Tell LLVM, in this process, where the symbols are; to be called before LLVM loads a kernel."""
-    import llvmlite.binding as llvm
-
-    has_libmvec()
-    for name in FUNCTIONS:
-        for function in (name, f"{name}f"):
-            llvm.add_symbol(symbol(function), address(symbol(function)))
-
-
-def address(name: str) -> int:
-    """Where the function is that machine code knows by this name: one of `symbol`, or any of the C library's."""
-    library = _c_library() if name.startswith(_PREFIX) else _libmvec() if name.startswith("_ZGV") else ctypes.CDLL(None)
-    plain = name.removeprefix(_PREFIX)
-    try:
-        return ctypes.cast(getattr(library, plain), ctypes.c_void_p).value or 0
-    except AttributeError:
-        raise BackendError(f"the C library of this system has no {plain}()") from None
+def addresses() -> dict[str, int]:
+    """The addresses of the functions that machine code calls, by symbol; those of libmvec are in the process then."""
+    _libmvec()
+    names = [name + suffix for name in FUNCTIONS for suffix in ("", "f")]
+    return {symbol(name): ctypes.cast(getattr(_c_library(), name), ctypes.c_void_p).value or 0 for name in names}
 
 
 def has_libmvec() -> bool:

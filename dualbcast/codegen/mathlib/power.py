@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from dualbcast.codegen.llvm.vector_types import is_single
 from dualbcast.codegen.mathlib.fallback import instead
 from dualbcast.codegen.mathlib.primitives import Emit, Steps, attribute
+from dualbcast.codegen.mathlib.vector_types import is_single
 
 __all__ = ["of_any_base"]
 

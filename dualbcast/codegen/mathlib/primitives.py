@@ -12,7 +12,7 @@ import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 
-from dualbcast.codegen.llvm.vector_types import is_single, like
+from dualbcast.codegen.mathlib.vector_types import is_single, like
 
 __all__ = ["Emit", "Steps", "attribute", "has_scaling", "is_never_positive", "keep"]
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 
 from llvmlite import ir
 
-from dualbcast.codegen.llvm.vector_types import is_single
 from dualbcast.codegen.mathlib.fallback import instead
 from dualbcast.codegen.mathlib.power import of_any_base
 from dualbcast.codegen.mathlib.primitives import Emit, Steps
+from dualbcast.codegen.mathlib.vector_types import is_single
 
 __all__ = ["AROUND"]
 

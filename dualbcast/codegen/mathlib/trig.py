@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from dualbcast.codegen.llvm.vector_types import is_single, like
 from dualbcast.codegen.mathlib.fallback import library, or_rarely
 from dualbcast.codegen.mathlib.primitives import Steps
+from dualbcast.codegen.mathlib.vector_types import is_single, like
 
 __all__ = ["FUNCTIONS"]
 

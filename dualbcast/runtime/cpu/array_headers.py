@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from dualbcast.codegen.llvm.target import compiled
+from dualbcast.runtime.cpu.loader import compiled
 
 __all__ = ["HEADER", "ITEMS", "Readers", "readers"]
 

@@ -11,9 +11,9 @@ import functools
 from array import array
 from collections.abc import Callable, Sequence
 
-from dualbcast.codegen.llvm.target import compiled
 from dualbcast.runtime.arguments import Array
 from dualbcast.runtime.cpu.array_headers import HEADER, ITEMS
+from dualbcast.runtime.cpu.loader import compiled
 from dualbcast.runtime.cpu.thread_pool import Work
 
 __all__ = ["Entry"]

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy import empty
 
+from dualbcast.codegen.llvm.abi import STOPPED
 from dualbcast.runtime.arguments import Array, Token, is_writeable, on_host
 from dualbcast.runtime.call_key import are_plain, host_addresses
 from dualbcast.runtime.cpu import interrupt
@@ -154,5 +155,5 @@ class Route:
 
 def _refuse(status: int) -> None:
     """Raise what has stopped a kernel, if it has not just refused."""
-    if status == interrupt.STOPPED:
+    if status == STOPPED:
         raise interrupt.raised()

@@ -1,7 +1,7 @@
-"""How a kernel that runs is stopped: by a signal whose handler raises, as Ctrl-C's does, or by `cancel`.
+"""How a running kernel is stopped: by a signal whose handler raises, as Ctrl-C's does, or by `cancel`.
 
-Kernels with loops call `POLL` every few thousand turns. At most once in `_EVERY` milliseconds a thread takes the
-interpreter's lock there, lets Python run the handlers of signals, and asks whether its launch is cancelled.
+Kernels with loops poll every few thousand iterations. At most once in `_PERIOD_MS` milliseconds a thread takes the
+interpreter's lock then, lets Python run the handlers of signals, and asks whether its launch is cancelled.
 """
 
 from __future__ import annotations
@@ -11,40 +11,30 @@ import ctypes
 import functools
 import os
 import sys
-import time
 from threading import get_ident
 from typing import Any
 
-from dualbcast.codegen.llvm.linked import forever
-from dualbcast.codegen.llvm.target import compiled
+from dualbcast.codegen.llvm.abi import PERIOD, POLL, WORK_LEFT
 from dualbcast.errors import KernelCancelled
+from dualbcast.runtime.cpu.loader import compiled, keep_forever
 
-__all__ = [
-    *("PERIOD", "POLL", "STOPPED", "STOPPING", "UNITS"),
-    *("begin", "cancel", "cancelled", "help_with", "raised", "symbols"),
-]
+__all__ = ["begin", "cancel", "cancelled", "help_with", "raised", "symbols"]
 
-# What machine code calls the function, and where the units of work are that a thread has left until it calls it.
-POLL, UNITS = "dualbcast_poll", "dualbcast_units"
-# Some 50 microseconds to a few milliseconds of work: a unit is a statement for a vector, see `polling`.
-PERIOD = 1 << 16
-# Fewer units than that are the answer to stop; and the status that a kernel returns then.
-STOPPING, STOPPED = -(1 << 62), 2
-# Milliseconds. Where other threads keep the lock, each time takes 5 and more.
-_EVERY = 100
+# Where other threads keep the lock, it takes 5 milliseconds and more to get it.
+_PERIOD_MS = 100
 
 
 def cancel(thread: int | None = None) -> None:
     """Stop kernels that run on the CPU: each call raises `KernelCancelled` in the thread that made it.
 
-    A kernel with a loop that may take long stops within some 0.2 seconds, any other one runs to its end. What it has
-    written to its outputs is undefined. Ctrl-C stops kernels of the main thread only, as Python sends it there; this is
-    for those of others.
+    A kernel with a loop that may take long stops within some 0.2 seconds, any other kernel runs to its end. Its outputs
+    are undefined then. Ctrl-C stops kernels of the main thread only, where Python sends it; this function stops those
+    of other threads, too.
 
     Parameters
     ----------
     thread : int, optional
-        The thread whose kernel is to stop, by its `ident`; by default those of all threads.
+        The thread whose kernel is to stop, by its `ident`; by default the kernels of all threads stop.
 
     Examples
     --------
@@ -57,45 +47,40 @@ def cancel(thread: int | None = None) -> None:
 
 
 def begin() -> None:
-    """What a launch does first if there are any threads in `cancelled`: those are cancelled that ran before."""
+    """Forget that the calling thread was cancelled: that concerned an earlier launch. Every launch begins with it."""
     cancelled.discard(get_ident())
 
 
 def help_with(status: Any) -> None:
-    """Say that the calling thread works for others' launches, which fail where `status.value` is not 0."""
+    """Note that the calling thread works for others' launches, which have failed once `status.value` is not 0."""
     _helping[get_ident()] = status
 
 
 def raised() -> BaseException:
-    """What stopped the launch that the calling thread has made."""
+    """The exception that stopped the launch of the calling thread."""
     for ident in (get_ident(), *_helping):  # It may have been raised in a thread that helped.
-        found = _raised.pop(ident, None)
-        if found is not None:
-            return found
+        error = _raised.pop(ident, None)
+        if error is not None:
+            return error
     return KernelCancelled("the kernel was stopped")
 
 
 @functools.cache
 def symbols() -> tuple[tuple[str, int], ...]:
-    """What code that polls uses of this process: names and addresses."""
-    elsewhere = {name: _address(getattr(ctypes.pythonapi, name)) for name in _API}
+    """The symbols of this process that code uses which polls: names and addresses."""
+    from dualbcast.codegen.llvm.poll_function import PYTHON, poll_function  # which imports LLVM
+
+    elsewhere = {name: _address(getattr(ctypes.pythonapi, name)) for name in PYTHON}
     elsewhere |= {"ask": id(_ask), "raised": id(_raised), "key": _key()}
     elsewhere["closing"] = ctypes.addressof(_closing)
     if sys.platform == "win32":
         elsewhere["GetTickCount64"] = _address(ctypes.WinDLL("kernel32").GetTickCount64)
-    text = _TEXT.format(
-        clock=_TICKS if sys.platform == "win32" else _CLOCK.format(clock=time.CLOCK_MONOTONIC),
-        long=8 * ctypes.sizeof(ctypes.c_ulong),
-        stopping=STOPPING,
-        stop=STOPPING + STOPPING // 2,
-        period=PERIOD,
-        every=_EVERY,
-    )
-    return (POLL, compiled(text, "poll", elsewhere=tuple(elsewhere.items()))), (UNITS, ctypes.addressof(_units))
+    poll = compiled(poll_function(_PERIOD_MS), "poll", elsewhere=tuple(elsewhere.items()))
+    return (POLL, poll), (WORK_LEFT, ctypes.addressof(_work_left))
 
 
 def _ask() -> bool:
-    """Whether the calling thread is to stop; what it raises is raised by the launch."""
+    """Whether the calling thread is to stop; an exception is raised by its launch."""
     me = get_ident()
     helping = _helping.get(me)
     if helping is not None:
@@ -110,12 +95,12 @@ def _address(function: Any) -> int:
 
 
 def _key() -> int:
-    """The address of what the time of a thread's last question is kept by; it stays in the process."""
+    """The address of a key for the time of each thread's last question; it stays in the process."""
     allocate = ctypes.PYFUNCTYPE(ctypes.c_void_p)(_address(ctypes.pythonapi.PyThread_tss_alloc))
     create = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(_address(ctypes.pythonapi.PyThread_tss_create))
     key = allocate()
     if not key or create(key):
-        raise MemoryError("there is no room for what is kept for each thread")
+        raise MemoryError("there is no room for data of threads")
     return int(key)
 
 
@@ -127,130 +112,16 @@ def _renew_after_fork() -> None:
 
 # The threads whose launches are to stop. Others may be among them, until they launch something.
 cancelled: set[int] = set()
-# By thread: the status of the launches that it helps with; what has stopped its launch.
+# By thread: the status of the launches that it helps with; and the exception that has stopped its launch.
 _helping: dict[int, Any] = {}
 _raised: dict[int, BaseException] = {}
-# What is left until the next question, of whichever thread has worked last: kernels begin with it, so that many short
-# ones ask, too.
-_units = ctypes.c_int64(PERIOD)
-# Not 0 when the interpreter is about to end: who asks nothing of it any more goes on until the process ends.
+# The units of work that the last kernel of any thread has left until it polls. Kernels begin with them, so that one of
+# many short kernels polls, too.
+_work_left = ctypes.c_int64(PERIOD)
+# Not 0 when the interpreter is about to end. A thread then takes its lock no more, and goes on until the process ends.
 _closing = ctypes.c_int64(0)
-for _cell in (_units, _closing):
-    forever(_cell)
+for _cell in (_work_left, _closing):
+    keep_forever(_cell)
 atexit.register(setattr, _closing, "value", 1)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_after_fork)
-
-_API = (
-    *("PyGILState_Ensure", "PyGILState_Release", "PyErr_CheckSignals", "PyObject_CallNoArgs", "PyObject_IsTrue"),
-    *("PyErr_Fetch", "PyErr_NormalizeException", "PyException_SetTraceback", "PyDict_SetItem", "Py_DecRef"),
-    *("PyLong_FromUnsignedLong", "PyThread_get_thread_ident", "PyThread_tss_get", "PyThread_tss_set"),
-)
-# Milliseconds of a clock that never goes back.
-_CLOCK = """\
-declare i32 @clock_gettime(i32, ptr)
-define private i64 @now() {{
-  %time = alloca [2 x i64]
-  %status = call i32 @clock_gettime(i32 {clock}, ptr %time)
-  %seconds = load i64, ptr %time
-  %rest.at = getelementptr i64, ptr %time, i64 1
-  %rest = load i64, ptr %rest.at
-  %thousands = mul i64 %seconds, 1000
-  %parts = sdiv i64 %rest, 1000000
-  %now = add i64 %thousands, %parts
-  ret i64 %now
-}}
-"""
-_TICKS = """\
-declare i64 @GetTickCount64()
-define private i64 @now() {
-  %now = call i64 @GetTickCount64()
-  ret i64 %now
-}
-"""
-# Whatever the Python function raises, and be it a signal's exception before its first line, is kept for the launch.
-_TEXT = """\
-@ask = external global i8
-@raised = external global i8
-@key = external global i8
-@closing = external global i64
-declare i32 @PyGILState_Ensure()
-declare void @PyGILState_Release(i32)
-declare i32 @PyErr_CheckSignals()
-declare ptr @PyObject_CallNoArgs(ptr)
-declare i32 @PyObject_IsTrue(ptr)
-declare void @PyErr_Fetch(ptr, ptr, ptr)
-declare void @PyErr_NormalizeException(ptr, ptr, ptr)
-declare i32 @PyException_SetTraceback(ptr, ptr)
-declare i32 @PyDict_SetItem(ptr, ptr, ptr)
-declare void @Py_DecRef(ptr)
-declare ptr @PyLong_FromUnsignedLong(i{long})
-declare i{long} @PyThread_get_thread_ident()
-declare ptr @PyThread_tss_get(ptr)
-declare i32 @PyThread_tss_set(ptr, ptr)
-{clock}
-define i64 @poll(i64 %units) {{
-entry:
-  %kind = alloca ptr
-  %value = alloca ptr
-  %trace = alloca ptr
-  %stopping = icmp slt i64 %units, {stopping}
-  br i1 %stopping, label %stop, label %look
-look:
-  %now = call i64 @now()
-  %kept = call ptr @PyThread_tss_get(ptr @key)
-  %last = ptrtoint ptr %kept to i64
-  %since = sub i64 %now, %last
-  %due = icmp uge i64 %since, {every}
-  br i1 %due, label %due.now, label %go
-due.now:
-  %closing = load atomic i64, ptr @closing seq_cst, align 8
-  %open = icmp eq i64 %closing, 0
-  br i1 %open, label %ask, label %go
-ask:
-  %new = inttoptr i64 %now to ptr
-  %set = call i32 @PyThread_tss_set(ptr @key, ptr %new)
-  %lock = call i32 @PyGILState_Ensure()
-  %bad = call i32 @PyErr_CheckSignals()
-  %fine = icmp eq i32 %bad, 0
-  br i1 %fine, label %call, label %keep
-call:
-  %answer = call ptr @PyObject_CallNoArgs(ptr @ask)
-  %none = icmp eq ptr %answer, null
-  br i1 %none, label %keep, label %read
-read:
-  %true = call i32 @PyObject_IsTrue(ptr %answer)
-  call void @Py_DecRef(ptr %answer)
-  call void @PyGILState_Release(i32 %lock)
-  %no = icmp eq i32 %true, 0
-  br i1 %no, label %go, label %stop
-keep:
-  store ptr null, ptr %kind
-  store ptr null, ptr %value
-  store ptr null, ptr %trace
-  call void @PyErr_Fetch(ptr %kind, ptr %value, ptr %trace)
-  call void @PyErr_NormalizeException(ptr %kind, ptr %value, ptr %trace)
-  %a.kind = load ptr, ptr %kind
-  %a.value = load ptr, ptr %value
-  %a.trace = load ptr, ptr %trace
-  %untraced = icmp eq ptr %a.trace, null
-  br i1 %untraced, label %store, label %traced
-traced:
-  %also = call i32 @PyException_SetTraceback(ptr %a.value, ptr %a.trace)
-  br label %store
-store:
-  %me = call i{long} @PyThread_get_thread_ident()
-  %by = call ptr @PyLong_FromUnsignedLong(i{long} %me)
-  %stored = call i32 @PyDict_SetItem(ptr @raised, ptr %by, ptr %a.value)
-  call void @Py_DecRef(ptr %by)
-  call void @Py_DecRef(ptr %a.kind)
-  call void @Py_DecRef(ptr %a.value)
-  call void @Py_DecRef(ptr %a.trace)
-  call void @PyGILState_Release(i32 %lock)
-  br label %stop
-go:
-  ret i64 {period}
-stop:
-  ret i64 {stop}
-}}
-"""

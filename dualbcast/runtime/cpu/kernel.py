@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import marshal
 import math
 import os
 import threading
@@ -17,8 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from dualbcast import disk_cache
-from dualbcast.codegen.llvm.linked import Loaded, load
-from dualbcast.codegen.llvm.target import KERNEL, environment
+from dualbcast.codegen.llvm.abi import KERNEL, POLL, STOPPED
+from dualbcast.codegen.llvm.target import environment
+from dualbcast.codegen.loops.scratch import PARAMETERS
 from dualbcast.codegen.mathlib import libm
 from dualbcast.kernel_spec import KernelSource
 from dualbcast.runtime.arguments import Array
@@ -26,12 +26,12 @@ from dualbcast.runtime.buffer_pool import POOL
 from dualbcast.runtime.call_key import host_addresses
 from dualbcast.runtime.cpu import interrupt, nontemporal_policy, thread_pool
 from dualbcast.runtime.cpu.entry import Entry
-from dualbcast.runtime.cpu.interrupt import STOPPED
-from dualbcast.runtime.cpu.row_joining import joining
-from dualbcast.runtime.cpu.scratch import PARAMETERS, Loop, give_back, lend
+from dualbcast.runtime.cpu.loader import load
+from dualbcast.runtime.cpu.loops import Loop, copying, gathering, joining
+from dualbcast.runtime.cpu.scratch import give_back, lend
 from dualbcast.runtime.cpu.thread_pool import Work
 from dualbcast.runtime.cpu.threads import get_num_threads
-from dualbcast.runtime.cpu.tile_packing import Copied, Packing, copying, gathering
+from dualbcast.runtime.cpu.tile_packing import Copied, Packing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -87,12 +87,11 @@ class CpuKernel:
         Whether it can be stopped; see `interrupt`.
     """
 
-    def __init__(self, source: KernelSource, fastmath: bool, payload: bytes) -> None:
+    def __init__(self, source: KernelSource, fastmath: bool, code: bytes) -> None:
         self.source, self.fastmath = source, fastmath
-        code, self._module, self.polls = marshal.loads(payload)
-        self._loaded = self._load(code)
-        self._address = self._loaded.address(KERNEL)
-        self._streaming: dict[tuple[int, ...], tuple[Loaded, int]] = {}
+        self.polls = POLL.encode() in code
+        self._address = self._load(code)
+        self._streaming: dict[tuple[int, ...], int] = {}
         self._itemsizes = tuple(
             2 if dtype == "bfloat16" else np.dtype(dtype).itemsize for dtype in source.inputs + source.outputs
         )
@@ -110,8 +109,8 @@ class CpuKernel:
         if ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * len(numbers))(self._address)(*numbers):
             raise interrupt.raised()
 
-    def _load(self, code: bytes) -> Loaded:
-        return load(code, dict(interrupt.symbols()) if self.polls else {})
+    def _load(self, code: bytes) -> int:
+        return load(code, dict(interrupt.symbols()) if self.polls else {})(KERNEL)
 
     def learn(self, pace: float) -> None:
         """Set the pace, in nanoseconds for an element."""
@@ -202,7 +201,8 @@ class CpuKernel:
 
     def goes_past_the_cache(self, total: int) -> bool:
         """Whether a launch is one for streamed ranges."""
-        return nontemporal_policy.goes_past_the_cache(
+        # Only vectors are stored past the cache.
+        return self.source.straight and nontemporal_policy.goes_past_the_cache(
             self.source.layout, total, self._itemsizes, len(self.source.inputs)
         )
 
@@ -221,9 +221,11 @@ class CpuKernel:
                     first = len(self.source.inputs)
                     outputs = range(first, len(self.source.layout.which))
                     stored = {at for at in outputs if at - first not in self.source.summed} - {*terms}
-                    loaded = self._load(disk_cache.fetch(key, lambda: _with_streams(self._module, stored)))
-                    found = self._streaming[terms] = loaded, loaded.address(KERNEL)
-        return found[1]
+                    code = disk_cache.fetch(
+                        key, lambda: _build(self.source, self.fastmath, streamed=stored).object_file()
+                    )
+                    found = self._streaming[terms] = self._load(code)
+        return found
 
     def entry(self, total: int, ints: Sequence[int], masks: tuple[int, ...]) -> Entry:
         """The short way to run so many elements of NumPy arrays; see `Entry`."""
@@ -306,8 +308,8 @@ def compile_kernel(source: KernelSource, fastmath: bool) -> CpuKernel:
         with _compile_lock:
             kernel = _kernels.get(wanted)
             if kernel is None:
-                payload = disk_cache.fetch(_key(source, fastmath), lambda: _build(source, fastmath).payload())
-                kernel = _kernels[wanted] = CpuKernel(source, fastmath, payload)
+                code = disk_cache.fetch(_key(source, fastmath), lambda: _build(source, fastmath).object_file())
+                kernel = _kernels[wanted] = CpuKernel(source, fastmath, code)
     return kernel
 
 
@@ -467,17 +469,11 @@ def _aligned(index: int, row: int) -> int:
     return index - index % row % _ALIGNMENT
 
 
-def _build(source: KernelSource, fastmath: bool) -> Built:
+def _build(source: KernelSource, fastmath: bool, streamed: Collection[int] = ()) -> Built:
     from dualbcast.codegen.llvm import build as llvm_build
 
     path = disk_cache.write_text(f"{source.element}_{disk_cache.key(source.text)[:16]}.py", source.text)
-    return llvm_build.build(source, fastmath, path, libm.has_libmvec())
-
-
-def _with_streams(module: bytes, arrays: Collection[int]) -> bytes:
-    from dualbcast.codegen.llvm import nontemporal
-
-    return nontemporal.build(module, arrays)
+    return llvm_build.build(source, fastmath, path, libm.has_libmvec(), streamed)
 
 
 def _key(source: KernelSource, fastmath: bool) -> str:

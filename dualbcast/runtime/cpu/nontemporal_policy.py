@@ -12,7 +12,7 @@ import platform
 from collections.abc import Sequence
 from functools import cache as once
 
-from dualbcast.codegen.llvm.target import processor
+from dualbcast.codegen.llvm.target import features
 from dualbcast.kernel_spec import Layout
 from dualbcast.runtime.cpu.threads import allowed_cpus
 
@@ -69,4 +69,4 @@ def _stores_lines() -> bool:
     """Whether the processor has vectors as long as a line of its cache."""
     if platform.machine() not in ("x86_64", "AMD64"):
         return False
-    return "avx512f" in processor().replace(",", " ").replace("+", " ").split()
+    return "avx512f" in features()

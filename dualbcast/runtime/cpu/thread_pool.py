@@ -1,7 +1,7 @@
-"""Threads that share the pieces of a launch: machine code draws them and waits, without the interpreter and its lock.
+"""Threads that share the pieces of a launch: machine code draws pieces and waits, without the interpreter's lock.
 
-A thread that has no work watches for more for a while, since to wake it takes longer than many kernels run; then it
-sleeps. Whoever launches works, too, so that a launch ends even if no other thread comes.
+A thread without work looks for more before it sleeps, since to wake a thread takes longer than many kernels run. The
+thread that launches works as well, so a launch ends even if no other thread comes.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ import ctypes
 import functools
 import itertools
 import os
-import platform
-import sys
 import threading
 from array import array
 from collections import deque
@@ -19,42 +17,42 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dualbcast.codegen.llvm.target import compiled
+from dualbcast.codegen.llvm.abi import POLL, STOPPED
+from dualbcast.codegen.loops.recipe import Recipe
+from dualbcast.codegen.loops.thread_pool import LINE, OFFSETS, STATE_SIZE, write_call, write_pool
 from dualbcast.runtime.cpu import interrupt
+from dualbcast.runtime.cpu.loader import compiled
 
 if TYPE_CHECKING:
     from dualbcast.runtime.cpu.scratch import Scratch
 
 __all__ = ["Pool", "Work", "is_watched", "share"]
 
-# What a pool answers that another launch has.
+# The answer of a pool that another launch has.
 _NOT_OURS = -1000
-# How often an idle thread looks for work before it sleeps: some 100 microseconds at a stretch, and then some 300 while
-# it lets others run. As much Python is between two calls that have tens of large outputs.
+# How often an idle thread looks for work before it sleeps: for some 100 microseconds at a stretch, then for some 300
+# while it lets others run. Between two calls with tens of large outputs Python takes as long.
 _LOOKS, _YIELDS = 4000, 1000
-# Threads beyond the processors bring nothing, however many are asked for.
-_MOST = os.cpu_count() or 1
-# How many launches may have threads to help them at a time; others do their work themselves.
-_POOLS = max(1, _MOST // 4)
-# Bytes of a pool's state: the cursor, the number of pieces done, and the free places have a cache line each, and so
-# have the status of a launch, the number of threads that watch, and whose the pool is, which are at these bytes.
-_STATE, _LINE, _STATUS, _WATCHERS, _OWNER = 512, 64, 192, 256, 320
+# More threads than processors bring nothing, however many are asked for.
+_MAX_THREADS = os.cpu_count() or 1
+# How many launches may have helping threads at a time; the others do all their work themselves.
+_MAX_POOLS = max(1, _MAX_THREADS // 4)
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a launch calls machine code with, piece by piece.
+    """The calls of machine code that make up a launch, one for each piece.
 
     Attributes
     ----------
     address : int
-        Of the code.
+        Where the code is.
     arguments : array
         Its arguments, 64-bit integers: those of the first piece, of the second, and so on.
     count : int
         How many pieces there are.
     scratch : Scratch or None
-        What the code works in.
+        The memory that the code works in.
     """
 
     address: int
@@ -86,11 +84,11 @@ def share(address: int, arguments: Any, length: int, first: int, count: int, thr
         one then that the thread ran.
     """
     where = _address_of(arguments) + 8 * length * first
-    helpers = min(threads, count, _MOST) - 1
+    helpers = min(threads, count, _MAX_THREADS) - 1
     if helpers > 0:
         token = next(_tokens)
-        for found in _pools():
-            ran = found.run(token, address, where, length, count, helpers)
+        for pool in _pools():
+            ran = pool.run(token, address, where, length, count, helpers)
             if ran != _NOT_OURS:
                 return ran
     call = _call(length)
@@ -103,7 +101,7 @@ def share(address: int, arguments: Any, length: int, first: int, count: int, thr
 
 def is_watched() -> bool:
     """Whether a thread is awake that looks for work, so that a launch has it at once."""
-    return any(found.watchers.value for found in _every if not found.owner.value)
+    return any(pool.watchers.value for pool in _every if not pool.owner.value)
 
 
 def _address_of(numbers: Any) -> int:
@@ -113,11 +111,11 @@ def _address_of(numbers: Any) -> int:
 
 
 def _pools() -> Iterator[Pool]:
-    """Those that may be free, and then a new one, if there may be more."""
-    for found in list(_every):
-        if not found.owner.value:
-            yield found
-    if len(_every) < _POOLS:
+    """The pools that may be free, and then a new one, if there may be more."""
+    for pool in list(_every):
+        if not pool.owner.value:
+            yield pool
+    if len(_every) < _MAX_POOLS:
         yield Pool()
 
 
@@ -133,11 +131,11 @@ class Pool:
     """
 
     def __init__(self) -> None:
-        self._memory = ctypes.create_string_buffer(_STATE + _LINE)
-        self._state = -(-ctypes.addressof(self._memory) // _LINE) * _LINE
-        self.watchers = ctypes.c_int64.from_address(self._state + _WATCHERS)
-        self._status = ctypes.c_int32.from_address(self._state + _STATUS)
-        self.owner = ctypes.c_int64.from_address(self._state + _OWNER)
+        self._memory = ctypes.create_string_buffer(STATE_SIZE + LINE)
+        self._state = -(-ctypes.addressof(self._memory) // LINE) * LINE
+        self.watchers = ctypes.c_int64.from_address(self._state + OFFSETS["watchers"])
+        self._status = ctypes.c_int32.from_address(self._state + OFFSETS["failed"])
+        self.owner = ctypes.c_int64.from_address(self._state + OFFSETS["owner"])
         self._post, self._finish, self._attend = _functions()
         self._asleep: deque[Any] = deque()
         self._threads = 0
@@ -156,7 +154,7 @@ class Pool:
                     self._asleep.pop().release()
         except BaseException:
             if self.owner.value == token:
-                self._status.value = interrupt.STOPPED  # What has not begun does not run.
+                self._status.value = STOPPED  # What has not begun does not run.
             raise
         finally:
             # Whatever interrupts: the arrays must outlive the work, and the pool is free again, if this launch has it.
@@ -174,7 +172,7 @@ class Pool:
             self._threads += 1
 
     def _stay(self) -> None:
-        """What the other threads do."""
+        """Help with launches, and sleep while there are none, for ever."""
         asleep = threading.Lock()
         asleep.acquire()
         interrupt.help_with(self._status)
@@ -186,263 +184,28 @@ class Pool:
             asleep.acquire()
 
 
-def _prototype(*kinds: Any, returned: Any = ctypes.c_int32) -> Any:
-    return ctypes.CFUNCTYPE(returned, *kinds)
-
-
 @functools.cache
 def _functions() -> tuple[Any, Any, Any]:
     """`post`, `finish` and `attend`."""
-    pause, declared = _PAUSES.get(platform.machine().lower(), ("", ""))
-    text = _TEXT.format(
-        pause=pause,
-        yields=_YIELDS,
-        watchers=_WATCHERS,
-        owner=_OWNER,
-        not_ours=_NOT_OURS,
-        stopped=interrupt.STOPPED,
-        **_yielding(),
-    )
-    text, elsewhere = text + declared, interrupt.symbols()
-    pointer, word = ctypes.c_void_p, ctypes.c_int64
+    recipe = Recipe(write_pool, (_YIELDS, _NOT_OURS, STOPPED, POLL))
+    address = functools.partial(compiled, recipe, elsewhere=interrupt.symbols())
+    pointer, number = ctypes.c_void_p, ctypes.c_int64
     # With the GIL, which others may hold for long; it takes nanoseconds.
-    kinds = pointer, pointer, pointer, pointer, word, word, word, word
-    post = ctypes.PYFUNCTYPE(ctypes.c_int32, *kinds)(compiled(text, "post", elsewhere=elsewhere))
-    finish = _prototype(pointer, word, returned=word)(compiled(text, "finish", elsewhere=elsewhere))
-    return post, finish, _prototype(pointer, word)(compiled(text, "attend", elsewhere=elsewhere))
+    kinds = pointer, pointer, pointer, pointer, number, number, number, number
+    post = ctypes.PYFUNCTYPE(ctypes.c_int32, *kinds)(address("post"))
+    finish = ctypes.CFUNCTYPE(number, pointer, number)(address("finish"))
+    return post, finish, ctypes.CFUNCTYPE(ctypes.c_int32, pointer, number)(address("attend"))
 
 
 @functools.cache
 def _caller(count: int) -> int:
-    """The address of `call(function, arguments)`: integers and pointers are passed alike, so one serves for all."""
-    numbers = [f"%n{at}" for at in range(count)]
-    lines = ["define i32 @call(ptr %function, ptr %arguments) {"]
-    for at, number in enumerate(numbers):
-        lines += [f"  {number}.at = getelementptr i64, ptr %arguments, i64 {at}"]
-        lines += [f"  {number} = load i64, ptr {number}.at"]
-    lines += [f"  %status = call i32 %function({', '.join(f'i64 {number}' for number in numbers)})"]
-    # What `streams` lets a kernel store past the cache may be seen late by other threads but for this. It is here since
-    # a kernel may be called for each row of a tile, and to wait each time takes longer than the rows.
-    lines += ["  fence seq_cst"]
-    return compiled("\n".join([*lines, "  ret i32 %status", "}"]), "call")
+    """The address of a function that calls another one, at an address, with so many arguments from an array."""
+    return compiled(Recipe(write_call, (count,)), "call")
 
 
 @functools.cache
 def _call(count: int) -> Any:
-    return _prototype(ctypes.c_void_p, ctypes.c_void_p)(_caller(count))
-
-
-def _yielding() -> dict[str, str]:
-    """How a thread lets others run, where there is a way."""
-    if sys.platform == "win32":
-        return {"declare": "declare i32 @SwitchToThread()", "rest": "call i32 @SwitchToThread()"}
-    return {"declare": "declare i32 @sched_yield()", "rest": "call i32 @sched_yield()"}
-
-
-_PAUSES = {
-    **dict.fromkeys(
-        ("x86_64", "amd64"), ("call void @llvm.x86.sse2.pause()", "\ndeclare void @llvm.x86.sse2.pause()\n")
-    ),
-    **dict.fromkeys(
-        ("aarch64", "arm64"), ("call void @llvm.aarch64.hint(i32 1)", "\ndeclare void @llvm.aarch64.hint(i32)\n")
-    ),
-}
-
-# The state of a pool, by byte: at 0 the cursor, at 64 how many pieces are done, at 128 the places for threads, at 192
-# a status that was not 0, the caller, its function, the arguments, the bytes of those of a piece, and how many pieces
-# there are; at 256 how many threads watch; at 320 the token of the launch that has the pool, or 0. The cursor's lower
-# half counts the pieces that nobody has drawn; the upper half, and that of the places, counts the launches: who comes
-# late finds another number there, and touches nothing. The rest belongs to the launch, and stays as it is until all of
-# its pieces are done, and so for as long as a thread has drawn one. Where a piece has failed, the others are drawn and
-# do not run.
-_TEXT = """\
-{declare}
-declare i64 @dualbcast_poll(i64)
-
-define private i64 @work(ptr %state, i64 %launch) {{
-entry:
-  %done = getelementptr i8, ptr %state, i64 64
-  %failed = getelementptr i8, ptr %state, i64 192
-  %caller.at = getelementptr i8, ptr %state, i64 200
-  %function.at = getelementptr i8, ptr %state, i64 208
-  %arguments.at = getelementptr i8, ptr %state, i64 216
-  %length.at = getelementptr i8, ptr %state, i64 224
-  %count.at = getelementptr i8, ptr %state, i64 232
-  br label %look
-look:
-  %ran = phi i64 [ 0, %entry ], [ %ran, %draw ], [ %one.more, %count.it ]
-  %cursor = load atomic i64, ptr %state seq_cst, align 8
-  %left = and i64 %cursor, 4294967295
-  %current = lshr i64 %cursor, 32
-  %some = icmp ne i64 %left, 0
-  %same = icmp eq i64 %current, %launch
-  %go = and i1 %some, %same
-  br i1 %go, label %draw, label %end
-draw:
-  %less = sub i64 %cursor, 1
-  %drawn = cmpxchg ptr %state, i64 %cursor, i64 %less seq_cst seq_cst
-  %mine = extractvalue {{ i64, i1 }} %drawn, 1
-  br i1 %mine, label %run, label %look
-run:
-  %caller = load ptr, ptr %caller.at
-  %function = load ptr, ptr %function.at
-  %arguments = load ptr, ptr %arguments.at
-  %length = load i64, ptr %length.at
-  %count = load i64, ptr %count.at
-  %piece = sub i64 %count, %left
-  %offset = mul i64 %piece, %length
-  %own = getelementptr i8, ptr %arguments, i64 %offset
-  %so.far = load atomic i32, ptr %failed seq_cst, align 8
-  %sound = icmp eq i32 %so.far, 0
-  br i1 %sound, label %call, label %count.it
-call:
-  %status = call i32 %caller(ptr %function, ptr %own)
-  %good = icmp eq i32 %status, 0
-  br i1 %good, label %count.it, label %note
-note:
-  store atomic i32 %status, ptr %failed seq_cst, align 8
-  br label %count.it
-count.it:
-  %before = atomicrmw add ptr %done, i64 1 seq_cst
-  %one.more = add i64 %ran, 1
-  br label %look
-end:
-  ret i64 %ran
-}}
-
-define i32 @post(
-  ptr %state, ptr %caller, ptr %function, ptr %arguments, i64 %length, i64 %count, i64 %places, i64 %token
-) {{
-entry:
-  %owner = getelementptr i8, ptr %state, i64 {owner}
-  %taken = cmpxchg ptr %owner, i64 0, i64 %token seq_cst seq_cst
-  %mine = extractvalue {{ i64, i1 }} %taken, 1
-  br i1 %mine, label %post, label %not.free
-not.free:
-  ret i32 0
-post:
-  %done = getelementptr i8, ptr %state, i64 64
-  %places.at = getelementptr i8, ptr %state, i64 128
-  %failed = getelementptr i8, ptr %state, i64 192
-  %caller.at = getelementptr i8, ptr %state, i64 200
-  %function.at = getelementptr i8, ptr %state, i64 208
-  %arguments.at = getelementptr i8, ptr %state, i64 216
-  %length.at = getelementptr i8, ptr %state, i64 224
-  %count.at = getelementptr i8, ptr %state, i64 232
-  store atomic i32 0, ptr %failed seq_cst, align 8
-  store ptr %caller, ptr %caller.at
-  store ptr %function, ptr %function.at
-  store ptr %arguments, ptr %arguments.at
-  store i64 %length, ptr %length.at
-  store i64 %count, ptr %count.at
-  store atomic i64 0, ptr %done seq_cst, align 8
-  %old = load atomic i64, ptr %state seq_cst, align 8
-  %former = lshr i64 %old, 32
-  %after = add i64 %former, 1
-  %launch = and i64 %after, 4294967295
-  %high = shl i64 %launch, 32
-  %offered = or i64 %high, %places
-  store atomic i64 %offered, ptr %places.at seq_cst, align 8
-  %cursor = or i64 %high, %count
-  store atomic i64 %cursor, ptr %state seq_cst, align 8
-  ret i32 1
-}}
-
-define i64 @finish(ptr %state, i64 %token) {{
-start:
-  %owner = getelementptr i8, ptr %state, i64 {owner}
-  %has.it = load atomic i64, ptr %owner seq_cst, align 8
-  %mine = icmp eq i64 %has.it, %token
-  br i1 %mine, label %entry, label %not.mine
-not.mine:
-  ret i64 {not_ours}
-entry:
-  %done = getelementptr i8, ptr %state, i64 64
-  %failed = getelementptr i8, ptr %state, i64 192
-  %count.at = getelementptr i8, ptr %state, i64 232
-  %count = load i64, ptr %count.at
-  %cursor = load atomic i64, ptr %state seq_cst, align 8
-  %launch = lshr i64 %cursor, 32
-  %ran = call i64 @work(ptr %state, i64 %launch)
-  br label %wait
-wait:
-  %turn = phi i64 [ 0, %entry ], [ %next, %more ], [ 0, %rest ], [ 0, %fail ]
-  %finished = load atomic i64, ptr %done seq_cst, align 8
-  %all = icmp eq i64 %finished, %count
-  br i1 %all, label %end, label %again
-again:
-  %next = add i64 %turn, 1
-  %long = icmp ugt i64 %next, 1000
-  br i1 %long, label %rest, label %more
-more:
-  {pause}
-  br label %wait
-rest:
-  ; Who runs the last piece may be waiting for this processor.
-  {rest}
-  ; Nor is the thread to be stopped in a kernel, where signals come to it.
-  %units = call i64 @dualbcast_poll(i64 0)
-  %stop = icmp slt i64 %units, 0
-  br i1 %stop, label %fail, label %wait
-fail:
-  store atomic i32 {stopped}, ptr %failed seq_cst, align 8
-  br label %wait
-end:
-  %status = load atomic i32, ptr %failed seq_cst, align 8
-  %good = icmp eq i32 %status, 0
-  %wide = sext i32 %status to i64
-  %negative = sub i64 0, %wide
-  %result = select i1 %good, i64 %ran, i64 %negative
-  store atomic i64 0, ptr %owner seq_cst, align 8
-  ret i64 %result
-}}
-
-define i32 @attend(ptr %state, i64 %looks) {{
-entry:
-  %places.at = getelementptr i8, ptr %state, i64 128
-  %watchers = getelementptr i8, ptr %state, i64 {watchers}
-  %one.more = atomicrmw add ptr %watchers, i64 1 seq_cst
-  br label %look
-look:
-  %left = phi i64 [ %looks, %entry ], [ %less, %stay ], [ %less, %yield ], [ %looks, %back ], [ %left, %place ]
-  %offered = load atomic i64, ptr %places.at seq_cst, align 8
-  %free = and i64 %offered, 4294967295
-  %launch = lshr i64 %offered, 32
-  %cursor = load atomic i64, ptr %state seq_cst, align 8
-  %undrawn = and i64 %cursor, 4294967295
-  %current = lshr i64 %cursor, 32
-  %same = icmp eq i64 %current, %launch
-  %some = icmp ne i64 %undrawn, 0
-  %room = icmp ne i64 %free, 0
-  %work = and i1 %same, %some
-  %go = and i1 %work, %room
-  br i1 %go, label %place, label %nothing
-nothing:
-  %less = sub i64 %left, 1
-  %over = icmp eq i64 %less, 0
-  br i1 %over, label %end, label %idle
-idle:
-  %late = icmp ult i64 %less, {yields}
-  br i1 %late, label %yield, label %stay
-stay:
-  {pause}
-  br label %look
-yield:
-  {rest}
-  br label %look
-place:
-  %fewer = sub i64 %offered, 1
-  %taken = cmpxchg ptr %places.at, i64 %offered, i64 %fewer seq_cst seq_cst
-  %mine = extractvalue {{ i64, i1 }} %taken, 1
-  br i1 %mine, label %back, label %look
-back:
-  %ran = call i64 @work(ptr %state, i64 %launch)
-  br label %look
-end:
-  %one.less = atomicrmw sub ptr %watchers, i64 1 seq_cst
-  ret i32 0
-}}
-"""
+    return ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)(_caller(count))
 
 
 def _renew_after_fork() -> None:
@@ -451,7 +214,7 @@ def _renew_after_fork() -> None:
 
 
 _every: list[Pool] = []
-# What launches are known by.
+# Numbers that tell launches apart.
 _tokens = itertools.count(1)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_after_fork)

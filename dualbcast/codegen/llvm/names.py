@@ -1,0 +1,168 @@
+"""Which names the statements of a kernel's text read, assign and write to: what its values depend on."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence, Set
+from typing import NamedTuple
+
+__all__ = ["Uses", "assigned_names", "called_functions", "names_in", "uses", "varying_after"]
+
+# The fields of an expression that are expressions again; the function of a call is none.
+_PARTS: dict[type[ast.expr], tuple[str, ...]] = {
+    ast.BinOp: ("left", "right"),
+    ast.Compare: ("left", "comparators"),
+    ast.Call: ("args",),
+    ast.Subscript: ("value", "slice"),
+    ast.UnaryOp: ("operand",),
+    ast.IfExp: ("test", "body", "orelse"),
+}
+
+
+class Uses(NamedTuple):
+    """The names in some statements.
+
+    Attributes
+    ----------
+    names : set of str
+        All names but those of functions.
+    assigned : set of str
+        The variables that are assigned.
+    written : set of str
+        The arrays that are written to.
+    calls : bool
+        Whether a function is called for more than its value.
+    """
+
+    names: set[str]
+    assigned: set[str]
+    written: set[str]
+    calls: bool
+
+
+def names_in(node: ast.expr, names: set[str]) -> set[str]:
+    """Add the names in an expression to a set, which is returned.
+
+    (`ast.walk` would take half of the time of lowering.)
+    """
+    kind = type(node)
+    if kind is ast.Name:
+        names.add(node.id)  # type: ignore[attr-defined]
+    elif kind is not ast.Constant:
+        for field in _PARTS.get(kind, ()):
+            part = getattr(node, field)
+            if type(part) is list:
+                for each in part:
+                    names_in(each, names)
+            else:
+                names_in(part, names)
+    return names
+
+
+def called_functions(node: ast.AST) -> list[str]:
+    """The names of the functions that are called somewhere in a statement."""
+    calls = (each.func for each in ast.walk(node) if isinstance(each, ast.Call))
+    return [function.id for function in calls if isinstance(function, ast.Name)]
+
+
+def uses(statements: Sequence[ast.stmt]) -> Uses:
+    """The names in some statements and in those inside them."""
+    names: set[str] = set()
+    assigned: set[str] = set()
+    written: set[str] = set()
+    calls = False
+    for stmt in statements:
+        match stmt:
+            case ast.Assign(targets=[target], value=value):
+                names_in(value, names)
+                names_in(target, names)
+                match target:
+                    case ast.Name(name):
+                        assigned.add(name)
+                    case ast.Subscript(ast.Name(name)):
+                        written.add(name)
+            case ast.If() | ast.While() | ast.For():
+                inner = uses([*stmt.body, *stmt.orelse])
+                names |= inner.names
+                assigned |= inner.assigned
+                written |= inner.written
+                calls |= inner.calls
+                if isinstance(stmt, ast.For):
+                    names_in(stmt.target, assigned)
+                names_in(stmt.iter if isinstance(stmt, ast.For) else stmt.test, names)
+            case ast.Expr(value):
+                names_in(value, names)
+                calls = True
+    return Uses(names, assigned, written, calls)
+
+
+def varying_after(statements: Sequence[ast.stmt], varying: Set[str]) -> set[str]:
+    """The names that vary between elements after any number of runs of some statements, if `varying` do before."""
+    # Names that are assigned, and those that their values depend on.
+    dependences: list[tuple[set[str], set[str]]] = []
+    result = set(varying)
+    pending = list(statements)
+    while pending:
+        match pending.pop():
+            case ast.Assign(targets=[target], value=value):
+                dependences.append((names_in(target, set()), names_in(value, set())))
+            case ast.For(body=body) | ast.While(body=body):
+                pending += body
+            case ast.If(test=test, body=body, orelse=orelse):
+                sides = uses([*body, *orelse])
+                dependences.append((sides.assigned | sides.written, names_in(test, set())))
+                pending += [*body, *orelse]
+    count = 0
+    while count != len(result):
+        count = len(result)
+        for targets, sources in dependences:
+            if sources & result:
+                result |= targets
+    return result
+
+
+def assigned_names(function: ast.FunctionDef) -> tuple[set[str], set[str]]:
+    """The names that a function assigns, and those of them that stand for one value: with a single assignment, which
+    comes before all uses, in the same block as these or in a block around it."""
+    blocks_of: dict[str, list[int]] = {}
+    is_value: dict[str, bool] = {}
+
+    def read(node: ast.expr, open_blocks: set[int]) -> None:
+        for name in names_in(node, set()):
+            if name in blocks_of:
+                is_value[name] &= blocks_of[name][-1] in open_blocks
+            else:
+                is_value.setdefault(name, False)
+
+    def assign(name: str, block: int) -> None:
+        # A name that was read before is a variable of a loop.
+        is_value[name] = name not in is_value
+        blocks_of.setdefault(name, []).append(block)
+
+    def visit(statements: Sequence[ast.stmt], open_blocks: set[int]) -> None:
+        here = id(statements)
+        open_blocks = {*open_blocks, here}
+        for stmt in statements:
+            match stmt:
+                case ast.Assign(targets=[target], value=value) | ast.AugAssign(target=target, value=value):
+                    read(value, open_blocks)
+                    if not isinstance(target, ast.Name):
+                        read(target, open_blocks)
+                        continue
+                    if isinstance(stmt, ast.AugAssign):
+                        is_value[target.id] = False
+                    assign(target.id, here)
+                case ast.If() | ast.While():
+                    read(stmt.test, open_blocks)
+                    visit(stmt.body, open_blocks)
+                    visit(stmt.orelse, open_blocks)
+                case ast.For():
+                    read(stmt.iter, open_blocks)
+                    assert isinstance(stmt.target, ast.Name)
+                    assign(stmt.target.id, id(stmt.body))
+                    visit(stmt.body, open_blocks)
+                case ast.Expr(value=ast.expr() as value) | ast.Return(value=ast.expr() as value):
+                    read(value, open_blocks)
+
+    visit(function.body, set())
+    return set(blocks_of), {name for name, single in is_value.items() if single and name in blocks_of}

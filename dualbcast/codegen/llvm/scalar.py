@@ -1,0 +1,268 @@
+"""Functions of a kernel's text as LLVM IR, one element at a time: its variables are places on the stack, which LLVM
+puts into registers. A loop over a row becomes calls of functions on vectors."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from llvmlite import ir
+
+from dualbcast.codegen.llvm.abi import KERNEL
+from dualbcast.codegen.llvm.arithmetic import binary
+from dualbcast.codegen.llvm.expressions import Expressions
+from dualbcast.codegen.llvm.memory import LINE
+from dualbcast.codegen.llvm.names import assigned_names
+from dualbcast.codegen.llvm.row_ends import write_ends
+from dualbcast.codegen.llvm.row_loop import LEFT, WHOLE, RowLoop
+from dualbcast.codegen.llvm.unit import Unit
+from dualbcast.codegen.llvm.values import TYPES, WORD, Typed, word
+
+__all__ = ["ScalarBody"]
+
+# The vector registers that each of some interleaved vectors needs at least.
+_REGISTERS = 8
+
+
+class _Loop(NamedTuple):
+    """The blocks that `continue` and `break` go to."""
+
+    again: ir.Block
+    after: ir.Block
+
+
+class ScalarBody(Expressions):
+    """Writes one function.
+
+    Parameters
+    ----------
+    unit : Unit
+    function : llvmlite.ir.Function
+        An empty one.
+    node : ast.FunctionDef
+        Its text.
+    dtypes : sequence of str
+        The types of its parameters, as of `Typed`.
+    """
+
+    def __init__(self, unit: Unit, function: ir.Function, node: ast.FunctionDef, dtypes: Sequence[str]) -> None:
+        self.unit, self.function = unit, node.name
+        # Room for variables is made before all else.
+        self.start = ir.IRBuilder(function.append_basic_block())
+        self._first = function.append_basic_block()
+        self.builder = ir.IRBuilder(self._first)
+        self._loops: list[_Loop] = []
+        arguments = zip(node.args.args, function.args, dtypes, strict=False)
+        self.values = {each.arg: Typed(value, dtype) for each, value, dtype in arguments}
+        self._variables: dict[str, Typed] = {}
+        assigned, values = assigned_names(node)
+        self._single = values - self.values.keys()
+        for name in assigned & self.values.keys():
+            self.assign(name, self.values.pop(name))
+
+    def finish(self) -> None:
+        """Let the room for variables be followed by the rest."""
+        self.start.branch(self._first)
+
+    # --- statements ----------------------------------------------------------------------------------------------
+
+    def block(self, statements: Sequence[ast.stmt]) -> None:
+        for stmt in statements:
+            match stmt:
+                case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                    self.assign(name, self.expression(value))
+                case ast.Assign(targets=[ast.Subscript() as place], value=value):
+                    self.store(self.expression(place.value), self.expression(place.slice), self.expression(value))
+                case ast.AugAssign(target=ast.Name(id=name), op=op, value=value):
+                    self.assign(name, binary(self.builder, op, self.name(name), self.expression(value)))
+                case ast.AugAssign(target=ast.Subscript() as place, op=op, value=value):
+                    pointer, index = self.expression(place.value), self.expression(place.slice)
+                    changed = binary(self.builder, op, self.load(pointer, index), self.expression(value))
+                    self.store(pointer, index, changed)
+                case ast.Expr(value=ast.Call() as call):
+                    self.call(call)
+                case ast.If():
+                    self.if_(stmt)
+                case ast.While(orelse=[]):
+                    self.while_(stmt)
+                case ast.For(orelse=[]):
+                    self.for_(stmt)
+                case ast.Break():
+                    self.builder.branch(self._loops[-1].after)
+                case ast.Continue():
+                    self.builder.branch(self._loops[-1].again)
+                case ast.Pass():
+                    pass
+                case _:
+                    raise SyntaxError(f"a kernel has no such statement: {ast.unparse(stmt)}")
+
+    def assign(self, name: str, value: Typed) -> None:
+        """Give a variable a value, whose type is that of its first value."""
+        if name in self._single:
+            self.values[name] = value
+            return
+        if value.dtype[0] == "*":
+            raise TypeError(f"{name} is more than one pointer")
+        if name not in self._variables:
+            self._variables[name] = Typed(self.start.alloca(value.value.type, name=name), value.dtype)
+        place, dtype = self._variables[name]
+        if dtype != value.dtype:
+            raise TypeError(f"the variable {name} is of type {dtype}, and is given a value of type {value.dtype}")
+        self.builder.store(value.value, place)
+
+    def if_(self, stmt: ast.If) -> None:
+        then, after = self._new_block(), self._new_block()
+        orelse = self._new_block() if stmt.orelse else after
+        self.builder.cbranch(self.test(stmt.test), then, orelse)
+        for start, body in ((then, stmt.body), (orelse, stmt.orelse)):
+            if body:
+                self.builder.position_at_end(start)
+                self.block(body)
+                self._go_on(after)
+        self.builder.position_at_end(after)
+
+    def while_(self, stmt: ast.While) -> None:
+        head, body, after = self._new_block(), self._new_block(), self._new_block()
+        units = self.unit.polling.units(self.function, stmt)
+        self.builder.branch(head)
+        self.builder.position_at_end(head)
+        self.builder.cbranch(self.test(stmt.test), body, after)
+        self.builder.position_at_end(body)
+        again = self._new_block() if units else head
+        self._iteration(_Loop(again, after), stmt.body)
+        if units:
+            self.builder.position_at_end(again)
+            self.counted.iterate(self.builder, units, head, after)
+        self.builder.position_at_end(after)
+
+    def for_(self, stmt: ast.For) -> None:
+        """A loop over a range, whose number of iterations is known before the first."""
+        name, start, stop, step = self.range(stmt)
+        vectors, place = _interleaving(stmt.body)
+        if vectors and self.unit.lanes and self.builder.function.name == KERNEL:
+            self._row(stmt, (start, stop), vectors, place)
+            return
+        builder = self.builder
+        # By ones the target itself is counted, which a vectoriser knows best; else the iterations are.
+        first, end = (start, stop) if step == 1 else (word(0), self.iteration_count(start, stop, step))
+        counted = self.start.alloca(WORD)
+        builder.store(first, counted)
+        head, body, again, after = (self._new_block() for _ in range(4))
+        builder.branch(head)
+        builder.position_at_end(head)
+        at = builder.load(counted, typ=WORD)
+        # From the lowest number to the highest there are more iterations than an int64 can count.
+        compared = builder.icmp_signed if step == 1 else builder.icmp_unsigned
+        builder.cbranch(compared("<", at, end), body, after)
+        builder.position_at_end(body)
+        value = at if step == 1 else builder.add(start, builder.mul(at, word(step)))
+        self.assign(name, Typed(value, "int64"))
+        self._iteration(_Loop(again, after), stmt.body)
+        builder.position_at_end(again)
+        builder.store(builder.add(at, word(1), flags=["nsw" if step == 1 else "nuw"]), counted)
+        units = self.unit.polling.units(self.function, stmt)
+        if units:
+            self.counted.iterate(builder, units, head, after)
+        else:
+            back = builder.branch(head)
+            if vectors:
+                self._hint(back, vectors)
+        builder.position_at_end(after)
+
+    def _iteration(self, loop: _Loop, body: Sequence[ast.stmt]) -> None:
+        self._loops.append(loop)
+        self.block(body)
+        self._loops.pop()
+        self._go_on(loop.again)
+
+    def _hint(self, back: ir.Instruction, vectors: int) -> None:
+        """Tell LLVM's vectoriser how many vectors of a loop to interleave, and, if that is decided, the length of a
+        vector, with the last elements under a mask.
+
+        By itself it takes one vector where the body is long. The processor then looks ahead on a single chain of
+        instructions, each of which waits for the one before it.
+        """
+        module, lanes = self.unit.module, self.unit.lanes
+        wanted = [("interleave.count", ir.Constant(ir.IntType(32), vectors))]
+        if lanes:
+            wanted.append(("vectorize.width", ir.Constant(ir.IntType(32), lanes)))
+            wanted.append(("vectorize.predicate.enable", ir.Constant(ir.IntType(1), 1)))
+        hints = [module.add_metadata([f"llvm.loop.{name}", value]) for name, value in wanted]
+        # The name of a loop refers to itself, so that it is like no other.
+        loop = ir.MDValue(module, hints, name=str(len(module.metadata)))
+        loop.operands = (loop, *hints)
+        back.set_metadata("llvm.loop", loop)
+
+    # --- rows ----------------------------------------------------------------------------------------------------
+
+    def _row(self, loop: ast.For, bounds: Sequence[ir.Value], vectors: int, place: ast.Subscript | None) -> None:
+        """A loop over a row: calls of the function of whole vectors, and of the one of the elements at both ends."""
+        assert isinstance(loop.target, ast.Name)
+        names = dict.fromkeys(each.id for part in loop.body for each in ast.walk(part) if isinstance(each, ast.Name))
+        known = self.values.keys() | self._variables.keys()
+        given = {name: self.name(name) for name in names if name in known}
+        if self.countdown is not None:
+            given[LEFT] = Typed(self.countdown.place, "*int64")
+        at_once = self.unit.lanes * min(vectors, self.unit.registers // _REGISTERS)
+        row = RowLoop(self.unit, loop, {name: value.dtype for name, value in given.items()}, at_once)
+        whole, accesses = row.write(WHOLE, self.unit.streamed)
+        # Copies on the stack are read at once: stores to them do not go past the cache.
+        plain = row.write(f"{WHOLE}_plain", ())[0] if self.unit.streamed else whole
+        edge = write_ends(row, plain, accesses)
+        builder, rest = self.builder, [each.value for each in given.values()]
+        first, end = bounds
+        low = first
+        if place is not None:
+            self.values[loop.target.id] = Typed(first, "int64")
+            pointer, index = self.expression(place.value), self.expression(place.slice)
+            del self.values[loop.target.id]
+            itemsize = np.dtype(pointer.dtype[1:]).itemsize
+            if itemsize * at_once >= LINE:  # Else vectors are no lines, and the next line may be many vectors away.
+                low = self._next_line(first, end, self.element(pointer, index), itemsize, 8 * at_once)
+        high = builder.add(low, builder.and_(builder.sub(end, low), word(-at_once)))
+        for part, start, stop in ((edge, first, low), (whole, low, high), (edge, high, end)):
+            if start is not stop:
+                with builder.if_then(builder.icmp_signed("<", start, stop)):
+                    builder.call(part, [start, stop, *rest])
+
+    def _next_line(self, first: ir.Value, end: ir.Value, address: ir.Value, itemsize: int, least: int) -> ir.Value:
+        """The element of a row with which a line of the cache begins, in an array whose first element in the row is at
+        an address; the first element itself if the row has no more elements than `least`."""
+        builder = self.builder
+        ahead = builder.and_(builder.neg(builder.ptrtoint(address, WORD)), word(LINE - 1))
+        low = builder.add(first, builder.udiv(ahead, word(itemsize)))
+        is_long = builder.icmp_signed(">", builder.sub(end, first), word(least))
+        return builder.select(is_long, low, first)
+
+    # --- names ---------------------------------------------------------------------------------------------------
+
+    def name(self, name: str) -> Typed:
+        if name in self._variables:
+            place, dtype = self._variables[name]
+            return Typed(self.builder.load(place, typ=TYPES[dtype]), dtype)
+        return super().name(name)
+
+    def scratch(self, node: ast.Call) -> Typed:
+        match node.args:
+            case [ast.Name(id=dtype), ast.Constant(value=int() as length)]:
+                return Typed(self.start.alloca(TYPES[dtype], length), f"*{dtype}")
+        return super().scratch(node)
+
+    def _new_block(self) -> ir.Block:
+        return self.builder.append_basic_block()
+
+    def _go_on(self, block: ir.Block) -> None:
+        """Continue there, unless this place is left already."""
+        if not self.builder.block.is_terminated:
+            self.builder.branch(block)
+
+
+def _interleaving(body: Sequence[ast.stmt]) -> tuple[int, ast.Subscript | None]:
+    """How many vectors of a loop its text asks to interleave, and the array in which a vector should begin with a line;
+    0 and None if it does not."""
+    match body[-1]:
+        case ast.Expr(ast.Call(ast.Name("side_by_side"), [ast.Constant(value=int() as vectors), *places])):
+            return vectors, next((place for place in places if isinstance(place, ast.Subscript)), None)
+    return 0, None

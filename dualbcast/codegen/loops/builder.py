@@ -1,0 +1,204 @@
+"""A small language for loops: Python's operators, `with` statements for control flow, LLVM's instructions underneath.
+
+A loop is a Python function that is run once, to write the loop. Its numbers and lists are known when the loop is
+compiled; a `Value` is known when the loop runs. Only this file and `values` import llvmlite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from llvmlite import ir
+
+from dualbcast.codegen.loops.values import INDEX, ORDER, Pointer, Value, Variable, operand, type_of
+
+__all__ = ["Function", "Loop", "Module"]
+
+
+class Loop:
+    """A loop that is being written."""
+
+    def __init__(self, builder: ir.IRBuilder, after: ir.Block) -> None:
+        self._builder, self.after, self.ends = builder, after, False
+
+    def leave(self) -> None:
+        """End the loop here."""
+        self._builder.branch(self.after)
+        self.ends = True
+
+
+class Module:
+    """Functions that are compiled together.
+
+    Attributes
+    ----------
+    module : llvmlite.ir.Module
+    """
+
+    def __init__(self) -> None:
+        self.module = ir.Module("loops")
+        self.module.triple = ""  # the target's
+        self._written: dict[tuple[Any, ...], Function] = {}
+
+    def __str__(self) -> str:
+        return str(self.module)
+
+    def function(
+        self, name: str, parameters: Sequence[str], returns: str = "void", noalias: bool = False, inline: bool = False
+    ) -> Function:
+        """A new function, to be written; no other module sees it unless it is exported.
+
+        Parameters
+        ----------
+        name : str
+        parameters : sequence of str
+            The kind of each.
+        returns : str
+            The kind of its result.
+        noalias : bool
+            Whether memory that is written through one of the pointers is used through none of the others.
+        inline : bool
+            Whether it becomes part of each function that calls it.
+        """
+        kind = ir.FunctionType(type_of(returns), [type_of(each) for each in parameters])
+        function = Function(self, ir.Function(self.module, kind, name), parameters)
+        function.made.linkage = "internal"
+        if inline:
+            function.made.attributes.add("alwaysinline")
+        for parameter in function.made.args if noalias else ():
+            if isinstance(parameter.type, ir.PointerType):
+                parameter.add_attribute("noalias")
+        return function
+
+    def use(self, write: Callable[..., Function], *parameters: Any) -> Function:
+        """The function that `write` writes for these parameters, written when it is used first."""
+        if (write, parameters) not in self._written:
+            self._written[write, parameters] = write(self, *parameters)
+        return self._written[write, parameters]
+
+    def external(self, name: str, parameters: Sequence[str], returns: str) -> Any:
+        """A function of the C library, of LLVM, or of the process."""
+        found = self.module.globals.get(name)
+        if found is None:
+            kind = ir.FunctionType(type_of(returns), [type_of(each) for each in parameters])
+            found = ir.Function(self.module, kind, name)
+        return found
+
+
+class Function:
+    """A function that is being written, from its first statement to the last.
+
+    Attributes
+    ----------
+    module : Module
+    made : llvmlite.ir.Function
+    parameters : list of Value and Pointer
+    """
+
+    def __init__(self, module: Module, made: ir.Function, parameters: Sequence[str]) -> None:
+        self.module, self.made = module, made
+        self._builder = ir.IRBuilder(made.append_basic_block("entry"))
+        self.parameters = [self._given(each, kind) for each, kind in zip(made.args, parameters, strict=True)]
+
+    def _given(self, value: ir.Value, kind: str) -> Any:
+        return Pointer(self._builder, value, kind[1:]) if kind[0] == "*" else Value(self._builder, value)
+
+    def variable(self, value: Any, kind: str = "int64") -> Variable:
+        """A variable with its first value: of that value's type, or of a kind if that is Python's number."""
+        given = operand(value, type_of(kind))
+        with self._builder.goto_entry_block():
+            place = self._builder.alloca(given.type)
+        variable = Variable(self._builder, place, given.type)
+        variable.value = value
+        return variable
+
+    # --- control flow ---------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def range(self, start: Any, stop: Any, step: Any = 1) -> Iterator[Value]:
+        """A loop over the numbers from `start` on that are less than `stop`."""
+        builder, before = self._builder, self._builder.block
+        head, body, after = (builder.append_basic_block() for _ in range(3))
+        builder.branch(head)
+        builder.position_at_end(head)
+        index = builder.phi(INDEX)
+        index.add_incoming(operand(start, INDEX), before)
+        builder.cbranch(builder.icmp_signed("<", index, operand(stop, INDEX)), body, after)
+        builder.position_at_end(body)
+        yield Value(builder, index)
+        index.add_incoming(builder.add(index, operand(step, INDEX), flags=["nsw"]), builder.block)
+        builder.branch(head)
+        builder.position_at_end(after)
+
+    @contextmanager
+    def loop(self) -> Iterator[Loop]:
+        """A loop that runs until it is left, or the function returns."""
+        builder = self._builder
+        body, after = (builder.append_basic_block() for _ in range(2))
+        builder.branch(body)
+        builder.position_at_end(body)
+        loop = Loop(builder, after)
+        yield loop
+        self._go_on(body)
+        builder.position_at_end(after)
+        if not loop.ends:
+            builder.unreachable()
+
+    @contextmanager
+    def if_(self, test: Value) -> Iterator[None]:
+        """Statements that run where a test is true."""
+        builder = self._builder
+        then, after = (builder.append_basic_block() for _ in range(2))
+        builder.cbranch(test.value, then, after)
+        builder.position_at_end(then)
+        yield
+        self._go_on(after)
+        builder.position_at_end(after)
+
+    @contextmanager
+    def if_else(self, test: Value) -> Iterator[tuple[Any, Any]]:
+        """Two statements for `with`: one runs where a test is true, the other elsewhere."""
+        with self._builder.if_else(test.value) as both:
+            yield both
+
+    def return_(self, value: Any = None) -> None:
+        if value is None:
+            self._builder.ret_void()
+        else:
+            self._builder.ret(operand(value, self.made.return_value.type))
+
+    def _go_on(self, block: ir.Block) -> None:
+        if not self._builder.block.is_terminated:
+            self._builder.branch(block)
+
+    # --- calls ----------------------------------------------------------------------------------------------------
+
+    def call(self, function: Any, *arguments: Any) -> Value:
+        """The result of a function of this module, or of an external one."""
+        made = function.made if isinstance(function, Function) else function
+        kinds = made.function_type.args
+        values = [operand(each, kind) for each, kind in zip(arguments, kinds, strict=True)]
+        return Value(self._builder, self._builder.call(made, values))
+
+    def call_address(self, address: Value, returns: str, arguments: Sequence[Any]) -> Value:
+        """The result of a function at an address."""
+        values = [each.value for each in arguments]
+        kind = ir.FunctionType(type_of(returns), [each.type for each in values])
+        return Value(
+            self._builder, self._builder.call(self._builder.inttoptr(address.value, kind.as_pointer()), values)
+        )
+
+    def prefetch(self, pointer: Pointer) -> None:
+        """Ask for the line of memory at an address, which is read soon."""
+        function = self.module.external("llvm.prefetch.p0", ["*int8", "int32", "int32", "int32"], "void")
+        self.call(function, pointer, 0, 3, 1)  # to be read, kept in all caches, data
+
+    def fence(self) -> None:
+        """Make all stores so far visible to other threads before any that follow."""
+        self._builder.fence(ORDER)
+
+    def copy_bytes(self, to: Pointer, source: Pointer, count: Value) -> None:
+        function = self.module.external("llvm.memcpy.p0.p0.i64", ["*int8", "*int8", "int64", "bool"], "void")
+        self.call(function, to, source, count, False)

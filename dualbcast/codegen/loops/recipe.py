@@ -1,0 +1,38 @@
+"""Loops by name: what is to be written is known without writing it, so that a loop in the cache costs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Recipe"]
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Functions to be written.
+
+    Attributes
+    ----------
+    write : callable
+        Writes them into a `builder.Module`, its first argument, and returns those that are called from outside.
+    parameters : tuple
+        Its other arguments.
+    """
+
+    write: Callable[..., Any]
+    parameters: tuple[Any, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"{self.write.__module__}.{self.write.__qualname__}{self.parameters}"
+
+    def __str__(self) -> str:
+        """The module in LLVM's language."""
+        from dualbcast.codegen.loops.builder import Module
+
+        module = Module()
+        written = self.write(module, *self.parameters)
+        for function in written if isinstance(written, tuple) else (written,):
+            function.made.linkage = "external"
+        return str(module)

@@ -1,0 +1,207 @@
+"""The loop around a kernel for short rows, as of points with three coordinates each: many rows become one long row.
+
+It copies inputs that repeat along rows, or lie otherwise, to a contiguous piece. Where an output is a sum, the kernel
+writes the terms to a piece as well, and the loop adds them up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from dualbcast.codegen.loops import compensated, scratch
+
+if TYPE_CHECKING:
+    from dualbcast.codegen.loops.builder import Function, Module
+    from dualbcast.codegen.loops.values import Pointer, Value, Variable
+
+__all__ = ["ROWS", "SHORT", "Sums", "piece_sizes", "write_join"]
+
+# The most elements of a row that is short.
+SHORT = 32
+# The rows of a piece are a multiple of this, so that pieces end where vectors do.
+ROWS = 64
+# The elements of a piece, unless so many rows have more.
+_PIECE = 2048
+# The elements of a vector. The last vector of a row is written whole, over the beginning of the next row.
+_LANES = 8
+_LARGEST_PIECE = max(_PIECE, ROWS * SHORT) + _LANES
+
+# Which pointer is of a sum; whether it is over "rows", "columns" or "all"; and the bytes of a term.
+Sums = tuple[tuple[int, str, int], ...]
+
+
+def piece_sizes(itemsizes: tuple[int, ...], sums: Sums) -> list[int]:
+    """The bytes of the pieces of inputs, of those of terms, and of the sums of columns."""
+    pieces = [_LARGEST_PIECE * size for size in (*itemsizes, *[size for _, _, size in sums])]
+    return pieces + [2 * SHORT * 8] * len(sums)
+
+
+def write_join(
+    module: Module, integers: int, pointers: int, joined: tuple[int, ...], itemsizes: tuple[int, ...], sums: Sums
+) -> Function:
+    """A loop over a panel of short rows around kernels of a signature.
+
+    It is a function of the arguments of `tile_packing.write_gather`, with two differences, since rows follow one
+    another: in place of `step` it takes the number of rows of a plane, and before the bytes from row to row those from
+    plane to plane. Pointers of sums are to the panel's own, in float64. For each sum of float64 terms there is one more
+    pointer after the others, to what rounding takes.
+
+    Parameters
+    ----------
+    integers, pointers : int
+        How many sizes and strides, and how many pointers, the kernels take.
+    joined : tuple of int
+        Which pointers are of inputs that are copied to pieces.
+    itemsizes : tuple of int
+        The bytes of an element of each of these.
+    sums : tuple of (int, str, int)
+        Which pointers are of sums, whether these are over "rows", "columns" or "all", and the bytes of a term: 4 or 8.
+    """
+    kinds = ["int64"] * (5 + 3 * len(joined) + integers) + ["*int8"] * pointers
+    kinds += ["*float64"] * sum(size == 8 for _, _, size in sums)
+    f = module.function("join", [*kinds, *scratch.PARAMETERS], "int32")
+    kernel, start, plane, rows, columns, *given, memory, places = f.parameters
+    strides, given = given[: 3 * len(joined)], given[3 * len(joined) :]
+    given, lost = given[: integers + pointers], iter(given[integers + pointers :])
+    place, arrays = scratch.take(f, memory, places, piece_sizes(itemsizes, sums))
+    pieces, terms, totals = (arrays[: len(joined)], *_halves(arrays[len(joined) :]))
+    inputs = [given[integers + position] for position in joined]
+    results = [given[integers + position].of("float64") for position, _, _ in sums]
+    for total in totals:
+        with f.range(0, 2 * SHORT) as i:
+            total.of("float64")[i] = 0.0
+    fitting = _PIECE // columns & -ROWS
+    most = (fitting != 0).choose(fitting, ROWS)
+    with f.range(0, rows, most) as row:
+        count, first = (rows - row).at_most(most), start + row * columns
+        for k, (position, size, piece) in enumerate(zip(joined, itemsizes, pieces, strict=True)):
+            lay = module.use(write_lay, size)
+            f.call(lay, piece, inputs[k], row, count, columns, plane, *strides[3 * k : 3 * k + 3])
+            # The kernel indexes it with the linear index, which is `first` at the beginning of the piece.
+            given[integers + position] = piece.skip_bytes(first * -size)
+        for (position, _, size), piece in zip(sums, terms, strict=True):
+            given[integers + position] = piece.skip_bytes(first * -size)
+        status = f.call_address(kernel, "int32", [first, first + count * columns, *given])
+        with f.if_(status != 0):
+            scratch.give(memory, place)
+            f.return_(status)
+        for (_, over, size), piece, total, result in zip(sums, terms, totals, results, strict=True):
+            if over == "columns":
+                f.call(module.use(write_add_columns, size), result.at(row), piece, count, columns)
+            else:
+                f.call(module.use(write_add_rows, size), total, piece, count, columns)
+    for (_, over, size), total, result in zip(sums, totals, results, strict=True):
+        if over != "columns":
+            kept = [next(lost)] if size == 8 else []
+            f.call(module.use(write_finish, size, over), result, *kept, total, columns)
+        elif size == 8:
+            next(lost)
+    scratch.give(memory, place)
+    f.return_(0)
+    return f
+
+
+def _halves(arrays: list[Any]) -> tuple[list[Any], list[Any]]:
+    middle = len(arrays) // 2
+    return arrays[:middle], arrays[middle:]
+
+
+def write_lay(module: Module, size: int) -> Function:
+    """Copy rows of elements of so many bytes to one long row, from one row of the input on, plane by plane."""
+    f = module.function(f"lay{size}", ["*int8", "*int8", *["int64"] * 7])
+    to, source, row, count, columns, plane, over, across, along = f.parameters
+    laid = f.variable(0)
+    with f.loop() as planes:
+        above, down = (row + laid.value) // plane, (row + laid.value) % plane
+        some = (plane - down).at_most(count - laid.value)
+        corner = source.skip_bytes(above * over + down * across)
+        spread = module.use(write_spread, size)
+        f.call(spread, to.skip_bytes(laid.value * columns * size), corner, some, columns, across, along)
+        laid.value = laid.value + some
+        with f.if_(laid.value == count):
+            planes.leave()
+    f.return_()
+    return f
+
+
+def write_spread(module: Module, size: int) -> Function:
+    """Copy rows of elements of so many bytes to one long row.
+
+    A vector of columns is copied for all rows, then the one before it: the last vector of a row is written beyond the
+    row's end, which the next row's elements replace.
+    """
+    f = module.function(f"spread{size}", ["*int8", "*int8", *["int64"] * 4], noalias=True)
+    to, source, rows, columns, across, along = f.parameters
+    to, source = (pointer.of(f"int{8 * size}") for pointer in (to, source))
+    last = (columns - 1) & -_LANES
+
+    def copy_vectors(read: Callable[[Pointer, Value, Value], Value]) -> None:
+        with f.range(0, last + 1, _LANES) as behind:
+            column = last - behind
+            mask = (columns - column).first_lanes(_LANES)
+            with f.range(0, rows) as i:
+                to[i * columns + column] = read(source.skip_bytes(i * across), column, mask)
+        f.return_()
+
+    with f.if_(along == 0):
+        copy_vectors(lambda row, _column, _mask: row[0].splat(_LANES))
+    with f.if_(along == size):
+        copy_vectors(lambda row, column, mask: row.masked_vector(column, _LANES, mask))
+    with f.range(0, rows) as i, f.range(0, columns) as j:
+        to[i * columns + j] = source.skip_bytes(i * across + j * along)[0]
+    f.return_()
+    return f
+
+
+def write_add_columns(module: Module, size: int) -> Function:
+    """The sum of each row of terms of so many bytes."""
+    kind = f"float{8 * size}"
+    f = module.function(f"add_columns{size}", ["*float64", f"*{kind}", "int64", "int64"], noalias=True)
+    to, source, rows, columns = f.parameters
+    with f.range(0, rows) as i:
+        total, lost = f.variable(0.0, "float64"), f.variable(0.0, "float64")
+        with f.range(0, columns) as j:
+            _add(total, lost, source[i * columns + j], size)
+        to[i] = compensated.rounded(total.value, lost.value)
+    f.return_()
+    return f
+
+
+def write_add_rows(module: Module, size: int) -> Function:
+    """Add rows of terms of so many bytes to the sums of the columns, which are followed, after `SHORT` numbers, by what
+    they lost. Whole vectors are added; beyond the columns the sums mean nothing."""
+    kind = f"float{8 * size}"
+    f = module.function(f"add_rows{size}", ["*float64", f"*{kind}", "int64", "int64"], noalias=True)
+    to, source, rows, columns = f.parameters
+    with f.range(0, columns, _LANES) as j:
+        total, lost = f.variable(to.vector(j, _LANES)), f.variable(to.vector(j + SHORT, _LANES))
+        with f.range(0, rows) as i:
+            _add(total, lost, source.vector(i * columns + j, _LANES), size)
+        to[j], to[j + SHORT] = total.value, lost.value
+    f.return_()
+    return f
+
+
+def _add(total: Variable, lost: Variable, term: Value, size: int) -> None:
+    """Add a term of so many bytes; the sum of float32 terms is exact enough in float64 by itself."""
+    if size == 8:
+        total.value, lost.value = compensated.add(total.value, lost.value, term)
+    else:
+        total.value = total.value + term.to_float64()
+
+
+def write_finish(module: Module, size: int, over: str) -> Function:
+    """Store the sums of the columns, or, over "all", the sum of these; and what they lost if terms have 8 bytes."""
+    results = ["*float64"] * (2 if size == 8 else 1)
+    f = module.function(f"finish_{over}{size}", [*results, "*float64", "int64"], noalias=True)
+    *to, source, columns = f.parameters
+    total, lost = f.variable(0.0, "float64"), f.variable(0.0, "float64")
+    with f.range(0, columns) as j:
+        sums = compensated.add(total.value, lost.value + source[j + SHORT], source[j])
+        if over == "all":
+            total.value, lost.value = sums
+        for result, number in zip(to, sums, strict=False):
+            result[0 if over == "all" else j] = number
+    f.return_()
+    return f

@@ -1,0 +1,32 @@
+"""The loop that adds rows to rows of a table, in their order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dualbcast.codegen.loops import compensated
+
+if TYPE_CHECKING:
+    from dualbcast.codegen.loops.builder import Function, Module
+
+__all__ = ["write_scatter_add"]
+
+
+def write_scatter_add(module: Module, dtype: str, is_compensated: bool) -> Function:
+    """`scatter_add(sums, lost, rows, places, count, columns)`: add rows of a dtype to rows of `sums`.
+
+    Sums are float64. What rounding takes from them is added to `lost` if the sums are compensated.
+    """
+    kinds = ["*float64", "*float64", f"*{dtype}", "*int64", "int64", "int64"]
+    f = module.function("scatter_add", kinds, noalias=True)
+    sums, lost, rows, places, count, columns = f.parameters
+    with f.range(0, count) as i:
+        place = places[i]
+        with f.range(0, columns) as j:
+            at, term = place * columns + j, rows[i * columns + j].to_float64()
+            if is_compensated:
+                sums[at], lost[at] = compensated.add(sums[at], lost[at], term)
+            else:
+                sums[at] = sums[at] + term
+    f.return_()
+    return f
