@@ -142,7 +142,7 @@ def explain_kernel(
         ", ".join(patterns),
         () if kernel is not None or operands.module != "numpy" else _branches(function, layout),
         kernel,
-        kernel is None and _is_streamed(plan, dtypes),
+        kernel is None and _is_streamed(plan, dtypes) and together(function, steady_inputs(function, layout)).straight,
     )
 
 
