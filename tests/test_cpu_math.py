@@ -393,7 +393,7 @@ def test_scaling_by_an_instruction_gives_the_bits_of_two_steps(name, dtype, monk
         built = cpu_kernel._build(source, False)
         assert ("vscalef" in built.asm) == is_one
         assert "call" not in re.findall(r"^\t(\w+)", built.asm, re.MULTILINE)
-        kernel, out = cpu_kernel.CpuKernel(source, False, built.payload()), np.full(x.size, 7, dtype)
+        kernel, out = cpu_kernel.CpuKernel(source, False, built.object_file()), np.full(x.size, 7, dtype)
         kernel(0, x.size, (x.size,), (x.ctypes.data, out.ctypes.data))
         found.append(out)
     same = (found[0].view(f"u{info.dtype.itemsize}") == found[1].view(f"u{info.dtype.itemsize}")) | np.isnan(x)

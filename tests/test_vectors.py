@@ -320,7 +320,7 @@ def test_many_branches_that_are_the_same_for_a_row() -> None:
 
 def test_all_of_a_vector_is_stored() -> None:
     body = "if x[k] > r[0]:\n    out[k] = x[k]\nother[k] = x[k]\ncount[k] = i[k]\nflag[k] = uint8(m[k] > n[0])"
-    with pytest.raises(BackendError, match="and all of it is stored"):
+    with pytest.raises(BackendError, match="is stored along the row, and all of it"):
         cpu_kernel.compile_kernel(straight(body, 1), False)
 
 

@@ -154,7 +154,7 @@ def explain_kernel(
         ", ".join(patterns),
         () if kernel is not None or operands.module != "numpy" else _branches(function, layout),
         kernel,
-        kernel is None and _is_streamed(plan, dtypes),
+        kernel is None and _is_streamed(plan, dtypes) and _is_in_vectors(function, layout),
         tuple(passes),
     )
 
@@ -170,6 +170,12 @@ def _is_streamed(plan: Plan, dtypes: Sequence[np.dtype[Any]]) -> bool:
         return False
     itemsizes = [kind.itemsize for kind in (*(array.dtype for array in arrays), *dtypes)]
     return goes_past_the_cache(plan.layout, plan.total, itemsizes, len(arrays))
+
+
+def _is_in_vectors(function: Function, layout: Layout) -> bool:
+    """Whether a row's elements are computed as vectors on the CPU; only such kernels have streaming stores."""
+    uniform = uniform_inputs(function, layout)
+    return fits_vectors(pipeline.run(pipeline.for_vectors(uniform), function), uniform)
 
 
 def _branches(function: Function, layout: Layout) -> tuple[str, ...]:
