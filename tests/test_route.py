@@ -13,8 +13,6 @@ import pytest
 from dualbcast import differentiable_broadcast
 from dualbcast.codegen.llvm import target as llvm_target
 from dualbcast.errors import ArgumentError, DualbcastError
-from dualbcast.runtime import arguments as operands
-from dualbcast.runtime import call_key
 from dualbcast.runtime.call_key import forms_of, host_addresses
 from dualbcast.runtime.cpu import fast_path
 from dualbcast.runtime.cpu.fast_path import Route
@@ -49,38 +47,6 @@ def unaligned(array: np.ndarray[Any, Any], by: int = 1) -> np.ndarray[Any, Any]:
     return copy
 
 
-def test_forms_are_described_alike_by_python_and_by_machine_code() -> None:
-    """So a call finds what one has left that was described before there was machine code for it."""
-    x = np.zeros((3, 4, 5))
-    calls: list[tuple[Any, ...]] = [
-        (),
-        (x, x.T, x[::2, 1:, ::-1], np.zeros(()), np.broadcast_to(x, (2, 3, 4, 5))),
-        (1, 2.0, True, np.float32(3), np.int16(4), np.bool_(False), np.zeros(3, np.uint8), np.zeros(0, np.float16)),
-        (x, x.astype(">f8")),
-        (x, x.view(np.recarray)),
-        (x, "text"),
-        (x, None),
-    ]
-    readers = call_key.readers(
-        np.ndarray, call_key._OWN, (*reversed(operands.WEAK), *call_key._NUMBERS.difference(operands.WEAK))
-    )
-    for call in calls:
-        assert call_key._described(call) == readers.describe(call)
-    assert call_key._described(calls[1]) and call_key._described(calls[2])
-    assert not any(call_key._described(call) for call in calls[3:])
-
-
-def test_machine_code_that_describes_is_for_many_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call_key, "_readers", None)
-    monkeypatch.setattr(call_key, "_calls", 0)
-    x = np.zeros(3)
-    keys = [forms_of((x, 1.0)) for _ in range(call_key._FEW)]
-    assert call_key._readers is None
-    keys += [forms_of((x, 1.0)) for _ in range(2)]
-    assert call_key._readers is not None
-    assert len(set(keys)) == 1
-
-
 @pytest.mark.parametrize("size", [5, 100_000])
 def test_values_and_addresses_are_those_of_the_call(short: list[bool], size: int) -> None:
     f = differentiable_broadcast(lambda x, y: x * x * y)
@@ -108,9 +74,8 @@ def test_misaligned_arrays_are_copied(short: list[bool], size: int) -> None:
 
 
 def form(value: Any) -> Any:
-    """The form of an array or a number, without machine code. Two of C's integers may be one dtype."""
-    dtype = getattr(value, "dtype", None)
-    return type(value), dtype, getattr(dtype, "char", ""), *[getattr(value, x, None) for x in ("shape", "strides")]
+    """The form of an array or a number, as a tuple of its own."""
+    return type(value), *[getattr(value, x, None) for x in ("dtype", "shape", "strides")]
 
 
 def test_forms_are_equal_where_shapes_strides_dtypes_and_types_are(tmp_path: Any) -> None:

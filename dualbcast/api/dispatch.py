@@ -84,7 +84,7 @@ class Located:
         given = flatten_out(which, out, self.element.function.structure)
         given = given if isinstance(given, tuple) else (given,)
         forms = forms_of(given)
-        if isinstance(forms, bytes) or {np.ndarray}.issuperset(map(type, given)) or are_on_device(given):
+        if {np.ndarray}.issuperset(map(type, given)) or are_on_device(given):
             return run(self._routes, (which, forms), values, self._prepare, (which, out), given)
         with beside((*values, *given)):
             call = self.prepare(which, values, out)
