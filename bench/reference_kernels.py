@@ -152,7 +152,7 @@ def by_lanes(call: Any, cc: tuple[int, int]) -> dict[int, cuda_kernel.CudaKernel
 
     Parameters
     ----------
-    call : dualbcast.call.Call
+    call : dualbcast.program.launch.Call
         What `function._inspected(arrays, wrt, product)` returns. Each kernel is launched with
         `cuda.launch(kernel, call.plan.total, call.plan.sizes, call.plan.strides, call.plan.pointers)`.
     cc : (int, int)

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from dualbcast import memory as memory
-from dualbcast.api.dispatch import Pullback as Pullback
+from dualbcast.api.derivative_methods import Pullback as Pullback
 from dualbcast.api.extend import custom_partials as custom_partials
 from dualbcast.api.extend import not_differentiable as not_differentiable
 from dualbcast.api.extend import rule as rule

@@ -13,7 +13,7 @@ from dualbcast.frontend.rule_bodies import lower
 from dualbcast.ir.compose import Step, compose, restrict
 from dualbcast.ir.nodes import Const, Function, Kind, check
 from dualbcast.program.element import Element
-from dualbcast.program.launch import Options
+from dualbcast.program.typed_product import Options
 
 X = np.linspace(-2.0, 2.0, 9)
 

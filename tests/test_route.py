@@ -13,9 +13,9 @@ import pytest
 from dualbcast import differentiable_broadcast
 from dualbcast.codegen.llvm import target as llvm_target
 from dualbcast.errors import ArgumentError, DualbcastError
+from dualbcast.runtime import fast_path
 from dualbcast.runtime.call_key import forms_of, host_addresses
-from dualbcast.runtime.cpu import fast_path
-from dualbcast.runtime.cpu.fast_path import Route
+from dualbcast.runtime.cpu.fast_path import CpuFastPath
 
 RNG = np.random.default_rng(7)
 FACTOR = 3.0
@@ -26,14 +26,14 @@ WEIGHTS = np.array([1.0, 2.0, 3.0])
 def short(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """For each try of the short way, whether it was gone."""
     found: list[bool] = []
-    run = Route.run
+    run = CpuFastPath.run
 
-    def noted(self: Route, *arguments: Any) -> Any:
+    def noted(self: CpuFastPath, *arguments: Any) -> Any:
         outputs = run(self, *arguments)
         found.append(outputs is not None)
         return outputs
 
-    monkeypatch.setattr(Route, "run", noted)
+    monkeypatch.setattr(CpuFastPath, "run", noted)
     return found
 
 
@@ -245,7 +245,7 @@ def test_the_forms_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPat
     f = differentiable_broadcast(backend="python")(lambda x: x + 1)
     for size in range(1, 30):
         assert f(np.zeros(size)).sum() == size
-    assert len(f._met) <= 8
+    assert len(f._dispatch.specialisations) <= 8
     for size in range(1, 30):
         assert f(np.zeros(size)).sum() == size
 

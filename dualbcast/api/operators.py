@@ -65,9 +65,9 @@ class Derivative(DerivativeOf):
         if compiled is None:
             compiled = self._compiled[names] = BroadcastFunction(functools.partial(called_with, self, names))
         try:
-            located, values = compiled._locate(tuple(given), {}, None)
+            found, values = compiled._dispatch.find(tuple(given), {}, None)
             with beside(values):
-                call = located.prepare("value", values)
+                call = found.prepare("value", values)
         except CompileError as error:
             # The lines of this package that are on the way are no business of the reader's.
             own = called_with.__code__.co_filename

@@ -13,7 +13,7 @@ from dualbcast.api.function import differentiable_broadcast
 from dualbcast.cli import by_hand, models
 from dualbcast.cli.measure import Device
 from dualbcast.cli.reverse import ReverseCell
-from dualbcast.program.launch import Backend
+from dualbcast.program.typed_product import Backend
 
 __all__ = [
     "MODES",

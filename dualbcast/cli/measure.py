@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dualbcast.cli import machine
 from dualbcast.errors import BackendError
-from dualbcast.program.launch import Backend
+from dualbcast.program.typed_product import Backend
 
 __all__ = [
     "CudaDevice",

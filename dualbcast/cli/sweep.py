@@ -21,7 +21,7 @@ from dualbcast.cli.options import capability, function_name, measuring_options, 
 from dualbcast.cli.profiling import profile
 from dualbcast.cli.report import Column, Row
 from dualbcast.errors import BackendError, MissingDependencyError
-from dualbcast.program.launch import Backend
+from dualbcast.program.typed_product import Backend
 from dualbcast.runtime.cuda import kernel as cuda_kernel
 
 __all__ = ["DEFAULT_ARITIES", "hand_kernels", "own_kernels", "sweep"]

@@ -17,7 +17,7 @@ from numpy import ndarray
 
 from dualbcast.errors import ArgumentError, DTypeError, ShapeError, a_or_an
 from dualbcast.foreign_objects import called, instead
-from dualbcast.runtime.graph_hook import VariableGiven, is_variable
+from dualbcast.runtime.graph_hook import is_variable, variable_refused
 
 __all__ = [
     "STORAGES",
@@ -207,7 +207,7 @@ def classify(arguments: Sequence[object], names: tuple[str, ...], signature: Sig
     for position, value in enumerate(arguments):
         if not (type(value) is ndarray and value.flags.aligned and signature.native):
             if is_variable(value):
-                raise VariableGiven(value, names[position])
+                raise variable_refused(names[position])
             arrays[position] = convert(value, signature.tokens[position], signature, names[position])
             if isinstance(value, (np.generic, *WEAK)):
                 numbers.append(position)

@@ -16,9 +16,8 @@ __all__ = ["HEADER", "are_plain", "device_addresses", "forms_of", "host_addresse
 
 # The types whose objects are numbers of one dtype, each with the form of its numbers. That is no bare type, since a
 # dtype is equal to the type of its numbers.
-_NUMBERS: dict[type, tuple[type]] = {
-    kind: (kind,) for kind in (*WEAK, *[np.dtype(name).type for name in STORAGES.values()])
-}
+_TYPES: tuple[type, ...] = (*WEAK, *[np.dtype(name).type for name in STORAGES.values()])
+_NUMBERS = {kind: (kind,) for kind in _TYPES}
 
 # Where a NumPy array has the address of its data: by NumPy's stable C ABI it comes first after the object's header.
 HEADER = object.__basicsize__
