@@ -786,7 +786,7 @@ def test_an_unchanged_kernel_is_not_compiled_again(monkeypatch: pytest.MonkeyPat
     def refuse(*_: Any) -> Any:
         raise AssertionError("compiled again")
 
-    monkeypatch.setattr("dualbcast.kept.make_product", refuse)
+    monkeypatch.setattr("dualbcast.program.product_cache.make_product", refuse)
     dualbcast.custom_partials(lambda t, y: (1.0,))(lambda t: t)
     dualbcast.rule("bystander", lambda t, y: (1.0,), function=lambda t: t)
     f.jacobian(x)

@@ -118,13 +118,13 @@ class Dispatch:
             return self._lower(form, values, kinds)
         return program, captured
 
-    @collected_later
     def _lower(self, form: Form, values: tuple[Any, ...], kinds: tuple[Kind, ...]) -> tuple[Program, tuple[Any, ...]]:
         """The function lowered anew, and the captured arrays that were found."""
         remaining = iter(kinds)
         arguments = [next(remaining) if slot is None else slot for slot in form.slots]
         try:
-            lowered = lower(self.binder.function, arguments, array_kind)
+            with collected_later():
+                lowered = lower(self.binder.function, arguments, array_kind)
         except CompileError as error:
             # The user's own lines are in the message; the compiler's frames would only hide them.
             raise error.with_traceback(None) from None

@@ -80,7 +80,9 @@ class Derivative(DerivativeOf):
         if call.plan.geometry.shape != () or not all(isinstance(value, bool | int | float) for value in given):
             with beside(values):
                 return call.results.value(call.run())
-        kernel = call.spec.kernel("plain", call.plan.layout, functools.partial(interpreter.compile_kernel, keep=False))
+        kernel = call.spec.kernel(
+            "plain", call.plan.layout, lambda _, write: interpreter.compile_kernel(write(), keep=False)
+        )
         interpreter.launch(kernel, call.plan.total, call.plan.ints, (*call.operands.arrays, *call.plan.targets))
         return structure.pack([value.item() for value in call.plan.finish()])
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dualbcast.errors import ArgumentError, CompileError, nested_too_deeply
+from dualbcast.garbage import collected_later
 from dualbcast.ir.nodes import Function, Kind, floats, statements
 from dualbcast.ir.structure import Structure
 from dualbcast.program import product_cache
@@ -139,7 +140,8 @@ class Element:
         spec = self._products.get(key)
         if spec is None:
             try:
-                product = product_cache.product(self.function, which, wrt, self._identity())
+                with collected_later():
+                    product = product_cache.product(self.function, which, wrt, self._identity())
             except CompileError as error:
                 raise error.with_traceback(None) from None
             except RecursionError:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dualbcast.errors import ArgumentError, BackendError
-from dualbcast.kernel_spec import KernelSource
+from dualbcast.kernel_spec import KernelSource, Layout
 from dualbcast.program.iteration_limit import Limited
 from dualbcast.program.results import Results
 from dualbcast.program.typed_product import Backend, TypedProduct
@@ -86,7 +86,7 @@ class Call:
                 given[at] = cuda_launch.by_value(self.operands.arrays[at])
             cuda_launch.launch(kernel, planned.total, planned.sizes, planned.strides, given)
         else:
-            interpreted = self.spec.kernel("python", planned.layout, interpreter.compile_kernel)
+            interpreted = self.spec.kernel("python", planned.layout, _interpreted)
             arrays = (*self.operands.arrays, *planned.targets)
             interpreter.launch(interpreted, planned.total, planned.ints, arrays, planned.blocks)
         return planned.written()
@@ -125,11 +125,11 @@ class Call:
 
     def cpu_kernel(self) -> CpuKernel:
         """The CPU kernel of the call."""
-        kernel: CpuKernel = self.spec.kernel("cpu", self.plan.layout, self._compile_cpu)
+        fastmath = self.spec.options.fastmath
+        kernel: CpuKernel = self.spec.kernel(
+            "cpu", self.plan.layout, lambda key, write: cpu_kernel.compile_program(key, write, fastmath)
+        )
         return kernel
-
-    def _compile_cpu(self, source: KernelSource) -> CpuKernel:
-        return cpu_kernel.compile_kernel(source, self.spec.options.fastmath)
 
     def cuda_kernel(self, cc: tuple[int, int] | None) -> CudaKernel:
         """The CUDA kernel of the call, for a compute capability or else the current device."""
@@ -146,19 +146,25 @@ class Call:
             layout = planned.layout
         if self.operands.numbers:
             layout = layout._replace(values=self.operands.numbers)
-        kernel: CudaKernel = self.spec.kernel("cuda", layout, lambda source: self._compile_cuda(source, cc), cc)
-        return kernel
+        return self._cuda_kernel(layout, cc)
 
-    def _compile_cuda(self, source: KernelSource, cc: tuple[int, int]) -> CudaKernel:
-        """The kernel; of fewer elements a thread than its layout says if registers do not suffice for them."""
+    def _cuda_kernel(self, layout: Layout, cc: tuple[int, int]) -> CudaKernel:
+        """The kernel; of fewer elements a thread than the layout says if registers do not suffice for them."""
         from dualbcast.runtime.cuda import kernel as cuda_kernel
 
-        kernel = cuda_kernel.compile_kernel(source, cc, self.spec.options.fastmath)
-        layout = source.layout
-        if kernel.stack and layout.lanes > 1:
-            narrower = layout._replace(lanes=layout.lanes // 2)
-            return self._compile_cuda(self.spec.source(narrower, "cuda"), cc)
+        def compiled(key: str, write: Callable[[], KernelSource]) -> CudaKernel:
+            kernel = cuda_kernel.compile_program(key, write, cc, self.spec.options.fastmath)
+            if kernel.stack and layout.lanes > 1:
+                return self._cuda_kernel(layout._replace(lanes=layout.lanes // 2), cc)
+            return kernel
+
+        kernel: CudaKernel = self.spec.kernel("cuda", layout, compiled, cc)
         return kernel
+
+
+def _interpreted(_: str, write: Callable[[], KernelSource]) -> Any:
+    """The kernel that Python runs."""
+    return interpreter.compile_kernel(write())
 
 
 # How the results are made, and the outputs that they are made of.

@@ -9,14 +9,16 @@ from typing import Any, Literal, NamedTuple
 from dualbcast.errors import nested_too_deeply
 from dualbcast.garbage import collected_later
 from dualbcast.kernel_spec import KernelSource, Layout
-from dualbcast.program import product_cache
 from dualbcast.program.iteration_limit import Limit
+from dualbcast.program.product_cache import kernel_key
 from dualbcast.program.products import Product
 from dualbcast.runtime.arguments import DType
 
 __all__ = ["Backend", "Keeping", "Options", "TypedProduct"]
 
 Backend = Literal["auto", "python", "cpu", "cuda"]
+# Makes a kernel of what stands for its text in a key, and what writes the text.
+Compiler = Callable[[str, Callable[[], KernelSource]], Any]
 # Whether a graph keeps the Jacobian of a recorded call for the backward pass.
 Keeping = Literal["auto", "cache", "recompute"]
 
@@ -46,7 +48,7 @@ class TypedProduct:
     names : tuple of str
         All parameters.
     identity : str
-        What tells the product's IR from any other; see `kept`.
+        What tells the product's IR from any other; see `product_cache`; empty where nothing does.
     limit : Limit or None
         What the last output says, where loops end after some iterations.
     within : tuple of str
@@ -95,16 +97,12 @@ class TypedProduct:
             found = self.widened[layout] = layout._replace(lanes=lanes)
         return found
 
-    def kernel(self, target: str, layout: Layout, make: Callable[[KernelSource], Any], variant: Any = None) -> Any:
-        """The kernel for a layout, compiled by `make` where this product has none yet for the target's variant."""
+    def kernel(self, target: str, layout: Layout, compiled: Compiler, variant: Any = None) -> Any:
+        """The kernel for a layout, `compiled` where this product has none yet for the target's variant."""
         key = target, variant, layout
         kernel = self.kernels.get(key)
         if kernel is None:
-            kernel = self.kernels[key] = self._made(target, layout, make)
+            with collected_later():
+                text = kernel_key(self.identity, layout, self._said(target))
+                kernel = self.kernels[key] = compiled(text, lambda: self.source(layout, target))
         return kernel
-
-    @collected_later
-    def _made(self, target: str, layout: Layout, make: Callable[[KernelSource], Any]) -> Any:
-        # Where it is Python that runs the text, it is shown in tracebacks, too.
-        identity = self.identity if target in ("cpu", "cuda") else ""
-        return make(product_cache.source(identity, layout, self._said(target), lambda: self.source(layout, target)))

@@ -94,7 +94,7 @@ def _llvm_version() -> str:
 @once
 def _module(text: str, optimise: bool, elsewhere: tuple[tuple[str, int], ...]) -> Loaded:
     made = disk_cache.fetch(
-        disk_cache.key("native", text, repr(optimise), environment()), lambda: _built(text, optimise), False
+        disk_cache.key("native", text, repr(optimise), environment()), lambda: _built(text, optimise)
     )
     loaded = load(made, dict(elsewhere))
     _every.append(loaded)
