@@ -177,6 +177,13 @@ def test_import_is_light(module: str) -> None:
     assert json.loads(done.stdout) == []
 
 
+def test_only_public_names_are_shown() -> None:
+    shown = dir(dualbcast)
+    assert shown == sorted(dualbcast.__all__)
+    assert all(hasattr(dualbcast, name) and not name.startswith("_") for name in shown)
+    assert set(STAGES).isdisjoint(shown)
+
+
 ON_THE_CPU = """
 import sys
 import numpy as np

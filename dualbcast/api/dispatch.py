@@ -226,19 +226,6 @@ class Specialisation:
         Where Variables of a graph are among the values, how the graph makes the call.
     """
 
-    __slots__ = (
-        "_derived",
-        "_paths",
-        "_shape",
-        "dtypes",
-        "element",
-        "gradient",
-        "program",
-        "recorder",
-        "signature",
-        "wrt",
-    )
-
     def __init__(
         self, program: Program, signature: Signature, wrt: tuple[int, ...], gradient: tuple[int, ...], recorder: Any
     ) -> None:
@@ -290,9 +277,10 @@ class Specialisation:
         given = self._tangents(self.derive(what).extra, values, tangents)
         every, key = (*values, *given), (what, forms_of(given))
         ran = run_again(self._paths, key, every)
-        return ran or run_first(self._paths, key, every, lambda: self._forward(what, every))
+        return ran or run_first(self._paths, key, every, lambda: self.prepare_forward(what, every))
 
-    def _forward(self, what: Literal["pushforward", "tangent"], values: tuple[Any, ...]) -> Call:
+    def prepare_forward(self, what: Literal["pushforward", "tangent"], values: tuple[Any, ...]) -> Call:
+        """The call for values and then tangents."""
         found = self.derive(what)
         if what == "pushforward":
             return found.element.prepare("parts", values, signature=found.signature)
@@ -310,10 +298,11 @@ class Specialisation:
             key = what, forms_of(given)
         every = (*values, *given)
         ran = run_again(self._paths, key, every)
-        results, outputs = ran or run_first(self._paths, key, every, lambda: self._back(what, every))
+        results, outputs = ran or run_first(self._paths, key, every, lambda: self.prepare_back(what, every))
         return results.parts(outputs)
 
-    def _back(self, what: Literal["pullback", "value_and_pullback"], values: tuple[Any, ...]) -> Call:
+    def prepare_back(self, what: Literal["pullback", "value_and_pullback"], values: tuple[Any, ...]) -> Call:
+        """The call for values and then cotangents."""
         found = self.derive(what)
         shapes: tuple[Shape | None, ...] = tuple([_shape_of(values[at]) for at in self.wrt])
         dtypes = self.gradient_dtypes()
@@ -349,18 +338,6 @@ class Specialisation:
                 cotangent = _cotangent(cotangent, dtype, shape, name)
             found.append(cotangent)
         return tuple(found)
-
-    def example(self, product: str, call: Call, values: tuple[Any, ...]) -> Call:
-        """A call for a derived product, to be looked at; `call` is that of the value."""
-        if product in ("vjp", "value_and_vjp"):
-            back: Literal["pullback", "value_and_pullback"] = "pullback" if product == "vjp" else "value_and_pullback"
-            zeros = [call.library.empty(call.shape, dtype) for dtype in self.derive(back).extra]
-            return self._back(back, (*values, *zeros))
-        shapes = [_shape_of(values[at]) for at in self.wrt]
-        what: Literal["pushforward", "tangent"] = "pushforward" if product == "jvp" else "tangent"
-        found = self.derive(what)
-        tangents = [call.library.empty(shape, dtype) for shape, dtype in zip(shapes, found.extra, strict=True)]
-        return self._forward(what, (*values, *tangents))
 
     def gradient_dtypes(self) -> tuple[DType, ...]:
         """The dtypes of the cotangents of arguments: their own; for Python numbers and uint64 that of the result."""

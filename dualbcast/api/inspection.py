@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 import numpy as np
 
 from dualbcast.api.binding import Wrt
-from dualbcast.api.dispatch import Dispatch
+from dualbcast.api.dispatch import Dispatch, Specialisation
 from dualbcast.errors import ArgumentError, DTypeError
 from dualbcast.ir.nodes import dump
 from dualbcast.program.launch import Call
@@ -61,7 +61,7 @@ class Inspectable:
                 given = tuple(_stand_in(value, shape, call.operands.module) for value in given)
                 found, values = dispatch.specialise(form, given, wanted)
                 call = found.prepare(which, values)
-            return found.example(product, call, values) if _is_derived(product) else call
+            return _example(found, product, call, values) if _is_derived(product) else call
 
     def explain(
         self,
@@ -141,8 +141,34 @@ class Inspectable:
         cc: Capability = None,
         **named: Any,
     ) -> CudaKernel:
-        """The compiled CUDA kernel, with its registers and spills; needs no GPU where `cc` is given."""
+        """The compiled CUDA kernel, with its registers and spills.
+
+        Parameters
+        ----------
+        *arrays, wrt, product, **named
+            As for `explain`.
+        cc : (int, int), optional
+            The compute capability to compile for, which needs no GPU; by default that of the current device.
+
+        Returns
+        -------
+        CudaKernel
+            Its `registers`, `spill_loads`, `spill_stores`, `stack`, `shared` and `occupancy()` say what a launch takes.
+        """
         return self._inspected(arrays, wrt, product, named).cuda_kernel(cc)
+
+
+def _example(found: Specialisation, product: str, call: Call, values: tuple[Any, ...]) -> Call:
+    """A call for a derived product, to be looked at; `call` is that of the value."""
+    if product in ("vjp", "value_and_vjp"):
+        back: Literal["pullback", "value_and_pullback"] = "pullback" if product == "vjp" else "value_and_pullback"
+        zeros = [call.library.empty(call.shape, dtype) for dtype in found.derive(back).extra]
+        return found.prepare_back(back, (*values, *zeros))
+    forward: Literal["pushforward", "tangent"] = "pushforward" if product == "jvp" else "tangent"
+    shapes = [getattr(values[at], "shape", ()) for at in found.wrt]
+    dtypes = found.derive(forward).extra
+    tangents = [call.library.empty(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
+    return found.prepare_forward(forward, (*values, *tangents))
 
 
 def _stand_in(value: Any, shape: tuple[int, ...] | None = None, module: str = "numpy") -> Any:

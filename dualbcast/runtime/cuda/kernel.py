@@ -107,7 +107,6 @@ class CudaKernel:
         return done.stdout
 
 
-@lru_cache(maxsize=1024)
 def compile_kernel(source: KernelSource, cc: tuple[int, int], fastmath: bool = False) -> CudaKernel:
     """Compile a kernel for a compute capability, or take it from the cache. No GPU and no driver is needed.
 
