@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dualbcast import differentiable_broadcast
+from dualbcast import differentiable_broadcast, graph
 from dualbcast.codegen.llvm import target as llvm_target
 from dualbcast.errors import ArgumentError, DualbcastError
 from dualbcast.runtime import fast_path
@@ -162,6 +162,32 @@ def test_captured_arrays_are_read_at_every_call(monkeypatch: pytest.MonkeyPatch,
             weights = weights + 1
             monkeypatch.setitem(globals(), "WEIGHTS", weights)
     assert all(short) and len(short) > 12
+
+
+def test_numbers_and_captured_arrays_that_change_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that is found again by the forms of captured arrays must not have a number of before."""
+
+    def weighted(x: Any) -> Any:
+        return x * WEIGHTS + FACTOR
+
+    f, x = differentiable_broadcast(weighted), np.arange(3.0)
+    for factor in (3.0, 5.0, 3.0, 7.0):
+        monkeypatch.setitem(globals(), "FACTOR", factor)
+        for weights in (np.ones(3), np.full((2, 1), 4.0), np.ones(3), np.full((2, 1), 2.0)):
+            monkeypatch.setitem(globals(), "WEIGHTS", weights)
+            np.testing.assert_array_equal(f(x), x * weights + factor)
+            np.testing.assert_array_equal(f.jacobian(x, wrt="WEIGHTS")["WEIGHTS"], x * np.ones_like(weights))
+    functions = [differentiable_broadcast(lambda x: x * WEIGHTS + FACTOR) for _ in range(2)]
+    v = graph.Variable(np.arange(3.0))
+    for factor in (3.0, 5.0, 3.0):
+        monkeypatch.setitem(globals(), "FACTOR", factor)
+        for captured in (np.ones(3), v, np.ones(3)):
+            monkeypatch.setitem(globals(), "WEIGHTS", captured)
+            plain = captured.value if captured is v else captured
+            for g in functions:
+                found = g(x)
+                assert isinstance(found, graph.Variable) is (captured is v)
+                np.testing.assert_array_equal(getattr(found, "value", found), x * plain + factor)
 
 
 def test_out_is_looked_at_again(short: list[bool]) -> None:
