@@ -141,13 +141,7 @@ class Dispatch:
 
 
 class Program:
-    """A function lowered for one form of call and the kinds of its arrays.
-
-    Attributes
-    ----------
-    element : Element
-        Of the arrays of the call and then the captured ones.
-    """
+    """A function lowered for one form of call and the kinds of its arrays: `element`, of these and captured arrays."""
 
     __slots__ = ("_captures", "_codes", "_guards", "_kinds", "_names", "element")
 
@@ -158,7 +152,7 @@ class Program:
         for guard in lowered.guards:
             if guard.attribute and guard.key == "__code__":
                 codes.append((guard.place, guard.value))
-            elif type(guard.place) is dict and not guard.attribute:
+            elif type(guard.place) is dict and not guard.attribute and guard.value is not ABSENT:
                 names_in_scopes.append((guard.place, guard.key, guard.value, guard))
             else:
                 others.append(guard)
@@ -171,9 +165,12 @@ class Program:
     def captured(self) -> tuple[Any, ...] | None:
         """The captured arrays as they are now; None where the function must be lowered anew, because what was compiled
         in is no longer so, or for those arrays."""
-        for place, key, value, guard in self._names:
-            if place.get(key, ABSENT) is not value and not guard.holds():
-                return None
+        try:
+            for place, key, value, guard in self._names:
+                if place[key] is not value and not guard.holds():
+                    return None
+        except KeyError:
+            return None
         for function, code in self._codes:
             if function.__code__ is not code:
                 return None

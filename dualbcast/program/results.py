@@ -35,6 +35,7 @@ class Results:
         "_hessian",
         "_jacobian",
         "_module",
+        "_partials",
         "_parts",
         "_signature",
         "_spec",
@@ -58,6 +59,7 @@ class Results:
         # nothing waits for the device.
         given = planned.given if spec.limit is None else planned.given[:-1]
         self._given = None if self.shape or self._module != "numpy" else given
+        self._partials = slice(self._values, self._values + spec.product.jacobian)
         self._jacobian: Frame | None = None
         self._hessian: Frame | None = None
         self._are_stored: bool | None = None
@@ -72,8 +74,7 @@ class Results:
         """The first partial derivatives."""
         if self._jacobian is None:
             self._jacobian = self._frame(2, self._values)
-        first = self._values
-        return Jacobian(self._jacobian, outputs[first : first + self._spec.product.jacobian])
+        return Jacobian(self._jacobian, outputs[self._partials])
 
     def hessian(self, outputs: Sequence[Any]) -> Hessian:
         """The second partial derivatives."""
