@@ -23,6 +23,7 @@ from dualbcast.cli import models
 from dualbcast.codegen.cuda import build as cuda_build
 from dualbcast.codegen.cuda.sass import Instructions, count
 from dualbcast.runtime.cuda import kernel as cuda_kernel
+from dualbcast.runtime.cuda import launch as cuda_launch
 
 __all__ = ["CAPABILITIES", "Case", "Reference", "by_lanes", "cases", "compile_reference"]
 
@@ -152,7 +153,7 @@ def by_lanes(call: Any, cc: tuple[int, int]) -> dict[int, cuda_kernel.CudaKernel
 
     Parameters
     ----------
-    call : dualbcast.call.Call
+    call : dualbcast.program.launch.Call
         What `function._inspected(arrays, wrt, product)` returns. Each kernel is launched with
         `cuda.launch(kernel, call.plan.total, call.plan.sizes, call.plan.strides, call.plan.pointers)`.
     cc : (int, int)
@@ -164,7 +165,7 @@ def by_lanes(call: Any, cc: tuple[int, int]) -> dict[int, cuda_kernel.CudaKernel
         layout = planned.layout._replace(lanes=lanes)
         if lanes == 1 or (
             spec.wide(planned.layout).lanes > 1
-            and cuda_kernel.fits(layout, planned.sizes, planned.strides, planned.pointers)
+            and cuda_launch.fits(layout, planned.sizes, planned.strides, planned.pointers)
         ):
             kernels[lanes] = cuda_kernel.compile_kernel(spec.source(layout, "cuda"), cc, spec.options.fastmath)
     return kernels

@@ -1,4 +1,4 @@
-"""The kernel cache on disk: checksummed entries, written whole or not at all, and the kernels' text as real files."""
+"""The cache on disk: checksummed entries, written whole or not at all, and the text of kernels for people to read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 __all__ = ["STAMP", "CacheInfo", "clear", "directory", "fetch", "info", "key", "stamp", "write_text"]
 
 _ENTRIES = "kernels"
-_STEPS = "steps"
 _TEXTS = "source"
 # An entry is the magic, the SHA-256 of its key and payload, and the payload. A new format gets a new magic.
 _MAGIC = b"dualbcast kernel 1\n"
@@ -30,9 +29,9 @@ class CacheInfo(NamedTuple):
     directory : Path
         Where it is; it may not exist yet.
     entries : int
-        Compiled kernels.
+        Compiled kernels, and what else the compiler has made.
     bytes : int
-        Size of everything the cache has written: kernels, their text, and what was made on the way to them.
+        Size of everything the cache has written: the entries, and the text of kernels for people to read.
     """
 
     directory: Path
@@ -102,7 +101,7 @@ def stamp(package: str | os.PathLike[str]) -> str:
 STAMP = stamp(os.path.dirname(__file__))
 
 
-def fetch(key: str, make: Callable[[], bytes], kernel: bool = True) -> bytes:
+def fetch(key: str, make: Callable[[], bytes]) -> bytes:
     """The payload stored under `key`, or what `make` returns, which is then stored.
 
     An entry that is damaged, that was stored under another key, or that another user wrote is made anew. Where nothing
@@ -114,10 +113,8 @@ def fetch(key: str, make: Callable[[], bytes], kernel: bool = True) -> bytes:
         From `key()`. It must cover everything that the payload depends on.
     make : callable
         Makes the payload; its exceptions pass through, and nothing is stored then.
-    kernel : bool
-        Whether this is one, and `info` counts it.
     """
-    path = os.path.join(_directory(), _ENTRIES if kernel else _STEPS, f"{key}.bin")
+    path = os.path.join(_directory(), _ENTRIES, f"{key}.bin")
     payload = _read(path, key)
     if payload is None:
         payload = make()
@@ -143,7 +140,7 @@ def info() -> CacheInfo:
     for path in _files():
         with contextlib.suppress(OSError):
             size += os.stat(path).st_size
-            entries += path.endswith(".bin") and os.path.basename(os.path.dirname(path)) == _ENTRIES
+            entries += path.endswith(".bin")
     return CacheInfo(directory(), entries, size)
 
 
@@ -156,7 +153,7 @@ def clear() -> None:
 
 def _files() -> Iterator[str]:
     # Only our own folders: DUALBCAST_CACHE_DIR may name a directory that holds other things too.
-    for folder in (_ENTRIES, _STEPS, _TEXTS):
+    for folder in (_ENTRIES, _TEXTS):
         try:
             with os.scandir(os.path.join(_directory(), folder)) as found:
                 paths = [item.path for item in found if item.is_file(follow_symlinks=False)]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import marshal
 from typing import NamedTuple
 
-__all__ = ["TILE", "KernelSource", "Layout"]
+__all__ = ["TILE", "KernelSource", "Layout", "packed", "unpacked"]
 
 # What a row is cut into where outputs are summed: the most elements whose terms are kept before they are added up.
 TILE = 1024
@@ -128,3 +129,14 @@ class KernelSource(NamedTuple):
     def element(self) -> str:
         """The name of the element function."""
         return self.functions[-1]
+
+
+def packed(source: KernelSource, code: bytes) -> bytes:
+    """A kernel's text and its machine code as an entry of the cache on disk."""
+    return marshal.dumps((*source._replace(layout=None), tuple(source.layout), code))  # type: ignore[arg-type]
+
+
+def unpacked(entry: bytes) -> tuple[KernelSource, bytes]:
+    """The text and the machine code of an entry."""
+    *fields, layout, code = marshal.loads(entry)
+    return KernelSource(*fields)._replace(layout=Layout(*layout)), code

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from dualbcast.api.binding import Wrt
+from dualbcast.api.binding import Wrt, wrt_key
 from dualbcast.api.function import BroadcastFunction, differentiable_broadcast
 from dualbcast.errors import ArgumentError, DerivativeError
 from dualbcast.program.jacobian import library_of
@@ -155,7 +155,7 @@ def check_derivatives(function: Any, *arrays: Any, wrt: Wrt = None, rtol: float 
     values = jacobian.structure.flatten(result)
     library = library_of(values[0])
     bound = inspect.signature(f).bind(*arrays, **named)
-    form, operands = f.form_of(arrays, named, wrt)
+    form, operands = f._dispatch.binder.bind(arrays, named, f._dispatch.asked(wrt_key(wrt)))
     given = [np.broadcast_to(_host(array), jacobian.shape) for array in operands]
     wide = [array if array.dtype.kind in "biu" else array.astype(np.float64) for array in given]
     title = str(getattr(f, "__name__", f))

@@ -59,10 +59,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             items[:] = [item for item in items if not item.get_closest_marker("slow")]
     gpu = [item for item in items if item.get_closest_marker("gpu")]
     if gpu:
-        from dualbcast.runtime.cuda import kernel as cuda_kernel
+        from dualbcast.runtime.cuda import launch as cuda_launch
 
-        if not cuda_kernel.available():
-            skip = pytest.mark.skip(reason=f"no GPU: {cuda_kernel.why_not()}")
+        if not cuda_launch.available():
+            skip = pytest.mark.skip(reason=f"no GPU: {cuda_launch.why_not()}")
             for item in gpu:
                 item.add_marker(skip)
 

@@ -15,9 +15,9 @@ import models
 import numpy as np
 import pytest
 
-import dualbcast.api.function
 from dualbcast import BroadcastFunction, differentiable_broadcast
 from dualbcast.errors import CompileError, MissingDependencyError
+from dualbcast.program import product_cache
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 BACKENDS = ["python", "cpu"]
@@ -338,7 +338,7 @@ def test_constant_and_zero_blocks_take_no_memory(backend: Any) -> None:
 
 
 def test_a_jacobian_of_constants_alone_runs_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dualbcast.call.cpu, "launch", lambda *_: pytest.fail("launched"))
+    monkeypatch.setattr("dualbcast.program.launch.cpu_kernel.launch", lambda *_: pytest.fail("launched"))
     jacobian = differentiable_broadcast(lambda x, y: 2 * x - y).jacobian(M, M[0])
     assert (jacobian["x"] == 2).all()
     assert (jacobian["y"] == -1).all()
@@ -379,13 +379,13 @@ def helper(x):
 def compiled(monkeypatch: pytest.MonkeyPatch, nothing_kept: None) -> list[str]:  # noqa: ARG001
     """What has been compiled, in order."""
     found: list[str] = []
-    make = dualbcast.kept.make_product
+    make = product_cache.make_product
 
     def counted(function: Any, which: Any, *rest: Any) -> Any:
         found.append(which)
         return make(function, which, *rest)
 
-    monkeypatch.setattr(dualbcast.kept, "make_product", counted)
+    monkeypatch.setattr(product_cache, "make_product", counted)
     return found
 
 

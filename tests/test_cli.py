@@ -20,10 +20,10 @@ from click.testing import CliRunner, Result
 
 from dualbcast.cli import checking, measure, models, options, report
 from dualbcast.cli.app import group
-from dualbcast.runtime.cuda import kernel as cuda_kernel
+from dualbcast.runtime.cuda import launch as cuda_launch
 
 QUICK = ("--repeat", "1", "--min-time", "0")
-HAS_GPU = cuda_kernel.available()
+HAS_GPU = cuda_launch.available()
 needs_numba_cuda = pytest.mark.skipif(
     importlib.util.find_spec("numba_cuda") is None or importlib.util.find_spec("cuda.core") is None,
     reason="compiling for CUDA needs numba-cuda and cuda-core",

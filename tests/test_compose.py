@@ -14,7 +14,7 @@ from dualbcast.ir.nodes import Const, Function, Kind
 from dualbcast.ir.verify import verify
 from dualbcast.program.element import Element
 from dualbcast.program.explain import operations
-from dualbcast.program.launch import Options
+from dualbcast.program.typed_product import Options
 
 X = np.linspace(-2.0, 2.0, 9)
 

@@ -12,7 +12,7 @@ from dualbcast import special
 from dualbcast.frontend.rule_bodies import lower
 from dualbcast.graph.cost import count, work
 from dualbcast.program.element import Element
-from dualbcast.program.launch import Options
+from dualbcast.program.typed_product import Options
 
 
 def looped(x: float) -> float:

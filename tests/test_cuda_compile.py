@@ -56,9 +56,9 @@ hm_lstm(unsigned n0, unsigned n1, int stride,
 def private_cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DUALBCAST_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-        cuda_kernel.compile_kernel.cache_clear()
+        cuda_kernel._kernel.cache_clear()
         yield
-    cuda_kernel.compile_kernel.cache_clear()
+    cuda_kernel._kernel.cache_clear()
 
 
 @pytest.fixture
@@ -379,7 +379,7 @@ def test_an_argument_that_spans_nothing_has_no_index():
 def test_a_cached_kernel_needs_no_compiler(monkeypatch):
     source = elementwise("y0[k] = x0[k] + f32_1", ["float32"], ["float32"])
     made = cuda_kernel.compile_kernel(source, HOPPER)
-    cuda_kernel.compile_kernel.cache_clear()
+    cuda_kernel._kernel.cache_clear()
     monkeypatch.setattr(cuda_build, "build", lambda *_: pytest.fail("compiled again"))
     found = cuda_kernel.compile_kernel(source, HOPPER)
     assert found is not made
@@ -394,9 +394,9 @@ def test_what_a_kernel_depends_on_is_in_its_key(monkeypatch):
     source = elementwise("y0[k] = x0[k]", ["float32"], ["float32"])
     other = elementwise("y0[k] = x0[k] + x0[k]", ["float32"], ["float32"])
     for arguments in ((source, HOPPER), (other, HOPPER), (source, (8, 0)), (source, HOPPER, True)):
-        cuda_kernel.compile_kernel.__wrapped__(*arguments)
+        cuda_kernel.compile_kernel(*arguments)
     monkeypatch.setattr(cuda_build, "toolchain", lambda: "another compiler")
-    cuda_kernel.compile_kernel.__wrapped__(source, HOPPER)
+    cuda_kernel.compile_kernel(source, HOPPER)
     assert len(set(keys)) == 5
 
 
@@ -458,7 +458,7 @@ def test_threads_may_compile_at_once():
 
 @pytest.mark.usefixtures("compilers")
 def test_compiling_warns_of_nothing():
-    script = "import test_cuda_compile as t\nprint(t.cuda.compile_kernel(t.hm_lstm(), t.HOPPER).registers)\n"
+    script = "import test_cuda_compile as t\nprint(t.cuda_kernel.compile_kernel(t.hm_lstm(), t.HOPPER).registers)\n"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, Path(__file__).parents[:2]))}
     command = [sys.executable, "-W", "error::UserWarning", "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

@@ -154,12 +154,12 @@ def test_the_launch_fits_the_launch_bound():
     ],
 )
 def test_occupancy(cc, registers, block, shared, expected):
-    assert cuda_kernel.occupancy(cc, registers, block, shared) == pytest.approx(expected, abs=0)
+    assert occupancy.occupancy(cc, registers, block, shared) == pytest.approx(expected, abs=0)
 
 
 def test_occupancy_of_an_unknown_device():
     with pytest.raises(BackendError, match=r"compute capability 6\.1"):
-        cuda_kernel.occupancy((6, 1), 16, 256)
+        occupancy.occupancy((6, 1), 16, 256)
 
 
 # The launch, with a module in CuPy's place that records what it is asked to do.
@@ -232,8 +232,8 @@ def kernel_of(layout, cc=HOPPER):
 def test_a_launch_passes_typed_scalars_in_order(install):
     fake = install()
     kernel = kernel_of(Layout(2, ("s1", "ss"), (0, 1)))
-    cuda_kernel.launch(kernel, 600, (200, 3), (3, -7, 1), (2**40, 2**63 + 8))
-    cuda_kernel.launch(kernel, 600, (200, 3), (3, -7, 1), (2**40, 2**63 + 8), stream="another")
+    cuda_launch.launch(kernel, 600, (200, 3), (3, -7, 1), (2**40, 2**63 + 8))
+    cuda_launch.launch(kernel, 600, (200, 3), (3, -7, 1), (2**40, 2**63 + 8), stream="another")
     (name, grid, block, arguments, stream), (*_, other) = fake.launches
     assert (name, grid, block) == ("element_kernel", (1, 3, 1), (3, 85, 1))
     assert (stream, other) == (None, "another")
@@ -244,7 +244,7 @@ def test_a_launch_passes_typed_scalars_in_order(install):
 
 def test_a_wide_launch_passes_64_bits(install):
     fake = install()
-    cuda_kernel.launch(kernel_of(Layout(1, ("s",), (0, 0), wide=True)), 2**32, (2**32,), (-1,), (8, 16))
+    cuda_launch.launch(kernel_of(Layout(1, ("s",), (0, 0), wide=True)), 2**32, (2**32,), (-1,), (8, 16))
     (_, grid, block, arguments, _) = fake.launches[0]
     assert grid[0] * block[0] == 2**32
     assert [type(a) for a in arguments] == [np.int64, np.int64, np.uint64, np.uint64]
@@ -255,21 +255,21 @@ def test_each_device_loads_the_kernel_once(install):
     kernel = kernel_of(Layout(1, ("1",), (0, 0)))
     for device in (0, 1, 0, 1):
         fake.device = device
-        cuda_kernel.launch(kernel, 10, (10,), (), (8, 16))
+        cuda_launch.launch(kernel, 10, (10,), (), (8, 16))
     assert len(fake.loads) == 2
     assert len(fake.launches) == 4
 
 
 def test_nothing_is_launched_for_no_elements(install):
     fake = install(devices=None)
-    cuda_kernel.launch(kernel_of(Layout(2, ("s1",), (0, 0))), 0, (0, 5), (5,), (0, 0))
+    cuda_launch.launch(kernel_of(Layout(2, ("s1",), (0, 0))), 0, (0, 5), (5,), (0, 0))
     assert fake.launches == []
 
 
 def test_a_space_too_large_for_32_bits_is_refused(install):
     install()
     with pytest.raises(BackendError, match="32-bit"):
-        cuda_kernel.launch(kernel_of(Layout(1, ("1",), (0, 0))), 2**31, (2**31,), (), (8, 16))
+        cuda_launch.launch(kernel_of(Layout(1, ("1",), (0, 0))), 2**31, (2**31,), (), (8, 16))
 
 
 @pytest.mark.parametrize(("digits", "fits"), [("90", True), ("120", False), ("89", False), ("80", False)])
@@ -277,40 +277,40 @@ def test_a_kernel_for_another_device_is_refused(install, digits, fits):
     install(digits=digits)
     kernel = kernel_of(Layout(1, ("1",), (0, 0)))
     if fits:
-        return cuda_kernel.launch(kernel, 1, (1,), (), (8, 16))
+        return cuda_launch.launch(kernel, 1, (1,), (), (8, 16))
     with pytest.raises(BackendError, match=r"compute capability 9\.0, this GPU has"):
-        cuda_kernel.launch(kernel, 1, (1,), (), (8, 16))
+        cuda_launch.launch(kernel, 1, (1,), (), (8, 16))
     return None
 
 
 def test_a_kernel_runs_on_later_minor_revisions(install):
     fake = install(digits="89")
-    cuda_kernel.launch(kernel_of(Layout(1, ("1",), (0, 0)), cc=(8, 6)), 1, (1,), (), (8, 16))
+    cuda_launch.launch(kernel_of(Layout(1, ("1",), (0, 0)), cc=(8, 6)), 1, (1,), (), (8, 16))
     assert len(fake.launches) == 1
-    assert cuda_kernel.current_cc() == (8, 9)
+    assert cuda_launch.current_cc() == (8, 9)
 
 
 def test_a_driver_that_refuses_the_kernel(install):
     install(refuse=True)
     with pytest.raises(BackendError, match=r"\(for CUDA 12\.8\) refuses .*INVALID_IMAGE.*\n.*Update the driver"):
-        cuda_kernel.launch(kernel_of(Layout(1, ("1",), (0, 0))), 1, (1,), (), (8, 16))
+        cuda_launch.launch(kernel_of(Layout(1, ("1",), (0, 0))), 1, (1,), (), (8, 16))
 
 
 def test_why_kernels_cannot_run(install, monkeypatch):
     install()
-    assert cuda_kernel.available()
-    assert cuda_kernel.why_not() == ""
+    assert cuda_launch.available()
+    assert cuda_launch.why_not() == ""
     install(devices=0)
-    assert "finds no GPU" in cuda_kernel.why_not()
+    assert "finds no GPU" in cuda_launch.why_not()
     install(devices=None)
-    assert "driver does not answer (cudaErrorInsufficientDriver)" in cuda_kernel.why_not()
+    assert "driver does not answer (cudaErrorInsufficientDriver)" in cuda_launch.why_not()
     with pytest.raises(BackendError, match="driver does not answer"):
-        cuda_kernel.current_cc()
+        cuda_launch.current_cc()
     monkeypatch.setitem(sys.modules, "cupy", None)
-    assert "CuPy" in cuda_kernel.why_not()
-    assert not cuda_kernel.available()
+    assert "CuPy" in cuda_launch.why_not()
+    assert not cuda_launch.available()
     with pytest.raises(MissingDependencyError, match="cuda13"):
-        cuda_kernel.current_cc()
+        cuda_launch.current_cc()
 
 
 @pytest.mark.parametrize(

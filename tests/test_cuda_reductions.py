@@ -214,7 +214,7 @@ def test_from_plan_to_result(shape, tmp_path, monkeypatch):
 
     monkeypatch.setattr(cuda_launch, "_loaded", lambda _: run)
     kernel = cuda_kernel.CudaKernel(text, HOPPER, False, b"", 16, 0, 0, 0, 0)
-    cuda_kernel.launch(kernel, call.total, call.sizes, call.strides, call.pointers)
+    cuda_launch.launch(kernel, call.total, call.sizes, call.strides, call.pointers)
     product = np.asarray(arrays[0]).astype(np.int64) * np.asarray(arrays[1]).astype(np.int64)
     for i, (result, own) in enumerate(zip(call.finish(), wanted, strict=True)):
         assert result.dtype == F4

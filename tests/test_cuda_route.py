@@ -130,9 +130,9 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> GPU:
     monkeypatch.setattr(GPU, "current", 0)
     monkeypatch.setattr(
         cuda_kernel,
-        "compile_kernel",
-        lambda source, cc, fastmath: cuda_kernel.CudaKernel(
-            source, cc, fastmath, source.shell.encode(), 32, 0, 0, 0, 0
+        "compile_program",
+        lambda _, write, cc, fastmath: cuda_kernel.CudaKernel(
+            source := write(), cc, fastmath, source.shell.encode(), 32, 0, 0, 0, 0
         ),
     )
     return found

@@ -35,7 +35,7 @@ def enabled() -> Iterator[None]:
     gc.set_threshold(*usual)
 
 
-@collected_later
+@collected_later()
 def work(depth: int) -> bool:
     """Whether anything is collected at the bottom."""
     return work(depth - 1) if depth else is_collected()
@@ -51,7 +51,7 @@ def test_it_waits_and_goes_on(depth: int) -> None:
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_it_goes_on_after_an_error(error: type[BaseException]) -> None:
-    @collected_later
+    @collected_later()
     def fail() -> None:
         raise error("no")
 
@@ -64,7 +64,7 @@ def test_it_waits_for_the_last_of_several_threads() -> None:
     first, second = threading.Event(), threading.Event()
     found = []
 
-    @collected_later
+    @collected_later()
     def until(event: threading.Event) -> None:
         assert event.wait(60)
 
@@ -85,7 +85,7 @@ def test_it_waits_for_the_last_of_several_threads() -> None:
 
 @pytest.mark.parametrize("threshold", [None, 123])
 def test_what_is_said_meanwhile_holds(threshold: int | None) -> None:
-    @collected_later
+    @collected_later()
     def compile_something() -> None:
         if threshold is None:
             gc.disable()
@@ -102,7 +102,7 @@ def test_what_is_said_meanwhile_holds(threshold: int | None) -> None:
 def test_a_child_of_a_fork_does_not_wait_for_threads_that_it_has_not() -> None:
     began, end = threading.Event(), threading.Event()
 
-    @collected_later
+    @collected_later()
     def compile_something() -> None:
         began.set()
         assert end.wait(60)

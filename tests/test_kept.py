@@ -43,7 +43,7 @@ def later(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
         raise AssertionError("compiled again")
 
     def begin() -> None:
-        assert list((folder / "steps").iterdir())
+        assert list((folder / "kernels").iterdir())
         monkeypatch.setattr(cpu_kernel, "_kernels", {})
         monkeypatch.setattr(cpu_kernel, "_build", refuse)
         monkeypatch.setattr(product_cache, "make_product", refuse)
@@ -206,7 +206,7 @@ def test_damaged_entries_are_made_anew(folder: Path, monkeypatch: pytest.MonkeyP
         value, jacobian = f.value_and_jacobian(x)
         np.testing.assert_allclose(value, np.exp(x) * x, rtol=1e-14)
         np.testing.assert_allclose(jacobian["x"], np.exp(x) * (1 + x), rtol=1e-14)
-        for path in (folder / "steps").iterdir():
+        for path in (folder / "kernels").iterdir():
             path.write_bytes(damage(path.read_bytes()))  # type: ignore[no-untyped-call]
 
 

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dualbcast import differentiable_broadcast
+from dualbcast import differentiable_broadcast, graph
 from dualbcast.errors import ArgumentError, DualbcastError
-from dualbcast.runtime import arguments as operands
-from dualbcast.runtime import call_key
+from dualbcast.runtime import fast_path
 from dualbcast.runtime.call_key import forms_of, host_addresses
-from dualbcast.runtime.cpu import fast_path, loader
-from dualbcast.runtime.cpu.fast_path import Route
+from dualbcast.runtime.cpu import loader
+from dualbcast.runtime.cpu.fast_path import CpuFastPath
 
 RNG = np.random.default_rng(7)
 FACTOR = 3.0
@@ -27,14 +26,14 @@ WEIGHTS = np.array([1.0, 2.0, 3.0])
 def short(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """For each try of the short way, whether it was gone."""
     found: list[bool] = []
-    run = Route.run
+    run = CpuFastPath.run
 
-    def noted(self: Route, *arguments: Any) -> Any:
+    def noted(self: CpuFastPath, *arguments: Any) -> Any:
         outputs = run(self, *arguments)
         found.append(outputs is not None)
         return outputs
 
-    monkeypatch.setattr(Route, "run", noted)
+    monkeypatch.setattr(CpuFastPath, "run", noted)
     return found
 
 
@@ -46,38 +45,6 @@ def unaligned(array: np.ndarray[Any, Any], by: int = 1) -> np.ndarray[Any, Any]:
     copy[...] = array
     assert copy.flags.aligned is (by % array.itemsize == 0)
     return copy
-
-
-def test_forms_are_described_alike_by_python_and_by_machine_code() -> None:
-    """So a call finds what one has left that was described before there was machine code for it."""
-    x = np.zeros((3, 4, 5))
-    calls: list[tuple[Any, ...]] = [
-        (),
-        (x, x.T, x[::2, 1:, ::-1], np.zeros(()), np.broadcast_to(x, (2, 3, 4, 5))),
-        (1, 2.0, True, np.float32(3), np.int16(4), np.bool_(False), np.zeros(3, np.uint8), np.zeros(0, np.float16)),
-        (x, x.astype(">f8")),
-        (x, x.view(np.recarray)),
-        (x, "text"),
-        (x, None),
-    ]
-    readers = call_key.readers(
-        np.ndarray, call_key._OWN, (*reversed(operands.WEAK), *call_key._NUMBERS.difference(operands.WEAK))
-    )
-    for call in calls:
-        assert call_key._described(call) == readers.describe(call)
-    assert call_key._described(calls[1]) and call_key._described(calls[2])
-    assert not any(call_key._described(call) for call in calls[3:])
-
-
-def test_machine_code_that_describes_is_for_many_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call_key, "_readers", None)
-    monkeypatch.setattr(call_key, "_calls", 0)
-    x = np.zeros(3)
-    keys = [forms_of((x, 1.0)) for _ in range(call_key._FEW)]
-    assert call_key._readers is None
-    keys += [forms_of((x, 1.0)) for _ in range(2)]
-    assert call_key._readers is not None
-    assert len(set(keys)) == 1
 
 
 @pytest.mark.parametrize("size", [5, 100_000])
@@ -107,9 +74,8 @@ def test_misaligned_arrays_are_copied(short: list[bool], size: int) -> None:
 
 
 def form(value: Any) -> Any:
-    """The form of an array or a number, without machine code. Two of C's integers may be one dtype."""
-    dtype = getattr(value, "dtype", None)
-    return type(value), dtype, getattr(dtype, "char", ""), *[getattr(value, x, None) for x in ("shape", "strides")]
+    """The form of an array or a number, as a tuple of its own."""
+    return type(value), *[getattr(value, x, None) for x in ("dtype", "shape", "strides")]
 
 
 def test_forms_are_equal_where_shapes_strides_dtypes_and_types_are(tmp_path: Any) -> None:
@@ -198,6 +164,32 @@ def test_captured_arrays_are_read_at_every_call(monkeypatch: pytest.MonkeyPatch,
     assert all(short) and len(short) > 12
 
 
+def test_numbers_and_captured_arrays_that_change_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that is found again by the forms of captured arrays must not have a number of before."""
+
+    def weighted(x: Any) -> Any:
+        return x * WEIGHTS + FACTOR
+
+    f, x = differentiable_broadcast(weighted), np.arange(3.0)
+    for factor in (3.0, 5.0, 3.0, 7.0):
+        monkeypatch.setitem(globals(), "FACTOR", factor)
+        for weights in (np.ones(3), np.full((2, 1), 4.0), np.ones(3), np.full((2, 1), 2.0)):
+            monkeypatch.setitem(globals(), "WEIGHTS", weights)
+            np.testing.assert_array_equal(f(x), x * weights + factor)
+            np.testing.assert_array_equal(f.jacobian(x, wrt="WEIGHTS")["WEIGHTS"], x * np.ones_like(weights))
+    functions = [differentiable_broadcast(lambda x: x * WEIGHTS + FACTOR) for _ in range(2)]
+    v = graph.Variable(np.arange(3.0))
+    for factor in (3.0, 5.0, 3.0):
+        monkeypatch.setitem(globals(), "FACTOR", factor)
+        for captured in (np.ones(3), v, np.ones(3)):
+            monkeypatch.setitem(globals(), "WEIGHTS", captured)
+            plain = captured.value if captured is v else captured
+            for g in functions:
+                found = g(x)
+                assert isinstance(found, graph.Variable) is (captured is v)
+                np.testing.assert_array_equal(getattr(found, "value", found), x * plain + factor)
+
+
 def test_out_is_looked_at_again(short: list[bool]) -> None:
     f = differentiable_broadcast(lambda x, y: x - 2 * y)
     x, y, out = np.arange(6.0), RNG.standard_normal(6), np.empty(6)
@@ -279,7 +271,7 @@ def test_the_forms_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPat
     f = differentiable_broadcast(backend="python")(lambda x: x + 1)
     for size in range(1, 30):
         assert f(np.zeros(size)).sum() == size
-    assert len(f._met) <= 8
+    assert len(f._dispatch.specialisations) <= 8
     for size in range(1, 30):
         assert f(np.zeros(size)).sum() == size
 

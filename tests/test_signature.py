@@ -297,8 +297,8 @@ def test_static_values_that_differ_have_kernels_of_their_own(one: Any, other: An
     f = differentiable_broadcast(static="s", backend="python")(takes_static)
     for value in (one, other, one, other, copy.copy(one)):
         f(1.0, value)
-    assert len(f._variants) == 2
-    assert sorted(str(form.slots[1].object) for form, _ in f._variants) == sorted(map(str, (one, other)))
+    assert len(f._dispatch.programs) == 2
+    assert sorted(str(form.slots[1].object) for form, _ in f._dispatch.programs) == sorted(map(str, (one, other)))
 
 
 def test_what_a_static_value_is_reaches_the_kernel(backend: Any) -> None:
@@ -517,9 +517,9 @@ def test_a_methods_kernels_are_kept_with_the_object() -> None:
     assert model.price is model.price
     assert model.price.__name__ == "price"
     model.price(X)
-    (variant,) = model.price._variants.values()
+    (program,) = model.price._dispatch.programs.values()
     model.price(X + 1)
-    assert list(model.price._variants.values()) == [variant]
+    assert list(model.price._dispatch.programs.values()) == [program]
     model.slope = 5.0
     assert model.price(X).tolist() == (5 * X).tolist()
 

@@ -74,6 +74,8 @@ class Binder:
         What messages call it.
     signature : inspect.Signature
         Of the parameters that are left to a caller.
+    plain : dict
+        By the number of arguments, the forms of calls that give all of them by position, where all must be arrays.
     """
 
     def __init__(self, subject: Callable[..., Any], static: str | Sequence[str]) -> None:
@@ -105,8 +107,7 @@ class Binder:
             name: value if name in self.static else plain_number(value) for name, value in self._defaults.items()
         }
         self._check_names()
-        # The short way, by the number of arguments: calls that give all of them by position, and all must be arrays.
-        self._plain: dict[int, Form] = {}
+        self.plain: dict[int, Form] = {}
         self._fillings: dict[tuple[Any, ...], _Filling] = {}
         self._forms: dict[tuple[Any, ...], Form] = {}
 
@@ -156,10 +157,8 @@ class Binder:
         ArgumentError
             They do not fit the signature.
         """
-        if not named:
-            form = self._plain.get(len(args))
-            if form is not None:
-                return form, args
+        if not named and len(args) in self.plain:
+            return self.plain[len(args)], args
         filling = self._fillings.get((len(args), *named, wanted))
         if filling is None:
             filling = self._filling(len(args), tuple(named), wanted)
@@ -171,7 +170,7 @@ class Binder:
         if found is None:
             found = filling.forms[marks] = self._form(filling, marks, values)
             if found[1] is None and not (named or filling.open or filling.defaults):
-                self._plain[len(args)] = found[0]
+                self.plain[len(args)] = found[0]
         form, places = found
         return form, values if places is None else tuple([values[place] for place in places])
 

@@ -1,63 +1,70 @@
-"""Derivatives of a BroadcastFunction beyond its Jacobian: partials as functions, products with vectors, Hessians."""
+"""Derivatives of a BroadcastFunction beyond its Jacobian: products with tangents and cotangents, and Hessians."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dualbcast.api.binding import Wrt, wrt_key
-from dualbcast.api.dispatch import Located, Pullback
+from dualbcast.api.dispatch import Dispatch, Specialisation
 from dualbcast.errors import ArgumentError
 from dualbcast.program.hessian import Hessian
 from dualbcast.program.jacobian import Jacobian
+from dualbcast.program.launch import Shape
 
-if TYPE_CHECKING:
-    from dualbcast.api.function import BroadcastFunction
-
-__all__ = ["Derivatives"]
+__all__ = ["Derivatives", "Pullback"]
 
 Tangents = Sequence[Any] | Mapping[str, Any]
 
 
-class Derivatives:
-    """The methods of a BroadcastFunction that give derivatives; it supplies the two below, and `partial`."""
+class Pullback:
+    """Carries cotangents of a function's outputs back to its arguments; what `vjp` returns.
 
-    def _locate(
-        self, args: tuple[Any, ...], named: dict[str, Any], wanted: Any, gradient: Any = None
-    ) -> tuple[Located, tuple[Any, ...]]:
-        """The element function of a call, and the values of its parameters; `wanted` is a key, as all that follows."""
-        raise NotImplementedError
+    Attributes
+    ----------
+    shape : tuple of int
+        What the cotangents of the outputs must have.
+    """
 
-    def _wanted(self, wrt: Wrt) -> Any:
-        """What a call's `wrt` means, as a key."""
-        raise NotImplementedError
+    def __init__(self, specialisation: Specialisation, values: tuple[Any, ...], shape: Shape) -> None:
+        self._specialisation, self._values, self.shape = specialisation, values, shape
 
-    def partial(self, wrt: str | int) -> BroadcastFunction:
-        """∂f/∂x as a BroadcastFunction of the same arguments, which can be differentiated again.
+    @property
+    def wrt(self) -> tuple[str, ...]:
+        """The arguments that it gives cotangents of."""
+        return tuple([self._specialisation.element.names[at] for at in self._specialisation.wrt])
+
+    def __repr__(self) -> str:
+        return f"<Pullback of {self._specialisation.element.label} to ({', '.join(self.wrt)}), shape {self.shape}>"
+
+    def __call__(self, *cotangents: Any) -> tuple[Any, ...]:
+        """The cotangents of the arguments.
 
         Parameters
         ----------
-        wrt : str or int
-            The argument to differentiate in, by name or position; or a captured array, by name.
+        *cotangents : array
+            One for each output, of its shape; or one object such as the function returns, with them in it. Those of
+            outputs that are integers or bools do not matter, and may be None.
 
         Returns
         -------
-        BroadcastFunction
-            It returns what the function returns, with partial derivatives in the place of values. (Calling the
-            derivative inside another scalar function is `dualbcast.derivative`.)
+        tuple of array
+            One for each argument in `wrt`, of its shape and dtype; that of a Python number has the dtype of the result.
+            Where no output depends on the argument, it is a read-only view of one zero.
 
-        Examples
-        --------
-        >>> import math
-        >>> import numpy as np
-        >>> from dualbcast import differentiable_broadcast
-        >>> @differentiable_broadcast
-        ... def f(x, y):
-        ...     return x**3 * math.sin(y)
-        >>> f.partial("x").partial("x")(2.0, np.array([0.5 * np.pi]))
-        array([12.])
+        Raises
+        ------
+        ArgumentError, ShapeError, DTypeError
+            The cotangents do not fit; nothing has run.
         """
-        raise NotImplementedError
+        specialisation = self._specialisation
+        return specialisation.back("pullback", self._values, cotangents)
+
+
+class Derivatives:
+    """The methods of a BroadcastFunction that give derivatives beyond its Jacobian."""
+
+    _dispatch: Dispatch
 
     def jvp(self, primals: Sequence[Any], tangents: Tangents, /, **named: Any) -> tuple[Any, Any]:
         """The value and its tangent along given tangents of the arguments, from one launch.
@@ -91,7 +98,7 @@ class Derivatives:
         (array([3., 6.]), array([3., 3.]))
         """
         wanted, given = _directions(primals, tangents)
-        found, values = self._locate(tuple(primals), named, wanted)
+        found, values = self._dispatch.find(tuple(primals), named, wanted)
         results, outputs = found.forward("pushforward", values, given)
         parts, structure = results.parts(outputs), found.element.function.structure
         return structure.pack(parts[: structure.count]), structure.pack(parts[structure.count :])
@@ -125,7 +132,7 @@ class Derivatives:
         >>> pullback(np.ones(3))
         (array([10., 10., 10.]), np.float64(6.0))
         """
-        found, values = self._locate(arrays, named, self._wanted(wrt))
+        found, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
         found.derive("pullback")
         results, outputs = found.run("value", values)
         return results.value(outputs), Pullback(found, values, results.shape)
@@ -170,7 +177,7 @@ class Derivatives:
             raise ArgumentError(
                 "the primals are a tuple with one for each argument: f.value_and_vjp((x, y), cotangent)"
             )
-        found, values = self._locate(tuple(primals), named, self._wanted(wrt))
+        found, values = self._dispatch.find(tuple(primals), named, self._dispatch.wrt_of(wrt))
         parts, structure = found.back("value_and_pullback", values, (cotangents,)), found.element.function.structure
         return structure.pack(parts[: structure.count]), parts[structure.count :]
 
@@ -188,7 +195,7 @@ class Derivatives:
         >>> H["x", "x"], H["y", "x"], H["y", "y"]
         (array([6., 6.]), array([2., 4.]), array([0., 0.]))
         """
-        found, values = self._locate(arrays, named, self._wanted(wrt))
+        found, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
         results, outputs = found.run("hessian", values)
         return results.hessian(outputs)
 
@@ -209,7 +216,7 @@ class Derivatives:
         hessian : Hessian
             Only one of ∂²f/∂x∂y and ∂²f/∂y∂x is computed and stored.
         """
-        found, values = self._locate(arrays, named, self._wanted(wrt))
+        found, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
         results, outputs = found.run("value_jacobian_and_hessian", values)
         return results.value(outputs), results.jacobian(outputs), results.hessian(outputs)
 
@@ -239,7 +246,7 @@ class Derivatives:
         array([2., 4.])
         """
         wanted, given = _directions(primals, tangents)
-        found, values = self._locate(tuple(primals), named, wanted, None if wrt is None else wrt_key(wrt))
+        found, values = self._dispatch.find(tuple(primals), named, wanted, None if wrt is None else wrt_key(wrt))
         results, outputs = found.forward("tangent", values, given)
         return results.jacobian(outputs)
 

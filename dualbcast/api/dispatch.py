@@ -1,4 +1,8 @@
-"""A call's element function with its arguments, and what is derived from it: tangents forward, cotangents back."""
+"""From a call to its kernel: the function lowered for the form of the call, then specialised for its arrays.
+
+A call comes in as its arguments. Out go the `Specialisation` of calls like it, which has the fast paths to their
+kernels, and the values of all parameters, captured arrays among them.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +10,180 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from dualbcast.errors import ArgumentError, ShapeError
+from dualbcast.api.binding import Binder, Form, Wrt, directions, wrt_key
+from dualbcast.errors import ArgumentError, CompileError, ShapeError
+from dualbcast.frontend.lower import Lowered
+from dualbcast.frontend.rule_bodies import lower
+from dualbcast.garbage import collected_later
 from dualbcast.program.element import Element, flatten_out, output_dtypes
 from dualbcast.program.jacobian import broadcasts_to
-from dualbcast.program.launch import Call, Ran, Shape, run
+from dualbcast.program.launch import Call, Ran, Shape, run_again, run_first
 from dualbcast.program.products import Which
-from dualbcast.runtime.arguments import DType, Signature, classify, extended, sign
+from dualbcast.program.typed_product import Options
+from dualbcast.rules.guards import ABSENT
+from dualbcast.runtime.arguments import DType, Kind, Signature, array_kind, classify, extended, sign
 from dualbcast.runtime.call_key import forms_of
-from dualbcast.runtime.cpu.fast_path import Recent, Way
 from dualbcast.runtime.cuda.memory import are_on_device, beside
+from dualbcast.runtime.fast_path import FastPath, Recent
+from dualbcast.runtime.graph_hook import recorder_of
 from dualbcast.runtime.iteration_space import form_of, result_shape
 
-__all__ = ["Derived", "Located", "Pullback"]
+__all__ = ["Dispatch", "Specialisation"]
 
-Back = Literal["pullback", "value_and_pullback"]
+Derivative = Literal["pushforward", "tangent", "pullback", "value_and_pullback"]
+
+
+class Dispatch:
+    """Finds the specialisation of each call of a function.
+
+    Parameters
+    ----------
+    binder : Binder
+    options : Options
+    wrt
+        What is differentiated in by default, as `wrt_key` gives it.
+    partials : tuple of (str or int)
+        The partial derivative in these, one after the other, is meant, and not the function itself.
+    """
+
+    def __init__(self, binder: Binder, options: Options, wrt: Any, partials: tuple[str | int, ...] = ()) -> None:
+        self.binder, self.options, self.wrt, self.partials = binder, options, wrt, partials
+        # The function lowered, by the form of a call and the kinds of its arrays.
+        self.programs: dict[tuple[Form, tuple[Kind, ...]], Program] = {}
+        # By the form of a call, what it is differentiated in, and the forms of its arrays. Where the function captures
+        # arrays, that has any specialisation of its program, and the key with the forms of those has the right one.
+        self.specialisations: Recent[Specialisation] = Recent()
+
+    def wrt_of(self, wrt: Wrt) -> Any:
+        """What a call's `wrt` means, as a key."""
+        return self.wrt if wrt is None else wrt_key(wrt)
+
+    def asked(self, *wrt: Any) -> tuple[Any, ...]:
+        """All that is differentiated in, now or for the partial that this is: a default number there is an argument."""
+        items = [each if isinstance(each, tuple) else (each,) for each in wrt if each is not None]
+        return (*self.partials, *[name for each in items for name in each])
+
+    def find(
+        self, args: tuple[Any, ...], named: dict[str, Any], wrt: Any, gradient: Any = None
+    ) -> tuple[Specialisation, tuple[Any, ...]]:
+        """The specialisation for a call, and the values of its parameters.
+
+        Parameters
+        ----------
+        args, named
+            The arguments.
+        wrt
+            What is differentiated in, as `wrt_key` gives it; None for all arguments of a float dtype.
+        gradient
+            For products of a Hessian with tangents, what the gradient is taken in; else None.
+        """
+        if not named and gradient is None and len(args) in self.binder.plain:
+            form, values = self.binder.plain[len(args)], args
+        else:
+            asked = wrt if gradient is None and not self.partials else self.asked(wrt, gradient)
+            form, values = self.binder.bind(args, named, asked)
+        key: Any = (form, wrt, gradient, forms_of(values))
+        found = self.specialisations.get(key)
+        if found is not None:
+            captured = found.program.captured()
+            if captured is not None:
+                if not captured:
+                    return found, values
+                exact = self.specialisations.get((key, forms_of(captured)))
+                if exact is not None and exact.program is found.program:
+                    return exact, (*values, *captured)
+        made, every = self.specialise(form, values, wrt, gradient)
+        if len(every) > len(values):
+            self.specialisations.keep((key, forms_of(every[len(values) :])), made)
+        return self.specialisations.keep(key, made), every
+
+    def specialise(
+        self, form: Form, values: tuple[Any, ...], wrt: Any, gradient: Any = None
+    ) -> tuple[Specialisation, tuple[Any, ...]]:
+        """A new specialisation for a call that is bound, and the values of all parameters."""
+        program, captured = self._program(form, values)
+        values = (*values, *captured)
+        names = program.element.names
+        signature = sign(values, names)
+        first = directions(wrt, form, names, signature, self.binder)
+        second = first if gradient is None else directions(gradient, form, names, signature, self.binder)
+        return Specialisation(program, signature, first, second, recorder_of(values)), values
+
+    def _program(self, form: Form, values: tuple[Any, ...]) -> tuple[Program, tuple[Any, ...]]:
+        """The function lowered for values of these kinds, and the captured arrays."""
+        kinds = sign(values, form.names).kinds
+        program = self.programs.get((form, kinds))
+        captured = None if program is None else program.captured()
+        if program is None or captured is None:
+            return self._lower(form, values, kinds)
+        return program, captured
+
+    def _lower(self, form: Form, values: tuple[Any, ...], kinds: tuple[Kind, ...]) -> tuple[Program, tuple[Any, ...]]:
+        """The function lowered anew, and the captured arrays that were found."""
+        remaining = iter(kinds)
+        arguments = [next(remaining) if slot is None else slot for slot in form.slots]
+        try:
+            with collected_later():
+                lowered = lower(self.binder.function, arguments, array_kind)
+        except CompileError as error:
+            # The user's own lines are in the message; the compiler's frames would only hide them.
+            raise error.with_traceback(None) from None
+        captured = tuple(capture.value for capture in lowered.arrays.values())
+        names = (*form.names, *lowered.arrays)
+        element = Element(lowered.function, names, self.binder.name, self.options)
+        for wrt in self.partials:
+            positions = directions(wrt, form, names, sign((*values, *captured), names), self.binder)
+            if len(positions) != 1:
+                raise ArgumentError(f"partial({wrt!r}) names {len(positions)} arguments of this call; name one of them")
+            element = element.partial(*positions)
+        program = self.programs[form, kinds] = Program(element, lowered)
+        return program, captured
+
+
+class Program:
+    """A function lowered for one form of call and the kinds of its arrays: `element`, of these and captured arrays."""
+
+    __slots__ = ("_captures", "_codes", "_guards", "_kinds", "_names", "element")
+
+    def __init__(self, element: Element, lowered: Lowered) -> None:
+        self.element = element
+        # Names in scopes and functions' code, which most are, are looked at here, as this happens at every call.
+        names_in_scopes, codes, others = [], [], []
+        for guard in lowered.guards:
+            if guard.attribute and guard.key == "__code__":
+                codes.append((guard.place, guard.value))
+            elif type(guard.place) is dict and not guard.attribute and guard.value is not ABSENT:
+                names_in_scopes.append((guard.place, guard.key, guard.value, guard))
+            else:
+                others.append(guard)
+        self._names, self._codes, self._guards = tuple(names_in_scopes), tuple(codes), tuple(others)
+        # The arrays found then are not kept: they may be large, and others may take their place.
+        self._captures = tuple(capture._replace(value=None) for capture in lowered.arrays.values())
+        params = lowered.function.params
+        self._kinds = tuple(param.kind for param in params[len(params) - len(self._captures) :])
+
+    def captured(self) -> tuple[Any, ...] | None:
+        """The captured arrays as they are now; None where the function must be lowered anew, because what was compiled
+        in is no longer so, or for those arrays."""
+        try:
+            for place, key, value, guard in self._names:
+                if place[key] is not value and not guard.holds():
+                    return None
+        except KeyError:
+            return None
+        for function, code in self._codes:
+            if function.__code__ is not code:
+                return None
+        for guard in self._guards:
+            if not guard.holds():
+                return None
+        if not self._captures:
+            return ()
+        try:
+            arrays = tuple([capture.read() for capture in self._captures])
+        except Exception:  # a name is gone; or a property raises, which the front end reports at its line
+            return None
+        return arrays if tuple(map(array_kind, arrays)) == self._kinds else None
 
 
 class Derived(NamedTuple):
@@ -40,11 +204,13 @@ class Derived(NamedTuple):
     signature: Signature
 
 
-class Located:
-    """The element function of all calls whose arguments, and captured arrays, have the same forms.
+class Specialisation:
+    """A function for all calls of one form whose arguments, and captured arrays, have the same forms.
 
     Attributes
     ----------
+    program : Program
+        Where the function comes from, with what must still hold of its surroundings.
     element : Element
     signature : Signature
     wrt : tuple of int
@@ -53,23 +219,19 @@ class Located:
         For products of a Hessian with tangents, the parameters whose gradient is meant.
     dtypes : tuple of numpy.dtype
         Of the outputs.
+    recorder : callable or None
+        Where Variables of a graph are among the values, how the graph makes the call.
     """
 
-    __slots__ = ("_known", "_routes", "_shape", "dtypes", "element", "gradient", "signature", "wrt")
-
     def __init__(
-        self,
-        element: Element,
-        signature: Signature,
-        wrt: tuple[int, ...],
-        gradient: tuple[int, ...],
-        known: dict[tuple[Any, ...], Derived],
+        self, program: Program, signature: Signature, wrt: tuple[int, ...], gradient: tuple[int, ...], recorder: Any
     ) -> None:
-        self.element, self.signature, self.wrt, self.gradient = element, signature, wrt, gradient
-        self.dtypes = output_dtypes([output.value.kind for output in element.function.outputs], signature)
-        # What has been derived already, for all calls of this function, by what it is, dtypes and positions.
-        self._known = known
-        self._routes: Recent[Way] = Recent()
+        self.program, self.element = program, program.element
+        self.signature, self.wrt, self.gradient, self.recorder = signature, wrt, gradient, recorder
+        self.dtypes = output_dtypes([output.value.kind for output in self.element.function.outputs], signature)
+        self._derived: dict[Derivative, Derived] = {}
+        # By what is computed, and the forms of tangents, cotangents or the arrays of `out=`.
+        self._paths: Recent[FastPath] = Recent()
         self._shape: Shape | None = None
 
     def prepare(self, which: Which, values: tuple[Any, ...], out: Any = None) -> Call:
@@ -80,56 +242,64 @@ class Located:
     def run(self, which: Which, values: tuple[Any, ...], out: Any = None) -> Ran:
         """Make that call."""
         if out is None:
-            return run(self._routes, which, values, self._prepare, (which, None))
+            path = self._paths.get(which)
+            outputs = None if path is None else path.run(values)
+            if path is not None and outputs is not None:
+                return path.results, outputs
+            return run_first(self._paths, which, values, lambda: self.prepare(which, values))
         given = flatten_out(which, out, self.element.function.structure)
         given = given if isinstance(given, tuple) else (given,)
-        forms = forms_of(given)
-        if isinstance(forms, bytes) or {np.ndarray}.issuperset(map(type, given)) or are_on_device(given):
-            return run(self._routes, (which, forms), values, self._prepare, (which, out), given)
+        if {np.ndarray}.issuperset(map(type, given)) or are_on_device(given):
+            key = which, forms_of(given)
+            ran = run_again(self._paths, key, values, given)
+            return ran or run_first(self._paths, key, values, lambda: self.prepare(which, values, out), given)
         with beside((*values, *given)):
             call = self.prepare(which, values, out)
             outputs = call.run()
         return call.results, outputs
 
-    def _prepare(self, which: Which, out: Any, values: tuple[Any, ...]) -> Call:
-        return self.prepare(which, values, out)
-
-    def derive(self, what: Literal["pushforward", "tangent", "pullback", "value_and_pullback"]) -> Derived:
-        """A derivative of the element function, in `wrt`; what it is called there."""
-        key = what, self.signature, self.wrt
-        found = self._known.get(key)
+    def derive(self, what: Derivative) -> Derived:
+        """A derivative of the element function, in `wrt`."""
+        found = self._derived.get(what)
         if found is None:
             element: Element = getattr(self.element, what)(self.wrt)
             cotangents = (self.signature.result_dtype,) * len(self.element.floats)
             extra = cotangents if what.endswith("pullback") else self.gradient_dtypes()
             found = Derived(element, extra, extended(self.signature, extra, element.names))
-            self._known[key] = found
+            self._derived[what] = found
         return found
 
     def forward(self, what: Literal["pushforward", "tangent"], values: tuple[Any, ...], tangents: list[Any]) -> Ran:
         """Values with tangents, or the Jacobian of tangents."""
+        given = self._tangents(self.derive(what).extra, values, tangents)
+        every, key = (*values, *given), (what, forms_of(given))
+        ran = run_again(self._paths, key, every)
+        return ran or run_first(self._paths, key, every, lambda: self.prepare_forward(what, every))
+
+    def prepare_forward(self, what: Literal["pushforward", "tangent"], values: tuple[Any, ...]) -> Call:
+        """The call for values and then tangents."""
         found = self.derive(what)
-        given = self._tangents(found.extra, values, tangents)
-        every = (*values, *given)
-        return run(self._routes, (what, forms_of(given)), every, self._forward, (what, found))
+        if what == "pushforward":
+            return found.element.prepare("parts", values, signature=found.signature)
+        return found.element.prepare("jacobian", values, self.gradient, signature=found.signature)
 
-    def _forward(self, what: Literal["pushforward", "tangent"], found: Derived, values: tuple[Any, ...]) -> Call:
-        which: Which = "parts" if what == "pushforward" else "jacobian"
-        wrt = () if what == "pushforward" else self.gradient
-        return found.element.prepare(which, values, wrt, signature=found.signature)
-
-    def back(self, what: Back, values: tuple[Any, ...], cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
+    def back(
+        self, what: Literal["pullback", "value_and_pullback"], values: tuple[Any, ...], cotangents: tuple[Any, ...]
+    ) -> tuple[Any, ...]:
         """The cotangents of parameters for cotangents of all outputs, or the outputs and then these."""
         given = self._of_floats(cotangents)
         key = what, forms_of(given)
-        if key not in self._routes:
+        if key not in self._paths:
             # As cotangents of the forms of the key they would be left as they are.
             given = self._checked(given, self._shape_of(values))
             key = what, forms_of(given)
-        results, outputs = run(self._routes, key, (*values, *given), self._back, (what,))
+        every = (*values, *given)
+        ran = run_again(self._paths, key, every)
+        results, outputs = ran or run_first(self._paths, key, every, lambda: self.prepare_back(what, every))
         return results.parts(outputs)
 
-    def _back(self, what: Back, values: tuple[Any, ...]) -> Call:
+    def prepare_back(self, what: Literal["pullback", "value_and_pullback"], values: tuple[Any, ...]) -> Call:
+        """The call for values and then cotangents."""
         found = self.derive(what)
         shapes: tuple[Shape | None, ...] = tuple([_shape_of(values[at]) for at in self.wrt])
         dtypes = self.gradient_dtypes()
@@ -166,18 +336,6 @@ class Located:
             found.append(cotangent)
         return tuple(found)
 
-    def example(self, product: str, call: Call, values: tuple[Any, ...]) -> Call:
-        """A call for a derived product, to be looked at; `call` is that of the value."""
-        if product in ("vjp", "value_and_vjp"):
-            back: Back = "pullback" if product == "vjp" else "value_and_pullback"
-            zeros = [call.library.empty(call.shape, dtype) for dtype in self.derive(back).extra]
-            return self._back(back, (*values, *zeros))
-        shapes = [_shape_of(values[at]) for at in self.wrt]
-        what: Literal["pushforward", "tangent"] = "pushforward" if product == "jvp" else "tangent"
-        found = self.derive(what)
-        tangents = [call.library.empty(shape, dtype) for shape, dtype in zip(shapes, found.extra, strict=True)]
-        return self._forward(what, found, (*values, *tangents))
-
     def gradient_dtypes(self) -> tuple[DType, ...]:
         """The dtypes of the cotangents of arguments: their own; for Python numbers and uint64 that of the result."""
         return tuple([_gradient_dtype(self.signature, at) for at in self.wrt])
@@ -202,50 +360,6 @@ class Located:
                 )
             found.append(tangent)
         return tuple(found)
-
-
-class Pullback:
-    """Carries cotangents of a function's outputs back to its arguments; what `vjp` returns.
-
-    Attributes
-    ----------
-    shape : tuple of int
-        What the cotangents of the outputs must have.
-    """
-
-    def __init__(self, located: Located, values: tuple[Any, ...], shape: Shape) -> None:
-        self._located, self._values, self.shape = located, values, shape
-
-    @property
-    def wrt(self) -> tuple[str, ...]:
-        """The arguments that it gives cotangents of."""
-        return tuple([self._located.element.names[at] for at in self._located.wrt])
-
-    def __repr__(self) -> str:
-        return f"<Pullback of {self._located.element.label} to ({', '.join(self.wrt)}), shape {self.shape}>"
-
-    def __call__(self, *cotangents: Any) -> tuple[Any, ...]:
-        """The cotangents of the arguments.
-
-        Parameters
-        ----------
-        *cotangents : array
-            One for each output, of its shape; or one object such as the function returns, with them in it. Those of
-            outputs that are integers or bools do not matter, and may be None.
-
-        Returns
-        -------
-        tuple of array
-            One for each argument in `wrt`, of its shape and dtype; that of a Python number has the dtype of the result.
-            Where no output depends on the argument, it is a read-only view of one zero.
-
-        Raises
-        ------
-        ArgumentError, ShapeError, DTypeError
-            The cotangents do not fit; nothing has run.
-        """
-        located = self._located
-        return located.back("pullback", self._values, cotangents)
 
 
 def _shape_of(value: Any) -> Shape:

@@ -5,28 +5,19 @@ from __future__ import annotations
 import copy
 import functools
 import sys
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from types import FunctionType, MethodType
-from typing import Any, cast, overload
+from typing import Any, overload
 
 import numpy as np
 
-from dualbcast.api.binding import Binder, Form, Wrt, directions, wrt_key
+from dualbcast.api.binding import Binder, Wrt, wrt_key
 from dualbcast.api.derivative_methods import Derivatives
-from dualbcast.api.dispatch import Located
-from dualbcast.api.inspection import Inspectable, Show, check_product, is_derived
-from dualbcast.api.variant import Variant, is_dtype, stand_in
+from dualbcast.api.dispatch import Dispatch
+from dualbcast.api.inspection import Inspectable
 from dualbcast.errors import ArgumentError, BackendError, CompileError
-from dualbcast.frontend.rule_bodies import lower
-from dualbcast.garbage import collected_later
 from dualbcast.program.jacobian import Jacobian
-from dualbcast.program.launch import Backend, Call, Keeping, Options
-from dualbcast.program.products import Which
-from dualbcast.runtime.arguments import Kind, array_kind, sign
-from dualbcast.runtime.call_key import forms_of
-from dualbcast.runtime.cpu.fast_path import Recent
-from dualbcast.runtime.cuda.memory import beside
-from dualbcast.runtime.graph_hook import VariableGiven
+from dualbcast.program.typed_product import Backend, Keeping, Options
 
 __all__ = ["BroadcastFunction", "differentiable_broadcast"]
 
@@ -75,10 +66,7 @@ class BroadcastFunction(Derivatives, Inspectable):
         if jacobian not in ("auto", "cache", "recompute"):
             raise ArgumentError(f"jacobian={jacobian!r} is no policy; choose auto, cache or recompute")
         self._choices = Options(fastmath, backend, jacobian, _checked(max_iterations))
-        self._variants: dict[tuple[Form, tuple[Kind, ...]], Variant] = {}
-        # By the form of a call, `wrt` as it is written, and the forms of its arguments: the variant, and what has been
-        # located by the forms of its captured arrays.
-        self._met: Recent[tuple[Variant, Recent[Located]]] = Recent()
+        self._dispatch = Dispatch(self._binder, self._choices, self._wrt, self._partials)
         # A method's: the object, and the name that the class has for the function.
         self._instance: Any = None
         self._parts: dict[str | int, BroadcastFunction] = {}
@@ -178,15 +166,12 @@ class BroadcastFunction(Derivatives, Inspectable):
         ArgumentError, ShapeError, DTypeError
             The arguments do not fit; nothing has run and `out` is untouched.
         """
-        try:
-            located, values = self._locate(arrays, named, None)
-            results, outputs = located.run("value", values, out)
-        except VariableGiven as found:
-            variable = found.variable
-        else:
-            return results.value(outputs)
-        # The graph makes the call its own way, and records it.
-        return variable.__broadcast_function__(self, arrays, named if out is None else {**named, "out": out})
+        found, values = self._dispatch.find(arrays, named, None)
+        if found.recorder is not None:
+            # The graph makes the call its own way, and records it.
+            return found.recorder(self, found, values, out)
+        results, outputs = found.run("value", values, out)
+        return results.value(outputs)
 
     def value_and_jacobian(self, *arrays: Any, wrt: Wrt = None, out: Any = None, **named: Any) -> tuple[Any, Jacobian]:
         """The value and its partial derivatives, from one launch.
@@ -220,17 +205,41 @@ class BroadcastFunction(Derivatives, Inspectable):
         array([[1.   , 2.718],
                [0.   , 0.   ]])
         """
-        located, values = self._locate(arrays, named, self._wanted(wrt))
-        results, outputs = located.run("value_and_jacobian", values, out)
+        found, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
+        results, outputs = found.run("value_and_jacobian", values, out)
         return results.value(outputs), results.jacobian(outputs)
 
     def jacobian(self, *arrays: Any, wrt: Wrt = None, **named: Any) -> Jacobian:
         """The partial derivatives alone; see `value_and_jacobian`."""
-        located, values = self._locate(arrays, named, self._wanted(wrt))
-        results, outputs = located.run("jacobian", values)
+        found, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
+        results, outputs = found.run("jacobian", values)
         return results.jacobian(outputs)
 
     def partial(self, wrt: str | int) -> BroadcastFunction:
+        """∂f/∂x as a BroadcastFunction of the same arguments, which can be differentiated again.
+
+        Parameters
+        ----------
+        wrt : str or int
+            The argument to differentiate in, by name or position; or a captured array, by name.
+
+        Returns
+        -------
+        BroadcastFunction
+            It returns what the function returns, with partial derivatives in the place of values. (Calling the
+            derivative inside another scalar function is `dualbcast.derivative`.)
+
+        Examples
+        --------
+        >>> import math
+        >>> import numpy as np
+        >>> from dualbcast import differentiable_broadcast
+        >>> @differentiable_broadcast
+        ... def f(x, y):
+        ...     return x**3 * math.sin(y)
+        >>> f.partial("x").partial("x")(2.0, np.array([0.5 * np.pi]))
+        array([12.])
+        """
         key = None if isinstance(wrt, bool) or not isinstance(wrt, str | int | np.integer) else wrt_key(wrt)
         if not isinstance(key, str | int):
             raise ArgumentError(f"partial takes the name or the position of one argument, not {wrt!r}")
@@ -240,115 +249,10 @@ class BroadcastFunction(Derivatives, Inspectable):
         if found is None:
             new = self._like(self._function)
             new._partials, new._whole = (*self._partials, key), self
+            new._dispatch = Dispatch(new._binder, new._choices, new._wrt, new._partials)
             vars(new).pop("__wrapped__", None)
             found = self._parts.setdefault(key, new)
         return found
-
-    partial.__doc__ = Derivatives.partial.__doc__
-
-    # --- the way of a call ---------------------------------------------------------------------------------------
-
-    def _wanted(self, wrt: Wrt) -> Any:
-        return self._wrt if wrt is None else wrt_key(wrt)
-
-    def _named(self, *wanted: Any) -> tuple[Any, ...]:
-        """All that is differentiated in, now or for the partial that this is: a default number there is an argument."""
-        items = [each if isinstance(each, tuple) else (each,) for each in wanted if each is not None]
-        return (*self._partials, *[name for each in items for name in each])
-
-    @property
-    def vararg(self) -> str:
-        """The name of the `*args` parameter; empty where there is none."""
-        return self._binder.vararg
-
-    def form_of(self, args: tuple[Any, ...], named: dict[str, Any], wrt: Wrt) -> tuple[Form, tuple[Any, ...]]:
-        """How a call fills the parameters, and its arrays and numbers."""
-        return self._binder.bind(args, named, self._named(wrt_key(wrt)))
-
-    def _locate(
-        self,
-        args: tuple[Any, ...],
-        named: dict[str, Any],
-        wanted: Any,
-        gradient: Any = None,
-        forms: Callable[[tuple[Any, ...]], Hashable] = forms_of,
-    ) -> tuple[Located, tuple[Any, ...]]:
-        plain = gradient is None and not self._partials
-        form, values = self._binder.bind(args, named, wanted if plain else self._named(wanted, gradient))
-        return self._located(form, values, wanted, gradient, forms)
-
-    def _located(
-        self,
-        form: Form,
-        values: tuple[Any, ...],
-        wanted: Any,
-        gradient: Any = None,
-        forms: Callable[[tuple[Any, ...]], Hashable] = forms_of,
-    ) -> tuple[Located, tuple[Any, ...]]:
-        """The element function for arguments of such forms, and its values: these and then the captured arrays."""
-        key = form, wanted, gradient, forms(values)
-        found = self._met.get(key)
-        captured = None if found is None else found[0].captured()
-        if found is None or captured is None:
-            variant, captured = self._variant(form, values)
-            found = self._met.keep(key, (variant, Recent()))
-        variant, known = found
-        values = (*values, *captured) if captured else values
-        also = forms_of(captured) if captured else ()
-        located = known.get(also)
-        if located is None:
-            names = variant.element.names
-            signature = sign(values, names)
-            first = directions(wanted, form, names, signature, self._binder)
-            second = first if gradient is None else directions(gradient, form, names, signature, self._binder)
-            located = known.keep(also, Located(variant.element, signature, first, second, variant.derived))
-        return located, values
-
-    def _inspected(self, args: tuple[Any, ...], wrt: Wrt, product: Show, named: dict[str, Any] | None = None) -> Call:
-        check_product(product)
-        which: Which = "value" if is_derived(product) else cast(Which, product)
-        wanted = None if product == "value" else self._wanted(wrt)
-        form, given = self._binder.bind(args, named or {}, self._named(wanted))
-        located, values = self._located(form, tuple(map(stand_in, given)), wanted)
-        with beside(values):
-            call = located.prepare(which, values)
-            if any(map(is_dtype, given)):
-                # Dtypes stand for arrays of the kind and shape that the others have, captured ones among them.
-                shape = call.shape if call.plan.total != 1 else (2,)
-                given = tuple(stand_in(value, shape, call.operands.module) for value in given)
-                located, values = self._located(form, given, wanted)
-                call = located.prepare(which, values)
-            return located.example(product, call, values) if is_derived(product) else call
-
-    def _variant(self, form: Form, values: tuple[Any, ...]) -> tuple[Variant, tuple[Any, ...]]:
-        """The function lowered for values of these kinds, and the captured arrays."""
-        kinds = sign(values, form.names).kinds
-        variant = self._variants.get((form, kinds))
-        captured = None if variant is None else variant.captured()
-        if variant is None or captured is None:
-            return self._lower(form, values, kinds)
-        return variant, captured
-
-    @collected_later
-    def _lower(self, form: Form, values: tuple[Any, ...], kinds: tuple[Kind, ...]) -> tuple[Variant, tuple[Any, ...]]:
-        """The function lowered anew, and the captured arrays that were found."""
-        remaining = iter(kinds)
-        arguments = [next(remaining) if slot is None else slot for slot in form.slots]
-        try:
-            lowered = lower(self._binder.function, arguments, array_kind)
-        except CompileError as error:
-            # The user's own lines are in the message; the compiler's frames would only hide them.
-            raise error.with_traceback(None) from None
-        variant = Variant(lowered, form.names, self._binder.name, self._choices)
-        captured = tuple(capture.value for capture in lowered.arrays.values())
-        for wrt in self._partials:
-            names = variant.element.names
-            positions = directions(wrt, form, names, sign((*values, *captured), names), self._binder)
-            if len(positions) != 1:
-                raise ArgumentError(f"partial({wrt!r}) names {len(positions)} arguments of this call; name one of them")
-            variant.element = variant.element.partial(*positions)
-        self._variants[form, kinds] = variant
-        return variant, captured
 
 
 @overload

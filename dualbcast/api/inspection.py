@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, get_args
+import sys
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+
+import numpy as np
 
 from dualbcast.api.binding import Wrt
-from dualbcast.errors import ArgumentError
+from dualbcast.api.dispatch import Dispatch, Specialisation
+from dualbcast.errors import ArgumentError, DTypeError
 from dualbcast.ir.printer import dump
 from dualbcast.program.launch import Call
+from dualbcast.program.products import Which
+from dualbcast.runtime.cuda.memory import beside
 
 if TYPE_CHECKING:
     from dualbcast.program.explain import Explanation
     from dualbcast.runtime.cuda.kernel import CudaKernel
 
-__all__ = ["PRODUCTS", "Inspectable", "Show", "check_product", "is_derived"]
+__all__ = ["PRODUCTS", "Inspectable", "Show"]
 
 # The products of a BroadcastFunction that can be looked at: its own, and those of what is derived from it.
 _Own = Literal["value", "jacobian", "value_and_jacobian", "hessian", "value_jacobian_and_hessian"]
@@ -23,22 +29,39 @@ Capability = tuple[int, int] | None
 PRODUCTS: tuple[str, ...] = (*get_args(_Own), *get_args(_Derived))
 
 
-def check_product(product: str) -> None:
+def _check_product(product: str) -> None:
     """Refuse a product that there is not."""
     if product not in PRODUCTS:
         raise ArgumentError(f"product={product!r} is none of {', '.join(PRODUCTS)}")
 
 
-def is_derived(product: str) -> bool:
+def _is_derived(product: str) -> bool:
     """Whether a product is computed by a function that is derived from the one that is looked at."""
     return product in get_args(_Derived)
 
 
 class Inspectable:
-    """The methods of a BroadcastFunction that compile and show; it supplies the one below."""
+    """The methods of a BroadcastFunction that compile and show."""
+
+    _dispatch: Dispatch
 
     def _inspected(self, args: tuple[Any, ...], wrt: Wrt, product: Show, named: dict[str, Any] | None = None) -> Call:
-        raise NotImplementedError
+        """The call of a product, where dtypes may stand for arrays."""
+        _check_product(product)
+        which: Which = "value" if _is_derived(product) else cast(Which, product)
+        dispatch = self._dispatch
+        wanted = None if product == "value" else dispatch.wrt_of(wrt)
+        form, given = dispatch.binder.bind(args, named or {}, dispatch.asked(wanted))
+        found, values = dispatch.specialise(form, tuple(map(_stand_in, given)), wanted)
+        with beside(values):
+            call = found.prepare(which, values)
+            if any(map(_is_dtype, given)):
+                # Dtypes stand for arrays of the kind and shape that the others have, captured ones among them.
+                shape = call.shape if call.plan.total != 1 else (2,)
+                given = tuple(_stand_in(value, shape, call.operands.module) for value in given)
+                found, values = dispatch.specialise(form, given, wanted)
+                call = found.prepare(which, values)
+            return _example(found, product, call, values) if _is_derived(product) else call
 
     def explain(
         self,
@@ -122,5 +145,52 @@ class Inspectable:
         cc: Capability = None,
         **named: Any,
     ) -> CudaKernel:
-        """The compiled CUDA kernel, with its registers and spills; needs no GPU where `cc` is given."""
+        """The compiled CUDA kernel, with its registers and spills.
+
+        Parameters
+        ----------
+        *arrays, wrt, product, **named
+            As for `explain`.
+        cc : (int, int), optional
+            The compute capability to compile for, which needs no GPU; by default that of the current device.
+
+        Returns
+        -------
+        CudaKernel
+            Its `registers`, `spill_loads`, `spill_stores`, `stack`, `shared` and `occupancy()` say what a launch takes.
+        """
         return self._inspected(arrays, wrt, product, named).cuda_kernel(cc)
+
+
+def _example(found: Specialisation, product: str, call: Call, values: tuple[Any, ...]) -> Call:
+    """A call for a derived product, to be looked at; `call` is that of the value."""
+    if product in ("vjp", "value_and_vjp"):
+        back: Literal["pullback", "value_and_pullback"] = "pullback" if product == "vjp" else "value_and_pullback"
+        zeros = [call.library.empty(call.shape, dtype) for dtype in found.derive(back).extra]
+        return found.prepare_back(back, (*values, *zeros))
+    forward: Literal["pushforward", "tangent"] = "pushforward" if product == "jvp" else "tangent"
+    shapes = [getattr(values[at], "shape", ()) for at in found.wrt]
+    dtypes = found.derive(forward).extra
+    tangents = [call.library.empty(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
+    return found.prepare_forward(forward, (*values, *tangents))
+
+
+def _stand_in(value: Any, shape: tuple[int, ...] | None = None, module: str = "numpy") -> Any:
+    """For a dtype that is given in an array's place a contiguous array; without a shape a number, which suits any."""
+    if not _is_dtype(value):
+        return value
+    try:
+        if value == "bfloat16":
+            import ml_dtypes  # registers the name with NumPy
+
+            value = ml_dtypes.bfloat16
+        if shape is None:
+            return np.zeros((), value)[()]
+        return sys.modules[module].empty(shape, value)
+    except TypeError:
+        raise DTypeError(f"{value!r} is no dtype; give arrays, or dtypes such as 'float32'") from None
+
+
+def _is_dtype(value: Any) -> bool:
+    """Whether an argument is a dtype, or should be one."""
+    return isinstance(value, str | type | np.dtype)

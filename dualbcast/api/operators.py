@@ -68,9 +68,9 @@ class Derivative(DerivativeOf):
         if compiled is None:
             compiled = self._compiled[names] = BroadcastFunction(functools.partial(called_with, self, names))
         try:
-            located, values = compiled._locate(tuple(given), {}, None)
+            found, values = compiled._dispatch.find(tuple(given), {}, None)
             with beside(values):
-                call = located.prepare("value", values)
+                call = found.prepare("value", values)
         except CompileError as error:
             # The lines of this package that are on the way are no business of the reader's.
             own = called_with.__code__.co_filename
@@ -83,7 +83,9 @@ class Derivative(DerivativeOf):
         if call.plan.geometry.shape != () or not all(isinstance(value, bool | int | float) for value in given):
             with beside(values):
                 return call.results.value(call.run())
-        kernel = call.spec.kernel("plain", call.plan.layout, functools.partial(interpreter.compile_kernel, keep=False))
+        kernel = call.spec.kernel(
+            "plain", call.plan.layout, lambda _, write: interpreter.compile_kernel(write(), keep=False)
+        )
         interpreter.launch(kernel, call.plan.total, call.plan.ints, (*call.operands.arrays, *call.plan.targets))
         return structure.pack([value.item() for value in call.plan.finish()])
 

@@ -19,7 +19,7 @@ from dualbcast.cli.implementations import WRT, needed
 from dualbcast.cli.measure import Device, Rotation, Timing, choose_device, copies
 from dualbcast.cli.options import measuring_options
 from dualbcast.cli.report import Column, Row
-from dualbcast.program.launch import Backend
+from dualbcast.program.typed_product import Backend
 
 __all__ = ["CONTROLS", "RUN", "divergence", "own_kernels"]
 

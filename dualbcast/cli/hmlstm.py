@@ -21,7 +21,7 @@ from dualbcast.cli.implementations import MODES, WRT, Implementation, implementa
 from dualbcast.cli.measure import Device, Rotation, Timing, choose_device, copies, host_cost, wall_clock
 from dualbcast.cli.options import measuring_options, numbers
 from dualbcast.cli.report import Column, Row
-from dualbcast.program.launch import Backend
+from dualbcast.program.typed_product import Backend
 
 __all__ = ["CASES", "control_values", "gate_values", "hmlstm"]
 

@@ -13,7 +13,7 @@ from dualbcast.api.function import differentiable_broadcast
 from dualbcast.cli import by_hand, models
 from dualbcast.cli.measure import Device
 from dualbcast.cli.reverse import ReverseCell
-from dualbcast.program.launch import Backend
+from dualbcast.program.typed_product import Backend
 
 __all__ = [
     "MODES",
@@ -130,9 +130,9 @@ def implementations(
         ),
     ]
     if device.backend == "cuda" and z.shape[1] == 1 and by_hand.available():
-        from dualbcast.runtime.cuda import kernel as cuda_kernel
+        from dualbcast.runtime.cuda import launch as cuda_launch
 
-        for kernel in hand_kernels(mode, n, cuda_kernel.current_cc()):
+        for kernel in hand_kernels(mode, n, cuda_launch.current_cc()):
             found.append(
                 Implementation(
                     f"CUDA C++, {kernel.width} a thread", _hand(kernel), least, lambda: 1, 16.0, None, device.host

@@ -21,8 +21,8 @@ from dualbcast.cli.options import capability, function_name, measuring_options, 
 from dualbcast.cli.profiling import profile
 from dualbcast.cli.report import Column, Row
 from dualbcast.errors import BackendError, MissingDependencyError
-from dualbcast.program.launch import Backend
-from dualbcast.runtime.cuda import kernel as cuda_kernel
+from dualbcast.program.typed_product import Backend
+from dualbcast.runtime.cuda import launch as cuda_launch
 
 __all__ = ["DEFAULT_ARITIES", "hand_kernels", "own_kernels", "sweep"]
 
@@ -144,7 +144,7 @@ class _Sweep:
     def _by_hand(self, sets: Sequence[Sequence[Any]], seconds: float) -> Row:
         """The fastest of the kernels by hand, all checked."""
         found: list[tuple[float, by_hand.HandKernel]] = []
-        for kernel in hand_kernels(len(sets[0]), self.n * self.n, cuda_kernel.current_cc()):
+        for kernel in hand_kernels(len(sets[0]), self.n * self.n, cuda_launch.current_cc()):
 
             def prepared(xs: Sequence[Any], kernel: by_hand.HandKernel = kernel) -> Callable[[], Any]:
                 out = [xs[0].copy() for _ in range(len(xs) + 1)]
@@ -297,7 +297,7 @@ def sweep(
         plots.require()
     device = choose_device(backend)
     if device.backend == "cuda":
-        capabilities = (cuda_kernel.current_cc(), *capabilities)
+        capabilities = (cuda_launch.current_cc(), *capabilities)
     function, exact = _compiled(user_function or models.product, device.backend)
     setup = _Sweep(
         device=device,

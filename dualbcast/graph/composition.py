@@ -10,7 +10,7 @@ from dualbcast.autodiff.derived_functions import contraction_of
 from dualbcast.ir.compose import Step, compose
 from dualbcast.ir.nodes import Function, Output, Var
 from dualbcast.program.element import Element
-from dualbcast.program.launch import Options
+from dualbcast.program.typed_product import Options
 
 __all__ = ["TOTAL", "composed", "contracted"]
 

@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from dualbcast.api.dispatch import Specialisation
 from dualbcast.api.function import BroadcastFunction
-from dualbcast.errors import ArgumentError, ShapeError
+from dualbcast.errors import ShapeError
 from dualbcast.graph.operations import Operation, power
 from dualbcast.graph.operations import operation as find_operation
 from dualbcast.graph.tape import STATE, Node, Primitive, Pulled, arrays_of, constant, is_float, namespace, observe, run
 from dualbcast.graph.variable import Variable
 
-__all__ = ["apply", "astype", "clip", "sum_to", "where"]
+__all__ = ["apply", "astype", "clip", "record", "sum_to", "where"]
 
 
 def apply(operation: str | np.ufunc | BroadcastFunction, *inputs: Any, **named: Any) -> Any:
@@ -99,35 +100,28 @@ _NUMBERS = (bool, int, float)
 
 def _call(function: BroadcastFunction, args: tuple[Any, ...], named: dict[str, Any], name: str = "") -> Any:
     """Apply a BroadcastFunction."""
-    if named.pop("out", None) is not None:
-        raise ArgumentError(f"{function!r}: out= does not go with Variables, which do not change")
     # It binds as it does for arrays; the values are the Variables themselves, captured ones too.
-    located, values = function._locate(args, named, (), forms=_kinds)
+    found, values = function._dispatch.find(args, named, None)
+    return record(found, values, name or function.__name__)
+
+
+def record(found: Specialisation, values: tuple[Any, ...], name: str) -> Any:
+    """Apply a function that is bound, and is called `name` in messages, to the values of its parameters."""
     inputs = tuple([each if isinstance(each, Variable) else _operand(each, values) for each in values])
     observe(inputs)
-    element, result = located.element, located.signature.result_dtype
-    found = [each.shape for each in inputs if isinstance(each, Variable)]
+    element, result = found.element, found.signature.result_dtype
+    spans = [each.shape for each in inputs if isinstance(each, Variable)]
     try:
         # NumPy's function takes as long as all else here.
-        shape = found[0] if len({*found}) == 1 else np.broadcast_shapes(*found)
+        shape = spans[0] if len({*spans}) == 1 else np.broadcast_shapes(*spans)
     except ValueError:
         shapes = ", ".join(
             f"{parameter} {each.shape}"
             for parameter, each in zip(element.names, inputs, strict=True)
             if isinstance(each, Variable)
         )
-        raise ShapeError(f"{name or function.__name__}: the shapes do not broadcast together: {shapes}") from None
-    return element.function.structure.pack(regions.defer(element, inputs, shape, result, located.dtypes))
-
-
-def _kinds(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What `forms_of` gives, less the shapes, which an element function need not know, and sooner."""
-    return tuple([each.dtype if isinstance(each, Variable) else _kind(each) for each in values])
-
-
-def _kind(value: Any) -> Any:
-    kind, dtype = type(value), getattr(value, "dtype", None)
-    return (kind, dtype) if isinstance(dtype, np.dtype) else kind
+        raise ShapeError(f"{name}: the shapes do not broadcast together: {shapes}") from None
+    return element.function.structure.pack(regions.defer(element, inputs, shape, result, found.dtypes))
 
 
 def _operand(value: Any, beside: tuple[Any, ...]) -> Any:

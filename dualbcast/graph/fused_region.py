@@ -21,7 +21,7 @@ from dualbcast.graph.lazy import LIMITS, Expression, Gathered, Output, gather, w
 from dualbcast.graph.tape import STATE, Node, Primitive, Pulled, arrays_of, as_array, is_any_tracked, is_array, is_float
 from dualbcast.graph.variable import Variable
 from dualbcast.program.element import Element
-from dualbcast.program.launch import beside
+from dualbcast.runtime.cuda.memory import beside
 
 __all__ = ["Composition", "composition_of", "compute", "defer", "reopen", "settle"]
 

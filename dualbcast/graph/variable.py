@@ -145,7 +145,7 @@ class Variable:
 
     @property
     def __form__(self) -> np.dtype[Any]:
-        """What an element function must know of it; see `forms.forms_of`."""
+        """What an element function must know of it; see `call_key.forms_of`."""
         return self.dtype
 
     @property
@@ -280,9 +280,11 @@ class Variable:
         return protocols.cupy_ufunc(kernel.name, inputs, options)
 
     @classmethod
-    def __broadcast_function__(cls, function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """A BroadcastFunction is called on Variables."""
-        return elementwise.apply(function, *args, **named)
+    def __broadcast_function__(cls, function: Any, specialisation: Any, values: tuple[Any, ...], out: Any) -> Any:
+        """A BroadcastFunction is called on Variables, which are among the values that its parameters have."""
+        if out is not None:
+            raise ArgumentError(f"{function!r}: out= does not go with Variables, which do not change")
+        return elementwise.record(specialisation, values, function.__name__)
 
     # --- operators ----------------------------------------------------------------------------------------------------
 

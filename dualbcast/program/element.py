@@ -11,17 +11,19 @@ from typing import Any
 import numpy as np
 
 from dualbcast.errors import ArgumentError, CompileError, nested_too_deeply
+from dualbcast.garbage import collected_later
 from dualbcast.ir.nodes import Function, Kind
 from dualbcast.ir.structure import Structure
 from dualbcast.ir.walk import floats, statements
 from dualbcast.program import product_cache
 from dualbcast.program.iteration_limit import limit
 from dualbcast.program.jacobian import Jacobian
-from dualbcast.program.launch import Call, Options, Ran, Shape, Specialised, run
+from dualbcast.program.launch import Call, Ran, Shape, run_again, run_first
 from dualbcast.program.products import Which
+from dualbcast.program.typed_product import Options, TypedProduct
 from dualbcast.runtime.arguments import DType, Signature, classify
 from dualbcast.runtime.call_key import forms_of
-from dualbcast.runtime.cpu.fast_path import Recent, Way
+from dualbcast.runtime.fast_path import FastPath, Recent
 from dualbcast.runtime.launch_plan import plan
 
 __all__ = ["Element", "flatten_out", "output_dtypes"]
@@ -53,8 +55,8 @@ class Element:
 
     __slots__ = (
         "_derived",
+        "_paths",
         "_products",
-        "_routes",
         "_text",
         "floats",
         "function",
@@ -67,9 +69,9 @@ class Element:
     def __init__(self, function: Function, names: tuple[str, ...], label: str, options: Options) -> None:
         self.function, self.names, self.label, self.options = function, names, label, options
         self.length, self.floats = 1 + sum(1 for _ in statements(function.body)), floats(function)
-        self._products: dict[tuple[Any, ...], Specialised] = {}
+        self._products: dict[tuple[Any, ...], TypedProduct] = {}
         self._derived: dict[tuple[str, tuple[int, ...]], Element] = {}
-        self._routes: Recent[Way] = Recent()
+        self._paths: Recent[FastPath] = Recent()
         self._text: str | None = None
 
     # --- derivatives, as element functions again -----------------------------------------------------------------
@@ -123,7 +125,7 @@ class Element:
 
     def specialise(
         self, which: Which, signature: Signature, wrt: tuple[int, ...] = (), dtypes: tuple[DType, ...] | None = None
-    ) -> Specialised:
+    ) -> TypedProduct:
         """A product for the dtypes of a call.
 
         Parameters
@@ -139,7 +141,8 @@ class Element:
         spec = self._products.get(key)
         if spec is None:
             try:
-                product = product_cache.product(self.function, which, wrt, self._identity())
+                with collected_later():
+                    product = product_cache.product(self.function, which, wrt, self._identity())
             except CompileError as error:
                 raise error.with_traceback(None) from None
             except RecursionError:
@@ -156,7 +159,7 @@ class Element:
             within = f" in {', '.join(self.names[at] for at in wrt)}" if wrt else ""
             what = "value" if which == "parts" else which.replace("_", " ")
             title = f"{self.label}: {what}{within}; {signature.compute}"
-            spec = self._products[key] = Specialised(
+            spec = self._products[key] = TypedProduct(
                 product,
                 wrt,
                 tuple(stored),
@@ -219,10 +222,8 @@ class Element:
     ) -> Ran:
         """Compute a product; see `prepare`."""
         key = which, wrt, dtypes, shapes, forms_of(values)
-        return run(self._routes, key, values, self._prepare, (which, wrt, dtypes, shapes))
-
-    def _prepare(self, which: Which, wrt: Any, dtypes: Any, shapes: Any, values: tuple[Any, ...]) -> Call:
-        return self.prepare(which, values, wrt, dtypes, shapes)
+        ran = run_again(self._paths, key, values)
+        return ran or run_first(self._paths, key, values, lambda: self.prepare(which, values, wrt, dtypes, shapes))
 
     def parts(
         self,

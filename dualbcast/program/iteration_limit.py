@@ -10,8 +10,8 @@ import numpy as np
 
 from dualbcast.errors import IterationError, Location
 from dualbcast.program.products import Product
-from dualbcast.runtime.cpu.fast_path import Way
 from dualbcast.runtime.cuda.memory import beside
+from dualbcast.runtime.fast_path import FastPath
 
 __all__ = ["Limit", "Limited", "limit"]
 
@@ -55,16 +55,16 @@ class Limit:
 
 
 class Limited:
-    """A route whose outputs are checked."""
+    """A fast path whose outputs are checked."""
 
-    __slots__ = ("_limit", "_way", "results")
+    __slots__ = ("_limit", "_path", "results")
 
-    def __init__(self, way: Way, limit: Limit) -> None:
-        self._way, self._limit, self.results = way, limit, way.results
+    def __init__(self, path: FastPath, limit: Limit) -> None:
+        self._path, self._limit, self.results = path, limit, path.results
 
     def run(self, values: tuple[Any, ...], out: tuple[Any, ...] = ()) -> Sequence[Any] | None:
-        """See `Way`."""
-        outputs = self._way.run(values, out)
+        """See `FastPath`."""
+        outputs = self._path.run(values, out)
         return None if outputs is None else self._limit.check(outputs)
 
 

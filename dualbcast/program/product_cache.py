@@ -1,23 +1,22 @@
-"""What the compiler makes of a function's IR, products and kernels' text, from the cache on disk if it was made before.
+"""Keys by the IR of a function for what the compiler makes of it, and the facts about products that are kept on disk.
 
-In the first call of a process the compiler takes longer than all else, and so do its imports, which are made here.
+In the first call of a process the compiler takes longer than all else, and so do its imports, which are not made for
+what is on disk.
 """
 
 from __future__ import annotations
 
 import marshal
-from collections.abc import Callable
 from functools import cache as once
 from functools import partial
 from typing import Any
 
 from dualbcast import disk_cache
-from dualbcast.garbage import collected_later
 from dualbcast.ir.nodes import Const, Function, Op
-from dualbcast.kernel_spec import KernelSource, Layout
+from dualbcast.kernel_spec import Layout
 from dualbcast.program.products import Block, Product, Which, make_product
 
-__all__ = ["identity", "product", "source"]
+__all__ = ["identity", "kernel_key", "product"]
 
 
 def identity(function: Function) -> str:
@@ -29,53 +28,40 @@ def identity(function: Function) -> str:
         return ""
 
 
-@collected_later
 def product(function: Function, which: Which, wrt: tuple[int, ...], identity: str) -> Product:
-    """What `make_product` gives; the IR of one that was kept is made when somebody asks for it."""
+    """The product that `make_product` gives; if it is from the disk, its IR is made when somebody asks for it."""
     if not identity:
         return make_product(function, which, wrt)
     made: list[Product] = []
 
     def make() -> bytes:
         made.append(make_product(function, which, wrt))
-        kept = made[0]
-        blocks = {place: tuple(block) for place, block in kept.blocks.items()}
-        return marshal.dumps((kept.kinds, kept.values, kept.count, blocks, kept.jacobian, kept.work))
+        facts = made[0]
+        blocks = {place: tuple(block) for place, block in facts.blocks.items()}
+        return marshal.dumps((facts.kinds, facts.values, facts.count, blocks, facts.jacobian, facts.work))
 
-    payload = disk_cache.fetch(
-        disk_cache.key("product", disk_cache.STAMP, identity, which, repr(wrt)), make, kernel=False
-    )
+    payload = disk_cache.fetch(disk_cache.key("product", disk_cache.STAMP, identity, which, repr(wrt)), make)
     if made:
         return made[0]
-    kinds, values, count, blocks, jacobian, work = marshal.loads(payload)
-    found = {place: Block(*block) for place, block in blocks.items()}
+    kinds, values, count, places, jacobian, work = marshal.loads(payload)
+    blocks = {place: Block(*block) for place, block in places.items()}
     again = once(partial(make_product, function, which, wrt))
     forms = lambda: again().function, lambda: again().forward
-    return Product(kinds, values, count, function.structure, found, jacobian, work, *forms)
+    return Product(kinds, values, count, function.structure, blocks, jacobian, work, *forms)
 
 
-def source(identity: str, layout: Layout, rest: tuple[Any, ...], make: Callable[[], KernelSource]) -> KernelSource:
-    """The text of a kernel.
+def kernel_key(identity: str, layout: Layout, rest: tuple[Any, ...]) -> str:
+    """What stands for the text of a kernel in a key.
 
     Parameters
     ----------
     identity : str
-        Of the product: of its function, and what it is. If empty, nothing is kept.
+        Of the product: of its function, and what it is. If it is empty, nothing but the text stands for the text.
     layout : Layout
     rest : tuple
         All else that the text depends on: text, numbers, and tuples of such.
-    make : callable
-        Makes it.
     """
-    if not identity:
-        return make()
-
-    def dumped() -> bytes:
-        # Of tuples with names only the parts can be kept; the layout is known.
-        return marshal.dumps({**make()._asdict(), "layout": None})
-
-    key = disk_cache.key("source", disk_cache.STAMP, identity, repr(layout), repr(rest))
-    return KernelSource(**{**marshal.loads(disk_cache.fetch(key, dumped, kernel=False)), "layout": layout})
+    return identity and disk_cache.key("kernel", identity, repr(layout), repr(rest))
 
 
 class _Given(Exception):
@@ -99,10 +85,10 @@ def _plain(node: Any) -> Any:
         return "Const", repr(node.value), node.kind
     if kind is Op and "#" in node.name and node.name != _STOP:
         raise _Given
-    return kind.__name__, *[_plain(getattr(node, name)) for name in _said(kind)]
+    return kind.__name__, *[_plain(getattr(node, name)) for name in _fields_of(kind)]
 
 
-def _said(kind: Any) -> tuple[str, ...]:
+def _fields_of(kind: Any) -> tuple[str, ...]:
     found = _fields.get(kind)
     if found is None:
         found = _fields[kind] = tuple([name for name in kind.__match_args__ if name not in ("location", "structure")])

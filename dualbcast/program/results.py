@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dualbcast.program.hessian import Hessian
 from dualbcast.program.jacobian import Frame, Jacobian, everywhere
-from dualbcast.runtime.arguments import no_derivative
+from dualbcast.program.typed_product import TypedProduct
+from dualbcast.runtime.arguments import DType, no_derivative
 from dualbcast.runtime.cuda.memory import beside
-from dualbcast.runtime.launch_plan import scalars
-
-if TYPE_CHECKING:
-    from dualbcast.program.launch import Call
+from dualbcast.runtime.iteration_space import Shapes
+from dualbcast.runtime.launch_plan import Plan, scalars
 
 __all__ = ["Results"]
 
@@ -30,33 +29,37 @@ class Results:
     """
 
     __slots__ = (
-        *(
-            "_are_stored",
-            "_arrays",
-            "_given",
-            "_hessian",
-            "_jacobian",
-            "_module",
-            "_parts",
-            "_signature",
-            "_spec",
-            "_structure",
-        ),
-        *("_sums", "_total", "_values", "may_wait", "shape"),
+        "_are_stored",
+        "_arrays",
+        "_given",
+        "_hessian",
+        "_jacobian",
+        "_module",
+        "_partials",
+        "_parts",
+        "_signature",
+        "_spec",
+        "_structure",
+        "_sums",
+        "_total",
+        "_values",
+        "may_wait",
+        "shape",
     )
 
-    def __init__(self, call: Call) -> None:
-        spec, planned = call.spec, call.plan
+    def __init__(self, spec: TypedProduct, planned: Plan, parts: tuple[DType, ...] | None, sums: Shapes) -> None:
+        operands = planned.operands
         self.shape, self._total = planned.geometry.shape, planned.total
         self._spec, self._structure, self._values = spec, spec.product.structure, spec.product.values
-        self.may_wait = call.parts is None and spec.product.jacobian > 0
-        self._module, self._parts, self._sums = call.operands.module, call.parts, call.sums
-        self._signature = call.operands.signature
-        self._arrays = {spec.names[at]: call.operands.arrays[at].shape for at in spec.wrt}
+        self.may_wait = parts is None and spec.product.jacobian > 0
+        self._module, self._parts, self._sums = operands.module, parts, sums
+        self._signature = operands.signature
+        self._arrays = {spec.names[at]: operands.arrays[at].shape for at in spec.wrt}
         # Fresh outputs of shape () become scalars, as those of NumPy's own functions do. CuPy's stay arrays, so that
         # nothing waits for the device.
         given = planned.given if spec.limit is None else planned.given[:-1]
         self._given = None if self.shape or self._module != "numpy" else given
+        self._partials = slice(self._values, self._values + spec.product.jacobian)
         self._jacobian: Frame | None = None
         self._hessian: Frame | None = None
         self._are_stored: bool | None = None
@@ -71,8 +74,7 @@ class Results:
         """The first partial derivatives."""
         if self._jacobian is None:
             self._jacobian = self._frame(2, self._values)
-        first = self._values
-        return Jacobian(self._jacobian, outputs[first : first + self._spec.product.jacobian])
+        return Jacobian(self._jacobian, outputs[self._partials])
 
     def hessian(self, outputs: Sequence[Any]) -> Hessian:
         """The second partial derivatives."""

@@ -15,9 +15,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy import ndarray
 
-from dualbcast.errors import ArgumentError, DTypeError, ShapeError, a_or_an
+from dualbcast.errors import ArgumentError, DTypeError, a_or_an
 from dualbcast.foreign_objects import called, instead
-from dualbcast.runtime.graph_hook import VariableGiven, is_variable
+from dualbcast.runtime.graph_hook import is_variable, variable_refused
 
 __all__ = [
     "STORAGES",
@@ -29,10 +29,9 @@ __all__ = [
     "Signature",
     "Token",
     "array_kind",
-    "check_forms",
-    "check_out",
     "classify",
     "extended",
+    "is_array",
     "is_writeable",
     "no_derivative",
     "on_host",
@@ -140,7 +139,7 @@ def array_kind(value: object) -> Kind | None:
     >>> array_kind(np.arange(3)), array_kind(np.array(1j)), array_kind(np.float64(1)), array_kind([1.0])
     ('int', 'float', None, None)
     """
-    if type(value) is not ndarray and not (_is_array(value, "numpy") or _is_array(value, "cupy") or is_variable(value)):
+    if type(value) is not ndarray and not (is_array(value, "numpy") or is_array(value, "cupy") or is_variable(value)):
         return None
     dtype: DType = value.dtype  # type: ignore[attr-defined]
     return _kind(storage_name(dtype) or "float64")
@@ -207,79 +206,14 @@ def classify(arguments: Sequence[object], names: tuple[str, ...], signature: Sig
     for position, value in enumerate(arguments):
         if not (type(value) is ndarray and value.flags.aligned and signature.native):
             if is_variable(value):
-                raise VariableGiven(value, names[position])
+                raise variable_refused(names[position])
             arrays[position] = convert(value, signature.tokens[position], signature, names[position])
             if isinstance(value, (np.generic, *WEAK)):
                 numbers.append(position)
     return Operands(tuple(arrays), names, signature, module, tuple(numbers))
 
 
-def check_out(out: Array | Sequence[Array | None], count: int, module: str) -> tuple[Array | None, ...]:
-    """`out=` as a tuple, each array in it of the right kind and open for writing.
-
-    Parameters
-    ----------
-    out : array or sequence of (array or None)
-        As the user gave it.
-    count : int
-        How many outputs there are.
-    module : str
-        "numpy" or "cupy": the kind of arrays that the call works on.
-
-    Raises
-    ------
-    ArgumentError
-        There are more or fewer than `count`, or one is not an array of `module` or is read-only.
-    """
-    slots = tuple(out) if isinstance(out, tuple | list) else (out,)
-    if len(slots) != count:
-        raise ArgumentError(f"out= has {len(slots)} arrays; one is needed for each of {count} outputs.")
-    if [*map(type, slots)].count(ndarray) == count and module == "numpy" and all(map(is_writeable, slots)):
-        return slots  # by far the most calls, and this runs at every one
-    for position, y in enumerate(slots):
-        if y is None:
-            continue
-        name = _out_name(position, count)
-        if not _is_array(y, module):
-            library = "NumPy" if module == "numpy" else "CuPy"
-            raise ArgumentError(f"{name} is {called(y)}; it must be a {library} array, as the inputs of this call are.")
-        if module == "numpy" and not y.flags.writeable:
-            raise ArgumentError(f"{name} is read-only. Pass an array that can be written to.")
-    return slots
-
-
-def check_forms(
-    forms: Sequence[tuple[tuple[int, ...], Any, DType] | None], dtypes: Sequence[DType], shape: tuple[int, ...]
-) -> None:
-    """Check how the arrays of `out=` lie in memory: the part of their validity that can be remembered.
-
-    Parameters
-    ----------
-    forms : sequence of ((shape, strides, dtype) or None)
-        One for each output.
-    dtypes : sequence of numpy.dtype
-        What each must have, exactly.
-    shape : tuple of int
-        What all must have, exactly.
-
-    Raises
-    ------
-    ShapeError, DTypeError
-    """
-    for position, (form, dtype) in enumerate(zip(forms, dtypes, strict=True)):
-        if form is not None:
-            name = _out_name(position, len(forms))
-            if form[0] != shape:
-                raise ShapeError(f"{name} has shape {form[0]}; it must have the shape of the result, {shape}.")
-            if form[2] != dtype:
-                raise DTypeError(f"{name} has dtype {form[2]}; it must be exactly that of the output, {dtype}.")
-
-
-def _out_name(position: int, count: int) -> str:
-    return f"out[{position}]" if count > 1 else "out"
-
-
-def _is_array(value: object, module: str) -> bool:
+def is_array(value: object, module: str) -> bool:
     """Whether `value` is an array of `module`, "numpy" or "cupy". Subclasses that add meaning to the data are not."""
     if module == "numpy":
         return type(value) in _HOST
@@ -344,7 +278,7 @@ def _kind(storage: str) -> Kind:
 
 def _token(value: object, name: str) -> Token:
     """What promotion looks at in one argument, which is refused here if it is neither an array nor a number."""
-    if isinstance(value, np.generic) or _is_array(value, "numpy") or _is_array(value, "cupy") or is_variable(value):
+    if isinstance(value, np.generic) or is_array(value, "numpy") or is_array(value, "cupy") or is_variable(value):
         dtype: DType = value.dtype  # type: ignore[attr-defined]
         return dtype
     for weak in WEAK:
@@ -386,8 +320,8 @@ def _dtype_hint(dtype: DType, name: str) -> str:
 
 def _module(arguments: Sequence[object], names: tuple[str, ...]) -> str:
     """Which library's arrays the call works on. NumPy and Python scalars go with either."""
-    host = [name for value, name in zip(arguments, names, strict=True) if _is_array(value, "numpy")]
-    device = [name for value, name in zip(arguments, names, strict=True) if _is_array(value, "cupy")]
+    host = [name for value, name in zip(arguments, names, strict=True) if is_array(value, "numpy")]
+    device = [name for value, name in zip(arguments, names, strict=True) if is_array(value, "cupy")]
     if not device:
         return "numpy"
     if host:
@@ -397,7 +331,7 @@ def _module(arguments: Sequence[object], names: tuple[str, ...]) -> str:
         )
     current = sys.modules["cupy"].cuda.runtime.getDevice()
     for value, name in zip(arguments, names, strict=True):
-        if _is_array(value, "cupy"):
+        if is_array(value, "cupy"):
             where: int = value.data.device_id  # type: ignore[attr-defined]
             if where != current:
                 raise ArgumentError(
@@ -420,7 +354,7 @@ def on_host(value: Any, token: Token, signature: Signature, name: str) -> Array:
 
 def _on_device(value: Any, token: Token, signature: Signature, name: str) -> Array:
     """A CuPy array that a kernel can read: the argument itself where possible. Numbers stay on the host."""
-    if not _is_array(value, "cupy"):
+    if not is_array(value, "cupy"):
         return on_host(value, token, signature, name)
     steps = [step for step, length in zip(value.strides, value.shape, strict=True) if length > 1]
     aligned = all(number % value.itemsize == 0 for number in (value.data.ptr, *steps))

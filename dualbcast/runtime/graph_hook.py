@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from dualbcast.errors import ArgumentError
 
-__all__ = ["VariableGiven", "is_variable"]
+__all__ = ["is_variable", "recorder_of", "variable_refused"]
 
 
 def is_variable(value: object) -> bool:
@@ -14,17 +15,18 @@ def is_variable(value: object) -> bool:
     return hasattr(type(value), "__broadcast_function__")
 
 
-class VariableGiven(ArgumentError):
-    """A Variable of a graph is among the arguments, or the captured arrays, of what works on arrays.
+def recorder_of(values: Iterable[object]) -> Callable[..., Any] | None:
+    """How the graph makes a call with these arguments; None where no Variable is among them."""
+    for value in values:
+        recorder: Callable[..., Any] | None = getattr(type(value), "__broadcast_function__", None)
+        if recorder is not None:
+            return recorder
+    return None
 
-    Attributes
-    ----------
-    variable : Variable
-    """
 
-    def __init__(self, variable: Any, name: str) -> None:
-        self.variable = variable
-        super().__init__(
-            f"{name} is a Variable. Calls of a BroadcastFunction take it, and derivatives then come from "
-            f"dualbcast.graph: grad, vjp or jvp of a function that makes the call. For this, pass {name}.value"
-        )
+def variable_refused(name: str) -> ArgumentError:
+    """The error where an argument, or a captured array, of what works on arrays is a Variable."""
+    return ArgumentError(
+        f"{name} is a Variable. Calls of a BroadcastFunction take it, and derivatives then come from "
+        f"dualbcast.graph: grad, vjp or jvp of a function that makes the call. For this, pass {name}.value"
+    )

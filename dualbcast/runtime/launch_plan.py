@@ -19,10 +19,11 @@ import numpy as np
 
 from dualbcast.errors import ArgumentError
 from dualbcast.kernel_spec import Layout
-from dualbcast.runtime.arguments import Array, DType, Operands, check_forms, check_out
+from dualbcast.runtime.arguments import Array, DType, Operands
 from dualbcast.runtime.call_key import device_addresses, host_addresses
 from dualbcast.runtime.cpu.tile_packing import Copied, Packing
 from dualbcast.runtime.iteration_space import Form, Geometry, Shapes, extent, form_of, is_nested, lay_out, result_shape
+from dualbcast.runtime.output_arrays import check_forms, check_out
 from dualbcast.runtime.reduction_blocks import WORK, Block, Split, combine, least_of
 
 __all__ = ["Fit", "Plan", "aside_of", "find_fit", "fresh", "plan", "scalars", "summed"]

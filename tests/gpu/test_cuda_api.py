@@ -13,7 +13,7 @@ from models import cell_update
 from oracles import numbers_of
 
 from dualbcast import ArgumentError, BackendError, IterationError, differentiable_broadcast
-from dualbcast.runtime.cuda import kernel as cuda_kernel
+from dualbcast.runtime.cuda import launch as cuda_launch
 
 pytestmark = pytest.mark.gpu
 RNG = np.random.default_rng(7)
@@ -142,8 +142,8 @@ def test_the_cell_update_with_control_by_rows(xp: Any) -> None:
 
 def test_value_and_jacobian_are_one_launch(xp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     launches: list[Any] = []
-    launch = cuda_kernel.launch
-    monkeypatch.setattr(cuda_kernel, "launch", lambda *a, **k: launches.append(a) or launch(*a, **k))
+    launch = cuda_launch.launch
+    monkeypatch.setattr(cuda_launch, "launch", lambda *a, **k: launches.append(a) or launch(*a, **k))
     wavy.value_and_jacobian(xp.ones(5), xp.ones(5), 2.0)
     assert len(launches) == 1
 

@@ -13,10 +13,11 @@ from cuda_texts import CONSTANTS, HM_LSTM
 from dualbcast.codegen.cuda.kernel_shell import cuda_shell
 from dualbcast.kernel_spec import KernelSource, Layout
 from dualbcast.runtime.cuda import kernel as cuda_kernel
+from dualbcast.runtime.cuda import launch as cuda_launch
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not cuda_kernel.available(), reason=cuda_kernel.why_not() or "a GPU is there"),
+    pytest.mark.skipif(not cuda_launch.available(), reason=cuda_launch.why_not() or "a GPU is there"),
 ]
 
 
@@ -28,8 +29,8 @@ def make(text, functions, layout, inputs, outputs, dtype="float32"):
 
 def run(source, sizes, strides, arrays, fastmath=False, stream=None):
     """Launch on CuPy arrays; the address of each is that of its first element, also where strides are negative."""
-    kernel = cuda_kernel.compile_kernel(source, cuda_kernel.current_cc(), fastmath)
-    cuda_kernel.launch(kernel, math.prod(sizes), sizes, strides, [a.data.ptr for a in arrays], stream)
+    kernel = cuda_kernel.compile_kernel(source, cuda_launch.current_cc(), fastmath)
+    cuda_launch.launch(kernel, math.prod(sizes), sizes, strides, [a.data.ptr for a in arrays], stream)
 
 
 def elementwise(expression, inputs, output, dtype="float32"):
@@ -251,7 +252,7 @@ def test_occupancy_agrees_with_the_driver():
     import cupy
 
     source = elementwise("y[k] = tanh(x0[k])", ["float32"], "float32")
-    kernel = cuda_kernel.compile_kernel(source, cuda_kernel.current_cc())
+    kernel = cuda_kernel.compile_kernel(source, cuda_launch.current_cc())
     module = cupy.cuda.function.Module()
     module.load(kernel.image)
     function = module.get_function(kernel.entry)

@@ -19,7 +19,7 @@ from dualbcast.graph.lazy import LIMITS
 from dualbcast.program.explain import operations
 from dualbcast.program.launch import Call
 from dualbcast.program.products import make_product
-from dualbcast.runtime.cpu.fast_path import Route
+from dualbcast.runtime.cpu.fast_path import CpuFastPath
 
 SHAPE = (40, 50)
 RANDOM = np.random.default_rng(5)
@@ -38,7 +38,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     monkeypatch.setattr(Call, "run", counted)
     # No call may go the short way, which earlier ones of its form have left.
-    monkeypatch.setattr(Route, "run", lambda *_: None)
+    monkeypatch.setattr(CpuFastPath, "run", lambda *_: None)
     return found
 
 

@@ -17,10 +17,10 @@ import numpy as np
 from llvmlite import ir
 
 from dualbcast import disk_cache
+from dualbcast.codegen.cuda.kernel_shell import THREADS_PER_BLOCK
 from dualbcast.codegen.cuda.occupancy import roomier
 from dualbcast.errors import BackendError, DualbcastError, MissingDependencyError, kernel_fault
 from dualbcast.kernel_spec import KernelSource
-from dualbcast.runtime.cuda.grid import THREADS_PER_BLOCK
 
 __all__ = ["build", "optional", "resources", "toolchain"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dualbcast.codegen.cuda.kernel_shell import THREADS_PER_BLOCK
 from dualbcast.errors import BackendError
-from dualbcast.runtime.cuda.grid import THREADS_PER_BLOCK
 
 __all__ = ["WARP", "block_size", "occupancy", "roomier"]
 

@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Callable, Sequence
 
 from dualbcast.runtime.arguments import Array
-from dualbcast.runtime.cpu.array_headers import HEADER, ITEMS
+from dualbcast.runtime.call_key import HEADER
 from dualbcast.runtime.cpu.loader import compiled
 from dualbcast.runtime.cpu.thread_pool import Work
 
@@ -20,6 +20,8 @@ __all__ = ["Entry"]
 
 # What the code returns instead of a kernel's 0 where an input is misaligned, and the kernel has not run.
 _REFUSED = 1
+# Where the items of a tuple begin.
+_ITEMS = tuple.__basicsize__
 
 
 class Entry:
@@ -87,7 +89,7 @@ def _text(ints: int, masks: tuple[int, ...], outputs: int) -> str:
     for side, names in arrays.items():
         for at, name in enumerate(names):
             lines += [
-                f"  {name}.at = getelementptr i8, ptr %{side}, i64 {ITEMS + ctypes.sizeof(ctypes.c_void_p) * at}",
+                f"  {name}.at = getelementptr i8, ptr %{side}, i64 {_ITEMS + ctypes.sizeof(ctypes.c_void_p) * at}",
                 f"  {name}.array = load ptr, ptr {name}.at",
                 f"  {name}.data = getelementptr i8, ptr {name}.array, i64 {HEADER}",
                 f"  {name} = load i64, ptr {name}.data",

@@ -1,11 +1,11 @@
-"""What a call leaves behind for the next one like it: from arrays of known forms straight to the CPU kernel."""
+"""The fast path on the CPU: from arrays of known forms straight to the kernel."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import and_
 from time import perf_counter_ns
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy import empty
@@ -19,34 +19,11 @@ from dualbcast.runtime.cpu.entry import Entry
 from dualbcast.runtime.iteration_space import form_of
 from dualbcast.runtime.launch_plan import Fit, Plan, aside_of, find_fit, fresh, summed
 
-__all__ = ["Recent", "Route", "Way"]
-
-_T = TypeVar("_T")
-_LIMIT = 1024
+__all__ = ["CpuFastPath"]
 
 
-class Recent(dict[Any, _T]):
-    """What was found out lately: a dict that begins anew when it is full."""
-
-    def keep(self, key: Any, value: _T) -> _T:
-        """Remember `value`."""
-        if len(self) >= _LIMIT:
-            self.clear()
-        self[key] = value
-        return value
-
-
-class Way(Protocol):
-    """A route on any device."""
-
-    results: Any
-
-    def run(self, values: tuple[Array, ...], out: tuple[Array, ...] = ()) -> Sequence[Array] | None:
-        """Run the kernel on arguments of known forms; its outputs, or None where it cannot read them in place."""
-
-
-class Route:
-    """The way of the calls whose arguments have the same forms (`forms.forms_of`) as those of one that was made.
+class CpuFastPath:
+    """The fast path of calls whose arguments have the same forms (`forms_of`) as those of one that was made.
 
     Attributes
     ----------
@@ -55,8 +32,19 @@ class Route:
     """
 
     __slots__ = (
-        *("_converted", "_dtypes", "_entry", "_fit", "_geometry", "_is_little", "_kernel", "_masks", "_names"),
-        *("_memory", "_shapes", "_signature", "results"),
+        "_converted",
+        "_dtypes",
+        "_entry",
+        "_fit",
+        "_geometry",
+        "_is_little",
+        "_kernel",
+        "_masks",
+        "_memory",
+        "_names",
+        "_shapes",
+        "_signature",
+        "results",
     )
 
     def __init__(
@@ -71,8 +59,9 @@ class Route:
         self._masks = tuple([array.itemsize - 1 for array in operands.arrays])
         self._is_little = geometry.blocks is None and cpu_kernel.is_little(geometry.total)
         self._entry: Entry | None = None
-        # Of new outputs that are no sums and not large.
-        self._memory = None if geometry.split is not None or geometry.is_large(len(planned.dtypes)) else geometry.memory
+        # The shape in memory of new outputs that are no sums and not large, and the axes to transpose them by.
+        is_special = geometry.split is not None or geometry.is_large(len(planned.dtypes))
+        self._memory = None if is_special else geometry.memory
         # For calls with out=.
         self._fit: Fit | None = None
         if all(planned.given):
@@ -80,8 +69,8 @@ class Route:
             self._fit = find_fit(inputs, outs, planned.dtypes, operands.names, None, False)
 
     @staticmethod
-    def of(planned: Plan, values: Sequence[Any], kernel: cpu_kernel.CpuKernel, results: Any) -> Route | None:
-        """The route of a call that has written to its outputs directly, which were either all or none given by the
+    def of(planned: Plan, values: Sequence[Any], kernel: cpu_kernel.CpuKernel, results: Any) -> CpuFastPath | None:
+        """The fast path of a call that has written to its outputs directly, which were either all or none given by the
         caller; None where it was otherwise, or where the forms of `values` do not say it all."""
         operands = planned.operands
         if operands.module != "numpy" or not are_plain(values) or len({*planned.given}) > 1:
@@ -92,7 +81,7 @@ class Route:
         converted = [(at, token) for at, (x, array, token) in enumerate(pairs) if x is not array]
         if any(type(values[at]) is np.ndarray for at, _ in converted):  # misaligned, or in the other byte order
             return None
-        return Route(planned, kernel, converted, results)
+        return CpuFastPath(planned, kernel, converted, results)
 
     def run(self, values: tuple[Array, ...], out: tuple[Array, ...] = ()) -> tuple[Array, ...] | None:
         """Run the kernel on arguments of these forms, and on arrays to write to where the first call had such.
@@ -113,8 +102,8 @@ class Route:
                 outputs, targets = fresh(geometry, dtypes, self._signature.compute, np)
             else:
                 lengths, axes = self._memory
-                found = [empty(lengths, dtype) for dtype in dtypes]
-                outputs = targets = tuple(found if axes is None else [y.transpose(axes) for y in found])
+                arrays = [empty(lengths, dtype) for dtype in dtypes]
+                outputs = targets = tuple(arrays if axes is None else [y.transpose(axes) for y in arrays])
         else:
             if not all(map(is_writeable, out)) or aside_of(self._fit, host_addresses((*values, *out))):
                 return None

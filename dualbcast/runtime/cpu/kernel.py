@@ -20,7 +20,7 @@ from dualbcast.codegen.llvm.abi import KERNEL, POLL, STOPPED
 from dualbcast.codegen.llvm.target import environment
 from dualbcast.codegen.loops.scratch import PARAMETERS
 from dualbcast.codegen.mathlib import libm
-from dualbcast.kernel_spec import KernelSource
+from dualbcast.kernel_spec import KernelSource, packed, unpacked
 from dualbcast.runtime.arguments import Array
 from dualbcast.runtime.buffer_pool import POOL
 from dualbcast.runtime.call_key import host_addresses
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from dualbcast.codegen.llvm.build import Built
     from dualbcast.runtime.reduction_blocks import Block
 
-__all__ = ["CpuKernel", "compile_kernel", "enter", "is_little", "launch", "note"]
+__all__ = ["CpuKernel", "compile_kernel", "compile_program", "enter", "is_little", "launch", "note"]
 
 # Elements times pointers that are run first where it is not known yet how long a kernel takes: what an element costs
 # varies a thousandfold. These take some microseconds at least.
@@ -310,6 +310,32 @@ def compile_kernel(source: KernelSource, fastmath: bool) -> CpuKernel:
             if kernel is None:
                 code = disk_cache.fetch(_key(source, fastmath), lambda: _build(source, fastmath).object_file())
                 kernel = _kernels[wanted] = CpuKernel(source, fastmath, code)
+    return kernel
+
+
+def compile_program(key: str, write: Callable[[], KernelSource], fastmath: bool) -> CpuKernel:
+    """The kernel of a program: from the cache on disk, else compiled from the text that `write` gives.
+
+    Parameters
+    ----------
+    key : str
+        What stands for the program and its layout; if empty, the text does.
+    write : callable
+    fastmath : bool
+        As for `compile_kernel`.
+    """
+    if not key:
+        return compile_kernel(write(), fastmath)
+
+    def make() -> bytes:
+        source = write()
+        return packed(source, _build(source, fastmath).object_file())
+
+    with _compile_lock:
+        source, code = unpacked(disk_cache.fetch(disk_cache.key("cpu", key, repr(fastmath), _environment()), make))
+        kernel = _kernels.get((source, fastmath))
+        if kernel is None:
+            kernel = _kernels[source, fastmath] = CpuKernel(source, fastmath, code)
     return kernel
 
 

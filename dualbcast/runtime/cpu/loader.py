@@ -84,7 +84,7 @@ def compiled(text: str | Recipe, name: str, optimise: bool = False, elsewhere: t
 @cache
 def _module(text: str | Recipe, optimise: bool, elsewhere: tuple[tuple[str, int], ...]) -> Callable[[str], int]:
     key = disk_cache.key("native", repr(text), repr(optimise), environment())
-    return load(disk_cache.fetch(key, lambda: assemble(str(text), optimise), False), dict(elsewhere))
+    return load(disk_cache.fetch(key, lambda: assemble(str(text), optimise)), dict(elsewhere))
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What a call on a GPU leaves behind for the next one like it: from CuPy arrays of known forms to the launch."""
+"""The fast path on a GPU: from CuPy arrays of known forms straight to the launch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dualbcast.runtime.cuda.memory import allocate, reserve, together
 from dualbcast.runtime.iteration_space import form_of
 from dualbcast.runtime.launch_plan import Fit, Plan, aside_of, find_fit, fresh, summed
 
-__all__ = ["CudaRoute"]
+__all__ = ["CudaFastPath"]
 
 
 class _Ready(NamedTuple):
@@ -28,10 +28,10 @@ class _Ready(NamedTuple):
     mask: int
 
 
-class CudaRoute:
-    """The way of the calls whose arguments have the same forms (`forms.forms_of`) as those of one that was made.
+class CudaFastPath:
+    """The fast path of calls whose arguments have the same forms (`forms_of`) as those of one that was made.
 
-    Forms do not say where arrays are: there is one route for all devices, with the kernel as each has it.
+    Forms do not say where arrays are: there is one path for all devices, with the kernel as each has it.
 
     Attributes
     ----------
@@ -62,16 +62,18 @@ class CudaRoute:
         itemsizes = [operands.arrays[at].itemsize for at in self._arrays]
         widest = WIDEST_ACCESS if kernel.source.layout.lanes > 1 else max(itemsizes)
         launch = prepared(kernel, geometry.sizes, geometry.strides)
-        self._ready: dict[int, _Ready] = dict(earlier._ready) if isinstance(earlier, CudaRoute) else {}
+        self._ready: dict[int, _Ready] = dict(earlier._ready) if isinstance(earlier, CudaFastPath) else {}
         self._ready[device] = _Ready(kernel.functions[device], *launch, widest - 1)
 
     @staticmethod
     def of(
         planned: Plan, values: Sequence[Any], kernel: CudaKernel, results: Any, earlier: object = None
-    ) -> CudaRoute | None:
-        """The route of a call that has run and written to its outputs directly, which were either all or none given by
-        the caller; None where it was otherwise, or where an array had to be converted. `earlier` is the route that did
-        not serve it, for arrays on another device."""
+    ) -> CudaFastPath | None:
+        """The fast path of a call that has run and written to its outputs directly, which were either all or none
+        given by the caller; None where it was otherwise, or where an array had to be converted.
+
+        `earlier` is the path that did not serve the call, for arrays on another device.
+        """
         operands = planned.operands
         pairs = zip(values, operands.arrays, strict=True)
         copied = [at for at, (x, array) in enumerate(pairs) if x is not array and at not in operands.numbers]
@@ -79,7 +81,7 @@ class CudaRoute:
             return None
         if any(planned.given) and planned.targets is not planned.outputs:
             return None
-        return CudaRoute(planned, kernel, results, earlier)
+        return CudaFastPath(planned, kernel, results, earlier)
 
     def run(self, values: tuple[Array, ...], out: tuple[Array, ...] = ()) -> Sequence[Array] | None:
         """Start the kernel on arguments of these forms, and on arrays to write to where the first call had such.
@@ -139,7 +141,7 @@ class CudaRoute:
 
 
 def _maker(operands: Operands, at: int) -> Callable[[Any], Any]:
-    """What makes of a number what `cuda_device.by_value` would, at once."""
+    """What makes of a number what `launch.by_value` would, at once."""
     array = operands.arrays[at]
     if isinstance(operands.signature.tokens[at], type):
         make: Callable[[Any], Any] = array.dtype.type

@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from dualbcast.codegen.cuda.kernel_shell import THREADS_PER_BLOCK
 from dualbcast.errors import BackendError
 
-__all__ = ["MAX_GRID_X", "MAX_GRID_YZ", "THREADS_PER_BLOCK", "Walk", "foremost", "partial_sums", "walk"]
+__all__ = ["MAX_GRID_X", "MAX_GRID_YZ", "Walk", "foremost", "partial_sums", "walk"]
 
-# The launch bound that the generated kernels are compiled with (compiler/shell.py; a test compares the two).
-THREADS_PER_BLOCK = 256
 MAX_GRID_X, MAX_GRID_YZ = 2**31 - 1, 65535
 # Blocks that are enough for any GPU, and the turns that a thread makes before there are more of them.
 _BLOCKS, _TURNS = 2048, 8

@@ -1,5 +1,5 @@
 """Compiled CUDA kernels: their machine code, what the assembler says of it, and where they are kept. To make them needs
-no GPU; to launch them does (`cuda_device`).
+no GPU; to launch them does (`launch`).
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import subprocess
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -14,25 +15,13 @@ from typing import Any
 
 from dualbcast import disk_cache
 from dualbcast.codegen.cuda import build as cuda_build
+from dualbcast.codegen.cuda.kernel_shell import THREADS_PER_BLOCK
 from dualbcast.codegen.cuda.occupancy import block_size, occupancy
 from dualbcast.codegen.cuda.sass import Instructions, count
 from dualbcast.errors import BackendError, MissingDependencyError
-from dualbcast.kernel_spec import KernelSource
-from dualbcast.runtime.cuda.grid import THREADS_PER_BLOCK
-from dualbcast.runtime.cuda.launch import available, by_value, current_cc, fits, launch, why_not
+from dualbcast.kernel_spec import KernelSource, packed, unpacked
 
-__all__ = [
-    "CudaKernel",
-    "available",
-    "by_value",
-    "compile_kernel",
-    "current_cc",
-    "disassembler",
-    "fits",
-    "launch",
-    "occupancy",
-    "why_not",
-]
+__all__ = ["CudaKernel", "compile_kernel", "compile_program", "disassembler"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +107,6 @@ class CudaKernel:
         return done.stdout
 
 
-@lru_cache(maxsize=1024)
 def compile_kernel(source: KernelSource, cc: tuple[int, int], fastmath: bool = False) -> CudaKernel:
     """Compile a kernel for a compute capability, or take it from the cache. No GPU and no driver is needed.
 
@@ -141,14 +129,47 @@ def compile_kernel(source: KernelSource, cc: tuple[int, int], fastmath: bool = F
     BackendError
         If the installed CUDA compiler does not know the compute capability, or refuses the kernel.
     """
-    flags = (f"{cc[0]}.{cc[1]}", repr(bool(fastmath)))
-    key = disk_cache.key("cuda", source.identity, *flags, cuda_build.toolchain())
+    key = disk_cache.key(source.identity, *_surroundings(cc, fastmath))
+    return _kernel(source, cc, fastmath, disk_cache.fetch(key, lambda: _build(source, cc, fastmath)))
+
+
+def compile_program(key: str, write: Callable[[], KernelSource], cc: tuple[int, int], fastmath: bool) -> CudaKernel:
+    """The kernel of a program: from the cache on disk, else compiled from the text that `write` gives.
+
+    Parameters
+    ----------
+    key : str
+        What stands for the program and its layout; if empty, the text does.
+    write : callable
+    cc, fastmath
+        As for `compile_kernel`, which also says what is raised.
+    """
+    if not key:
+        return compile_kernel(write(), cc, fastmath)
 
     def make() -> bytes:
-        image, log = cuda_build.build(source, cc, fastmath)
-        return json.dumps(cuda_build.resources(log)).encode() + b"\n" + image
+        source = write()
+        return packed(source, _build(source, cc, fastmath))
 
-    resources, _, image = disk_cache.fetch(key, make).partition(b"\n")
+    entry = disk_cache.fetch(disk_cache.key(key, disk_cache.STAMP, *_surroundings(cc, fastmath)), make)
+    source, code = unpacked(entry)
+    return _kernel(source, cc, fastmath, code)
+
+
+def _surroundings(cc: tuple[int, int], fastmath: bool) -> tuple[str, ...]:
+    """All that machine code depends on beside the text it is made of."""
+    return "cuda", f"{cc[0]}.{cc[1]}", repr(bool(fastmath)), cuda_build.toolchain()
+
+
+def _build(source: KernelSource, cc: tuple[int, int], fastmath: bool) -> bytes:
+    image, log = cuda_build.build(source, cc, fastmath)
+    return json.dumps(cuda_build.resources(log)).encode() + b"\n" + image
+
+
+@lru_cache(maxsize=1024)
+def _kernel(source: KernelSource, cc: tuple[int, int], fastmath: bool, code: bytes) -> CudaKernel:
+    """One object for equal kernels, so that a device loads them once."""
+    resources, _, image = code.partition(b"\n")
     return CudaKernel(source=source, cc=cc, fastmath=fastmath, image=image, **json.loads(resources))
 
 

@@ -9,22 +9,20 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 from operator import or_
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dualbcast.codegen.cuda.build import optional
-from dualbcast.codegen.cuda.occupancy import WARP, occupancy
+from dualbcast.codegen.cuda.kernel_shell import THREADS_PER_BLOCK
+from dualbcast.codegen.cuda.occupancy import WARP
 from dualbcast.errors import BackendError, MissingDependencyError
 from dualbcast.kernel_spec import Layout
-from dualbcast.runtime.cuda.grid import MAX_GRID_X, MAX_GRID_YZ, THREADS_PER_BLOCK, walk
-
-if TYPE_CHECKING:
-    from dualbcast.runtime.cuda.kernel import CudaKernel
+from dualbcast.runtime.cuda.grid import MAX_GRID_X, MAX_GRID_YZ, walk
+from dualbcast.runtime.cuda.kernel import CudaKernel
 
 __all__ = [
-    "THREADS_PER_BLOCK",
     "WIDEST_ACCESS",
     "available",
     "by_value",
@@ -32,7 +30,6 @@ __all__ = [
     "fits",
     "launch",
     "launch_shape",
-    "occupancy",
     "prepared",
     "why_not",
 ]

@@ -1,0 +1,79 @@
+"""Validates the arrays of `out=`: what they are, which is looked at in every call, and how they lie in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from numpy import ndarray
+
+from dualbcast.errors import ArgumentError, DTypeError, ShapeError
+from dualbcast.foreign_objects import called
+from dualbcast.runtime.arguments import Array, DType, is_array, is_writeable
+
+__all__ = ["check_forms", "check_out"]
+
+
+def check_out(out: Array | Sequence[Array | None], count: int, module: str) -> tuple[Array | None, ...]:
+    """`out=` as a tuple, each array in it of the right kind and open for writing.
+
+    Parameters
+    ----------
+    out : array or sequence of (array or None)
+        As the user gave it.
+    count : int
+        How many outputs there are.
+    module : str
+        "numpy" or "cupy": the kind of arrays that the call works on.
+
+    Raises
+    ------
+    ArgumentError
+        There are more or fewer than `count`, or one is not an array of `module` or is read-only.
+    """
+    slots = tuple(out) if isinstance(out, tuple | list) else (out,)
+    if len(slots) != count:
+        raise ArgumentError(f"out= has {len(slots)} arrays; one is needed for each of {count} outputs.")
+    if [*map(type, slots)].count(ndarray) == count and module == "numpy" and all(map(is_writeable, slots)):
+        return slots  # by far the most calls, and this runs at every one
+    for position, y in enumerate(slots):
+        if y is None:
+            continue
+        name = _out_name(position, count)
+        if not is_array(y, module):
+            library = "NumPy" if module == "numpy" else "CuPy"
+            raise ArgumentError(f"{name} is {called(y)}; it must be a {library} array, as the inputs of this call are.")
+        if module == "numpy" and not y.flags.writeable:
+            raise ArgumentError(f"{name} is read-only. Pass an array that can be written to.")
+    return slots
+
+
+def check_forms(
+    forms: Sequence[tuple[tuple[int, ...], Any, DType] | None], dtypes: Sequence[DType], shape: tuple[int, ...]
+) -> None:
+    """Check how the arrays of `out=` lie in memory: the part of their validity that can be remembered.
+
+    Parameters
+    ----------
+    forms : sequence of ((shape, strides, dtype) or None)
+        One for each output.
+    dtypes : sequence of numpy.dtype
+        What each must have, exactly.
+    shape : tuple of int
+        What all must have, exactly.
+
+    Raises
+    ------
+    ShapeError, DTypeError
+    """
+    for position, (form, dtype) in enumerate(zip(forms, dtypes, strict=True)):
+        if form is not None:
+            name = _out_name(position, len(forms))
+            if form[0] != shape:
+                raise ShapeError(f"{name} has shape {form[0]}; it must have the shape of the result, {shape}.")
+            if form[2] != dtype:
+                raise DTypeError(f"{name} has dtype {form[2]}; it must be exactly that of the output, {dtype}.")
+
+
+def _out_name(position: int, count: int) -> str:
+    return f"out[{position}]" if count > 1 else "out"
