@@ -128,7 +128,7 @@ def _replace_functions(path: str, driver: ctypes.CDLL) -> None:
 
 def _let_numpy_do() -> None:
     cupy = importlib.import_module("cupy")
-    linalg = importlib.import_module("dualbcast.graph.linalg")
+    linalg = importlib.import_module("dualbcast.graph.operations.linalg")
 
     def host(value: Any) -> Any:
         if isinstance(value, tuple | list):
@@ -140,8 +140,8 @@ def _let_numpy_do() -> None:
 
     for name in _BY_NUMPY:
         setattr(cupy, name, by_numpy(name))
-    multiply = linalg._MATMUL.forward
-    linalg._MATMUL.forward = lambda a, b: cupy.matmul(a, b) if isinstance(a, cupy.ndarray) else multiply(a, b)
+    multiply = linalg.MATMUL.forward
+    linalg.MATMUL.forward = lambda a, b: cupy.matmul(a, b) if isinstance(a, cupy.ndarray) else multiply(a, b)
 
 
 def _keep_ptx() -> None:

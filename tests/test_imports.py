@@ -44,7 +44,7 @@ STILL_UPWARD = {
     ("dualbcast.ir.compose", "dualbcast.rules.table"),
     ("dualbcast.rules.resolution", "dualbcast.frontend.source"),
 }
-STILL_CIRCLES = 8
+STILL_CIRCLES = 7
 HEAVY = ["array_api_compat", "cupy", "click", "llvmlite", "matplotlib", "ml_dtypes", "numba", "rich", "scipy"]
 
 
@@ -122,7 +122,7 @@ def test_no_circle_of_files() -> None:
 
 def test_every_folder_says_what_comes_in_and_what_goes_out() -> None:
     for path in MODULES.values():
-        if path.name == "__init__.py" and path.parent != ROOT and path.parent.name not in ("cli", "graph"):
+        if path.name == "__init__.py" and path.parent not in (ROOT, ROOT / "cli"):
             text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
             assert "Comes in: " in text, path
             assert "Goes out: " in text, path

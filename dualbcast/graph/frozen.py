@@ -1,4 +1,7 @@
-"""Arrays of the user's that something recorded depends on: small ones are copied, others read-only for as long."""
+"""Arrays of the user's that the tape depends on: small ones are copied, others are read-only for as long.
+
+Comes in: an array of the user's. Goes out: an array that stays as it is, and the need for that, which ends by itself.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dualbcast.errors import ArgumentError
-from dualbcast.memory import Lease
+from dualbcast.errors import ArgumentError, DTypeError, a_or_an
+from dualbcast.foreign_objects import called, has_own_arithmetic, instead, refused_argument
+from dualbcast.graph.arrays import as_array
+from dualbcast.runtime.buffer_pool import Lease
 
-__all__ = ["GIVEN_UP", "SMALL", "Frozen", "freeze", "thaws_if_it_fails"]
+__all__ = ["GIVEN_UP", "SMALL", "Frozen", "freeze", "freeze_given", "thaws_if_it_fails"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -182,6 +187,37 @@ def freeze(array: Any, is_read_again: bool = False) -> tuple[Any, Frozen | None]
     made = Frozen()
     made.memory = memory
     return array, made
+
+
+def freeze_given(value: Any, is_read_again: bool) -> tuple[Any, Frozen | None]:
+    """The array that a Variable has for a value that a user gives it; see `freeze`.
+
+    Raises
+    ------
+    ArgumentError, DTypeError
+        The value is no array of real numbers, or means more than its numbers.
+    """
+    array = value
+    if type(value) is not _ndarray:
+        if has_own_arithmetic(value):
+            raise refused_argument(value, "the value of a Variable")
+        array = as_array(value)
+        if isinstance(array, _ndarray) and type(array) not in (_ndarray, np.memmap):
+            kind = a_or_an(type(array).__name__)
+            raise ArgumentError(
+                f"a Variable cannot hold {kind}: what that adds to the data (a mask, a unit) would be lost. If "
+                "that is right, pass np.asarray(…)"
+            )
+        if array.dtype.kind == "O" and array is not value:
+            hint = instead(value, "it")
+            raise ArgumentError(f"a Variable holds an array of real numbers, not {called(value)}. {hint}".rstrip())
+    if array.dtype.kind not in "fbiu" and array.dtype.name != "bfloat16":
+        raise DTypeError(f"a Variable holds real numbers, not {array.dtype}; convert with .astype('float64')")
+    return (array, None) if type(value) in _NEVER_SHARED else freeze(array, is_read_again)
+
+
+# Arrays made of these are nobody else's.
+_NEVER_SHARED = {bool, int, float, list, tuple, np.float64, np.float32}
 
 
 def _base_of(array: Any) -> Any:
