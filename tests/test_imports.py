@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import dualbcast
+import dualbcast.graph
 
 ROOT = Path(dualbcast.__file__).parent
 
@@ -118,6 +119,17 @@ def test_imports_go_down() -> None:
 def test_no_circle_of_files() -> None:
     found = circles(IMPORTS)
     assert len(found) <= STILL_CIRCLES, "\n".join(" -> ".join(chain) for chain in found)
+
+
+def test_the_graph_lists_its_files_in_the_order_of_their_imports() -> None:
+    listing = (dualbcast.graph.__doc__ or "").partition("list:\n")[2]
+    lines = enumerate(line[4:42].replace("/", ".").split() for line in listing.splitlines())
+    height = {f"dualbcast.graph.{name}": number for number, names in lines for name in names}
+    assert set(height) == {module for module in MODULES if module.count(".") > 1 and ".graph." in module} - {
+        "dualbcast.graph.operations"
+    }
+    wrong = [(a, b) for a in height for b in IMPORTS[a] & set(height) if height[b] >= height[a]]
+    assert wrong == []
 
 
 def test_every_folder_says_what_comes_in_and_what_goes_out() -> None:

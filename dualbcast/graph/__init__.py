@@ -3,7 +3,7 @@
 Comes in: functions of arrays, written with NumPy's functions, BroadcastFunctions and the operations below.
 Goes out: their gradients; element-wise regions become one kernel.
 
-Each file imports only files further up in this list:
+Each file imports only files of lines further up in this list:
 
     trees  arrays                           containers of arrays; the arrays
     frozen                                  arrays of the user's stay as they are
@@ -11,14 +11,16 @@ Each file imports only files further up in this list:
     variable                                an array that remembers how it was computed
     primitives  launch_log                  primitives run on Variables and are recorded; a list of kernels
     lazy                                    element-wise operations wait for one another
-    composition  cost  checkpoint_policy    they become one function; its Jacobian is kept, or not
+    composition  cost                       they become one function; the operations in it
+    checkpoint_policy                       its Jacobian is kept, or not
     fused_region                            one kernel, with its node and pullback
     operations/scalar_functions             element-wise operations as scalar functions
     operations/elementwise                  operators, ufuncs, casts, BroadcastFunctions
     operations/broadcasting                 reshape, broadcast, sum
     operations/shapes                       transpose, join, split
     operations/reductions                   mean, max, prod, softmax
-    operations/scatter_add, indexing        brackets and their pullback
+    operations/scatter_add                  sums of rows for the same place
+    operations/indexing                     brackets and their pullback
     operations/linalg                       matmul, einsum
     operations/protocols                    NumPy's functions
     backward                                cotangents go from node to node
