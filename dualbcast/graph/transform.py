@@ -136,7 +136,7 @@ def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., An
     function : callable
         It returns a Variable, or a container of them.
     *args
-        All its arguments, each to be differentiated in; see `grad` for what they may be.
+        All its arguments, each to be differentiated in; they may be the same as for `grad`.
 
     Returns
     -------
@@ -182,7 +182,7 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
     function : callable
         It returns a Variable, or a container of them.
     primals : sequence
-        All its arguments; see `grad` for what they may be.
+        All its arguments, which may be the same as for `grad`.
     tangents : sequence
         For each argument a tangent, in a container like it; or None where it is zero.
 
@@ -194,7 +194,7 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
     Notes
     -----
     The pullback is linear in the cotangent, and its own pullback is the product wanted: J. Townsend, "A new trick for
-    calculating Jacobian vector products" (2017). It costs about three evaluations, and keeps what `vjp` keeps.
+    calculating Jacobian vector products" (2017). It costs about three evaluations, and keeps the same arrays as `vjp`.
 
     Examples
     --------
@@ -241,11 +241,11 @@ def _like_trees(trees: list[Any], values: list[Any]) -> tuple[Any, ...]:
 # --- cotangents and tangents that are given ---------------------------------------------------------------------------
 
 
-def _matched(given: Any, like: Any, outputs: list[Any], what: str) -> list[Variable]:
+def _matched(given: Any, like: Any, outputs: list[Any], kind: str) -> list[Variable]:
     """Cotangents or tangents for arrays, whose shapes they must have."""
     values = leaves(given)
     if len(values) != len(outputs):
-        raise ArgumentError(f"{len(outputs)} {what}s are needed, one for each array of {like!r}; got {len(values)}")
+        raise ArgumentError(f"{len(outputs)} {kind}s are needed, one for each array of {like!r}; got {len(values)}")
     matched = []
     for each, output in zip(values, outputs, strict=True):
         value = each if isinstance(each, Variable) else Variable(each, tracked=False)
@@ -253,7 +253,7 @@ def _matched(given: Any, like: Any, outputs: list[Any], what: str) -> list[Varia
             matched.append(value)
             continue
         if value.shape != output.shape:
-            raise ShapeError(f"a {what} has shape {value.shape}, and what it is for {output.shape}")
+            raise ShapeError(f"a {kind} has shape {value.shape}, and the array it is for {output.shape}")
         matched.append(astype(value, output.dtype) if output.tracked else value)
     return matched
 
@@ -265,7 +265,9 @@ def _number(result: Any, function: Any, has_aux: bool) -> Any:
     name = name_of(function)
     if has_aux:
         if not (isinstance(result, tuple) and len(result) == 2):
-            raise ArgumentError(f"with has_aux, {name} must return a pair, of the number and of what is handed on")
+            raise ArgumentError(
+                f"with has_aux, {name} must return a pair: the number and a second value, which is handed on"
+            )
         result = result[0]
     return _check_number(result, f"what {name} returns")
 
@@ -351,10 +353,10 @@ def _with(
     return tuple([new.get(at, value) for at, value in enumerate(args)]), by_name
 
 
-def _check_callable(function: Any, what: str) -> None:
+def _check_callable(function: Any, name: str) -> None:
     if not callable(function):
-        choice = "a function, or a Variable" if what == "grad" else "a function"
-        raise ArgumentError(f"{what} takes {choice}; this is {a_or_an(type(function).__name__)}, of unknown origin")
+        choice = "a function, or a Variable" if name == "grad" else "a function"
+        raise ArgumentError(f"{name} takes {choice}; this is {a_or_an(type(function).__name__)}, of unknown origin")
 
 
 def _named_after(function: Any, what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
