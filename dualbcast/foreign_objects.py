@@ -1,4 +1,8 @@
-"""Objects that are no arrays of NumPy's or CuPy's: what messages call them, and what to write in their place."""
+"""Objects that are no plain arrays of NumPy's or CuPy's: how they are recognised, and how messages speak of them.
+
+Comes in: any object of a user's. Goes out: whether a derivative would be lost in it, its name, and a hint of a call
+that works.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,53 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast.errors import a_or_an
+from dualbcast.errors import ArgumentError, a_or_an
 
-__all__ = ["called", "instead"]
+__all__ = ["called", "has_own_arithmetic", "instead", "is_plain", "is_variable", "refused_argument", "refused_result"]
 
-# What DLPack calls the memory of a host.
-_HOSTS = (1, 3, 11)  # kDLCPU, kDLCUDAHost, kDLROCMHost
+_NUMPYS = (np.ndarray, np.generic)
+_NUMBERS = {bool, int, float, complex}
+# DLPack's names of the memory of a host: kDLCPU, kDLCUDAHost, kDLROCMHost.
+_HOSTS = (1, 3, 11)
+# By an attribute of the classes of other libraries, the way to the array inside.
+_WAYS_OUT = {"magnitude": ".magnitude", "dims": ".data", "to_numpy": ".to_numpy()", "compute": ".compute()"}
+
+
+# --- how they are recognised ------------------------------------------------------------------------------------------
+
+
+def is_variable(kind: type) -> bool:
+    """Whether a class is the Variable of a graph, which need not be imported for the question."""
+    return hasattr(kind, "__broadcast_function__")
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value is a number or an array of numbers, in which no Variable can hide.
+
+    Examples
+    --------
+    >>> is_plain(1.0), is_plain(np.ones(3)), is_plain(np.array([None])), is_plain(np.ma.ones(3))
+    (True, True, False, False)
+    """
+    kind = type(value)
+    if kind in _NUMBERS or isinstance(value, np.generic):
+        return kind is not np.void
+    return (kind is np.ndarray or kind is np.memmap or _is_of_cupy(kind)) and not value.dtype.hasobject
+
+
+def has_own_arithmetic(value: Any) -> bool:
+    """Whether a value is an array of another library's that means more than its numbers: a unit, an index, a mask."""
+    kind = type(value)
+    if kind is np.ndarray or kind is float or isinstance(value, _NUMPYS) or is_variable(kind) or _is_of_cupy(kind):
+        return False
+    return hasattr(kind, "__array_ufunc__") or hasattr(kind, "__array_function__")
+
+
+def _is_of_cupy(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] == "cupy"
+
+
+# --- how messages speak of them ---------------------------------------------------------------------------------------
 
 
 def called(value: object) -> str:
@@ -25,7 +70,7 @@ def called(value: object) -> str:
 
 
 def instead(value: Any, name: str) -> str:
-    """What to write instead of an object that is no array, as a sentence; empty where nothing is known of it.
+    """A sentence that names the call to write in place of an object that is no array; empty where none is known.
 
     Examples
     --------
@@ -79,3 +124,50 @@ def _library(value: Any) -> str:
     except Exception:  # whatever somebody else's object may raise
         return "np"
     return "np" if device in _HOSTS else "cupy"
+
+
+def refused_result(value: Any, name: str, path: str = "result") -> ArgumentError:
+    """The error for an object that a differentiated function returns, where a derivative would be lost in it.
+
+    Parameters
+    ----------
+    value
+        The object.
+    name : str
+        The name of the function.
+    path : str
+        Where the object is in the result.
+    """
+    at = "" if path == "result" else f" in {path}"
+    way = _way_out(value)
+    if isinstance(value, np.ndarray) or way == ".to_numpy()":
+        hint = "Put Variables together with np.stack([…])"
+    elif way:
+        hint = f"Return the Variable in it, {path}{way}"
+    else:
+        hint = "Return Variables: one, or a list, tuple, dict or dataclass of them"
+    return ArgumentError(
+        f"{name} returns {_described(value)}{at}, which is no Variable: no derivative would come through it, not even "
+        f"of Variables inside. {hint}"
+    )
+
+
+def refused_argument(value: Any, name: str) -> ArgumentError:
+    """The error for an argument, or another value, that is to become a Variable."""
+    way = _way_out(value)
+    return ArgumentError(
+        f"{name} is {_described(value)}: what that adds to its numbers (a unit, an index, a mask) would be lost. Pass "
+        f"{f'the array in it, x{way}' if way else 'np.asarray(x)'}"
+    )
+
+
+def _described(value: Any) -> str:
+    kind = type(value)
+    if kind is np.ndarray or kind is np.memmap:
+        return f"an array of dtype {value.dtype}"
+    module = "" if kind.__module__ in ("builtins", "__main__") else kind.__module__.partition(".")[0] + "."
+    return f"an object of type {module}{kind.__name__}"
+
+
+def _way_out(value: Any) -> str:
+    return next((way for name, way in _WAYS_OUT.items() if hasattr(type(value), name)), "")

@@ -1,7 +1,8 @@
-"""The memory that large results on the host are kept in: see how much there is, limit it, and give it back.
+"""The pool of memory for large results on the host: look how much it holds, limit it, and give it back.
 
-The results of a call come from a pool where they have 64 KiB or more together, and 16 KiB each. When such an array and
-all its views are gone, its memory waits for the next one, which is then spared what fresh memory costs.
+The results of a call come from the pool if they have 64 KiB or more together, and 16 KiB or more each. When such an
+array and all its views are gone, its memory waits for the next result. Fresh memory would cost more, since the system
+clears it.
 
 >>> import numpy as np
 >>> from dualbcast import differentiable_broadcast, memory
@@ -26,22 +27,21 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dualbcast.runtime.buffer_pool import POOL
-from dualbcast.runtime.buffer_pool import Lease as Lease
 
 __all__ = ["Info", "clear", "info", "set_limit"]
 
 
 class Info(NamedTuple):
-    """What the pool holds now.
+    """The memory that the pool holds now.
 
     Attributes
     ----------
     used : int
-        Bytes of the results that are alive, where they have memory of the pool.
+        Bytes of the results that are alive and have memory of the pool.
     kept : int
         Bytes that wait for the next result.
     limit : int
-        The most bytes that are kept waiting; see `set_limit`.
+        The bytes that may be kept waiting; see `set_limit`.
     """
 
     used: int
@@ -55,7 +55,7 @@ def info() -> Info:
 
 
 def clear() -> None:
-    """Give all memory that waits back to the system. Results that are alive keep theirs."""
+    """Give all memory that waits back to the system. Results that are alive keep their memory."""
     POOL.clear()
 
 
@@ -65,9 +65,9 @@ def set_limit(nbytes: int) -> None:
     Parameters
     ----------
     nbytes : int
-        A number of bytes; with 0, every result has memory of its own, as NumPy's have. At first it is the number that
-        the environment variable `DUALBCAST_POOL_BYTES` has, or else an eighth of the machine's (or the container's)
-        memory.
+        A number of bytes; with 0, every result has memory of its own, as NumPy's have. Until it is set, the limit is
+        the number in the environment variable `DUALBCAST_POOL_BYTES`, or else an eighth of the memory of the machine or
+        container.
 
     Examples
     --------

@@ -1,64 +1,143 @@
-"""A small reverse-mode graph around the kernels: forward mode inside a kernel, reverse mode around it."""
+"""A small reverse-mode graph around the kernels: forward mode inside a kernel, reverse mode around it.
 
-# First, because all others work on Variables, whose methods are made of them.
-from dualbcast.graph.variable import Variable as Variable
+Comes in: functions of arrays, written with NumPy's functions, BroadcastFunctions and the operations below.
+Goes out: their gradients; element-wise regions become one kernel.
 
-# isort: split
-from dualbcast.graph.checkpoint import checkpoint as checkpoint
-from dualbcast.graph.elementwise import astype as astype
-from dualbcast.graph.elementwise import clip as clip
-from dualbcast.graph.elementwise import where as where
-from dualbcast.graph.explain import explain as explain
-from dualbcast.graph.indexing import scatter as scatter
-from dualbcast.graph.indexing import take as take
-from dualbcast.graph.indexing import take_along_axis as take_along_axis
-from dualbcast.graph.launch_log import launches as launches
-from dualbcast.graph.linalg import diagonal as diagonal
-from dualbcast.graph.linalg import dot as dot
-from dualbcast.graph.linalg import einsum as einsum
-from dualbcast.graph.linalg import matmul as matmul
-from dualbcast.graph.linalg import outer as outer
-from dualbcast.graph.linalg import tensordot as tensordot
-from dualbcast.graph.linalg import trace as trace
-from dualbcast.graph.linalg import vecdot as vecdot
-from dualbcast.graph.reductions import cumsum as cumsum
-from dualbcast.graph.reductions import cumulative_sum as cumulative_sum
-from dualbcast.graph.reductions import log_softmax as log_softmax
-from dualbcast.graph.reductions import logsumexp as logsumexp
-from dualbcast.graph.reductions import max as max
-from dualbcast.graph.reductions import mean as mean
-from dualbcast.graph.reductions import min as min
-from dualbcast.graph.reductions import prod as prod
-from dualbcast.graph.reductions import softmax as softmax
-from dualbcast.graph.reductions import std as std
-from dualbcast.graph.reductions import sum as sum
-from dualbcast.graph.reductions import var as var
-from dualbcast.graph.settings import fusion as fusion
-from dualbcast.graph.settings import jacobian as jacobian
-from dualbcast.graph.shapes import broadcast_arrays as broadcast_arrays
-from dualbcast.graph.shapes import broadcast_to as broadcast_to
-from dualbcast.graph.shapes import concat as concat
-from dualbcast.graph.shapes import expand_dims as expand_dims
-from dualbcast.graph.shapes import flip as flip
-from dualbcast.graph.shapes import matrix_transpose as matrix_transpose
-from dualbcast.graph.shapes import moveaxis as moveaxis
-from dualbcast.graph.shapes import permute_dims as permute_dims
-from dualbcast.graph.shapes import repeat as repeat
-from dualbcast.graph.shapes import reshape as reshape
-from dualbcast.graph.shapes import roll as roll
-from dualbcast.graph.shapes import split as split
-from dualbcast.graph.shapes import squeeze as squeeze
-from dualbcast.graph.shapes import stack as stack
-from dualbcast.graph.shapes import swapaxes as swapaxes
-from dualbcast.graph.shapes import tile as tile
-from dualbcast.graph.shapes import transpose as transpose
-from dualbcast.graph.shapes import unstack as unstack
-from dualbcast.graph.stop_gradient import no_grad as no_grad
-from dualbcast.graph.stop_gradient import stop_gradient as stop_gradient
-from dualbcast.graph.transform import grad as grad
-from dualbcast.graph.transform import jvp as jvp
-from dualbcast.graph.transform import value_and_grad as value_and_grad
-from dualbcast.graph.transform import vjp as vjp
+Each file imports only files of lines further up in this list:
+
+    trees  arrays                           containers of arrays; the arrays
+    frozen                                  arrays of the user's stay as they are
+    tape  dispatch                          nodes and primitives; the operations by name
+    variable                                an array that remembers how it was computed
+    primitives  launch_log                  primitives run on Variables and are recorded; a list of kernels
+    lazy                                    element-wise operations wait for one another
+    composition  cost                       they become one function; the operations in it
+    checkpoint_policy                       its Jacobian is kept, or not
+    fused_region                            one kernel, with its node and pullback
+    operations/scalar_functions             element-wise operations as scalar functions
+    operations/elementwise                  operators, ufuncs, casts, BroadcastFunctions
+    operations/broadcasting                 reshape, broadcast, sum
+    operations/shapes                       transpose, join, split
+    operations/reductions                   mean, max, prod, softmax
+    operations/scatter_add                  sums of rows for the same place
+    operations/indexing                     brackets and their pullback
+    operations/linalg                       matmul, einsum
+    operations/protocols                    NumPy's functions
+    backward                                cotangents go from node to node
+    nesting                                 one application of a transformation, inside others or not
+    transform  checkpoint  explain          grad, vjp, jvp; values computed again; a table of kernels
+    settings                                no_grad, fusion, jacobian
+"""
+
+from dualbcast.graph.checkpoint import checkpoint
+from dualbcast.graph.explain import explain
+from dualbcast.graph.launch_log import launches
+from dualbcast.graph.operations import protocols as _protocols  # noqa: F401 (NumPy's functions register themselves)
+from dualbcast.graph.operations.broadcasting import broadcast_to, reshape, sum
+from dualbcast.graph.operations.elementwise import astype, clip, where
+from dualbcast.graph.operations.indexing import scatter, take, take_along_axis
+from dualbcast.graph.operations.linalg import diagonal, dot, einsum, matmul, outer, tensordot, trace, vecdot
+from dualbcast.graph.operations.reductions import (
+    cumsum,
+    cumulative_sum,
+    log_softmax,
+    logsumexp,
+    max,
+    mean,
+    min,
+    prod,
+    softmax,
+    std,
+    var,
+)
+from dualbcast.graph.operations.shapes import (
+    broadcast_arrays,
+    concat,
+    expand_dims,
+    flip,
+    matrix_transpose,
+    moveaxis,
+    permute_dims,
+    repeat,
+    roll,
+    split,
+    squeeze,
+    stack,
+    swapaxes,
+    tile,
+    transpose,
+    unstack,
+)
+from dualbcast.graph.primitives import stop_gradient
+from dualbcast.graph.settings import fusion, jacobian, no_grad
+from dualbcast.graph.transform import grad, jvp, value_and_grad, vjp
+from dualbcast.graph.variable import Variable
+
+__all__ = [
+    "Variable",
+    "astype",
+    "broadcast_arrays",
+    "broadcast_to",
+    "checkpoint",
+    "clip",
+    "concat",
+    "concatenate",
+    "cumsum",
+    "cumulative_sum",
+    "detach",
+    "diagonal",
+    "dot",
+    "einsum",
+    "expand_dims",
+    "explain",
+    "flip",
+    "fusion",
+    "grad",
+    "jacobian",
+    "jvp",
+    "launches",
+    "log_softmax",
+    "logsumexp",
+    "matmul",
+    "matrix_transpose",
+    "max",
+    "mean",
+    "min",
+    "moveaxis",
+    "no_grad",
+    "outer",
+    "permute_dims",
+    "prod",
+    "repeat",
+    "reshape",
+    "roll",
+    "scatter",
+    "softmax",
+    "split",
+    "squeeze",
+    "stack",
+    "std",
+    "stop_gradient",
+    "sum",
+    "swapaxes",
+    "take",
+    "take_along_axis",
+    "tensordot",
+    "tile",
+    "trace",
+    "transpose",
+    "unstack",
+    "value_and_grad",
+    "var",
+    "vecdot",
+    "vjp",
+    "where",
+]
 
 concatenate = concat
 detach = stop_gradient
+
+
+def __dir__() -> list[str]:
+    """The public names; without this the files of the folder would be among them."""
+    return __all__

@@ -1,4 +1,7 @@
-"""The way back: cotangents from outputs to what they were computed from, node by node, without recursion."""
+"""The backward pass, node by node and without recursion.
+
+Comes in: outputs with their cotangents, and targets. Goes out: the cotangents of the targets.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,17 @@ from weakref import ref
 import numpy as np
 
 from dualbcast.errors import DualbcastError
-from dualbcast.graph.elementwise import apply
+from dualbcast.graph.arrays import as_array
 from dualbcast.graph.fused_region import REGION, reopen, settle
-from dualbcast.graph.indexing import GETITEM, means_each_once
 from dualbcast.graph.lazy import LIMITS
-from dualbcast.graph.tape import STATE, Node, as_array, recording
+from dualbcast.graph.operations.elementwise import apply, astype
+from dualbcast.graph.operations.indexing import GETITEM, means_each_once
+from dualbcast.graph.tape import STATE, Node, recording
 from dualbcast.graph.variable import Variable
 
 __all__ = ["backward", "key_of"]
 
-# Which Variable: the node that made it with the position there, or itself.
+# The identity of a Variable: that of the node that made it and its place there, or its own.
 _Key = tuple[int, int]
 # Cotangents that nothing else refers to.
 _Scattered: TypeAlias = "dict[_Key, ref[Variable]]"
@@ -33,20 +37,20 @@ def backward(
     Parameters
     ----------
     heads : list of (Variable, Variable)
-        Outputs with their cotangents. The list is emptied, so that what only it holds is freed on the way.
+        Outputs with their cotangents. The list is emptied, so that arrays which only it holds are freed on the way.
     targets : sequence of Variable
-        What cotangents are wanted of.
+        The Variables whose cotangents are wanted.
     record : bool
-        Whether the operations of this are recorded, to be differentiated again.
+        Whether the operations of the pass are recorded, to be differentiated again.
     stop : bool
-        Whether a target counts as independent of the other targets: the way does not lead on from it.
+        Whether a target counts as independent of the other targets: the pass does not go on from it.
 
     Returns
     -------
     list of (Variable or None)
         For each target its cotangent; None where no output depends on it.
     """
-    # What waits has no node yet. (A loop's variable would keep the last of them.)
+    # Variables that wait have no nodes yet. (This is no `for` loop, whose variable would keep the last of them.)
     deque(map(settle, (*targets, *[output for output, _ in heads])), 0)
     order = _order([output for output, _ in heads], targets, stop)
     wanted = {key_of(target) for target in targets}
@@ -56,7 +60,7 @@ def backward(
         while heads:
             _accumulate(cotangents, key_of(heads[-1][0]), heads.pop()[1])
         while order:
-            # This frees the node before it, with the arrays that only that has kept.
+            # This frees the node of the last iteration, with the arrays that only it has kept.
             node, needed = order.pop()
             keys = [(id(node), index) for index in range(len(node.forms))]
             seeds = tuple([cotangents.get(key) if key in wanted else cotangents.pop(key, None) for key in keys])
@@ -66,7 +70,7 @@ def backward(
 
 
 def key_of(variable: Variable) -> _Key:
-    """What tells Variables apart: two that stand for the same output of a node have the same."""
+    """The identity of a Variable: two that stand for the same output of a node have the same."""
     return (id(variable), -1) if variable.node is None else (id(variable.node), variable.index)
 
 
@@ -115,7 +119,10 @@ def _through(
     cotangents: dict[_Key, Variable],
     scattered: _Scattered,
 ) -> None:
-    """Add what one node sends back to the cotangents of its inputs; `scattered` are those that it may be added into."""
+    """Pull cotangents back through one node, and add them to those of its inputs.
+
+    `scattered` has the cotangents that others may be added into in place.
+    """
     if node.primitive is GETITEM and not STATE.is_recording and means_each_once(node.static["key"]):
         _scatter(node, seeds[0], cotangents, scattered)
         return
@@ -129,13 +136,16 @@ def _through(
                 f"{primal.shape}; this is a fault of dualbcast's, please report it"
             )
         if cotangent.dtype != primal.dtype:
-            cotangent = apply("astype", cotangent, dtype=primal.dtype)
+            cotangent = astype(cotangent, primal.dtype)
         _accumulate(cotangents, key_of(primal), cotangent)
 
 
 def _scatter(node: Node, seed: Variable | None, cotangents: dict[_Key, Variable], scattered: _Scattered) -> None:
-    """The same for an index. Of many parts of one array the cotangents go into one array: with one for each, as large
-    as the whole, a loop over steps or layers would take the square of their number."""
+    """Pull a cotangent back through an index.
+
+    The cotangents of many parts of one array go into one array. If each part had an array of the size of the whole, a
+    loop over steps or layers would take time in the square of their number.
+    """
     assert seed is not None
     primal, key = key_of(node.inputs[0]), node.static["key"]
     present, added = cotangents.get(primal), scattered.get(primal)
@@ -154,7 +164,7 @@ def _accumulate(cotangents: dict[_Key, Any], key: _Key, cotangent: Variable) -> 
     present = cotangents.get(key)
     if present is not None:
         if present.size < LIMITS.elements and not STATE.is_recording and type(present.array) is np.ndarray:
-            # What apply() would give, in a hundredth of the time; a recurrent model does this at every step.
+            # This gives the same as `apply` in a hundredth of the time; a recurrent model does it at every step.
             cotangent = Variable._of(as_array(present.array + cotangent.array), False)
         else:
             cotangent = apply("add", present, cotangent)

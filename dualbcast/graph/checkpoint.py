@@ -1,4 +1,7 @@
-"""Checkpoints: functions whose intermediate values are computed again in the backward pass, and not kept."""
+"""Checkpoints: the intermediate values of a function are not kept, but computed again in the backward pass.
+
+Comes in: a function of Variables. Goes out: the same function, which records one node.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from dualbcast.graph.arrays import is_array
 from dualbcast.graph.backward import backward, key_of
-from dualbcast.graph.foreign import check_results
 from dualbcast.graph.frozen import Frozen, freeze
-from dualbcast.graph.tape import STATE, Node, Primitive, Pulled, alias, is_array, recording, run
+from dualbcast.graph.nesting import check_results, name_of
+from dualbcast.graph.primitives import alias, run_multiple
+from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive, recording
 from dualbcast.graph.trees import leaves, rebuild
 from dualbcast.graph.variable import Variable
 
@@ -21,11 +26,11 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def checkpoint(function: Function) -> Function:
-    """The same function, but what it computes on the way is not kept for the backward pass, which calls it again.
+    """The same function, whose intermediate values are not kept: the backward pass calls it again.
 
-    It saves memory for the time of one more evaluation. The function must compute the same again from the same
-    arguments; the Variables that it captures are differentiated in, too. Arrays that it captures are read-only until
-    then. CuPy's cannot be: pass what may change in the meantime as an argument.
+    This saves memory, and takes the time of one more evaluation. The function must compute the same again from the same
+    arguments. Variables that it captures are differentiated in, too. Arrays that it captures are read-only until the
+    backward pass. CuPy's arrays cannot be read-only: pass those that may change in the meantime as arguments.
 
     Examples
     --------
@@ -44,13 +49,13 @@ def checkpoint(function: Function) -> Function:
         at = [place for place, leaf in enumerate(given) if isinstance(leaf, Variable) and leaf.tracked]
 
         def call(inputs: Sequence[Variable]) -> Any:
-            """The function, with other Variables in the place of those that were given."""
+            """The function, with other Variables in the place of the given ones."""
             values = dict(zip(at, inputs, strict=False))
             new = [values.get(place, leaf) for place, leaf in enumerate(template)]
             again, options = rebuild(tree, new)
             return function(*again, **options)
 
-        # What is kept: the arguments' structure, and those of their leaves that carry no derivative.
+        # The structure of the arguments is kept, and their leaves that carry no derivative.
         template = [None if place in at else leaf for place, leaf in enumerate(given)]
         frozen = []
         for place, leaf in enumerate(template):
@@ -62,14 +67,14 @@ def checkpoint(function: Function) -> Function:
         captured = _Captured()
         with captured, recording(False):
             result = call([Variable(each, tracked=False) for each in inputs])
-        check_results(result, f"{getattr(function, '__name__', repr(function))}()")
+        check_results(result, name_of(function))
         outputs = leaves(result)
         variables = [place for place, leaf in enumerate(outputs) if isinstance(leaf, Variable)]
         arrays = tuple([outputs[place].array for place in variables])
-        node_inputs = (*inputs, *captured.found)
         frozen.extend(captured.frozen)
-        made = run(_CHECKPOINT, node_inputs, arrays=_Once(arrays), call=call, count=len(inputs), frozen=frozen)
-        for place, variable in zip(variables, made, strict=True):
+        static = {"arrays": _Once(arrays), "call": call, "count": len(inputs), "frozen": frozen}
+        recorded = run_multiple(_CHECKPOINT, (*inputs, *captured.variables), static)
+        for place, variable in zip(variables, recorded, strict=True):
             variable.frozen, outputs[place] = outputs[place].frozen, variable
         return rebuild(result, outputs)
 
@@ -89,11 +94,11 @@ class _Once:
 
 
 class _Captured:
-    """Notes the tracked Variables that are used meanwhile and were there before, and arrays of the user's."""
+    """Notes the tracked Variables from before that are used meanwhile, and the arrays of the user's."""
 
     def __init__(self) -> None:
-        self.found: list[Variable] = []
-        # Of arrays that the function has used, and will use again.
+        self.variables: list[Variable] = []
+        # The needs of arrays that the function has used, and will use again.
         self.frozen: set[Frozen] = set()
         self._seen: set[tuple[int, int]] = set()
 
@@ -109,7 +114,7 @@ class _Captured:
             is_from_before = isinstance(each, Variable) and each.tracked and each.serial < self._since
             if is_from_before and key_of(each) not in self._seen:
                 self._seen.add(key_of(each))
-                self.found.append(each)
+                self.variables.append(each)
             elif isinstance(each, Variable) and each.frozen is not None:
                 self.frozen.add(each.frozen)
         if self._before is not None:
@@ -120,10 +125,10 @@ def _forward(*_: Any, arrays: _Once, **__: Any) -> tuple[Any, ...]:
     return arrays.take()
 
 
-def _pull(node: Node, cotangents: tuple[Variable | None, ...], wanted: tuple[bool, ...]) -> Pulled:  # noqa: ARG001
+def _pull(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
     count, call = node.static["count"], node.static["call"]
     record = STATE.is_recording
-    # The arguments go by aliases, the captured Variables are used as they are; the way back ends at both.
+    # Aliases stand for the arguments, and captured Variables for themselves; the inner backward pass ends at both.
     aliases = [alias(each) for each in node.inputs[:count]]
     with recording(True, level=1):
         outputs = [leaf for leaf in leaves(call(aliases)) if isinstance(leaf, Variable)]

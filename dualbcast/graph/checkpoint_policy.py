@@ -1,12 +1,13 @@
 """Whether a recorded kernel keeps its Jacobian for the backward pass, or computes the derivatives anew there.
 
-Both ways are costed: the bytes that each moves and the operations that it takes, at the speeds that were measured on
-this machine. The model is coarse, since it only has to tell which is faster.
+Comes in: the element function of a kernel and its arguments. Goes out: a decision for the way that a roofline model
+expects to be faster. The ratios of the model are fixed, so the same program chooses the same on every run.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,24 +16,54 @@ from typing import Any
 import numpy as np
 
 from dualbcast.graph.cost import count, work_of
-from dualbcast.graph.machine import machine_of
 from dualbcast.graph.tape import STATE
 from dualbcast.graph.variable import Variable
 from dualbcast.program.element import Element
+from dualbcast.runtime.buffer_pool import total_memory
 
 __all__ = ["Decision", "decide"]
 
-# What a scalar loop costs more than a vectorised one, for float32 and float64.
-_SCALAR = {4: 10.0, 8: 6.0}
-# Seconds for a launch: below that the two ways are the same.
-_LAUNCH = 2e-5
-# Operations, of the values alone, that with their derivatives take less than that on any machine.
-_FEW = 1e4
+
+@dataclass(frozen=True, slots=True)
+class _Roofline:
+    """The ratios of a kind of device.
+
+    Attributes
+    ----------
+    balance4, balance8 : float
+        The vectorised additions that it computes in the time in which it moves a byte, in float32 and float64.
+    launch : float
+        The bytes that it moves in the time that a launch takes: a smaller difference decides nothing.
+    scalar4, scalar8 : float
+        The factor by which a loop takes longer if it is not vectorised.
+    """
+
+    balance4: float
+    balance8: float
+    launch: float
+    scalar4: float = 1.0
+    scalar8: float = 1.0
+
+    def cost(self, moved: int, operations: float, itemsize: int, is_scalar: bool) -> float:
+        """The time of a kernel, in bytes moved: it moves its arrays or computes, and the longer of the two counts."""
+        balance, scalar = (self.balance8, self.scalar8) if itemsize == 8 else (self.balance4, self.scalar4)
+        return max(moved, operations / balance * (scalar if is_scalar else 1.0))
+
+
+# By array library; see docs/decisions/060-fixed-roofline.md for the figures behind them.
+_ROOFLINES = {
+    "numpy": _Roofline(balance4=1.5, balance8=0.75, launch=2.5e5, scalar4=10.0, scalar8=6.0),
+    "cupy": _Roofline(balance4=10.0, balance8=5.0, launch=2e7),
+}
+# A Jacobian that takes more than this part of all memory is not kept.
+_MEMORY_SHARE = 1 / 4
+# So many operations for the values take, with their derivatives, less time than a launch on any machine.
+_NEGLIGIBLE = 1e4
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What was decided for a kernel, and why.
+    """The decision for a kernel.
 
     Attributes
     ----------
@@ -41,19 +72,11 @@ class Decision:
     reason : str
     blocks : int
         Bytes of the Jacobian.
-    bytes_kept, bytes_again : int
-        What both passes together move, if it is kept and if it is computed anew.
-    seconds_kept, seconds_again : float
-        What both passes together are expected to take.
     """
 
     keeps: bool
     reason: str
     blocks: int = 0
-    bytes_kept: int = 0
-    bytes_again: int = 0
-    seconds_kept: float = math.nan
-    seconds_again: float = math.nan
 
 
 def decide(
@@ -68,24 +91,24 @@ def decide(
     leaves : sequence
         The arguments: Variables and numbers.
     wrt : tuple of int
-        Those that carry derivatives.
+        The positions of the arguments that carry derivatives.
     shape : tuple of int
-        What the arguments broadcast to.
+        The shape that the arguments broadcast to.
     dtype : numpy.dtype
-        Of the arithmetic.
+        The dtype of the arithmetic.
     """
     mode = element.options.jacobian if STATE.jacobian == "auto" else STATE.jacobian
     if mode == "recompute":
         return Decision(False, 'jacobian="recompute"')
     if mode == "cache":
         return Decision(True, 'jacobian="cache"', count(element, wrt).blocks * math.prod(shape) * dtype.itemsize)
-    if work_of(element) * math.prod(shape) <= _FEW:
+    if work_of(element) * math.prod(shape) <= _NEGLIGIBLE:
         return _EITHER
     arrays = [leaf.array for leaf in leaves if isinstance(leaf, Variable)]
-    reads = sum([array.nbytes for array in arrays])
+    read = sum([array.nbytes for array in arrays])
     gradients = sum([leaves[at].array.nbytes for at in wrt])
     library = "numpy" if isinstance(arrays[0], np.ndarray) else "cupy"
-    return _decide(element, wrt, math.prod(shape), dtype.itemsize, reads, gradients, library)
+    return _decide(element, wrt, math.prod(shape), dtype.itemsize, read, gradients, library)
 
 
 _EITHER = Decision(False, "so little is computed that either way takes as long as a launch")
@@ -93,35 +116,26 @@ _EITHER = Decision(False, "so little is computed that either way takes as long a
 
 @lru_cache(maxsize=1024)
 def _decide(
-    element: Element, wrt: tuple[int, ...], size: int, itemsize: int, reads: int, gradients: int, library: str
+    element: Element, wrt: tuple[int, ...], size: int, itemsize: int, read: int, gradients: int, library: str
 ) -> Decision:
-    machine = machine_of(library)
-    counts = count(element, wrt)
-    array = size * itemsize
-    blocks, values, cotangents = counts.blocks * array, counts.outputs * array, counts.outputs * array
-    again = [
-        (reads, values, counts.value),
-        (reads + cotangents, gradients, counts.pullback),
-    ]
-    kept = [
-        (reads, values + blocks, counts.both),
-        (blocks + cotangents, gradients, 2.0 * counts.blocks),
-    ]
-    slow = _SCALAR[max(4, min(8, itemsize))] if counts.scalar and library == "numpy" else 1.0
+    roofline, counts = _ROOFLINES[library], count(element, wrt)
+    blocks, outputs = counts.blocks * size * itemsize, counts.outputs * size * itemsize
 
-    def seconds(kernels: list[tuple[int, int, float]]) -> float:
-        total = 0.0
-        for place, (read, written, operations) in enumerate(kernels):
-            # Contracting is always vectorised.
-            factor = 1.0 if kernels is kept and place == 1 else slow
-            total += machine.seconds(read, written, size * operations * factor, itemsize)
-        return total
+    def cost(moved: int, operations: float, is_scalar: bool) -> float:
+        return roofline.cost(moved, operations * size, itemsize, is_scalar)
 
-    moved_again, moved_kept = (sum(read + written for read, written, _ in way) for way in (again, kept))
-    seconds_again, seconds_kept = seconds(again), seconds(kept)
-    known = (blocks, moved_kept, moved_again, seconds_kept, seconds_again)
-    if blocks > machine.free() // 2:
-        return Decision(False, "the Jacobian would take more than half of the free memory", *known)
-    if seconds_again <= seconds_kept + _LAUNCH:
-        return Decision(False, "computing the derivatives again is cheaper than writing and reading them", *known)
-    return Decision(True, "the derivatives cost more to compute again than to write and read", *known)
+    # The forward pass writes the outputs, the backward pass reads their cotangents. A contraction is always vectorised.
+    anew = cost(read + outputs, counts.value, counts.scalar)
+    anew += cost(read + outputs + gradients, counts.pullback, counts.scalar)
+    kept = cost(read + outputs + blocks, counts.both, counts.scalar)
+    kept += cost(blocks + outputs + gradients, 2.0 * counts.blocks, False)
+    if blocks > _MEMORY_SHARE * _memory(library):
+        return Decision(False, f"the Jacobian would take more than {_MEMORY_SHARE:.0%} of the memory", blocks)
+    if anew <= kept + roofline.launch:
+        return Decision(False, "computing the derivatives again is cheaper than writing and reading them", blocks)
+    return Decision(True, "the derivatives cost more to compute again than to write and read", blocks)
+
+
+def _memory(library: str) -> int:
+    """The bytes of memory of the device that arrays of a library are on."""
+    return total_memory() if library == "numpy" else int(sys.modules["cupy"].cuda.Device().mem_info[1])

@@ -1,4 +1,7 @@
-"""What kernels cost, counted in their IR: operations for an element, and the numbers that move."""
+"""The cost of kernels, counted in their IR.
+
+Comes in: an element function. Goes out: the operations for an element, of its values and its derivatives.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,14 @@ __all__ = ["Counts", "count", "work", "work_of"]
 
 
 class Counts(NamedTuple):
-    """What an element takes, of an element function and its derivatives in some parameters.
+    """The cost of an element: of an element function, and of its derivatives in some parameters.
 
     Attributes
     ----------
     value, both, pullback : float
         Operations for the value, for value and Jacobian, and for the pullback, in units of an addition.
     blocks, outputs : int
-        How many numbers the Jacobian has that vary, and how many outputs there are.
+        The number of entries of the Jacobian that vary, and the number of outputs.
     scalar : bool
         Whether something in it, such as a loop of its own, keeps the loop over elements from being vectorised.
     """
@@ -37,7 +40,7 @@ class Counts(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def work_of(element: Element) -> float:
-    """What the values of an element take, and infinity if they are not vectorised; counted without any derivative."""
+    """The operations for the values of an element, or infinity if they are not vectorised; no derivative is counted."""
     return math.inf if is_scalar(element.function) else work(element.function)
 
 

@@ -1,4 +1,7 @@
-"""Which kernels a graph runs: for a Variable, those that give its value, and those of the backward pass from it."""
+"""Explanations of a graph.
+
+Comes in: a Variable. Goes out: a table of the kernels and operations that give its value, and of the backward pass.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +38,14 @@ class Row:
     is_kernel : bool
         Whether it is a kernel of this package.
     shape : tuple of int
-        What its arguments broadcast to, or the shape of its result.
+        The shape that its arguments broadcast to, or that of its result.
     operations : float
-        Of a kernel for an element, in units of an addition; loops whose length depends on data count 8 turns.
+        The operations of a kernel for an element, in units of an addition; a loop whose length depends on data counts
+        as 8 iterations.
     bytes_read, bytes_written : int
-        With every argument read once.
+        The bytes moved if every argument is read once.
     note : str
-        Whether it has run, and what was decided about its Jacobian and why.
+        Whether it has run, and whether it keeps its Jacobian and why.
     """
 
     phase: str
@@ -56,7 +60,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What a graph runs, in its order. Print it.
+    """The kernels and operations of a graph, in their order. Print it.
 
     Attributes
     ----------
@@ -89,8 +93,8 @@ def explain(result: Variable) -> Explanation:
     Parameters
     ----------
     result : Variable
-        Its value may not have been computed yet. What of the graph is recorded leads back to the Variables that
-        derivatives may be asked for; what was computed without recording is not known any more.
+        Its value need not have been computed yet. The recorded part of the graph leads back to the Variables that
+        derivatives may be asked for; operations that were not recorded are not known any more.
 
     Examples
     --------
@@ -98,8 +102,8 @@ def explain(result: Variable) -> Explanation:
     >>> from dualbcast import graph
     >>> f, c, i, g = (graph.Variable(np.linspace(-1.0, 1.0, 4096)) for _ in range(4))
     >>> y = c / (1 + np.exp(-f)) + np.tanh(g) / (1 + np.exp(-i))
-    >>> found = graph.explain(y)
-    >>> [row.phase for row in found.kernels()], found.kernels()[0].bytes_read
+    >>> explanation = graph.explain(y)
+    >>> [row.phase for row in explanation.kernels()], explanation.kernels()[0].bytes_read
     (['forward', 'backward'], 131072)
     """
     if not isinstance(result, Variable):
@@ -107,7 +111,7 @@ def explain(result: Variable) -> Explanation:
     steps: list[tuple[Region | Node, bool]] = []
     source = result.source
     if result._value is None and source is not None:
-        region = region_of(gather(source.expression), source)
+        region = region_of(gather(source.expression), source.index)
         steps.append((region, False))
         before = [leaf for leaf in region.gathered.leaves if isinstance(leaf, Variable)]
     else:
@@ -120,14 +124,14 @@ def explain(result: Variable) -> Explanation:
 
 def _nodes(variables: Sequence[Variable]) -> list[Node]:
     """The recorded nodes behind some Variables, the latest first."""
-    found: dict[int, Node] = {}
+    nodes: dict[int, Node] = {}
     pending = [each.node for each in variables if each.node is not None]
     while pending:
         node = pending.pop()
-        if id(node) not in found:
-            found[id(node)] = node
+        if id(node) not in nodes:
+            nodes[id(node)] = node
             pending.extend(each.node for each in node.inputs if isinstance(each, Variable) and each.node is not None)
-    return sorted(found.values(), key=lambda node: -node.serial)
+    return sorted(nodes.values(), key=lambda node: -node.serial)
 
 
 def _sizes(inputs: Sequence[Any]) -> int:

@@ -1,4 +1,7 @@
-"""Arrays of the user's that something recorded depends on: small ones are copied, others read-only for as long."""
+"""Arrays of the user's that the tape depends on: small ones are copied, others are read-only for as long.
+
+Comes in: an array of the user's. Goes out: an array that stays as it is, and the need for that, which ends by itself.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +16,21 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dualbcast.errors import ArgumentError
-from dualbcast.memory import Lease
+from dualbcast.errors import ArgumentError, DTypeError, a_or_an
+from dualbcast.foreign_objects import called, has_own_arithmetic, instead, refused_argument
+from dualbcast.graph.arrays import as_array
+from dualbcast.runtime.buffer_pool import Lease
 
-__all__ = ["GIVEN_UP", "SMALL", "Frozen", "freeze", "thaws_if_it_fails"]
+__all__ = ["GIVEN_UP", "SMALL", "Frozen", "freeze", "freeze_given", "thaws_if_it_fails"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# Bytes up to which an array is copied. This takes up to 0.25 µs; to make an array read-only, to count who needs it, and
-# to make it writable again takes 1.1 µs, of the 15 that an operation on three elements takes.
+# Bytes up to which an array is copied. A copy takes up to 0.25 µs; making an array read-only, counting who needs it,
+# and making it writable again takes 1.1 µs, of the 15 that an operation on three elements takes.
 SMALL = 8192
 
 _ndarray = np.ndarray
-# What lies under an array that owns no memory itself, where nobody else writes there.
+# The bases of arrays whose memory nobody else writes to, although they do not own it.
 _OWN = (Lease, mmap.mmap)
 
 
@@ -53,14 +58,17 @@ class _Memory:
 
 
 class Frozen:
-    """The need of a Variable, and of what shares its memory, that an array stays as it is. It ends with this object."""
+    """The need of a Variable, and of others that share its memory, that an array stays as it is.
+
+    It ends with this object.
+    """
 
     __slots__ = ("memory",)
 
     memory: _Memory
 
     def __del__(self) -> None:
-        # At any moment and in any thread: also where this thread has the lock, which then takes care of it.
+        # This runs at any moment and in any thread, also in one that has the lock; its holder then counts this end.
         _ENDED.append(self.memory)
         if _LOCK.acquire(False):
             _release()
@@ -74,16 +82,16 @@ class Frozen:
             )
 
 
-# The memory that is needed, by its `key`; and what is needed once less but has not been counted yet.
+# The memory that is needed, by its `key`; and the memory whose needs have ended but have not been counted yet.
 _MEMORIES: dict[int, _Memory] = {}
 _ENDED: deque[_Memory] = deque()
-# What is writable again although Variables need it: they are of calls that ended in an exception.
+# Memory that is writable again although Variables need it: they are of calls that ended in an exception.
 GIVEN_UP: set[_Memory] = set()
 _LOCK = threading.Lock()
 
 
 def _release() -> None:
-    """Count what has ended, then give the lock back, which the caller has taken."""
+    """Count the needs that have ended, then release the lock, which the caller has taken."""
     while True:
         try:
             while _ENDED:
@@ -96,18 +104,18 @@ def _release() -> None:
                         _restore(memory)
         finally:
             _LOCK.release()
-        # What has come while the lock was held is left to us.
+        # Needs that ended while the lock was held are left to this thread.
         if not _ENDED or not _LOCK.acquire(False):
             return
 
 
 def _restore(memory: _Memory) -> None:
-    """Make arrays writable again that nobody needs."""
+    """Make the arrays of a memory writable again."""
     del _MEMORIES[memory.key]
     for array in memory.arrays:
         try:
             array.setflags(True)
-        except ValueError:  # the user has made what is under it read-only in the meantime
+        except ValueError:  # the user has made its base read-only in the meantime
             continue
 
 
@@ -123,15 +131,15 @@ def freeze(array: Any, is_read_again: bool = False) -> tuple[Any, Frozen | None]
     Returns
     -------
     array
-        The same, which is read-only from now on. A copy of what is small, and of what cannot be made read-only: CuPy's
-        arrays, memory that belongs to no array of NumPy's, and views, if others may see the same memory.
+        The same array, which is read-only from now on; or a copy, if it is small or cannot be made read-only. These are
+        CuPy's arrays, memory that belongs to no array of NumPy's, and views, if others may see the same memory.
     frozen : Frozen or None
-        With the end of this the array is writable again. None where there is nothing to end: a copy, or an array that
-        has always been read-only.
+        When this object ends, the array is writable again. It is None for a copy, and for an array that has always been
+        read-only.
 
     Notes
     -----
-    Views that are there already of an array that owns its memory stay writable, and so do those that C code has.
+    Earlier views of an array that owns its memory stay writable, and so do those that C code has.
     """
     if array.nbytes <= SMALL and not (is_read_again and type(array) is _ndarray):
         return array.copy("K"), None
@@ -179,20 +187,51 @@ def freeze(array: Any, is_read_again: bool = False) -> tuple[Any, Frozen | None]
                 memory.arrays.append(view)
     if _ENDED and _LOCK.acquire(False):
         _release()
-    made = Frozen()
-    made.memory = memory
-    return array, made
+    frozen = Frozen()
+    frozen.memory = memory
+    return array, frozen
+
+
+def freeze_given(value: Any, is_read_again: bool) -> tuple[Any, Frozen | None]:
+    """The array that a Variable has for a value that a user gives it; see `freeze`.
+
+    Raises
+    ------
+    ArgumentError, DTypeError
+        The value is no array of real numbers, or means more than its numbers.
+    """
+    array = value
+    if type(value) is not _ndarray:
+        if has_own_arithmetic(value):
+            raise refused_argument(value, "the value of a Variable")
+        array = as_array(value)
+        if isinstance(array, _ndarray) and type(array) not in (_ndarray, np.memmap):
+            kind = a_or_an(type(array).__name__)
+            raise ArgumentError(
+                f"a Variable cannot hold {kind}: what that adds to the data (a mask, a unit) would be lost. If "
+                "that is right, pass np.asarray(…)"
+            )
+        if array.dtype.kind == "O" and array is not value:
+            hint = instead(value, "it")
+            raise ArgumentError(f"a Variable holds an array of real numbers, not {called(value)}. {hint}".rstrip())
+    if array.dtype.kind not in "fbiu" and array.dtype.name != "bfloat16":
+        raise DTypeError(f"a Variable holds real numbers, not {array.dtype}; convert with .astype('float64')")
+    return (array, None) if type(value) in _NEVER_SHARED else freeze(array, is_read_again)
+
+
+# Arrays made of these are nobody else's.
+_NEVER_SHARED = {bool, int, float, list, tuple, np.float64, np.float32}
 
 
 def _base_of(array: Any) -> Any:
-    """What the memory is of; for `as_strided` NumPy puts an object in between that only has the address."""
+    """The object that an array is a view of; `as_strided` puts an object in between that has only the address."""
     base = array.base
     inner = getattr(base, "base", None)
     return inner if type(base).__name__ == "DummyArray" and isinstance(inner, _ndarray) else base
 
 
 def _copy_of_view(array: Any, owner: Any) -> Any:
-    """A copy with the same strides, of what elements share as well."""
+    """A copy with the same strides, in which elements share memory as before."""
     if array.nbytes <= owner.nbytes:
         return array.copy("K")
     offset = array.ctypes.data - owner.ctypes.data

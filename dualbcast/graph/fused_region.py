@@ -1,13 +1,13 @@
-"""Regions: expressions that have become one kernel, and the node that carries cotangents back through it.
+"""Fused regions: lazy expressions that have become one kernel.
 
-The pullback of a region is an expression again, so that it joins with what comes before and after it, and can be
-differentiated.
+Comes in: an element function with its inputs, which joins the expressions that wait. Goes out: their values once they
+are needed, and a node. The pullback of a region is an expression again, so it joins the operations before and after it,
+and can be differentiated.
 """
 
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -15,71 +15,22 @@ from typing import Any
 import numpy as np
 
 from dualbcast.graph import checkpoint_policy
-from dualbcast.graph.composition import TOTAL, composed, contracted
+from dualbcast.graph.arrays import as_array, is_array, is_float
+from dualbcast.graph.composition import TOTAL, composition_of, contracted
+from dualbcast.graph.dispatch import registered
 from dualbcast.graph.launch_log import launched
 from dualbcast.graph.lazy import LIMITS, Expression, Gathered, Output, gather, waiting
-from dualbcast.graph.tape import STATE, Node, Primitive, Pulled, arrays_of, as_array, is_any_tracked, is_array, is_float
+from dualbcast.graph.primitives import arrays_of, is_any_tracked
+from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive
 from dualbcast.graph.variable import Variable
 from dualbcast.program.element import Element
 from dualbcast.runtime.cuda.memory import beside
 
-__all__ = ["Composition", "composition_of", "compute", "defer", "reopen", "settle"]
+__all__ = ["REGION", "Region", "compute", "defer", "pullback_of", "region_of", "reopen", "settle", "total"]
 
 Shape = tuple[int, ...]
-# Compositions that are remembered: a model has some dozens.
-_KEPT = 2048
-
-
-def _never(*_: Any) -> Any:
-    raise AssertionError("regions are run by `compute`")
-
-
-class Composition:
-    """One structure of expressions, with the element functions made of it.
-
-    Attributes
-    ----------
-    learned : set of (int, int)
-        Outputs of inner expressions that were asked for after all: the kernel gives them, too, the next time.
-    """
-
-    __slots__ = ("_elements", "_leaves", "_options", "_steps", "learned")
-
-    def __init__(self, gathered: Gathered) -> None:
-        elements = [expression.element for expression in gathered.order]
-        self._steps, self._leaves = list(zip(elements, gathered.refs, strict=True)), len(gathered.leaves)
-        # They differ at most in whether the Jacobian is kept: who says something about that is heard.
-        chosen = [element.options for element in elements]
-        self._options = next((options for options in chosen if options.jacobian != "auto"), chosen[0])
-        self._elements: dict[tuple[int, ...], Element] = {}
-        self.learned: set[tuple[int, int]] = set()
-
-    def element(self, outputs: tuple[int, ...]) -> Element:
-        """The element function that gives some of the values, which are numbered as in `compose`."""
-        found = self._elements.get(outputs)
-        if found is None:
-            found = self._elements[outputs] = composed(self._steps, self._leaves, outputs, self._options)
-        return found
-
-
-_COMPOSITIONS: OrderedDict[Any, Composition] = OrderedDict()
-
-
-def composition_of(gathered: Gathered) -> Composition:
-    """The composition of this structure; the same object for the same structure."""
-    key = (
-        tuple([expression.element for expression in gathered.order]),
-        tuple(gathered.refs),
-        len(gathered.leaves),
-    )
-    found = _COMPOSITIONS.get(key)
-    if found is None:
-        found = _COMPOSITIONS[key] = Composition(gathered)
-        if len(_COMPOSITIONS) > _KEPT:
-            _COMPOSITIONS.popitem(last=False)
-    else:
-        _COMPOSITIONS.move_to_end(key)
-    return found
+# By output and leaf, the Jacobian: arrays, and numbers where it is constant.
+Blocks = dict[tuple[int, int], Any]
 
 
 def defer(
@@ -99,13 +50,13 @@ def defer(
     inputs : sequence
         For each of its parameters a Variable or a number.
     shape : tuple of int
-        What they broadcast to.
+        The shape that they broadcast to.
     compute_dtype : numpy.dtype
         The dtype of the arithmetic.
     dtypes : tuple of numpy.dtype
-        Of the outputs.
+        The dtypes of the outputs.
     sums : tuple of (tuple of int or None), optional
-        What each output is summed to.
+        For each output the shape that it is summed to, if it is.
     """
     tracked = STATE.is_recording and is_any_tracked(inputs)
     sums = (None,) * len(dtypes) if sums is None else sums
@@ -138,27 +89,26 @@ def defer(
     expression = Expression(
         element, tuple([joins(each) for each in inputs]), shape, compute_dtype, dtypes, sums, tracked
     )
-    made = expression.wait()
-    if expression.is_too_much():
+    outputs = expression.wait()
+    if expression.exceeds_limits():
         # Some of it may have been computed in the meantime.
-        expression.weigh(gather(expression))
-        if expression.is_too_much():
+        expression.count_again(gather(expression))
+        if expression.exceeds_limits():
             for each in waiting(expression.inputs):
                 compute(each)
             expression = Expression(element, tuple(inputs), shape, compute_dtype, dtypes, sums, tracked)
-            made = expression.wait()
-    return made
+            outputs = expression.wait()
+    return outputs
 
 
 def total(variable: Variable, shape: Shape) -> Variable:
-    """The sum of a Variable that waits over the axes where `shape` has length 1, by the kernel that computes it."""
+    """The sum of a Variable over the axes where `shape` has length 1, by the kernel that computes the Variable."""
     sums = None if shape == variable.shape else shape
-    (found,) = defer(TOTAL, (variable,), variable.shape, variable.dtype, (variable.dtype,), (sums,))
-    return found
+    return defer(TOTAL, (variable,), variable.shape, variable.dtype, (variable.dtype,), (sums,))[0]
 
 
 def _recorded(expression: Expression) -> tuple[Variable, ...]:
-    """The outputs of an expression that does not wait, nor anything for it."""
+    """The outputs of an expression that does not wait, and that no other waits for."""
     gathered, count = gather(expression), len(expression.dtypes)
     first, element = len(gathered.leaves), expression.element
     if first < len(expression.inputs):  # some are the same
@@ -166,9 +116,9 @@ def _recorded(expression: Expression) -> tuple[Variable, ...]:
     origin = tuple([Output(expression, index) for index in range(count)])
     region = Region(element, gathered, origin, expression.shape, expression.compute)
     arrays, blocks = region.run(expression.dtypes, expression.sums, tracked=True)
-    made = tuple([Variable._of(array, is_float(array.dtype)) for array in arrays])
-    _record(region, made, blocks)
-    return made
+    outputs = tuple([Variable._of(array, is_float(array.dtype)) for array in arrays])
+    _record(region, outputs, blocks)
+    return outputs
 
 
 def _values(
@@ -194,20 +144,21 @@ def _record(region: Region, outputs: tuple[Variable, ...], blocks: Blocks | None
 
 
 def settle(variable: Variable) -> None:
-    """Compute what a Variable waits for."""
+    """Compute a Variable that waits."""
     if variable._value is None and variable.source is not None:
         compute(variable.source.expression)
 
 
+@registered
 def compute(expression: Expression) -> None:
     """Run the kernel of an expression and all that it waits for, and give its Variables their values."""
     gathered = gather(expression)
     composition = composition_of(gathered)
     last = len(gathered.order) - 1
-    wanted = [(last, index, held) for index, held in expression.unknown()]
+    wanted = [(last, index, held) for index, held in expression.uncomputed()]
     for at, inner in enumerate(gathered.order[:-1]):
-        for index, held in inner.unknown() if inner.tracked == expression.tracked else ():
-            # Sums are wanted sooner or later, cost little to write, and would keep all that they are made of.
+        for index, held in inner.uncomputed() if inner.tracked == expression.tracked else ():
+            # Sums are wanted sooner or later, and cost little to write. Uncomputed, they would keep all their inputs.
             if inner.sums[index] is not None or (at, index) in composition.learned:
                 wanted.append((at, index, held))
         if inner.seen is None:
@@ -215,7 +166,7 @@ def compute(expression: Expression) -> None:
     for each in gathered.order:
         each.forget()
     if expression.seen is not None:
-        # It was an inner expression once, and nobody stored it: the same kernel will, when it is met again.
+        # It was an inner expression once, and was not stored: the same composition will store it the next time.
         earlier, at = expression.seen
         earlier.learned.update((at, index) for place, index, _ in wanted if place == last)
     dtypes = tuple([gathered.order[at].dtypes[index] for at, index, _ in wanted])
@@ -230,12 +181,12 @@ def compute(expression: Expression) -> None:
     for held, array in zip(outputs, arrays, strict=True):
         held._value = array
         if held.node is None:
-            # Else a loop without derivatives would keep all that it has ever computed.
+            # Otherwise a loop without derivatives would keep everything that it has ever computed.
             held.source = None
 
 
 class Region:
-    """What a kernel was made of: kept by the node that records it.
+    """The expressions that a kernel was made of, which the node that records it keeps.
 
     Attributes
     ----------
@@ -244,9 +195,11 @@ class Region:
     gathered : Gathered
         The expressions in it.
     outputs : tuple of Output
-        What the outputs of the function are.
+        For each output of the function the output of an expression that it is.
     shape, compute
         As for an Expression.
+    decision : Decision or None
+        Whether it keeps its Jacobian, and why.
     """
 
     __slots__ = ("compute", "decision", "element", "gathered", "outputs", "shape")
@@ -293,7 +246,7 @@ class Region:
             self.decision = checkpoint_policy.Decision(False, "there was no memory for the Jacobian")
         return _values(self.element, leaves, self.shape, dtypes, sums), None
 
-    def of(self, gathered: Gathered, outputs: tuple[Output, ...]) -> Region:
+    def like(self, gathered: Gathered, outputs: tuple[Output, ...]) -> Region:
         """A region of the same shape and dtype."""
         numbers = tuple([gathered.number(output) for output in outputs])
         return Region(composition_of(gathered).element(numbers), gathered, outputs, self.shape, self.compute)
@@ -320,11 +273,12 @@ class Region:
         return [as_array(each) for each in outputs[: len(dtypes)]], blocks
 
 
-Blocks = dict[tuple[int, int], Any]
+def _never(*_: Any) -> Any:
+    raise AssertionError("regions are run by `compute`")
 
 
-def _pull(node: Node, cotangents: tuple[Variable | None, ...], wanted: tuple[bool, ...]) -> Pulled:
-    """The cotangents of a region's leaves: one kernel, which sums over what a leaf was broadcast along."""
+def _pull(node: Node, cotangents: tuple[Any, ...], wanted: tuple[bool, ...]) -> Cotangents:
+    """The cotangents of a region's leaves, by one kernel, which sums over the axes along which a leaf was broadcast."""
     region: Region = node.static["region"]
     blocks: Blocks | None = node.static["blocks"]
     present = tuple([at for at, each in enumerate(cotangents) if each is not None])
@@ -339,12 +293,12 @@ def _pull(node: Node, cotangents: tuple[Variable | None, ...], wanted: tuple[boo
     sources = node.inputs if kept is None else [Variable._of(each, False) for each in kept]
     forms = tuple([(each.shape, each.dtype) for each in given if each is not None])
     places, stored = _destinations(element, forms, region.shape, dtypes, sums)
-    inputs, found = [*sources, *given], list(given)
+    inputs, results = [*sources, *given], list(given)
     if stored:
         parts = tuple([dtypes[at] for at in stored]), tuple([sums[at] for at in stored])
-        found += defer(element.select(stored), inputs, region.shape, region.compute, *parts)
-    every = iter(places)
-    return [found[next(every)] if is_wanted else None for is_wanted in wanted]
+        results += defer(element.select(stored), inputs, region.shape, region.compute, *parts)
+    remaining = iter(places)
+    return [results[next(remaining)] if is_wanted else None for is_wanted in wanted]
 
 
 @lru_cache(maxsize=1024)
@@ -355,8 +309,11 @@ def _destinations(
     dtypes: tuple[np.dtype[Any], ...],
     sums: tuple[Shape | None, ...],
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Of a pullback which outputs are to be computed, and where each is among the cotangents given and then these: what
-    is equal is computed once, and what a cotangent is handed on as is not computed at all."""
+    """For each output of a pullback its place, and which outputs are computed.
+
+    The places count the given cotangents first, and then the computed outputs. Equal outputs are computed once. An
+    output that is one of the given cotangents, handed on, is not computed at all.
+    """
     params = element.function.params[len(element.function.params) - len(given) :]
     # The cotangents of sums are broadcast.
     known: list[Any] = [
@@ -376,9 +333,9 @@ def _destinations(
 def pullback_of(
     region: Region, present: tuple[int, ...], wrt: tuple[int, ...], blocks: Blocks | None
 ) -> tuple[Element, list[Any] | None]:
-    """The element function that carries cotangents of some outputs back, and the blocks of the Jacobian that it takes.
+    """The element function of a pullback for cotangents of some outputs, and the blocks of the Jacobian that it takes.
 
-    These are None where it takes the leaves instead.
+    The blocks are None where it takes the leaves instead.
     """
     if blocks is None:
         return region.element.select(present).pullback(wrt), None
@@ -387,22 +344,23 @@ def pullback_of(
     return contracted(pattern, region.element.label), [each for each in kept if is_array(each)]
 
 
-def region_of(gathered: Gathered, output: Output) -> Region:
-    """What computing an expression will run."""
-    expression = output.expression
+def region_of(gathered: Gathered, index: int) -> Region:
+    """The region that will run to compute an output of the last of some expressions."""
+    expression = gathered.order[-1]
+    output = Output(expression, index)
     element = composition_of(gathered).element((gathered.number(output),))
     return Region(element, gathered, (output,), expression.shape, expression.compute)
 
 
 def reopen(node: Node, targets: Mapping[tuple[int, int], Variable]) -> None:
-    """Take a region apart where something inside it is to be differentiated in: it becomes an input.
+    """Make Variables that exist only inside a region inputs of it, so that they can be differentiated in.
 
     Parameters
     ----------
     node : Node
-        Of a region.
+        The node of a region.
     targets : mapping
-        By the `key` of their source, the Variables.
+        The Variables, by the `key` of their source.
     """
     region: Region = node.static["region"]
     used = {
@@ -411,18 +369,18 @@ def reopen(node: Node, targets: Mapping[tuple[int, int], Variable]) -> None:
         for each in expression.inputs
         if isinstance(each, Output) and each.key not in region.gathered.known
     }
-    found = {key: each for key, each in targets.items() if key in used}
-    if not found:
+    inner = {key: each for key, each in targets.items() if key in used}
+    if not inner:
         return
-    for each in found.values():
+    for each in inner.values():
         if each.node is node:
             # It gets a node of its own, in which nothing else depends on it.
             source = region.outputs[each.index]
-            own = region.of(gather(source.expression, stops=region.gathered.known), (source,))
-            each.node, each.index = own.node((each,)), 0
+            own_region = region.like(gather(source.expression, stops=region.gathered.known), (source,))
+            each.node, each.index = own_region.node((each,)), 0
     roots = {id(output.expression): output.expression for output in region.outputs}
-    stops = {**region.gathered.known, **found}
-    opened = region.of(gather(*roots.values(), stops=stops, first=found.values()), region.outputs)
+    stops = {**region.gathered.known, **inner}
+    opened = region.like(gather(*roots.values(), stops=stops, first=inner.values()), region.outputs)
     node.inputs, node.static = tuple(opened.gathered.leaves), {"region": opened, "blocks": None}
 
 

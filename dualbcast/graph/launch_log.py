@@ -1,4 +1,7 @@
-"""What the graph launches: a record of every kernel, for whoever wants to look."""
+"""The log of the kernels that the graph launches.
+
+Comes in: a note of each kernel. Goes out: a list of them, for those who listen.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ class Launch:
     product : str
         "value", or "value_and_jacobian" where the Jacobian is kept.
     shape : tuple of int
-        What its arguments broadcast to.
+        The shape that its arguments broadcast to.
     reads, writes : int
         How many arrays it takes and gives.
     """

@@ -1,6 +1,7 @@
-"""Expressions: element-wise operations on Variables that wait until a value is needed.
+"""Lazy expressions: element-wise operations on Variables that wait until a value is needed.
 
-What waits together becomes one kernel: here is which operations those are, and what they are made of.
+Comes in: an element function with its inputs. Goes out: all expressions that wait for one another, with their leaves,
+in the form of which one kernel is made.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from weakref import ref
 
 import numpy as np
 
-from dualbcast.graph.tape import is_float
+from dualbcast.graph.arrays import is_float
 from dualbcast.graph.variable import Variable
 from dualbcast.program.element import Element
 
@@ -24,17 +25,17 @@ Shape = tuple[int, ...]
 
 
 class Limits:
-    """What one kernel may have; beyond it an expression is computed in parts.
+    """The limits of one kernel; an expression beyond them is computed in parts.
 
     Attributes
     ----------
     statements : int
-        Of the functions of all its operations together.
+        The statements of the functions of all its operations together.
     arrays : int
-        That it takes, numbers too.
+        The arrays and numbers that it takes.
     elements : int
-        Smaller arrays are computed at once, operation by operation: then few kernels serve for all, and compiling one
-        for every expression would take longer than it saves.
+        Operations on fewer elements do not wait: then few kernels serve for all, and compiling one for every expression
+        would take longer than it saves.
     """
 
     statements = 200
@@ -47,15 +48,15 @@ LIMITS = Limits()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Output:
-    """An output of an expression: what a Variable that has no value yet stands for."""
+    """An output of an expression; a Variable that has no value yet stands for one."""
 
     expression: Expression
     index: int
 
     @property
     def shape(self) -> Shape:
-        found = self.expression.sums[self.index]
-        return self.expression.shape if found is None else found
+        summed = self.expression.sums[self.index]
+        return self.expression.shape if summed is None else summed
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -68,7 +69,7 @@ class Output:
 
     @property
     def key(self) -> tuple[int, int]:
-        """It and no other."""
+        """It is the same for the same output, and for no other."""
         return id(self.expression), self.index
 
 
@@ -82,11 +83,11 @@ class Expression:
     inputs : tuple
         For each of its parameters a Variable with a value, an Output of another expression, or a number.
     shape : tuple of int
-        What the inputs broadcast to.
+        The shape that the inputs broadcast to.
     compute : numpy.dtype
         The dtype of the arithmetic, by promotion.
     dtypes : tuple of numpy.dtype
-        Of the outputs.
+        The dtypes of the outputs.
     sums : tuple of (tuple of int or None)
         For each output the shape that it is summed to, or None.
     namespace : module
@@ -96,18 +97,21 @@ class Expression:
     outputs : tuple of weakref
         The Variables that stand for the outputs.
     detached : bool
-        Whether a derivative ends here: the outputs carry none, and something that they are made of does.
-    behind, leaves : frozenset
-        The expressions that it waits for, and the keys of all that these and it are made of, unless some of it has been
-        computed since; None where it has been computed itself, inside of a kernel.
+        Whether a derivative ends here: the outputs carry none, and some input does.
+    behind : frozenset or None
+        The expressions that it waits for; None where it has been computed itself, inside of a kernel.
+    leaves : frozenset
+        The keys of the leaves that it and the expressions behind it are made of. Some of them may have been computed
+        since.
     length : int
-        The statements of all these and its own.
+        The number of statements of itself and of the expressions behind it.
     serial : int
         It is higher than those of the expressions that it is made of.
     seen : tuple, optional
-        Where it was computed inside another's kernel: the composition, and its place in there.
+        If it was computed inside the kernel of another expression: the composition, and its place in there.
 
-    What does not wait has no `outputs`, and none of `namespace`, `detached`, `behind`, `leaves`, `length` and `serial`.
+    An expression that does not wait has no `outputs`, and none of `namespace`, `detached`, `behind`, `leaves`, `length`
+    and `serial`.
     """
 
     __slots__ = (
@@ -132,7 +136,7 @@ class Expression:
 
     def wait(self) -> tuple[Variable, ...]:
         """The Variables that stand for the outputs until they are computed; they are remembered weakly."""
-        own: list[Any] = []
+        own_leaves: list[Any] = []
         before: dict[int, Expression] = {}
         carries = False
         namespace: Any = None
@@ -143,7 +147,7 @@ class Expression:
                 carries = carries or expression.tracked or expression.detached
                 namespace = namespace or expression.namespace
             else:
-                own.append(_key(each))
+                own_leaves.append(_key(each))
                 if isinstance(each, Variable):
                     carries = carries or each.tracked
                     namespace = namespace or each.namespace
@@ -151,25 +155,25 @@ class Expression:
         self.detached: bool = carries and not self.tracked
         for expression in before.values():
             if expression.behind is None:
-                expression.weigh(gather(expression))
-        waited = before.values()
+                expression.count_again(gather(expression))
+        inner = before.values()
         self.serial = next(_serials)
         self._note(
-            frozenset(waited).union(*[each.behind or () for each in waited]),
-            frozenset(own).union(*[each.leaves for each in waited]),
-            next(iter(waited)).length if len(before) == 1 else None,
+            frozenset(inner).union(*[each.behind or () for each in inner]),
+            frozenset(own_leaves).union(*[each.leaves for each in inner]),
+            next(iter(inner)).length if len(before) == 1 else None,
         )
-        made = tuple(
+        variables = tuple(
             [
                 Variable._pending(Output(self, index), self.tracked and is_float(dtype))
                 for index, dtype in enumerate(self.dtypes)
             ]
         )
-        self.outputs = tuple([ref(each) for each in made])
-        return made
+        self.outputs = tuple([ref(each) for each in variables])
+        return variables
 
-    def weigh(self, gathered: Gathered) -> None:
-        """Note what it waits for at present."""
+    def count_again(self, gathered: Gathered) -> None:
+        """Note the expressions that it waits for at present."""
         self._note(frozenset(gathered.order[:-1]), frozenset(map(_key, gathered.leaves)))
 
     def _note(self, behind: frozenset[Expression], leaves: frozenset[Any], before: int | None = None) -> None:
@@ -182,20 +186,20 @@ class Expression:
         """It has been computed, by itself or inside of a kernel, and waits no longer."""
         self.behind, self.leaves = None, frozenset()
 
-    def is_too_much(self) -> bool:
-        """Whether it and all that it waits for are more than one kernel may have."""
+    def exceeds_limits(self) -> bool:
+        """Whether it and the expressions behind it are more than one kernel may have."""
         return self.length > LIMITS.statements or len(self.leaves) > LIMITS.arrays
 
     def variable(self, index: int) -> Variable | None:
         """The Variable that stands for an output, if somebody holds it."""
         return self.outputs[index]()
 
-    def unknown(self) -> Iterator[tuple[int, Variable]]:
+    def uncomputed(self) -> Iterator[tuple[int, Variable]]:
         """The outputs that somebody holds and that have no value yet."""
         for index, reference in enumerate(self.outputs):
-            found = reference()
-            if found is not None and found._value is None:
-                yield index, found
+            variable = reference()
+            if variable is not None and variable._value is None:
+                yield index, variable
 
 
 def _key(leaf: Any) -> Any:
@@ -212,19 +216,19 @@ def waiting(inputs: tuple[Any, ...]) -> list[Expression]:
 
 
 class Gathered(NamedTuple):
-    """Expressions with what they wait for, in the form of a composition.
+    """Expressions with all that they wait for, in the form of a composition.
 
     Attributes
     ----------
     order : list of Expression
-        Each after what it is made of; where one was asked for, it is the last.
+        Each stands after the expressions that it is made of; where one was asked for, it is the last.
     leaves : list
         The Variables and numbers that all of them are made of.
     refs : list of tuple of int
         For each expression where its inputs come from: leaves are the first values, and the outputs of each
         expression the next ones.
     known : dict
-        Which leaf stands for an output of some expression, by its `key`.
+        By the `key` of an output that has been computed, the leaf that stands for it.
     place : dict
         The number of a leaf, by its id; and of the first output of an expression, by its id.
     """
@@ -256,16 +260,16 @@ def gather(
         Leaves in any case.
     """
     if len(roots) == 1 and stops is None:
-        whole = _whole(roots[0])
-        if whole is not None:
-            return whole
+        gathered = _gather_uncomputed(roots[0])
+        if gathered is not None:
+            return gathered
     known: dict[tuple[int, int], Variable] = {} if stops is None else dict(stops)
     order: list[Expression] = []
     leaves: list[Any] = []
     # Where a leaf is, by its key: equal numbers are one.
     place: dict[Any, int] = {}
-    # Of each expression the inputs: the numbers of leaves, and outputs, whose numbers are not known before the end.
-    found: dict[int, list[int | Output]] = {}
+    # The inputs of each expression: the numbers of leaves, and outputs, whose numbers are not known before the end.
+    inputs_of: dict[int, list[int | Output]] = {}
     stack = [(root, False) for root in reversed(roots)]
 
     def leaf(key: Any, value: Any) -> int:
@@ -282,9 +286,9 @@ def gather(
         if is_ready:
             order.append(expression)
             continue
-        if id(expression) in found:
+        if id(expression) in inputs_of:
             continue
-        inputs = found[id(expression)] = []
+        inputs = inputs_of[id(expression)] = []
         stack.append((expression, True))
         for each in expression.inputs:
             held = _held(each, known, stops is not None) if isinstance(each, Output) else each
@@ -292,7 +296,7 @@ def gather(
                 inputs.append(leaf(_key(held), held))
                 continue
             inputs.append(each)
-            if id(each.expression) not in found:
+            if id(each.expression) not in inputs_of:
                 stack.append((each.expression, False))
 
     count = len(leaves)
@@ -303,13 +307,15 @@ def gather(
     def number(of: int | Output) -> int:
         return place[id(of.expression)] + of.index if isinstance(of, Output) else of
 
-    refs = [tuple(map(number, found[id(expression)])) for expression in order]
+    refs = [tuple(map(number, inputs_of[id(expression)])) for expression in order]
     return Gathered(order, leaves, refs, known, place)
 
 
-def _whole(root: Expression) -> Gathered | None:
-    """The same in much less time where nothing that an expression waits for has been computed; None if something may
-    have been."""
+def _gather_uncomputed(root: Expression) -> Gathered | None:
+    """The same in much less time where nothing that an expression waits for has been computed.
+
+    It is None if something may have been.
+    """
     order = [root]
     if Output in map(type, root.inputs):
         if root.behind is None or any(each.behind is None or each.seen is not None for each in root.behind):
@@ -317,13 +323,13 @@ def _whole(root: Expression) -> Gathered | None:
         order = [*sorted(root.behind, key=_serial), root]
     place: dict[Any, int] = {}
     leaves: list[Any] = []
-    found: list[list[Any]] = []
-    met: set[int] = set()
+    inputs: list[list[Any]] = []
+    seen: set[int] = set()
     for expression in order:
         refs: list[Any] = []
         for each in expression.inputs:
             if isinstance(each, Output):
-                if id(each.expression) not in met:  # it has been computed, and its reader weighed after that
+                if id(each.expression) not in seen:  # it was computed before its reader was counted again
                     return None
                 refs.append(each)
                 continue
@@ -333,25 +339,28 @@ def _whole(root: Expression) -> Gathered | None:
                 number = place[key] = len(leaves)
                 leaves.append(each)
             refs.append(number)
-        found.append(refs)
-        met.add(id(expression))
+        inputs.append(refs)
+        seen.add(id(expression))
     count = len(leaves)
     for expression in order:
         place[id(expression)] = count
         count += len(expression.dtypes)
     numbers = [
         tuple([place[id(each.expression)] + each.index if isinstance(each, Output) else each for each in refs])
-        for refs in found
+        for refs in inputs
     ]
     return Gathered(order, leaves, numbers, {}, place)
 
 
 def _held(output: Output, known: dict[tuple[int, int], Variable], is_complete: bool) -> Variable | None:
-    """The Variable with an output's value, if it has been computed; `known` has it then, or all there are."""
+    """The Variable with an output's value, if it has been computed.
+
+    `known` has the Variables that were found before, or all there are if it `is_complete`.
+    """
     key = output.key
-    found = known.get(key)
-    if found is None and not is_complete:
+    leaf = known.get(key)
+    if leaf is None and not is_complete:
         held = output.expression.variable(output.index)
         if held is not None and held._value is not None:
-            found = known[key] = held
-    return found
+            leaf = known[key] = held
+    return leaf

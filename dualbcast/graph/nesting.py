@@ -1,4 +1,8 @@
-"""One application of a transformation: what it differentiates in, and what the caller gets of its results."""
+"""Nesting levels: one application of a transformation, inside others or not.
+
+Comes in: the arguments and results of a differentiated function. Goes out: aliases to differentiate in, and results as
+the caller of the transformation gets them.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +12,22 @@ from typing import Any
 import numpy as np
 
 from dualbcast.errors import DTypeError
-from dualbcast.foreign_objects import called, instead
+from dualbcast.foreign_objects import (
+    called,
+    has_own_arithmetic,
+    instead,
+    is_plain,
+    refused_argument,
+    refused_result,
+)
+from dualbcast.graph.arrays import is_array, is_float, is_read_only
 from dualbcast.graph.backward import backward
-from dualbcast.graph.foreign import has_own_arithmetic, refused_argument
-from dualbcast.graph.stop_gradient import stop_gradient
-from dualbcast.graph.tape import STATE, alias, is_array, is_float, is_read_only, recording, zeros
+from dualbcast.graph.primitives import alias, stop_gradient, zeros
+from dualbcast.graph.tape import STATE, recording
 from dualbcast.graph.trees import leaves, map_leaves
 from dualbcast.graph.variable import Variable
 
-__all__ = ["Level", "is_tracked", "or_zeros"]
+__all__ = ["Level", "check_results", "is_tracked", "name_of", "or_zeros"]
 
 
 class Level:
@@ -45,9 +56,9 @@ class Level:
 
     def enter(self, tree: Any, name: str) -> Any:
         """A container like an argument, of aliases."""
-        made = map_leaves(_alias, tree, name)
-        self.aliases.extend(leaves(made))
-        return made
+        aliases = map_leaves(_alias, tree, name)
+        self.aliases.extend(leaves(aliases))
+        return aliases
 
     def evaluate(self, function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Call the function, and record what it does."""
@@ -61,17 +72,17 @@ class Level:
     def _result(self, leaf: Variable) -> Any:
         if self.is_inner:
             return leaf if self.record else stop_gradient(leaf)
-        # What is the graph's may be needed yet, for a pullback; what is the user's must not come back as a result.
-        return _plain(leaf.value if leaf.frozen is None else leaf.array.copy())
+        # An array of the graph's may still be needed by a pullback. An array of the user's must not be a result.
+        return _scalar_or_array(leaf.value if leaf.frozen is None else leaf.array.copy())
 
     def gradients(self, heads: list[tuple[Variable, Variable]]) -> list[Any]:
         """The cotangents of the aliases for those of the outputs."""
         taken = {id(cotangent.array) for _, cotangent in heads}
-        found = backward(heads, self.aliases, self.record)
-        return self.own([or_zeros(each, alias) for each, alias in zip(found, self.aliases, strict=True)], taken)
+        cotangents = backward(heads, self.aliases, self.record)
+        return self.own([or_zeros(each, alias) for each, alias in zip(cotangents, self.aliases, strict=True)], taken)
 
     def own(self, derivatives: list[Variable], taken: set[int]) -> list[Any]:
-        """Derivatives as the caller gets them; `taken` are the arrays that he has already, by their id."""
+        """Derivatives as the caller gets them; `taken` has the ids of the arrays that the caller has already."""
         if self.is_inner:
             return [self._result(each) for each in derivatives]
         return [own_array(each, taken) for each in derivatives]
@@ -80,15 +91,15 @@ class Level:
 def own_array(gradient: Variable, taken: set[int]) -> Any:
     """A gradient as an array that the user may change: no view, and no array that has been given to anybody."""
     array = gradient.array
-    # The base of a view is an array. That of one with memory of the pool is the lease, which nobody else has.
+    # The base of a view is an array. The base of an array with memory of the pool is its lease, which nobody else has.
     if gradient.frozen is not None or is_array(array.base) or id(array) in taken or is_read_only(array):
         array = array.copy()
     taken.add(id(array))
-    return _plain(array)
+    return _scalar_or_array(array)
 
 
-def _plain(array: Any) -> Any:
-    """A number is a scalar, as from NumPy's functions."""
+def _scalar_or_array(array: Any) -> Any:
+    """An array; an array of no dimensions becomes a scalar, as from NumPy's functions."""
     return array[()] if array.ndim == 0 else array
 
 
@@ -113,8 +124,31 @@ def is_tracked(value: Any) -> bool:
     return isinstance(value, Variable) and value.tracked
 
 
-def or_zeros(found: Variable | None, like: Any) -> Variable:
-    """A cotangent or tangent, and zeros for one that there is not."""
-    if found is not None:
-        return found
+def or_zeros(derivative: Variable | None, like: Any) -> Variable:
+    """A cotangent or tangent; where there is none, zeros."""
+    if derivative is not None:
+        return derivative
     return zeros(like if isinstance(like, Variable) else Variable(like))
+
+
+def check_results(result: Any, name: str) -> None:
+    """Refuse the result of a differentiated function if it is no container of Variables, arrays, numbers and texts.
+
+    Parameters
+    ----------
+    result
+        The result.
+    name : str
+        The name of the function in messages.
+    """
+
+    def check(path: str, leaf: Any) -> None:
+        if not (isinstance(leaf, Variable) or is_plain(leaf) or type(leaf) in (str, bytes)):
+            raise refused_result(leaf, name, path)
+
+    map_leaves(check, result, "result")
+
+
+def name_of(function: Any) -> str:
+    """The name of a function in messages."""
+    return f"{getattr(function, '__name__', repr(function))}()"

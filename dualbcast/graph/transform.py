@@ -1,4 +1,7 @@
-"""Transformations of functions of arrays: gradients, and products with Jacobians."""
+"""Transformations: gradients, and products with Jacobians.
+
+Comes in: a function of arrays, written in operations on Variables. Goes out: a function that gives derivatives.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from dualbcast.errors import ArgumentError, DTypeError, ShapeError, a_or_an
-from dualbcast.graph import elementwise
+from dualbcast.foreign_objects import is_plain, refused_result
+from dualbcast.graph.arrays import is_float, namespace
 from dualbcast.graph.backward import backward
-from dualbcast.graph.foreign import check_results, is_plain, refused_result
 from dualbcast.graph.frozen import thaws_if_it_fails
-from dualbcast.graph.nesting import Level, is_tracked, or_zeros
-from dualbcast.graph.tape import is_float, namespace, zeros
+from dualbcast.graph.nesting import Level, check_results, is_tracked, name_of, or_zeros
+from dualbcast.graph.operations.elementwise import astype
+from dualbcast.graph.primitives import zeros
 from dualbcast.graph.trees import leaves, map_leaves, rebuild
 from dualbcast.graph.variable import Variable
 
@@ -80,8 +84,8 @@ def grad(of: Any, wrt: Any = 0, *, has_aux: bool = False, record: bool = False) 
 
     @_named_after(of, "grad")
     def gradient(*args: Any, **named: Any) -> Any:
-        value, found = both(*args, **named)
-        return (found, value[1]) if has_aux else found
+        value, slopes = both(*args, **named)
+        return (slopes, value[1]) if has_aux else slopes
 
     return gradient
 
@@ -116,10 +120,9 @@ def value_and_grad(function: Callable[..., Any], wrt: Wrt = 0, *, has_aux: bool 
         result = level.evaluate(function, *_with(places, trees, args, named))
         heads = _heads(_number(result, function, has_aux))
         value = level.leave(result)
-        del result  # what only the backward pass needs is freed as it goes
-        found = iter(level.gradients(heads))
-        gradients = [rebuild(tree, [next(found) for _ in leaves(tree)]) for tree in trees]
-        return value, tuple(gradients) if many else gradients[0]
+        del result  # so the backward pass can free values as it goes
+        gradients = _like_trees(trees, level.gradients(heads))
+        return value, gradients if many else gradients[0]
 
     return transformed
 
@@ -133,7 +136,7 @@ def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., An
     function : callable
         It returns a Variable, or a container of them.
     *args
-        All its arguments, each to be differentiated in; see `grad` for what they may be.
+        All its arguments, each to be differentiated in; they may be the same as for `grad`.
 
     Returns
     -------
@@ -156,7 +159,7 @@ def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., An
     level = Level(args)
     trees = [level.enter(arg, f"argument {at}") for at, arg in enumerate(args)]
     result = level.evaluate(function, tuple(trees), {})
-    check_results(result, _name_of(function))
+    check_results(result, name_of(function))
     outputs = leaves(result)
 
     @thaws_if_it_fails
@@ -165,8 +168,7 @@ def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., An
         inner = level.also((cotangents,))
         given = _matched(cotangents, result, outputs, "cotangent")
         heads = [(output, each) for output, each in zip(outputs, given, strict=True) if is_tracked(output)]
-        found = iter(inner.gradients(heads))
-        return tuple(rebuild(tree, [next(found) for _ in leaves(tree)]) for tree in trees)
+        return _like_trees(trees, inner.gradients(heads))
 
     return level.leave(result), pullback
 
@@ -180,7 +182,7 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
     function : callable
         It returns a Variable, or a container of them.
     primals : sequence
-        All its arguments; see `grad` for what they may be.
+        All its arguments, which may be the same as for `grad`.
     tangents : sequence
         For each argument a tangent, in a container like it; or None where it is zero.
 
@@ -192,7 +194,7 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
     Notes
     -----
     The pullback is linear in the cotangent, and its own pullback is the product wanted: J. Townsend, "A new trick for
-    calculating Jacobian vector products" (2017). It costs about three evaluations, and keeps what `vjp` keeps.
+    calculating Jacobian vector products" (2017). It costs about three evaluations, and keeps the same arrays as `vjp`.
 
     Examples
     --------
@@ -215,9 +217,9 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
         inputs = leaves(trees[-1])
         given.extend([None] * len(inputs) if tangent is None else _matched(tangent, trees[-1], inputs, "tangent"))
     result = level.evaluate(function, tuple(trees), {})
-    check_results(result, _name_of(function))
+    check_results(result, name_of(function))
     outputs = leaves(result)
-    # The pullback at a cotangent whose value does not matter.
+    # The pullback is linear, so the values of these cotangents do not matter.
     probes = [Variable(zeros(each)) for each in outputs if is_tracked(each)]
     with np.errstate(invalid="ignore"):
         heads = list(zip(filter(is_tracked, outputs), probes, strict=True))
@@ -225,49 +227,53 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
     taken = {id(each.array) for each in given if each is not None}
     pairs = zip(pulled, given, strict=True)
     heads = [(each, tangent) for each, tangent in pairs if is_tracked(each) and tangent is not None]
-    found = iter(backward(heads, probes, record=level.record))
-    along = [or_zeros(next(found) if is_tracked(each) else None, each) for each in outputs]
+    products = iter(backward(heads, probes, record=level.record))
+    along = [or_zeros(next(products) if is_tracked(each) else None, each) for each in outputs]
     return level.leave(result), rebuild(result, level.own(along, taken))
+
+
+def _like_trees(trees: list[Any], values: list[Any]) -> tuple[Any, ...]:
+    """For each container one like it, with the next of the values for its leaves."""
+    remaining = iter(values)
+    return tuple([rebuild(tree, [next(remaining) for _ in leaves(tree)]) for tree in trees])
 
 
 # --- cotangents and tangents that are given ---------------------------------------------------------------------------
 
 
-def _matched(given: Any, like: Any, outputs: list[Any], what: str) -> list[Variable]:
-    """Cotangents or tangents for arrays, which they must fit."""
-    found = leaves(given)
-    if len(found) != len(outputs):
-        raise ArgumentError(f"{len(outputs)} {what}s are needed, one for each array of {like!r}; got {len(found)}")
-    made = []
-    for each, output in zip(found, outputs, strict=True):
+def _matched(given: Any, like: Any, outputs: list[Any], kind: str) -> list[Variable]:
+    """Cotangents or tangents for arrays, whose shapes they must have."""
+    values = leaves(given)
+    if len(values) != len(outputs):
+        raise ArgumentError(f"{len(outputs)} {kind}s are needed, one for each array of {like!r}; got {len(values)}")
+    matched = []
+    for each, output in zip(values, outputs, strict=True):
         value = each if isinstance(each, Variable) else Variable(each, tracked=False)
         if not isinstance(output, Variable):
-            made.append(value)
+            matched.append(value)
             continue
         if value.shape != output.shape:
-            raise ShapeError(f"a {what} has shape {value.shape}, and what it is for {output.shape}")
-        made.append(elementwise.astype(value, output.dtype) if output.tracked else value)
-    return made
+            raise ShapeError(f"a {kind} has shape {value.shape}, and the array it is for {output.shape}")
+        matched.append(astype(value, output.dtype) if output.tracked else value)
+    return matched
 
 
 # --- the number to differentiate --------------------------------------------------------------------------------------
 
 
 def _number(result: Any, function: Any, has_aux: bool) -> Any:
-    name = _name_of(function)
+    name = name_of(function)
     if has_aux:
         if not (isinstance(result, tuple) and len(result) == 2):
-            raise ArgumentError(f"with has_aux, {name} must return a pair, of the number and of what is handed on")
+            raise ArgumentError(
+                f"with has_aux, {name} must return a pair: the number and a second value, which is handed on"
+            )
         result = result[0]
     return _check_number(result, f"what {name} returns")
 
 
-def _name_of(function: Any) -> str:
-    return f"{getattr(function, '__name__', repr(function))}()"
-
-
 def _check_number(number: Any, name: str) -> Any:
-    """Refuse what has no gradient."""
+    """Refuse a result that has no gradient."""
     if isinstance(number, tuple | list | dict | NoneType):
         raise ArgumentError(
             f"a gradient is of one number, and {name} is {a_or_an(type(number).__name__)}; with a pair of a number and "
@@ -347,17 +353,17 @@ def _with(
     return tuple([new.get(at, value) for at, value in enumerate(args)]), by_name
 
 
-def _check_callable(function: Any, what: str) -> None:
+def _check_callable(function: Any, name: str) -> None:
     if not callable(function):
-        choice = "a function, or a Variable" if what == "grad" else "a function"
-        raise ArgumentError(f"{what} takes {choice}; this is {a_or_an(type(function).__name__)}, of unknown origin")
+        choice = "a function, or a Variable" if name == "grad" else "a function"
+        raise ArgumentError(f"{name} takes {choice}; this is {a_or_an(type(function).__name__)}, of unknown origin")
 
 
 def _named_after(function: Any, what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    def decorate(made: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(transformed: Callable[..., Any]) -> Callable[..., Any]:
         name = getattr(function, "__name__", "function")
-        made.__name__, made.__qualname__ = f"{what}_of_{name}", f"{what}_of_{name}"
-        made.__doc__ = f"{what} of {name}()."
-        return made
+        transformed.__name__ = transformed.__qualname__ = f"{what}_of_{name}"
+        transformed.__doc__ = f"{what} of {name}()."
+        return transformed
 
     return decorate

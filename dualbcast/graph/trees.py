@@ -1,4 +1,8 @@
-"""Nested containers of arrays, such as the parameters of a model: what is in them, and others of the same make."""
+"""Trees: nested containers of arrays, such as the parameters of a model.
+
+Comes in: a dict, list, tuple, named tuple or dataclass. Goes out: its leaves, or a container of the same make with
+other leaves.
+"""
 
 from __future__ import annotations
 
@@ -29,19 +33,19 @@ def map_leaves(function: Callable[[str, Any], Any], tree: Any, path: str = "") -
     if kind == "leaf":
         return function(path, tree)
     if kind == "dict":
-        made = copy.copy(tree)  # of its own type, with what else it knows: a defaultdict's default
+        mapped = copy.copy(tree)  # of its own type, with its attributes: a defaultdict's default
         for key, part in tree.items():
-            made[key] = map_leaves(function, part, f"{path}[{key!r}]")
-        return made
+            mapped[key] = map_leaves(function, part, f"{path}[{key!r}]")
+        return mapped
     if kind == "sequence":
         names = getattr(tree, "_fields", None)
         parts = [
             map_leaves(function, part, f"{path}.{names[at]}" if names else f"{path}[{at}]")
             for at, part in enumerate(tree)
         ]
-        # A named tuple's __new__ takes its fields one by one, or whatever the user made of it.
+        # A named tuple's own __new__ takes its fields one by one, or other arguments, if the user wrote it.
         return tuple.__new__(type(tree), parts) if isinstance(tree, tuple) else type(tree)(parts)
-    built = copy.copy(tree)  # without __post_init__, which is for what the user gives
+    built = copy.copy(tree)  # without __post_init__, which is for the values that the user gives
     for field in dataclasses.fields(tree):
         part = map_leaves(function, getattr(tree, field.name), f"{path}.{field.name}")
         object.__setattr__(built, field.name, part)
@@ -49,7 +53,7 @@ def map_leaves(function: Callable[[str, Any], Any], tree: Any, path: str = "") -
 
 
 def _kind(tree: Any) -> str:
-    """Which of these containers it is."""
+    """The kind of container that it is."""
     return _kind_of(type(tree))  # type: ignore[arg-type] # mypy takes no type for hashable
 
 
@@ -64,12 +68,12 @@ def _kind_of(kind: type) -> str:
 
 def leaves(tree: Any) -> list[Any]:
     """The leaves, in the order in which `map_leaves` meets them."""
-    found: list[Any] = []
-    _collect(tree, found)
-    return found
+    collected: list[Any] = []
+    _collect(tree, collected)
+    return collected
 
 
-def _collect(tree: Any, found: list[Any]) -> None:
+def _collect(tree: Any, collected: list[Any]) -> None:
     kind = _kind(tree)
     if kind == "dict":
         parts: Iterable[Any] = tree.values()
@@ -79,10 +83,10 @@ def _collect(tree: Any, found: list[Any]) -> None:
         parts = [getattr(tree, field.name) for field in dataclasses.fields(tree)]
     else:
         if tree is not None:
-            found.append(tree)
+            collected.append(tree)
         return
     for part in parts:
-        _collect(part, found)
+        _collect(part, collected)
 
 
 def rebuild(tree: Any, values: Iterable[Any]) -> Any:

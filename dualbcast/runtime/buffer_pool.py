@@ -21,7 +21,7 @@ import numpy as np
 from dualbcast.errors import ArgumentError, BackendError
 from dualbcast.runtime.arguments import Array, DType
 
-__all__ = ["POOL", "SMALLEST", "WORTH", "Lease", "Pool", "size_class"]
+__all__ = ["POOL", "SMALLEST", "WORTH", "Lease", "Pool", "size_class", "total_memory"]
 
 # The fewest bytes, of all arrays of a call together and of one of them, for which blocks of the pool pay. For less the
 # C library is faster. For more it returns memory to the system each time and gets it anew.
@@ -129,7 +129,7 @@ class Pool:
         """The most bytes that are kept without being in use; with 0, every array has memory of its own."""
         if self._limit is None:
             chosen = os.environ.get(_LIMIT, "").strip()
-            self._limit = _parse_limit(chosen) if chosen else _total_memory() // _UNUSED_PART
+            self._limit = _parse_limit(chosen) if chosen else total_memory() // _UNUSED_PART
         return self._limit
 
     @limit.setter
@@ -278,7 +278,7 @@ def size_class(nbytes: int) -> int:
     return -(-nbytes // step) * step
 
 
-def _total_memory() -> int:
+def total_memory() -> int:
     """The bytes of memory that this process may use: the machine's, or less in a container."""
     found = 1 << 34
     with contextlib.suppress(AttributeError, ValueError, OSError):

@@ -437,6 +437,30 @@ def test_a_function_may_say_that_its_jacobian_is_kept() -> None:
         pass
 
 
+@pytest.mark.parametrize(
+    ("function", "count", "keeps"),
+    [
+        (lambda x, y, z: x * y + z, 3, False),  # it only moves memory
+        (lambda x, w, b: np.tanh(x * w + b), 3, False),
+        (cell, 4, True),
+        (lambda *xs: math.prod(np.tanh(x) for x in xs), 8, True),
+    ],
+)
+def test_the_choice_follows_from_the_function_alone(function: Callable[..., Any], count: int, keeps: bool) -> None:
+    arrays = [np.full((1024, 1024), 0.5, np.float32) for _ in range(count)]
+    with graph.launches() as kernels:
+        graph.vjp(function, *arrays)
+    assert [kernel.product == "value_and_jacobian" for kernel in kernels] == [keeps]
+
+
+def test_a_jacobian_larger_than_the_memory_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dualbcast.graph.checkpoint_policy.total_memory", lambda: 1 << 24)
+    arrays = [np.full((1000, 1000), 0.5, np.float32) for _ in range(4)]
+    y = cell(*map(graph.Variable, arrays))
+    y.value  # noqa: B018
+    assert "more than 25% of the memory" in " ".join(str(graph.explain(y)).split())
+
+
 def test_without_memory_for_it_the_jacobian_is_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Call.run
 

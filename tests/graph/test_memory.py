@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from dualbcast import graph
-from dualbcast.graph.tape import Primitive, run
+from dualbcast.graph.primitives import run
+from dualbcast.graph.tape import Primitive
 from dualbcast.memory import info, set_limit
 
 SIZE = 20_000

@@ -137,3 +137,10 @@ def test_errors_name_the_operation_and_the_shapes() -> None:
         v[5]
     with pytest.raises(ArgumentError, match="an index is of integers"):
         v[graph.Variable(1.0)]
+
+
+def test_only_public_names_are_listed() -> None:
+    assert dir(graph) == sorted(graph.__all__)
+    for name in graph.__all__:
+        assert getattr(graph, name).__module__.startswith("dualbcast.graph")
+        assert getattr(graph, name).__doc__

@@ -1,4 +1,7 @@
-"""The element-wise operations that go by a name or a ufunc, as scalar functions that kernels are made of."""
+"""Element-wise operations as scalar functions.
+
+Comes in: the name of a ufunc, or a ufunc. Goes out: the scalar function that kernels are made of, where it has one.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,17 @@ import numpy as np
 from dualbcast.api.function import BroadcastFunction, differentiable_broadcast
 from dualbcast.errors import ArgumentError, CompileError
 
-__all__ = ["Operation", "operation", "power"]
+__all__ = ["ScalarOperation", "fixed_power", "operation"]
 
 
-class Operation:
+class ScalarOperation:
     """An element-wise operation.
 
     Attributes
     ----------
     name : str
     compute : function
-        How NumPy computes it (and CuPy, by NumPy's protocols): for arrays without a derivative.
+        NumPy's function (and CuPy's, by NumPy's protocols), for arrays without a derivative.
     scalar : BroadcastFunction or None
         The scalar function; None where it has none, and is always computed by NumPy.
     ends : bool
@@ -35,11 +38,11 @@ class Operation:
         self.name, self.compute, self.scalar, self.ends = name, compute, scalar, ends
 
     def __repr__(self) -> str:
-        return f"<Operation {self.name}>"
+        return f"<ScalarOperation {self.name}>"
 
 
-# Ufuncs whose derivative is zero wherever it exists; and all whose results are no floats.
-_STEPS = {
+# Ufuncs whose derivative is zero wherever it exists, and ufuncs whose results are no floats.
+_WITHOUT_DERIVATIVE = {
     *("ceil", "fix", "floor", "floor_divide", "rint", "sign", "trunc", "invert", "gcd", "lcm"),
     *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "signbit"),
     *("isfinite", "isinf", "isnan", "logical_and", "logical_or", "logical_xor", "logical_not"),
@@ -101,9 +104,9 @@ _ARITHMETIC = {
     "power": _named(_power, "power"),
     "absolute": _named(_absolute, "absolute"),
 }
-_WHERE = Operation("where", np.where, _named(_where, "where"), False)
-# Of those whose derivative is zero the ones that kernels can do, so that they need not part what is around them.
-_TESTS: dict[str, Callable[..., Any]] = {
+_WHERE = ScalarOperation("where", np.where, _named(_where, "where"), False)
+# Some of them as scalar functions. Kernels can contain these, so the operations around them need not be computed apart.
+_IN_KERNELS: dict[str, Callable[..., Any]] = {
     "equal": lambda x, y: x == y,
     "not_equal": lambda x, y: x != y,
     "less": lambda x, y: x < y,
@@ -124,8 +127,8 @@ _EXPONENTS = {*range(-4, 9), 0.5, -0.5, 1.5}
 
 
 @functools.cache
-def operation(key: str | np.ufunc) -> Operation:
-    """The operation of a name, which is that of a ufunc of NumPy's or "where", or of a ufunc of any library.
+def operation(key: str | np.ufunc) -> ScalarOperation:
+    """The operation of a name, which is "where" or that of a ufunc of NumPy's; or of a ufunc of any library.
 
     Raises
     ------
@@ -137,31 +140,32 @@ def operation(key: str | np.ufunc) -> Operation:
     ufunc: np.ufunc = getattr(np, key) if isinstance(key, str) else key
     name = ufunc.__name__
     own = getattr(np, name, None) is ufunc
-    if own and name in _STEPS:
-        test = _TESTS.get(name)
-        return Operation(name, ufunc, None if test is None else _named(differentiable_broadcast(test), name), True)
+    if own and name in _WITHOUT_DERIVATIVE:
+        function = _IN_KERNELS.get(name)
+        in_kernels = None if function is None else _named(differentiable_broadcast(function), name)
+        return ScalarOperation(name, ufunc, in_kernels, True)
     if ufunc.nout != 1 or ufunc.signature is not None:
         raise ArgumentError(f"{name} does not work on Variables: it is no function of single numbers to one number")
     scalar = _ARITHMETIC.get(name) if own else None
     if scalar is None:
         scalar = _spelled(ufunc)
         _check_rule(scalar, ufunc)
-    return Operation(name, ufunc, scalar, False)
+    return ScalarOperation(name, ufunc, scalar, False)
 
 
 def _spelled(ufunc: np.ufunc) -> BroadcastFunction:
-    """The scalar function that a ufunc's rule says it is."""
+    """The scalar function of a ufunc that the rule table knows."""
     if ufunc.nin == 1:
-        made = differentiable_broadcast(lambda x: ufunc(x))
+        scalar = differentiable_broadcast(lambda x: ufunc(x))
     elif ufunc.nin == 2:
-        made = differentiable_broadcast(lambda x, y: ufunc(x, y))
+        scalar = differentiable_broadcast(lambda x, y: ufunc(x, y))
     else:
-        made = differentiable_broadcast(lambda *args: ufunc(*args))
-    return _named(made, ufunc.__name__)
+        scalar = differentiable_broadcast(lambda *args: ufunc(*args))
+    return _named(scalar, ufunc.__name__)
 
 
 def _check_rule(scalar: BroadcastFunction, ufunc: np.ufunc) -> None:
-    """Refuse a ufunc that has no derivative, where it is used and not where the derivative is taken."""
+    """Refuse a ufunc without a derivative where it is used, and not where the derivative is taken."""
     try:
         scalar.inspect_ir(*["float64"] * ufunc.nin)
     except CompileError:
@@ -171,7 +175,7 @@ def _check_rule(scalar: BroadcastFunction, ufunc: np.ufunc) -> None:
         ) from None
 
 
-def power(exponent: Any) -> BroadcastFunction | None:
+def fixed_power(exponent: Any) -> BroadcastFunction | None:
     """The power with an exponent that is compiled in; None where it is better left an argument."""
     if isinstance(exponent, int | float) and not isinstance(exponent, bool) and exponent in _EXPONENTS:
         return _fixed(exponent)

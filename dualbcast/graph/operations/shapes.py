@@ -1,20 +1,25 @@
-"""Operations that move elements about and leave them as they are: reshape, transpose, broadcast, join and split."""
+"""Operations that move elements about and leave them as they are: transpose, flip, repeat, join and split.
+
+Comes in: Variables or arrays. Goes out: Variables of the same elements in another order, or some of them.
+"""
 
 from __future__ import annotations
 
 import itertools
-import math
 import operator
 from collections.abc import Sequence
 from typing import Any
 
 from dualbcast.errors import ArgumentError, ShapeError
-from dualbcast.graph.tape import IndexingError, Node, Primitive, Pulled, constant, namespace, run
+from dualbcast.graph.arrays import namespace
+from dualbcast.graph.dispatch import registered
+from dualbcast.graph.operations.broadcasting import axes_of, axis_of, broadcast_to, lengths_of, reshape
+from dualbcast.graph.primitives import constant, run, run_multiple
+from dualbcast.graph.tape import Cotangents, Node, Primitive
 from dualbcast.graph.variable import Variable
 
 __all__ = [
     "broadcast_arrays",
-    "broadcast_to",
     "concat",
     "expand_dims",
     "flip",
@@ -22,7 +27,6 @@ __all__ = [
     "moveaxis",
     "permute_dims",
     "repeat",
-    "reshape",
     "roll",
     "split",
     "squeeze",
@@ -33,80 +37,25 @@ __all__ = [
     "unstack",
 ]
 
-Cotangents = tuple[Variable | None, ...]
-
-
-def lengths_of(shape: int | Sequence[int]) -> tuple[int, ...]:
-    """A shape, which may be given as its only length."""
-    # NumPy's integers are no ints, and have no length either.
-    if isinstance(shape, tuple) or isinstance(shape, Sequence):  # noqa: SIM101 (the second question takes long)
-        return tuple(map(operator.index, shape))
-    return (operator.index(shape),)
-
-
-def axis_of(axis: Any, ndim: int, name: str) -> int:
-    """An axis counted from the front."""
-    position = operator.index(axis)
-    if not -ndim <= position < ndim:
-        raise IndexingError(f"{name}: there is no axis {position} in an array of {ndim} dimensions")
-    return position % ndim
-
-
-def axes_of(axis: Any, ndim: int, name: str) -> tuple[int, ...]:
-    """The axes that an argument `axis` means, each once; None means all."""
-    if axis is None:
-        return tuple(range(ndim))
-    found = [axis_of(each, ndim, name) for each in (axis if isinstance(axis, tuple | list) else (axis,))]
-    if len(set(found)) != len(found):
-        raise ShapeError(f"{name}: axis={axis} names an axis twice")
-    return tuple(found)
-
-
 # --- one array --------------------------------------------------------------------------------------------------------
 
 
-def _pull_reshape(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Pulled:  # noqa: ARG001
-    return (reshape(_given(cotangents), node.inputs[0].shape),)
-
-
-def _pull_permute(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Pulled:  # noqa: ARG001
+def _pull_permute(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
     axes = node.static["axes"]
-    return (permute_dims(_given(cotangents), tuple(sorted(range(len(axes)), key=axes.__getitem__))),)
+    return (permute_dims(cotangents[0], tuple(sorted(range(len(axes)), key=axes.__getitem__))),)
 
 
-def _pull_broadcast(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Pulled:  # noqa: ARG001
-    return (elementwise.sum_to(_given(cotangents), node.inputs[0].shape),)
-
-
-_RESHAPE = Primitive("reshape", lambda array, shape: array.reshape(shape), _pull_reshape)
 _PERMUTE = Primitive("permute_dims", lambda array, axes: array.transpose(axes), _pull_permute)
-_BROADCAST = Primitive(
-    "broadcast_to", lambda array, shape: namespace(array).broadcast_to(array, shape), _pull_broadcast
-)
 
 
-def _given(cotangents: Cotangents) -> Variable:
-    """The cotangent of the only output; a node is not asked where it is None."""
-    assert cotangents[0] is not None
-    return cotangents[0]
-
-
-def reshape(x: Any, shape: int | Sequence[int]) -> Variable:
-    """The elements of `x` in the same order in another shape; one length may be -1."""
-    made, lengths = constant(x), lengths_of(shape)
-    if lengths != made.shape:
-        made = run(_RESHAPE, (made,), shape=lengths)
-    return made
-
-
+@registered
 def permute_dims(x: Any, axes: Sequence[int]) -> Variable:
     """`x` with its axes in another order."""
     x = constant(x)
     order = axes_of(tuple(axes), x.ndim, "permute_dims")
     if len(order) != x.ndim:
         raise ShapeError(f"permute_dims: axes={tuple(axes)} does not name the {x.ndim} axes of an array of {x.shape}")
-    made: Variable = run(_PERMUTE, (x,), axes=order)
-    return made
+    return run(_PERMUTE, (x,), axes=order)
 
 
 def transpose(x: Any, axes: Sequence[int] | None = None) -> Variable:
@@ -115,6 +64,7 @@ def transpose(x: Any, axes: Sequence[int] | None = None) -> Variable:
     return permute_dims(x, tuple(range(x.ndim))[::-1] if axes is None else axes)
 
 
+@registered
 def matrix_transpose(x: Any) -> Variable:
     """The transposes of the matrices in the last two axes."""
     x = constant(x)
@@ -123,6 +73,7 @@ def matrix_transpose(x: Any) -> Variable:
     return swapaxes(x, -2, -1)
 
 
+@registered
 def swapaxes(x: Any, axis1: int, axis2: int) -> Variable:
     """`x` with two axes exchanged."""
     x = constant(x)
@@ -153,21 +104,14 @@ def expand_dims(x: Any, axis: int | Sequence[int] = 0) -> Variable:
     return reshape(x, tuple(1 if at in new else next(lengths) for at in range(x.ndim + count)))
 
 
+@registered
 def squeeze(x: Any, axis: int | Sequence[int] | None = None) -> Variable:
-    """`x` without these axes, which must be of length 1; by default without all that are."""
+    """`x` without these axes, which must be of length 1; by default without all axes of length 1."""
     x = constant(x)
-    gone = [at for at, size in enumerate(x.shape) if size == 1] if axis is None else axes_of(axis, x.ndim, "squeeze")
-    if any(x.shape[at] != 1 for at in gone):
+    dropped = [at for at, size in enumerate(x.shape) if size == 1] if axis is None else axes_of(axis, x.ndim, "squeeze")
+    if any(x.shape[at] != 1 for at in dropped):
         raise ShapeError(f"squeeze: axis={axis} of an array of shape {x.shape} is not of length 1")
-    return reshape(x, tuple(size for at, size in enumerate(x.shape) if at not in gone))
-
-
-def broadcast_to(x: Any, shape: int | Sequence[int]) -> Variable:
-    """`x` broadcast to a shape."""
-    made, lengths = constant(x), lengths_of(shape)
-    if lengths != made.shape:
-        made = run(_BROADCAST, (made,), shape=lengths)
-    return made
+    return reshape(x, tuple(size for at, size in enumerate(x.shape) if at not in dropped))
 
 
 def broadcast_arrays(*arrays: Any) -> tuple[Variable, ...]:
@@ -180,13 +124,14 @@ def broadcast_arrays(*arrays: Any) -> tuple[Variable, ...]:
 def flip(x: Any, axis: int | Sequence[int] | None = None) -> Variable:
     """`x` in reverse order along these axes, by default all."""
     x = constant(x)
-    turned = axes_of(axis, x.ndim, "flip")
-    made: Variable = x[tuple(slice(None, None, -1) if at in turned else slice(None) for at in range(x.ndim))]
-    return made
+    reversed_axes = axes_of(axis, x.ndim, "flip")
+    key = tuple(slice(None, None, -1) if at in reversed_axes else slice(None) for at in range(x.ndim))
+    flipped: Variable = x[key]
+    return flipped
 
 
 def roll(x: Any, shift: int, axis: int | None = None) -> Variable:
-    """`x` with its elements moved along an axis, those that leave at one end coming in at the other."""
+    """`x` with its elements moved along an axis; elements that leave at one end come in at the other."""
     x = constant(x)
     if axis is None:
         return reshape(roll(reshape(x, (-1,)), shift, 0), x.shape)
@@ -226,30 +171,23 @@ def _concatenate(*arrays: Any, axis: int) -> Any:
     return namespace(*arrays).concatenate(arrays, axis=axis)
 
 
-def _pull_concat(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Pulled:
+def _pull_concat(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Cotangents:
     axis = node.static["axis"]
-    parts = _cut(_given(cotangents), tuple(each.shape[axis] for each in node.inputs), axis)
+    parts = _cut(cotangents[0], tuple(each.shape[axis] for each in node.inputs), axis)
     return [part if is_wanted else None for part, is_wanted in zip(parts, wanted, strict=True)]
 
 
 def _split(array: Any, sizes: tuple[int, ...], axis: int) -> tuple[Any, ...]:
-    found, start = [], 0
-    for size in sizes:
-        found.append(array[(slice(None),) * axis + (slice(start, start + size),)])
-        start += size
-    return tuple(found)
+    ends = itertools.accumulate(sizes, initial=0)
+    return tuple([array[(slice(None),) * axis + (slice(*pair),)] for pair in itertools.pairwise(ends)])
 
 
-def _pull_split(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Pulled:  # noqa: ARG001
-    axis, xp, (shape, dtype) = (
-        node.static["axis"],
-        namespace(*node.inputs),
-        (node.inputs[0].shape, node.inputs[0].dtype),
-    )
+def _pull_split(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
+    (x,), axis = node.inputs, node.static["axis"]
     parts = []
     for part, size in zip(cotangents, node.static["sizes"], strict=True):
-        missing = (*shape[:axis], size, *shape[axis + 1 :])
-        parts.append(part if part is not None else Variable._of(xp.zeros(missing, dtype=dtype), False))
+        shape = (*x.shape[:axis], size, *x.shape[axis + 1 :])
+        parts.append(part if part is not None else Variable._of(namespace(x).zeros(shape, dtype=x.dtype), False))
     return (concat(parts, axis=axis),)
 
 
@@ -264,8 +202,7 @@ def concat(arrays: Sequence[Any], axis: int | None = 0) -> Variable:
         raise ArgumentError("concat needs one array at least")
     if axis is None:
         inputs, axis = [reshape(each, (-1,)) for each in inputs], 0
-    made: Variable = run(_CONCAT, tuple(inputs), axis=axis_of(axis, inputs[0].ndim, "concat"))
-    return made
+    return run(_CONCAT, tuple(inputs), axis=axis_of(axis, inputs[0].ndim, "concat"))
 
 
 def stack(arrays: Sequence[Any], axis: int = 0) -> Variable:
@@ -280,7 +217,7 @@ def stack(arrays: Sequence[Any], axis: int = 0) -> Variable:
 
 
 def split(x: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> tuple[Variable, ...]:
-    """The parts of `x` along an axis: so many of equal length, or cut before these positions: `numpy.split`."""
+    """The parts of `x` along an axis: a number of equal ones, or cut before these positions: `numpy.split`."""
     x = constant(x)
     at = axis_of(axis, x.ndim, "split")
     length = x.shape[at]
@@ -297,21 +234,12 @@ def split(x: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> tu
 
 
 def _cut(x: Variable, sizes: tuple[int, ...], axis: int) -> tuple[Variable, ...]:
-    made: tuple[Variable, ...] = run(_SPLIT, (x,), sizes=sizes, axis=axis)
-    return made
+    return run_multiple(_SPLIT, (x,), {"sizes": sizes, "axis": axis})
 
 
+@registered
 def unstack(x: Any, axis: int = 0) -> tuple[Variable, ...]:
     """The parts of `x` along an axis, without that axis."""
     x = constant(x)
     at = axis_of(axis, x.ndim, "unstack")
     return tuple(squeeze(part, at) for part in _cut(x, (1,) * x.shape[at], at))
-
-
-def size_of(shape: Sequence[int], axes: Sequence[int]) -> int:
-    """How many elements there are along these axes together."""
-    return math.prod(shape[axis] for axis in axes)
-
-
-# At the end, because it works on Variables by way of this module.
-import dualbcast.graph.elementwise as elementwise  # noqa: E402

@@ -1,4 +1,8 @@
-"""NumPy's functions on Variables: which function of the graph answers for which of NumPy's."""
+"""NumPy's functions on Variables.
+
+Comes in: a function or ufunc of NumPy's, or CuPy's, with its arguments. Goes out: the result of the graph's function of
+that meaning.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from dualbcast.errors import ArgumentError
-from dualbcast.graph import indexing, linalg, reductions, shapes
-from dualbcast.graph.elementwise import apply, astype, clip, where
-from dualbcast.graph.tape import constant
+from dualbcast.graph.dispatch import registered
+from dualbcast.graph.operations import broadcasting, indexing, linalg, reductions, shapes
+from dualbcast.graph.operations.elementwise import apply, astype, clip, where
+from dualbcast.graph.primitives import constant
 from dualbcast.graph.variable import Variable
 
 __all__ = ["array_function", "array_ufunc", "cupy_ufunc"]
@@ -19,6 +24,7 @@ __all__ = ["array_function", "array_ufunc", "cupy_ufunc"]
 # --- ufuncs -----------------------------------------------------------------------------------------------------------
 
 
+@registered
 def array_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """`np.tanh(v)` and the like; the reductions of ufuncs, too."""
     name = ufunc.__name__
@@ -29,20 +35,21 @@ def array_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[
         )
     if method == "reduce" and ufunc in _REDUCE:
         axis = options.pop("axis", 0)
-        return _REDUCE[ufunc](inputs[0], axis=axis, **_known(name, options, {"keepdims"}))
+        return _REDUCE[ufunc](inputs[0], axis=axis, **_checked(name, options, {"keepdims"}))
     if method == "accumulate" and ufunc is np.add:
         return reductions.cumsum(inputs[0], axis=options.pop("axis", 0))
     if method != "__call__":
         raise ArgumentError(f"np.{name}.{method} does not work on Variables")
     dtype = options.pop("dtype", None)
-    _known(name, options, set())
+    _checked(name, options, set())
     inputs = tuple([np.asarray(each) if isinstance(each, list | tuple) else each for each in inputs])
     if dtype is not None:
         inputs = tuple([astype(each, dtype) for each in inputs])
-    many = _SPECIAL.get(ufunc)
-    return many(*inputs) if many is not None else apply(ufunc, *inputs)
+    special = _SPECIAL.get(ufunc)
+    return special(*inputs) if special is not None else apply(ufunc, *inputs)
 
 
+@registered
 def cupy_ufunc(name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """A ufunc of CuPy's, which goes by `cupy_` and NumPy's name."""
     ufunc = getattr(np, name.removeprefix("cupy_"), None)
@@ -61,7 +68,7 @@ def _modf(x: Any) -> tuple[Any, Any]:
 
 
 _REDUCE: dict[Any, Callable[..., Any]] = {
-    np.add: reductions.sum,
+    np.add: broadcasting.sum,
     np.multiply: reductions.prod,
     np.maximum: reductions.max,
     np.minimum: reductions.min,
@@ -75,8 +82,8 @@ _SPECIAL: dict[Any, Callable[..., Any]] = {
 }
 
 
-def _known(name: str, options: dict[str, Any], names: set[str]) -> dict[str, Any]:
-    """The options, if there are none but these."""
+def _checked(name: str, options: dict[str, Any], names: set[str]) -> dict[str, Any]:
+    """The options; an error if there are others than these."""
     for option in options:
         if option not in names:
             raise ArgumentError(f"np.{name} takes no {option}= for Variables")
@@ -86,12 +93,13 @@ def _known(name: str, options: dict[str, Any], names: set[str]) -> dict[str, Any
 # --- other functions --------------------------------------------------------------------------------------------------
 
 
+@registered
 def array_function(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """`np.sum(v)` and the like."""
     name = f"{function.__module__}.{function.__name__}".replace("numpy", "np", 1)
     if options.get("out") is not None:
         raise ArgumentError(f"{name} with out=: a derivative cannot follow arrays that change; use what it returns")
-    # What NumPy's own functions and methods hand on where nothing was asked for.
+    # NumPy's own functions and methods hand these on where nothing was asked for.
     options = {key: value for key, value in options.items() if not (key == "out" or value is np._NoValue)}
     own = _FUNCTIONS.get(function)
     if own is not None:
@@ -127,7 +135,7 @@ _WITHOUT_DERIVATIVE = {
 
 
 def _sum(a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Variable:
-    return reductions.sum(a, axis=axis, dtype=dtype, keepdims=keepdims)
+    return broadcasting.sum(a, axis=axis, dtype=dtype, keepdims=keepdims)
 
 
 def _mean(a: Any, axis: Any = None, keepdims: bool = False) -> Variable:
@@ -145,7 +153,7 @@ def _std(a: Any, axis: Any = None, ddof: float = 0, keepdims: bool = False, corr
 def _reshape(a: Any, /, shape: Any = None, order: str = "C") -> Variable:
     if order != "C":
         raise ArgumentError(f"np.reshape of a Variable is in C order only, not order={order!r}; transpose it first")
-    return shapes.reshape(a, shape)
+    return broadcasting.reshape(a, shape)
 
 
 def _ravel(a: Any, order: str = "C") -> Variable:
@@ -158,12 +166,12 @@ def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Variable]:
 
 def _vstack(tup: Any) -> Variable:
     rows = [constant(each) for each in tup]
-    return shapes.concat([shapes.reshape(each, (1, -1)) if each.ndim < 2 else each for each in rows], axis=0)
+    return shapes.concat([broadcasting.reshape(each, (1, -1)) if each.ndim < 2 else each for each in rows], axis=0)
 
 
 def _hstack(tup: Any) -> Variable:
     parts = [constant(each) for each in tup]
-    parts = [shapes.reshape(each, (1,)) if each.ndim == 0 else each for each in parts]
+    parts = [broadcasting.reshape(each, (1,)) if each.ndim == 0 else each for each in parts]
     return shapes.concat(parts, axis=0 if parts[0].ndim == 1 else 1)
 
 
@@ -178,7 +186,7 @@ def _clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max:
 
 
 def _trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Variable:
-    return reductions.sum(_diagonal(a, offset, axis1, axis2), axis=-1)
+    return broadcasting.sum(_diagonal(a, offset, axis1, axis2), axis=-1)
 
 
 def _diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Variable:
@@ -233,7 +241,7 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.moveaxis: _like(shapes.moveaxis, "a"),
     np.expand_dims: _like(shapes.expand_dims, "a"),
     np.squeeze: _like(shapes.squeeze, "a"),
-    np.broadcast_to: _like(shapes.broadcast_to, "array"),
+    np.broadcast_to: _like(broadcasting.broadcast_to, "array"),
     np.flip: _like(shapes.flip, "m"),
     np.roll: _like(shapes.roll, "a"),
     np.repeat: _like(shapes.repeat, "a"),

@@ -1,4 +1,7 @@
-"""Indexing and slicing, and the way back: the sum of what came from the same place."""
+"""Indexing and slicing, and their pullback, which adds up the cotangents of elements from the same place.
+
+Comes in: a Variable or array with a key, as NumPy's brackets take it. Goes out: a Variable of its elements there.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,18 @@ from typing import Any
 import numpy as np
 
 from dualbcast.errors import ArgumentError
-from dualbcast.graph.scatter_add import row_sums
-from dualbcast.graph.shapes import axis_of, reshape
-from dualbcast.graph.tape import STATE, Node, Primitive, Pulled, constant, is_float, namespace, observe, run
+from dualbcast.graph.arrays import is_float, namespace
+from dualbcast.graph.dispatch import registered
+from dualbcast.graph.operations.broadcasting import axis_of, reshape
+from dualbcast.graph.operations.scatter_add import row_sums
+from dualbcast.graph.primitives import constant, run
+from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive, observe
 from dualbcast.graph.variable import Variable
 
 __all__ = ["GETITEM", "getitem", "means_each_once", "scatter", "take", "take_along_axis"]
 
-Cotangents = tuple[Variable | None, ...]
 
-
+@registered
 def getitem(x: Any, key: Any) -> Variable:
     """`x[key]` for every key that NumPy knows: integers, slices, `None`, `...`, arrays of integers or bools, mixed.
 
@@ -29,19 +34,19 @@ def getitem(x: Any, key: Any) -> Variable:
     array([2., 0., 1.])
     """
     x = constant(x)
-    made: Variable = run(GETITEM, (x,), key=_plain(key, x.namespace))
-    return made
+    return run(GETITEM, (x,), key=_plain(key, x.namespace))
 
 
+@registered
 def take(x: Any, indices: Any, axis: int | None = None) -> Variable:
     """The elements at these indices along an axis; without one, of the flattened array: `numpy.take`."""
     x = constant(x)
     if axis is None:
         x, axis = reshape(x, (-1,)), 0
-    found = indices.array if isinstance(indices, Variable) else indices
-    if isinstance(found, list | tuple):
-        found = np.asarray(found, dtype=None if found else np.intp)
-    return getitem(x, (*(slice(None),) * axis_of(axis, x.ndim, "take"), found))
+    indices = indices.array if isinstance(indices, Variable) else indices
+    if isinstance(indices, list | tuple):
+        indices = np.asarray(indices, dtype=None if indices else np.intp)
+    return getitem(x, (*(slice(None),) * axis_of(axis, x.ndim, "take"), indices))
 
 
 def take_along_axis(x: Any, indices: Any, axis: int = -1) -> Variable:
@@ -58,9 +63,9 @@ def take_along_axis(x: Any, indices: Any, axis: int = -1) -> Variable:
 
 
 def scatter(values: Any, key: Any, shape: tuple[int, ...]) -> Variable:
-    """Zeros of a shape, with `values` added at `key`: what the derivative of `x[key]` does.
+    """Zeros of a shape, with `values` added at `key`: the pullback of `x[key]`.
 
-    What comes to the same place is added up in an order that does not vary from run to run.
+    Values for the same place are added up in an order that does not vary from run to run.
 
     Examples
     --------
@@ -70,25 +75,22 @@ def scatter(values: Any, key: Any, shape: tuple[int, ...]) -> Variable:
     Variable([5., 0., 2.])
     """
     values = constant(values)
-    made: Variable = run(_SCATTER, (values,), key=_plain(key, values.namespace), shape=tuple(shape))
-    return made
+    return run(_SCATTER, (values,), key=_plain(key, values.namespace), shape=tuple(shape))
 
 
 # --- the primitives ---------------------------------------------------------------------------------------------------
 
 
-def _pull_getitem(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Pulled:  # noqa: ARG001
-    assert cotangents[0] is not None
+def _pull_getitem(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
     return (scatter(cotangents[0], node.static["key"], node.inputs[0].shape),)
 
 
-def _pull_scatter(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Pulled:  # noqa: ARG001
-    assert cotangents[0] is not None
+def _pull_scatter(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
     return (getitem(cotangents[0], node.static["key"]),)
 
 
 def means_each_once(key: Any) -> bool:
-    """Whether a key is of a kind that means no element twice: without arrays, but for one mask."""
+    """Whether a key can name no element twice: it has no arrays, or only one mask."""
     arrays = [part for part in (key if isinstance(key, tuple) else (key,)) if hasattr(part, "dtype")]
     return not arrays or (len(arrays) == 1 and arrays[0].dtype.kind == "b")
 
@@ -96,9 +98,9 @@ def means_each_once(key: Any) -> bool:
 def _scatter(values: Any, key: Any, shape: tuple[int, ...]) -> Any:
     xp = namespace(values)
     if means_each_once(key):
-        made = xp.zeros(shape, dtype=values.dtype)
-        made[key] = values
-        return made
+        scattered = xp.zeros(shape, dtype=values.dtype)
+        scattered[key] = values
+        return scattered
     parts = key if isinstance(key, tuple) else (key,)
     arrays = [at for at, part in enumerate(parts) if hasattr(part, "dtype")]
     if arrays == [len(parts) - 1] and all(isinstance(part, slice) and part == slice(None) for part in parts[:-1]):
@@ -128,9 +130,9 @@ def _add_rows(rows: Any, places: Any, length: int) -> Any:
     if isinstance(rows, np.ndarray) and is_float(rows.dtype) and rows.dtype.itemsize <= 8:
         with np.errstate(over="ignore"):
             return row_sums(rows, places, length).astype(rows.dtype, copy=False)
-    made = xp.zeros((length, rows.shape[1]), dtype=rows.dtype)
+    result = xp.zeros((length, rows.shape[1]), dtype=rows.dtype)
     if places.size == 0:
-        return made
+        return result
     # Rows for the same place side by side, then a running sum that begins anew at each place, over rows twice as far
     # apart each time; the last row of each place has its sum. No atomic additions, so the order is always the same.
     order = xp.argsort(places, stable=True)
@@ -141,8 +143,8 @@ def _add_rows(rows: Any, places: Any, length: int) -> Any:
         sums[distance:] = sums[distance:] + xp.where(same, sums[:-distance], xp.zeros_like(sums[:-distance]))
         distance *= 2
     last = xp.concatenate([places[1:] != places[:-1], xp.ones(1, dtype=bool)])
-    made[places[last]] = sums[last]
-    return made
+    result[places[last]] = sums[last]
+    return result
 
 
 GETITEM = Primitive("indexing", lambda array, key: array[key], _pull_getitem)
@@ -153,8 +155,10 @@ _SCATTER = Primitive("scatter", _scatter, _pull_scatter)
 
 
 def _plain(key: Any, xp: Any) -> Any:
-    """A key of numbers, slices and arrays of a library: Variables and sequences in it, and NumPy's arrays, become
-    such arrays, which stay as they are now."""
+    """A key of numbers, slices and arrays of the library `xp`.
+
+    Variables, sequences and NumPy's arrays in it become such arrays, which stay as they are now.
+    """
     if isinstance(key, tuple):
         return tuple([_plain_part(part, xp) for part in key])
     return _plain_part(key, xp)

@@ -1,4 +1,7 @@
-"""Products of matrices and tensors: matmul, einsum, and what they make."""
+"""Products of matrices and tensors: matmul, tensordot, einsum, diagonals and traces.
+
+Comes in: Variables or arrays. Goes out: Variables of sums of products.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +10,23 @@ from collections.abc import Sequence
 from typing import Any
 
 from dualbcast.errors import ArgumentError, ShapeError
-from dualbcast.graph.elementwise import apply, sum_to
-from dualbcast.graph.reductions import sum as sum_over
-from dualbcast.graph.shapes import axes_of, expand_dims, matrix_transpose, moveaxis, reshape, squeeze
-from dualbcast.graph.tape import Node, Primitive, Pulled, constant, namespace, run
+from dualbcast.graph.arrays import namespace
+from dualbcast.graph.dispatch import registered
+from dualbcast.graph.operations.broadcasting import axes_of, reshape, sum_to
+from dualbcast.graph.operations.broadcasting import sum as sum_over
+from dualbcast.graph.operations.elementwise import apply
+from dualbcast.graph.operations.shapes import expand_dims, matrix_transpose, moveaxis, squeeze
+from dualbcast.graph.primitives import constant, run
+from dualbcast.graph.tape import Cotangents, Node, Primitive
 from dualbcast.graph.variable import Variable
 
-__all__ = ["diagonal", "dot", "einsum", "inner", "matmul", "outer", "tensordot", "trace", "vecdot"]
-
-Cotangents = tuple[Variable | None, ...]
+__all__ = ["MATMUL", "diagonal", "dot", "einsum", "inner", "matmul", "outer", "tensordot", "trace", "vecdot"]
 
 
 # --- matrices ---------------------------------------------------------------------------------------------------------
 
 
-def _pull_matmul(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Pulled:
+def _pull_matmul(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Cotangents:
     (a, b), c = node.inputs, cotangents[0]
     return (
         sum_to(matmul(c, matrix_transpose(b)), a.shape) if wanted[0] else None,
@@ -29,9 +34,10 @@ def _pull_matmul(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -
     )
 
 
-_MATMUL = Primitive("matmul", lambda a, b: a @ b, _pull_matmul)
+MATMUL = Primitive("matmul", lambda a, b: a @ b, _pull_matmul)
 
 
+@registered
 def matmul(a: Any, b: Any) -> Variable:
     """The product of matrices in the last two axes, with the other axes broadcast; a vector is a row or a column.
 
@@ -55,10 +61,10 @@ def matmul(a: Any, b: Any) -> Variable:
     right = expand_dims(b, 1) if b.ndim == 1 else b
     # The product of a column and a row is element-wise, and may be part of a kernel, if those read it.
     is_outer = left.shape[-1] == 1 and max(a.dtype.itemsize, b.dtype.itemsize) <= 8
-    made: Variable = apply("multiply", left, right) if is_outer else run(_MATMUL, (left, right))
+    product = apply("multiply", left, right) if is_outer else run(MATMUL, (left, right))
     if b.ndim == 1:
-        made = squeeze(made, -1)
-    return squeeze(made, -1 if b.ndim == 1 else -2) if a.ndim == 1 else made
+        product = squeeze(product, -1)
+    return squeeze(product, -1 if b.ndim == 1 else -2) if a.ndim == 1 else product
 
 
 def vecdot(a: Any, b: Any, axis: int = -1) -> Variable:
@@ -66,12 +72,12 @@ def vecdot(a: Any, b: Any, axis: int = -1) -> Variable:
     return sum_over(apply("multiply", constant(a), b), axis=axis)
 
 
+@registered
 def dot(a: Any, b: Any) -> Variable:
     """`numpy.dot`: the product of matrices or vectors; of numbers and arrays, their product."""
     a, b = constant(a), constant(b)
     if a.ndim == 0 or b.ndim == 0:
-        made: Variable = apply("multiply", a, b)
-        return made
+        return apply("multiply", a, b)
     return tensordot(a, b, ((a.ndim - 1,), (b.ndim - 2 if b.ndim > 1 else 0,)))
 
 
@@ -83,12 +89,11 @@ def inner(a: Any, b: Any) -> Variable:
 
 def outer(a: Any, b: Any) -> Variable:
     """The products of all elements of the one with all of the other, both flattened."""
-    made: Variable = apply("multiply", reshape(a, (-1, 1)), reshape(b, (1, -1)))
-    return made
+    return apply("multiply", reshape(a, (-1, 1)), reshape(b, (1, -1)))
 
 
 def tensordot(a: Any, b: Any, axes: int | tuple[Sequence[int] | int, Sequence[int] | int] = 2) -> Variable:
-    """The sums of products over pairs of axes: so many at the end of `a` and the start of `b`, or those named."""
+    """The sums of products over pairs of axes: some at the end of `a` and the start of `b`, or those named."""
     a, b = constant(a), constant(b)
     if isinstance(axes, int):
         axes = tuple(range(a.ndim - axes, a.ndim)), tuple(range(axes))
@@ -156,7 +161,7 @@ def einsum(subscripts: str, *operands: Any) -> Variable:
             if sizes.get(label, 1) == 1:
                 sizes[label] = size
             elif size not in (1, sizes[label]):
-                raise ShapeError(f"{_called(subscripts, inputs)}: {label} is {sizes[label]} and {size} long")
+                raise ShapeError(f"{_shown(subscripts, inputs)}: {label} is {sizes[label]} and {size} long")
     # Each operand is brought to the form in which all its axes have different names, none of them is broadcast, and
     # each is in the result or in another operand: then the derivative is an einsum of the same form.
     apart = [_without_broadcast(labels, each, sizes) for labels, each in zip(names, inputs, strict=True)]
@@ -165,11 +170,9 @@ def einsum(subscripts: str, *operands: Any) -> Variable:
     for at, (labels, operand) in enumerate(apart):
         others = set(result).union(*everywhere[:at], *everywhere[at + 1 :])
         parts.append(_simplified(labels, operand, others))
-    found = [label for label in result if any(label in labels for labels, _ in parts)]
-    made: Variable = run(
-        _EINSUM, tuple(each for _, each in parts), names=tuple(each for each, _ in parts), result="".join(found)
-    )
-    return reshape(made, tuple(sizes[label] for label in result))
+    present = "".join(label for label in result if any(label in labels for labels, _ in parts))
+    product = run(_EINSUM, tuple(each for _, each in parts), names=tuple(each for each, _ in parts), result=present)
+    return reshape(product, tuple(sizes[label] for label in result))
 
 
 def _without_broadcast(labels: str, operand: Variable, sizes: dict[str, int]) -> tuple[str, Variable]:
@@ -197,7 +200,7 @@ def _einsum(*arrays: Any, names: tuple[str, ...], result: str) -> Any:
     return namespace(*arrays).einsum(f"{','.join(names)}->{result}", *arrays, optimize=len(arrays) > 1)
 
 
-def _pull_einsum(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Pulled:
+def _pull_einsum(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Cotangents:
     names, result = node.static["names"], node.static["result"]
     pulled: list[Variable | None] = []
     for at, is_wanted in enumerate(wanted):
@@ -220,7 +223,7 @@ def _parse(subscripts: str, inputs: Sequence[Variable]) -> tuple[list[str], str]
     terms = left.split(",")
     letters = text.replace("->", "").replace("...", "").replace(",", "")
     if len(terms) != len(inputs) or not (letters.isalpha() or not letters):
-        raise ArgumentError(f"{_called(subscripts, inputs)}: {len(terms)} operands are named, {len(inputs)} given")
+        raise ArgumentError(f"{_shown(subscripts, inputs)}: {len(terms)} operands are named, {len(inputs)} given")
     extra = max(
         (each.ndim - len(term.replace("...", "")) for term, each in zip(terms, inputs, strict=True) if "..." in term),
         default=0,
@@ -231,7 +234,7 @@ def _parse(subscripts: str, inputs: Sequence[Variable]) -> tuple[list[str], str]
     for term, operand in zip(terms, inputs, strict=True):
         missing = operand.ndim - len(term.replace("...", ""))
         if missing < 0 or (missing > 0 and "..." not in term):
-            raise ShapeError(f"{_called(subscripts, inputs)}: {term!r} does not name the axes of shape {operand.shape}")
+            raise ShapeError(f"{_shown(subscripts, inputs)}: {term!r} does not name the axes of shape {operand.shape}")
         names.append(term.replace("...", spread[len(spread) - missing :]))
     every = "".join(names)
     if arrow:
@@ -240,9 +243,9 @@ def _parse(subscripts: str, inputs: Sequence[Variable]) -> tuple[list[str], str]
         once = sorted(label for label in set(every) if every.count(label) == 1 and label not in spread)
         result = spread + "".join(once)
     if len(set(result)) != len(result) or not set(result) <= set(every):
-        raise ArgumentError(f"{_called(subscripts, inputs)}: the result names an axis twice, or one that is nowhere")
+        raise ArgumentError(f"{_shown(subscripts, inputs)}: the result names an axis twice, or one that is nowhere")
     return names, result
 
 
-def _called(subscripts: str, inputs: Sequence[Variable]) -> str:
+def _shown(subscripts: str, inputs: Sequence[Variable]) -> str:
     return f"einsum {subscripts!r} of shapes {', '.join(str(each.shape) for each in inputs)}"

@@ -1,0 +1,155 @@
+"""Primitives applied to Variables.
+
+Comes in: a primitive, Variables, arrays and numbers. Goes out: Variables with their values, and a node on the tape
+where a derivative may be asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dualbcast.errors import DTypeError, DualbcastError, ShapeError
+from dualbcast.foreign_objects import has_own_arithmetic, refused_argument
+from dualbcast.graph.arrays import as_array, is_float, namespace
+from dualbcast.graph.frozen import GIVEN_UP
+from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive, observe
+from dualbcast.graph.trees import map_leaves
+from dualbcast.graph.variable import Variable
+
+__all__ = [
+    "IndexingError",
+    "alias",
+    "arrays_of",
+    "constant",
+    "is_any_tracked",
+    "output_of",
+    "run",
+    "run_multiple",
+    "stop_gradient",
+    "zeros",
+]
+
+
+class IndexingError(ShapeError, IndexError):
+    """An index does not fit the Variable that it is used on."""
+
+
+def run(primitive: Primitive, inputs: tuple[Any, ...], **static: Any) -> Variable:
+    """Apply a primitive of one output; see `run_multiple`."""
+    return run_multiple(primitive, inputs, static)[0]
+
+
+def run_multiple(primitive: Primitive, inputs: tuple[Any, ...], static: dict[str, Any]) -> tuple[Variable, ...]:
+    """Apply a primitive: compute its outputs, and record a node where a derivative may be asked for.
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        The arrays do not fit; the message names the operation and the shapes.
+    """
+    observe(inputs)
+    values = arrays_of(inputs)
+    try:
+        result = primitive.forward(*values, **static)
+    except ShapeError as error:
+        raise ShapeError(f"{primitive.name}: {error}") from None
+    except DualbcastError:
+        raise
+    except IndexError as error:
+        raise IndexingError(_refusal(primitive.name, values, error)) from None
+    except ValueError as error:
+        raise ShapeError(_refusal(primitive.name, values, error)) from None
+    except TypeError as error:
+        raise DTypeError(_refusal(primitive.name, values, error)) from None
+    is_tracked = STATE.is_recording and is_any_tracked(inputs)
+    arrays = result if primitive.multiple else (result,)
+    outputs = tuple([Variable._of(as_array(array), is_tracked and is_float(array.dtype)) for array in arrays])
+    if len(inputs) == 1 and isinstance(inputs[0], Variable) and inputs[0].frozen is not None:
+        # Operations of several arrays give no views.
+        for output in outputs:
+            if output._value is values[0] or output._value.base is not None:
+                output.frozen = inputs[0].frozen
+    if is_tracked:
+        node = Node(primitive, inputs, static, outputs)
+        for index, output in enumerate(outputs):
+            if output.tracked:
+                output.node, output.index = node, index
+    return outputs
+
+
+def _refusal(name: str, values: Sequence[Any], error: Exception) -> str:
+    """The message for arrays that NumPy refuses."""
+    shapes = [f"{value.dtype}{list(value.shape)}" for value in values if hasattr(value, "shape")]
+    return f"{name} of {', '.join(shapes)}: {error}" if shapes else f"{name}: {error}"
+
+
+def output_of(node: Node, index: int = 0) -> Variable:
+    """An output of a node that keeps its outputs: the Variable, or another in its place if nobody holds it any more."""
+    output = node.outputs[index]()
+    return output if output is not None else Variable._of(node.kept[index], True, node, index)
+
+
+def is_any_tracked(inputs: Sequence[Any]) -> bool:
+    """Whether any of some inputs carries a derivative."""
+    return True in [isinstance(each, Variable) and each.tracked for each in inputs]
+
+
+def arrays_of(inputs: Sequence[Any]) -> tuple[Any, ...]:
+    """The inputs with the array of each Variable in its place."""
+    if GIVEN_UP:
+        for each in inputs:
+            if isinstance(each, Variable) and each.frozen is not None:
+                each.frozen.check()
+    return tuple([each.array if isinstance(each, Variable) else each for each in inputs])
+
+
+def constant(value: Any) -> Variable:
+    """The argument of an operation as a Variable; if it is none yet, it carries no derivative."""
+    return value if isinstance(value, Variable) else Variable(value, tracked=False)
+
+
+def zeros(like: Variable) -> Variable:
+    """The cotangent of a Variable that nothing depends on."""
+    return Variable._of(namespace(like).zeros(like.shape, dtype=like.dtype), False)
+
+
+# --- where differentiation begins and ends ----------------------------------------------------------------------------
+
+
+def _pull_alias(_node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
+    return cotangents
+
+
+_ALIAS = Primitive("alias", lambda array: array, _pull_alias)
+
+
+def alias(value: Any) -> Variable:
+    """A Variable to differentiate in: it differs from all others, and still depends on the Variable it is made of."""
+    observe((value,))
+    if isinstance(value, Variable) and value.tracked and STATE.is_recording:
+        return run(_ALIAS, (value,))
+    return Variable(value)
+
+
+def stop_gradient(x: Any) -> Any:
+    """The value of a Variable, or of those in a container, as a constant.
+
+    Examples
+    --------
+    >>> from dualbcast import graph
+    >>> graph.grad(lambda x: x * graph.stop_gradient(x))(3.0)
+    np.float64(3.0)
+    """
+
+    def stopped(path: str, leaf: Any) -> Any:
+        if isinstance(leaf, Variable):
+            return Variable(leaf, tracked=False)
+        if has_own_arithmetic(leaf) or (isinstance(leaf, np.ndarray) and leaf.dtype.hasobject):
+            # Variables inside would go on carrying derivatives.
+            raise refused_argument(leaf, path)
+        return leaf
+
+    return map_leaves(stopped, x, "x")
