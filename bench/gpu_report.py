@@ -29,7 +29,6 @@ from dualbcast.cli.options import capability
 
 ROOT = Path(__file__).resolve().parent.parent
 BUDGET = 470.0  # seconds
-_COMMAND = "import sys; from dualbcast.cli import main; sys.argv[0] = 'dualbcast'; main()"
 _TOOLKIT = Path("/usr/local/cuda/bin/compute-sanitizer")
 # CUDA's Python packages ask the driver for functions that older ones do not have, and CuPy for attributes.
 _MEMCHECK = ["--report-api-errors", "no"]
@@ -64,7 +63,7 @@ def parts(folder: Path, kernels: Path) -> list[list[Part]]:
 
     def experiment(name: str, seconds: float, *options: str) -> Part:
         files = ["--json", str(folder / f"{name}.json"), "--plot", str(folder / f"{name}.png")]
-        return Part(name, [sys.executable, "-c", _COMMAND, name, "--backend", "cuda", *options, *files], seconds)
+        return Part(name, [sys.executable, "-m", "bench.paper", name, "--backend", "cuda", *options, *files], seconds)
 
     sums = [sys.executable, str(ROOT / "bench" / "gpu_sums.py"), str(folder / "sums.json")]
     timed = [

@@ -65,7 +65,7 @@ def measure(device: Device, rows: int, columns: int, bandwidth: float) -> Row:
     sets = copies(device, arrays, 2 * host[0].nbytes)
     rotation = Rotation([prepared(each) for each in sets])
     error = 0.0
-    for value, gradients in rotation.turn():
+    for value, gradients in rotation.call_each():
         for found, exact, scale in zip((value, *gradients), expected, scales, strict=True):
             error = max(error, float(np.max(np.abs(device.host(found) - exact)) / scale))
     if not error < 1e-6:  # 8 ulp of float32; a sum is made in float64 of terms that are that good

@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from bench.paper.models import cell_update
 from dualbcast import differentiable_broadcast
-from dualbcast.cli import models
+from dualbcast.cli.models import product as product_of_tanh
 from dualbcast.codegen.cuda import build as cuda_build
 from dualbcast.codegen.cuda.sass import Instructions, count
 from dualbcast.runtime.cuda import kernel as cuda_kernel
@@ -129,8 +130,8 @@ def cases() -> Iterator[Case]:
     full, row = np.ones((8, 8), np.float32), np.ones((8, 1), np.float32)
     wrt = ("c", "f", "i", "g")
     for fast in (False, True):
-        cell = differentiable_broadcast(models.cell_update, fastmath=fast)
-        product = differentiable_broadcast(models.product, fastmath=fast)
+        cell = differentiable_broadcast(cell_update, fastmath=fast)
+        product = differentiable_broadcast(product_of_tanh, fastmath=fast)
         for name, what in (("hm_lstm", "value_and_jacobian"), ("hm_lstm_pullback", "vjp")):
 
             def compile_cell(cc: tuple[int, int], cell: Any = cell, what: Any = what) -> cuda_kernel.CudaKernel:

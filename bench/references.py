@@ -14,7 +14,8 @@ import numpy as np
 from constants import BULK, HARDENING, SHEAR, STEP, STEPS, YIELD
 from scipy.special import ndtr
 
-from dualbcast.cli.models import cell_update_reference, product_reference
+from bench.paper.models import cell_update_reference
+from dualbcast.cli.models import product_reference
 
 
 @lru_cache(maxsize=1)

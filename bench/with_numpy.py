@@ -9,7 +9,7 @@ import numpy as np
 from constants import BULK, HARDENING, SHEAR, STEP, STEPS, TOLERANCE, YIELD
 from scipy.special import ndtr
 
-from dualbcast.cli.models import cell_update_by_hand
+from bench.paper.models import cell_update_by_hand
 
 CANNOT: dict[str, str] = {}
 Forms = dict[str, Callable[[], Callable[[], Any]]]

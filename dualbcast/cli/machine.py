@@ -7,7 +7,6 @@ import platform
 import re
 import subprocess
 import sys
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import metadata
@@ -16,14 +15,12 @@ from typing import Any
 
 __all__ = [
     "Gpu",
-    "available_memory",
     "cache_bytes",
     "commit",
     "cpu_model",
     "driver_release",
     "driver_version",
     "gpus",
-    "has_libmvec",
     "threads",
     "versions",
 ]
@@ -40,16 +37,6 @@ _PACKAGES = (
     "cupy-cuda13x",
     "cupy",
     "matplotlib",
-)
-
-# Of a control group, by version 2 and 1: its limit, what it uses, and the name of what files have of that.
-_GROUP_FILES = (
-    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current", "inactive_file"),
-    (
-        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-        "/sys/fs/cgroup/memory/memory.usage_in_bytes",
-        "total_inactive_file",
-    ),
 )
 
 # CUdevice_attribute, from the CUDA driver API's reference.
@@ -110,35 +97,6 @@ def cache_bytes() -> int:
         unit = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:], 0)
         largest = max(largest, int(text[:-1]) * unit if unit else int(text))
     return largest
-
-
-def available_memory() -> int | None:
-    """How many bytes of memory a process may still take, as the system and the group that it is in allow; None if that
-    cannot be told."""
-    found = []
-    with suppress(OSError, KeyError, ValueError):
-        found.append(_fields(Path("/proc/meminfo"))["MemAvailable"] * 1024)
-    for limit, used, cached in _GROUP_FILES:
-        with suppress(OSError, KeyError, ValueError):  # a limit may be the word "max"
-            # What files have in memory gives way.
-            taken = int(Path(used).read_text()) - _fields(Path(limit).parent / "memory.stat")[cached]
-            found.append(max(0, int(Path(limit).read_text()) - max(0, taken)))
-    return min(found, default=None)
-
-
-def _fields(path: Path) -> dict[str, int]:
-    """The numbers of a file of lines such as `name: 12 kB`, by their names."""
-    lines = [line.replace(":", " ").split() for line in path.read_text().splitlines()]
-    return {line[0]: int(line[1]) for line in lines if len(line) > 1 and line[1].isdigit()}
-
-
-def has_libmvec() -> bool:
-    """Whether glibc's vector mathematics can be loaded."""
-    try:
-        ctypes.CDLL("libmvec.so.1")
-    except OSError:
-        return False
-    return True
 
 
 @cache

@@ -37,6 +37,7 @@ __all__ = [
     "notes",
     "record",
     "show",
+    "size_text",
     "timing_fields",
     "width",
     "write_csv",
@@ -118,6 +119,15 @@ def width() -> int:
     """How many characters a line of standard output has: 120 where that is not a terminal."""
     console = Console()
     return console.width if console.is_terminal else 120
+
+
+def size_text(count: float) -> str:
+    """A number of bytes in the unit that suits it."""
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}"
+        count /= 1024
+    return f"{count:.1f} GiB"
 
 
 def show(table: RenderableType) -> None:
@@ -237,12 +247,8 @@ class Run:
         if self._console.is_terminal:
             self._live.refresh()
 
-    def done(self, row: Row, summary: str) -> None:
-        """Add a finished row; `summary` is the line shown where there is no terminal."""
-        self.add([row], summary)
-
     def add(self, rows: Sequence[Row], summary: str) -> None:
-        """Add the rows of a finished step."""
+        """Add the rows of a finished step; `summary` is the line shown where there is no terminal."""
         self.rows += rows
         self._save(self.rows)
         self._bar.advance(self._task)

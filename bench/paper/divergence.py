@@ -1,4 +1,4 @@
-"""`dualbcast divergence`: what branches cost where neighbours take different ones, and what loads inside them save."""
+"""`divergence`: the cost of branches where neighbours take different ones, and the bytes that loads in them save."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ import click
 import numpy as np
 from rich.console import RenderableType
 
+from bench.paper import models
+from bench.paper.checking import CellReference
+from bench.paper.implementation import WRT
+from bench.paper.plots import plot_divergence
+from bench.paper.traffic import bytes_needed, control_values, gate_values
 from dualbcast.api.function import differentiable_broadcast
-from dualbcast.cli import models, plots, report
-from dualbcast.cli.checking import CellReference
-from dualbcast.cli.hmlstm import control_values, gate_values
-from dualbcast.cli.implementations import WRT, needed
+from dualbcast.cli import plots, report
 from dualbcast.cli.measure import Device, Rotation, Timing, choose_device, copies
 from dualbcast.cli.options import measuring_options
 from dualbcast.cli.report import Column, Row
@@ -83,8 +85,8 @@ class _Divergence:
                 timings[name], worst = self._time(name, sets, reference)
                 error = max(error, worst) if name == "branches" else error
             timing = timings["branches"]
-            whole = needed(*control_values(generator, self.n, control, "update"), self.n, "derivatives", 4)
-            moved = needed(z, zb, self.n, "derivatives", 32 if self.device.backend == "cuda" else 64)
+            whole = bytes_needed(*control_values(generator, self.n, control, "update"), self.n, "derivatives", 4)
+            moved = bytes_needed(z, zb, self.n, "derivatives", 32 if self.device.backend == "cuda" else 64)
             uniform = next((row for row in rows if row["pattern"] == "uniform"), None)
             over = by_bytes = None
             if uniform is not None:
@@ -120,7 +122,9 @@ class _Divergence:
             return call
 
         rotation = Rotation([prepared(arrays) for arrays in sets])
-        errors = [reference.check(found, self.device.host, _TOLERANCE[name], f"by {name}") for found in rotation.turn()]
+        errors = [
+            reference.check(found, self.device.host, _TOLERANCE[name], f"by {name}") for found in rotation.call_each()
+        ]
         return self.device.time(rotation, self.repeat, self.min_time), max(errors)
 
 
@@ -192,4 +196,4 @@ def divergence(
     report.show(setup.table(run.rows))
     save(run.rows)
     if plot_path is not None:
-        plots.plot_divergence(plot_path, run.rows, device, setup.bandwidth, setup.title)
+        plot_divergence(plot_path, run.rows, device, setup.bandwidth, setup.title)

@@ -1,6 +1,6 @@
 """The HM-LSTM cell update's derivatives in PyTorch, JAX and TensorFlow, each as its users would write and compile it.
 
-Imported only where peers are asked for; a framework that is not installed is left out.
+A framework is imported only where peers are asked for; one that is not installed is left out.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast.cli.implementations import Implementation, Mode
+from bench.paper.implementation import Implementation, Mode
 from dualbcast.cli.measure import Device
 
 __all__ = ["NAMES", "frameworks", "hlo_launches", "versions"]
@@ -22,10 +22,6 @@ __all__ = ["NAMES", "frameworks", "hlo_launches", "versions"]
 NAMES = ("torch", "jax", "tensorflow")
 _TOLERANCE = 64.0  # ulp: their tanh and their logistic function are their own
 _NO_KERNEL = {"parameter", "tuple", "get-tuple-element", "bitcast", "constant"}
-
-# Unless told otherwise they take most of a GPU's memory when they start.
-os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 
 Prepare = Callable[[Sequence[Any]], Callable[[], Sequence[Any]]]
 
@@ -89,6 +85,9 @@ def hlo_launches(text: str) -> int:
 
 
 def _module(name: str) -> Any:
+    # Unless told otherwise JAX and TensorFlow take most of a GPU's memory when they start.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     try:
         return importlib.import_module(name)
     except ImportError:

@@ -45,7 +45,7 @@ def profile(arities: Sequence[int], n: int) -> tuple[list[dict[str, float]], str
         return [], "Achieved occupancy and utilisation need Nsight Compute: ncu is not on the path."
     arguments = [",".join(map(str, arities)), str(n)]
     command = [tool, "--csv", "--metrics", ",".join(METRICS), "--kernel-name", "regex:^product"]
-    command += [sys.executable, "-m", "dualbcast.cli.profiling", *arguments]
+    command += [sys.executable, "-m", "bench.paper.profiling", *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)
     except subprocess.TimeoutExpired:

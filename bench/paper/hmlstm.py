@@ -1,4 +1,4 @@
-"""`dualbcast hmlstm`: the derivatives of the HM-LSTM cell update, fused, in reverse mode, and by frameworks."""
+"""`hmlstm`: the derivatives of the HM-LSTM cell update, fused, in reverse mode, and by frameworks."""
 
 from __future__ import annotations
 
@@ -11,24 +11,28 @@ from typing import Any
 
 import click
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Group, RenderableType
 
+from bench.paper import memory, models, peers
+from bench.paper.checking import CellReference
+from bench.paper.implementation import MODES, WRT, Implementation
+from bench.paper.implementations import implementations
+from bench.paper.plots import plot_hmlstm
+from bench.paper.timing import host_seconds, release_memory, wall_clock
+from bench.paper.traffic import CASES, control_values, gate_values
 from dualbcast.api.function import differentiable_broadcast
-from dualbcast.cli import machine, models, plots, report
-from dualbcast.cli.checking import CellReference, CheckError
-from dualbcast.cli.implementations import MODES, WRT, Implementation, implementations
-from dualbcast.cli.measure import Device, Rotation, Timing, choose_device, copies, host_cost, wall_clock
+from dualbcast.cli import plots, report
+from dualbcast.cli.checking import CheckError
+from dualbcast.cli.measure import Device, Rotation, Timing, choose_device, copies
 from dualbcast.cli.options import measuring_options, numbers
 from dualbcast.cli.report import Column, Row
 from dualbcast.program.launch import Backend
 
-__all__ = ["CASES", "control_values", "gate_values", "hmlstm"]
+__all__ = ["hmlstm"]
 
 # The memory that a size takes: an element's by what shares control, and what does not depend on the size.
 _BYTES = {"rows": 125, "columns": 125, "elements": 145}
 _FIXED_BYTES = 600_000_000
-CASES = {"flush": (1, 0), "copy": (0, 0), "update": (0, 1)}  # z, zb
 _MODE_TITLES = {
     "derivatives": "∂/∂(c, f, i, g) alone, as in the paper",
     "value and pullback": "The value, and the cotangents of c, f, i, g: what training needs",
@@ -87,7 +91,7 @@ class _Cell:
         """Say what memory the largest size takes, and leave out those that there is not enough for."""
         if self.device.backend == "cuda":
             return tuple(sizes)  # a GPU says itself when it has no more, and nothing is lost by that
-        largest, available = max(sizes), machine.available_memory()
+        largest, available = max(sizes), memory.available_memory()
         said = f"n = {largest} takes about {self.memory(largest) / 1e9:.1f} GB of memory"
         if available is None:
             print(f"{said}.", file=sys.stderr, flush=True)
@@ -131,7 +135,7 @@ class _Cell:
                     if not which.is_peer:
                         raise
                     self.leave_out(f"{which.name}: {type(error).__name__}: {next(iter(str(error).splitlines()), '')}")
-                self.device.release()
+                release_memory(self.device)
             baseline = next(row["seconds"] for row in found if row["implementation"].startswith("reverse"))
             rows += [row | {"speedup": baseline / row["seconds"]} for row in found]
         return rows
@@ -143,7 +147,7 @@ class _Cell:
 
     def _one(self, which: Implementation, sets: Sequence[Sequence[Any]], reference: CellReference, n: int) -> Row:
         rotation = Rotation([which.prepare(arrays) for arrays in sets])
-        results = rotation.turn()
+        results = rotation.call_each()
         if which.wait:
             which.wait()
         error = max(reference.check(result, which.host, which.tolerance, which.name) for result in results)
@@ -170,7 +174,7 @@ class _Cell:
         arrays = [self.device.array(array) for array in (*gate_values(generator, 4, 4), *controls)]
         call = partial(function.value_and_jacobian, *arrays, wrt=WRT)
         call(), call()
-        self.host_seconds = host_cost(self.device, call)
+        self.host_seconds = host_seconds(self.device, call)
 
 
 def _fields(timing: Timing, elements: int, moved: int | None, bandwidth: float) -> Row:
@@ -179,37 +183,6 @@ def _fields(timing: Timing, elements: int, moved: int | None, bandwidth: float) 
     if moved is None:
         fields |= {"bytes": None, "bytes_per_second": None, "copy_share": None}
     return fields | {"waited": timing.waited}
-
-
-def gate_values(generator: np.random.Generator, n: int, count: int) -> list[NDArray[np.float32]]:
-    """Arrays of normal numbers, n by n."""
-    return [generator.standard_normal((n, n), np.float32) for _ in range(count)]
-
-
-def control_values(
-    generator: np.random.Generator, n: int, control: str, pattern: str, run: int = 1
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """The control values z and zb, of shape (n, 1), (1, n) or (n, n), each 0 or 1.
-
-    Parameters
-    ----------
-    generator : numpy.random.Generator
-    n : int
-    control : {"rows", "columns", "elements"}
-        What shares a value.
-    pattern : {"random", "flush", "copy", "update"}
-        Fair coins, or the same case everywhere.
-    run : int
-        How many neighbours in the last dimension have the same coin.
-    """
-    shape = {"rows": (n, 1), "columns": (1, n), "elements": (n, n)}[control]
-    if pattern in CASES:
-        z, zb = (np.full(shape, value, np.float32) for value in CASES[pattern])
-        return z, zb
-    coins = (shape[0], -(-shape[1] // run))
-    values = (generator.integers(0, 2, coins, np.int8).astype(np.float32) for _ in range(2))
-    z, zb = (np.ascontiguousarray(np.repeat(value, run, axis=1)[:, : shape[1]]) for value in values)
-    return z, zb
 
 
 @click.command(short_help="Check and time the HM-LSTM cell update's derivatives.")
@@ -236,13 +209,13 @@ def control_values(
     show_default=True,
     help="The control values: fair coins, or the same case everywhere.",
 )
-@click.option("--peers", is_flag=True, help="Also PyTorch, JAX and TensorFlow, whichever are installed.")
+@click.option("--peers", "with_peers", is_flag=True, help="Also PyTorch, JAX and TensorFlow, whichever are installed.")
 @measuring_options
 def hmlstm(
     sizes: tuple[int, ...],
     control: str,
     pattern: str,
-    peers: bool,
+    with_peers: bool,
     backend: Backend,
     repeat: int,
     min_time: float,
@@ -284,21 +257,19 @@ def hmlstm(
     if plot_path is not None:
         plots.require()
     device = choose_device(backend)
-    cell = _Cell(device, control, pattern, peers, repeat, min_time, seed)
+    cell = _Cell(device, control, pattern, with_peers, repeat, min_time, seed)
 
     def save(rows: Sequence[Row]) -> None:
         if csv_path is not None:
             report.write_csv(csv_path, rows)
         if json_path is None:
             return
-        parameters = {"n": sizes, "control": control, "pattern": pattern, "peers": peers, "seed": seed}
+        parameters = {"n": sizes, "control": control, "pattern": pattern, "peers": with_peers, "seed": seed}
         parameters |= {"repeat": repeat, "min_time": min_time}
         extra: dict[str, Any] = {"copy_bytes_per_second": cell.bandwidth, "host_seconds_per_call": cell.host_seconds}
         extra["left_out"] = cell.left_out
-        if peers:
-            from dualbcast.cli.peers import versions
-
-            extra["peers"] = versions()
+        if with_peers:
+            extra["peers"] = peers.versions()
         report.write_json(json_path, report.record("hmlstm", device, parameters, rows, **extra))
 
     sizes = cell.fitting(sizes)
@@ -322,7 +293,7 @@ def hmlstm(
     report.show(cell.table(run.rows))
     save(run.rows)
     if plot_path is not None:
-        plots.plot_hmlstm(plot_path, run.rows, device, cell.bandwidth, cell.title)
+        plot_hmlstm(plot_path, run.rows, device, cell.bandwidth, cell.title)
 
 
 def _faster(rows: Sequence[Row]) -> str:
