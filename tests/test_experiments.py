@@ -208,9 +208,9 @@ def test_a_wrong_cotangent_is_found(wrong: str) -> None:
 
 def test_of_large_arrays_the_first_and_the_last_rows_are_compared() -> None:
     blocks = [slice(k, k + 1) for k in range(100)]
-    some = checking._some(blocks, 16)
+    some = checking._spread(blocks, 16)
     assert (len(some), some[0], some[-1]) == (16, blocks[0], blocks[-1])
-    assert checking._some(blocks[:3], 16) == blocks[:3]
+    assert checking._spread(blocks[:3], 16) == blocks[:3]
 
 
 @pytest.mark.parametrize("command", ["hmlstm", "divergence"])

@@ -37,7 +37,7 @@ class HandKernel:
     image : bytes
         The cubin.
     registers, spill_bytes : int
-        What the assembler says of it.
+        The counts that the assembler reports.
     """
 
     name: str
@@ -49,7 +49,7 @@ class HandKernel:
 
     @property
     def label(self) -> str:
-        """What tells it from the others."""
+        """A name that tells it from other kernels."""
         return f"{self.name}, {self.width} a thread"
 
 

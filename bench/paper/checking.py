@@ -17,18 +17,18 @@ _COMPARED_ELEMENTS = 1 << 22  # at most
 
 
 class CellReference:
-    """What the HM-LSTM update should give, in float64: its partials in (c, f, i, g), or value and cotangents.
+    """The right results of the HM-LSTM update in float64: its partials in (c, f, i, g), or its value and cotangents.
 
     Parameters
     ----------
     arguments : sequence of six arrays
         c, f, i, g of one shape, and z and zb, which broadcast to it.
     cotangent : array, optional
-        Of the value: then the value and the cotangents are meant, else the partials alone.
+        The cotangent of the value. With it the results are the value and the cotangents, else the partials alone.
 
     Notes
     -----
-    All rows are compared, up to 2²² elements; of larger arrays so many, in blocks of rows from the first to the last.
+    At most 2²² elements are compared: of larger arrays blocks of rows, spread from the first row to the last.
     """
 
     def __init__(self, arguments: Sequence[NDArray[Any]], cotangent: NDArray[Any] | None = None) -> None:
@@ -36,17 +36,17 @@ class CellReference:
         full = [np.broadcast_to(argument, shape) for argument in arguments]
         self.elements = 0
         self._parts: list[tuple[slice, list[tuple[str, Array, Array]]]] = []
-        for rows in _some(list(row_blocks(shape)), _COMPARED_ELEMENTS // BLOCK_ELEMENTS):
+        for rows in _spread(list(row_blocks(shape)), _COMPARED_ELEMENTS // BLOCK_ELEMENTS):
             exact, partials = cell_update_reference(*(argument[rows].astype(np.float64) for argument in full))
             scales = [np.maximum(1, np.abs(partial)) for partial in partials]
             names = [f"∂/∂{name}" for name in "cfig"]
-            known = list(zip(names, partials, scales, strict=True))
+            judged = list(zip(names, partials, scales, strict=True))
             if cotangent is not None:
                 bar = cotangent[rows].astype(np.float64)
                 size = np.maximum(1, np.abs(bar))
-                known = [(f"the cotangent of {name[-1]}", bar * one, size * scale) for name, one, scale in known]
-                known.insert(0, ("the value", exact, np.maximum(1, np.abs(exact))))
-            self._parts.append((rows, known))
+                judged = [(f"the cotangent of {name[-1]}", bar * one, size * scale) for name, one, scale in judged]
+                judged.insert(0, ("the value", exact, np.maximum(1, np.abs(exact))))
+            self._parts.append((rows, judged))
             self.elements += exact.size
 
     def check(self, results: Sequence[Any], host: Callable[[Any], NDArray[Any]], tolerance: float, who: str) -> float:
@@ -60,7 +60,7 @@ class CellReference:
         tolerance : float
             The largest error allowed.
         who : str
-            What made them, for the message.
+            The implementation that computed them, for the message.
 
         Raises
         ------
@@ -68,16 +68,16 @@ class CellReference:
             If an error exceeds the tolerance.
         """
         worst = 0.0
-        for rows, known in self._parts:
-            for result, (name, reference, scale) in zip(results, known, strict=True):
+        for rows, judged in self._parts:
+            for result, (name, reference, scale) in zip(results, judged, strict=True):
                 error = distance(host(result[rows]), reference, scale)
                 require(f"{name} ({who})", error, tolerance)
                 worst = max(worst, error)
         return worst
 
 
-def _some(blocks: Sequence[slice], most: int) -> list[slice]:
-    """At most so many of the blocks, spread evenly, the first and the last among them."""
-    if len(blocks) <= most:
+def _spread(blocks: Sequence[slice], count: int) -> list[slice]:
+    """At most `count` of the blocks, spread evenly, the first and the last among them."""
+    if len(blocks) <= count:
         return list(blocks)
-    return [blocks[at] for at in np.linspace(0, len(blocks) - 1, most).round().astype(int)]
+    return [blocks[at] for at in np.linspace(0, len(blocks) - 1, count).round().astype(int)]

@@ -34,7 +34,7 @@ _FUNCTIONS = {"branches": models.cell_update, "masks": models.cell_update_by_mas
 
 @dataclass
 class _Divergence:
-    """What every row of one run has in common."""
+    """The settings of one run, which all its rows share."""
 
     device: Device
     n: int
@@ -91,7 +91,7 @@ class _Divergence:
             over = by_bytes = None
             if uniform is not None:
                 over = timing.median / uniform["seconds"] - 1
-                # What is left of it where each of the bytes that are moved takes as long.
+                # The overhead per byte that is moved.
                 by_bytes = (1 + over) * uniform["bytes"] / moved - 1
             rows.append(
                 {
@@ -122,14 +122,13 @@ class _Divergence:
             return call
 
         rotation = Rotation([prepared(arrays) for arrays in sets])
-        errors = [
-            reference.check(found, self.device.host, _TOLERANCE[name], f"by {name}") for found in rotation.call_each()
-        ]
+        results = rotation.call_each()
+        errors = [reference.check(each, self.device.host, _TOLERANCE[name], f"by {name}") for each in results]
         return self.device.time(rotation, self.repeat, self.min_time), max(errors)
 
 
 def own_kernels(n: int, cc: tuple[int, int]) -> Iterator[tuple[str, Any]]:
-    """The CUDA kernels that the command launches, with what each is of; needs no GPU."""
+    """The CUDA kernels that the command launches, each with a description; needs no GPU."""
     gates = [np.empty((n, n), np.float32) for _ in range(4)]
     for control in CONTROLS:
         z, zb = control_values(np.random.default_rng(0), n, control, "copy")
@@ -163,8 +162,8 @@ def divergence(
     Columns:
       over uniform  the time over that of uniform control of the same layout
       by bytes      that of a byte: random control has to move more of them
-      moved         what the elements' cases need, by sectors of 32 bytes on a
-                    GPU and lines of 64 on a processor; and the four partials
+      moved         the reads of the elements' cases, by sectors of 32 bytes on
+                    a GPU and lines of 64 on a processor; and the four partials
       saved by      of all bytes that are moved where everything is read
       branches
       by masks      time of the version that reads everything
@@ -192,7 +191,7 @@ def divergence(
             run.add(rows, f"control by {control}: checked; {times}")
         # Once more: other work on the machine may have slowed the first.
         setup.bandwidth = max(setup.bandwidth, device.copy_bandwidth(min_time))
-        run.hold_against(setup.bandwidth)
+        run.compare_with_copy(setup.bandwidth)
     report.show(setup.table(run.rows))
     save(run.rows)
     if plot_path is not None:

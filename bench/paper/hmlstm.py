@@ -30,18 +30,18 @@ from dualbcast.program.launch import Backend
 
 __all__ = ["hmlstm"]
 
-# The memory that a size takes: an element's by what shares control, and what does not depend on the size.
+# The memory that a size takes: the bytes for each element, by the layout of control, and a constant.
 _BYTES = {"rows": 125, "columns": 125, "elements": 145}
 _FIXED_BYTES = 600_000_000
 _MODE_TITLES = {
     "derivatives": "∂/∂(c, f, i, g) alone, as in the paper",
-    "value and pullback": "The value, and the cotangents of c, f, i, g: what training needs",
+    "value and pullback": "The value, and the cotangents of c, f, i, g, as training needs them",
 }
 
 
 @dataclass
 class _Cell:
-    """What every row of one run has in common."""
+    """The settings of one run, which all its rows share, and its notes."""
 
     device: Device
     control: str
@@ -88,30 +88,30 @@ class _Cell:
         return _FIXED_BYTES + 8 * self.device.cache_bytes + _BYTES[self.control] * n * n
 
     def fitting(self, sizes: Sequence[int]) -> tuple[int, ...]:
-        """Say what memory the largest size takes, and leave out those that there is not enough for."""
+        """The sizes that fit in memory; the memory for the largest is printed, and sizes left out are noted."""
         if self.device.backend == "cuda":
-            return tuple(sizes)  # a GPU says itself when it has no more, and nothing is lost by that
+            return tuple(sizes)  # a GPU that runs out of memory raises an error, and the rows before are kept
         largest, available = max(sizes), memory.available_memory()
-        said = f"n = {largest} takes about {self.memory(largest) / 1e9:.1f} GB of memory"
+        need = f"n = {largest} takes about {self.memory(largest) / 1e9:.1f} GB of memory"
         if available is None:
-            print(f"{said}.", file=sys.stderr, flush=True)
+            print(f"{need}.", file=sys.stderr, flush=True)
             return tuple(sizes)
-        there = f"{available / 1e9:.1f} GB are available"
-        print(f"{said}; {there}.", file=sys.stderr, flush=True)
-        found = tuple(n for n in sizes if self.memory(n) <= available)
-        if not found:
+        supply = f"{available / 1e9:.1f} GB are available"
+        print(f"{need}; {supply}.", file=sys.stderr, flush=True)
+        fitting = tuple(n for n in sizes if self.memory(n) <= available)
+        if not fitting:
             least = min(sizes)
             raise click.ClickException(
-                f"There is not enough memory: n = {least} takes about {self.memory(least) / 1e9:.1f} GB, and {there}. "
+                f"There is not enough memory: n = {least} takes about {self.memory(least) / 1e9:.1f} GB, and {supply}. "
                 "Give a smaller --n."
             )
         for n in sizes:
-            if n not in found:
-                self.leave_out(f"n = {n}: it takes about {self.memory(n) / 1e9:.1f} GB of memory, and {there}")
-        return found
+            if n not in fitting:
+                self.leave_out(f"n = {n}: it takes about {self.memory(n) / 1e9:.1f} GB of memory, and {supply}")
+        return fitting
 
     def measure(self, n: int, doing: Callable[[str], None]) -> list[Row]:
-        """Check and time all implementations at one size, in both modes; what fails of the frameworks is left out."""
+        """Check and time all implementations at one size, in both modes; a framework that fails is left out."""
         generator = np.random.default_rng(self.seed)
         gates = gate_values(generator, n, 5)
         z, zb = control_values(generator, n, self.control, self.pattern)
@@ -124,24 +124,24 @@ class _Cell:
             arrays = [self.device.array(array) for array in given]
             outputs = 4 if bar is None else 5
             sets = copies(self.device, arrays, outputs * gates[0].nbytes)
-            found = []
+            timed = []
             for which in implementations(self.device, mode, n, (z, zb), self.peers):
                 doing(f"n = {n}, {mode}: {which.name}")
                 try:
-                    found.append({"n": n, "mode": mode, **self._one(which, sets, reference, n)})
+                    timed.append({"n": n, "mode": mode, **self._one(which, sets, reference, n)})
                 except CheckError:
                     raise
-                except Exception as error:  # whatever a framework raises, a compiler that is missing among it
+                except Exception as error:  # a framework may raise anything, for example where a compiler is missing
                     if not which.is_peer:
                         raise
                     self.leave_out(f"{which.name}: {type(error).__name__}: {next(iter(str(error).splitlines()), '')}")
                 release_memory(self.device)
-            baseline = next(row["seconds"] for row in found if row["implementation"].startswith("reverse"))
-            rows += [row | {"speedup": baseline / row["seconds"]} for row in found]
+            baseline = next(row["seconds"] for row in timed if row["implementation"].startswith("reverse"))
+            rows += [row | {"speedup": baseline / row["seconds"]} for row in timed]
         return rows
 
     def leave_out(self, what: str) -> None:
-        """Note what was not measured, and why."""
+        """Note a size or an implementation that was not measured, and the reason."""
         if (line := f"Left out: {what}") not in self.left_out:
             self.left_out.append(line)
 
@@ -167,7 +167,7 @@ class _Cell:
         }
 
     def measure_host(self) -> None:
-        """What the host spends on a call of the fused kernel."""
+        """Measure the host's time for a call of the fused kernel."""
         function: Any = differentiable_broadcast(backend=self.device.backend)(models.cell_update)
         generator = np.random.default_rng(self.seed)
         controls = control_values(generator, 4, "rows", "random")
@@ -178,7 +178,7 @@ class _Cell:
 
 
 def _fields(timing: Timing, elements: int, moved: int | None, bandwidth: float) -> Row:
-    """What a row says of a timing, also where the bytes are not known."""
+    """The fields of a row about its timing, also where the bytes are not known."""
     fields = report.timing_fields(timing, elements, moved or 0, bandwidth)
     if moved is None:
         fields |= {"bytes": None, "bytes_per_second": None, "copy_share": None}
@@ -200,7 +200,7 @@ def _fields(timing: Timing, elements: int, moved: int | None, bandwidth: float) 
     type=click.Choice(["rows", "columns", "elements"]),
     default="rows",
     show_default=True,
-    help="What shares a value of the control vectors z and zb: their shape is (n, 1), (1, n) or (n, n).",
+    help="Which elements share a value of the control vectors z and zb: their shape is (n, 1), (1, n) or (n, n).",
 )
 @click.option(
     "--pattern",
@@ -237,10 +237,10 @@ def hmlstm(
                           also CUDA C++, from a clone's bench/
       --peers             torch.compile, torch, jax.jit, TensorFlow with XLA
 
-    Each is run for the partials alone, which is what the paper measured, and for the value and what a cotangent is
-    pulled back to. All results are checked against a float64 reference before they are timed. Exit status 1 means that
-    one was wrong. On a processor n takes about 125 n² bytes of memory (145 n² with control by elements) and 1 GB more:
-    9 GB for n = 8192. Sizes that there is not enough for are left out.
+    Each is run for the partials alone, as in the paper, and for the value with the cotangents of c, f, i and g. All
+    results are checked against a float64 reference before they are timed. Exit status 1 means that one was wrong. On a
+    processor n takes about 125 n² bytes of memory (145 n² with control by elements) and 1 GB more: 9 GB for n = 8192.
+    Sizes that do not fit are left out.
 
     \b
     Columns:
@@ -248,8 +248,8 @@ def hmlstm(
       launches   kernels of one call, where known
       time       median over the samples; on a GPU that of the device
       moved      arrays that each kernel reads and writes; for loads in
-                 branches what the elements' cases need; for frameworks the
-                 least that a kernel without branches has to
+                 branches the reads of the elements' cases; for frameworks
+                 the least that a kernel without branches has to move
       of copy    bytes moved per second, as a share of a large copy in this
                  run with as many threads
       speedup    time of the reverse mode over time
@@ -289,7 +289,7 @@ def hmlstm(
         cell.measure_host()
         # Once more: other work on the machine may have slowed the first.
         cell.bandwidth = max(cell.bandwidth, device.copy_bandwidth(min_time))
-        run.hold_against(cell.bandwidth)
+        run.compare_with_copy(cell.bandwidth)
     report.show(cell.table(run.rows))
     save(run.rows)
     if plot_path is not None:
@@ -298,5 +298,5 @@ def hmlstm(
 
 def _faster(rows: Sequence[Row]) -> str:
     """The speedups of the fused kernel in both modes."""
-    found = {row["mode"]: row["speedup"] for row in rows if row["implementation"].startswith("fused")}
-    return " and ".join(f"{speedup:.2f}" for speedup in found.values())
+    speedups = {row["mode"]: row["speedup"] for row in rows if row["implementation"].startswith("fused")}
+    return " and ".join(f"{speedup:.2f}" for speedup in speedups.values())

@@ -24,20 +24,20 @@ class Implementation:
     ----------
     name : str
     prepare : callable
-        From the arrays c, f, i, g, z, zb and, for the pullback, the cotangent, a call; it gives a list of what the mode
-        asks for: the partials, or the value and the cotangents.
+        Takes the arrays c, f, i, g, z, zb and, for the pullback, the cotangent; returns a call. The call returns the
+        results of the mode: the partials, or the value and the cotangents.
     moved : int or None
-        The bytes that it reads and writes, where that is known: arrays whole, but for loads in branches.
+        The bytes that it reads and writes, where that is known.
     launches : callable
-        Gives the number of kernels of a call, once it has been made; None where that is not known.
+        Returns the number of kernels of a call, after a call; None where that is not known.
     tolerance : float
         The largest error, in ulp, that its results may have.
     wait : callable, optional
-        For what runs on streams of its own: waits for all calls. Such calls are timed by the clock on the wall.
+        Waits for all calls, for a runtime with streams of its own. Such calls are timed by the clock.
     host : callable
-        A part of a result as a NumPy array.
+        Takes a part of a result; returns it as a NumPy array.
     is_peer : bool
-        Whether it is a framework's: one that fails is left out, and said to be.
+        Whether it is a framework's. A framework that fails is left out, and the output says so.
     """
 
     name: str

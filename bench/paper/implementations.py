@@ -29,7 +29,7 @@ def implementations(
     gate = ITEM * n * n
     whole = (8 if mode == "derivatives" else 10) * gate + z.nbytes + zb.nbytes
     reverse = ReverseCell(device.backend, mode != "derivatives")
-    found = [
+    chosen = [
         Implementation("fused forward mode", _fused(device.backend, mode), least, lambda: 1, 4.0, None, device.host),
         Implementation(
             "reverse, XLA's kernels",
@@ -54,14 +54,14 @@ def implementations(
         from dualbcast.runtime.cuda import kernel as cuda_kernel
 
         for kernel in hand_kernels(mode, n, cuda_kernel.current_cc()):
-            found.append(
+            chosen.append(
                 Implementation(
                     f"CUDA C++, {kernel.width} a thread", _hand(kernel), least, lambda: 1, 16.0, None, device.host
                 )
             )
     if peers:
-        found += frameworks(device, mode, whole)
-    return found
+        chosen += frameworks(device, mode, whole)
+    return chosen
 
 
 def hand_kernels(mode: Mode, n: int, cc: tuple[int, int]) -> list[by_hand.HandKernel]:
@@ -71,7 +71,7 @@ def hand_kernels(mode: Mode, n: int, cc: tuple[int, int]) -> list[by_hand.HandKe
 
 
 def own_kernels(arrays: Sequence[Any], mode: Mode, cc: tuple[int, int]) -> Iterator[tuple[str, Any]]:
-    """The CUDA kernels of our own for arguments of such forms, with what each is of; needs no GPU.
+    """The CUDA kernels of our own for arguments of such forms, each with a description; needs no GPU.
 
     The arrays are c, f, i, g, z, zb and a cotangent.
     """

@@ -7,7 +7,7 @@ from pathlib import Path
 
 __all__ = ["available_memory"]
 
-# Of a control group, by version 2 and 1: its limit, what it uses, and the name of what files have of that.
+# The files of a control group, of version 2 and 1: its limit, its use, and the field of its use by cached files.
 _GROUP_FILES = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current", "inactive_file"),
     (
@@ -21,15 +21,15 @@ _GROUP_FILES = (
 def available_memory() -> int | None:
     """How many bytes of memory a process may still take, as the system and the group that it is in allow; None if that
     cannot be told."""
-    found = []
+    bounds = []
     with suppress(OSError, KeyError, ValueError):
-        found.append(_fields(Path("/proc/meminfo"))["MemAvailable"] * 1024)
+        bounds.append(_fields(Path("/proc/meminfo"))["MemAvailable"] * 1024)
     for limit, used, cached in _GROUP_FILES:
         with suppress(OSError, KeyError, ValueError):  # a limit may be the word "max"
-            # What files have in memory gives way.
+            # Cached files give way.
             taken = int(Path(used).read_text()) - _fields(Path(limit).parent / "memory.stat")[cached]
-            found.append(max(0, int(Path(limit).read_text()) - max(0, taken)))
-    return min(found, default=None)
+            bounds.append(max(0, int(Path(limit).read_text()) - max(0, taken)))
+    return min(bounds, default=None)
 
 
 def _fields(path: Path) -> dict[str, int]:

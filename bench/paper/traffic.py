@@ -22,7 +22,7 @@ _READS: dict[Mode, dict[str, tuple[int, int, int]]] = {
 def bytes_needed(z: NDArray[Any], zb: NDArray[Any], n: int, mode: Mode, unit: int) -> int:
     """The bytes that one pass with loads in branches reads and writes.
 
-    Memory comes in units of `unit` bytes: one is read if any of its elements is needed.
+    Memory comes in units of `unit` bytes. A unit is read if any of its elements is needed.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def bytes_needed(z: NDArray[Any], zb: NDArray[Any], n: int, mode: Mode, unit: in
     mode : str
     unit : int
     """
-    # (n, 1): a row is a case, and rows are taken for whole units.
+    # With control of shape (n, 1) a row is one case, and a row is taken for whole units.
     run = 1 if z.shape[1] == 1 else unit // ITEM
     case = np.where(z == 1, 0, np.where(zb == 0, 1, 2))
     elements = 0
@@ -39,11 +39,11 @@ def bytes_needed(z: NDArray[Any], zb: NDArray[Any], n: int, mode: Mode, unit: in
         wanted = np.asarray(reads, bool)[case]
         spare = -wanted.shape[1] % run
         units = np.pad(wanted, ((0, 0), (0, spare))).reshape(len(wanted), -1, run).any(axis=2)
-        # Elements that the last unit of a row does not have are not counted.
+        # The last unit of a row may have fewer elements.
         widths = np.full(units.shape[1], run)
         widths[-1] -= spare
         elements += int((units * widths).sum()) * (n * n // wanted.size)
-    whole = 4 if mode == "derivatives" else 6  # the partials; or the value, the cotangents and that of the value
+    whole = 4 if mode == "derivatives" else 6  # the partials; or the value, the cotangents and the value's cotangent
     return ITEM * (elements + whole * n * n) + z.nbytes + zb.nbytes
 
 
@@ -62,11 +62,11 @@ def control_values(
     generator : numpy.random.Generator
     n : int
     control : {"rows", "columns", "elements"}
-        What shares a value.
+        Which elements share a value.
     pattern : {"random", "flush", "copy", "update"}
         Fair coins, or the same case everywhere.
     run : int
-        How many neighbours in the last dimension have the same coin.
+        How many neighbours in the last dimension share a coin.
     """
     shape = {"rows": (n, 1), "columns": (1, n), "elements": (n, n)}[control]
     if pattern in CASES:

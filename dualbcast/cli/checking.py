@@ -1,4 +1,4 @@
-"""Results held against a reference before they are timed: in units in the last place, or by central differences."""
+"""Comparison of results with a reference, in units in the last place, or with central differences."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def check_product(device: Device, xs: Sequence[Any], value: Any, jacobian: Any) 
     Returns
     -------
     error, tolerance : float
-        The largest error found and the one allowed, in ulps of the result's dtype.
+        The largest error and the largest that is allowed, in ulps of the result's dtype.
 
     Raises
     ------

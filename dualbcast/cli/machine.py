@@ -1,4 +1,4 @@
-"""What a figure was measured on: CPU, caches, CUDA devices as the driver reports them, and the versions of what ran."""
+"""The machine that a figure was measured on: CPU, caches, CUDA devices as the driver reports them, and versions."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import platform
 import re
 import subprocess
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 __all__ = [
     "Gpu",
@@ -62,10 +61,6 @@ class Gpu:
     multiprocessors: int
     memory: int
     l2: int
-
-    def as_dict(self) -> dict[str, Any]:
-        """The fields by name, for a JSON record."""
-        return asdict(self)
 
 
 def cpu_model() -> str:
@@ -124,8 +119,8 @@ def driver_release() -> str:
         text = Path("/proc/driver/nvidia/version").read_text()
     except OSError:
         return ""
-    found = re.search(r"\b\d+\.\d+(\.\d+)?\b", text)
-    return found[0] if found else ""
+    release = re.search(r"\b\d+\.\d+(\.\d+)?\b", text)
+    return release[0] if release else ""
 
 
 def commit() -> str:
@@ -168,10 +163,10 @@ def _gpu(driver: ctypes.CDLL, ordinal: int) -> Gpu:
 
 def versions() -> dict[str, str]:
     """Python's version and those of the packages that matter here; a package that is not installed is left out."""
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     for name in _PACKAGES:
         try:
-            found[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return versions

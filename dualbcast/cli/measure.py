@@ -31,7 +31,7 @@ __all__ = [
     "copies",
 ]
 
-_COPY_BYTES = 256 << 20  # the least each side of the copy holds: far beyond the caches of most processors
+_COPY_BYTES = 256 << 20  # of each side of the copy at least: far beyond the caches of most processors
 _SHORTEST_SAMPLE = 100e-6  # seconds; shorter calls are timed several at a time
 _CACHE_SIZES = 4  # all sets of arrays together have this many times the size of the cache
 _MAX_SETS = 64
@@ -244,7 +244,7 @@ def choose_device(backend: Backend) -> Device:
     Parameters
     ----------
     backend : {"auto", "cpu", "cuda", "python"}
-        What was asked for.
+        The backend that was asked for.
 
     Raises
     ------

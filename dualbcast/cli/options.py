@@ -19,7 +19,7 @@ _PICTURES = (".png", ".svg", ".pdf")
 
 def numbers(text: str) -> tuple[int, ...]:
     """Positive integers from `3`, `1,2,4`, `1:16` (both ends included) or a mixture; ascending, each once."""
-    found: set[int] = set()
+    chosen: set[int] = set()
     for part in text.split(","):
         first, colon, last = part.partition(":")
         try:
@@ -29,8 +29,8 @@ def numbers(text: str) -> tuple[int, ...]:
             raise click.BadParameter(f"{part!r} is neither a number nor A:B.") from None
         if start < 1 or stop < start:
             raise click.BadParameter(f"{part!r} must be positive, the smaller number first.")
-        found.update(range(start, stop + 1))
-    return tuple(sorted(found))
+        chosen.update(range(start, stop + 1))
+    return tuple(sorted(chosen))
 
 
 def capability(text: str) -> tuple[int, int]:
@@ -66,7 +66,7 @@ def function_name(text: str) -> Callable[..., Any]:
         raise click.BadParameter(f"{text!r} is not MODULE:NAME.")
     try:
         module = _load(module_name)
-    except Exception as error:  # whatever a user's module raises at import
+    except Exception as error:  # a user's module may raise anything
         raise click.BadParameter(f"Importing {module_name!r} failed: {type(error).__name__}: {error}") from error
     function = getattr(module, name, None)
     if not callable(function):

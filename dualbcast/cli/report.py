@@ -1,4 +1,4 @@
-"""What a command shows and leaves behind: the table, the live progress, the JSON and CSV files."""
+"""The output of a command: its table, its progress, and its JSON and CSV files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -50,7 +50,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: the key in a row, the heading, and how it is shown; what is missing is a dash."""
+    """A column of a table: the key in a row, the heading, and how it is shown; a missing value is a dash."""
 
     key: str
     heading: str
@@ -67,15 +67,15 @@ class Column:
 
 
 def build_table(columns: Sequence[Column], rows: Sequence[Row], title: str, lines: Sequence[str] = ()) -> Group:
-    """A table of the rows, right-aligned, between a title and notes; several below each other if the line is short."""
+    """A table of the rows between a title and notes; where the line is short, several tables below each other."""
     return Group(Text(title, style="bold"), _Columns(columns, rows), notes(lines))
 
 
 class _Columns:
-    """Columns of text, of which those that do not fit beside the others stand below them, after the same first ones.
+    """Columns of text. Columns that do not fit in the line follow in a table below, after the same first columns.
 
-    The first columns are those that say which row it is: all up to the last that is aligned left, and one at least.
-    No text is ever cut: what is too long even so goes beyond the end of the line.
+    The first columns name the row: all up to the last that is aligned left, and at least one. No text is ever cut; a
+    table that is still too wide goes beyond the end of the line.
     """
 
     def __init__(self, columns: Sequence[Column], rows: Sequence[Row]) -> None:
@@ -136,7 +136,7 @@ def show(table: RenderableType) -> None:
 
 
 def timing_fields(timing: Timing, elements: int, moved: int, bandwidth: float) -> dict[str, Any]:
-    """What a row says of a timing: seconds, and the bytes moved held against the bandwidth of a copy."""
+    """The fields of a row about its timing: seconds, and the bytes moved compared with the bandwidth of a copy."""
     return {
         "seconds": timing.median,
         "seconds_best": timing.best,
@@ -160,35 +160,35 @@ TIMING_COLUMNS = (
 
 
 def fits_cache(row: Row, device: Device) -> bool:
-    """Whether all arrays that a row's calls take turns with fit in the cache together."""
+    """Whether the cache holds all arrays that the calls of a row take turns with."""
     return bool(row["bytes"] * row.get("arrays_in_turn", 1) < device.cache_bytes)
 
 
 def machine_notes(device: Device, bandwidth: float, rows: Sequence[Row]) -> list[str]:
-    """The lines under a table that say what it was measured on and held against."""
+    """The lines under a table about the machine and the bandwidth of a copy."""
     threads = f" ({device.threads} threads)" if device.threads else ""
     notes = [f"{device.name}, {device.backend} backend{threads}; a large copy moves {bandwidth / 1e9:.1f} GB/s."]
     if any(fits_cache(row, device) for row in rows):
         size = device.cache_bytes / 2**20
-        notes.append(f"What fits in the cache ({size:.0f} MiB) can be moved faster than a large copy.")
+        notes.append(f"Arrays that fit in the cache ({size:.0f} MiB) can be moved faster than a large copy.")
     if any(row["seconds"] > 1.5 * row["seconds_best"] for row in rows):
         notes.append("In some rows the median is over 1.5 times the best: the machine was busy with other work too.")
     return notes
 
 
 class Run:
-    """Progress while a command works: a live table and bar on a terminal, a plain line a step elsewhere (on stderr).
+    """Progress of a command on stderr: a live table and a bar on a terminal, elsewhere a plain line for each step.
 
-    What ends with an error shows the rows that were finished, and what it was doing.
+    A command that ends with an error shows the rows that were finished and the step that was not.
 
     Parameters
     ----------
     total : int
         How many rows there will be.
     table : callable
-        Makes the table of the rows so far.
+        Builds the table of the rows so far.
     save : callable
-        Takes the rows after each step, so that what was measured is not lost with what fails later.
+        Takes the rows after each step, so that a later failure does not lose them.
     """
 
     def __init__(
@@ -210,7 +210,7 @@ class Run:
             auto_refresh=False,
         )
         self._task = self._bar.add_task("starting", total=total)
-        # Redrawn at each step and not by a thread of its own: that would take time from what is measured.
+        # Redrawn at each step and not by a thread of its own, which would disturb the measurement.
         self._live = Live(console=self._console, auto_refresh=False, transient=True, get_renderable=self._renderable)
 
     def _renderable(self) -> Group | Progress:
@@ -234,14 +234,14 @@ class Run:
                 show(self._table(self.rows))
             print(f"Not finished: {self._step}", file=sys.stderr, flush=True)
 
-    def hold_against(self, bandwidth: float) -> None:
-        """State every row's share of a copy's bandwidth again."""
+    def compare_with_copy(self, bandwidth: float) -> None:
+        """Set each row's share of a copy's bandwidth anew."""
         for row in self.rows:
             if row["bytes_per_second"]:
                 row["copy_share"] = row["bytes_per_second"] / bandwidth
 
     def doing(self, what: str) -> None:
-        """Say what happens now."""
+        """Show the step that begins."""
         self._step = what
         self._bar.update(self._task, description=what)
         if self._console.is_terminal:
@@ -261,7 +261,7 @@ class Run:
 def record(
     command: str, device: Device, parameters: Mapping[str, Any], rows: Sequence[Row], **more: Any
 ) -> dict[str, Any]:
-    """Everything worth keeping of a run: what ran, when, on what, with which versions, and the rows."""
+    """The contents of a JSON file: the command, the date, the machine, the versions, and the rows."""
     return {
         "command": command,
         "arguments": sys.argv[1:],
@@ -270,7 +270,7 @@ def record(
             "cpu": machine.cpu_model(),
             "threads": machine.threads(),
             "cache_bytes": machine.cache_bytes(),
-            "gpus": [gpu.as_dict() for gpu in machine.gpus()],
+            "gpus": [asdict(gpu) for gpu in machine.gpus()],
         },
         "backend": device.backend,
         "device": device.name,

@@ -312,7 +312,7 @@ def run_sweep(
         setup.profile(run.rows, run.doing)
         # Measured once more, since other work on the machine may have slowed the first copy.
         setup.bandwidth = max(setup.bandwidth, device.copy_bandwidth(min_time))
-        run.hold_against(setup.bandwidth)
+        run.compare_with_copy(setup.bandwidth)
     report.show(setup.table(run.rows))
     if not setup.resources_inline:
         report.show(setup.resource_table(run.rows))
