@@ -42,11 +42,7 @@ def test_the_linters_are_the_same_everywhere(linter: str) -> None:
 
 def test_sessions_have_the_supported_versions_of_python() -> None:
     versions = [c.rpartition(" ")[2] for c in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", c)]
-    (tests,) = [
-        node
-        for node in ast.parse(read("noxfile.py")).body
-        if isinstance(node, ast.FunctionDef) and node.name == "tests"
-    ]
-    (session,) = tests.decorator_list
+    functions = [node for node in ast.parse(read("noxfile.py")).body if isinstance(node, ast.FunctionDef)]
+    (session,) = next(function.decorator_list for function in functions if function.name == "tests")
     assert isinstance(session, ast.Call)
     assert ast.literal_eval(session.keywords[0].value) == versions
