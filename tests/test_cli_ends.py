@@ -18,6 +18,7 @@ from test_cli import run as run_command
 from bench.paper import divergence, hmlstm, memory
 from bench.paper.__main__ import group
 from dualbcast.cli import sweep
+from dualbcast.cli.options import Measuring
 
 run = functools.partial(run_command, commands=group)
 
@@ -98,9 +99,9 @@ def figures(text: str) -> list[str]:
 @pytest.mark.parametrize("width", [100, 80, 60, 40, 24])
 def test_no_number_is_cut_however_short_the_line_is(width: int) -> None:
     device = SimpleNamespace(name="machine", backend="cpu", threads=2, cache_bytes=1)
-    cell = hmlstm._Cell(device, "rows", "random", False, 1, 0.0, 0)  # type: ignore[arg-type]
-    branches = divergence._Divergence(device, 2048, 1, 0.0, 0)  # type: ignore[arg-type]
-    product = sweep.Sweep(device, None, None, "product", 1024, "float32", 1, 0.0, [(9, 0), (10, 0)])  # type: ignore[arg-type]
+    cell = hmlstm._Cell(device, "rows", "random", False, Measuring())  # type: ignore[arg-type]
+    branches = divergence._Divergence(device, 2048, Measuring())  # type: ignore[arg-type]
+    product = sweep.Sweep(device, None, None, "product", 1024, "float32", Measuring(), [(9, 0), (10, 0)])  # type: ignore[arg-type]
     timed = {"seconds": 12.3456789, "seconds_best": 12.0, "bytes": 123456789012, "bytes_per_second": 987654321098}
     timed |= {"copy_share": 0.875, "error_ulp": 1.25, "ns_per_element": 12345.678}
     rows: list[tuple[Any, dict[str, Any]]] = [

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import click
@@ -21,12 +20,12 @@ from bench.paper.plots import plot_hmlstm
 from bench.paper.timing import host_seconds, release_memory, wall_clock
 from bench.paper.traffic import CASES, control_values, gate_values
 from dualbcast.api.function import differentiable_broadcast
-from dualbcast.cli import plots, report
+from dualbcast.cli import report
 from dualbcast.cli.checking import CheckError
-from dualbcast.cli.measure import Device, Rotation, Timing, choose_device, copies
-from dualbcast.cli.options import measuring_options, numbers
+from dualbcast.cli.measure import Device, Rotation, Timing, copies
+from dualbcast.cli.options import Measuring, measuring_options, numbers
 from dualbcast.cli.report import Column, Row
-from dualbcast.program.launch import Backend
+from dualbcast.cli.run import device_for, running
 
 __all__ = ["hmlstm"]
 
@@ -47,15 +46,25 @@ class _Cell:
     control: str
     pattern: str
     peers: bool
-    repeat: int
-    min_time: float
-    seed: int
+    options: Measuring
+    sizes: Sequence[int] = ()
     bandwidth: float = 0.0
     host_seconds: float = 0.0
     left_out: list[str] = field(default_factory=list)
+    command = "hmlstm"
+
+    def parameters(self) -> dict[str, Any]:
+        """The values of the command's own options."""
+        return {"n": self.sizes, "control": self.control, "pattern": self.pattern, "peers": self.peers}
+
+    def figures(self) -> dict[str, Any]:
+        """The host's time for a call, the notes, and the versions of the frameworks."""
+        figures: dict[str, Any] = {"host_seconds_per_call": self.host_seconds, "left_out": self.left_out}
+        return figures | {"peers": peers.versions()} if self.peers else figures
 
     @property
     def title(self) -> str:
+        """The heading of the tables and the picture."""
         return f"HM-LSTM cell update, float32, {self.pattern} control by {self.control}"
 
     def table(self, rows: Sequence[Row]) -> RenderableType:
@@ -112,7 +121,7 @@ class _Cell:
 
     def measure(self, n: int, doing: Callable[[str], None]) -> list[Row]:
         """Check and time all implementations at one size, in both modes; a framework that fails is left out."""
-        generator = np.random.default_rng(self.seed)
+        generator = np.random.default_rng(self.options.seed)
         gates = gate_values(generator, n, 5)
         z, zb = control_values(generator, n, self.control, self.pattern)
         rows: list[Row] = []
@@ -153,9 +162,9 @@ class _Cell:
         error = max(reference.check(result, which.host, which.tolerance, which.name) for result in results)
         del results
         if which.wait:
-            timing = wall_clock(rotation, which.wait, self.repeat, self.min_time)
+            timing = wall_clock(rotation, which.wait, self.options.repeat, self.options.min_time)
         else:
-            timing = self.device.time(rotation, self.repeat, self.min_time)
+            timing = self.device.time(rotation, self.options.repeat, self.options.min_time)
         return {
             "implementation": which.name,
             "error_ulp": error,
@@ -169,7 +178,7 @@ class _Cell:
     def measure_host(self) -> None:
         """Measure the host's time for a call of the fused kernel."""
         function: Any = differentiable_broadcast(backend=self.device.backend)(models.cell_update)
-        generator = np.random.default_rng(self.seed)
+        generator = np.random.default_rng(self.options.seed)
         controls = control_values(generator, 4, "rows", "random")
         arrays = [self.device.array(array) for array in (*gate_values(generator, 4, 4), *controls)]
         call = partial(function.value_and_jacobian, *arrays, wrt=WRT)
@@ -216,13 +225,7 @@ def hmlstm(
     control: str,
     pattern: str,
     with_peers: bool,
-    backend: Backend,
-    repeat: int,
-    min_time: float,
-    seed: int,
-    json_path: Path | None,
-    csv_path: Path | None,
-    plot_path: Path | None,
+    options: Measuring,
 ) -> None:
     """Check and time the HM-LSTM cell update's derivatives, as three kinds of systems compute them.
 
@@ -254,29 +257,10 @@ def hmlstm(
                  run with as many threads
       speedup    time of the reverse mode over time
     """
-    if plot_path is not None:
-        plots.require()
-    device = choose_device(backend)
-    cell = _Cell(device, control, pattern, with_peers, repeat, min_time, seed)
-
-    def save(rows: Sequence[Row]) -> None:
-        if csv_path is not None:
-            report.write_csv(csv_path, rows)
-        if json_path is None:
-            return
-        parameters = {"n": sizes, "control": control, "pattern": pattern, "peers": with_peers, "seed": seed}
-        parameters |= {"repeat": repeat, "min_time": min_time}
-        extra: dict[str, Any] = {"copy_bytes_per_second": cell.bandwidth, "host_seconds_per_call": cell.host_seconds}
-        extra["left_out"] = cell.left_out
-        if with_peers:
-            extra["peers"] = peers.versions()
-        report.write_json(json_path, report.record("hmlstm", device, parameters, rows, **extra))
-
-    sizes = cell.fitting(sizes)
-    with report.Run(len(sizes), cell.table, save) as run:
-        run.doing("copying, to know the bandwidth")
-        cell.bandwidth = device.copy_bandwidth(min_time)
-        for n in sizes:
+    cell = _Cell(device_for(options), control, pattern, with_peers, options)
+    cell.sizes = cell.fitting(sizes)
+    with running(cell, len(cell.sizes)) as run:
+        for n in cell.sizes:
             try:
                 rows = cell.measure(n, run.doing)
             except MemoryError as error:  # CuPy's are such, too
@@ -287,13 +271,8 @@ def hmlstm(
                 continue
             run.add(rows, f"n = {n}: checked; fused {_faster(rows)} times as fast as reverse mode in separate kernels")
         cell.measure_host()
-        # Once more: other work on the machine may have slowed the first.
-        cell.bandwidth = max(cell.bandwidth, device.copy_bandwidth(min_time))
-        run.compare_with_copy(cell.bandwidth)
-    report.show(cell.table(run.rows))
-    save(run.rows)
-    if plot_path is not None:
-        plot_hmlstm(plot_path, run.rows, device, cell.bandwidth, cell.title)
+    if options.plot_path is not None:
+        plot_hmlstm(options.plot_path, run.rows, cell.device, cell.bandwidth, cell.title)
 
 
 def _faster(rows: Sequence[Row]) -> str:

@@ -42,9 +42,9 @@ _COLUMNS = (
     short_help=package_sweep.sweep.short_help, help=f"{inspect.cleandoc(package_sweep.sweep.help or '')}\n\n{_ON_A_GPU}"
 )
 @sweep_options
-def sweep(**options: Any) -> None:
+def sweep(**given: Any) -> None:
     """Run the package's sweep with the comparison."""
-    run_sweep(**options, comparison=Comparison(_COLUMNS, _time_by_hand, profile))
+    run_sweep(**given, comparison=Comparison(_COLUMNS, _time_by_hand, profile))
 
 
 def _time_by_hand(setup: Sweep, sets: Sequence[Sequence[Any]], seconds: float) -> Row:
@@ -64,7 +64,7 @@ def _time_by_hand(setup: Sweep, sets: Sequence[Sequence[Any]], seconds: float) -
         rotation = Rotation([prepared(xs) for xs in sets])
         out = rotation.call_each()[0]
         check_product(setup.device, sets[0], out[0], out[1:])
-        timed.append((setup.device.time(rotation, setup.repeat, setup.min_time).median, kernel))
+        timed.append((setup.device.time(rotation, setup.options.repeat, setup.options.min_time).median, kernel))
     best, kernel = min(timed, key=lambda one: one[0])
     return {
         "by_hand_seconds": best,

@@ -1,4 +1,4 @@
-"""The output of a command: its table, its progress, and its JSON and CSV files."""
+"""The output of a command: its table, and its JSON and CSV files."""
 
 from __future__ import annotations
 
@@ -13,13 +13,10 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType
-from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -30,7 +27,6 @@ __all__ = [
     "TIMING_COLUMNS",
     "Column",
     "Row",
-    "Run",
     "build_table",
     "fits_cache",
     "machine_notes",
@@ -174,88 +170,6 @@ def machine_notes(device: Device, bandwidth: float, rows: Sequence[Row]) -> list
     if any(row["seconds"] > 1.5 * row["seconds_best"] for row in rows):
         notes.append("In some rows the median is over 1.5 times the best: the machine was busy with other work too.")
     return notes
-
-
-class Run:
-    """Progress of a command on stderr: a live table and a bar on a terminal, elsewhere a plain line for each step.
-
-    A command that ends with an error shows the rows that were finished and the step that was not.
-
-    Parameters
-    ----------
-    total : int
-        How many rows there will be.
-    table : callable
-        Builds the table of the rows so far.
-    save : callable
-        Takes the rows after each step, so that a later failure does not lose them.
-    """
-
-    def __init__(
-        self,
-        total: int,
-        table: Callable[[Sequence[Row]], RenderableType],
-        save: Callable[[Sequence[Row]], object],
-    ) -> None:
-        self.rows: list[Row] = []
-        self._step = "starting"
-        self._table, self._save = table, save
-        self._console = Console(stderr=True)
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            console=self._console,
-            auto_refresh=False,
-        )
-        self._task = self._bar.add_task("starting", total=total)
-        # Redrawn at each step and not by a thread of its own, which would disturb the measurement.
-        self._live = Live(console=self._console, auto_refresh=False, transient=True, get_renderable=self._renderable)
-
-    def _renderable(self) -> Group | Progress:
-        if not self.rows:
-            return self._bar
-        room = max(1, self._console.height - 12)
-        return Group(self._table(self.rows[-room:]), self._bar)
-
-    def __enter__(self) -> Run:
-        if self._console.is_terminal:
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._console.is_terminal:
-            self._live.stop()
-        if kind is not None:
-            if self.rows:
-                show(self._table(self.rows))
-            print(f"Not finished: {self._step}", file=sys.stderr, flush=True)
-
-    def compare_with_copy(self, bandwidth: float) -> None:
-        """Set each row's share of a copy's bandwidth anew."""
-        for row in self.rows:
-            if row["bytes_per_second"]:
-                row["copy_share"] = row["bytes_per_second"] / bandwidth
-
-    def doing(self, what: str) -> None:
-        """Show the step that begins."""
-        self._step = what
-        self._bar.update(self._task, description=what)
-        if self._console.is_terminal:
-            self._live.refresh()
-
-    def add(self, rows: Sequence[Row], summary: str) -> None:
-        """Add the rows of a finished step; `summary` is the line shown where there is no terminal."""
-        self.rows += rows
-        self._save(self.rows)
-        self._bar.advance(self._task)
-        if self._console.is_terminal:
-            self._live.refresh()
-        else:
-            print(summary, file=sys.stderr, flush=True)
 
 
 def record(

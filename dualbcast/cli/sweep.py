@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import click
@@ -16,9 +15,10 @@ from rich.console import RenderableType
 from dualbcast.api.function import differentiable_broadcast
 from dualbcast.cli import models, plots, report
 from dualbcast.cli.checking import check_by_differences, check_product
-from dualbcast.cli.measure import Device, Rotation, choose_device, copies
-from dualbcast.cli.options import capability, function_name, measuring_options, numbers
+from dualbcast.cli.measure import Device, Rotation, copies
+from dualbcast.cli.options import Measuring, capability, function_name, measuring_options, numbers
 from dualbcast.cli.report import Column, Row
+from dualbcast.cli.run import device_for, running
 from dualbcast.errors import BackendError, MissingDependencyError
 from dualbcast.program.launch import Backend
 from dualbcast.runtime.cuda import kernel as cuda_kernel
@@ -61,15 +61,26 @@ class Sweep:
     name: str
     n: int
     dtype: str
-    repeat: int
-    min_time: float
+    options: Measuring
     capabilities: Sequence[tuple[int, int]]
     comparison: Comparison | None = None
     bandwidth: float = 0.0
+    arities: Sequence[int] = ()
     notes: list[str] = field(default_factory=list)
+    command = "sweep"
+
+    def parameters(self) -> dict[str, Any]:
+        """The values of the command's own options."""
+        capabilities = [f"{major}.{minor}" for major, minor in self.capabilities]
+        return {"arity": self.arities, "n": self.n, "dtype": self.dtype, "function": self.name, "cc": capabilities}
+
+    def figures(self) -> dict[str, Any]:
+        """The notes under the table."""
+        return {"notes": self.notes}
 
     @property
     def title(self) -> str:
+        """The heading of the table and the picture."""
         return f"{self.name}: value and all partials, {self.n} by {self.n} {self.dtype}"
 
     def table(self, rows: Sequence[Row]) -> RenderableType:
@@ -119,7 +130,7 @@ class Sweep:
         explanation = self.function.explain(*xs, wrt=every)
         moved = explanation.bytes_read + explanation.bytes_written
         sets = copies(self.device, xs, explanation.bytes_written)
-        timing = self.device.time(self._rotation(sets), self.repeat, self.min_time)
+        timing = self.device.time(self._rotation(sets), self.options.repeat, self.options.min_time)
         row["arrays_in_turn"] = len(sets)
         row |= report.timing_fields(timing, self.n**2, moved, self.bandwidth)
         row |= {"first_call_seconds": first_call}
@@ -227,7 +238,7 @@ def sweep_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command(short_help="Time value and Jacobian over the number of arguments.")
 @sweep_options
-def sweep(**options: Any) -> None:
+def sweep(**given: Any) -> None:
     """Time a function's value and Jacobian for one number of arguments after another.
 
     The function is ∏ tanh(g(x)), with g(x) = x if x > ½ else -x, over random x between -2 and 2, unless --function
@@ -248,28 +259,20 @@ def sweep(**options: Any) -> None:
       regs …     for --cc, and for a GPU that it runs on: registers a thread,
                  bytes spilled to memory, theoretical occupancy
     """
-    run_sweep(**options)
+    run_sweep(**given)
 
 
 def run_sweep(
+    options: Measuring,
     arities: tuple[int, ...],
     n: int,
     dtype: str,
     user_function: Callable[..., Any] | None,
     capabilities: tuple[tuple[int, int], ...],
-    backend: Backend,
-    repeat: int,
-    min_time: float,
-    seed: int,
-    json_path: Path | None,
-    csv_path: Path | None,
-    plot_path: Path | None,
     comparison: Comparison | None = None,
 ) -> None:
     """Run the command; the comparison is made where the function is the paper's product, in float32 on a GPU."""
-    if plot_path is not None:
-        plots.require()
-    device = choose_device(backend)
+    device = device_for(options)
     if device.backend == "cuda":
         capabilities = (cuda_kernel.current_cc(), *capabilities)
     function, exact = _compiled(user_function or models.product, device.backend)
@@ -281,28 +284,14 @@ def run_sweep(
         name="∏ tanh(g(x))" if user_function is None else getattr(user_function, "__name__", "function"),
         n=n,
         dtype=dtype,
-        repeat=repeat,
-        min_time=min_time,
+        options=options,
         capabilities=tuple(dict.fromkeys(capabilities)),
         comparison=comparison if is_compared else None,
+        arities=arities,
     )
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(options.seed)
     xs: list[Any] = []
-
-    def save(rows: Sequence[Row]) -> None:
-        if csv_path is not None:
-            report.write_csv(csv_path, rows)
-        if json_path is None:
-            return
-        parameters = {"arity": arities, "n": n, "dtype": dtype, "function": setup.name, "seed": seed}
-        parameters |= {"repeat": repeat, "min_time": min_time}
-        parameters |= {"cc": [f"{cc[0]}.{cc[1]}" for cc in setup.capabilities]}
-        extra = {"copy_bytes_per_second": setup.bandwidth, "notes": setup.notes}
-        report.write_json(json_path, report.record("sweep", device, parameters, rows, **extra))
-
-    with report.Run(len(arities), setup.table, save) as run:
-        run.doing("copying, to know the bandwidth")
-        setup.bandwidth = device.copy_bandwidth(min_time)
+    with running(setup, len(arities)) as run:
         for arity in arities:
             while len(xs) < arity:
                 x = generator.uniform(-2, 2, (n, n)).astype(np.float32).astype(_DTYPES[dtype])
@@ -310,15 +299,10 @@ def run_sweep(
             row = setup.measure(xs[:arity], run.doing)
             run.add([row], f"arity {arity}: checked; {row['seconds'] * 1e3:.3f} ms")
         setup.profile(run.rows, run.doing)
-        # Measured once more, since other work on the machine may have slowed the first copy.
-        setup.bandwidth = max(setup.bandwidth, device.copy_bandwidth(min_time))
-        run.compare_with_copy(setup.bandwidth)
-    report.show(setup.table(run.rows))
     if not setup.resources_inline:
         report.show(setup.resource_table(run.rows))
-    save(run.rows)
-    if plot_path is not None:
-        plots.plot_sweep(plot_path, run.rows, device, setup.bandwidth, setup.capabilities, setup.title)
+    if options.plot_path is not None:
+        plots.plot_sweep(options.plot_path, run.rows, device, setup.bandwidth, setup.capabilities, setup.title)
 
 
 def _compiled(function: Callable[..., Any], backend: Backend) -> tuple[Any, Any]:
