@@ -36,7 +36,7 @@ NOTES = {
 HEAD = """\
 # Benchmarks
 
-Of one run of
+The figures are those of one run of
 
     pip install -e '.[bench]'
     pytest bench --benchmark-only --benchmark-json=run.json
@@ -44,14 +44,14 @@ Of one run of
 
 on {processor} ({cache} of last-level cache), two cores, two threads for each system, with {versions}.
 
-What each row computes is in [bench/README.md](../bench/README.md). Every result was checked against a float64 reference
-before it was timed; outputs are new arrays in every system, but for the rows that say otherwise; each peer is used in
-the fastest of the forms in which one would write the case there, which is given with its row. **A ratio is a time
+The cases are described in [bench/README.md](../bench/README.md). Every result was checked against a float64 reference
+before it was timed. Outputs are new arrays in every system, except in rows that say otherwise. Each case was written
+for a peer in every form that its users would choose; its row has the fastest and names the form. **A ratio is a time
 divided by dualbcast's: above 1 dualbcast is faster.**
 
-The systems take {turns} turns at each case, one after the other and then again; those that need {far:g} times as long
-as the fastest have one. Times are medians of the turns' medians, and a ratio is the median of those of the turns; how
-far apart these are is the machine's doing.
+The systems take {turns} turns at each case, one after the other and then again. Systems that need {far:g} times as long
+as the fastest take only one. A time is the median of the turns' medians, and a ratio is the median of the turns'
+ratios. The spread of the ratios over the turns is noise of the machine.
 
 ## Against the fastest peer
 
@@ -59,16 +59,16 @@ far apart these are is the machine's doing.
 | --- | ---: | --- | ---: | --- | --- |
 {summary}
 
-dualbcast is the fastest in {won} of {cases}, and {goal} times as fast as the fastest peer, or more, in {reached}.
+dualbcast is the fastest in {won} of {cases} cases, and at least {goal} times as fast as the fastest peer in {reached}.
 
 ## Against memory
 
-The floor is a C program on two threads (`bench/floor.c`) that reads as many arrays and writes as many, its own and the
-same ones at each call, and computes nothing; it takes its turns with the systems. **A share of the floor of 100% means
-that nothing that reads and writes these arrays could be faster.** With control by rows a kernel need not read the
-inputs that a row does not use, which the floor does, so there the share can be larger.
+The floor is a C program on two threads (`bench/floor.c`) that reads and writes as many arrays and computes nothing. It
+uses the same arrays at each call, and takes its turns with the systems. **At a share of the floor of 100% no program
+that reads and writes these arrays could be faster.** With control by rows a kernel leaves out the inputs that a row
+does not use and the floor does not, so there the share can be larger.
 
-Bytes are those of each input and output, counted once, a copy's those read and those written. The copy is
+Each input and output is counted once; a copy counts the bytes read and the bytes written. The copy is
 `numpy.copyto` of 256 MiB on two threads: {bandwidth:.1f} GB/s in this run. Arrays that stay in the cache can be faster.
 
 | case | dualbcast | GB/s | share of the copy | floor | share of the floor |
