@@ -31,8 +31,8 @@ def compiled(cc: tuple[int, int], doing: Callable[[str], None] = lambda _: None)
     """One row for each kernel, in all variants; those that are the same machine code once."""
     rows: list[Row] = []
     seen: set[Any] = set()
-    for part, what, kernel in _all(cc):
-        doing(f"{part}: {what}")
+    for part, name, kernel in _all(cc):
+        doing(f"{part}: {name}")
         written = isinstance(kernel, by_hand.HandKernel)
         key = kernel.image, kernel.name if written else ""  # all kernels by hand of one width are in one image
         if key in seen:
@@ -41,7 +41,7 @@ def compiled(cc: tuple[int, int], doing: Callable[[str], None] = lambda _: None)
         rows.append(
             {
                 "part": part,
-                "kernel": what,
+                "kernel": name,
                 "lanes": kernel.width if written else getattr(kernel.source.layout, "lanes", 1),
                 "registers": kernel.registers,
                 "spill_bytes": kernel.spill_bytes if written else kernel.spill_stores + kernel.spill_loads,

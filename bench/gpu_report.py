@@ -58,8 +58,8 @@ class Part:
 
 
 def parts(folder: Path, kernels: Path) -> list[list[Part]]:
-    """What is timed, with the GPU to itself; the tests, which leave their kernels in a folder; and the sanitizers,
-    which find them there, at the same time."""
+    """The parts in groups: each timed part alone on the GPU; the tests, which leave their kernels in a folder; and the
+    sanitizers together, which find the kernels there."""
 
     def experiment(name: str, seconds: float, *options: str) -> Part:
         files = ["--json", str(folder / f"{name}.json"), "--plot", str(folder / f"{name}.png")]
@@ -86,7 +86,7 @@ def parts(folder: Path, kernels: Path) -> list[list[Part]]:
 
 
 def run(groups: list[list[Part]], folder: Path, budget: float) -> list[Part]:
-    """Run the groups one after the other, the parts of each together; what each prints goes into a log."""
+    """Run the groups one after the other, the parts of each together; the output of each goes into a log."""
     end = time.monotonic() + budget
     for group in groups:
         started = time.monotonic()
@@ -132,7 +132,7 @@ def _finish(part: Part, seconds: float, started: float) -> None:
 
 
 def results(folder: Path) -> dict[str, Any]:
-    """What the parts have written."""
+    """The JSON files that the parts have written."""
     return {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
 
 
@@ -147,7 +147,7 @@ def main(arguments: list[str] | None = None) -> int:
     if given.dry_run:
         import gpu_kernels
 
-        rows = gpu_kernels.compiled(given.cc, lambda what: print(what, file=sys.stderr))
+        rows = gpu_kernels.compiled(given.cc, lambda step: print(step, file=sys.stderr))
         gpu_kernels.show(rows, given.cc)
         return 0
     if not machine.gpus():

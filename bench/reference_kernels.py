@@ -29,7 +29,7 @@ __all__ = ["CAPABILITIES", "Case", "Reference", "by_lanes", "cases", "compile_re
 
 SOURCE = Path(__file__).with_name("reference_kernels.cu")
 CAPABILITIES = ((7, 5), (8, 0), (9, 0), (10, 0))
-# A register a thread costs as much as eight: that is what a warp is allotted.
+# Registers are allotted to a warp in units of eight a thread.
 UNIT = 8
 
 
@@ -40,7 +40,7 @@ class Reference:
     Attributes
     ----------
     name : str
-        What it is called there.
+        Its name there.
     image : bytes
         The cubin, which has all kernels of the file.
     registers : int
@@ -62,7 +62,7 @@ class Case:
     Attributes
     ----------
     title, name : str
-        What it is, and its name in `reference_kernels.cu`.
+        A description, and its name in `reference_kernels.cu`.
     arity : int
         Of a product; else 2.
     fastmath : bool
@@ -132,10 +132,10 @@ def cases() -> Iterator[Case]:
     for fast in (False, True):
         cell = differentiable_broadcast(cell_update, fastmath=fast)
         product = differentiable_broadcast(product_of_tanh, fastmath=fast)
-        for name, what in (("hm_lstm", "value_and_jacobian"), ("hm_lstm_pullback", "vjp")):
+        for name, product in (("hm_lstm", "value_and_jacobian"), ("hm_lstm_pullback", "vjp")):
 
-            def compile_cell(cc: tuple[int, int], cell: Any = cell, what: Any = what) -> cuda_kernel.CudaKernel:
-                return cell.cuda_resources(*[full] * 4, row, row, wrt=wrt, product=what, cc=cc)
+            def compile_cell(cc: tuple[int, int], cell: Any = cell, product: Any = product) -> cuda_kernel.CudaKernel:
+                return cell.cuda_resources(*[full] * 4, row, row, wrt=wrt, product=product, cc=cc)
 
             yield Case(name, name, 2, fast, compile_cell)
         for arity in (2, 8, 16):
@@ -154,7 +154,7 @@ def by_lanes(call: Any, cc: tuple[int, int]) -> dict[int, cuda_kernel.CudaKernel
     Parameters
     ----------
     call : dualbcast.call.Call
-        What `function._inspected(arrays, wrt, product)` returns. Each kernel is launched with
+        The result of `function._inspected(arrays, wrt, product)`. Each kernel is launched with
         `cuda.launch(kernel, call.plan.total, call.plan.sizes, call.plan.strides, call.plan.pointers)`.
     cc : (int, int)
         The compute capability.

@@ -20,14 +20,14 @@ PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 OURS = "dualbcast"
 PEERS = ("drjit", "jax", "torch", "warp", "numpy")
 GOAL = 1.3
-AT_FLOOR = 0.75  # a share of the floor from which on memory is what limits
+AT_FLOOR = 0.75  # the share of the floor from which on memory is the limit
 
-# What limits us where the fastest peer is not 1.3 times slower, if not memory, by how the comparison's name begins.
+# The limit, if it is not memory, where the fastest peer is not 1.3 times slower, by the beginning of the case's name.
 NOTES = {
     "first result of a fresh process, HM-LSTM cell, empty": "LLVM's time for vectors, imports",
     "first result of a fresh process, product of 32 tanh, empty": "LLVM's time for vectors, which grows with the text",
     "first result of a fresh process": "imports: NumPy, the package",
-    "Kepler": "32 orbits take each turn together until the last is done; the peer has no derivatives in its loop",
+    "Kepler": "32 orbits iterate together until the last is done; the peer has no derivatives in its loop",
     "Black-Scholes": "one chain of exp, log, erfc and divisions, each of which waits for the one before",
     "oscillator": "values are rounded as NumPy's; the peer, with tangents by hand, fuses products with sums",
     "4 by 4": "Python's share of a call",
@@ -55,7 +55,7 @@ ratios. The spread of the ratios over the turns is noise of the machine.
 
 ## Against the fastest peer
 
-| case | dualbcast | fastest peer | ratio | of the turns | what limits it |
+| case | dualbcast | fastest peer | ratio | over the turns | limit |
 | --- | ---: | --- | ---: | --- | --- |
 {summary}
 
@@ -85,7 +85,7 @@ Each input and output is counted once; a copy counts the bytes read and the byte
 
 @dataclass(frozen=True)
 class Row:
-    """One timed thing; `medians` by turn."""
+    """A row of the table; `medians` by turn."""
 
     label: str
     form: str
@@ -111,7 +111,7 @@ def duration(seconds: float) -> str:
 
 
 def note(group: str, share: float) -> str:
-    """What is known of a comparison that does not reach the goal, and of which share the floor has."""
+    """The limit of a comparison that does not reach the goal; `share` is that of the floor."""
     if share >= AT_FLOOR:
         return f"memory: {share:.0%} of the floor"
     known = next((NOTES[start] for start in sorted(NOTES, key=len, reverse=True) if group.startswith(start)), "")
@@ -124,8 +124,8 @@ def groups_of(run: dict[str, Any]) -> dict[str, list[Row]]:
     for row in run["benchmarks"]:
         extra = row["extra_info"]
         first = Row(extra["label"], extra.get("form", ""), extra.get("moved", 0), {})
-        found = groups[row["group"]].setdefault(extra["label"], first)
-        found.medians[extra.get("turn", 0)] = row["stats"]["median"]
+        merged = groups[row["group"]].setdefault(extra["label"], first)
+        merged.medians[extra.get("turn", 0)] = row["stats"]["median"]
     return {group: sorted(rows.values(), key=lambda row: row.median) for group, rows in groups.items()}
 
 

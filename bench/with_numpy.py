@@ -112,7 +112,7 @@ def oscillator(arrays: list[Any]) -> Forms:
 
 def kepler(arrays: list[Any]) -> Forms:
     def both(mean: Any, eccentricity: Any) -> Any:
-        """All turn until the last is done."""
+        """All iterate until the last is done."""
         x = mean + eccentricity * np.sin(mean)
         step = np.inf
         while np.max(np.abs(step)) > TOLERANCE:

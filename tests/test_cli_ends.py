@@ -121,7 +121,7 @@ def test_no_number_is_cut_however_short_the_line_is(width: int) -> None:
 
 
 def lines(table: Any, columns: int) -> list[str]:
-    """The rows of a table on a terminal of so many columns: what comes after the lines under headings."""
+    """The rows of a table on a terminal of so many columns, which follow the lines under headings."""
     console = Console(width=columns, file=io.StringIO())
     console.print(table, crop=False)
     text = console.file.getvalue()  # type: ignore[attr-defined]

@@ -106,7 +106,7 @@ def test_the_masks_are_the_same_function() -> None:
         np.testing.assert_allclose(jacobian[name], exact, rtol=3e-6, atol=1e-6)
 
 
-def test_the_papers_kernels_and_what_they_move() -> None:
+def test_the_papers_kernels_and_the_bytes_they_move() -> None:
     # Three that read one array and write one; ∇g and ∇i read two, ∇f two, ∇c one, and write one: 6 + 11 arrays.
     cell = ReverseCell("cpu", pulled=False)
     assert (cell.launches, cell.moved(100, 1)) == (7, 100 * (3 * 2 + 3 + 3 + 3 + 2) + 4 * 2)
@@ -382,7 +382,7 @@ def test_sizes_that_do_not_fit_are_left_out(monkeypatch: pytest.MonkeyPatch, tmp
 
 
 @pytest.mark.parametrize("command", ["sweep", "hmlstm", "divergence"])
-def test_what_was_measured_is_there_when_a_later_step_fails(
+def test_measured_rows_are_kept_when_a_later_step_fails(
     command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     kind = {"sweep": sweep.Sweep, "hmlstm": hmlstm._Cell, "divergence": divergence._Divergence}[command]
@@ -434,7 +434,7 @@ def test_bad_options(arguments: tuple[str, ...]) -> None:
 
 
 @needs_cuda
-def test_what_is_launched_on_a_gpu_has_been_compiled_before(
+def test_every_kernel_launched_on_a_gpu_is_in_the_dry_run(
     cupy: FakeCuPy,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,

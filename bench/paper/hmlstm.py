@@ -149,9 +149,9 @@ class _Cell:
             rows += [row | {"speedup": baseline / row["seconds"]} for row in timed]
         return rows
 
-    def leave_out(self, what: str) -> None:
+    def leave_out(self, text: str) -> None:
         """Note a size or an implementation that was not measured, and the reason."""
-        if (line := f"Left out: {what}") not in self.left_out:
+        if (line := f"Left out: {text}") not in self.left_out:
             self.left_out.append(line)
 
     def _one(self, which: Implementation, sets: Sequence[Sequence[Any]], reference: CellReference, n: int) -> Row:
