@@ -132,10 +132,10 @@ def cases() -> Iterator[Case]:
     for fast in (False, True):
         cell = differentiable_broadcast(cell_update, fastmath=fast)
         product = differentiable_broadcast(product_of_tanh, fastmath=fast)
-        for name, product in (("hm_lstm", "value_and_jacobian"), ("hm_lstm_pullback", "vjp")):
+        for name, kind in (("hm_lstm", "value_and_jacobian"), ("hm_lstm_pullback", "vjp")):
 
-            def compile_cell(cc: tuple[int, int], cell: Any = cell, product: Any = product) -> cuda_kernel.CudaKernel:
-                return cell.cuda_resources(*[full] * 4, row, row, wrt=wrt, product=product, cc=cc)
+            def compile_cell(cc: tuple[int, int], cell: Any = cell, kind: Any = kind) -> cuda_kernel.CudaKernel:
+                return cell.cuda_resources(*[full] * 4, row, row, wrt=wrt, product=kind, cc=cc)
 
             yield Case(name, name, 2, fast, compile_cell)
         for arity in (2, 8, 16):
@@ -153,7 +153,7 @@ def by_lanes(call: Any, cc: tuple[int, int]) -> dict[int, cuda_kernel.CudaKernel
 
     Parameters
     ----------
-    call : dualbcast.call.Call
+    call : dualbcast.program.launch.Call
         The result of `function._inspected(arrays, wrt, product)`. Each kernel is launched with
         `cuda.launch(kernel, call.plan.total, call.plan.sizes, call.plan.strides, call.plan.pointers)`.
     cc : (int, int)
