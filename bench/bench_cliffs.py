@@ -16,7 +16,7 @@ N, ROUNDS = 4096, 25
 
 
 def two_loops(x: float, y: float) -> float:
-    """625 turns of two loops."""
+    """625 iterations of two loops."""
     s = x
     for _ in range(25):
         for _ in range(25):
@@ -25,7 +25,7 @@ def two_loops(x: float, y: float) -> float:
 
 
 def three_loops(x: float, y: float) -> float:
-    """625 turns of three loops."""
+    """625 iterations of three loops."""
     s = x
     for _ in range(5):
         for _ in range(5):
@@ -71,7 +71,7 @@ def in_turns(slow: Callable[[], Any], ordinary: Callable[[], Any]) -> float:
 
 
 def compare(benchmark: Any, group: str, name: str, slow: Callable[[], Any], ordinary: Callable[[], Any]) -> None:
-    """One row, which says how much longer it takes than what it is compared with."""
+    """One row, with the time over that of the case beside it."""
     benchmark.group, benchmark.name = group, name
     with np.errstate(all="ignore"):
         slow()
@@ -89,7 +89,7 @@ def arguments(dtype: str) -> tuple[Any, Any]:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("function", [three_loops, three_whiles, five_loops], ids=lambda function: function.__name__)
 def bench_nests(benchmark: Any, function: Any, dtype: str) -> None:
-    """Value and partials, by two loops of as many turns."""
+    """Value and partials, by two loops of as many iterations."""
     x, y = arguments(dtype)
     more, two = (differentiable_broadcast(each).value_and_jacobian for each in (function, two_loops))
     compare(benchmark, f"nested loops, {dtype}", function.__name__, lambda: more(x, y), lambda: two(x, y))

@@ -1,6 +1,6 @@
 """A fresh process up to its first result, with an empty cache and from the system's cache on disk, if it has one.
 
-The time is that of the whole process; `extra_info` in the saved results has what it spent on imports and on the call.
+The time is that of the whole process; `extra_info` in the saved results has the times of the imports and of the call.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ compilers = systems.turns([system for system in systems.SYSTEMS if system != "nu
 
 
 def run(system: str, case: str, cache: Path, *options: str) -> dict[str, float]:
-    """Run the script in a process of its own, what it keeps on disk in `cache`, and return what it prints."""
+    """Run the script in a process of its own with its disk caches in `cache`; return the figures that it prints."""
     environment = {
         **os.environ,
         "DUALBCAST_CACHE_DIR": str(cache),
@@ -51,7 +51,7 @@ def measure(benchmark: Any, system: str, case: str, turn: int, cache: Path, roun
 
 
 def group(case: str, start: str) -> str:
-    """What the comparison is called."""
+    """The name of the comparison."""
     return f"first result of a fresh process, {WHAT[case]}, {start}"
 
 
@@ -67,7 +67,7 @@ def bench_empty_cache(benchmark: Any, tmp_path: Path, case: str, turn: int, syst
 @compilers
 @pytest.mark.parametrize("case", WHAT)
 def bench_from_disk(benchmark: Any, tmp_path: Path, case: str, turn: int, system: str) -> None:
-    """A process before has left what it compiled."""
+    """An earlier process has left its compiled kernels."""
     systems.begin(benchmark, group(case, "from disk"), system, turn)
     systems.load(system)
     run(system, case, tmp_path, "check")

@@ -1,4 +1,4 @@
-"""What a call costs apart from its arithmetic: the HM-LSTM cell update on 4 by 4 arrays."""
+"""The cost of a call apart from its arithmetic: the HM-LSTM cell update on 4 by 4 arrays."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ CASES = {
 
 def run(benchmark: Any, case: str, kind: str, system: str, label: str = "", turn: int = 0) -> None:
     """One row."""
-    what, expected = CASES[kind]
+    results, expected = CASES[kind]
     host = references.cell_arguments(4, "rows")
     if kind == "cell_pullback":
         host = [*host, references.cotangent(4)]
     check = systems.checker(expected, host, TOLERANCE)
-    systems.compare(benchmark, f"4 by 4 arrays, {what}", system, case, host, check, label, turn=turn)
+    systems.compare(benchmark, f"4 by 4 arrays, {results}", system, case, host, check, label, turn=turn)
 
 
 @systems.every

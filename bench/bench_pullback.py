@@ -1,4 +1,4 @@
-"""The HM-LSTM cell update with a cotangent: the value and what is pulled back to c, f, i, g, float32."""
+"""The HM-LSTM cell update with a cotangent: the value and the cotangents of c, f, i, g, float32."""
 
 from __future__ import annotations
 

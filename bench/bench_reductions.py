@@ -1,4 +1,4 @@
-"""Sums made in the kernel: the pullback of tanh(x·w + b), with a row w and a column b, and what it costs otherwise.
+"""Sums made in the kernel: the pullback of tanh(x·w + b), with a row w and a column b, and the cost of other ways.
 
 Beside the fused kernel stand the same kernel with its terms stored and summed by NumPy, and a copy of the arrays that
 the fused one reads and writes.
@@ -111,7 +111,7 @@ def bench_terms_then_numpy(benchmark: Any, size: tuple[int, int]) -> None:
 
 @SIZES
 def bench_copy(benchmark: Any, size: tuple[int, int]) -> None:
-    """What the fused kernel reads and writes at full size: two arrays read, one written, into fresh memory."""
+    """The traffic of the fused kernel at full size: two arrays read, one written, into fresh memory."""
     name(benchmark, size, "numpy.add of two such arrays: a floor")
     x, _, _, g = inputs(*size)
     benchmark(lambda: np.add(x, g))
@@ -147,7 +147,7 @@ def bench_read(benchmark: Any) -> None:
 @systems.every_and_floor
 @pytest.mark.parametrize("n", [1024, 4096])
 def bench_layer(benchmark: Any, n: int, turn: int, system: str) -> None:
-    """The value of tanh(x·w + b) and its pullback, by what each system offers its users."""
+    """The value of tanh(x·w + b) and its pullback, in the form that each system offers its users."""
     host = references.layer_arguments(n, n)
     check = systems.checker(references.layer_expected, host, 1e-5, sums=True)
     group = f"tanh(x·w + b), value and pullback, n = {n}"

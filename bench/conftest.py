@@ -1,4 +1,4 @@
-"""Two cores for all systems, and what the saved results say of the machine."""
+"""Two cores for all systems, and a description of the machine in the saved results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ systems.settle()
 
 
 def pytest_benchmark_update_machine_info(machine_info: dict[str, Any]) -> None:
-    """Write down what the figures were measured on."""
+    """Add the machine and the versions that the figures were measured on."""
     machine_info["processor"] = machine.cpu_model()
     machine_info["threads"] = machine.threads()
     machine_info["cache"] = machine.cache_bytes()

@@ -8,7 +8,11 @@ from typing import Any
 import gpu_sums
 import numpy as np
 
-from dualbcast.cli import by_hand, divergence, hmlstm, implementations, report, sweep
+from bench.paper import by_hand, divergence, implementations, sweep
+from bench.paper.implementation import MODES
+from bench.paper.traffic import control_values
+from dualbcast.cli import report
+from dualbcast.cli import sweep as package_sweep
 from dualbcast.cli.options import numbers
 from dualbcast.cli.report import Column, Row
 
@@ -27,8 +31,8 @@ def compiled(cc: tuple[int, int], doing: Callable[[str], None] = lambda _: None)
     """One row for each kernel, in all variants; those that are the same machine code once."""
     rows: list[Row] = []
     seen: set[Any] = set()
-    for part, what, kernel in _all(cc):
-        doing(f"{part}: {what}")
+    for part, name, kernel in _all(cc):
+        doing(f"{part}: {name}")
         written = isinstance(kernel, by_hand.HandKernel)
         key = kernel.image, kernel.name if written else ""  # all kernels by hand of one width are in one image
         if key in seen:
@@ -37,7 +41,7 @@ def compiled(cc: tuple[int, int], doing: Callable[[str], None] = lambda _: None)
         rows.append(
             {
                 "part": part,
-                "kernel": what,
+                "kernel": name,
                 "lanes": kernel.width if written else getattr(kernel.source.layout, "lanes", 1),
                 "registers": kernel.registers,
                 "spill_bytes": kernel.spill_bytes if written else kernel.spill_stores + kernel.spill_loads,
@@ -49,11 +53,11 @@ def compiled(cc: tuple[int, int], doing: Callable[[str], None] = lambda _: None)
 
 
 def _all(cc: tuple[int, int]) -> Iterator[tuple[str, str, Any]]:
-    arities = numbers(sweep.DEFAULT_ARITIES)
+    arities = numbers(package_sweep.DEFAULT_ARITIES)
     for n in _SIZES:
         gates = [np.empty((n, n), np.float32) for _ in range(5)]
-        controls = hmlstm.control_values(np.random.default_rng(0), n, "rows", "random")
-        for mode in implementations.MODES:
+        controls = control_values(np.random.default_rng(0), n, "rows", "random")
+        for mode in MODES:
             for name, kernel in implementations.own_kernels([*gates[:4], *controls, gates[4]], mode, cc):
                 yield "hmlstm", f"{mode}, {name}: {kernel.entry}", kernel
             for hand in implementations.hand_kernels(mode, n, cc):

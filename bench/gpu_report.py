@@ -29,7 +29,6 @@ from dualbcast.cli.options import capability
 
 ROOT = Path(__file__).resolve().parent.parent
 BUDGET = 470.0  # seconds
-_COMMAND = "import sys; from dualbcast.cli import main; sys.argv[0] = 'dualbcast'; main()"
 _TOOLKIT = Path("/usr/local/cuda/bin/compute-sanitizer")
 # CUDA's Python packages ask the driver for functions that older ones do not have, and CuPy for attributes.
 _MEMCHECK = ["--report-api-errors", "no"]
@@ -59,12 +58,12 @@ class Part:
 
 
 def parts(folder: Path, kernels: Path) -> list[list[Part]]:
-    """What is timed, with the GPU to itself; the tests, which leave their kernels in a folder; and the sanitizers,
-    which find them there, at the same time."""
+    """The parts in groups: each timed part alone on the GPU; the tests, which leave their kernels in a folder; and the
+    sanitizers together, which find the kernels there."""
 
     def experiment(name: str, seconds: float, *options: str) -> Part:
         files = ["--json", str(folder / f"{name}.json"), "--plot", str(folder / f"{name}.png")]
-        return Part(name, [sys.executable, "-c", _COMMAND, name, "--backend", "cuda", *options, *files], seconds)
+        return Part(name, [sys.executable, "-m", "bench.paper", name, "--backend", "cuda", *options, *files], seconds)
 
     sums = [sys.executable, str(ROOT / "bench" / "gpu_sums.py"), str(folder / "sums.json")]
     timed = [
@@ -87,7 +86,7 @@ def parts(folder: Path, kernels: Path) -> list[list[Part]]:
 
 
 def run(groups: list[list[Part]], folder: Path, budget: float) -> list[Part]:
-    """Run the groups one after the other, the parts of each together; what each prints goes into a log."""
+    """Run the groups one after the other, the parts of each together; the output of each goes into a log."""
     end = time.monotonic() + budget
     for group in groups:
         started = time.monotonic()
@@ -133,7 +132,7 @@ def _finish(part: Part, seconds: float, started: float) -> None:
 
 
 def results(folder: Path) -> dict[str, Any]:
-    """What the parts have written."""
+    """The JSON files that the parts have written."""
     return {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
 
 
@@ -148,7 +147,7 @@ def main(arguments: list[str] | None = None) -> int:
     if given.dry_run:
         import gpu_kernels
 
-        rows = gpu_kernels.compiled(given.cc, lambda what: print(what, file=sys.stderr))
+        rows = gpu_kernels.compiled(given.cc, lambda step: print(step, file=sys.stderr))
         gpu_kernels.show(rows, given.cc)
         return 0
     if not machine.gpus():

@@ -1,4 +1,4 @@
-"""The page of a report: what it was measured on, which parts passed, and the figures beside what they should be."""
+"""The page of a report: the machine, the parts that passed, and each figure beside its target."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ FRAMEWORKS = ("torch", "jax", "TensorFlow")
 
 
 def targets(found: dict[str, Any]) -> Iterator[tuple[str, str, str, bool]]:
-    """What is wanted, how much, what was measured, and whether it is met; only for parts that gave figures."""
+    """For each target its name, the figure wanted, the figure measured, and whether it is met, for finished parts."""
     if cell := found.get("hmlstm"):
         rows = [row for row in cell["rows"] if row["mode"] == "derivatives"]
         fused = {row["n"]: row for row in rows if row["implementation"].startswith("fused")}
         least = min(row["speedup"] for row in fused.values())
         reverse = {row["n"]: row for row in rows if row["implementation"].startswith("reverse")}
         bound = min(reverse[n]["bytes"] / row["bytes"] for n, row in fused.items())
-        what = f"HM-LSTM derivatives over the reverse kernels, at every n (by bytes moved {bound:.2f})"
-        yield what, "≥ 4.3", f"{least:.2f}", least >= 4.3
+        name = f"HM-LSTM derivatives over the reverse kernels, at every n (by bytes moved {bound:.2f})"
+        yield name, "≥ 4.3", f"{least:.2f}", least >= 4.3
         ratios = []
         for n, own in fused.items():
             peers = [r["seconds"] for r in rows if r["n"] == n and r["implementation"].startswith(FRAMEWORKS)]
@@ -46,8 +46,8 @@ def targets(found: dict[str, Any]) -> Iterator[tuple[str, str, str, bool]]:
         if random:
             worst = max(row["overhead_by_bytes"] for row in random)
             whole = max(row["overhead"] for row in random)
-            what = f"random over uniform control, by bytes moved ({whole:+.0%} with those that it has to move more)"
-            yield what, "≤ +10 %", f"{worst:+.0%}", worst <= 0.1
+            name = f"random over uniform control, by bytes moved ({whole:+.0%} with those that it has to move more)"
+            yield name, "≤ +10 %", f"{worst:+.0%}", worst <= 0.1
 
 
 def summary(device: str, found: dict[str, Any], parts: Sequence[Any], seconds: float) -> str:
@@ -71,7 +71,7 @@ def summary(device: str, found: dict[str, Any], parts: Sequence[Any], seconds: f
     ]
     if judged := list(targets(found)):
         lines += ["| figure | wanted | measured | |", "| --- | ---: | ---: | --- |"]
-        lines += [f"| {what} | {wanted} | {got} | {'met' if met else 'missed'} |" for what, wanted, got, met in judged]
+        lines += [f"| {name} | {wanted} | {got} | {'met' if met else 'missed'} |" for name, wanted, got, met in judged]
         lines.append("")
     if cell := found.get("hmlstm"):
         lines += _cell_table(cell["rows"])

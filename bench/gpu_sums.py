@@ -42,7 +42,7 @@ def arguments(rows: int, columns: int) -> list[Any]:
 
 
 def own_kernels(cc: tuple[int, int]) -> Iterator[tuple[str, Any]]:
-    """The CUDA kernels that are launched, with what each is of; needs no GPU."""
+    """The CUDA kernels that are launched, each with a description; needs no GPU."""
     function: Any = differentiable_broadcast(layer)
     for rows, columns in SHAPES:
         kernel = function.cuda_resources(*arguments(rows, columns)[:3], product="value_and_vjp", cc=cc)
@@ -65,9 +65,9 @@ def measure(device: Device, rows: int, columns: int, bandwidth: float) -> Row:
     sets = copies(device, arrays, 2 * host[0].nbytes)
     rotation = Rotation([prepared(each) for each in sets])
     error = 0.0
-    for value, gradients in rotation.turn():
-        for found, exact, scale in zip((value, *gradients), expected, scales, strict=True):
-            error = max(error, float(np.max(np.abs(device.host(found) - exact)) / scale))
+    for value, gradients in rotation.call_each():
+        for result, exact, scale in zip((value, *gradients), expected, scales, strict=True):
+            error = max(error, float(np.max(np.abs(device.host(result) - exact)) / scale))
     if not error < 1e-6:  # 8 ulp of float32; a sum is made in float64 of terms that are that good
         raise SystemExit(f"Wrong result: {rows} by {columns} is off by {error:.3g} of its scale.")
     timing = device.time(rotation, 5, 0.2)

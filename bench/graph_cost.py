@@ -1,4 +1,4 @@
-"""What a gradient in the graph costs beside small arrays, where nearly all of it is the recording: microseconds a call.
+"""The cost of a gradient of small arrays in the graph, nearly all of which is the recording: microseconds a call.
 
 python bench/graph_cost.py                    beside PyTorch, which records each time, too, and jax.jit, which does once
 python bench/graph_cost.py --first dualbcast  the first gradient of a process, and the second, in milliseconds
@@ -100,7 +100,7 @@ def microseconds(call: Callable[[], Any]) -> float:
 
 
 def first(system: str) -> None:
-    """Print what the first two calls take of the network, everything imported."""
+    """Print the times of the first two calls of the network, with everything imported."""
     *_, case = cases().values()
     importlib.import_module({"dualbcast": "dualbcast.graph"}.get(system, system))
     times = [time.perf_counter()]

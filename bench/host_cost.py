@@ -1,4 +1,4 @@
-"""What a call on CuPy arrays costs the host: microseconds until it returns, of 4 by 4 arrays, with loaded kernels.
+"""The host's time for a call on CuPy arrays: microseconds until it returns, for 4 by 4 arrays, with loaded kernels.
 
 python bench/host_cost.py             on a GPU
 python bench/host_cost.py --emulated  without one: CuPy on the driver of tests/emulated_gpu.c, which starts nothing

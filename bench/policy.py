@@ -18,7 +18,7 @@ from dualbcast import derivative, differentiable_broadcast, graph, special
 from dualbcast.cli import machine
 
 MODES = ("recompute", "cache")
-# What the two may differ by and still count as the same.
+# The ratio up to which two times count as the same.
 TIE = 0.1
 
 
@@ -60,7 +60,7 @@ def call_price(spot, strike, rate, volatility, time):
 
 @differentiable_broadcast
 def orbit(x, r):
-    """Forty turns of the logistic map."""
+    """Forty steps of the logistic map."""
     for _ in range(40):
         x = r * x * (1 - x)
     return x
@@ -112,7 +112,7 @@ def cases() -> list[Case]:
         Case("product of 8 tanh, 1024 by 1024", product, tuple(normal(1024, 1024) for _ in range(8))),
         Case("Black and Scholes, 2^20, float64", call_price, tuple(market)),
         Case("Kepler by Newton, 2^18, float64", kepler, (uniform(0, 6, 1 << 18), uniform(0, 0.9, 1 << 18))),
-        Case("logistic map, 40 turns, 2^20, float64", orbit, (uniform(0.1, 0.9, million), uniform(3, 3.5, million))),
+        Case("logistic map, 40 steps, 2^20, float64", orbit, (uniform(0.1, 0.9, million), uniform(3, 3.5, million))),
         Case("log Γ, 2^19, float64", lambda x: differentiable_lgamma(x), (uniform(0.5, 20, 1 << 19),)),
         Case("x**y, 2^20, float64", lambda x, y: x**y, (uniform(0.5, 2, million), uniform(-2, 2, million))),
         Case("sin(x)·exp(-x²), 2^22", lambda x: np.sin(x) * np.exp(-x * x), (normal(1 << 22),)),
@@ -132,7 +132,7 @@ def both_passes(case: Case, mode: Any) -> None:
 
 
 def decision(case: Case) -> str:
-    """What auto does."""
+    """The choice of `auto`."""
     with graph.launches() as kernels:
         both_passes(case, "auto")
     return "cache" if "value_and_jacobian" in [kernel.product for kernel in kernels] else "recompute"

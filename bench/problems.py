@@ -1,4 +1,5 @@
-"""The scalar functions of the cases, as a user of dualbcast writes them; two more are in `dualbcast.cli.models`."""
+"""The scalar functions of the cases, as a user of dualbcast writes them; two more are in `bench.paper.models` and
+`dualbcast.cli.models`."""
 
 from __future__ import annotations
 

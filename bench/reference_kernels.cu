@@ -7,7 +7,7 @@
 //
 // The formulas are those that dualbcast has, where there is a choice: the logistic function is the one that does not
 // overflow, and the derivative of tanh is 1 - t * t; with ACCURATE_SLOPE, for --use_fast_math, whose tanh is off by up to
-// 2**-11, it is one that keeps its digits near saturation. So what is compared is the code and not the mathematics.
+// 2**-11, it is one that keeps its digits near saturation. So the comparison is of the code and not of the mathematics.
 
 #ifndef WIDTH
 #define WIDTH 1
@@ -115,7 +115,7 @@ hm_lstm(unsigned n0, unsigned n1, int stride, int stride_z, INPUT c, INPUT f, IN
     store(out_dg, at.k, dg);
 }
 
-// What a training step needs: the cotangents of c, f, i and g from that of the value.
+// For a training step: the cotangents of c, f, i and g from that of the value.
 extern "C" __global__ void __launch_bounds__(256)
 hm_lstm_pullback(unsigned n0, unsigned n1, int stride, int stride_z, INPUT c, INPUT f, INPUT i, INPUT g, INPUT z,
                  INPUT zb, INPUT out_bar, OUTPUT c_bar, OUTPUT f_bar, OUTPUT i_bar, OUTPUT g_bar)
@@ -192,7 +192,7 @@ product_forward(unsigned n, const __grid_constant__ Inputs in, const __grid_cons
     for (int j = 0; j < ARITY; ++j) store(out.at[j + 1], k, partial[j]);
 }
 
-// Products of what is before and of what is after: 3 ARITY products, and twice the registers.
+// Products of the factors before and of those after: 3 ARITY products, and twice the registers.
 extern "C" __global__ void __launch_bounds__(256)
 product_prefix(unsigned n, const __grid_constant__ Inputs in, const __grid_constant__ Outputs out)
 {

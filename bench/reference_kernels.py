@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from bench.paper.models import cell_update
 from dualbcast import differentiable_broadcast
-from dualbcast.cli import models
+from dualbcast.cli.models import product as product_of_tanh
 from dualbcast.codegen.cuda import build as cuda_build
 from dualbcast.codegen.cuda.sass import Instructions, count
 from dualbcast.runtime.cuda import kernel as cuda_kernel
@@ -29,7 +30,7 @@ __all__ = ["CAPABILITIES", "Case", "Reference", "by_lanes", "cases", "compile_re
 
 SOURCE = Path(__file__).with_name("reference_kernels.cu")
 CAPABILITIES = ((7, 5), (8, 0), (9, 0), (10, 0))
-# A register a thread costs as much as eight: that is what a warp is allotted.
+# Registers are allotted to a warp in units of eight a thread.
 UNIT = 8
 
 
@@ -40,7 +41,7 @@ class Reference:
     Attributes
     ----------
     name : str
-        What it is called there.
+        Its name there.
     image : bytes
         The cubin, which has all kernels of the file.
     registers : int
@@ -62,7 +63,7 @@ class Case:
     Attributes
     ----------
     title, name : str
-        What it is, and its name in `reference_kernels.cu`.
+        A description, and its name in `reference_kernels.cu`.
     arity : int
         Of a product; else 2.
     fastmath : bool
@@ -130,12 +131,12 @@ def cases() -> Iterator[Case]:
     full, row = np.ones((8, 8), np.float32), np.ones((8, 1), np.float32)
     wrt = ("c", "f", "i", "g")
     for fast in (False, True):
-        cell = differentiable_broadcast(models.cell_update, fastmath=fast)
-        product = differentiable_broadcast(models.product, fastmath=fast)
-        for name, what in (("hm_lstm", "value_and_jacobian"), ("hm_lstm_pullback", "vjp")):
+        cell = differentiable_broadcast(cell_update, fastmath=fast)
+        product = differentiable_broadcast(product_of_tanh, fastmath=fast)
+        for name, kind in (("hm_lstm", "value_and_jacobian"), ("hm_lstm_pullback", "vjp")):
 
-            def compile_cell(cc: tuple[int, int], cell: Any = cell, what: Any = what) -> cuda_kernel.CudaKernel:
-                return cell.cuda_resources(*[full] * 4, row, row, wrt=wrt, product=what, cc=cc)
+            def compile_cell(cc: tuple[int, int], cell: Any = cell, kind: Any = kind) -> cuda_kernel.CudaKernel:
+                return cell.cuda_resources(*[full] * 4, row, row, wrt=wrt, product=kind, cc=cc)
 
             yield Case(name, name, 2, fast, compile_cell)
         for arity in (2, 8, 16):
@@ -154,7 +155,7 @@ def by_lanes(call: Any, cc: tuple[int, int]) -> dict[int, cuda_kernel.CudaKernel
     Parameters
     ----------
     call : dualbcast.program.launch.Call
-        What `function._inspected(arrays, wrt, product)` returns. Each kernel is launched with
+        The result of `function._inspected(arrays, wrt, product)`. Each kernel is launched with
         `cuda.launch(kernel, call.plan.total, call.plan.sizes, call.plan.strides, call.plan.pointers)`.
     cc : (int, int)
         The compute capability.

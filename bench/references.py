@@ -1,6 +1,6 @@
-"""Random arguments for each case, NumPy arrays, and what they should give, in float64.
+"""Random arguments for each case, NumPy arrays, and the right results in float64.
 
-The references share no formula with what they judge: they go case by case, by closed forms, by bisection or by complex
+The references share no formula with the systems: they go case by case, by closed forms, by bisection or by complex
 steps.
 """
 
@@ -14,7 +14,8 @@ import numpy as np
 from constants import BULK, HARDENING, SHEAR, STEP, STEPS, YIELD
 from scipy.special import ndtr
 
-from dualbcast.cli.models import cell_update_reference, product_reference
+from bench.paper.models import cell_update_reference
+from dualbcast.cli.models import product_reference
 
 
 @lru_cache(maxsize=1)
@@ -63,7 +64,7 @@ def oscillators(n: int) -> list[Any]:
 
 @lru_cache(maxsize=1)
 def strains(n: int) -> list[Any]:
-    """Six strains and what has been hardened: about half of the points yield."""
+    """Six strains and the hardening so far: about half of the points yield."""
     random = np.random.default_rng(0)
     return [*(random.normal(0, 6e-4, n) for _ in range(6)), random.uniform(0, 0.01, n)]
 
@@ -136,7 +137,7 @@ def orbits_expected(mean: Any, eccentricity: Any) -> list[Any]:
 
 
 def oscillators_expected(*start: Any) -> list[Any]:
-    """The place after all steps, and by complex steps its derivatives in what it began with."""
+    """The place after all steps, and by complex steps its derivatives in the initial values."""
 
     def after(x: Any, v: Any, damping: Any) -> Any:
         for _ in range(STEPS):

@@ -1,6 +1,6 @@
 """The systems that are compared, two threads each: one module `with_….py` for each, absent ones skipped by name.
 
-They take turns, so that of a machine that is slower for a while each gets its share, and one can see what that makes.
+They take turns, so that a machine that is slower for a while slows all of them, and the spread of the turns shows it.
 
 A module has `array(host)` and `host(result)`, and for each case a function of the arrays that gives the forms in which
 one would write it there: a name, and a callable that prepares a call. `CANNOT` says which cases it cannot do, and why.
@@ -29,7 +29,7 @@ Check = Callable[[list[Any]], None]
 
 SLOW_TO_COMPILE = ("torch",)  # the form of a case is chosen at its first size only
 _best: dict[tuple[str, str], str] = {}
-# Of the comparison that is under way: what it is called, how long each system took, and the calls that are timed.
+# The comparison that is under way: its name, the time of each system, and the calls that are timed.
 _group = ""
 _times: dict[str, float] = {}
 _calls: dict[tuple[str, str], tuple[str, Callable[[], Any]]] = {}
@@ -49,8 +49,8 @@ def settle() -> None:
     os.environ["JAX_PLATFORMS"] = "cpu"
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
-    # glibc learns from the freeing of a large block (up to 32 MiB) to keep such blocks. Without it, what a system's
-    # temporaries cost depends on what this process happened to free before; this is each at its best.
+    # glibc keeps large blocks (up to 32 MiB) once one has been freed. Without this line the cost of a system's
+    # temporaries would depend on the blocks that this process happened to free before.
     np.empty(31 << 20, np.uint8)
 
 
@@ -102,14 +102,14 @@ def compare(
     ----------
     benchmark : fixture
     group : str
-        What the table calls the comparison.
+        The name of the comparison in the table.
     name, case : str
         The system, and the function of its module.
     host : list of NumPy arrays
     check : callable
-        Raises if a flat list of results is not what it should be.
+        Raises if a flat list of results is wrong.
     label : str
-        What the table calls the row, if not by the system's name.
+        The name of the row in the table, if it is not the system's.
     outputs : int
         How many arrays of the broadcast shape are written, where the table shall say how that compares with the floor.
     turn : int
@@ -144,7 +144,7 @@ def compare(
 
 
 def _floor(benchmark: Any, host: list[Any], outputs: int) -> None:
-    """What only reads as many inputs and writes as many outputs takes; inputs that repeat stay in the cache."""
+    """Time a program that only reads and writes as many arrays; inputs that repeat stay in the cache."""
     size = _largest(host)
     try:
         forms = floor.forms(sum(a.nbytes == size for a in host), outputs, size)
@@ -173,7 +173,7 @@ def fastest(
         if known in (None, form):
             call = make()
             call()
-            check(call())  # the second: by then a trace, or what was kept of one, is used again
+            check(call())  # the second call, which uses a kept trace
             found.append((_seconds(call) if len(forms) > 1 and known is None else 0.0, form, call))
     _, form, call = min(found, key=lambda one: one[0])
     return form, call

@@ -20,14 +20,14 @@ PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 OURS = "dualbcast"
 PEERS = ("drjit", "jax", "torch", "warp", "numpy")
 GOAL = 1.3
-AT_FLOOR = 0.75  # a share of the floor from which on memory is what limits
+AT_FLOOR = 0.75  # the share of the floor from which on memory is the limit
 
-# What limits us where the fastest peer is not 1.3 times slower, if not memory, by how the comparison's name begins.
+# The limit, if it is not memory, where the fastest peer is not 1.3 times slower, by the beginning of the case's name.
 NOTES = {
     "first result of a fresh process, HM-LSTM cell, empty": "LLVM's time for vectors, imports",
     "first result of a fresh process, product of 32 tanh, empty": "LLVM's time for vectors, which grows with the text",
     "first result of a fresh process": "imports: NumPy, the package",
-    "Kepler": "32 orbits take each turn together until the last is done; the peer has no derivatives in its loop",
+    "Kepler": "32 orbits iterate together until the last is done; the peer has no derivatives in its loop",
     "Black-Scholes": "one chain of exp, log, erfc and divisions, each of which waits for the one before",
     "oscillator": "values are rounded as NumPy's; the peer, with tangents by hand, fuses products with sums",
     "4 by 4": "Python's share of a call",
@@ -36,7 +36,7 @@ NOTES = {
 HEAD = """\
 # Benchmarks
 
-Of one run of
+The figures are those of one run of
 
     pip install -e '.[bench]'
     pytest bench --benchmark-only --benchmark-json=run.json
@@ -44,31 +44,31 @@ Of one run of
 
 on {processor} ({cache} of last-level cache), two cores, two threads for each system, with {versions}.
 
-What each row computes is in [bench/README.md](../bench/README.md). Every result was checked against a float64 reference
-before it was timed; outputs are new arrays in every system, but for the rows that say otherwise; each peer is used in
-the fastest of the forms in which one would write the case there, which is given with its row. **A ratio is a time
+The cases are described in [bench/README.md](../bench/README.md). Every result was checked against a float64 reference
+before it was timed. Outputs are new arrays in every system, except in rows that say otherwise. Each case was written
+for a peer in every form that its users would choose; its row has the fastest and names the form. **A ratio is a time
 divided by dualbcast's: above 1 dualbcast is faster.**
 
-The systems take {turns} turns at each case, one after the other and then again; those that need {far:g} times as long
-as the fastest have one. Times are medians of the turns' medians, and a ratio is the median of those of the turns; how
-far apart these are is the machine's doing.
+The systems take {turns} turns at each case, one after the other and then again. Systems that need {far:g} times as long
+as the fastest take only one. A time is the median of the turns' medians, and a ratio is the median of the turns'
+ratios. The spread of the ratios over the turns is noise of the machine.
 
 ## Against the fastest peer
 
-| case | dualbcast | fastest peer | ratio | of the turns | what limits it |
+| case | dualbcast | fastest peer | ratio | over the turns | limit |
 | --- | ---: | --- | ---: | --- | --- |
 {summary}
 
-dualbcast is the fastest in {won} of {cases}, and {goal} times as fast as the fastest peer, or more, in {reached}.
+dualbcast is the fastest in {won} of {cases} cases, and at least {goal} times as fast as the fastest peer in {reached}.
 
 ## Against memory
 
-The floor is a C program on two threads (`bench/floor.c`) that reads as many arrays and writes as many, its own and the
-same ones at each call, and computes nothing; it takes its turns with the systems. **A share of the floor of 100% means
-that nothing that reads and writes these arrays could be faster.** With control by rows a kernel need not read the
-inputs that a row does not use, which the floor does, so there the share can be larger.
+The floor is a C program on two threads (`bench/floor.c`) that reads and writes as many arrays and computes nothing. It
+uses the same arrays at each call, and takes its turns with the systems. **At a share of the floor of 100% no program
+that reads and writes these arrays could be faster.** With control by rows a kernel leaves out the inputs that a row
+does not use and the floor does not, so there the share can be larger.
 
-Bytes are those of each input and output, counted once, a copy's those read and those written. The copy is
+Each input and output is counted once; a copy counts the bytes read and the bytes written. The copy is
 `numpy.copyto` of 256 MiB on two threads: {bandwidth:.1f} GB/s in this run. Arrays that stay in the cache can be faster.
 
 | case | dualbcast | GB/s | share of the copy | floor | share of the floor |
@@ -85,7 +85,7 @@ Bytes are those of each input and output, counted once, a copy's those read and 
 
 @dataclass(frozen=True)
 class Row:
-    """One timed thing; `medians` by turn."""
+    """A row of the table; `medians` by turn."""
 
     label: str
     form: str
@@ -111,7 +111,7 @@ def duration(seconds: float) -> str:
 
 
 def note(group: str, share: float) -> str:
-    """What is known of a comparison that does not reach the goal, and of which share the floor has."""
+    """The limit of a comparison that does not reach the goal; `share` is that of the floor."""
     if share >= AT_FLOOR:
         return f"memory: {share:.0%} of the floor"
     known = next((NOTES[start] for start in sorted(NOTES, key=len, reverse=True) if group.startswith(start)), "")
@@ -124,8 +124,8 @@ def groups_of(run: dict[str, Any]) -> dict[str, list[Row]]:
     for row in run["benchmarks"]:
         extra = row["extra_info"]
         first = Row(extra["label"], extra.get("form", ""), extra.get("moved", 0), {})
-        found = groups[row["group"]].setdefault(extra["label"], first)
-        found.medians[extra.get("turn", 0)] = row["stats"]["median"]
+        merged = groups[row["group"]].setdefault(extra["label"], first)
+        merged.medians[extra.get("turn", 0)] = row["stats"]["median"]
     return {group: sorted(rows.values(), key=lambda row: row.median) for group, rows in groups.items()}
 
 

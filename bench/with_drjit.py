@@ -1,4 +1,4 @@
-"""Dr.Jit, LLVM backend: one traced kernel for the value and what a backward traversal gives; also with the trace kept.
+"""Dr.Jit, LLVM backend: one traced kernel for the value and a backward traversal; also with the trace kept.
 
 Dr.Jit differentiates once: where a second derivative is wanted (gamma), its formula is written by hand.
 """
@@ -63,7 +63,7 @@ def _pull(function: Callable[..., Any], inputs: list[Any], bar: Any) -> Any:
 
 
 def _with_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Value and partials: an element-wise function's Jacobian is what it pulls ones back to."""
+    """Value and partials: an element-wise function's Jacobian is the pullback of ones."""
     return lambda *arrays: _pull(function, list(arrays), 1)
 
 
@@ -169,7 +169,7 @@ def oscillator(arrays: list[Any]) -> Forms:
 
 def kepler(arrays: list[Any]) -> Forms:
     def one_more(mean: Any, eccentricity: Any) -> Any:
-        """A turn that is differentiated, at the root: it has the root's derivatives."""
+        """An iteration that is differentiated, at the root: it has the root's derivatives."""
         with dr.suspend_grad():
             x = _solve(mean, eccentricity)
             slope = 1 / (1 - eccentricity * dr.cos(x))

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import problems
 
+from bench.paper.models import cell_update
 from dualbcast import custom_partials, differentiable_broadcast
-from dualbcast.cli import models
+from dualbcast.cli.models import product as product_of_tanh
 
 CANNOT: dict[str, str] = {}
 Forms = dict[str, Callable[[], Callable[[], Any]]]
@@ -47,16 +48,16 @@ def _pullback(function: Callable[..., Any], arrays: list[Any], wrt: Any = None) 
 
 
 def cell_value(arrays: list[Any]) -> Forms:
-    return _value(models.cell_update, arrays)
+    return _value(cell_update, arrays)
 
 
 def cell_jacobian(arrays: list[Any]) -> Forms:
-    return _jacobian(models.cell_update, arrays, GATES)
+    return _jacobian(cell_update, arrays, GATES)
 
 
 def cell_jacobian_reused(arrays: list[Any]) -> Forms:
     """With `out=`: nothing is allocated."""
-    ours: Any = differentiable_broadcast(models.cell_update)
+    ours: Any = differentiable_broadcast(cell_update)
     out = ours.value_and_jacobian(*arrays, wrt=GATES)
     return {"out=": lambda: lambda: ours.value_and_jacobian(*arrays, wrt=GATES, out=out)}
 
@@ -67,12 +68,12 @@ def cell_jacobian_transposed(arrays: list[Any]) -> Forms:
 
 
 def cell_pullback(arrays: list[Any]) -> Forms:
-    return _pullback(models.cell_update, arrays, GATES)
+    return _pullback(cell_update, arrays, GATES)
 
 
 def cell_pullback_kept(arrays: list[Any]) -> Forms:
     """Value and Jacobian in one kernel; another that contracts them."""
-    ours: Any = differentiable_broadcast(models.cell_update)
+    ours: Any = differentiable_broadcast(cell_update)
     contract: Any = differentiable_broadcast(lambda bar, c, f, i, g: (bar * c, bar * f, bar * i, bar * g))
 
     def call() -> Any:
@@ -83,7 +84,7 @@ def cell_pullback_kept(arrays: list[Any]) -> Forms:
 
 
 def product(arrays: list[Any]) -> Forms:
-    return _jacobian(models.product, arrays)
+    return _jacobian(product_of_tanh, arrays)
 
 
 def price(arrays: list[Any]) -> Forms:

@@ -9,7 +9,7 @@ import numpy as np
 from constants import BULK, HARDENING, SHEAR, STEP, STEPS, TOLERANCE, YIELD
 from scipy.special import ndtr
 
-from dualbcast.cli.models import cell_update_by_hand
+from bench.paper.models import cell_update_by_hand
 
 CANNOT: dict[str, str] = {}
 Forms = dict[str, Callable[[], Callable[[], Any]]]
@@ -112,7 +112,7 @@ def oscillator(arrays: list[Any]) -> Forms:
 
 def kepler(arrays: list[Any]) -> Forms:
     def both(mean: Any, eccentricity: Any) -> Any:
-        """All turn until the last is done."""
+        """All iterate until the last is done."""
         x = mean + eccentricity * np.sin(mean)
         step = np.inf
         while np.max(np.abs(step)) > TOLERANCE:

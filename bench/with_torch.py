@@ -36,7 +36,7 @@ def _forms(arrays: list[Any], **functions: Callable[..., Any]) -> Forms:
 
 
 def _with_vjp(function: Callable[..., Any], active: int | None = None) -> Callable[..., Any]:
-    """Value and partials: an element-wise function's Jacobian is what it pulls ones back to."""
+    """Value and partials: an element-wise function's Jacobian is the pullback of ones."""
 
     def both(*arrays: Any) -> Any:
         rest = arrays[active:] if active else ()
@@ -47,7 +47,7 @@ def _with_vjp(function: Callable[..., Any], active: int | None = None) -> Callab
 
 
 def _autograd(function: Callable[..., Any], arrays: list[Any], active: int, bar: Any) -> Forms:
-    """What users write: a compiled forward pass and the backward pass that is compiled with it."""
+    """As users write it: a compiled forward pass and the backward pass that is compiled with it."""
 
     def make() -> Callable[[], Any]:
         torch.compiler.reset()

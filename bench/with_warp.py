@@ -1,4 +1,4 @@
-"""Warp on the processor: a kernel with real branches, and a tape for what goes back through it.
+"""Warp on the processor: a kernel with real branches, and a tape for the way back through it.
 
 Warp runs processor kernels on one thread. It differentiates once, and its reverse mode does not go through loops that
 depend on data: the second derivative (gamma) and the derivative of the root are written by hand.

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dualbcast.cli import by_hand, machine
+from bench.paper import by_hand
+from dualbcast.cli import machine
 from dualbcast.runtime.cuda import kernel as cuda_kernel
 
 

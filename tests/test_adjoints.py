@@ -9,6 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 from corpus import CORPUS, Case
+from models import cell_update
 from test_passes import execute
 from test_passes import lowered as lowered_case
 
@@ -53,7 +54,7 @@ def test_a_product_takes_operations_for_each_factor_and_not_for_each_two(arity: 
 
 def test_what_is_counted_is_what_there_is_to_do() -> None:
     """The estimate is right about which is shorter, for functions where one is so by a quarter."""
-    cell, stress = (lambda *x: models.cell_update(*x)), (lambda a, b, c: (a * b, b * c, c * a, a + b))
+    cell, stress = (lambda *x: cell_update(*x)), (lambda a, b, c: (a * b, b * c, c * a, a + b))
     for function, arity in ((price, 5), (models.product, 8), (cell, 6), (stress, 3)):
         f = lowered(function, arity)
         forward, back = (count(simplify(dualize(f, range(arity), reverse=back).function)) for back in (False, True))

@@ -11,8 +11,8 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
+import click
 import ml_dtypes
 import numpy as np
 import pytest
@@ -37,9 +37,9 @@ def small_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure.machine, "cache_bytes", lambda: 1 << 20)
 
 
-def run(*arguments: str | Path, status: int = 0) -> Result:
+def run(*arguments: str | Path, status: int = 0, commands: click.Group = group) -> Result:
     """Run a command and assert how it ends."""
-    result = CliRunner().invoke(group, [str(argument) for argument in arguments])
+    result = CliRunner().invoke(commands, [str(argument) for argument in arguments])
     assert result.exit_code == status, result.output
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result
@@ -197,36 +197,6 @@ def test_a_function_of_an_importable_module(tmp_path: Path, monkeypatch: pytest.
     assert function(0.0, 0.0) == 0.0
 
 
-# --- hmlstm ------------------------------------------------------------------------------------------------------
-
-
-def test_hmlstm_table(tmp_path: Path) -> None:
-    target, table = tmp_path / "cell.json", tmp_path / "cell.csv"
-    result = run("hmlstm", "--n", "16,40", "--backend", "cpu", "--json", target, "--csv", table, *QUICK)
-    for heading in ("error", "time", "moved", "GB/s", "copy", "NumPy by hand", "laun", "speed", "as in the paper"):
-        assert heading in result.stdout
-    assert [row[0] for row in body(result.stdout)] == 2 * (3 * ["16"] + 3 * ["40"])
-    assert max(map(len, result.stdout.splitlines())) <= 120
-    found = json.loads(target.read_text())
-    with table.open(newline="") as lines:
-        assert [float(row["seconds"]) for row in csv.DictReader(lines)] == [row["seconds"] for row in found["rows"]]
-
-
-@pytest.mark.parametrize(("pattern", "reads", "pulled"), [("flush", 2, 2), ("copy", 0, 1), ("update", 4, 4)])
-@pytest.mark.parametrize("control", ["rows", "columns", "elements"])
-def test_hmlstm_controls(control: str, pattern: str, reads: int, pulled: int, tmp_path: Path) -> None:
-    target = tmp_path / "cell.json"
-    options = ("--control", control, "--pattern", pattern, "--backend", "cpu", "--json", target)
-    run("hmlstm", "--n", "24", *options, *QUICK)
-    derivatives, training = (r for r in json.loads(target.read_text())["rows"] if r["implementation"][:5] == "fused")
-    controls = 2 * (24 * 24 if control == "elements" else 24)
-    assert derivatives["bytes"] == 4 * (24 * 24 * (reads + 4) + controls)
-    assert training["bytes"] == 4 * (24 * 24 * (pulled + 6) + controls)
-    assert derivatives["error_ulp"] <= 4
-    if pattern == "copy":
-        assert derivatives["error_ulp"] == 0, "a copy is exact"
-
-
 # --- the references, and that a wrong result does not pass ---------------------------------------------------------
 
 
@@ -240,21 +210,6 @@ def test_product_reference_against_differences() -> None:
         slope = (models.product_reference(up)[0] - models.product_reference(down)[0]) / 2e-6
         np.testing.assert_allclose(partial, slope, rtol=1e-7, atol=1e-10)
         assert (np.abs(partial) <= other).all()
-
-
-def test_cell_update_reference_against_differences() -> None:
-    generator = np.random.default_rng(2)
-    gates = [generator.normal(size=60) for _ in range(4)]
-    z, zb = (generator.integers(0, 2, 60).astype(float) for _ in range(2))
-    value, partials = models.cell_update_reference(*gates, z, zb)
-    scalar = [models.cell_update(*point) for point in zip(*gates, z, zb, strict=True)]
-    np.testing.assert_allclose(value, scalar, rtol=1e-14)
-    by_hand = models.cell_update_by_hand(np, *gates, z, zb)
-    for j, partial in enumerate(partials):
-        up, down = ([*gates[:j], gates[j] + step, *gates[j + 1 :]] for step in (1e-6, -1e-6))
-        slope = (models.cell_update_reference(*up, z, zb)[0] - models.cell_update_reference(*down, z, zb)[0]) / 2e-6
-        np.testing.assert_allclose(partial, slope, atol=1e-9)
-        np.testing.assert_allclose(by_hand[1][j], partial, atol=1e-14)
 
 
 @pytest.mark.parametrize("wrong", ["value", "partial", "nan"])
@@ -276,19 +231,6 @@ def test_a_wrong_product_is_found(wrong: str) -> None:
         checking.check_product(device, xs, value, jacobian)
 
 
-def test_a_wrong_cell_update_ends_with_status_1(monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(*arguments: Any) -> Any:
-        value, partials = models.cell_update_reference(*arguments)
-        return value, [*partials[:3], -partials[3]]
-
-    monkeypatch.setattr(checking, "cell_update_reference", wrong)
-    result = run("hmlstm", "--n", "16", "--backend", "cpu", *QUICK, status=1)
-    assert re.fullmatch(
-        r"Error: Wrong result: ∂/∂g \(fused forward mode\) is off by .* ulp of its scale, more than 4\.",
-        result.stderr.splitlines()[-1],
-    )
-
-
 def test_differences_find_a_wrong_partial_and_leave_out_kinks() -> None:
     device = measure.HostDevice()
     x = np.linspace(-1, 1, 64).reshape(8, 8)
@@ -303,7 +245,7 @@ def test_differences_find_a_wrong_partial_and_leave_out_kinks() -> None:
 def test_finfo_of_bfloat16_is_the_small_types() -> None:
     exact = np.ones((2, 2))
     off = (exact + 2.0**-7).astype(ml_dtypes.bfloat16)
-    assert checking._distance(off, exact, exact) == pytest.approx(1)
+    assert checking.distance(off, exact, exact) == pytest.approx(1)
 
 
 # --- pictures ----------------------------------------------------------------------------------------------------
@@ -345,17 +287,6 @@ def test_sweep_plot(tmp_path: Path) -> None:
     assert colours(large) > colours(small), "two more panels"
 
 
-@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
-def test_hmlstm_plot(suffix: str, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    path = tmp_path / f"cell.{suffix}"
-    run("hmlstm", "--n", "8,16", "--backend", "cpu", "--plot", path, *QUICK)
-    if suffix == "png":
-        assert colours(path) > 20
-    else:
-        assert path.read_bytes().startswith(b"<?xml" if suffix == "svg" else b"%PDF")
-
-
 def test_plot_without_matplotlib_fails_before_measuring(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     result = run("sweep", "--plot", tmp_path / "plot.png", status=1)
@@ -368,7 +299,6 @@ def test_plot_without_matplotlib_fails_before_measuring(monkeypatch: pytest.Monk
 
 def test_info(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DUALBCAST_CACHE_DIR", str(tmp_path / "cache"))
-    run("hmlstm", "--n", "4", "--backend", "cpu", *QUICK)
     from dualbcast import disk_cache
 
     disk_cache.fetch("0" * 64, lambda: b"payload")
@@ -381,19 +311,36 @@ def test_info(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert disk_cache.info().entries == 0
 
 
-@pytest.mark.parametrize("command", [(), ("sweep",), ("hmlstm",), ("divergence",), ("info",)])
+def test_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DUALBCAST_CACHE_DIR", str(tmp_path / "cache"))
+    from dualbcast import disk_cache
+
+    disk_cache.fetch("0" * 64, lambda: b"payload")
+    size = disk_cache.info().bytes
+    assert run("cache").stdout.splitlines() == [str(tmp_path / "cache"), f"1 entries, {size} B"]
+    assert run("cache", "--clear").stdout.splitlines()[1] == "0 entries, 0 B, just cleared"
+    assert disk_cache.info().entries == 0
+    assert run("cache").stdout.splitlines()[1] == "0 entries, 0 B"
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "2 KiB"), (5 << 20, "5 MiB"), (3 << 30, "3.0 GiB")]
+)
+def test_sizes(count: int, text: str) -> None:
+    assert report.size_text(count) == text
+
+
+@pytest.mark.parametrize("command", [(), ("sweep",), ("cache",), ("info",)])
 def test_help(command: tuple[str, ...]) -> None:
     text = run(*command, "--help").stdout
     assert text.startswith("Usage: dualbcast")
     words = {
-        (): ["sweep", "hmlstm", "divergence", "info"],
-        ("divergence",): ["--n", "--json", "--plot", "uniform"],
+        (): ["sweep", "info", "cache"],
+        ("cache",): ["--clear"],
         ("info",): ["--clear-cache"],
-        ("sweep",): ["--arity", "--cc", "--function"],
+        ("sweep",): ["--arity", "--cc", "--function", "--n", "--json", "--csv", "--plot", "--backend"],
     }
-    for word in words.get(
-        command, ["--n", "--control", "--pattern", "--peers", "--json", "--csv", "--plot", "--backend"]
-    ):
+    for word in words[command]:
         assert word in text
 
 
@@ -416,8 +363,7 @@ def test_version() -> None:
         (("sweep", "--function", "missing.py:f"), "there is no file missing.py"),
         (("sweep", "--json", "no/such/folder/x.json"), "There is no folder"),
         (("sweep", "--plot", "x.txt"), "must end in .png, .svg, .pdf"),
-        (("hmlstm", "--n", "-4"), "must be positive"),
-        (("hmlstm", "--pattern", "stripes"), "stripes"),
+        (("sweep", "--dtype", "complex64"), "complex64"),
     ],
 )
 def test_bad_options_are_refused_before_anything_runs(arguments: tuple[str, ...], message: str) -> None:
@@ -479,12 +425,10 @@ def test_not_a_number_is_not_written(tmp_path: Path) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not HAS_GPU, reason="no GPU, or no CuPy to reach it")
-def test_the_experiments_on_a_gpu(tmp_path: Path) -> None:
-    commands = ("sweep", "--arity", "1,3", "--n", "256"), ("hmlstm", "--n", "256"), ("divergence", "--n", "256")
-    for command in commands:
-        target = tmp_path / f"{command[0]}.json"
-        run(*command, "--backend", "cuda", "--json", target, *QUICK)
-        found = json.loads(target.read_text())
-        assert found["backend"] == "cuda"
-        assert found["device"] == found["machine"]["gpus"][0]["name"]
-        assert all(row["seconds"] > 0 for row in found["rows"])
+def test_the_sweep_on_a_gpu(tmp_path: Path) -> None:
+    target = tmp_path / "sweep.json"
+    run("sweep", "--arity", "1,3", "--n", "256", "--backend", "cuda", "--json", target, *QUICK)
+    found = json.loads(target.read_text())
+    assert found["backend"] == "cuda"
+    assert found["device"] == found["machine"]["gpus"][0]["name"]
+    assert all(row["seconds"] > 0 for row in found["rows"])

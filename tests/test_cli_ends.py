@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import re
 from collections import Counter
@@ -11,9 +12,15 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from test_cli import QUICK, run, small_copy  # noqa: F401  # a fixture
+from test_cli import QUICK, small_copy  # noqa: F401  # a fixture
+from test_cli import run as run_command
 
-from dualbcast.cli import divergence, hmlstm, machine, sweep
+from bench.paper import divergence, hmlstm, memory
+from bench.paper.__main__ import group
+from dualbcast.cli import sweep
+from dualbcast.cli.options import Measuring
+
+run = functools.partial(run_command, commands=group)
 
 # --- failures -------------------------------------------------------------------------------------------------------
 
@@ -35,11 +42,11 @@ def test_a_failing_arity_leaves_the_rows_before_it(tmp_path: Path) -> None:
 
 
 def test_the_memory_is_said_before_anything_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "available_memory", lambda: 2 * 10**9)
+    monkeypatch.setattr(memory, "available_memory", lambda: 2 * 10**9)
     result = run("hmlstm", "--n", "8,8192", "--backend", "cpu", *QUICK)
     assert re.match(r"n = 8192 takes about 9\.\d GB of memory; 2\.0 GB are available\.", result.stderr)
     assert re.search(r"Left out: n = 8192: it takes about 9\.\d GB of memory, and 2\.0 GB are available", result.stdout)
-    monkeypatch.setattr(machine, "available_memory", lambda: None)
+    monkeypatch.setattr(memory, "available_memory", lambda: None)
     assert re.match(
         r"n = 8 takes about 0\.\d GB of memory\.", run("hmlstm", "--n", "8", "--backend", "cpu", *QUICK).stderr
     )
@@ -49,7 +56,7 @@ def test_without_memory_there_is_one_error(monkeypatch: pytest.MonkeyPatch) -> N
     def refuse(*_: Any) -> None:
         raise AssertionError("measured")
 
-    monkeypatch.setattr(machine, "available_memory", lambda: 10**8)
+    monkeypatch.setattr(memory, "available_memory", lambda: 10**8)
     monkeypatch.setattr(hmlstm._Cell, "measure", refuse)
     result = run("hmlstm", "--backend", "cpu", *QUICK, status=1)
     assert re.search(r"Error: There is not enough memory: n = 512 takes about .*Give a smaller --n", result.stderr)
@@ -61,7 +68,7 @@ def test_memory_that_runs_out_is_one_error(command: str, monkeypatch: pytest.Mon
     def exhausted(*_: Any) -> None:
         raise MemoryError("Unable to allocate 8.00 GiB")
 
-    kind = {"sweep": sweep._Sweep, "hmlstm": hmlstm._Cell, "divergence": divergence._Divergence}[command]
+    kind = {"sweep": sweep.Sweep, "hmlstm": hmlstm._Cell, "divergence": divergence._Divergence}[command]
     monkeypatch.setattr(kind, "measure", exhausted)
     result = run(command, "--n", "8", "--backend", "cpu", *QUICK, status=1)
     assert "Error: There is not enough memory; give a smaller --n. Unable to allocate 8.00 GiB" in result.stderr
@@ -70,15 +77,15 @@ def test_memory_that_runs_out_is_one_error(command: str, monkeypatch: pytest.Mon
 def test_available_memory_is_the_least_that_anybody_allows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     files = ("memory.max", "memory.current")
     group_files = (*(str(tmp_path / name) for name in files), "inactive_file")
-    monkeypatch.setattr(machine, "_GROUP_FILES", (group_files,))
-    whole = machine.available_memory()
+    monkeypatch.setattr(memory, "_GROUP_FILES", (group_files,))
+    whole = memory.available_memory()
     assert whole is None or whole > 10**6
     (tmp_path / "memory.current").write_text("900000\n")
     (tmp_path / "memory.stat").write_text("anon 1\ninactive_file 500000\n")
     (tmp_path / "memory.max").write_text("max\n")
-    assert (machine.available_memory() is None) == (whole is None)
+    assert (memory.available_memory() is None) == (whole is None)
     (tmp_path / "memory.max").write_text("1000000\n")
-    assert machine.available_memory() == 600000
+    assert memory.available_memory() == 600000
 
 
 # --- narrow terminals -------------------------------------------------------------------------------------------------
@@ -92,9 +99,9 @@ def figures(text: str) -> list[str]:
 @pytest.mark.parametrize("width", [100, 80, 60, 40, 24])
 def test_no_number_is_cut_however_short_the_line_is(width: int) -> None:
     device = SimpleNamespace(name="machine", backend="cpu", threads=2, cache_bytes=1)
-    cell = hmlstm._Cell(device, "rows", "random", False, 1, 0.0, 0)  # type: ignore[arg-type]
-    branches = divergence._Divergence(device, 2048, 1, 0.0, 0)  # type: ignore[arg-type]
-    product = sweep._Sweep(device, None, None, "product", 1024, "float32", 1, 0.0, [(9, 0), (10, 0)])  # type: ignore[arg-type]
+    cell = hmlstm._Cell(device, "rows", "random", False, Measuring())  # type: ignore[arg-type]
+    branches = divergence._Divergence(device, 2048, Measuring())  # type: ignore[arg-type]
+    product = sweep.Sweep(device, None, None, "product", 1024, "float32", Measuring(), [(9, 0), (10, 0)])  # type: ignore[arg-type]
     timed = {"seconds": 12.3456789, "seconds_best": 12.0, "bytes": 123456789012, "bytes_per_second": 987654321098}
     timed |= {"copy_share": 0.875, "error_ulp": 1.25, "ns_per_element": 12345.678}
     rows: list[tuple[Any, dict[str, Any]]] = [
@@ -114,7 +121,7 @@ def test_no_number_is_cut_however_short_the_line_is(width: int) -> None:
 
 
 def lines(table: Any, columns: int) -> list[str]:
-    """The rows of a table on a terminal of so many columns: what comes after the lines under headings."""
+    """The rows of a table on a terminal of so many columns, which follow the lines under headings."""
     console = Console(width=columns, file=io.StringIO())
     console.print(table, crop=False)
     text = console.file.getvalue()  # type: ignore[attr-defined]

@@ -16,7 +16,15 @@ ROOT = Path(__file__).parent.parent
 COMPILER = tuple(
     str(Path(dualbcast.__file__).parent / stage) for stage in ("ir", "rules", "frontend", "autodiff", "passes")
 )
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), ROOT / "bench" / "README.md"])
+PAGES = sorted(
+    [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "CHANGELOG.md",
+        *(ROOT / "docs").rglob("*.md"),
+        ROOT / "bench" / "README.md",
+    ]
+)
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

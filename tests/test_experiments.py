@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import doctest
+import functools
 import importlib.util
 import json
 import re
@@ -14,20 +17,35 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from fake_cupy import Event, FakeCuPy, cupy  # noqa: F401  # a fixture
-from test_cli import QUICK, body, colours, run
+from fake_cupy import FakeCuPy, cupy  # noqa: F401  # a fixture
+from test_cli import HAS_GPU, QUICK, body, colours
+from test_cli import run as run_command
 
+from bench.paper import (
+    by_hand,
+    checking,
+    divergence,
+    hmlstm,
+    implementation,
+    implementations,
+    models,
+    peers,
+    profiling,
+    traffic,
+)
+from bench.paper import sweep as paper_sweep
+from bench.paper.__main__ import group
+from bench.paper.reverse import ReverseCell
 from dualbcast import differentiable_broadcast
-from dualbcast.cli import by_hand, checking, divergence, hmlstm, implementations, measure, models, profiling, sweep
-from dualbcast.cli.app import group
-from dualbcast.cli.reverse import ReverseCell
+from dualbcast.cli import measure, sweep
+from dualbcast.cli.checking import CheckError
 
+run = functools.partial(run_command, commands=group)
 BENCH = Path(__file__).parent.parent / "bench"
 needs_cuda = pytest.mark.skipif(
     importlib.util.find_spec("numba_cuda") is None or importlib.util.find_spec("cuda.core") is None,
     reason="compiling for CUDA needs numba-cuda and cuda-core",
 )
-needs_hand = pytest.mark.skipif(not by_hand.available(), reason="the kernels by hand are not here")
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +82,7 @@ def complex_step(arguments: list[Any]) -> tuple[Any, list[Any]]:
 
 
 @pytest.mark.parametrize("control", ["rows", "columns", "elements"])
-@pytest.mark.parametrize("mode", implementations.MODES)
+@pytest.mark.parametrize("mode", implementation.MODES)
 def test_every_implementation_is_right(mode: Any, control: str) -> None:
     arrays = arrays_for(33, control)
     value, partials = complex_step(arrays)
@@ -88,7 +106,7 @@ def test_the_masks_are_the_same_function() -> None:
         np.testing.assert_allclose(jacobian[name], exact, rtol=3e-6, atol=1e-6)
 
 
-def test_the_papers_kernels_and_what_they_move() -> None:
+def test_the_papers_kernels_and_the_bytes_they_move() -> None:
     # Three that read one array and write one; ∇g and ∇i read two, ∇f two, ∇c one, and write one: 6 + 11 arrays.
     cell = ReverseCell("cpu", pulled=False)
     assert (cell.launches, cell.moved(100, 1)) == (7, 100 * (3 * 2 + 3 + 3 + 3 + 2) + 4 * 2)
@@ -111,7 +129,7 @@ def test_kernels_with_selects_read_everything(pulled: bool) -> None:
         assert [line for line in code if "BRA" in line] == code[-1:], kernel.entry
 
 
-@pytest.mark.parametrize("mode", implementations.MODES)
+@pytest.mark.parametrize("mode", implementation.MODES)
 def test_bytes_that_are_needed_by_counting(mode: Any) -> None:
     n, per_unit = 40, 8
     reads = {
@@ -120,7 +138,7 @@ def test_bytes_that_are_needed_by_counting(mode: Any) -> None:
     }[mode]
     outputs = 4 if mode == "derivatives" else 6
     for control in ("columns", "elements"):
-        z, zb = hmlstm.control_values(np.random.default_rng(3), n, control, "random")
+        z, zb = traffic.control_values(np.random.default_rng(3), n, control, "random")
         wide_z, wide_zb = np.broadcast_to(z, (n, n)), np.broadcast_to(zb, (n, n))
         touched = set()
         for row in range(n):
@@ -128,20 +146,20 @@ def test_bytes_that_are_needed_by_counting(mode: Any) -> None:
                 case = "flush" if wide_z[row, column] == 1 else "copy" if wide_zb[row, column] == 0 else "update"
                 touched |= {(name, row, column // per_unit) for name in reads[case]}
         expected = 4 * (per_unit * len(touched) + outputs * n * n + z.size + zb.size)
-        assert implementations.needed(z, zb, n, mode, 4 * per_unit) == expected
-    z, zb = hmlstm.control_values(np.random.default_rng(3), n, "rows", "random")
+        assert traffic.bytes_needed(z, zb, n, mode, 4 * per_unit) == expected
+    z, zb = traffic.control_values(np.random.default_rng(3), n, "rows", "random")
     cases = ["flush" if a == 1 else "copy" if b == 0 else "update" for a, b in zip(z[:, 0], zb[:, 0], strict=True)]
     expected = 4 * (n * sum(len(reads[case]) for case in cases) + outputs * n * n + 2 * n)
-    assert implementations.needed(z, zb, n, mode, 32) == expected
+    assert traffic.bytes_needed(z, zb, n, mode, 32) == expected
 
 
 def test_a_last_unit_that_is_not_whole_is_counted_as_it_is() -> None:
     z, zb = (np.full((1, 10), value, np.float32) for value in (0, 1))
-    assert implementations.needed(z, zb, 10, "derivatives", 32) == 4 * (8 * 100 + 20)
+    assert traffic.bytes_needed(z, zb, 10, "derivatives", 32) == 4 * (8 * 100 + 20)
 
 
 def test_runs_of_control_are_uniform_within_and_random_between() -> None:
-    z, zb = hmlstm.control_values(np.random.default_rng(0), 1000, "elements", "random", run=128)
+    z, zb = traffic.control_values(np.random.default_rng(0), 1000, "elements", "random", run=128)
     assert z.shape == zb.shape == (1000, 1000)
     for values in (z, zb):
         for start in range(0, 1000, 128):
@@ -152,6 +170,21 @@ def test_runs_of_control_are_uniform_within_and_random_between() -> None:
 
 
 # --- checks --------------------------------------------------------------------------------------------------------
+
+
+def test_cell_update_reference_against_differences() -> None:
+    generator = np.random.default_rng(2)
+    gates = [generator.normal(size=60) for _ in range(4)]
+    z, zb = (generator.integers(0, 2, 60).astype(float) for _ in range(2))
+    value, partials = models.cell_update_reference(*gates, z, zb)
+    scalar = [models.cell_update(*point) for point in zip(*gates, z, zb, strict=True)]
+    np.testing.assert_allclose(value, scalar, rtol=1e-14)
+    by_hand = models.cell_update_by_hand(np, *gates, z, zb)
+    for j, partial in enumerate(partials):
+        up, down = ([*gates[:j], gates[j] + step, *gates[j + 1 :]] for step in (1e-6, -1e-6))
+        slope = (models.cell_update_reference(*up, z, zb)[0] - models.cell_update_reference(*down, z, zb)[0]) / 2e-6
+        np.testing.assert_allclose(partial, slope, atol=1e-9)
+        np.testing.assert_allclose(by_hand[1][j], partial, atol=1e-14)
 
 
 @pytest.mark.parametrize("wrong", ["sign", "nan", "digit"])
@@ -169,15 +202,15 @@ def test_a_wrong_cotangent_is_found(wrong: str) -> None:
         results[4][23, 23] = np.nan
     else:
         results[4][5, 5] += np.float32(2.0**-18)
-    with pytest.raises(checking.CheckError, match=r"the cotangent of g \(someone\)"):
+    with pytest.raises(CheckError, match=r"the cotangent of g \(someone\)"):
         reference.check(results, np.asarray, 4.0, "someone")
 
 
 def test_of_large_arrays_the_first_and_the_last_rows_are_compared() -> None:
     blocks = [slice(k, k + 1) for k in range(100)]
-    some = checking._some(blocks, 16)
+    some = checking._spread(blocks, 16)
     assert (len(some), some[0], some[-1]) == (16, blocks[0], blocks[-1])
-    assert checking._some(blocks[:3], 16) == blocks[:3]
+    assert checking._spread(blocks[:3], 16) == blocks[:3]
 
 
 @pytest.mark.parametrize("command", ["hmlstm", "divergence"])
@@ -188,76 +221,56 @@ def test_a_wrong_result_ends_with_status_1(command: str, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(checking, "cell_update_reference", wrong)
     result = run(command, "--n", "16", "--backend", "cpu", *QUICK, status=1)
-    assert "Error: Wrong result: ∂/∂g" in result.stderr
+    who = {"hmlstm": "fused forward mode", "divergence": "by branches"}[command]
+    pattern = rf"Error: Wrong result: ∂/∂g \({who}\) is off by .* ulp of its scale, more than 4\."
+    assert re.fullmatch(pattern, result.stderr.splitlines()[-1])
 
 
-# --- rotation and timing -------------------------------------------------------------------------------------------
-
-
-def test_a_rotation_takes_turns_and_frees_before_it_allocates() -> None:
-    alive: list[int] = []
-    held: list[Any] = []
-
-    def call(number: int) -> Any:
-        alive.append(sum(one is not None for one in held[0].results))
-        return number
-
-    rotation = measure.Rotation([lambda number=number: call(number) for number in range(3)])
-    held.append(rotation)
-    assert rotation.turn() == [0, 1, 2]
-    rotation()
-    rotation()
-    assert alive == [0, 1, 2, 2, 2], "the result that is replaced is gone before the call"
-
-
-def test_copies_are_as_many_as_the_cache_needs() -> None:
-    device = measure.HostDevice()
-    device.cache_bytes = 1 << 20
-    array = np.zeros(1 << 16, np.float32)  # 256 KiB, and as much written
-    sets = measure.copies(device, [array], array.nbytes)
-    assert len(sets) == 8, "4 MiB in all"
-    assert sets[0][0] is array
-    assert len({one[0].__array_interface__["data"][0] for one in sets}) == 8
-    assert len(measure.copies(device, [array], 1 << 30)) == 1
-
-
-@pytest.mark.usefixtures("cupy")
-def test_a_gpu_that_overtakes_the_host_gets_more_to_do_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    copied: list[int] = []
-    monkeypatch.setattr(measure.CudaDevice, "_copy", lambda _: copied.append(len(copied)))
-
-    def copies(late: int) -> tuple[int, bool]:
-        """How many are made for three samples, after the one that warms up, and whether the device waited."""
-        copied.clear()
-        Event.asked, Event.late = 0, late
-        timing = measure.CudaDevice().time(lambda: None, 2, 0)
-        return len(copied), timing.waited
-
-    assert copies(late=0) == (4, False), "one before each"
-    assert copies(late=3) == (1 + 2 + 4 + 8 + 3 * 8, False)
-    most = measure._MOST_AHEAD
-    assert copies(late=1 << 40) == (2 * most - 1 + 3 * most, True)
-
-
-@pytest.mark.usefixtures("cupy")
-def test_the_time_is_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
-
-    class Clock:
-        @staticmethod
-        def perf_counter() -> float:
-            return now[0]
-
-    def copy(_: Any) -> None:
-        now[0] += 0.01  # of which the events say nothing
-
-    monkeypatch.setattr(measure, "time", Clock)
-    monkeypatch.setattr(measure.CudaDevice, "_copy", copy)
-    assert measure.CudaDevice().time(lambda: None, 5, 0.195).samples == 20
-    assert measure.CudaDevice().time(lambda: None, 30, 0.195).samples == 30
+def test_launches_of_a_program_of_xla() -> None:
+    found = doctest.testmod(peers)
+    assert found.attempted
+    assert not found.failed
 
 
 # --- the commands --------------------------------------------------------------------------------------------------
+
+
+def test_hmlstm_table(tmp_path: Path) -> None:
+    target, table = tmp_path / "cell.json", tmp_path / "cell.csv"
+    result = run("hmlstm", "--n", "16,40", "--backend", "cpu", "--json", target, "--csv", table, *QUICK)
+    for heading in ("error", "time", "moved", "GB/s", "copy", "NumPy by hand", "laun", "speed", "as in the paper"):
+        assert heading in result.stdout
+    assert [row[0] for row in body(result.stdout)] == 2 * (3 * ["16"] + 3 * ["40"])
+    assert max(map(len, result.stdout.splitlines())) <= 120
+    found = json.loads(target.read_text())
+    with table.open(newline="") as lines:
+        assert [float(row["seconds"]) for row in csv.DictReader(lines)] == [row["seconds"] for row in found["rows"]]
+
+
+@pytest.mark.parametrize(("pattern", "reads", "pulled"), [("flush", 2, 2), ("copy", 0, 1), ("update", 4, 4)])
+@pytest.mark.parametrize("control", ["rows", "columns", "elements"])
+def test_hmlstm_controls(control: str, pattern: str, reads: int, pulled: int, tmp_path: Path) -> None:
+    target = tmp_path / "cell.json"
+    options = ("--control", control, "--pattern", pattern, "--backend", "cpu", "--json", target)
+    run("hmlstm", "--n", "24", *options, *QUICK)
+    derivatives, training = (r for r in json.loads(target.read_text())["rows"] if r["implementation"][:5] == "fused")
+    controls = 2 * (24 * 24 if control == "elements" else 24)
+    assert derivatives["bytes"] == 4 * (24 * 24 * (reads + 4) + controls)
+    assert training["bytes"] == 4 * (24 * 24 * (pulled + 6) + controls)
+    assert derivatives["error_ulp"] <= 4
+    if pattern == "copy":
+        assert derivatives["error_ulp"] == 0, "a copy is exact"
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_hmlstm_plot(suffix: str, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / f"cell.{suffix}"
+    run("hmlstm", "--n", "8,16", "--backend", "cpu", "--plot", path, *QUICK)
+    if suffix == "png":
+        assert colours(path) > 20
+    else:
+        assert path.read_bytes().startswith(b"<?xml" if suffix == "svg" else b"%PDF")
 
 
 @pytest.mark.parametrize("control", ["rows", "columns", "elements"])
@@ -270,7 +283,7 @@ def test_hmlstm_rows(control: str, tmp_path: Path) -> None:
     assert found["host_seconds_per_call"] > 0
     names = ["fused forward mode", "reverse, XLA's kernels", "NumPy by hand"]
     assert [(row["n"], row["mode"], row["implementation"]) for row in found["rows"]] == [
-        (n, mode, name) for n in (24, 40) for mode in implementations.MODES for name in names
+        (n, mode, name) for n in (24, 40) for mode in implementation.MODES for name in names
     ]
     for row in found["rows"]:
         assert 0 < row["error_ulp"] <= 16
@@ -319,8 +332,6 @@ def test_divergence_rows(tmp_path: Path) -> None:
 
 
 def test_peers_that_are_absent_are_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from dualbcast.cli import peers
-
     for name in peers.NAMES:
         monkeypatch.setitem(sys.modules, name, None)
     target = tmp_path / "cell.json"
@@ -331,13 +342,11 @@ def test_peers_that_are_absent_are_left_out(monkeypatch: pytest.MonkeyPatch, tmp
 
 
 def test_peers_that_fail_are_left_out_and_said_to_be(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from dualbcast.cli import peers
-
-    def late(*_: Any) -> list[implementations.Implementation]:
+    def late(*_: Any) -> list[implementation.Implementation]:
         def prepare(_: Any) -> Any:
             return lambda: (_ for _ in ()).throw(MemoryError("no more"))
 
-        return [implementations.Implementation("XLA", prepare, 1, lambda: 1, 64.0, None, np.asarray)]
+        return [implementation.Implementation("XLA", prepare, 1, lambda: 1, 64.0, None, np.asarray)]
 
     for name in peers.NAMES:
         monkeypatch.setitem(sys.modules, name, None)
@@ -373,10 +382,10 @@ def test_sizes_that_do_not_fit_are_left_out(monkeypatch: pytest.MonkeyPatch, tmp
 
 
 @pytest.mark.parametrize("command", ["sweep", "hmlstm", "divergence"])
-def test_what_was_measured_is_there_when_a_later_step_fails(
+def test_measured_rows_are_kept_when_a_later_step_fails(
     command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    kind = {"sweep": sweep._Sweep, "hmlstm": hmlstm._Cell, "divergence": divergence._Divergence}[command]
+    kind = {"sweep": sweep.Sweep, "hmlstm": hmlstm._Cell, "divergence": divergence._Divergence}[command]
     whole, steps = kind.measure, []
 
     def measured(*arguments: Any) -> Any:
@@ -403,12 +412,10 @@ def test_what_was_measured_is_there_when_a_later_step_fails(
 @pytest.mark.slow
 def test_peers_that_are_there_are_right(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip(name)
-    from dualbcast.cli import peers
-
     monkeypatch.setattr(peers, "NAMES", (name,))
     arrays = arrays_for(16)
     value, partials = complex_step(arrays)
-    for mode in implementations.MODES:
+    for mode in implementation.MODES:
         given = arrays[:6] if mode == "derivatives" else arrays
         expected = partials if mode == "derivatives" else [value, *(arrays[6] * partial for partial in partials)]
         for which in peers.frameworks(measure.HostDevice(), mode, 1):
@@ -427,8 +434,7 @@ def test_bad_options(arguments: tuple[str, ...]) -> None:
 
 
 @needs_cuda
-@needs_hand
-def test_what_is_launched_on_a_gpu_has_been_compiled_before(
+def test_every_kernel_launched_on_a_gpu_is_in_the_dry_run(
     cupy: FakeCuPy,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -440,7 +446,8 @@ def test_what_is_launched_on_a_gpu_has_been_compiled_before(
     known = {row["image"] for row in gpu_kernels.compiled((9, 0))}
     # Nothing is computed, so nothing can be right.
     monkeypatch.setattr(checking.CellReference, "check", lambda *_: 0.0)
-    monkeypatch.setattr(sweep, "check_product", lambda *_: (0.0, 1.0))
+    for module in (sweep, paper_sweep):
+        monkeypatch.setattr(module, "check_product", lambda *_: (0.0, 1.0))
     for command in (("hmlstm", "--n", "63,64"), ("divergence", "--n", "64"), ("sweep", "--arity", "1:3", "--n", "64")):
         before, target = len(cupy.images), tmp_path / f"{command[0]}.json"
         result = CliRunner().invoke(
@@ -462,7 +469,6 @@ def test_what_is_launched_on_a_gpu_has_been_compiled_before(
 
 
 @needs_cuda
-@needs_hand
 def test_arguments_of_the_kernels_by_hand(cupy: FakeCuPy) -> None:  # noqa: F811
     arrays = [cupy.asarray(array) for array in arrays_for(64)]
     out = [cupy.empty((64, 64), np.float32) for _ in range(5)]
@@ -479,6 +485,19 @@ def test_arguments_of_the_kernels_by_hand(cupy: FakeCuPy) -> None:  # noqa: F811
     assert (inputs.size, inputs.nbytes, outputs.nbytes) == (1, 3 * 8, 4 * 8), "structures, by value"
     assert inputs["at"][0].tolist() == [array.data.ptr for array in arrays[:3]]
     assert outputs["at"][0].tolist() == [array.data.ptr for array in out[:4]]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not HAS_GPU, reason="no GPU, or no CuPy to reach it")
+def test_the_experiments_on_a_gpu(tmp_path: Path) -> None:
+    commands = ("sweep", "--arity", "1,3", "--n", "256"), ("hmlstm", "--n", "256"), ("divergence", "--n", "256")
+    for command in commands:
+        target = tmp_path / f"{command[0]}.json"
+        run(*command, "--backend", "cuda", "--json", target, *QUICK)
+        found = json.loads(target.read_text())
+        assert found["backend"] == "cuda"
+        assert found["device"] == found["machine"]["gpus"][0]["name"]
+        assert all(row["seconds"] > 0 for row in found["rows"])
 
 
 # --- Nsight Compute ------------------------------------------------------------------------------------------------
@@ -509,7 +528,7 @@ def test_profile_takes_the_second_of_two_launches(tmp_path: Path, monkeypatch: p
     found, why = profiling.profile([7], 32)
     assert (found, why) == ([{"achieved_occupancy": 0.915, "compute_share": 0.42, "dram_share": 0.83}], "")
     asked = (tmp_path / "asked").read_text()
-    assert "--csv" in asked and "dualbcast.cli.profiling 7 32" in asked
+    assert "--csv" in asked and "bench.paper.profiling 7 32" in asked
     assert all(metric in asked for metric in profiling.METRICS)
 
 

@@ -1,4 +1,7 @@
-"""The `dualbcast` command: `hmlstm`, `divergence`, `sweep`, `info`."""
+"""The command line.
+
+Comes in: the arguments of `dualbcast sweep`, `info` or `cache`. Goes out: tables, pictures, JSON and CSV files.
+"""
 
 from __future__ import annotations
 

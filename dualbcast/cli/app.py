@@ -1,4 +1,4 @@
-"""The command group: which commands there are, and how one ends that the package refuses."""
+"""The group of commands, and how a command ends with an error."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ from typing import Any
 
 import click
 
-from dualbcast.cli.divergence import divergence
+from dualbcast.cli.cache import cache
 from dualbcast.cli.explain import explain
-from dualbcast.cli.hmlstm import hmlstm
 from dualbcast.cli.info import info
 from dualbcast.cli.sweep import sweep
 from dualbcast.errors import DualbcastError
 
-__all__ = ["group"]
+__all__ = ["CommandGroup", "group"]
 
 
-class _Group(click.Group):
-    """A group whose commands end with a message and status 1, and no traceback, where the package raised on purpose,
-    a file cannot be used, or memory is short."""
+class CommandGroup(click.Group):
+    """A group whose commands end with a message and status 1 instead of a traceback for the package's own errors, a
+    file that cannot be used, and a lack of memory."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -29,7 +28,7 @@ class _Group(click.Group):
             raise click.ClickException(f"There is not enough memory; give a smaller --n. {error}".rstrip()) from error
 
 
-@click.group(cls=_Group, name="dualbcast", context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=CommandGroup, name="dualbcast", context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="dualbcast")
 def group() -> None:
     """Broadcast a scalar Python function and get its value and exact Jacobian from one kernel.
@@ -39,7 +38,6 @@ def group() -> None:
 
 
 group.add_command(sweep)
-group.add_command(hmlstm)
-group.add_command(divergence)
 group.add_command(explain)
 group.add_command(info)
+group.add_command(cache)

@@ -1,4 +1,4 @@
-"""Results held against a reference before they are timed: in units in the last place, or by central differences."""
+"""Comparison of results with a reference, in units in the last place, or with central differences."""
 
 from __future__ import annotations
 
@@ -11,14 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualbcast.cli.measure import Device
-from dualbcast.cli.models import cell_update_reference, product_reference
+from dualbcast.cli.models import product_reference
 from dualbcast.errors import DualbcastError
 
-__all__ = ["CellReference", "CheckError", "DifferenceCheck", "check_by_differences", "check_product"]
+__all__ = [
+    "BLOCK_ELEMENTS",
+    "CheckError",
+    "DifferenceCheck",
+    "check_by_differences",
+    "check_product",
+    "distance",
+    "require",
+    "row_blocks",
+]
 
-Array = NDArray[np.float64]
-_COMPARED = 1 << 22  # elements of the cell update at most
-_ELEMENTS = 1 << 18  # compared at a time: the float64 references need many times the memory of the float32 results
+# Elements compared at a time: the float64 references need many times the memory of the float32 results.
+BLOCK_ELEMENTS = 1 << 18
 
 
 class CheckError(DualbcastError):
@@ -29,21 +37,23 @@ def _finfo(dtype: Any) -> Any:
     return ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]  # unlike NumPy's, it knows bfloat16
 
 
-def _blocks(shape: tuple[int, ...]) -> Iterator[slice]:
-    rows = max(1, _ELEMENTS // max(1, shape[1]))
+def row_blocks(shape: tuple[int, ...]) -> Iterator[slice]:
+    """The rows of a 2-d array in blocks of at most BLOCK_ELEMENTS elements, or of one row where that has more."""
+    rows = max(1, BLOCK_ELEMENTS // max(1, shape[1]))
     for start in range(0, shape[0], rows):
         yield slice(start, start + rows)
 
 
-def _distance(result: NDArray[Any], reference: NDArray[np.float64], scale: NDArray[np.float64]) -> float:
+def distance(result: NDArray[Any], reference: NDArray[np.float64], scale: NDArray[np.float64]) -> float:
     """The largest |result - reference| in units of eps · scale, eps that of the result's dtype; NaN if one is NaN."""
     info = _finfo(result.dtype)
     unit = float(info.eps) * scale + float(info.smallest_subnormal)
     return float(np.max(np.abs(result.astype(np.float64) - reference) / unit))
 
 
-def _require(name: str, error: float, tolerance: float) -> None:
-    if not error <= tolerance:  # so written that NaN fails
+def require(name: str, error: float, tolerance: float) -> None:
+    """Raise CheckError if the error, in ulps, exceeds the tolerance."""
+    if not error <= tolerance:  # written so that NaN fails
         raise CheckError(f"Wrong result: {name} is off by {error:.3g} ulp of its scale, more than {tolerance:.3g}.")
 
 
@@ -66,7 +76,7 @@ def check_product(device: Device, xs: Sequence[Any], value: Any, jacobian: Any) 
     Returns
     -------
     error, tolerance : float
-        The largest error found and the one allowed, in ulps of the result's dtype.
+        The largest error and the largest that is allowed, in ulps of the result's dtype.
 
     Raises
     ------
@@ -80,87 +90,28 @@ def check_product(device: Device, xs: Sequence[Any], value: Any, jacobian: Any) 
     elif value.dtype != np.float32:
         tolerance = 1 + tolerance * float(np.finfo(np.float32).eps) / eps
     worst = 0.0
-    for rows in _blocks(value.shape):
+    for rows in row_blocks(value.shape):
         exact, partials, others = product_reference([device.host(x[rows]).astype(np.float64) for x in xs])
-        errors = {"the value": _distance(device.host(value[rows]), exact, np.abs(exact))}
+        errors = {"the value": distance(device.host(value[rows]), exact, np.abs(exact))}
         for j, (partial, other) in enumerate(zip(partials, others, strict=True)):
-            errors[f"the partial in argument {j}"] = _distance(device.host(jacobian[j][rows]), partial, other)
+            errors[f"the partial in argument {j}"] = distance(device.host(jacobian[j][rows]), partial, other)
         for name, error in errors.items():
-            _require(f"{name} (arity {len(xs)})", error, tolerance)
+            require(f"{name} (arity {len(xs)})", error, tolerance)
         worst = max(worst, *errors.values())
     return worst, tolerance
 
 
-class CellReference:
-    """What the HM-LSTM update should give, in float64: its partials in (c, f, i, g), or value and cotangents.
-
-    Parameters
-    ----------
-    arguments : sequence of six arrays
-        c, f, i, g of one shape, and z and zb, which broadcast to it.
-    cotangent : array, optional
-        Of the value: then the value and the cotangents are meant, else the partials alone.
-
-    Notes
-    -----
-    All rows are compared, up to 2²² elements; of larger arrays so many, in blocks of rows from the first to the last.
-    """
-
-    def __init__(self, arguments: Sequence[NDArray[Any]], cotangent: NDArray[Any] | None = None) -> None:
-        shape = arguments[0].shape
-        full = [np.broadcast_to(argument, shape) for argument in arguments]
-        self.elements = 0
-        self._parts: list[tuple[slice, list[tuple[str, Array, Array]]]] = []
-        for rows in _some(list(_blocks(shape)), _COMPARED // _ELEMENTS):
-            exact, partials = cell_update_reference(*(argument[rows].astype(np.float64) for argument in full))
-            scales = [np.maximum(1, np.abs(partial)) for partial in partials]
-            names = [f"∂/∂{name}" for name in "cfig"]
-            known = list(zip(names, partials, scales, strict=True))
-            if cotangent is not None:
-                bar = cotangent[rows].astype(np.float64)
-                size = np.maximum(1, np.abs(bar))
-                known = [(f"the cotangent of {name[-1]}", bar * one, size * scale) for name, one, scale in known]
-                known.insert(0, ("the value", exact, np.maximum(1, np.abs(exact))))
-            self._parts.append((rows, known))
-            self.elements += exact.size
-
-    def check(self, results: Sequence[Any], host: Callable[[Any], NDArray[Any]], tolerance: float, who: str) -> float:
-        """The largest |result - reference| in units of eps · max(1, |reference|), and of the cotangent if that is more.
-
-        Parameters
-        ----------
-        results : sequence of 2-d arrays
-        host : callable
-            Makes a NumPy array of rows of one of them.
-        tolerance : float
-            The largest error allowed.
-        who : str
-            What made them, for the message.
-
-        Raises
-        ------
-        CheckError
-            If an error exceeds the tolerance.
-        """
-        worst = 0.0
-        for rows, known in self._parts:
-            for result, (name, reference, scale) in zip(results, known, strict=True):
-                error = _distance(host(result[rows]), reference, scale)
-                _require(f"{name} ({who})", error, tolerance)
-                worst = max(worst, error)
-        return worst
-
-
-def _some(blocks: Sequence[slice], most: int) -> list[slice]:
-    """At most so many of the blocks, spread evenly, the first and the last among them."""
-    if len(blocks) <= most:
-        return list(blocks)
-    return [blocks[at] for at in np.linspace(0, len(blocks) - 1, most).round().astype(int)]
-
-
 @dataclass(frozen=True, slots=True)
 class DifferenceCheck:
-    """What a check by central differences found: the largest relative error (None if no number was fit to compare)."""
+    """The result of a check by central differences.
+
+    Attributes
+    ----------
+    error : float or None
+        The largest relative error; None if no number could be compared.
+    compared, skipped : int
+        How many numbers were compared, and how many were left out.
+    """
 
     error: float | None
     compared: int

@@ -1,4 +1,4 @@
-"""What a figure was measured on: CPU, caches, CUDA devices as the driver reports them, and the versions of what ran."""
+"""The machine that a figure was measured on: CPU, caches, CUDA devices as the driver reports them, and versions."""
 
 from __future__ import annotations
 
@@ -7,23 +7,19 @@ import platform
 import re
 import subprocess
 import sys
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 __all__ = [
     "Gpu",
-    "available_memory",
     "cache_bytes",
     "commit",
     "cpu_model",
     "driver_release",
     "driver_version",
     "gpus",
-    "has_libmvec",
     "threads",
     "versions",
 ]
@@ -40,16 +36,6 @@ _PACKAGES = (
     "cupy-cuda13x",
     "cupy",
     "matplotlib",
-)
-
-# Of a control group, by version 2 and 1: its limit, what it uses, and the name of what files have of that.
-_GROUP_FILES = (
-    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current", "inactive_file"),
-    (
-        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-        "/sys/fs/cgroup/memory/memory.usage_in_bytes",
-        "total_inactive_file",
-    ),
 )
 
 # CUdevice_attribute, from the CUDA driver API's reference.
@@ -75,10 +61,6 @@ class Gpu:
     multiprocessors: int
     memory: int
     l2: int
-
-    def as_dict(self) -> dict[str, Any]:
-        """The fields by name, for a JSON record."""
-        return asdict(self)
 
 
 def cpu_model() -> str:
@@ -112,35 +94,6 @@ def cache_bytes() -> int:
     return largest
 
 
-def available_memory() -> int | None:
-    """How many bytes of memory a process may still take, as the system and the group that it is in allow; None if that
-    cannot be told."""
-    found = []
-    with suppress(OSError, KeyError, ValueError):
-        found.append(_fields(Path("/proc/meminfo"))["MemAvailable"] * 1024)
-    for limit, used, cached in _GROUP_FILES:
-        with suppress(OSError, KeyError, ValueError):  # a limit may be the word "max"
-            # What files have in memory gives way.
-            taken = int(Path(used).read_text()) - _fields(Path(limit).parent / "memory.stat")[cached]
-            found.append(max(0, int(Path(limit).read_text()) - max(0, taken)))
-    return min(found, default=None)
-
-
-def _fields(path: Path) -> dict[str, int]:
-    """The numbers of a file of lines such as `name: 12 kB`, by their names."""
-    lines = [line.replace(":", " ").split() for line in path.read_text().splitlines()]
-    return {line[0]: int(line[1]) for line in lines if len(line) > 1 and line[1].isdigit()}
-
-
-def has_libmvec() -> bool:
-    """Whether glibc's vector mathematics can be loaded."""
-    try:
-        ctypes.CDLL("libmvec.so.1")
-    except OSError:
-        return False
-    return True
-
-
 @cache
 def _driver() -> ctypes.CDLL | None:
     """The CUDA driver, initialised; None where there is none or it has no device."""
@@ -166,8 +119,8 @@ def driver_release() -> str:
         text = Path("/proc/driver/nvidia/version").read_text()
     except OSError:
         return ""
-    found = re.search(r"\b\d+\.\d+(\.\d+)?\b", text)
-    return found[0] if found else ""
+    release = re.search(r"\b\d+\.\d+(\.\d+)?\b", text)
+    return release[0] if release else ""
 
 
 def commit() -> str:
@@ -210,10 +163,10 @@ def _gpu(driver: ctypes.CDLL, ordinal: int) -> Gpu:
 
 def versions() -> dict[str, str]:
     """Python's version and those of the packages that matter here; a package that is not installed is left out."""
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     for name in _PACKAGES:
         try:
-            found[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return versions

@@ -7,13 +7,11 @@ from __future__ import annotations
 import importlib
 import itertools
 import math
-import statistics
-import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,16 +27,15 @@ __all__ = [
     "Rotation",
     "Timing",
     "choose_device",
+    "collect_samples",
     "copies",
-    "host_cost",
-    "wall_clock",
 ]
 
-_COPY_BYTES = 256 << 20  # the least each side of the copy holds: far beyond the caches of most processors
+_COPY_BYTES = 256 << 20  # of each side of the copy at least: far beyond the caches of most processors
 _SHORTEST_SAMPLE = 100e-6  # seconds; shorter calls are timed several at a time
-_CACHES = 4  # how many times the size of the cache what is walked in turn has
-_MOST_SETS = 64
-_MOST_AHEAD = 256  # copies that a GPU is given to do while the host queues what is timed
+_CACHE_SIZES = 4  # all sets of arrays together have this many times the size of the cache
+_MAX_SETS = 64
+_MAX_LEADING_COPIES = 256  # copies that keep a GPU busy while the host queues the calls to be timed
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +49,7 @@ class Timing:
     samples, calls : int
         How many samples were taken, and how many calls each one timed.
     waited : bool
-        Whether a GPU may have waited for the host between kernels in some sample, which is then in the time.
+        Whether a GPU may have waited for the host between kernels in some sample; the time then includes the wait.
     """
 
     median: float
@@ -65,7 +62,7 @@ class Timing:
 
 
 class Rotation:
-    """Calls that are made in turn, each on arrays of its own; the results of a turn are kept, each in its own memory.
+    """Calls that take turns, each on arrays of its own; the last result of each call is kept.
 
     Parameters
     ----------
@@ -84,7 +81,7 @@ class Rotation:
         self.results[at] = None  # its memory is free for the new one
         self.results[at] = self._calls[at]()
 
-    def turn(self) -> list[Any]:
+    def call_each(self) -> list[Any]:
         """Make each call once; the results, in order."""
         self._next = 0
         for _ in self._calls:
@@ -93,7 +90,7 @@ class Rotation:
 
 
 def copies(device: Device, arrays: Sequence[Any], written: int) -> list[list[Any]]:
-    """The arrays, and as many copies of them all as it takes that one set after another is never found in the cache.
+    """The arrays and so many copies of them that calls that take turns with them never find their set in the cache.
 
     Parameters
     ----------
@@ -101,51 +98,17 @@ def copies(device: Device, arrays: Sequence[Any], written: int) -> list[list[Any
     arrays : sequence of array
         On the device.
     written : int
-        The bytes that are written with each set, if each has outputs of its own.
+        The bytes of the outputs that belong to each set.
     """
     size = sum(array.nbytes for array in arrays) + written
-    count = min(_MOST_SETS, -(-_CACHES * device.cache_bytes // max(1, size)))
+    count = min(_MAX_SETS, -(-_CACHE_SIZES * device.cache_bytes // max(1, size)))
     return [list(arrays), *([array.copy() for array in arrays] for _ in range(count - 1))]
 
 
-class Device(Protocol):
-    """Where arrays live and calls are timed."""
+def collect_samples(sample: Callable[[int], float], repeat: int, min_time: float, most_calls: int) -> Timing:
+    """Call `sample(calls)`, which returns the seconds for that many calls, until there are enough samples.
 
-    backend: Backend
-    name: str
-    threads: int
-    xp: Any
-    cache_bytes: int
-
-    def array(self, host: NDArray[Any]) -> Any:
-        """A copy of `host` on the device."""
-        ...
-
-    def host(self, array: Any) -> NDArray[Any]:
-        """`array` as a NumPy array."""
-        ...
-
-    def time(self, call: Callable[[], object], repeat: int, min_time: float) -> Timing:
-        """Time `call`: at least `repeat` samples, and for at least `min_time` seconds."""
-        ...
-
-    def copy_bandwidth(self, min_time: float) -> float:
-        """Bytes read plus bytes written per second by a large copy: the best of many, as STREAM counts."""
-        ...
-
-    def wait(self) -> None:
-        """Wait for all that was queued."""
-        ...
-
-    def release(self) -> None:
-        """Give back the memory that is kept of arrays that are gone, for others to take."""
-        ...
-
-
-def _collect(sample: Callable[[int], float], repeat: int, min_time: float, most_calls: int) -> Timing:
-    """Call `sample(calls)`, which gives the seconds that many calls take, until there are enough samples.
-
-    `min_time` is by the clock: of a short kernel a sample on a GPU takes much longer than what is timed in it.
+    `min_time` is wall-clock time: on a GPU a sample of a short kernel takes much longer than the time it measures.
     """
     sample(1)  # caches, page faults, clocks, the thread pool
     once = max(sample(1), 1e-9)
@@ -156,32 +119,6 @@ def _collect(sample: Callable[[int], float], repeat: int, min_time: float, most_
         times.append(sample(calls) / calls)
     lower, median, upper = np.quantile(times, (0.25, 0.5, 0.75)).tolist()
     return Timing(median, min(times), lower, upper, len(times), calls)
-
-
-def wall_clock(call: Callable[[], object], wait: Callable[[], object], repeat: int, min_time: float) -> Timing:
-    """Time calls that a runtime queues on streams of its own: several, and then the wait for all of them."""
-
-    def sample(calls: int) -> float:
-        start = time.perf_counter()
-        for _ in range(calls):
-            call()
-        wait()
-        return time.perf_counter() - start
-
-    return _collect(sample, repeat, min_time, most_calls=32)
-
-
-def host_cost(device: Device, call: Callable[[], object]) -> float:
-    """The seconds that the host spends on a call, without what the device does with it: the median of many."""
-    found = []
-    for _ in range(50):
-        device.wait()
-        start = time.perf_counter()
-        for _ in range(100):
-            call()
-        found.append((time.perf_counter() - start) / 100)
-    device.wait()
-    return statistics.median(found)
 
 
 class HostDevice:
@@ -199,8 +136,8 @@ class HostDevice:
         self.threads = machine.threads() if backend == "cpu" else 1
         self.xp: Any = np
         self.cache_bytes = machine.cache_bytes()
-        # glibc learns from the freeing of a large block (up to 32 MiB) to keep such blocks. Without it, what NumPy's
-        # temporaries cost depends on what this process happened to free before; this is NumPy at its best.
+        # glibc keeps large blocks (up to 32 MiB) once one has been freed. Without this line the cost of NumPy's
+        # temporaries would depend on the blocks that this process happened to free before.
         np.empty(31 << 20, np.uint8)
 
     def array(self, host: NDArray[Any]) -> NDArray[Any]:
@@ -220,7 +157,7 @@ class HostDevice:
                 call()
             return time.perf_counter() - start
 
-        return _collect(sample, repeat, min_time, most_calls=1 << 20)
+        return collect_samples(sample, repeat, min_time, most_calls=1 << 20)
 
     def copy_bandwidth(self, min_time: float) -> float:
         """Bytes per second of `numpy.copyto`, the array cut into one contiguous part a thread."""
@@ -234,12 +171,6 @@ class HostDevice:
                 list(pool.map(lambda part: np.copyto(target[part], source[part]), parts))
 
             return 2 * size / self.time(copy, 10, min_time).best
-
-    def wait(self) -> None:
-        """Nothing is queued."""
-
-    def release(self) -> None:
-        """The processor's memory is enough for all."""
 
 
 class CudaDevice:
@@ -272,14 +203,14 @@ class CudaDevice:
         self._target.data.copy_from_device_async(self._source.data, self._source.nbytes)
 
     def time(self, call: Callable[[], object], repeat: int, min_time: float) -> Timing:
-        """Device seconds per call: what the host spends on launching is not in it, as long as it keeps ahead."""
+        """Device seconds per call; the host's time for a launch is not included as long as the host keeps ahead."""
         begin, end = self.xp.cuda.Event(), self.xp.cuda.Event()
-        # So many copies as it takes for these calls: a sample that waited for more would be of less.
-        ahead, waited = 1, False
+        # Grows until the host has queued the calls before the device has done the copies, and stays for later samples.
+        leading_copies, waited = 1, False
 
         def queue(calls: int) -> bool:
-            """Whether the host was ready before the device was: the calls then run back to back."""
-            for _ in range(ahead):
+            """Whether the host was done before the device, so that the calls ran back to back."""
+            for _ in range(leading_copies):
                 self._copy()
             begin.record()
             for _ in range(calls):
@@ -290,29 +221,21 @@ class CudaDevice:
             return ready
 
         def sample(calls: int) -> float:
-            nonlocal ahead, waited
-            while not (ready := queue(calls)) and ahead < _MOST_AHEAD:
-                ahead *= 2
+            nonlocal leading_copies, waited
+            while not (ready := queue(calls)) and leading_copies < _MAX_LEADING_COPIES:
+                leading_copies *= 2
             waited |= not ready
             return float(self.xp.cuda.get_elapsed_time(begin, end)) * 1e-3
 
-        timing = _collect(sample, repeat, min_time, most_calls=8)
+        timing = collect_samples(sample, repeat, min_time, most_calls=8)
         return replace(timing, waited=waited)
 
     def copy_bandwidth(self, min_time: float) -> float:
         """Bytes per second of a device-to-device copy."""
         return 2 * int(self._source.nbytes) / self.time(self._copy, 10, min_time).best
 
-    def wait(self) -> None:
-        """Wait for the current stream."""
-        self.xp.cuda.get_current_stream().synchronize()
 
-    def release(self) -> None:
-        """What CuPy keeps, and PyTorch where it is in use."""
-        self.xp.get_default_memory_pool().free_all_blocks()
-        torch = sys.modules.get("torch")
-        if torch is not None:
-            torch.cuda.empty_cache()
+Device = HostDevice | CudaDevice
 
 
 def choose_device(backend: Backend) -> Device:
@@ -321,7 +244,7 @@ def choose_device(backend: Backend) -> Device:
     Parameters
     ----------
     backend : {"auto", "cpu", "cuda", "python"}
-        What was asked for.
+        The backend that was asked for.
 
     Raises
     ------

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, fields
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import click
 
-__all__ = ["capability", "function_name", "measuring_options", "numbers", "output_file", "picture_file"]
+from dualbcast.program.typed_product import Backend
+
+__all__ = ["Measuring", "capability", "function_name", "measuring_options", "numbers", "output_file", "picture_file"]
 
 _PICTURES = (".png", ".svg", ".pdf")
 
 
 def numbers(text: str) -> tuple[int, ...]:
     """Positive integers from `3`, `1,2,4`, `1:16` (both ends included) or a mixture; ascending, each once."""
-    found: set[int] = set()
+    chosen: set[int] = set()
     for part in text.split(","):
         first, colon, last = part.partition(":")
         try:
@@ -29,8 +33,8 @@ def numbers(text: str) -> tuple[int, ...]:
             raise click.BadParameter(f"{part!r} is neither a number nor A:B.") from None
         if start < 1 or stop < start:
             raise click.BadParameter(f"{part!r} must be positive, the smaller number first.")
-        found.update(range(start, stop + 1))
-    return tuple(sorted(found))
+        chosen.update(range(start, stop + 1))
+    return tuple(sorted(chosen))
 
 
 def capability(text: str) -> tuple[int, int]:
@@ -66,7 +70,7 @@ def function_name(text: str) -> Callable[..., Any]:
         raise click.BadParameter(f"{text!r} is not MODULE:NAME.")
     try:
         module = _load(module_name)
-    except Exception as error:  # whatever a user's module raises at import
+    except Exception as error:  # a user's module may raise anything
         raise click.BadParameter(f"Importing {module_name!r} failed: {type(error).__name__}: {error}") from error
     function = getattr(module, name, None)
     if not callable(function):
@@ -93,28 +97,45 @@ def _load(name: str) -> ModuleType:
     return module
 
 
+@dataclass(frozen=True)
+class Measuring:
+    """The options that every measuring command has."""
+
+    backend: Backend = "auto"
+    repeat: int = 5
+    min_time: float = 0.2
+    seed: int = 0
+    json_path: Path | None = None
+    csv_path: Path | None = None
+    plot_path: Path | None = None
+
+
 def measuring_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that every measuring command has."""
+    """Add the options that every measuring command has; the command takes them as one argument, `options`."""
     options = [
         click.option(
             "--backend",
             type=click.Choice(["auto", "cpu", "cuda", "python"]),
-            default="auto",
+            default=Measuring.backend,
             show_default=True,
             help="Where to run; auto is the GPU where there is one, else the CPU. python is slow: use a small --n.",
         ),
         click.option(
-            "--repeat", type=click.IntRange(1), default=5, show_default=True, help="Take at least this many samples."
+            "--repeat",
+            type=click.IntRange(1),
+            default=Measuring.repeat,
+            show_default=True,
+            help="Take at least this many samples.",
         ),
         click.option(
             "--min-time",
             type=click.FloatRange(0),
-            default=0.2,
+            default=Measuring.min_time,
             show_default=True,
             metavar="SECONDS",
             help="Measure each row for at least this long.",
         ),
-        click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random inputs."),
+        click.option("--seed", type=int, default=Measuring.seed, show_default=True, help="Seed of the random inputs."),
         click.option(
             "--json",
             "json_path",
@@ -127,6 +148,12 @@ def measuring_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--plot", "plot_path", type=picture_file, metavar="FILE", help="Draw a picture (.png, .svg or .pdf)."
         ),
     ]
+    shared = [each.name for each in fields(Measuring)]
+
+    @functools.wraps(command)
+    def with_measuring(**given: Any) -> Any:
+        return command(options=Measuring(**{name: given.pop(name) for name in shared}), **given)
+
     for option in reversed(options):
-        command = option(command)
-    return command
+        with_measuring = option(with_measuring)
+    return with_measuring

@@ -1,4 +1,4 @@
-"""What a command shows and leaves behind: the table, the live progress, the JSON and CSV files."""
+"""The output of a command: its table, and its JSON and CSV files."""
 
 from __future__ import annotations
 
@@ -10,16 +10,13 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType
-from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -30,13 +27,13 @@ __all__ = [
     "TIMING_COLUMNS",
     "Column",
     "Row",
-    "Run",
     "build_table",
     "fits_cache",
     "machine_notes",
     "notes",
     "record",
     "show",
+    "size_text",
     "timing_fields",
     "width",
     "write_csv",
@@ -49,7 +46,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: the key in a row, the heading, and how it is shown; what is missing is a dash."""
+    """A column of a table: the key in a row, the heading, and how it is shown; a missing value is a dash."""
 
     key: str
     heading: str
@@ -66,15 +63,15 @@ class Column:
 
 
 def build_table(columns: Sequence[Column], rows: Sequence[Row], title: str, lines: Sequence[str] = ()) -> Group:
-    """A table of the rows, right-aligned, between a title and notes; several below each other if the line is short."""
+    """A table of the rows between a title and notes; where the line is short, several tables below each other."""
     return Group(Text(title, style="bold"), _Columns(columns, rows), notes(lines))
 
 
 class _Columns:
-    """Columns of text, of which those that do not fit beside the others stand below them, after the same first ones.
+    """Columns of text. Columns that do not fit in the line follow in a table below, after the same first columns.
 
-    The first columns are those that say which row it is: all up to the last that is aligned left, and one at least.
-    No text is ever cut: what is too long even so goes beyond the end of the line.
+    The first columns name the row: all up to the last that is aligned left, and at least one. No text is ever cut; a
+    table that is still too wide goes beyond the end of the line.
     """
 
     def __init__(self, columns: Sequence[Column], rows: Sequence[Row]) -> None:
@@ -120,13 +117,22 @@ def width() -> int:
     return console.width if console.is_terminal else 120
 
 
+def size_text(count: float) -> str:
+    """A number of bytes in the unit that suits it."""
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}"
+        count /= 1024
+    return f"{count:.1f} GiB"
+
+
 def show(table: RenderableType) -> None:
     """Print to standard output."""
     Console(width=width()).print(table, crop=False)
 
 
 def timing_fields(timing: Timing, elements: int, moved: int, bandwidth: float) -> dict[str, Any]:
-    """What a row says of a timing: seconds, and the bytes moved held against the bandwidth of a copy."""
+    """The fields of a row about its timing: seconds, and the bytes moved compared with the bandwidth of a copy."""
     return {
         "seconds": timing.median,
         "seconds_best": timing.best,
@@ -150,112 +156,26 @@ TIMING_COLUMNS = (
 
 
 def fits_cache(row: Row, device: Device) -> bool:
-    """Whether all arrays that a row's calls take turns with fit in the cache together."""
+    """Whether the cache holds all arrays that the calls of a row take turns with."""
     return bool(row["bytes"] * row.get("arrays_in_turn", 1) < device.cache_bytes)
 
 
 def machine_notes(device: Device, bandwidth: float, rows: Sequence[Row]) -> list[str]:
-    """The lines under a table that say what it was measured on and held against."""
+    """The lines under a table about the machine and the bandwidth of a copy."""
     threads = f" ({device.threads} threads)" if device.threads else ""
     notes = [f"{device.name}, {device.backend} backend{threads}; a large copy moves {bandwidth / 1e9:.1f} GB/s."]
     if any(fits_cache(row, device) for row in rows):
         size = device.cache_bytes / 2**20
-        notes.append(f"What fits in the cache ({size:.0f} MiB) can be moved faster than a large copy.")
+        notes.append(f"Arrays that fit in the cache ({size:.0f} MiB) can be moved faster than a large copy.")
     if any(row["seconds"] > 1.5 * row["seconds_best"] for row in rows):
         notes.append("In some rows the median is over 1.5 times the best: the machine was busy with other work too.")
     return notes
 
 
-class Run:
-    """Progress while a command works: a live table and bar on a terminal, a plain line a step elsewhere (on stderr).
-
-    What ends with an error shows the rows that were finished, and what it was doing.
-
-    Parameters
-    ----------
-    total : int
-        How many rows there will be.
-    table : callable
-        Makes the table of the rows so far.
-    save : callable
-        Takes the rows after each step, so that what was measured is not lost with what fails later.
-    """
-
-    def __init__(
-        self,
-        total: int,
-        table: Callable[[Sequence[Row]], RenderableType],
-        save: Callable[[Sequence[Row]], object],
-    ) -> None:
-        self.rows: list[Row] = []
-        self._step = "starting"
-        self._table, self._save = table, save
-        self._console = Console(stderr=True)
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            console=self._console,
-            auto_refresh=False,
-        )
-        self._task = self._bar.add_task("starting", total=total)
-        # Redrawn at each step and not by a thread of its own: that would take time from what is measured.
-        self._live = Live(console=self._console, auto_refresh=False, transient=True, get_renderable=self._renderable)
-
-    def _renderable(self) -> Group | Progress:
-        if not self.rows:
-            return self._bar
-        room = max(1, self._console.height - 12)
-        return Group(self._table(self.rows[-room:]), self._bar)
-
-    def __enter__(self) -> Run:
-        if self._console.is_terminal:
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._console.is_terminal:
-            self._live.stop()
-        if kind is not None:
-            if self.rows:
-                show(self._table(self.rows))
-            print(f"Not finished: {self._step}", file=sys.stderr, flush=True)
-
-    def hold_against(self, bandwidth: float) -> None:
-        """State every row's share of a copy's bandwidth again."""
-        for row in self.rows:
-            if row["bytes_per_second"]:
-                row["copy_share"] = row["bytes_per_second"] / bandwidth
-
-    def doing(self, what: str) -> None:
-        """Say what happens now."""
-        self._step = what
-        self._bar.update(self._task, description=what)
-        if self._console.is_terminal:
-            self._live.refresh()
-
-    def done(self, row: Row, summary: str) -> None:
-        """Add a finished row; `summary` is the line shown where there is no terminal."""
-        self.add([row], summary)
-
-    def add(self, rows: Sequence[Row], summary: str) -> None:
-        """Add the rows of a finished step."""
-        self.rows += rows
-        self._save(self.rows)
-        self._bar.advance(self._task)
-        if self._console.is_terminal:
-            self._live.refresh()
-        else:
-            print(summary, file=sys.stderr, flush=True)
-
-
 def record(
     command: str, device: Device, parameters: Mapping[str, Any], rows: Sequence[Row], **more: Any
 ) -> dict[str, Any]:
-    """Everything worth keeping of a run: what ran, when, on what, with which versions, and the rows."""
+    """The contents of a JSON file: the command, the date, the machine, the versions, and the rows."""
     return {
         "command": command,
         "arguments": sys.argv[1:],
@@ -264,7 +184,7 @@ def record(
             "cpu": machine.cpu_model(),
             "threads": machine.threads(),
             "cache_bytes": machine.cache_bytes(),
-            "gpus": [gpu.as_dict() for gpu in machine.gpus()],
+            "gpus": [asdict(gpu) for gpu in machine.gpus()],
         },
         "backend": device.backend,
         "device": device.name,

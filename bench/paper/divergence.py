@@ -1,25 +1,26 @@
-"""`dualbcast divergence`: what branches cost where neighbours take different ones, and what loads inside them save."""
+"""`divergence`: the cost of branches where neighbours take different ones, and the bytes that loads in them save."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 from rich.console import RenderableType
 
+from bench.paper import models
+from bench.paper.checking import CellReference
+from bench.paper.implementation import WRT
+from bench.paper.plots import plot_divergence
+from bench.paper.traffic import bytes_needed, control_values, gate_values
 from dualbcast.api.function import differentiable_broadcast
-from dualbcast.cli import models, plots, report
-from dualbcast.cli.checking import CellReference
-from dualbcast.cli.hmlstm import control_values, gate_values
-from dualbcast.cli.implementations import WRT, needed
-from dualbcast.cli.measure import Device, Rotation, Timing, choose_device, copies
-from dualbcast.cli.options import measuring_options
+from dualbcast.cli import report
+from dualbcast.cli.measure import Device, Rotation, Timing, copies
+from dualbcast.cli.options import Measuring, measuring_options
 from dualbcast.cli.report import Column, Row
-from dualbcast.program.typed_product import Backend
+from dualbcast.cli.run import device_for, running
 
 __all__ = ["CONTROLS", "RUN", "divergence", "own_kernels"]
 
@@ -32,17 +33,25 @@ _FUNCTIONS = {"branches": models.cell_update, "masks": models.cell_update_by_mas
 
 @dataclass
 class _Divergence:
-    """What every row of one run has in common."""
+    """The settings of one run, which all its rows share."""
 
     device: Device
     n: int
-    repeat: int
-    min_time: float
-    seed: int
+    options: Measuring
     bandwidth: float = 0.0
+    command = "divergence"
+
+    def parameters(self) -> dict[str, Any]:
+        """The values of the command's own options."""
+        return {"n": self.n, "run": RUN}
+
+    def figures(self) -> dict[str, Any]:
+        """The errors that are allowed."""
+        return {"tolerance_ulp": _TOLERANCE}
 
     @property
     def title(self) -> str:
+        """The heading of the table and the picture."""
         return f"HM-LSTM cell update: ∂/∂(c, f, i, g), {self.n} by {self.n} float32, by how control is laid out"
 
     def table(self, rows: Sequence[Row]) -> RenderableType:
@@ -71,7 +80,7 @@ class _Divergence:
         for pattern, run in (("uniform", RUN), ("random", 1)):
             if control == "rows" and pattern == "uniform":
                 continue  # the elements of a row share their control as it is
-            generator = np.random.default_rng(self.seed)
+            generator = np.random.default_rng(self.options.seed)
             gates = gate_values(generator, self.n, 4)
             z, zb = control_values(generator, self.n, control, "random", run)
             doing(f"control by {control}, {pattern}: the reference")
@@ -83,13 +92,13 @@ class _Divergence:
                 timings[name], worst = self._time(name, sets, reference)
                 error = max(error, worst) if name == "branches" else error
             timing = timings["branches"]
-            whole = needed(*control_values(generator, self.n, control, "update"), self.n, "derivatives", 4)
-            moved = needed(z, zb, self.n, "derivatives", 32 if self.device.backend == "cuda" else 64)
+            whole = bytes_needed(*control_values(generator, self.n, control, "update"), self.n, "derivatives", 4)
+            moved = bytes_needed(z, zb, self.n, "derivatives", 32 if self.device.backend == "cuda" else 64)
             uniform = next((row for row in rows if row["pattern"] == "uniform"), None)
             over = by_bytes = None
             if uniform is not None:
                 over = timing.median / uniform["seconds"] - 1
-                # What is left of it where each of the bytes that are moved takes as long.
+                # The overhead per byte that is moved.
                 by_bytes = (1 + over) * uniform["bytes"] / moved - 1
             rows.append(
                 {
@@ -120,12 +129,13 @@ class _Divergence:
             return call
 
         rotation = Rotation([prepared(arrays) for arrays in sets])
-        errors = [reference.check(found, self.device.host, _TOLERANCE[name], f"by {name}") for found in rotation.turn()]
-        return self.device.time(rotation, self.repeat, self.min_time), max(errors)
+        results = rotation.call_each()
+        errors = [reference.check(each, self.device.host, _TOLERANCE[name], f"by {name}") for each in results]
+        return self.device.time(rotation, self.options.repeat, self.options.min_time), max(errors)
 
 
 def own_kernels(n: int, cc: tuple[int, int]) -> Iterator[tuple[str, Any]]:
-    """The CUDA kernels that the command launches, with what each is of; needs no GPU."""
+    """The CUDA kernels that the command launches, each with a description; needs no GPU."""
     gates = [np.empty((n, n), np.float32) for _ in range(4)]
     for control in CONTROLS:
         z, zb = control_values(np.random.default_rng(0), n, control, "copy")
@@ -138,16 +148,7 @@ def own_kernels(n: int, cc: tuple[int, int]) -> Iterator[tuple[str, Any]]:
 @click.command(short_help="Time the cell update where neighbours take different branches.")
 @click.option("--n", type=click.IntRange(1), default=2048, show_default=True, help="The arrays are n by n.")
 @measuring_options
-def divergence(
-    n: int,
-    backend: Backend,
-    repeat: int,
-    min_time: float,
-    seed: int,
-    json_path: Path | None,
-    csv_path: Path | None,
-    plot_path: Path | None,
-) -> None:
+def divergence(n: int, options: Measuring) -> None:
     """Time the HM-LSTM cell update's partials where neighbours take different branches, and where they take the same.
 
     The three cases of the update are chosen by fair coins for z and zb: one a row, one a column, or one an element
@@ -159,37 +160,18 @@ def divergence(
     Columns:
       over uniform  the time over that of uniform control of the same layout
       by bytes      that of a byte: random control has to move more of them
-      moved         what the elements' cases need, by sectors of 32 bytes on a
-                    GPU and lines of 64 on a processor; and the four partials
+      moved         the reads of the elements' cases, by sectors of 32 bytes on
+                    a GPU and lines of 64 on a processor; and the four partials
       saved by      of all bytes that are moved where everything is read
       branches
       by masks      time of the version that reads everything
       ratio         that over the time with branches
     """
-    if plot_path is not None:
-        plots.require()
-    device = choose_device(backend)
-    setup = _Divergence(device, n, repeat, min_time, seed)
-
-    def save(rows: Sequence[Row]) -> None:
-        if csv_path is not None:
-            report.write_csv(csv_path, rows)
-        if json_path is not None:
-            parameters = {"n": n, "run": RUN, "seed": seed, "repeat": repeat, "min_time": min_time}
-            extra = {"copy_bytes_per_second": setup.bandwidth, "tolerance_ulp": _TOLERANCE}
-            report.write_json(json_path, report.record("divergence", device, parameters, rows, **extra))
-
-    with report.Run(len(CONTROLS), setup.table, save) as run:
-        run.doing("copying, to know the bandwidth")
-        setup.bandwidth = device.copy_bandwidth(min_time)
+    setup = _Divergence(device_for(options), n, options)
+    with running(setup, len(CONTROLS)) as run:
         for control in CONTROLS:
             rows = setup.measure(control, run.doing)
             times = ", ".join(f"{row['pattern']} {row['seconds'] * 1e3:.3f} ms" for row in rows)
             run.add(rows, f"control by {control}: checked; {times}")
-        # Once more: other work on the machine may have slowed the first.
-        setup.bandwidth = max(setup.bandwidth, device.copy_bandwidth(min_time))
-        run.hold_against(setup.bandwidth)
-    report.show(setup.table(run.rows))
-    save(run.rows)
-    if plot_path is not None:
-        plots.plot_divergence(plot_path, run.rows, device, setup.bandwidth, setup.title)
+    if options.plot_path is not None:
+        plot_divergence(options.plot_path, run.rows, setup.device, setup.bandwidth, setup.title)

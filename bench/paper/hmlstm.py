@@ -1,4 +1,4 @@
-"""`dualbcast hmlstm`: the derivatives of the HM-LSTM cell update, fused, in reverse mode, and by frameworks."""
+"""`hmlstm`: the derivatives of the HM-LSTM cell update, fused, in reverse mode, and by frameworks."""
 
 from __future__ import annotations
 
@@ -6,52 +6,65 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Group, RenderableType
 
+from bench.paper import memory, models, peers
+from bench.paper.checking import CellReference
+from bench.paper.implementation import MODES, WRT, Implementation
+from bench.paper.implementations import implementations
+from bench.paper.plots import plot_hmlstm
+from bench.paper.timing import host_seconds, release_memory, wall_clock
+from bench.paper.traffic import CASES, control_values, gate_values
 from dualbcast.api.function import differentiable_broadcast
-from dualbcast.cli import machine, models, plots, report
-from dualbcast.cli.checking import CellReference, CheckError
-from dualbcast.cli.implementations import MODES, WRT, Implementation, implementations
-from dualbcast.cli.measure import Device, Rotation, Timing, choose_device, copies, host_cost, wall_clock
-from dualbcast.cli.options import measuring_options, numbers
+from dualbcast.cli import report
+from dualbcast.cli.checking import CheckError
+from dualbcast.cli.measure import Device, Rotation, Timing, copies
+from dualbcast.cli.options import Measuring, measuring_options, numbers
 from dualbcast.cli.report import Column, Row
-from dualbcast.program.typed_product import Backend
+from dualbcast.cli.run import device_for, running
 
-__all__ = ["CASES", "control_values", "gate_values", "hmlstm"]
+__all__ = ["hmlstm"]
 
-# The memory that a size takes: an element's by what shares control, and what does not depend on the size.
+# The memory that a size takes: the bytes for each element, by the layout of control, and a constant.
 _BYTES = {"rows": 125, "columns": 125, "elements": 145}
 _FIXED_BYTES = 600_000_000
-CASES = {"flush": (1, 0), "copy": (0, 0), "update": (0, 1)}  # z, zb
 _MODE_TITLES = {
     "derivatives": "∂/∂(c, f, i, g) alone, as in the paper",
-    "value and pullback": "The value, and the cotangents of c, f, i, g: what training needs",
+    "value and pullback": "The value, and the cotangents of c, f, i, g, as training needs them",
 }
 
 
 @dataclass
 class _Cell:
-    """What every row of one run has in common."""
+    """The settings of one run, which all its rows share, and its notes."""
 
     device: Device
     control: str
     pattern: str
     peers: bool
-    repeat: int
-    min_time: float
-    seed: int
+    options: Measuring
+    sizes: Sequence[int] = ()
     bandwidth: float = 0.0
     host_seconds: float = 0.0
     left_out: list[str] = field(default_factory=list)
+    command = "hmlstm"
+
+    def parameters(self) -> dict[str, Any]:
+        """The values of the command's own options."""
+        return {"n": self.sizes, "control": self.control, "pattern": self.pattern, "peers": self.peers}
+
+    def figures(self) -> dict[str, Any]:
+        """The host's time for a call, the notes, and the versions of the frameworks."""
+        figures: dict[str, Any] = {"host_seconds_per_call": self.host_seconds, "left_out": self.left_out}
+        return figures | {"peers": peers.versions()} if self.peers else figures
 
     @property
     def title(self) -> str:
+        """The heading of the tables and the picture."""
         return f"HM-LSTM cell update, float32, {self.pattern} control by {self.control}"
 
     def table(self, rows: Sequence[Row]) -> RenderableType:
@@ -84,31 +97,31 @@ class _Cell:
         return _FIXED_BYTES + 8 * self.device.cache_bytes + _BYTES[self.control] * n * n
 
     def fitting(self, sizes: Sequence[int]) -> tuple[int, ...]:
-        """Say what memory the largest size takes, and leave out those that there is not enough for."""
+        """The sizes that fit in memory; the memory for the largest is printed, and sizes left out are noted."""
         if self.device.backend == "cuda":
-            return tuple(sizes)  # a GPU says itself when it has no more, and nothing is lost by that
-        largest, available = max(sizes), machine.available_memory()
-        said = f"n = {largest} takes about {self.memory(largest) / 1e9:.1f} GB of memory"
+            return tuple(sizes)  # a GPU that runs out of memory raises an error, and the rows before are kept
+        largest, available = max(sizes), memory.available_memory()
+        need = f"n = {largest} takes about {self.memory(largest) / 1e9:.1f} GB of memory"
         if available is None:
-            print(f"{said}.", file=sys.stderr, flush=True)
+            print(f"{need}.", file=sys.stderr, flush=True)
             return tuple(sizes)
-        there = f"{available / 1e9:.1f} GB are available"
-        print(f"{said}; {there}.", file=sys.stderr, flush=True)
-        found = tuple(n for n in sizes if self.memory(n) <= available)
-        if not found:
+        supply = f"{available / 1e9:.1f} GB are available"
+        print(f"{need}; {supply}.", file=sys.stderr, flush=True)
+        fitting = tuple(n for n in sizes if self.memory(n) <= available)
+        if not fitting:
             least = min(sizes)
             raise click.ClickException(
-                f"There is not enough memory: n = {least} takes about {self.memory(least) / 1e9:.1f} GB, and {there}. "
+                f"There is not enough memory: n = {least} takes about {self.memory(least) / 1e9:.1f} GB, and {supply}. "
                 "Give a smaller --n."
             )
         for n in sizes:
-            if n not in found:
-                self.leave_out(f"n = {n}: it takes about {self.memory(n) / 1e9:.1f} GB of memory, and {there}")
-        return found
+            if n not in fitting:
+                self.leave_out(f"n = {n}: it takes about {self.memory(n) / 1e9:.1f} GB of memory, and {supply}")
+        return fitting
 
     def measure(self, n: int, doing: Callable[[str], None]) -> list[Row]:
-        """Check and time all implementations at one size, in both modes; what fails of the frameworks is left out."""
-        generator = np.random.default_rng(self.seed)
+        """Check and time all implementations at one size, in both modes; a framework that fails is left out."""
+        generator = np.random.default_rng(self.options.seed)
         gates = gate_values(generator, n, 5)
         z, zb = control_values(generator, n, self.control, self.pattern)
         rows: list[Row] = []
@@ -120,38 +133,38 @@ class _Cell:
             arrays = [self.device.array(array) for array in given]
             outputs = 4 if bar is None else 5
             sets = copies(self.device, arrays, outputs * gates[0].nbytes)
-            found = []
+            timed = []
             for which in implementations(self.device, mode, n, (z, zb), self.peers):
                 doing(f"n = {n}, {mode}: {which.name}")
                 try:
-                    found.append({"n": n, "mode": mode, **self._one(which, sets, reference, n)})
+                    timed.append({"n": n, "mode": mode, **self._one(which, sets, reference, n)})
                 except CheckError:
                     raise
-                except Exception as error:  # whatever a framework raises, a compiler that is missing among it
+                except Exception as error:  # a framework may raise anything, for example where a compiler is missing
                     if not which.is_peer:
                         raise
                     self.leave_out(f"{which.name}: {type(error).__name__}: {next(iter(str(error).splitlines()), '')}")
-                self.device.release()
-            baseline = next(row["seconds"] for row in found if row["implementation"].startswith("reverse"))
-            rows += [row | {"speedup": baseline / row["seconds"]} for row in found]
+                release_memory(self.device)
+            baseline = next(row["seconds"] for row in timed if row["implementation"].startswith("reverse"))
+            rows += [row | {"speedup": baseline / row["seconds"]} for row in timed]
         return rows
 
-    def leave_out(self, what: str) -> None:
-        """Note what was not measured, and why."""
-        if (line := f"Left out: {what}") not in self.left_out:
+    def leave_out(self, text: str) -> None:
+        """Note a size or an implementation that was not measured, and the reason."""
+        if (line := f"Left out: {text}") not in self.left_out:
             self.left_out.append(line)
 
     def _one(self, which: Implementation, sets: Sequence[Sequence[Any]], reference: CellReference, n: int) -> Row:
         rotation = Rotation([which.prepare(arrays) for arrays in sets])
-        results = rotation.turn()
+        results = rotation.call_each()
         if which.wait:
             which.wait()
         error = max(reference.check(result, which.host, which.tolerance, which.name) for result in results)
         del results
         if which.wait:
-            timing = wall_clock(rotation, which.wait, self.repeat, self.min_time)
+            timing = wall_clock(rotation, which.wait, self.options.repeat, self.options.min_time)
         else:
-            timing = self.device.time(rotation, self.repeat, self.min_time)
+            timing = self.device.time(rotation, self.options.repeat, self.options.min_time)
         return {
             "implementation": which.name,
             "error_ulp": error,
@@ -163,53 +176,22 @@ class _Cell:
         }
 
     def measure_host(self) -> None:
-        """What the host spends on a call of the fused kernel."""
+        """Measure the host's time for a call of the fused kernel."""
         function: Any = differentiable_broadcast(backend=self.device.backend)(models.cell_update)
-        generator = np.random.default_rng(self.seed)
+        generator = np.random.default_rng(self.options.seed)
         controls = control_values(generator, 4, "rows", "random")
         arrays = [self.device.array(array) for array in (*gate_values(generator, 4, 4), *controls)]
         call = partial(function.value_and_jacobian, *arrays, wrt=WRT)
         call(), call()
-        self.host_seconds = host_cost(self.device, call)
+        self.host_seconds = host_seconds(self.device, call)
 
 
 def _fields(timing: Timing, elements: int, moved: int | None, bandwidth: float) -> Row:
-    """What a row says of a timing, also where the bytes are not known."""
+    """The fields of a row about its timing, also where the bytes are not known."""
     fields = report.timing_fields(timing, elements, moved or 0, bandwidth)
     if moved is None:
         fields |= {"bytes": None, "bytes_per_second": None, "copy_share": None}
     return fields | {"waited": timing.waited}
-
-
-def gate_values(generator: np.random.Generator, n: int, count: int) -> list[NDArray[np.float32]]:
-    """Arrays of normal numbers, n by n."""
-    return [generator.standard_normal((n, n), np.float32) for _ in range(count)]
-
-
-def control_values(
-    generator: np.random.Generator, n: int, control: str, pattern: str, run: int = 1
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """The control values z and zb, of shape (n, 1), (1, n) or (n, n), each 0 or 1.
-
-    Parameters
-    ----------
-    generator : numpy.random.Generator
-    n : int
-    control : {"rows", "columns", "elements"}
-        What shares a value.
-    pattern : {"random", "flush", "copy", "update"}
-        Fair coins, or the same case everywhere.
-    run : int
-        How many neighbours in the last dimension have the same coin.
-    """
-    shape = {"rows": (n, 1), "columns": (1, n), "elements": (n, n)}[control]
-    if pattern in CASES:
-        z, zb = (np.full(shape, value, np.float32) for value in CASES[pattern])
-        return z, zb
-    coins = (shape[0], -(-shape[1] // run))
-    values = (generator.integers(0, 2, coins, np.int8).astype(np.float32) for _ in range(2))
-    z, zb = (np.ascontiguousarray(np.repeat(value, run, axis=1)[:, : shape[1]]) for value in values)
-    return z, zb
 
 
 @click.command(short_help="Check and time the HM-LSTM cell update's derivatives.")
@@ -227,7 +209,7 @@ def control_values(
     type=click.Choice(["rows", "columns", "elements"]),
     default="rows",
     show_default=True,
-    help="What shares a value of the control vectors z and zb: their shape is (n, 1), (1, n) or (n, n).",
+    help="Which elements share a value of the control vectors z and zb: their shape is (n, 1), (1, n) or (n, n).",
 )
 @click.option(
     "--pattern",
@@ -236,20 +218,14 @@ def control_values(
     show_default=True,
     help="The control values: fair coins, or the same case everywhere.",
 )
-@click.option("--peers", is_flag=True, help="Also PyTorch, JAX and TensorFlow, whichever are installed.")
+@click.option("--peers", "with_peers", is_flag=True, help="Also PyTorch, JAX and TensorFlow, whichever are installed.")
 @measuring_options
 def hmlstm(
     sizes: tuple[int, ...],
     control: str,
     pattern: str,
-    peers: bool,
-    backend: Backend,
-    repeat: int,
-    min_time: float,
-    seed: int,
-    json_path: Path | None,
-    csv_path: Path | None,
-    plot_path: Path | None,
+    with_peers: bool,
+    options: Measuring,
 ) -> None:
     """Check and time the HM-LSTM cell update's derivatives, as three kinds of systems compute them.
 
@@ -264,10 +240,10 @@ def hmlstm(
                           also CUDA C++, from a clone's bench/
       --peers             torch.compile, torch, jax.jit, TensorFlow with XLA
 
-    Each is run for the partials alone, which is what the paper measured, and for the value and what a cotangent is
-    pulled back to. All results are checked against a float64 reference before they are timed. Exit status 1 means that
-    one was wrong. On a processor n takes about 125 n² bytes of memory (145 n² with control by elements) and 1 GB more:
-    9 GB for n = 8192. Sizes that there is not enough for are left out.
+    Each is run for the partials alone, as in the paper, and for the value with the cotangents of c, f, i and g. All
+    results are checked against a float64 reference before they are timed. Exit status 1 means that one was wrong. On a
+    processor n takes about 125 n² bytes of memory (145 n² with control by elements) and 1 GB more: 9 GB for n = 8192.
+    Sizes that do not fit are left out.
 
     \b
     Columns:
@@ -275,37 +251,16 @@ def hmlstm(
       launches   kernels of one call, where known
       time       median over the samples; on a GPU that of the device
       moved      arrays that each kernel reads and writes; for loads in
-                 branches what the elements' cases need; for frameworks the
-                 least that a kernel without branches has to
+                 branches the reads of the elements' cases; for frameworks
+                 the least that a kernel without branches has to move
       of copy    bytes moved per second, as a share of a large copy in this
                  run with as many threads
       speedup    time of the reverse mode over time
     """
-    if plot_path is not None:
-        plots.require()
-    device = choose_device(backend)
-    cell = _Cell(device, control, pattern, peers, repeat, min_time, seed)
-
-    def save(rows: Sequence[Row]) -> None:
-        if csv_path is not None:
-            report.write_csv(csv_path, rows)
-        if json_path is None:
-            return
-        parameters = {"n": sizes, "control": control, "pattern": pattern, "peers": peers, "seed": seed}
-        parameters |= {"repeat": repeat, "min_time": min_time}
-        extra: dict[str, Any] = {"copy_bytes_per_second": cell.bandwidth, "host_seconds_per_call": cell.host_seconds}
-        extra["left_out"] = cell.left_out
-        if peers:
-            from dualbcast.cli.peers import versions
-
-            extra["peers"] = versions()
-        report.write_json(json_path, report.record("hmlstm", device, parameters, rows, **extra))
-
-    sizes = cell.fitting(sizes)
-    with report.Run(len(sizes), cell.table, save) as run:
-        run.doing("copying, to know the bandwidth")
-        cell.bandwidth = device.copy_bandwidth(min_time)
-        for n in sizes:
+    cell = _Cell(device_for(options), control, pattern, with_peers, options)
+    cell.sizes = cell.fitting(sizes)
+    with running(cell, len(cell.sizes)) as run:
+        for n in cell.sizes:
             try:
                 rows = cell.measure(n, run.doing)
             except MemoryError as error:  # CuPy's are such, too
@@ -316,16 +271,11 @@ def hmlstm(
                 continue
             run.add(rows, f"n = {n}: checked; fused {_faster(rows)} times as fast as reverse mode in separate kernels")
         cell.measure_host()
-        # Once more: other work on the machine may have slowed the first.
-        cell.bandwidth = max(cell.bandwidth, device.copy_bandwidth(min_time))
-        run.hold_against(cell.bandwidth)
-    report.show(cell.table(run.rows))
-    save(run.rows)
-    if plot_path is not None:
-        plots.plot_hmlstm(plot_path, run.rows, device, cell.bandwidth, cell.title)
+    if options.plot_path is not None:
+        plot_hmlstm(options.plot_path, run.rows, cell.device, cell.bandwidth, cell.title)
 
 
 def _faster(rows: Sequence[Row]) -> str:
     """The speedups of the fused kernel in both modes."""
-    found = {row["mode"]: row["speedup"] for row in rows if row["implementation"].startswith("fused")}
-    return " and ".join(f"{speedup:.2f}" for speedup in found.values())
+    speedups = {row["mode"]: row["speedup"] for row in rows if row["implementation"].startswith("fused")}
+    return " and ".join(f"{speedup:.2f}" for speedup in speedups.values())

@@ -1,8 +1,8 @@
 """The HM-LSTM cell update in reverse mode, as TensorFlow's XLA compiled it for Revels et al. (2018): seven kernels.
 
-Three make and store the logistic functions of i and f, and tanh(g); one for each of ∇g, ∇i, ∇f and ∇c reads them.
-Where control decides, both sides are computed and one is selected, so all that a kernel may need is read. They are
-scalar functions, compiled by the same decorator as everything else. For training an eighth makes the value.
+Three compute and store the logistic functions of i and f, and tanh(g); one for each of ∇g, ∇i, ∇f and ∇c reads them.
+Where control decides, both sides are computed and one is selected, so a kernel reads all its arguments. They are
+scalar functions, compiled by the same decorator as everything else. For training an eighth computes the value.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dualbcast.special import sigmoid
 
 __all__ = ["ReverseCell"]
 
-# Controls are 0 or 1, and a selection is a product with them: an `if` would be a branch, which reads what it needs only
-# where it is taken.
+# Controls are 0 or 1, and a selection is a product with them: an `if` would be a branch, with loads only where it is
+# taken.
 
 
 def _logistic(x: float) -> float:
@@ -68,7 +68,7 @@ def _back_c(bar: float, sf: float, z: float, zb: float) -> float:
     return bar * _grad_c(sf, z, zb)
 
 
-Step = tuple[Callable[..., float], str, str]  # a kernel, what it reads, and what it makes
+Step = tuple[Callable[..., float], str, str]  # a kernel, the names that it reads, and the name of its result
 
 _STORED: tuple[Step, ...] = ((_logistic, "i", "si"), (_saturation, "g", "t"), (_logistic, "f", "sf"))
 _PARTIALS: tuple[Step, ...] = (
@@ -118,10 +118,10 @@ class ReverseCell:
         """A call for c, f, i, g, z, zb and, where there is one, the cotangent; with memory for all that is stored."""
         known = dict(zip(("c", "f", "i", "g", "z", "zb", "bar"), arrays, strict=False))
         launches = []
-        for function, names, made in self._steps:
+        for function, names, result in self._steps:
             inputs = [known[name] for name in names.split()]
-            known[made] = self._kernels[function](*inputs)  # this also compiles it
-            launches.append((self._kernels[function], inputs, known[made]))
+            known[result] = self._kernels[function](*inputs)  # this also compiles it
+            launches.append((self._kernels[function], inputs, known[result]))
 
         def call() -> list[Any]:
             for kernel, inputs, out in launches:
@@ -133,8 +133,8 @@ class ReverseCell:
     def compiled(self, arrays: Sequence[Any], cc: tuple[int, int]) -> Iterator[Any]:
         """The CUDA kernels for arguments of such forms; needs no GPU."""
         known = dict(zip(("c", "f", "i", "g", "z", "zb", "bar"), arrays, strict=False))
-        for function, names, made in self._steps:
-            known[made] = known["c"]  # one form for all that has the shape of the gates
+        for function, names, result in self._steps:
+            known[result] = known["c"]  # all results have the form of the gates
             yield self._kernels[function].cuda_resources(
                 *[known[name] for name in names.split()], product="value", cc=cc
             )

@@ -1,6 +1,6 @@
-// What `dualbcast hmlstm` holds its kernels against, beside those in reference_kernels.cu: the HM-LSTM cell update's
-// partials alone, and its value with the cotangents of c, f, i and g, as a training step that knows the cotangent needs
-// them. The same helpers, the same formulas, the same macros.
+// Kernels by hand to compare the HM-LSTM experiment with, beside those in bench/reference_kernels.cu: the cell update's
+// partials alone, and its value with the cotangents of c, f, i and g, as a training step needs them. The helpers, the
+// formulas and the macros are those of that file.
 
 #include "reference_kernels.cu"
 

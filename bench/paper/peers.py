@@ -1,6 +1,6 @@
 """The HM-LSTM cell update's derivatives in PyTorch, JAX and TensorFlow, each as its users would write and compile it.
 
-Imported only where peers are asked for; a framework that is not installed is left out.
+A framework is imported only where peers are asked for; one that is not installed is left out.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast.cli.implementations import Implementation, Mode
+from bench.paper.implementation import Implementation, Mode
 from dualbcast.cli.measure import Device
 
 __all__ = ["NAMES", "frameworks", "hlo_launches", "versions"]
@@ -23,36 +23,32 @@ NAMES = ("torch", "jax", "tensorflow")
 _TOLERANCE = 64.0  # ulp: their tanh and their logistic function are their own
 _NO_KERNEL = {"parameter", "tuple", "get-tuple-element", "bitcast", "constant"}
 
-# Unless told otherwise they take most of a GPU's memory when they start.
-os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
-
 Prepare = Callable[[Sequence[Any]], Callable[[], Sequence[Any]]]
 
 
 def versions() -> dict[str, str]:
     """The versions of those that are installed."""
-    found = {}
+    installed = {}
     for name in NAMES:
         module = _module(name)
         if module is not None:
-            found[name] = str(module.__version__)
-    return found
+            installed[name] = str(module.__version__)
+    return installed
 
 
 def frameworks(device: Device, mode: Mode, moved: int) -> list[Implementation]:
-    """The forms of those that are installed; `moved` is what a kernel has to move that reads all and writes all."""
+    """The implementations of installed frameworks; `moved` is the bytes of a kernel that touches all arrays."""
     makers = {"torch": _torch, "jax": _jax, "tensorflow": _tensorflow}
-    found: list[Implementation] = []
+    forms: list[Implementation] = []
     for name, make in makers.items():
         module = _module(name)
         if module is None:
             continue
         try:
-            found += make(module, device, mode, moved)
-        except Exception as error:  # whatever a framework raises that does not fit the machine
-            found.append(Implementation(name, _failing(error), None, lambda: None, _TOLERANCE, None, _as_numpy))
-    return [replace(each, is_peer=True) for each in found]
+            forms += make(module, device, mode, moved)
+        except Exception as error:  # a framework that does not fit the machine may raise anything
+            forms.append(Implementation(name, _failing(error), None, lambda: None, _TOLERANCE, None, _as_numpy))
+    return [replace(each, is_peer=True) for each in forms]
 
 
 def _failing(error: Exception) -> Prepare:
@@ -65,7 +61,7 @@ def _failing(error: Exception) -> Prepare:
 
 
 def hlo_launches(text: str) -> int:
-    """How many kernels a compiled program of XLA launches: what its entry computation has beside bookkeeping.
+    """How many kernels a compiled program of XLA launches: the operations of its entry computation but for bookkeeping.
 
     Examples
     --------
@@ -89,6 +85,9 @@ def hlo_launches(text: str) -> int:
 
 
 def _module(name: str) -> Any:
+    # Unless told otherwise JAX and TensorFlow take most of a GPU's memory when they start.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -207,7 +206,7 @@ def _tensorflow(tensorflow: Any, device: Device, _mode: Mode, moved: int) -> lis
 
     def wait() -> None:
         for tensor in last[0]:
-            tensor[:1, :1].numpy()  # a copy to the host waits for what is before it on the stream
+            tensor[:1, :1].numpy()  # a copy to the host waits for all earlier work on the stream
 
     def host(tensor: Any) -> Any:
         return tensor.numpy()

@@ -1,4 +1,4 @@
-"""What only the hardware's counters tell: achieved occupancy and utilisation, by Nsight Compute where it is installed.
+"""Figures of the hardware's counters, achieved occupancy and utilisation, by Nsight Compute where it is installed.
 
 The command runs this module as a program of its own under `ncu`; it launches each kernel twice, and the second counts.
 """
@@ -25,7 +25,7 @@ _TOOLKIT = Path("/usr/local/cuda/bin/ncu")
 
 
 def profile(arities: Sequence[int], n: int) -> tuple[list[dict[str, float]], str]:
-    """The metrics of the product's kernel for each arity, as shares; or none and why.
+    """The metrics of the product's kernel for each arity, as shares; or none and the reason.
 
     Parameters
     ----------
@@ -38,29 +38,29 @@ def profile(arities: Sequence[int], n: int) -> tuple[list[dict[str, float]], str
     list of dict
         One for each arity, in order; empty where there are none.
     str
-        Why there are none.
+        The reason where there are none.
     """
     tool = shutil.which("ncu") or (str(_TOOLKIT) if _TOOLKIT.exists() else None)
     if tool is None:
         return [], "Achieved occupancy and utilisation need Nsight Compute: ncu is not on the path."
     arguments = [",".join(map(str, arities)), str(n)]
     command = [tool, "--csv", "--metrics", ",".join(METRICS), "--kernel-name", "regex:^product"]
-    command += [sys.executable, "-m", "dualbcast.cli.profiling", *arguments]
+    command += [sys.executable, "-m", "bench.paper.profiling", *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)
     except subprocess.TimeoutExpired:
         return [], f"Nsight Compute was not done in {_SECONDS} seconds."
-    found = parse(done.stdout)[1::2]
-    if done.returncode or len(found) != len(arities):
+    metrics = parse(done.stdout)[1::2]
+    if done.returncode or len(metrics) != len(arities):
         said = [line for line in (done.stdout + done.stderr).splitlines() if "==ERROR==" in line] or [
             "it gave no figures"
         ]
         return [], f"Nsight Compute failed: {said[0].removeprefix('==ERROR== ')}"
-    return found, ""
+    return metrics, ""
 
 
 def parse(text: str) -> list[dict[str, float]]:
-    """The metrics of each launch, as shares of 1, from what `ncu --csv` prints between messages of its own."""
+    """The metrics of each launch, as shares of 1, from the output of `ncu --csv`, which has other messages too."""
     lines = [line for line in text.splitlines() if line.startswith('"')]
     launches: dict[str, dict[str, float]] = {}
     for row in csv.DictReader(io.StringIO("\n".join(lines))):

@@ -1,4 +1,4 @@
-"""Kernels written by hand in CUDA C++ (`bench/*.cu`): compiled by NVRTC, without a GPU, and launched through CuPy."""
+"""Kernels written by hand in CUDA C++ : compiled by NVRTC, without a GPU, and launched through CuPy."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from dualbcast import disk_cache
 from dualbcast.codegen.cuda.build import optional
 from dualbcast.runtime.cuda.launch import launch_shape
 
-__all__ = ["HandKernel", "available", "compile_by_hand", "launch_cell", "launch_product"]
+__all__ = ["HandKernel", "compile_by_hand", "launch_cell", "launch_product"]
 
-_FOLDER = Path(__file__).parents[2] / "bench"
-_CELL, _PRODUCT = "experiment_kernels.cu", "reference_kernels.cu"
+_CELL = Path(__file__).with_name("experiment_kernels.cu")
+_PRODUCT = Path(__file__).parents[1] / "reference_kernels.cu"
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class HandKernel:
     image : bytes
         The cubin.
     registers, spill_bytes : int
-        What the assembler says of it.
+        The counts that the assembler reports.
     """
 
     name: str
@@ -49,13 +49,8 @@ class HandKernel:
 
     @property
     def label(self) -> str:
-        """What tells it from the others."""
+        """A name that tells it from other kernels."""
         return f"{self.name}, {self.width} a thread"
-
-
-def available() -> bool:
-    """Whether the sources are here: they are not part of an installed package, but of a clone of the repository."""
-    return all((_FOLDER / name).is_file() for name in (_CELL, _PRODUCT))
 
 
 @lru_cache(maxsize=256)
@@ -73,21 +68,21 @@ def compile_by_hand(name: str, cc: tuple[int, int], width: int, arity: int = 1) 
     """
     file = _PRODUCT if name.startswith("product") else _CELL
     core = optional("cuda.core", "cuda-core", "Compiling kernels written by hand")
-    texts = [(_FOLDER / each).read_text(encoding="utf-8") for each in (_PRODUCT, _CELL)]
+    texts = [path.read_text(encoding="utf-8") for path in (_PRODUCT, _CELL)]  # one includes the other
     version = str(core.__version__)
 
     def make() -> bytes:
         options = core.ProgramOptions(
             arch=f"sm_{cc[0]}{cc[1]}",
             define_macro=[("WIDTH", str(width)), ("ARITY", str(arity))],
-            include_path=[str(_FOLDER)],
+            include_path=[str(_PRODUCT.parent)],
             ptxas_options=["-v"],
         )
         log = io.StringIO()
-        image = core.Program((_FOLDER / file).read_text(encoding="utf-8"), "c++", options).compile("cubin", logs=log)
+        image = core.Program(file.read_text(encoding="utf-8"), "c++", options).compile("cubin", logs=log)
         return json.dumps(_resources(log.getvalue())).encode() + b"\n" + bytes(image.code)
 
-    key = disk_cache.key("by hand", file, *texts, f"{cc}", f"{width}", f"{arity}", version)
+    key = disk_cache.key("by hand", file.name, *texts, f"{cc}", f"{width}", f"{arity}", version)
     resources, _, image = disk_cache.fetch(key, make).partition(b"\n")
     registers, spills = json.loads(resources)[name]
     return HandKernel(name, width, arity, image, registers, spills)
@@ -95,13 +90,13 @@ def compile_by_hand(name: str, cc: tuple[int, int], width: int, arity: int = 1) 
 
 def _resources(log: str) -> dict[str, tuple[int, int]]:
     """For each kernel its registers and the bytes it spills, from the log of `ptxas -v`."""
-    found = {}
+    resources = {}
     for part in log.split("Compiling entry function '")[1:]:
         counts = [re.search(pattern, part) for pattern in (r"Used (\d+) registers", r"(\d+) bytes spill stores")]
         loads = re.search(r"(\d+) bytes spill loads", part)
         registers, stores, loaded = (int(match[1]) if match else 0 for match in (*counts, loads))
-        found[part.partition("'")[0]] = (registers, stores + loaded)
-    return found
+        resources[part.partition("'")[0]] = (registers, stores + loaded)
+    return resources
 
 
 @once

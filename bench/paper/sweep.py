@@ -1,0 +1,90 @@
+"""`sweep`: the command of the package, with kernels by hand and the hardware's counters beside it on a GPU."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import click
+import numpy as np
+
+from bench.paper import by_hand
+from bench.paper.profiling import profile
+from dualbcast.api.function import differentiable_broadcast
+from dualbcast.cli import models
+from dualbcast.cli import sweep as package_sweep
+from dualbcast.cli.checking import check_product
+from dualbcast.cli.measure import Rotation
+from dualbcast.cli.report import Column, Row
+from dualbcast.cli.sweep import Comparison, Sweep, run_sweep, sweep_options
+from dualbcast.runtime.cuda import launch as cuda_launch
+
+__all__ = ["hand_kernels", "own_kernels", "sweep"]
+
+_MAX_LANES = 32  # arity times elements a thread, by hand: all sums and products stay in registers
+_SAME_UP_TO = 2  # the arity up to which the two ways by hand to compute partials are the same
+
+_ON_A_GPU = (
+    "On a GPU also the fastest of the same written by hand in CUDA C++, with its time over ours; and by Nsight "
+    "Compute, if ncu is on the path, achieved occupancy and the utilisation of compute and DRAM."
+)
+_COLUMNS = (
+    Column("by_hand_seconds", "C++ by\nhand, ms", "{:.3f}", 1e3),
+    Column("by_hand_ratio", "ratio", "{:.2f}"),
+    Column("achieved_occupancy", "achieved\noccup.", "{:.0%}"),
+    Column("compute_share", "com-\npute", "{:.0%}"),
+    Column("dram_share", "DRAM", "{:.0%}"),
+)
+
+
+@click.command(
+    short_help=package_sweep.sweep.short_help, help=f"{inspect.cleandoc(package_sweep.sweep.help or '')}\n\n{_ON_A_GPU}"
+)
+@sweep_options
+def sweep(**given: Any) -> None:
+    """Run the package's sweep with the comparison."""
+    run_sweep(**given, comparison=Comparison(_COLUMNS, _time_by_hand, profile))
+
+
+def _time_by_hand(setup: Sweep, sets: Sequence[Sequence[Any]], seconds: float) -> Row:
+    """Check and time the kernels by hand; the figures are those of the fastest."""
+    timed: list[tuple[float, by_hand.HandKernel]] = []
+    for kernel in hand_kernels(len(sets[0]), setup.n * setup.n, cuda_launch.current_cc()):
+
+        def prepared(xs: Sequence[Any], kernel: by_hand.HandKernel = kernel) -> Callable[[], Any]:
+            out = [xs[0].copy() for _ in range(len(xs) + 1)]
+
+            def call() -> Any:
+                by_hand.launch_product(kernel, xs, out)
+                return out
+
+            return call
+
+        rotation = Rotation([prepared(xs) for xs in sets])
+        out = rotation.call_each()[0]
+        check_product(setup.device, sets[0], out[0], out[1:])
+        timed.append((setup.device.time(rotation, setup.options.repeat, setup.options.min_time).median, kernel))
+    best, kernel = min(timed, key=lambda one: one[0])
+    return {
+        "by_hand_seconds": best,
+        "by_hand_ratio": best / seconds,
+        "by_hand_kernel": kernel.label,
+        "by_hand_registers": kernel.registers,
+        "by_hand_spill_bytes": kernel.spill_bytes,
+    }
+
+
+def hand_kernels(arity: int, size: int, cc: tuple[int, int]) -> list[by_hand.HandKernel]:
+    """The kernels by hand of a product, in the widths that fit in registers and divide the size."""
+    widths = [width for width in (1, 2, 4) if (width == 1 or width * arity <= _MAX_LANES) and size % width == 0]
+    names = ("product_forward", "product_prefix") if arity > _SAME_UP_TO else ("product_forward",)
+    return [by_hand.compile_by_hand(name, cc, width, arity) for name in names for width in widths]
+
+
+def own_kernels(arities: Sequence[int], n: int, cc: tuple[int, int]) -> Iterator[tuple[str, Any]]:
+    """The CUDA kernels that the command launches, each with its arity; needs no GPU."""
+    function: Any = differentiable_broadcast(models.product)
+    xs = [np.empty((n, n), np.float32) for _ in range(max(arities))]
+    for arity in arities:
+        yield f"arity {arity}", function.cuda_resources(*xs[:arity], wrt=range(arity), cc=cc)

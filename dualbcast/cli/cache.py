@@ -1,0 +1,30 @@
+"""`dualbcast cache`: where compiled kernels are kept and how much that is."""
+
+from __future__ import annotations
+
+import click
+
+from dualbcast import disk_cache
+from dualbcast.cli.report import size_text
+
+__all__ = ["cache", "contents"]
+
+
+def contents() -> tuple[str, str]:
+    """The folder of the cache, and its entries and size in words."""
+    held = disk_cache.info()
+    return str(held.directory), f"{held.entries} entries, {size_text(held.bytes)}"
+
+
+@click.command(short_help="Show or clear the cache of compiled kernels.")
+@click.option("--clear", is_flag=True, help="Delete all entries first.")
+def cache(clear: bool) -> None:
+    """Show the folder of the cache of compiled kernels, the number of its entries, and its size.
+
+    Processes that have loaded a kernel can still use it after --clear.
+    """
+    if clear:
+        disk_cache.clear()
+    folder, held = contents()
+    click.echo(folder)
+    click.echo(held + (", just cleared" if clear else ""))
