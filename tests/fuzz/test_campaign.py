@@ -215,6 +215,14 @@ def test_no_integer_is_made_of_nan():
         _values("def f(x, y):\n    return math.floor(x)\n", math.nan, 0.0)
 
 
+def test_the_sign_of_a_nan_is_open():
+    tally = Tally()
+    program = _edged("import math\n\n\ndef f(x):\n    return math.copysign(1.0, math.fmod(x, 1.25))\n")
+    at = next(at for at in range(200) if math.isinf(program.point(at)[0]))
+    assert at_an_edge(program, at, tally, 2) is None
+    assert tally.skipped["edge: the value is ill-conditioned"] == 1
+
+
 def _edged(text: str, **how: Any) -> Program:
     return Program(text, ("x",), ("float",), (0,), None, 3, False, shape=(200,), edges=1.0, **how)
 
