@@ -228,8 +228,8 @@ def _note(log: Log, kind: str, seeds: range, version: str) -> list[Failure]:
 def _again(log: Log, version: str) -> None:
     """Examine what is open, as it is in the log.
 
-    A program that the compiler refused, or in which Python found a wrong type, is drawn from its seed again: the generator
-    may have been at fault, and gives another program then.
+    A program that the compiler refused, or in which Python found a wrong type, is drawn from its seed again: the
+    generator may have been at fault, and gives another program then.
     """
     for kind in RANGE:
         for seed, entry in log.summary(kind).failed.items():
