@@ -215,6 +215,18 @@ def test_no_integer_is_made_of_nan():
         _values("def f(x, y):\n    return math.floor(x)\n", math.nan, 0.0)
 
 
+def test_arguments_near_the_ends_of_the_format_have_no_derivatives_to_compare():
+    text = "import math\n\n\ndef f(x, y):\n    return math.atan2(x, 1.5 + abs(y))\n"
+    program = Program(text, ("x", "y"), ("float", "float"), (1,), None, 3, False, shape=(4000,), edges=0.5)
+    tally = Tally()
+    points = map(program.point, range(4000))
+    at = next(at for at, (x, y) in enumerate(points) if 1e200 < abs(x) < math.inf and 1e-3 < abs(y) < 10)
+    want = at_an_edge(program, at, tally, 2)
+    assert want is not None
+    assert want.slopes == ({},)
+    assert tally.skipped["edge: derivative near the ends of the format"] == 1
+
+
 def test_the_sign_of_a_nan_is_open():
     tally = Tally()
     program = _edged("import math\n\n\ndef f(x):\n    return math.copysign(1.0, math.fmod(x, 1.25))\n")
