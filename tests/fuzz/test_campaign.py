@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import math
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +132,23 @@ def test_a_seed_is_a_program_and_so_are_its_choices():
     assert repr(drawn(7)[0]) == repr(program) != repr(drawn(8)[0])
     again, writer = redrawn(program, choices)
     assert again.text == program.text and writer.made == choices
+
+
+def test_every_loop_ends():
+    """A `while` counts, and ends by its count: in its test, or by a break. The test of 36725 speaks of the count."""
+    loops = 0
+    for seed in (*range(200), 36725):
+        for loop in ast.walk(ast.parse(drawn(seed)[0].text)):
+            if isinstance(loop, ast.While):
+                loops += 1
+                tests = loop.test.values if isinstance(loop.test, ast.BoolOp) else [loop.test]
+                count = ast.unparse(loop.body[0]).removesuffix(" += 1")
+                leaves = [
+                    part for part in loop.body[1:2] if isinstance(part, ast.If) and isinstance(part.body[0], ast.Break)
+                ]
+                ends = [ast.unparse(test) for test in (*tests, *[leave.test for leave in leaves])]
+                assert any(re.fullmatch(rf"{count} [<>] \d", end) for end in ends), ast.unparse(loop)
+    assert loops > 50
 
 
 def test_arguments_are_what_the_points_say():
