@@ -389,8 +389,12 @@ def _float32(x: Any) -> Any:
 
 
 def _modf(x: Any) -> Any:
-    whole = x.__trunc__() if isinstance(x, Dual) else math.trunc(x)
-    return x - whole, Dual(_signed(whole, value(x)))
+    x = x if isinstance(x, Dual) else Dual(x)
+    whole = x.__trunc__()
+    rest = x - whole
+    if rest.v == 0:  # the fraction of -1.0 is -0.0
+        rest = Dual(_signed(0, x.v), rest.d, rest.rough)
+    return rest, Dual(_signed(whole, x.v))
 
 
 def _isclose(a: Any, b: Any, *, rel_tol: float = 1e-9, abs_tol: float = 0.0) -> bool:

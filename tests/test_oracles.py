@@ -194,3 +194,11 @@ def test_the_sign_of_a_zero_is_kept():
         return math.copysign(2.0, np.ceil(x)), math.copysign(2.0, math.modf(x)[1]), math.copysign(2.0, math.ceil(x))
 
     assert differentiate(function, (-0.5,), (0,))[0] == tuple(map(float, function(-0.5))) == (-2.0, -2.0, 2.0)
+
+    def fractions(x):
+        return math.copysign(2.0, math.modf(x)[0]), math.copysign(2.0, math.modf(-3.0)[0]), math.modf(x)[0]
+
+    for x in (-1.0, 1.0):
+        values, slopes = differentiate(fractions, (x,), (0,))
+        assert values == fractions(x) == (math.copysign(2.0, x), -2.0, 0.0)
+        assert slopes[2] == {0: 1}

@@ -226,11 +226,18 @@ def _note(log: Log, kind: str, seeds: range, version: str) -> list[Failure]:
     return failures
 
 
+# The compiler refused the program, Python found a wrong type in it, or it did not end.
+_OF_THE_GENERATOR = "CompileError", "TypeError", "TimeoutError"
+
+
 def _again(log: Log, version: str) -> None:
-    """Examine what is open, as it is in the log; what was refused by its seed, which may give another program now."""
+    """Examine what is open, as it is in the log.
+
+    Some errors may be the generator's: it gives another program then, and the program is drawn from its seed again.
+    """
     for kind in RANGE:
         for seed, entry in log.summary(kind).failed.items():
-            if kind == "programs" and entry["program"] and not entry["error"].startswith("CompileError"):
+            if kind == "programs" and entry["program"] and not entry["error"].startswith(_OF_THE_GENERATOR):
                 fields = {name: tuple(v) if isinstance(v, list) else v for name, v in entry["program"].items()}
                 error = ""
                 try:

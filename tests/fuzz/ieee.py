@@ -214,6 +214,11 @@ def _exactly(name: str) -> Callable[..., Any]:
     return lambda *args: _exact(function, *args)
 
 
+def _copysign(a: Any, b: Any) -> Any:
+    # IEEE leaves the sign of a computed NaN open.
+    return _exact(np.copysign, a, -math.copysign(1.0, b) if math.isnan(b) and _noise is not None else b)
+
+
 def _fmod(a: Any, b: Any) -> Any:
     return _exact(np.fmod, a, b)
 
@@ -252,7 +257,7 @@ _MATH: dict[str, Callable[..., Any]] = {
         _FUNCTIONS_OF_BOTH["log"](x) / (1.0 if base is None else _FUNCTIONS_OF_BOTH["log"](base))
     ),
     "fabs": _exactly("fabs"),
-    "copysign": _exactly("copysign"),
+    "copysign": _copysign,
     "fmod": _fmod,
     "frexp": _frexp,
     "modf": _modf,

@@ -274,10 +274,11 @@ def _while_loop(writer: Writer) -> None:
     most = writer.pick(2, 3, 4)
     writer.nodes = 0
     test, limit = writer.expr("bool"), f"{count} < {most}"
-    head = writer.pick(limit, f"{limit} and {test}", "True", bare(test), f"{test} and {limit}")
+    limited = limit, f"{limit} and {test}", f"{test} and {limit}"
+    head = writer.pick(*limited[:2], "True", bare(test), limited[2])
     writer.line(f"while {head}:")
     writer.line(f"    {count} += 1")
-    if limit not in head:
+    if head not in limited:
         writer.line(f"    if {count} > {most}:")
         writer.line("        break")
     # A jump in the `else` after a test that assigns names is an error.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import math
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +134,23 @@ def test_a_seed_is_a_program_and_so_are_its_choices():
     assert again.text == program.text and writer.made == choices
 
 
+def test_every_loop_ends():
+    """A `while` counts, and ends by its count: in its test, or by a break. The test of 36725 speaks of the count."""
+    loops = 0
+    for seed in (*range(200), 36725):
+        for loop in ast.walk(ast.parse(drawn(seed)[0].text)):
+            if isinstance(loop, ast.While):
+                loops += 1
+                tests = loop.test.values if isinstance(loop.test, ast.BoolOp) else [loop.test]
+                count = ast.unparse(loop.body[0]).removesuffix(" += 1")
+                leaves = [
+                    part for part in loop.body[1:2] if isinstance(part, ast.If) and isinstance(part.body[0], ast.Break)
+                ]
+                ends = [ast.unparse(test) for test in (*tests, *[leave.test for leave in leaves])]
+                assert any(re.fullmatch(rf"{count} [<>] \d", end) for end in ends), ast.unparse(loop)
+    assert loops > 50
+
+
 def test_arguments_are_what_the_points_say():
     layouts = 0
     for seed in range(60):
@@ -213,6 +232,26 @@ def test_float32_overflows_where_it_does():
 def test_no_integer_is_made_of_nan():
     with pytest.raises(ieee.NoInteger):
         _values("def f(x, y):\n    return math.floor(x)\n", math.nan, 0.0)
+
+
+def test_arguments_near_the_ends_of_the_format_have_no_derivatives_to_compare():
+    text = "import math\n\n\ndef f(x, y):\n    return math.atan2(x, 1.5 + abs(y))\n"
+    program = Program(text, ("x", "y"), ("float", "float"), (1,), None, 3, False, shape=(4000,), edges=0.5)
+    tally = Tally()
+    points = map(program.point, range(4000))
+    at = next(at for at, (x, y) in enumerate(points) if 1e200 < abs(x) < math.inf and 1e-3 < abs(y) < 10)
+    want = at_an_edge(program, at, tally, 2)
+    assert want is not None
+    assert want.slopes == ({},)
+    assert tally.skipped["edge: derivative near the ends of the format"] == 1
+
+
+def test_the_sign_of_a_nan_is_open():
+    tally = Tally()
+    program = _edged("import math\n\n\ndef f(x):\n    return math.copysign(1.0, math.fmod(x, 1.25))\n")
+    at = next(at for at in range(200) if math.isinf(program.point(at)[0]))
+    assert at_an_edge(program, at, tally, 2) is None
+    assert tally.skipped["edge: the value is ill-conditioned"] == 1
 
 
 def _edged(text: str, **how: Any) -> Program:
