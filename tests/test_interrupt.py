@@ -26,6 +26,7 @@ SOON = 1.0
 PROGRAM = """
 import faulthandler, math, os, signal, sys, threading, time
 faulthandler.dump_traceback_later({patience}, exit=True)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 import numpy as np
 import dualbcast
 from dualbcast import differentiable_broadcast
