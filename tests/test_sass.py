@@ -22,6 +22,7 @@ from dualbcast.codegen.cuda import build as cuda_build
 from dualbcast.codegen.cuda import sass
 from dualbcast.codegen.cuda.occupancy import occupancy, roomier
 from dualbcast.errors import MissingDependencyError
+from dualbcast.kernel_spec import KernelSource
 from dualbcast.program.pipeline import kernel_source
 from dualbcast.runtime.cuda import kernel as cuda_kernel
 
@@ -342,7 +343,7 @@ def test_where_fewer_registers_make_room(cc: Capability, registers: int, blocks:
 
 
 @pytest.mark.usefixtures("tools")
-def test_a_kernel_that_would_spill_takes_fewer_elements() -> None:
+def test_a_kernel_that_would_spill_takes_fewer_elements(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where registers do not suffice for a thread's elements, the call gets a kernel with fewer of them."""
     function = differentiable_broadcast(models.product_of_tanh)
     call = function._inspected((full,) * 8, None, "value_and_jacobian")
@@ -352,5 +353,12 @@ def test_a_kernel_that_would_spill_takes_fewer_elements() -> None:
     )
     cramped = four._replace(shell=four.shell.replace("__launch_bounds__(256)", "__launch_bounds__(256, 8)"))
     assert cuda_kernel.compile_kernel(cramped, (9, 0)).stack > 0
-    kernel = call._compile_cuda(cramped, (9, 0))
+    compile_program = cuda_kernel.compile_program
+
+    def with_few_registers(key: str, write: Callable[[], KernelSource], *options: Any) -> Any:
+        source = write()
+        return compile_program(f"{key} cramped", lambda: cramped if source.layout.lanes == 4 else source, *options)
+
+    monkeypatch.setattr(cuda_kernel, "compile_program", with_few_registers)
+    kernel = call._cuda_kernel(layout._replace(lanes=4), (9, 0))
     assert (kernel.source.layout.lanes, kernel.stack) == (2, 0)

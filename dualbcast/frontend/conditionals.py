@@ -162,7 +162,9 @@ def _split(env: Environment, test: Atom, sides: Sides, rest: list[ast.stmt], nod
     So the other side need not have assigned the names that `rest` reads.
     """
     before = env.frame.bindings
-    ends = [lower_side(env, before, side) for side in sides]
+    # No comprehension: before Python 3.12 it is a frame more for each `elif` of a chain.
+    then, orelse = sides
+    ends = [lower_side(env, before, then), lower_side(env, before, orelse)]
     alive = [falls and bindings.get(SKIPPING) != TRUE for _, bindings, falls in ends]
     is_consumed = bool(rest) and alive[0] != alive[1]
     if is_consumed:
