@@ -1,7 +1,7 @@
 """The host's time for a call on CuPy arrays: microseconds until it returns, for 4 by 4 arrays, with loaded kernels.
 
 python bench/host_cost.py             on a GPU
-python bench/host_cost.py --emulated  without one: CuPy on the driver of tests/emulated_gpu.c, which starts nothing
+python bench/host_cost.py --emulated  without one: CuPy on tests/oracles/emulated_gpu.c, which starts nothing
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "oracles"))
 
 ROUNDS, CALLS = 15, 2000
 

@@ -16,14 +16,14 @@ import mpmath
 import numpy as np
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "tests"))
+sys.path[:0] = [str(HERE.parent / "tests" / folder) for folder in ("oracles", "derivatives")]
 
 import accuracy  # noqa: E402
 import range_exceptions  # noqa: E402
 import range_grid  # noqa: E402
 import rule_oracles  # noqa: E402
 from accuracy import CASES, COUNT, FEW, PAIRS, STRIDE, Worst, computed_by  # noqa: E402
-from test_range_planted import BUGS  # noqa: E402
+from test_range_planted_bugs import BUGS  # noqa: E402
 
 from dualbcast import differentiable_broadcast  # noqa: E402
 from dualbcast.cli.machine import cpu_model  # noqa: E402
@@ -52,15 +52,15 @@ of them near zeros, poles, thresholds and where the way of computing changes, an
 worst; screened against NumPy, SciPy or the C library in float64, the 12 worst of each batch computed by mpmath. In
 float64 {count:,} points and a million around the worst, screened in the C library's long double, or {few:,} points all
 computed by mpmath. Functions of two numbers: {count:,} points. So the figures are lower bounds of the largest errors,
-close ones for float32. NaN, infinities and signed zeros: `tests/test_cpu_math.py`.
+close ones for float32. NaN, infinities and signed zeros: `tests/codegen/test_cpu_math.py`.
 
 """
 DERIVATIVES = """
 ## Derivatives
 
 The partial derivatives in the table of rules that are not 0 or 1, at {points} points of the interval that
-`tests/test_rules.py` takes them on, against mpmath. Two figures, because a derivative that is much smaller than its
-terms has few right digits: the error in units of the last place of the exact partial, and of 1 where the partial is
+`tests/derivatives/test_rules.py` takes them on, against mpmath. Two figures, because a derivative that is much smaller
+than its terms has few right digits: the error in units of the last place of the exact partial, and of 1 where the partial is
 smaller than that. The first is large where the rule takes a cheaper form on purpose (`1 - y * y` for tanh), and next
 to zeros.
 
@@ -71,8 +71,8 @@ POINTS = 100
 RANGE = """
 ## Over the whole range
 
-`tests/range_grid.py` holds every rule, alias and operator against mpmath over the whole range of float32 and float64,
-and functions of one argument of float16: all exponents, both signs, zeros, infinities, NaN, subnormal numbers, and the
+`tests/oracles/range_grid.py` holds every rule, alias and operator against mpmath over the whole range of float32 and
+float64, and functions of one argument of float16: all exponents, both signs, zeros, infinities, NaN, subnormal numbers, and the
 edges of domains; for two arguments on a product of these. Values are within {value:g} units of the last place (below
 the smallest normal number: of the smallest subnormal one), slopes within {first:g} and curvatures within {second:g}; of
 float16, which is computed in float32 and rounded once, within 1. At zeros, infinities and edges they are the limit, or
@@ -87,9 +87,9 @@ and JAX. Nothing is promised of the mixed curvature of `x ** y` where x is 0 or 
 arguments are both 0 or infinite, but for the conventions of [rules.md](rules.md).
 
 ```text
-python tests/range_grid.py                      all of it, on one core a quarter of an hour
-pytest --slow tests/test_range_grid.py -n 2     the same, as tests; without --slow a slice, another one each time
-pytest --slow tests/test_range_planted.py       {bugs} bugs planted in rules and special forms, each of which it finds
+python tests/oracles/range_grid.py                           all of it, on one core a quarter of an hour
+pytest --slow tests/derivatives/test_range_grid.py -n 2   the same, as tests; without --slow a slice
+pytest --slow tests/derivatives/test_range_planted_bugs.py   {bugs} planted bugs, each of which it finds
 ```
 
 {counts}

@@ -15,7 +15,7 @@ CACHE = pytest.StashKey[str]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-golden", action="store_true", help="rewrite the files in tests/golden")
+    parser.addoption("--update-golden", action="store_true", help="rewrite the files in tests/passes/golden")
     parser.addoption("--slow", action="store_true", help="also run the tests marked slow")
     parser.addoption("--emulated-gpu", action="store_true", help="run GPU tests without one; see docs/testing.md")
     parser.addoption("--kernels", metavar="FOLDER", help="keep compiled kernels there, from run to run")
@@ -89,6 +89,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             f"{sum(skipped.values()) / max(total['points'], 1):.1%} of the points skipped "
             f"({', '.join(f'{name}: {count:,}' for name, count in sorted(skipped.items())) or 'none'})"
         )
+
+
+@pytest.fixture
+def small_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bandwidth is measured for real, but on little memory: here it is only a number to divide by."""
+    from dualbcast.cli import measure
+
+    monkeypatch.setattr(measure, "_COPY_BYTES", 1 << 20)
+    monkeypatch.setattr(measure.machine, "cache_bytes", lambda: 1 << 20)
 
 
 @pytest.fixture

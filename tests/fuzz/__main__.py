@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-sys.path[:0] = [str(FOLDER), str(FOLDER.parent)]
+sys.path[:0] = [str(FOLDER), str(FOLDER.parent / "oracles")]
 
 if __name__ == "__main__":
     from campaign import main
