@@ -60,8 +60,8 @@ DERIVATIVES = """
 
 The partial derivatives in the table of rules that are not 0 or 1, at {points} points of the interval that
 `tests/derivatives/test_rules.py` takes them on, against mpmath. Two figures, because a derivative that is much smaller
-than its terms has few right digits: the error in units of the last place of the exact partial, and of 1 where the partial is
-smaller than that. The first is large where the rule takes a cheaper form on purpose (`1 - y * y` for tanh), and next
+than its terms has few right digits: the error in units of the last place of the exact partial, and of 1 where the
+partial is smaller than that. The first is large where the rule takes a cheaper form on purpose (`1 - y * y` for tanh), and next
 to zeros.
 
 | function | partial in | float32 | of 1 at least | float64 | of 1 at least |
@@ -72,8 +72,8 @@ RANGE = """
 ## Over the whole range
 
 `tests/oracles/range_grid.py` holds every rule, alias and operator against mpmath over the whole range of float32 and
-float64, and functions of one argument of float16: all exponents, both signs, zeros, infinities, NaN, subnormal numbers, and the
-edges of domains; for two arguments on a product of these. Values are within {value:g} units of the last place (below
+float64, and functions of one argument of float16: all exponents, both signs, zeros, infinities, NaN, subnormal
+numbers, and the edges of domains; for two arguments on a product of these. Values are within {value:g} units of the last place (below
 the smallest normal number: of the smallest subnormal one), slopes within {first:g} and curvatures within {second:g}; of
 float16, which is computed in float32 and rounded once, within 1. At zeros, infinities and edges they are the limit, or
 the convention of C, PyTorch and JAX. In these cases results may be further off:

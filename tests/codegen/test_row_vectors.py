@@ -375,7 +375,8 @@ def test_other_processors(name: str, lost: str, widths: str, tmp_path: Path) -> 
     (tmp_path / "program.py").write_text(OTHER, encoding="utf-8")
     command = [sys.executable, str(tmp_path / "program.py"), name, lost]
     # The package beside these tests, and not one that may be installed.
-    folders = os.pathsep.join(map(str, (Path(__file__).parents[2], Path(__file__).parents[1] / "oracles")))
+    here, tests, project = Path(__file__).parents[:3]
+    folders = os.pathsep.join(map(str, (project, tests / "oracles", here)))
     environment = {"PYTHONPATH": folders, "DUALBCAST_CACHE_DIR": str(tmp_path / "cache")}
 
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=os.environ | environment)
