@@ -36,33 +36,34 @@ PAGE = HERE / "accuracy.md"
 HEAD = """\
 # How accurate functions are on the CPU
 
-The largest error found of each function, in units in the last place of the exact value; what is rounded correctly is at
-most 0.50 off. Without `fastmath=True`, which may add a few.
+The tables have the largest error found of each function, in units in the last place of the exact value. A correctly
+rounded result is off by at most 0.50. `fastmath=True` may add a few units.
 
 {machine}
 
-A loop over elements calls the vector functions of glibc's libmvec; what is the same for a whole row, loops that cannot
-be vectorised and, without AVX2, the last few elements of a row call those of the C library: the columns *v* and *s*.
-Where the processor has fused multiply-add, {inlined} and what is made of them
-are this package's own, and give the same bits in either place.
-Without it they are the libraries' as well, with the errors of the second table.
+The column *v* is for vectors, which call the vector functions of glibc's libmvec. The column *s* is for single
+numbers, which call the C library: values that are the same for a whole row, loops that cannot be vectorised and,
+without AVX2, the last few elements of a row. On a processor with fused multiply-add, the package has its own
+{inlined}, and functions made of them. They give the same bits in vectors and alone. On other processors these come
+from the libraries as well, with the errors of the second table.
 
-**How they were found.** float32 functions of one number: every {stride}th of all 2³² bit patterns, {count:,} more, many
-of them near zeros, poles, thresholds and where the way of computing changes, and then the million numbers around the
-worst; screened against NumPy, SciPy or the C library in float64, the 12 worst of each batch computed by mpmath. In
-float64 {count:,} points and a million around the worst, screened in the C library's long double, or {few:,} points all
-computed by mpmath. Functions of two numbers: {count:,} points. So the figures are lower bounds of the largest errors,
-close ones for float32. NaN, infinities and signed zeros: `tests/codegen/test_cpu_math.py`.
+**Method.** float32 functions of one number are computed for every {stride}th of all 2³² bit patterns, for {count:,}
+more, many of them near zeros, poles, thresholds and changes of method, and then for the million numbers around the
+worst. They are screened against NumPy, SciPy or the C library in float64, and mpmath computes the 12 worst of each
+batch. In float64 there are {count:,} points and a million around the worst, screened in the C library's long double,
+or {few:,} points all computed by mpmath. Functions of two numbers have {count:,} points. So the figures are lower
+bounds of the largest errors, and close ones for float32. NaN, infinities and signed zeros are tested in
+`tests/codegen/test_cpu_math.py`.
 
 """
 DERIVATIVES = """
 ## Derivatives
 
-The partial derivatives in the table of rules that are not 0 or 1, at {points} points of the interval that
-`tests/derivatives/test_rules.py` takes them on, against mpmath. Two figures, because a derivative that is much smaller
-than its terms has few right digits: the error in units of the last place of the exact partial, and of 1 where the
-partial is smaller than that. The first is large where the rule takes a cheaper form on purpose (`1 - y * y` for tanh), and next
-to zeros.
+The table compares the partial derivatives of the rules with mpmath, at {points} points of the interval in
+`tests/derivatives/test_rules.py`. Partials that are 0 or 1 are left out. The first figure is the error in units of the
+last place of the exact partial. In the second the unit is never smaller than that of 1, because a derivative that is much
+smaller than its terms has few correct digits. The first figure is large next to zeros, and for rules with a form that
+is deliberately cheap (`1 - y * y` for tanh).
 
 | function | partial in | float32 | of 1 at least | float64 | of 1 at least |
 | --- | --- | ---: | ---: | ---: | ---: |
@@ -71,25 +72,26 @@ POINTS = 100
 RANGE = """
 ## Over the whole range
 
-`tests/oracles/range_grid.py` holds every rule, alias and operator against mpmath over the whole range of float32 and
-float64, and functions of one argument of float16: all exponents, both signs, zeros, infinities, NaN, subnormal
-numbers, and the edges of domains; for two arguments on a product of these. Values are within {value:g} units of the last place (below
-the smallest normal number: of the smallest subnormal one), slopes within {first:g} and curvatures within {second:g}; of
-float16, which is computed in float32 and rounded once, within 1. At zeros, infinities and edges they are the limit, or
-the convention of C, PyTorch and JAX. In these cases results may be further off:
+`tests/oracles/range_grid.py` compares every rule, alias and operator with mpmath over the whole range of float32 and
+float64, and functions of one argument also over that of float16. The points are all exponents, both signs, zeros,
+infinities, NaN, subnormal numbers, and the edges of domains; for two arguments, a product of these. Values are within {value:g}
+units of the last place (below the smallest normal number, in units of the smallest subnormal one), slopes within
+{first:g} and curvatures within {second:g}. float16 is computed in float32 and rounded once, and is within 1. At
+zeros, infinities and edges the result is the limit, or the convention of C, PyTorch and JAX. In these cases results
+may be further off:
 
 | functions | results | where | how far | why |
 | --- | --- | --- | --- | --- |
 {rows}
 
-Where a value is NaN, outside a domain, its derivatives may be any number: that of log at -1 is -1, as it is to PyTorch
-and JAX. Nothing is promised of the mixed curvature of `x ** y` where x is 0 or infinite, and of derivatives where two
-arguments are both 0 or infinite, but for the conventions of [rules.md](rules.md).
+Outside a domain, where a value is NaN, its derivatives may be any number: that of log at -1 is -1, as in PyTorch and
+JAX. Two kinds of results have no promise beyond the conventions of [rules.md](rules.md): the mixed curvature of
+`x ** y` where x is 0 or infinite, and derivatives where two arguments are both 0 or infinite.
 
 ```text
 python tests/oracles/range_grid.py                           all of it, on one core a quarter of an hour
 pytest --slow tests/derivatives/test_range_grid.py -n 2   the same, as tests; without --slow a slice
-pytest --slow tests/derivatives/test_range_planted_bugs.py   {bugs} planted bugs, each of which it finds
+pytest --slow tests/derivatives/test_range_planted_bugs.py   {bugs} planted bugs, each of which the grid finds
 ```
 
 {counts}

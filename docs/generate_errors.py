@@ -25,11 +25,14 @@ FILE = "example.py"
 HEAD = """\
 # Errors, and what to write instead
 
-An error of this package is one message: where, what is wrong, your line with a caret, and what to write instead. An
-error in a function that yours calls shows the calls that led there. `CompileError` is about the scalar function, and
-comes before anything runs; `ArgumentError`, `ShapeError` and `DTypeError` are about the arguments of a call, and
-`BackendError` and `MissingDependencyError` about what is installed; `IterationError` and `KernelCancelled` come while a
-kernel runs. All are `dualbcast.errors.DualbcastError`.
+An error of this package is one message: the place, the mistake, your line with a caret, and a correction. If the
+mistake is in a function that yours calls, the message also shows the calls that led there. All errors are subclasses
+of `dualbcast.errors.DualbcastError`:
+
+- `CompileError` is about the scalar function, and is raised before anything runs;
+- `ArgumentError`, `ShapeError` and `DTypeError` are about the arguments of a call;
+- `BackendError` and `MissingDependencyError` are about hardware and installed packages;
+- `IterationError` and `KernelCancelled` are raised while a kernel runs.
 
 Every message on this page comes from running the code above it, after
 
@@ -66,7 +69,7 @@ GROUPS: dict[str, list[Example]] = {
     "The language": [
         Example("Neighbours of an element", "return (x[-1] + x + x[1]) / 3"),
         Example("The array's own attributes and methods", "return x / x.sum()"),
-        Example("An element that is assigned", "y[0] = x\nreturn y"),
+        Example("Assignment to an element", "y[0] = x\nreturn y"),
         Example("An exception for bad values", 'if x < 0:\n    raise ValueError("x is negative")\nreturn x**y'),
         Example("An assertion about values", "assert x > 0\nreturn math.log(x)"),
         Example("An exception that is caught", "try:\n    return x / y\nexcept ZeroDivisionError:\n    return 0.0"),
@@ -126,7 +129,7 @@ GROUPS: dict[str, list[Example]] = {
         Example("Random numbers", "return x + np.random.normal()"),
         Example("Too many arguments for a function of `math`", "return math.tanh(x, y)"),
         Example(
-            "Wrong arguments for a function of your own",
+            "Wrong arguments for your own function",
             """
             def line(slope, at, offset=0.0):
                 return slope * at + offset
@@ -137,7 +140,7 @@ GROUPS: dict[str, list[Example]] = {
             """,
         ),
         Example(
-            "An error inside a function of your own",
+            "An error inside your own function",
             """
             def smooth(a):
                 return a.clip(0, 1)
@@ -151,7 +154,7 @@ GROUPS: dict[str, list[Example]] = {
             """,
         ),
         Example(
-            "An error in an operator of a class of your own",
+            "An error in an operator of your own class",
             """
             from dataclasses import dataclass
 
@@ -175,7 +178,7 @@ GROUPS: dict[str, list[Example]] = {
         Example("The arguments given with the function", "return derivative(math.sin, x) * y"),
         Example("A derivative that is not called", "return derivative(math.sin) * y"),
         Example(
-            "A derivative in an integer inside",
+            "A derivative in an integer, inside a kernel",
             "def power(a, n):\n    return a**n\n\nda, dn = gradient(power)(x, int(y))\nreturn da",
         ),
         Example(
@@ -185,7 +188,7 @@ GROUPS: dict[str, list[Example]] = {
         Example("One derivative in several arguments", "return derivative(math.hypot, wrt=(0, 1))(x, y)"),
         Example("The derivative of text", 'return derivative(lambda a: (a * y, "m"))(x)'),
         Example(
-            "The derivative of what has none",
+            "The derivative of a function without one",
             """
             from dualbcast import not_differentiable
 
@@ -202,9 +205,9 @@ GROUPS: dict[str, list[Example]] = {
         Example("A derivative of text outside a kernel", "return x * y", 'derivative(math.sin)("0.5")'),
         Example("A derivative of integers outside a kernel", "return x * y", "derivative(math.sin)(np.arange(3))"),
     ],
-    "What comes from outside": [
+    "Captured objects": [
         Example(
-            "A list from outside",
+            "A captured list",
             """
             weights = [0.2, 0.8]
 
@@ -214,7 +217,7 @@ GROUPS: dict[str, list[Example]] = {
             """,
         ),
         Example(
-            "A dictionary from outside",
+            "A captured dictionary",
             """
             options = {"scale": 2.0}
 
@@ -224,7 +227,7 @@ GROUPS: dict[str, list[Example]] = {
             """,
         ),
         Example(
-            "A function that has no source",
+            "A function without source",
             """
             scope = {}
             exec("def double(a): return 2 * a", scope)
@@ -235,12 +238,12 @@ GROUPS: dict[str, list[Example]] = {
                 return double(x) + y
             """,
         ),
-        Example("A function that is no Python function", "f = differentiable_broadcast(math.hypot)"),
+        Example("A function that is not a Python function", "f = differentiable_broadcast(math.hypot)"),
     ],
     "Arguments of a call": [
         Example("A list for an array", "return x * y", "f(x, [1.0, 2.0])"),
         Example("Too few arguments", "return x * y", "f(x)"),
-        Example("A name that is no parameter", "return x * y", "f(x, z=y)"),
+        Example("A name that is not a parameter", "return x * y", "f(x, z=y)"),
         Example(
             "Text without `static=`",
             """
@@ -279,7 +282,7 @@ GROUPS: dict[str, list[Example]] = {
         ),
         Example("Shapes that do not broadcast", "return x * y", "f(x, np.ones(3))"),
         Example("A dtype without arithmetic", "return x * y", "f(x, y + 0j)"),
-        Example("A derivative in what is no argument", "return x * y", 'f.jacobian(x, y, wrt="z")'),
+        Example("A derivative in a name that is not an argument", "return x * y", 'f.jacobian(x, y, wrt="z")'),
         Example("A derivative in an integer", "return x * y", 'f.jacobian(x, np.arange(2), wrt="y")'),
     ],
     "`out=`": [
@@ -287,9 +290,7 @@ GROUPS: dict[str, list[Example]] = {
         Example("The wrong shape", "return x * y", "f(x, y, out=np.empty((2, 1)))"),
         Example("One array for two outputs", "return x * y, x - y", "f(x, y, out=np.empty(2))"),
         Example("An array that cannot be written", "return x * y", "f(x, y, out=np.broadcast_to(0.0, 2))"),
-        Example(
-            "The value alone where the Jacobian belongs", "return x * y", "f.value_and_jacobian(x, y, out=np.empty(2))"
-        ),
+        Example("No arrays for the Jacobian", "return x * y", "f.value_and_jacobian(x, y, out=np.empty(2))"),
     ],
     "While a kernel runs": [
         Example(
@@ -306,7 +307,7 @@ GROUPS: dict[str, list[Example]] = {
             """,
         ),
         Example(
-            "A bound that is none",
+            "An invalid bound",
             """
             @differentiable_broadcast(max_iterations=0)
             def f(x, y):
@@ -331,7 +332,7 @@ GROUPS: dict[str, list[Example]] = {
                 return x * y
             """,
         ),
-        Example("A compute capability that is none", "return x * y", "f.inspect_ptx(x, y, cc=90)"),
+        Example("An invalid compute capability", "return x * y", "f.inspect_ptx(x, y, cc=90)"),
         Example(
             "The CUDA packages are not installed",
             "return x * y - 1.0625",

@@ -16,9 +16,9 @@ PAGE = Path(__file__).with_name("rules.md")
 HEAD = """\
 # Functions and their derivatives
 
-Every function that a scalar function may call and that is not itself Python source, with the partial derivatives used,
-in terms of the arguments and the result `y`. A partial of `0` ends differentiation: nothing is computed or stored for
-it. The table is generated from `dualbcast/rules/library.py`, the one place that forward mode and the tests read.
+The table has every function without Python source that a scalar function may call. Partial derivatives are written in
+terms of the arguments and the result `y`. A partial of `0` ends differentiation: nothing is computed or stored for
+it. The table is generated from `dualbcast/rules/library.py`, which differentiation and the tests read too.
 
 Arithmetic (`+ - * /`, unary minus) and conditional expressions have the textbook rules. `abs`, `min`, `max` and
 comparisons look at values only; on a tie `min` and `max` take the first argument's derivative.
@@ -62,18 +62,18 @@ def slope_row(name: str) -> str:
 def page() -> str:
     """The text of docs/rules.md."""
     lines = [HEAD + "\n".join(table_row(row) for _, row in sorted(RULES.items()) if not row.by_user)]
-    lines.append("\n## Slopes with derivatives of their own\n")
-    lines.append("Found from what they are made of, these would lose their digits, or overflow on the way.\n")
-    lines.append("| slope | what it is | its partial derivatives |\n| --- | --- | --- |")
+    lines.append("\n## Slopes with custom derivatives\n")
+    lines.append("Differentiated from their formulas, these would lose digits or overflow on the way.\n")
+    lines.append("| slope | meaning | partial derivatives |\n| --- | --- | --- |")
     lines.extend(slope_row(name) for name in sorted(curvatures.__all__))
-    lines.append("\n## Functions made of these\n")
-    lines.append("They are inlined and differentiated as your own code is.\n")
+    lines.append("\n## Composite functions\n")
+    lines.append("They are made of the functions above, and are inlined and differentiated like your own code.\n")
     lines.append("| Python spelling | meaning |\n| --- | --- |")
     for spelling in sorted(ALIASES):
         summary = (inspect.getdoc(ALIASES[spelling]) or "").partition("\n")[0]
         lines.append(f"| `{spelling}` | {summary} |")
     lines.append("\n## Left out\n")
-    lines.append("Functions of `math` and element-wise functions of NumPy that cannot be used in a scalar function.\n")
+    lines.append("These functions of `math` and NumPy cannot be used in a scalar function.\n")
     lines.append("| function | why |\n| --- | --- |")
     lines.extend(f"| `{name}` | {reason} |" for name, reason in sorted(library.EXCLUDED.items()))
     return "\n".join(lines) + "\n"

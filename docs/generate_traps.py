@@ -29,9 +29,9 @@ PEERS = {"jax": "JAX", "torch": "PyTorch", "warp": "Warp"}
 HEAD = """\
 # Traps
 
-Where automatic differentiation goes wrong without saying so, and what each system gives there. Each row is a function
-and a point; what is right is worked out by hand, and our column is a test on both CPU backends in float64 and float32
-(`tests/traps`). This page is generated from the same table.
+These are cases in which automatic differentiation silently goes wrong, with the results of several systems. Each row is
+a function and a point. The right results are worked out by hand. The column *dualbcast* is a test on both CPU backends,
+in float64 and float32 (`tests/traps`), and this page is generated from the same table.
 
 ```python
 >>> import math
@@ -40,7 +40,7 @@ and a point; what is right is worked out by hand, and our column is a test on bo
 
 >>> @differentiable_broadcast
 ... def repeated_square(x, n):
-...     for _ in range(n):                     # as many turns as the data says
+...     for _ in range(n):                     # a number of iterations that is data
 ...         x = x * x
 ...     return math.sqrt(x) if x > 0 else 0.0
 
@@ -50,36 +50,36 @@ array([13.5,  0. ])
 
 ```
 
-Run on a CPU in float64: {versions}. Each row is written as the library's users
-write it, in several ways where there are several, the well-known repair among them:
+The other systems ran on a CPU in float64: {versions}. Each row is written
+as the library's users would write it, in each of several ways if there are several, among them the well-known repair:
 [JAX](../tests/traps/peers_jax.py), [PyTorch](../tests/traps/peers_torch.py), [Warp](../tests/traps/warp_programs.py).
-ForwardDiff was not run: its column says what its documentation, its rules and its issues say, and where.
+ForwardDiff was not run. Its column cites its documentation, its rules and its issues.
 
 | cell | meaning |
 | --- | --- |
 | ✓ | right at the point shown and at others |
-| `NaN`, `(0, 1)` | the derivatives it gives instead |
-| value `6` | the value itself is not right |
+| `NaN`, `(0, 1)` | the wrong derivatives that it gives |
+| value `6` | the value itself is wrong |
 | convention: `0.5` | no derivative exists there, and this choice is as good |
 | error | it refuses, with a message |
 | … (`where`) | written this way |
-| — | cannot be asked: its arrays never change |
+| — | does not apply: its arrays never change |
 {waiting}"""
 
 NOTES = {
     "Branches not taken": """\
-The repair for systems that compute both sides is a second `where` around the argument, as
-[JAX's FAQ](https://docs.jax.dev/en/latest/faq.html) says; the NaN is known since
+In systems that compute both sides the repair is a second `where` around the argument, as
+[JAX's FAQ](https://docs.jax.dev/en/latest/faq.html) explains. The NaN has been known since
 [JAX 1052](https://github.com/jax-ml/jax/issues/1052) and
 [PyTorch 68425](https://github.com/pytorch/pytorch/issues/68425). Since ForwardDiff 1.0 a comparison of equal values
-looks at the derivatives, too, and may go the other way than it does for numbers.
+also looks at the derivatives, and may have another result than for plain numbers.
 """,
     "Loops": """\
-Warp's adjoint of a loop whose length is known only at run time sees its variables as they are at the end, as
-[its documentation](https://nvidia.github.io/warp/user_guide/differentiability.html) says
-([Warp 729](https://github.com/NVIDIA/warp/issues/729)); a loop with `break` is never written out, so it is one of these
-([Warp 1552](https://github.com/NVIDIA/warp/issues/1552)). JAX's reverse mode refuses such loops; its forward mode, and
-loops of fixed length, are right.
+If the length of a loop is known only at run time, Warp's adjoint sees the variables of the loop with their final
+values ([documentation](https://nvidia.github.io/warp/user_guide/differentiability.html),
+[Warp 729](https://github.com/NVIDIA/warp/issues/729)). A loop with `break` is never unrolled, so it has the same
+problem ([Warp 1552](https://github.com/NVIDIA/warp/issues/1552)). JAX's reverse mode refuses such loops. Its forward
+mode is right, and so are loops of fixed length.
 """,
 }
 

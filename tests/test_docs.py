@@ -9,6 +9,7 @@ import traceback
 from pathlib import Path
 
 import pytest
+from test_imports import STAGES
 
 import dualbcast
 
@@ -86,3 +87,30 @@ def test_links_between_pages_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+MAP = (ROOT / "docs" / "map.md").read_text(encoding="utf-8")
+
+
+def test_the_map_names_files_that_exist() -> None:
+    paths = re.findall(r"(?<![\w./\[-])(?:\w+/)*\w+\.py\b|(?<=`)(?:\w+/)+(?=`)", MAP)
+    assert len(paths) > 80
+    inside = [path for path in paths if path.split("/")[0] not in ("docs", "tests")]
+    folder = Path(dualbcast.__file__).parent
+    missing = [path for path in inside if path != "dualbcast/" and not (folder / path).exists()]
+    missing += [path for path in paths if path not in inside and not (ROOT / path).exists()]
+    assert missing == []
+
+
+def test_the_map_lists_folders_in_the_order_of_their_imports() -> None:
+    table = re.findall(r"^\| `(\w+)/` \|", MAP, re.MULTILINE)
+    folder = Path(dualbcast.__file__).parent
+    assert table == [stage for stage in reversed(STAGES) if (folder / stage).is_dir()]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "decisions").glob("*.md")), ids=lambda path: path.stem)
+def test_a_decision_has_a_context_figures_and_an_end(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith(f"# {path.name[:3]}: ")
+    parts = re.findall(r"^\*\*(Context|Decision|Figures|When to revisit)\b", text, re.MULTILINE)
+    assert parts == ["Context", "Decision", "Figures", "When to revisit"]

@@ -59,7 +59,7 @@ def partials(of: Callable[..., Any]) -> Callable[[Scalar], Scalar]:
 
 @partials(lambda y, b, slope: (-(1.0 / b), y * (1.0 / b) * (1.0 / b)))
 def quotient_slope(y: float, b: float) -> float:
-    """The slope of y = a / b in b, by the reciprocal that the slope in a is.
+    """The slope of y = a / b in b, by the reciprocal of b, which is the slope in a.
 
     The square of that, which its text would lead to, overflows long before the curvature does.
     """
@@ -77,7 +77,7 @@ def cbrt_slope(y: float) -> float:
 
 @partials(lambda x, p, y, s: ((p - 1.0) * s / x, y / x + s * math.log(x), 0))
 def power_slope(x: float, p: float, y: float) -> float:
-    """The slope in x of y = x**p where p - 1 is not exact: that would be magnified, or be another whole number."""
+    """The slope in x of y = x**p if p - 1 is not exact: its rounding would be magnified."""
     return p * (math.inf if x == 0 else 0.0 if isinf(x) else y / x)
 
 
@@ -179,7 +179,7 @@ def ratio_of_sides(a: float, b: float) -> float:
     )
 )
 def atan2_slope(a: float, b: float) -> float:
-    """The slope of atan2(a, b) in a, which is b by the square of the hypotenuse; NaN at the origin."""
+    """The slope of atan2(a, b) in a: b divided by the square of the hypotenuse; NaN at the origin."""
     return over_length(sine(a, b), a, b)
 
 
@@ -203,13 +203,13 @@ def logistic_density(x: float) -> float:
 
 @partials(lambda x, y, s: (-(logistic_density(x) * math.tanh(0.5 * x)), 0))
 def sigmoid_slope(x: float, y: float) -> float:
-    """The slope of y = sigmoid(x): with few digits where y is almost 1, but without another exponential."""
+    """The slope of y = sigmoid(x). It has few digits where y is almost 1, but needs no further exponential."""
     return y * (1.0 - y)
 
 
 @partials(lambda x, y: (logistic_density(x),))
 def logistic(x: float) -> float:
-    """The logistic function where it is a slope itself, so that its own slope is to have all digits."""
+    """The logistic function as a slope: its own slope has all digits."""
     return special.sigmoid(x)
 
 
@@ -224,7 +224,7 @@ partials(lambda g, y: (LN2 * (math.exp2(-abs(g)) * share_of_two(abs(g)) * share_
 
 @partials(lambda x, y, s: (-(2.0 * y * squared_secant(x)), 0))
 def tanh_slope(x: float, y: float) -> float:
-    """The slope of y = tanh(x): with few digits where that is almost 1, but without another exponential."""
+    """The slope of y = tanh(x). It has few digits where y is almost 1, but needs no further exponential."""
     return 1.0 - y * y
 
 

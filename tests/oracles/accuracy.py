@@ -129,7 +129,7 @@ def _exact_erfc(x: Any) -> Any:
     return mpmath.mpf(1 - mpmath.sign(x)) if abs(x) > 150 else mpmath.erfc(x)
 
 
-_OF_EXP = "the errors of libmvec's exp and of what is made of it add up"
+_OF_EXP = "the errors of libmvec's exp and of the operations after it add up"
 _ROUNDED = "its argument is rounded before the function is taken, which the function magnifies"
 
 CASES: dict[str, Case] = {

@@ -132,13 +132,13 @@ EXCEPTIONS: tuple[Exceptional, ...] = (
         ("x", "y", "xx", "xy", "yy"),
         "the value overflows",
         "an infinity",
-        "a slope that is a multiple of the value, by less than 1, overflows with it",
+        "the slope is computed as a fraction of the value, and overflows with it",
         lambda found: np.abs(found.exact["value"]) > found.largest * (1 - 1e-3),
     ),
     Exceptional(
         ("erf", "erfc", "tgamma", "polygamma 3", "pow", "x ** y", "x ** 12.25", "x ** -9", "exp10", "0.3125 ** x"),
         ("value", "x", "y", "xx", "xy", "yy"),
-        "what the result is a multiple of is subnormal",
+        "the result is a multiple of a subnormal factor",
         "4 units, and 4 for each unit of the factor",
         "a subnormal number has fewer digits",
         _multiple_of_subnormal,
@@ -148,7 +148,7 @@ EXCEPTIONS: tuple[Exceptional, ...] = (
         (*_FIRST, *_SECOND),
         "an argument is subnormal",
         "any number",
-        "the reciprocal of a subnormal number overflows, or a quotient by way of the result is subnormal",
+        "the reciprocal of a subnormal number overflows, or a quotient on the way to the result is subnormal",
         _has_subnormal,
     ),
     Exceptional(
@@ -217,7 +217,7 @@ EXCEPTIONS: tuple[Exceptional, ...] = (
         ("value",),
         "everywhere",
         "8 units",
-        "the product is rounded up to four times, and a square doubles what it has been off by",
+        "the product is rounded up to four times, and a square doubles its error",
         lambda found: found.within(8, found.wanted),
     ),
     Exceptional(

@@ -45,7 +45,7 @@ FACTS = {
     "odd_powers": _RIGHT,
     "used_after_loop": _RIGHT,
     "active_on_one_side": _RIGHT,
-    "halve_until": "one turn more; 742",
+    "halve_until": "one iteration more; 742",
     "stop_when_large": _RIGHT,
     "used_after_overwriting": _RIGHT,
     "pair_in_step": _RIGHT,

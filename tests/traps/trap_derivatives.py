@@ -58,7 +58,7 @@ def ratio(a, b):
 
 @trap(UNTAKEN, {(0.0, 0.0): (0.0, (0.0, 0.0)), (3.0, 4.0): (3 / 5, (16 / 125, -12 / 125))})
 def direction(x, y):
-    """The NaN is made before the branch (sqrt at 0), and the side taken does not use it."""
+    """The NaN arises before the branch (sqrt at 0), and the side taken does not use it."""
     r = math.sqrt(x * x + y * y)
     if r > 0:
         return x / r
@@ -102,13 +102,13 @@ def relu_at_zero(x):
 
 @trap(EDGES, {(0.0,): (0.0, (1.0,)), (2.0,): (1.0, (0.0,))}, conventions=((0.0,), (0.5,)))
 def clip_at_bound(x):
-    """At the bound: that of x, here; some take half."""
+    """At the bound the derivative is that of x here; some systems take half of it."""
     return np.clip(x, 0.0, 1.0)
 
 
 @trap(EDGES, {(0.0,): (0.0, (inf,)), (4.0,): (2.0, (0.25,))})
 def sqrt_taken(x):
-    """Where the root is what was asked for, its slope at 0 is inf, not NaN and not some large number."""
+    """If the root itself is wanted, its slope at 0 is inf, not NaN and not some large number."""
     return math.sqrt(x)
 
 
@@ -169,7 +169,7 @@ def overflowing_product(a, b):
 
 @trap(ZERO_TIMES, {(1.0, 0.5): (-inf, (1.0, 0.0)), (1.0, 2.0): (1 + math.log(2), (1.0, 0.0))})
 def log_of_floor(x, y):
-    """floor ends differentiation; a zero that is carried on meets the slope of log at 0, which is inf."""
+    """floor ends differentiation; a zero that is propagated is multiplied by the slope of log at 0, which is inf."""
     return x + math.log(np.floor(y))
 
 
@@ -178,7 +178,7 @@ def log_of_floor(x, y):
     {(1.0, 0.0): (-inf, (0.0, inf)), (3.0, 1.0): (math.log(4), (0.25, 0.25))},
 )
 def log_after_branch(x, y):
-    """x takes no part on the path taken, so the slope in x is 0, whatever the slope of log is."""
+    """The path taken does not depend on x, so the slope in x is 0, whatever the slope of log is."""
     s = x if x > 2 else 0.0
     return math.log(s + y)
 
@@ -196,13 +196,13 @@ def product_if_equal(x, y):
 
 @trap(EQUAL, {(1.0,): (1.0, (0.0,)), (3.0,): (9.0, (6.0,))}, conventions=((2.0,),))
 def special_point(x):
-    """The branch that Python takes is constant. Leaving single points out gives 2, the derivative of the limit."""
+    """The branch that Python takes is constant. The derivative of the limit, without this point, would be 2."""
     return 1.0 if x == 1 else x * x
 
 
 @trap(EQUAL, {(3.0,): (3.0, (1.0,)), (4.0,): (8.0, (2.0,))})
 def threshold(x):
-    """Duals compared by their tangents, too, call 3 > 3 true: another branch, and another value."""
+    """If duals are also compared by their tangents, 3 > 3 is true: another branch, and another value."""
     return 2 * x if x > 3 else x
 
 

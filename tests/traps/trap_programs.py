@@ -20,7 +20,7 @@ LOOPS = "Loops"
 
 @trap(LOOPS, {(1.5, 3): (1.5**8, (8 * 1.5**7,)), (2.0, 0): (2.0, (1.0,))})
 def repeated_square(x, n):
-    """A loop that overwrites its variable, n times as the data says: reverse mode needs every value of it."""
+    """A loop overwrites its variable n times, and n is data: reverse mode needs every value of it."""
     for _ in range(n):
         x = x * x
     return x
@@ -42,7 +42,7 @@ def odd_powers(x):
 
 @trap(LOOPS, {(1.0,): (2.0, (2.0,)), (-1.0,): (2.0, (-2.0,))})
 def largest_product(x):
-    """`continue` beside a maximum: the largest of -2x, -x, x, 2x. The derivative is that of the turn that won."""
+    """`continue` beside a maximum of -2x, -x, x, 2x. The derivative is that of the iteration with the largest value."""
     best = -1e20
     for i in range(5):
         d = i - 2
@@ -56,7 +56,7 @@ def largest_product(x):
 
 @trap(LOOPS, {(2.0, 3): (24.0, (36.0,)), (2.0, 0): (0.0, (0.0,))})
 def used_after_loop(x, n):
-    """Made before a loop, used after it: x² · n x."""
+    """A variable is computed before a loop and used after it: x² · n x."""
     y = x * x
     total = 0.0
     for _ in range(n):
@@ -78,7 +78,7 @@ def active_on_one_side(x):
 
 @trap(LOOPS, {(8.0,): (1.0, (0.125,)), (0.5,): (0.5, (1.0,)), (3.0,): (0.75, (0.25,))})
 def halve_until(x):
-    """`while` with three, no and two turns, side by side; at 8 it ends on a tie."""
+    """`while` with three, no and two iterations in neighbouring elements; at 8 it ends on a tie."""
     while x > 1:
         x = x / 2
     return x
@@ -86,7 +86,7 @@ def halve_until(x):
 
 @trap(LOOPS, {(3.0,): (13.0, (7.0,)), (20.0,): (21.0, (1.0,))})
 def stop_when_large(x):
-    """`break`: 1 + x + x**2 + …, as far as the sum is at most 10."""
+    """`break`: 1 + x + x**2 + …, while the sum is at most 10."""
     total = 1.0
     term = 1.0
     for _ in range(8):
@@ -99,7 +99,7 @@ def stop_when_large(x):
 
 @trap(LOOPS, {(2.0,): (24.0, (44.0,)), (-1.0,): (0.0, (-1.0,))})
 def used_after_overwriting(x):
-    """x is overwritten and used again, beside what was made of the old one: (x + x²) · x²."""
+    """x is overwritten and used again, together with a value computed from the old x: (x + x²) · x²."""
     y = x * x
     x = y + x
     return x * y
@@ -107,7 +107,7 @@ def used_after_overwriting(x):
 
 @trap(LOOPS, {(3.0, 3): (9.0, (6.0,)), (3.0, 0): (1.0, (0.0,))})
 def pair_in_step(x, n):
-    """A pair that is replaced at once; one after the other is wrong."""
+    """Both variables of a pair are replaced at once; one after the other would be wrong."""
     a, b = x, 1.0
     for _ in range(n):
         a, b = b, a * b
@@ -150,7 +150,7 @@ def negative_base(x, n):
 
 @trap(NUMBERS, {(2.5, 3.0): (6.0, (0.0, 2.0)), (3.75, 1.0): (4.0, (0.0, 4.0))})
 def rounded(x, y):
-    """Half goes to even, and the slope is 0, not NaN and not an error."""
+    """A half is rounded to even, and the slope is 0, not NaN and not an error."""
     return round(x) * y
 
 
@@ -162,7 +162,7 @@ def signed_square(x):
 
 @trap(NUMBERS, {(1.0,): (0.1, (0.1,)), (2.0,): (0.2, (0.1,))}, dtypes=("float64",))
 def literal_in_float64(x):
-    """A literal that was float32 on the way is 0.10000000149."""
+    """A literal that has passed through float32 is 0.10000000149."""
     return 0.1 * x
 
 
@@ -178,7 +178,7 @@ def _creep(function: Any, backend: str, dtype: str) -> Found:
     run=lambda backend, dtype: _creep(literal_in_float32, backend, dtype),
 )
 def literal_in_float32(x):
-    """One literal, or math.pi, turns all that follows into float64. Shown: the bits of the value and the derivative."""
+    """One literal, or math.pi, makes all later results float64. Shown: the bits of the value and the derivative."""
     return 0.1 * x + math.pi
 
 
@@ -192,7 +192,7 @@ tenth = np.float64(0.1)
     run=lambda backend, dtype: _creep(numpy_scalar_in_float32, backend, dtype),
 )
 def numpy_scalar_in_float32(x):
-    """The same with a captured np.float64 number, which NumPy takes at its word."""
+    """The same with a captured np.float64 number, which NumPy promotes to float64."""
     return tenth * x
 
 
@@ -203,7 +203,7 @@ NO_PART = "Arguments that take no part"
 
 @trap(NO_PART, {(1.0, nan): (1.0, (2.0, 0.0)), (-1.0, 5.0): (25.0, (0.0, 10.0))})
 def unused_nan(x, y):
-    """NaN marks what is missing, on the side not taken."""
+    """NaN marks missing data, on the side not taken."""
     return x * x if x > 0 else y * y
 
 
@@ -254,7 +254,7 @@ def _overlapping(backend: str, dtype: str) -> Found:
 
 @trap(CALLS, {(1.0,): (1.0, ()), (2.0,): (4.0, ()), (3.0,): (9.0, ())}, run=_overlapping)
 def square_shifted(x):
-    """f(x[:-1], out=x[1:]): results land on arguments that are still to be read."""
+    """f(x[:-1], out=x[1:]): results overwrite arguments that have not been read yet."""
     return x * x
 
 
@@ -275,5 +275,5 @@ def _captured_array(backend: str, dtype: str) -> Found:
     run=_captured_array,
 )
 def captured_array(x):
-    """An array that the function captures is as much an argument as the others, and its gradient is lost silently."""
+    """A captured array is an argument like the others, but its gradient is lost silently."""
     return weights * x
