@@ -61,9 +61,9 @@ DERIVATIVES = """
 
 The table compares the partial derivatives of the rules with mpmath, at {points} points of the interval in
 `tests/derivatives/test_rules.py`. Partials that are 0 or 1 are left out. The first figure is the error in units of the
-last place of the exact partial. In the second the unit is never smaller than that of 1, because a derivative that is much
-smaller than its terms has few correct digits. The first figure is large next to zeros, and for rules with a form that
-is deliberately cheap (`1 - y * y` for tanh).
+last place of the exact partial. In the second the unit is never smaller than that of 1, because a derivative that is
+much smaller than its terms has few correct digits. The first figure is large next to zeros, and for rules with a form
+that is deliberately cheap (`1 - y * y` for tanh).
 
 | function | partial in | float32 | of 1 at least | float64 | of 1 at least |
 | --- | --- | ---: | ---: | ---: | ---: |
@@ -74,8 +74,8 @@ RANGE = """
 
 `tests/oracles/range_grid.py` compares every rule, alias and operator with mpmath over the whole range of float32 and
 float64, and functions of one argument also over that of float16. The points are all exponents, both signs, zeros,
-infinities, NaN, subnormal numbers, and the edges of domains; for two arguments, a product of these. Values are within {value:g}
-units of the last place (below the smallest normal number, in units of the smallest subnormal one), slopes within
+infinities, NaN, subnormal numbers, and the edges of domains; for two arguments, a product of these.
+Values are within {value:g} units of the last place (below the smallest normal number, in units of the smallest subnormal one), slopes within
 {first:g} and curvatures within {second:g}. float16 is computed in float32 and rounded once, and is within 1. At
 zeros, infinities and edges the result is the limit, or the convention of C, PyTorch and JAX. In these cases results
 may be further off:
