@@ -72,13 +72,13 @@ POINTS = 100
 RANGE = """
 ## Over the whole range
 
-`tests/oracles/range_grid.py` compares every rule, alias and operator with mpmath over the whole range of float32 and
-float64, and functions of one argument also over that of float16. The points are all exponents, both signs, zeros,
-infinities, NaN, subnormal numbers, and the edges of domains; for two arguments, a product of these.
-Values are within {value:g} units of the last place (below the smallest normal number, in
-units of the smallest subnormal one), slopes within {first:g} and curvatures within {second:g}. float16 is computed in float32 and rounded once, and is within 1. At
-zeros, infinities and edges the result is the limit, or the convention of C, PyTorch and JAX. In these cases results
-may be further off:
+`tests/oracles/range_grid.py` compares every rule, alias and operator with mpmath over the whole range of float32
+and float64, and functions of one argument also over that of float16. The points are all exponents, both signs,
+zeros, infinities, NaN, subnormal numbers, and the edges of domains; for two arguments, a product of these. Values
+are within {value:g} units of the last place (below the smallest normal number, in units of the smallest subnormal
+one), slopes within {first:g} and curvatures within {second:g}. float16 is computed in float32 and rounded once, and
+is within 1. At zeros, infinities and edges the result is the limit, or the convention of C, PyTorch and JAX. In
+these cases results may be further off:
 
 | functions | results | where | how far | why |
 | --- | --- | --- | --- | --- |
