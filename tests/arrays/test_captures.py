@@ -529,3 +529,11 @@ def test_what_a_module_has_is_seen(backend: Any, monkeypatch: pytest.MonkeyPatch
     np.testing.assert_array_equal(f.jacobian(X)["x"], np.full(4, 14.0))
     monkeypatch.setattr(module, "scale", lambda x: 9 * x)
     np.testing.assert_array_equal(f.jacobian(X)["x"], np.full(4, 18.0))
+
+
+def test_a_captured_zero_of_the_other_sign_is_seen(backend: Any, bind: Any) -> None:
+    bind("A", 0.0)
+    f = differentiable_broadcast(backend=backend)(lambda x: math.copysign(x, A))
+    np.testing.assert_array_equal(f(X), X)
+    bind("A", -0.0)
+    np.testing.assert_array_equal(f(X), -X)

@@ -199,6 +199,23 @@ def test_what_is_not_there_is_not_multiplied_by_infinity(function: Any, backend:
     np.testing.assert_array_equal([jacobian[at] for at in range(4)], [[0, 0], [0, 0], [-12, -12], [9, 9]])
 
 
+def root_of_a_side(a: float, b: float, c: float, d: float, e: float) -> float:
+    u = a * b * c * d * e
+    side = b / c if a > 0 else d
+    w = u * e + e
+    z = w * w * u
+    return z * math.exp(z) + b + c + d + math.sqrt(side)
+
+
+@pytest.mark.parametrize("backend", ["python", "cpu"])
+def test_a_side_that_is_not_taken_is_not_multiplied_by_infinity(backend: str) -> None:
+    """In reverse mode: the cotangent of the side is infinite where the root is 0."""
+    assert is_shorter(lowered(root_of_a_side, 5))
+    f = differentiable_broadcast(backend=backend)(root_of_a_side)
+    _, jacobian = f.value_and_jacobian(*np.array([[-1.0], [2.0], [5.0], [0.0], [0.0]]))
+    assert [jacobian[at].tolist() for at in range(5)] == [[0.0], [1.0], [1.0], [math.inf], [0.0]]
+
+
 def test_partials_in_some_parameters_have_the_same_bits() -> None:
     f = differentiable_broadcast(backend="cpu")(price)
     x = np.random.default_rng(0).uniform(0.5, 1.5, (5, 40))

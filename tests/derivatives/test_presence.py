@@ -172,6 +172,14 @@ def test_second_derivatives_of_what_is_absent_are_zero(backend: Any) -> None:
     assert f.hvp((x, z), {"z": 1.0}, wrt="x")["x"].tolist() == [0.0, 0.0, 2.0]
 
 
+@pytest.mark.parametrize("backend", ["python", "cpu"])
+def test_the_number_that_is_not_chosen_has_no_derivative(backend: Any) -> None:
+    """The slope of the root is infinite at 0, which only one of the two numbers is."""
+    for function in (lambda x, y: math.sqrt(min(x, y)), lambda x, y: math.sqrt(sorted((x, y))[0])):
+        jacobian = differentiable_broadcast(backend=backend)(function).jacobian(np.array([2.0]), np.zeros(1))
+        assert (jacobian["x"].tolist(), jacobian["y"].tolist()) == ([0.0], [INF])
+
+
 def test_zeros_that_depend_are_numbers() -> None:
     """The derivative of x² is 0 at 0, and 0 · inf is NaN: nobody knows what it is."""
     f = differentiable_broadcast(lambda x, z: math.exp(z) * (x * x))
