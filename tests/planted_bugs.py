@@ -1,0 +1,395 @@
+"""Bugs planted in every folder of the package, each of which the named tests must find: `python tests/planted_bugs.py`.
+
+Each bug replaces one piece of text in a copy of the package. The tests named beside it then run on the copy, and fail.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = "dualbcast"
+# A bug may make a loop endless; no test that is named here takes half as long.
+PATIENCE = 400
+
+
+class Bug(NamedTuple):
+    """A piece of the package's text that occurs once, the text to put there, and the tests that must then fail."""
+
+    name: str
+    old: str
+    new: str
+    tests: str
+
+
+BUGS = [
+    # --- ir ---
+    Bug("zero of another sign taken for zero", 'repr(zero.value) in ("0", "0.0")', "zero.value == 0", "test_ir"),
+    Bug(
+        "true or x folded wrongly", "return TRUE if known.value else x", "return FALSE if known.value else x", "test_ir"
+    ),
+    Bug(
+        "product with -1 that is not negated",
+        'return fold(Op("neg", (x,), op.kind, op.location))',
+        "return x",
+        "test_ir",
+    ),
+    Bug(
+        "value of a reassigned name reused",
+        "if number is None or self._lost(number):",
+        "if number is None:",
+        "test_corpus test_passes",
+    ),
+    Bug(
+        "multiply-add with the wrong sign",
+        'name=MULADD if value.name == "add" else SUBMUL',
+        'name=MULADD if value.name == "add" else MULSUB',
+        "test_multiply_add",
+    ),
+    Bug(
+        "order of operands ignored",
+        "sorted(arguments) if value.name in _COMMUTATIVE else arguments",
+        "sorted(arguments)",
+        "test_passes test_corpus",
+    ),
+    # --- rules ---
+    Bug(
+        "slope of cos with the wrong sign",
+        'rule("cos", lambda x, y: (-math.sin(x),)',
+        'rule("cos", lambda x, y: (math.sin(x),)',
+        "test_rules",
+    ),
+    Bug("log10 by another base", "(1.0 / LN10 / x,)", "(1.0 / LN2 / x,)", "test_rules"),
+    Bug("slope of pow in its exponent at 0", "0.0 if y == 0 else y * math.log(x)", "y * math.log(x)", "test_rules"),
+    Bug("slope of log_sigmoid mirrored", "lambda x, y: (logistic(-x),)", "lambda x, y: (logistic(x),)", "test_rules"),
+    Bug(
+        "captured -0.0 taken for 0.0", "and repr(a) == repr(b))", "and (a == b or repr(a) == repr(b)))", "test_captures"
+    ),
+    # --- frontend ---
+    Bug(
+        "negative shift accepted",
+        "and not 0 <= right.value < 64:",
+        "and not -1 <= right.value < 64:",
+        "test_statement_errors",
+    ),
+    Bug(
+        "negative power without its reciprocal",
+        "if count > 0:\n                return product",
+        "if count > -2:\n                return product",
+        "test_powers test_corpus",
+    ),
+    Bug(
+        "bits of two truths",
+        '{"bitand": "and", "bitor": "or", "bitxor": "ne"}',
+        '{"bitand": "and", "bitor": "or", "bitxor": "eq"}',
+        "test_operator_table test_corpus test_number_parts",
+    ),
+    Bug("else of a loop that was left", "(flags.broke, RETURNED)", "(RETURNED,)", "test_corpus"),
+    Bug(
+        "a path that has returned goes on",
+        "if bindings.get(RETURNED) == TRUE:\n            continue",
+        "if bindings.get(RETURNED) == FALSE:\n            continue",
+        "test_corpus",
+    ),
+    # --- autodiff ---
+    Bug(
+        "negative term added",
+        'total = fold(Op("sub", (self.emit(total, where), *term.args), "float", where))',
+        'total = fold(Op("add", (self.emit(total, where), *term.args), "float", where))',
+        "test_corpus test_derivative_methods",
+    ),
+    Bug(
+        "tangents of a select exchanged",
+        "sides = (self.tangent(then, seed) or ZERO, self.tangent(orelse, seed) or ZERO)",
+        "sides = (self.tangent(orelse, seed) or ZERO, self.tangent(then, seed) or ZERO)",
+        "test_corpus test_if_conversion test_products",
+    ),
+    Bug(
+        "second partial in one variable lost",
+        'by_source[source] = partial if total is None else self.op("add", total, partial, where=where)',
+        "by_source[source] = partial",
+        "test_corpus",
+    ),
+    Bug(
+        "presence of either side",
+        "return sure(value.args[1]) & sure(value.args[2])",
+        "return sure(value.args[1]) | sure(value.args[2])",
+        "test_presence",
+    ),
+    Bug(
+        "absent partial in reverse mode",
+        "if flag != TRUE:\n                    term = fold",
+        "if flag == TRUE:\n                    term = fold",
+        "test_elimination test_presence",
+    ),
+    Bug(
+        "tangent of another iteration",
+        "value = self.held(var, self.function.location) if var.name in before else var",
+        "value = var",
+        "test_loop_jacobians test_random_loops",
+    ),
+    Bug(
+        "cotangent of one output only",
+        'total = term if total == ZERO else emit("add", total, term)',
+        "total = term",
+        "test_corpus test_derivative_methods",
+    ),
+    Bug(
+        "half of the Hessian",
+        "for q in wrt[wrt.index(p) :]:",
+        "for q in wrt[wrt.index(p) + 1 :]:",
+        "test_derivative_methods",
+    ),
+    # --- passes ---
+    Bug(
+        "uniform branch around divergent jumps",
+        "inside = is_divergent or varies(stmt.test, varying)",
+        "inside = varies(stmt.test, varying)",
+        "test_masked_loops test_nested_loops test_corpus test_random_loops",
+    ),
+    Bug(
+        "reciprocal of a reassigned divisor",
+        "and writes[divisor] <= 1:",
+        "and writes[divisor] <= 9:",
+        "test_reciprocal_division",
+    ),
+    Bug(
+        "sign chosen the wrong way",
+        "sides = (value, negative) if positive else (negative, value)",
+        "sides = (negative, value) if positive else (value, negative)",
+        "test_passes test_golden_files test_pipeline",
+    ),
+    Bug(
+        "masked loop goes on after break",
+        "case Break():\n                    return FALSE",
+        "case Break():\n                    return TRUE",
+        "test_masked_loops",
+    ),
+    # --- codegen ---
+    Bug(
+        "test of elements that are not there",
+        "return self.builder.select(self.here, test, ir.Constant(test.type, 0))",
+        "return test",
+        "test_speculation test_masked_loops",
+    ),
+    Bug(
+        "log with another constant",
+        "f.fma(r, f.polynomial(_FLOAT32 if is_single(f.kind) else _FLOAT64, r), f.number(-0.5))",
+        "f.fma(r, f.polynomial(_FLOAT32, r), f.number(-0.5))",
+        "test_cpu_math test_accuracy",
+    ),
+    Bug(
+        "subnormal logarithm",
+        "bias = builder.select(subnormal, f.number(whole + f.bias + lift), f.number(whole + f.bias))",
+        "bias = f.number(whole + f.bias)",
+        "test_cpu_math test_accuracy",
+    ),
+    Bug(
+        "rounding error forgotten on a GPU",
+        "rest += (old - (sum - part)) + (term - part);",
+        "rest += (old - (sum - part));",
+        "test_cuda_reductions",
+    ),
+    Bug(
+        "last panel of a sum",
+        'stop = f"min({length}, {panel} + {_PANEL})"',
+        'stop = f"{panel} + {_PANEL}"',
+        "test_reductions",
+    ),
+    # --- runtime ---
+    Bug(
+        "rows merged that do not follow",
+        "if all(outer == step * size for outer, step in",
+        "if any(outer == step * size for outer, step in",
+        "test_iteration_space test_api",
+    ),
+    Bug(
+        "memory order of a result",
+        "for axis in reversed(order):\n        if full[axis] > 1:",
+        "for axis in order:\n        if full[axis] > 1:",
+        "test_iteration_space test_api test_reductions",
+    ),
+    Bug(
+        "misaligned array read in place",
+        "self._masks = tuple([array.itemsize - 1 for array in operands.arrays])",
+        "self._masks = tuple([0 for array in operands.arrays])",
+        "test_fast_path",
+    ),
+    Bug("strides left out of a call's key", "key += x.strides\n", "key += ()\n", "test_fast_path test_api"),
+    Bug(
+        "pool that lends a block twice", "block = shelf.waiting.pop()", "block = shelf.waiting[-1]", "test_buffer_pool"
+    ),
+    Bug(
+        "accumulators apart",
+        "folded = sums.reshape(self.copies, -1, self.folds, self.length).swapaxes(1, 2)",
+        "folded = sums.reshape(self.copies, -1, self.length, self.folds).swapaxes(1, 2)",
+        "test_reductions test_row_joining",
+    ),
+    # --- program ---
+    Bug(
+        "negative index of an output",
+        "return int(key) % self.outputs",
+        "return abs(int(key)) % self.outputs",
+        "test_jacobian",
+    ),
+    Bug(
+        "upper and lower Hessian",
+        "if self.wrt.index(first) > self.wrt.index(second):",
+        "if self.wrt.index(first) < self.wrt.index(second):",
+        "test_derivative_methods",
+    ),
+    Bug(
+        "kernel of another layout from the disk",
+        'disk_cache.key("kernel", identity, repr(layout), repr(rest))',
+        'disk_cache.key("kernel", identity, repr(rest))',
+        "test_product_cache test_api test_iteration_space",
+    ),
+    # --- api ---
+    Bug(
+        "default instead of the caller's number",
+        "return _OMITTED if value is default or",
+        "return _OMITTED if True or",
+        "test_binding",
+    ),
+    Bug(
+        "static 1 taken for 1.0",
+        "return kind, repr(value)  # which",
+        "return repr(float(value))  # which",
+        "test_binding",
+    ),
+    Bug(
+        "arguments by name in any order",
+        "filling = self._fillings.get((len(args), *named, wanted))",
+        "filling = self._fillings.get((len(args), *sorted(named), wanted))",
+        "test_binding",
+    ),
+    # --- graph ---
+    Bug(
+        "gradient of only one output",
+        "_accumulate(cotangents, key_of(primal), cotangent)",
+        "cotangents[key_of(primal)] = cotangent",
+        "test_arrays test_elementwise",
+    ),
+    Bug(
+        "equal maxima each with all", "return cotangent / count if x == y", "return cotangent if x == y", "test_arrays"
+    ),
+    Bug(
+        "cumulative sum from the wrong end",
+        "return (flip(cumsum(flip(cotangents[0], axis), axis), axis),)",
+        "return (cumsum(cotangents[0], axis),)",
+        "test_arrays",
+    ),
+    Bug(
+        "small arrays recorded without a copy",
+        'return array.copy("K"), None',
+        "return array, None",
+        "test_changed_arrays",
+    ),
+    Bug(
+        "variance by the wrong count",
+        "count = size_of(x.shape, axes) - correction",
+        "count = size_of(x.shape, axes)",
+        "test_arrays",
+    ),
+    # --- cli and the top level ---
+    Bug(
+        "table without its unit",
+        "value if self.scale == 1 else value * self.scale",
+        "value",
+        "test_commands test_command_ends",
+    ),
+    Bug(
+        "half a file left behind",
+        "temporary.unlink()\n        raise",
+        "pass\n        raise",
+        "test_commands test_command_ends",
+    ),
+    Bug("keys whose parts run together", 'digest.update(b"%d:" % len(encoded))', "pass", "disk_cache"),
+]
+
+
+def copy_of_the_project(folder: Path) -> Path:
+    """A copy of the files that tests read."""
+    ignored = shutil.ignore_patterns(
+        ".git", ".venv", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".benchmarks"
+    )
+    return Path(shutil.copytree(ROOT, folder / "project", ignore=ignored))
+
+
+def file_of(bug: Bug, project: Path) -> Path:
+    """The one file of the package that has the text of a bug."""
+    files = [path for path in sorted((project / PACKAGE).rglob("*.py")) if bug.old in path.read_text(encoding="utf-8")]
+    if len(files) != 1 or files[0].read_text(encoding="utf-8").count(bug.old) != 1:
+        raise LookupError(f"{bug.name}: {bug.old!r} stands in {[str(path) for path in files]}, and not once")
+    return files[0]
+
+
+def paths_of(tests: str, project: Path) -> list[str]:
+    """The files of tests that are named by their stems, and options."""
+    paths = []
+    for word in tests.split():
+        found = [*(project / "tests").rglob(f"{word}.py"), *(project / PACKAGE).glob(f"{word}.py")]
+        paths += [str(path.relative_to(project)) for path in found] or [word]
+    return paths
+
+
+def fails(bug: Bug, project: Path, cache: Path) -> str:
+    """The first failure that a bug causes; "" if there is none."""
+    path = file_of(bug, project)
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace(bug.old, bug.new), encoding="utf-8")
+    environment = os.environ | {"PYTHONPATH": str(project), "DUALBCAST_CACHE_DIR": str(cache)}
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "--no-header",
+        "-p",
+        "no:cacheprovider",
+        *paths_of(bug.tests, project),
+    ]
+    try:
+        done = subprocess.run(
+            command, cwd=project, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return "the tests did not end"
+    finally:
+        path.write_text(text, encoding="utf-8")
+        shutil.rmtree(cache, ignore_errors=True)
+    if done.returncode not in (0, 1):
+        raise RuntimeError(f"{bug.name}: no test ran: {(done.stdout + done.stderr)[-300:]}")
+    if done.returncode == 0:
+        return ""
+    lines = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR", "E  "))]
+    return lines[-1] if lines else (done.stdout + done.stderr)[-300:]
+
+
+def main() -> int:
+    """Plant the bugs one by one, and print which tests found each."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("words", nargs="*", help="plant only the bugs whose names have one of these words in them")
+    words = parser.parse_args().words
+    bugs = [bug for bug in BUGS if not words or any(word in bug.name for word in words)]
+    missed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        project = copy_of_the_project(Path(folder))
+        for bug in bugs:
+            failure = fails(bug, project, Path(folder) / "cache")
+            missed += not failure
+            print(f"{'found ' if failure else 'MISSED'}  {bug.name}: {failure}", flush=True)
+    print(f"{len(bugs) - missed} of {len(bugs)} bugs found")
+    return int(missed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
