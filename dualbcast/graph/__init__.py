@@ -6,9 +6,9 @@ Goes out: their gradients; element-wise regions become one kernel.
 Each file imports only files of lines further up in this list:
 
     trees  arrays                           containers of arrays; the arrays
+    tape                                    nodes, primitives, and the settings of a thread
     frozen                                  arrays of the user's stay as they are
-    tape  dispatch                          nodes and primitives; the operations by name
-    variable                                an array that remembers how it was computed
+    variable                                an array that remembers how it was computed; the operations by name
     primitives  launch_log                  primitives run on Variables and are recorded; a list of kernels
     lazy                                    element-wise operations wait for one another
     composition  cost                       they become one function; the operations in it

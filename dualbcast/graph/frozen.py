@@ -11,6 +11,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from sys import getrefcount
 from typing import Any, TypeVar
 
@@ -19,6 +20,7 @@ import numpy as np
 from dualbcast.errors import ArgumentError, DTypeError, a_or_an
 from dualbcast.foreign_objects import called, has_own_arithmetic, instead, refused_argument
 from dualbcast.graph.arrays import as_array
+from dualbcast.graph.tape import STATE
 from dualbcast.runtime.buffer_pool import Lease
 
 __all__ = ["GIVEN_UP", "SMALL", "Frozen", "freeze", "freeze_given", "thaws_if_it_fails"]
@@ -34,6 +36,7 @@ _ndarray = np.ndarray
 _OWN = (Lease, mmap.mmap)
 
 
+@dataclass(eq=False, slots=True)
 class _Memory:
     """The memory of one array, which is read-only while somebody needs it to stay as it is.
 
@@ -43,18 +46,16 @@ class _Memory:
         The `id` of the array that the memory belongs to.
     arrays : list of numpy.ndarray
         That array and views of it which were writable, in the order in which they may become so again.
+    call : object or None
+        The outermost transformation that is under way, where only that needs it.
     count : int
         By how many it is needed.
-    call : _Call or None
-        The outermost transformation that is under way, where only that needs it.
     """
-
-    __slots__ = ("arrays", "call", "count", "key")
 
     key: int
     arrays: list[Any]
-    count: int
-    call: _Call | None
+    call: object
+    count: int = 0
 
 
 class Frozen:
@@ -65,13 +66,13 @@ class Frozen:
 
     __slots__ = ("memory",)
 
-    memory: _Memory
+    def __init__(self, memory: _Memory) -> None:
+        self.memory = memory
 
     def __del__(self) -> None:
         # This runs at any moment and in any thread, also in one that has the lock; its holder then counts this end.
         _ENDED.append(self.memory)
-        if _LOCK.acquire(False):
-            _release()
+        _count_ended()
 
     def check(self) -> None:
         """Refuse an array that may have changed because the call that needed it has failed."""
@@ -90,9 +91,9 @@ GIVEN_UP: set[_Memory] = set()
 _LOCK = threading.Lock()
 
 
-def _release() -> None:
-    """Count the needs that have ended, then release the lock, which the caller has taken."""
-    while True:
+def _count_ended() -> None:
+    """Count the needs that have ended. If another thread has the lock, it counts them after it has released it."""
+    while _ENDED and _LOCK.acquire(False):
         try:
             while _ENDED:
                 memory = _ENDED.popleft()
@@ -104,9 +105,6 @@ def _release() -> None:
                         _restore(memory)
         finally:
             _LOCK.release()
-        # Needs that ended while the lock was held are left to this thread.
-        if not _ENDED or not _LOCK.acquire(False):
-            return
 
 
 def _restore(memory: _Memory) -> None:
@@ -117,6 +115,15 @@ def _restore(memory: _Memory) -> None:
             array.setflags(True)
         except ValueError:  # the user has made its base read-only in the meantime
             continue
+
+
+def _references() -> int:
+    """How many references `getrefcount` counts to an object that only a local variable refers to."""
+    probe = object()
+    return getrefcount(probe)
+
+
+_REFERENCES_OF_LOCAL = _references()
 
 
 def freeze(array: Any, is_read_again: bool = False) -> tuple[Any, Frozen | None]:
@@ -143,53 +150,52 @@ def freeze(array: Any, is_read_again: bool = False) -> tuple[Any, Frozen | None]
     """
     if array.nbytes <= SMALL and not (is_read_again and type(array) is _ndarray):
         return array.copy("K"), None
+    if not isinstance(array, _ndarray):
+        return array.copy(), None  # CuPy's, on the current stream
     owner = array
     views: tuple[Any, ...] = ()
-    if type(array) is not _ndarray or array.base is not None:
-        if not isinstance(array, _ndarray):
-            return array.copy(), None  # CuPy's, on the current stream
-        while isinstance(base := _base_of(owner), _ndarray):
-            views = (owner, *views)
-            owner = base
-        del base  # it would count
-        if owner.base is not None and not isinstance(owner.base, _OWN):
-            is_writable = owner.flags.writeable or any(each.flags.writeable for each in views)
-            if is_writable and is_read_again:
-                raise ArgumentError(
-                    "a checkpointed function has captured an array whose memory belongs to something else than an "
-                    "array of NumPy's, so it might change before the function is called again. Pass it as an argument"
-                )
-            return (array.copy() if is_writable else array), None
-        # All other views of the memory, and all names for it, refer to its owner, beside `owner` and the argument here.
-        is_shared = getrefcount(owner) > 2 + len(views)
-        if views and (is_shared or len(views) > 1) and not is_read_again:
+    while owner.base is not None and isinstance(base := _base_of(owner), _ndarray):
+        views = (owner, *views)
+        owner = base
+    base = None  # it would count as a reference
+    if owner.base is not None and not isinstance(owner.base, _OWN):
+        is_writable = any(each.flags.writeable for each in (owner, *views))
+        if is_writable and is_read_again:
+            raise ArgumentError(
+                "a checkpointed function has captured an array whose memory belongs to something else than an "
+                "array of NumPy's, so it might change before the function is called again. Pass it as an argument"
+            )
+        return (array.copy() if is_writable else array), None
+    if views and not is_read_again:
+        # All other views of the memory, and all names for it, refer to its owner, beside `owner` and the view here.
+        is_shared = len(views) > 1 or getrefcount(owner) > _REFERENCES_OF_LOCAL + 1
+        if is_shared:
             return _copy_of_view(array, owner), None
-    key, call = id(owner), _current.call
+    memory = _held(owner, views)
+    if memory is None:
+        # A view that was left writable could not be made so again.
+        return (array.copy() if array.flags.writeable else array), None
+    _count_ended()
+    return array, Frozen(memory)
+
+
+def _held(owner: Any, views: tuple[Any, ...]) -> _Memory | None:
+    """The memory of an array, which is needed once more and is read-only; None if it has always been read-only."""
     with _LOCK:
-        memory = _MEMORIES.get(key)
-        if memory is not None:
-            memory.count += 1
-            if memory.call is not call:
-                memory.call = None
-            if owner.flags.writeable:  # the user has made it so
-                owner.setflags(False)
-        elif owner.flags.writeable:
-            owner.setflags(False)
-            memory = _Memory()
-            memory.key, memory.arrays, memory.count, memory.call = key, [owner], 1, call
-            _MEMORIES[key] = memory
-        else:
-            # A view that was left writable could not be made so again.
-            return (array.copy() if array.flags.writeable else array), None
+        memory = _MEMORIES.get(id(owner))
+        if memory is None:
+            if not owner.flags.writeable:
+                return None
+            memory = _MEMORIES[id(owner)] = _Memory(id(owner), [owner], STATE.outermost)
+        elif memory.call is not STATE.outermost:
+            memory.call = None
+        memory.count += 1
+        owner.setflags(False)  # the user may have made it writable since
         for view in views:
             if view.flags.writeable:
                 view.setflags(False)
                 memory.arrays.append(view)
-    if _ENDED and _LOCK.acquire(False):
-        _release()
-    frozen = Frozen()
-    frozen.memory = memory
-    return array, frozen
+    return memory
 
 
 def freeze_given(value: Any, is_read_again: bool) -> tuple[Any, Frozen | None]:
@@ -243,19 +249,6 @@ def _copy_of_view(array: Any, owner: Any) -> Any:
 # --- calls that fail --------------------------------------------------------------------------------------------------
 
 
-class _Call:
-    """The outermost transformation of a thread."""
-
-    __slots__ = ()
-
-
-class _Current(threading.local):
-    call: _Call | None = None
-
-
-_current = _Current()
-
-
 def thaws_if_it_fails(function: Function) -> Function:
     """A transformation, or part of one: arrays that it alone needs are writable again if it ends in an exception.
 
@@ -265,28 +258,27 @@ def thaws_if_it_fails(function: Function) -> Function:
 
     @functools.wraps(function)
     def called(*args: Any, **named: Any) -> Any:
-        if _current.call is not None:
+        if STATE.outermost is not None:
             return function(*args, **named)
-        call = _current.call = _Call()
+        call = STATE.outermost = object()
         try:
             return function(*args, **named)
         except BaseException:
             _give_up(call)
             raise
         finally:
-            _current.call = None
+            STATE.outermost = None
 
     return called  # type: ignore[return-value]
 
 
-def _give_up(call: _Call) -> None:
+def _give_up(call: object) -> None:
     """Make the arrays writable that only this call needs."""
     with _LOCK:
         for memory in [each for each in _MEMORIES.values() if each.call is call]:
             GIVEN_UP.add(memory)
             _restore(memory)
-    if _ENDED and _LOCK.acquire(False):
-        _release()
+    _count_ended()
 
 
 def _in_the_child() -> None:

@@ -1,4 +1,4 @@
-"""The tape: nodes, the primitives that they apply, and whether operations are recorded at present.
+"""The tape: nodes, the primitives that they apply, and the settings of each thread.
 
 Comes in: a primitive with its inputs and outputs. Goes out: a node, through which a cotangent can be pulled back.
 """
@@ -9,10 +9,11 @@ import itertools
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import ContextDecorator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-__all__ = ["STATE", "Cotangents", "Node", "Primitive", "next_serial", "observe", "recording"]
+__all__ = ["STATE", "Cotangents", "Node", "Primitive", "next_serial", "observe", "recording", "setting"]
 
 # For each output or input of a node its cotangent, which is a Variable, or None where it is zero or nobody asked.
 Cotangents: TypeAlias = Sequence[Any]
@@ -21,7 +22,7 @@ next_serial: Callable[[], int] = itertools.count(1).__next__
 
 
 class _State(threading.local):
-    """What holds on each thread.
+    """The settings of a thread.
 
     Attributes
     ----------
@@ -33,6 +34,10 @@ class _State(threading.local):
         Whether recorded kernels keep their Jacobians: "auto", "cache" or "recompute".
     depth : int
         How many transformations are under way.
+    outermost : object or None
+        It stands for the outermost transformation that is under way; see `frozen.thaws_if_it_fails`.
+    launches : tuple of list
+        Each kernel that the graph launches is noted in each of these lists.
     observer : callable or None
         It is called with the inputs of every operation while a checkpointed function runs, to find what it captures.
     """
@@ -41,16 +46,39 @@ class _State(threading.local):
     is_fusing: bool = True
     jacobian: str = "auto"
     depth: int = 0
+    outermost: object = None
+    launches: tuple[list[Any], ...] = ()
     observer: Callable[[Sequence[Any]], None] | None = None
 
 
 STATE = _State()
 
 
+class setting(ContextDecorator):  # noqa: N801
+    """A context manager and decorator: attributes of `STATE` have these values for a while. It may be entered again."""
+
+    def __init__(self, **values: Any) -> None:
+        self._values = values
+        self._before: list[dict[str, Any]] = []
+
+    def _recreate_cm(self) -> setting:
+        # The calls of a decorated function may be on several threads, which must not share `_before`.
+        return setting(**self._values)
+
+    def __enter__(self) -> None:
+        self._before.append({name: getattr(STATE, name) for name in self._values})
+        for name, value in self._values.items():
+            setattr(STATE, name, value)
+
+    def __exit__(self, *_: object) -> None:
+        for name, value in self._before.pop().items():
+            setattr(STATE, name, value)
+
+
 class recording:  # noqa: N801
     """Record operations, or do not, for a while, with `level` more transformations under way."""
 
-    # This is no generator, because every backward pass begins with one and a class is faster.
+    # Every backward pass begins with one, and this is faster than `setting`.
     __slots__ = ("_before", "_level", "_wanted")
 
     def __init__(self, wanted: bool, level: int = 0) -> None:

@@ -14,13 +14,12 @@ import numpy as np
 
 from dualbcast.errors import ShapeError
 from dualbcast.graph.arrays import is_float, namespace
-from dualbcast.graph.dispatch import registered
 from dualbcast.graph.fused_region import total
 from dualbcast.graph.lazy import LIMITS
 from dualbcast.graph.operations.elementwise import astype
 from dualbcast.graph.primitives import IndexingError, constant, run
 from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive
-from dualbcast.graph.variable import Axis, Variable
+from dualbcast.graph.variable import Axis, Variable, registered
 
 __all__ = [
     "MANY",

@@ -15,12 +15,11 @@ from dualbcast.api.dispatch import Specialisation
 from dualbcast.api.function import BroadcastFunction
 from dualbcast.errors import ShapeError
 from dualbcast.graph.arrays import is_float, namespace
-from dualbcast.graph.dispatch import OPERATIONS, registered
 from dualbcast.graph.fused_region import defer
 from dualbcast.graph.operations.scalar_functions import ScalarOperation, fixed_power, operation
 from dualbcast.graph.primitives import arrays_of, constant, run
 from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive, observe
-from dualbcast.graph.variable import Variable
+from dualbcast.graph.variable import OPERATIONS, Variable, registered
 
 __all__ = ["apply", "astype", "call", "clip", "record", "where"]
 

@@ -12,12 +12,11 @@ import numpy as np
 
 from dualbcast.errors import ArgumentError
 from dualbcast.graph.arrays import is_float, namespace
-from dualbcast.graph.dispatch import registered
 from dualbcast.graph.operations.broadcasting import axis_of, reshape
 from dualbcast.graph.operations.scatter_add import row_sums
 from dualbcast.graph.primitives import constant, run
 from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive, observe
-from dualbcast.graph.variable import Variable
+from dualbcast.graph.variable import Variable, registered
 
 __all__ = ["GETITEM", "getitem", "means_each_once", "scatter", "take", "take_along_axis"]
 

@@ -11,14 +11,13 @@ from typing import Any
 
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.graph.arrays import namespace
-from dualbcast.graph.dispatch import registered
 from dualbcast.graph.operations.broadcasting import axes_of, reshape, sum_to
 from dualbcast.graph.operations.broadcasting import sum as sum_over
 from dualbcast.graph.operations.elementwise import apply
 from dualbcast.graph.operations.shapes import expand_dims, matrix_transpose, moveaxis, squeeze
 from dualbcast.graph.primitives import constant, run
 from dualbcast.graph.tape import Cotangents, Node, Primitive
-from dualbcast.graph.variable import Variable
+from dualbcast.graph.variable import Variable, registered
 
 __all__ = ["MATMUL", "diagonal", "dot", "einsum", "inner", "matmul", "outer", "tensordot", "trace", "vecdot"]
 

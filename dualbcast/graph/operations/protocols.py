@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 
 from dualbcast.errors import ArgumentError
-from dualbcast.graph.dispatch import registered
 from dualbcast.graph.operations import broadcasting, indexing, linalg, reductions, shapes
 from dualbcast.graph.operations.elementwise import apply, astype, clip, where
 from dualbcast.graph.primitives import constant
-from dualbcast.graph.variable import Variable
+from dualbcast.graph.variable import Variable, registered
 
 __all__ = ["array_function", "array_ufunc", "cupy_ufunc"]
 

@@ -12,7 +12,6 @@ import numpy as np
 from dualbcast.api.function import differentiable_broadcast
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.graph.arrays import as_array, is_float, namespace
-from dualbcast.graph.dispatch import registered
 from dualbcast.graph.operations.broadcasting import (
     axes_of,
     axis_of,
@@ -27,7 +26,7 @@ from dualbcast.graph.operations.elementwise import apply, astype, call, where
 from dualbcast.graph.operations.shapes import concat, flip, moveaxis
 from dualbcast.graph.primitives import constant, output_of, run
 from dualbcast.graph.tape import Cotangents, Node, Primitive
-from dualbcast.graph.variable import Axis, Variable
+from dualbcast.graph.variable import Axis, Variable, registered
 
 __all__ = [
     "cumsum",

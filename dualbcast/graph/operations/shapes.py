@@ -12,11 +12,10 @@ from typing import Any
 
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.graph.arrays import namespace
-from dualbcast.graph.dispatch import registered
 from dualbcast.graph.operations.broadcasting import axes_of, axis_of, broadcast_to, lengths_of, reshape
 from dualbcast.graph.primitives import constant, run, run_multiple
 from dualbcast.graph.tape import Cotangents, Node, Primitive
-from dualbcast.graph.variable import Variable
+from dualbcast.graph.variable import Variable, registered
 
 __all__ = [
     "broadcast_arrays",
