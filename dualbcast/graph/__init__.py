@@ -11,8 +11,7 @@ Each file imports only files of lines further up in this list:
     variable                                an array that remembers how it was computed; the operations by name
     primitives  launch_log                  primitives run on Variables and are recorded; a list of kernels
     lazy                                    element-wise operations wait for one another
-    composition  cost                       they become one function; the operations in it
-    checkpoint_policy                       its Jacobian is kept, or not
+    composition  checkpoint_policy          they become one function; its Jacobian is kept, or not
     fused_region                            one kernel, with its node and pullback
     operations/scalar_functions             element-wise operations as scalar functions
     operations/elementwise                  operators, ufuncs, casts, BroadcastFunctions

@@ -54,9 +54,13 @@ class Output:
     index: int
 
     @property
+    def summed(self) -> Shape | None:
+        """The shape that it is summed to, or None."""
+        return self.expression.sums[self.index]
+
+    @property
     def shape(self) -> Shape:
-        summed = self.expression.sums[self.index]
-        return self.expression.shape if summed is None else summed
+        return self.expression.shape if self.summed is None else self.summed
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -90,12 +94,15 @@ class Expression:
         The dtypes of the outputs.
     sums : tuple of (tuple of int or None)
         For each output the shape that it is summed to, or None.
-    namespace : module
-        The array library.
     tracked : bool
         Whether the outputs carry derivatives.
+    serial : int
+        It is higher than those of the expressions that it is made of.
     outputs : tuple of weakref
-        The Variables that stand for the outputs.
+        The Variables that stand for the outputs. An expression that does not wait has none, and none of the attributes
+        `namespace`, `detached`, `behind`, `leaves` and `length`.
+    namespace : module
+        The array library.
     detached : bool
         Whether a derivative ends here: the outputs carry none, and some input does.
     behind : frozenset or None
@@ -105,18 +112,15 @@ class Expression:
         since.
     length : int
         The number of statements of itself and of the expressions behind it.
-    serial : int
-        It is higher than those of the expressions that it is made of.
-    seen : tuple, optional
-        If it was computed inside the kernel of another expression: the composition, and its place in there.
-
-    An expression that does not wait has no `outputs`, and none of `namespace`, `detached`, `behind`, `leaves`, `length`
-    and `serial`.
+    has_run : bool
+        Whether a kernel has computed it, so outputs of it may have values.
+    inside : tuple, optional
+        If that was the kernel of another expression: the composition, and its place in there.
     """
 
     __slots__ = (
-        *("behind", "compute", "detached", "dtypes", "element", "inputs", "leaves", "length", "namespace", "outputs"),
-        *("seen", "serial", "shape", "sums", "tracked"),
+        *("behind", "compute", "detached", "dtypes", "element", "has_run", "inputs", "inside", "leaves", "length"),
+        *("namespace", "outputs", "serial", "shape", "sums", "tracked"),
     )
 
     def __init__(
@@ -131,68 +135,53 @@ class Expression:
     ) -> None:
         self.element, self.inputs, self.shape, self.compute = element, inputs, shape, compute
         self.dtypes, self.sums, self.tracked = dtypes, sums, tracked
+        self.serial = _next_serial()
         self.outputs: tuple[ref[Variable], ...] = ()
-        self.seen: tuple[Any, int] | None = None
+        self.has_run = False
+        self.inside: tuple[Any, int] | None = None
 
     def wait(self) -> tuple[Variable, ...]:
         """The Variables that stand for the outputs until they are computed; they are remembered weakly."""
-        own_leaves: list[Any] = []
-        before: dict[int, Expression] = {}
-        carries = False
-        namespace: Any = None
-        for each in self.inputs:
-            if isinstance(each, Output):
-                expression = each.expression
-                before[id(expression)] = expression
-                carries = carries or expression.tracked or expression.detached
-                namespace = namespace or expression.namespace
-            else:
-                own_leaves.append(_key(each))
-                if isinstance(each, Variable):
-                    carries = carries or each.tracked
-                    namespace = namespace or each.namespace
-        self.namespace: Any = namespace
+        before = waiting(self.inputs)
+        own_leaves = [each for each in self.inputs if type(each) is not Output]
+        variables = [each for each in own_leaves if isinstance(each, Variable)]
+        self.namespace: Any = (before or variables)[0].namespace
+        carries = True in [each.tracked for each in variables]
+        carries = carries or True in [each.tracked or each.detached for each in before]
         self.detached: bool = carries and not self.tracked
-        for expression in before.values():
+        for expression in before:
             if expression.behind is None:
-                expression.count_again(gather(expression))
-        inner = before.values()
-        self.serial = next(_serials)
+                expression.count_again()
         self._note(
-            frozenset(inner).union(*[each.behind or () for each in inner]),
-            frozenset(own_leaves).union(*[each.leaves for each in inner]),
-            next(iter(inner)).length if len(before) == 1 else None,
+            frozenset(before).union(*[each.behind or () for each in before]),
+            frozenset(map(_key, own_leaves)).union(*[each.leaves for each in before]),
         )
-        variables = tuple(
+        outputs = tuple(
             [
                 Variable._pending(Output(self, index), self.tracked and is_float(dtype))
                 for index, dtype in enumerate(self.dtypes)
             ]
         )
-        self.outputs = tuple([ref(each) for each in variables])
-        return variables
+        self.outputs = tuple([ref(each) for each in outputs])
+        return outputs
 
-    def count_again(self, gathered: Gathered) -> None:
+    def count_again(self) -> None:
         """Note the expressions that it waits for at present."""
+        gathered = gather(self)
         self._note(frozenset(gathered.order[:-1]), frozenset(map(_key, gathered.leaves)))
 
-    def _note(self, behind: frozenset[Expression], leaves: frozenset[Any], before: int | None = None) -> None:
+    def _note(self, behind: frozenset[Expression], leaves: frozenset[Any]) -> None:
         self.behind: frozenset[Expression] | None = behind
         self.leaves: frozenset[Any] = leaves
-        before = sum([each.element.length for each in behind]) if before is None else before
-        self.length = self.element.length + before
+        self.length = self.element.length + sum([each.element.length for each in behind])
 
     def forget(self) -> None:
         """It has been computed, by itself or inside of a kernel, and waits no longer."""
-        self.behind, self.leaves = None, frozenset()
+        self.behind, self.leaves, self.has_run = None, frozenset(), True
 
     def exceeds_limits(self) -> bool:
         """Whether it and the expressions behind it are more than one kernel may have."""
         return self.length > LIMITS.statements or len(self.leaves) > LIMITS.arrays
-
-    def variable(self, index: int) -> Variable | None:
-        """The Variable that stands for an output, if somebody holds it."""
-        return self.outputs[index]()
 
     def uncomputed(self) -> Iterator[tuple[int, Variable]]:
         """The outputs that somebody holds and that have no value yet."""
@@ -202,12 +191,12 @@ class Expression:
                 yield index, variable
 
 
+_next_serial = itertools.count().__next__
+
+
 def _key(leaf: Any) -> Any:
+    """The key of a leaf: Variables are told apart, equal numbers of one type are not."""
     return id(leaf) if isinstance(leaf, Variable) else (type(leaf), repr(leaf))
-
-
-_serials = itertools.count()
-_serial = attrgetter("serial")
 
 
 def waiting(inputs: tuple[Any, ...]) -> list[Expression]:
@@ -230,7 +219,7 @@ class Gathered(NamedTuple):
     known : dict
         By the `key` of an output that has been computed, the leaf that stands for it.
     place : dict
-        The number of a leaf, by its id; and of the first output of an expression, by its id.
+        The number of a leaf, by its key; and of the first output of an expression, by its id.
     """
 
     order: list[Expression]
@@ -259,108 +248,58 @@ def gather(
     first : iterable of Variable
         Leaves in any case.
     """
-    if len(roots) == 1 and stops is None:
-        gathered = _gather_uncomputed(roots[0])
-        if gathered is not None:
-            return gathered
-    known: dict[tuple[int, int], Variable] = {} if stops is None else dict(stops)
-    order: list[Expression] = []
-    leaves: list[Any] = []
-    # Where a leaf is, by its key: equal numbers are one.
-    place: dict[Any, int] = {}
-    # The inputs of each expression: the numbers of leaves, and outputs, whose numbers are not known before the end.
-    inputs_of: dict[int, list[int | Output]] = {}
-    stack = [(root, False) for root in reversed(roots)]
-
-    def leaf(key: Any, value: Any) -> int:
-        number = place.get(key)
-        if number is None:
-            number = place[key] = len(leaves)
-            leaves.append(value)
-        return number
-
-    for each in first:
-        leaf(id(each), each)
-    while stack:
-        expression, is_ready = stack.pop()
-        if is_ready:
-            order.append(expression)
-            continue
-        if id(expression) in inputs_of:
-            continue
-        inputs = inputs_of[id(expression)] = []
-        stack.append((expression, True))
-        for each in expression.inputs:
-            held = _held(each, known, stops is not None) if isinstance(each, Output) else each
-            if held is not None:
-                inputs.append(leaf(_key(held), held))
-                continue
-            inputs.append(each)
-            if id(each.expression) not in inputs_of:
-                stack.append((each.expression, False))
-
-    count = len(leaves)
+    order, known = _reached(roots, stops)
+    leaves = list(first)
+    place: dict[Any, int] = {id(leaf): number for number, leaf in enumerate(leaves)}
+    # The numbers of outputs are known when all leaves are.
+    inputs: list[list[int | Output]] = []
     for expression in order:
-        place[id(expression)] = count
-        count += len(expression.dtypes)
-
-    def number(of: int | Output) -> int:
-        return place[id(of.expression)] + of.index if isinstance(of, Output) else of
-
-    refs = [tuple(map(number, inputs_of[id(expression)])) for expression in order]
-    return Gathered(order, leaves, refs, known, place)
-
-
-def _gather_uncomputed(root: Expression) -> Gathered | None:
-    """The same in much less time where nothing that an expression waits for has been computed.
-
-    It is None if something may have been.
-    """
-    order = [root]
-    if Output in map(type, root.inputs):
-        if root.behind is None or any(each.behind is None or each.seen is not None for each in root.behind):
-            return None
-        order = [*sorted(root.behind, key=_serial), root]
-    place: dict[Any, int] = {}
-    leaves: list[Any] = []
-    inputs: list[list[Any]] = []
-    seen: set[int] = set()
-    for expression in order:
-        refs: list[Any] = []
+        numbered: list[int | Output] = []
         for each in expression.inputs:
-            if isinstance(each, Output):
-                if id(each.expression) not in seen:  # it was computed before its reader was counted again
-                    return None
-                refs.append(each)
-                continue
-            key = _key(each)
+            if type(each) is Output:
+                held = known.get(each.key) if known else None
+                if held is None:
+                    numbered.append(each)
+                    continue
+            else:
+                held = each
+            key = _key(held)
             number = place.get(key)
             if number is None:
                 number = place[key] = len(leaves)
-                leaves.append(each)
-            refs.append(number)
-        inputs.append(refs)
-        seen.add(id(expression))
+                leaves.append(held)
+            numbered.append(number)
+        inputs.append(numbered)
     count = len(leaves)
     for expression in order:
         place[id(expression)] = count
         count += len(expression.dtypes)
-    numbers = [
-        tuple([place[id(each.expression)] + each.index if isinstance(each, Output) else each for each in refs])
-        for refs in inputs
+    refs = [
+        tuple([each if isinstance(each, int) else place[id(each.expression)] + each.index for each in numbered])
+        for numbered in inputs
     ]
-    return Gathered(order, leaves, numbers, {}, place)
+    return Gathered(order, leaves, refs, known, place)
 
 
-def _held(output: Output, known: dict[tuple[int, int], Variable], is_complete: bool) -> Variable | None:
-    """The Variable with an output's value, if it has been computed.
-
-    `known` has the Variables that were found before, or all there are if it `is_complete`.
-    """
-    key = output.key
-    leaf = known.get(key)
-    if leaf is None and not is_complete:
-        held = output.expression.variable(output.index)
-        if held is not None and held._value is not None:
-            leaf = known[key] = held
-    return leaf
+def _reached(
+    roots: Iterable[Expression], stops: Mapping[tuple[int, int], Variable] | None
+) -> tuple[list[Expression], dict[tuple[int, int], Variable]]:
+    """The expressions that `gather` collects, in the order of their making, and the outputs where it stops."""
+    known = {} if stops is None else dict(stops)
+    reached: dict[int, Expression] = {}
+    pending = list(roots)
+    while pending:
+        expression = pending.pop()
+        if id(expression) in reached:
+            continue
+        reached[id(expression)] = expression
+        for each in expression.inputs:
+            if type(each) is not Output:
+                continue
+            if stops is None and each.expression.has_run:
+                held = each.expression.outputs[each.index]()
+                if held is not None and held._value is not None:
+                    known[each.key] = held
+            if not known or each.key not in known:
+                pending.append(each.expression)
+    return sorted(reached.values(), key=attrgetter("serial")), known
