@@ -5,7 +5,6 @@ Comes in: outputs with their cotangents, and targets. Goes out: the cotangents o
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 from weakref import ref
@@ -50,8 +49,8 @@ def backward(
     list of (Variable or None)
         For each target its cotangent; None where no output depends on it.
     """
-    # Variables that wait have no nodes yet. (This is no `for` loop, whose variable would keep the last of them.)
-    deque(map(settle, (*targets, *[output for output, _ in heads])), 0)
+    # Variables that wait have no nodes yet.
+    settle([*targets, *[output for output, _ in heads]])
     order = _order([output for output, _ in heads], targets, stop)
     wanted = {key_of(target) for target in targets}
     cotangents: dict[_Key, Variable] = {}

@@ -132,12 +132,15 @@ def decide(
     if mode == "cache":
         return Decision(True, 'jacobian="cache"', cost_of(element, wrt).blocks * math.prod(shape) * dtype.itemsize)
     if _cost_of_values(element) * math.prod(shape) <= _NEGLIGIBLE:
-        return Decision(False, "so little is computed that either way takes as long as a launch")
+        return _EITHER
     arrays = [leaf.array for leaf in leaves if isinstance(leaf, Variable)]
     read = sum([array.nbytes for array in arrays])
     gradients = sum([leaves[at].array.nbytes for at in wrt])
     library = "numpy" if isinstance(arrays[0], np.ndarray) else "cupy"
     return _decide(element, wrt, math.prod(shape), dtype.itemsize, read, gradients, library)
+
+
+_EITHER = Decision(False, "so little is computed that either way takes as long as a launch")
 
 
 @lru_cache(maxsize=1024)

@@ -8,7 +8,7 @@ and can be differentiated.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -58,7 +58,7 @@ def defer(
     tracked = STATE.is_recording and is_any_tracked(inputs)
     sums = (None,) * len(dtypes) if sums is None else sums
     if not STATE.is_fusing or math.prod(shape) < LIMITS.elements:
-        _settle_all(inputs)
+        settle(inputs)
         if tracked:
             return _recorded(Expression(element, tuple(inputs), shape, compute_dtype, dtypes, sums, tracked))
         return tuple([Variable._of(array, False) for array in _values(element, inputs, shape, dtypes, sums)])
@@ -69,7 +69,7 @@ def defer(
         # Some of it may have been computed in the meantime.
         expression.count_again()
         if expression.exceeds_limits():
-            _settle_all(inputs)
+            settle(inputs)
             expression = Expression(element, tuple(inputs), shape, compute_dtype, dtypes, sums, tracked)
             outputs = expression.wait()
     return outputs
@@ -90,7 +90,7 @@ def _joined(each: Any, reader: Expression) -> Any:
     )
     if fits:
         return output
-    settle(each)
+    compute(expression)
     return each
 
 
@@ -127,16 +127,11 @@ def _values(
     return [as_array(each) for each in element.parts(values, dtypes, shapes)]
 
 
-def settle(variable: Variable) -> None:
-    """Compute a Variable that waits."""
-    if variable._value is None and variable.source is not None:
-        compute(variable.source.expression)
-
-
-def _settle_all(inputs: Sequence[Any]) -> None:
+def settle(inputs: Iterable[Any]) -> None:
+    """Compute the Variables that wait among some inputs."""
     for each in inputs:
-        if isinstance(each, Variable):
-            settle(each)
+        if isinstance(each, Variable) and each._value is None:
+            compute(each.source.expression)
 
 
 @registered
@@ -208,8 +203,8 @@ class Region:
 
     def decide(self) -> checkpoint_policy.Decision | None:
         """Whether to keep the Jacobian."""
-        wrt = self.tracked
-        if not wrt or True in [output.summed is not None for output in self.outputs]:
+        wrt, sums = self.tracked, [output.summed for output in self.outputs]
+        if not wrt or sums.count(None) < len(sums):
             return None
         return checkpoint_policy.decide(self.element, self.gathered.leaves, wrt, self.shape, self.compute)
 

@@ -19,7 +19,7 @@ from dualbcast.graph.arrays import is_float
 from dualbcast.graph.variable import Variable
 from dualbcast.program.element import Element
 
-__all__ = ["LIMITS", "Expression", "Gathered", "Limits", "Output", "gather", "waiting"]
+__all__ = ["LIMITS", "Expression", "Gathered", "Limits", "Output", "gather"]
 
 Shape = tuple[int, ...]
 
@@ -142,19 +142,29 @@ class Expression:
 
     def wait(self) -> tuple[Variable, ...]:
         """The Variables that stand for the outputs until they are computed; they are remembered weakly."""
-        before = waiting(self.inputs)
-        own_leaves = [each for each in self.inputs if type(each) is not Output]
-        variables = [each for each in own_leaves if isinstance(each, Variable)]
-        self.namespace: Any = (before or variables)[0].namespace
-        carries = True in [each.tracked for each in variables]
-        carries = carries or True in [each.tracked or each.detached for each in before]
+        before: set[Expression] = set()
+        own_leaves: set[Any] = set()
+        carries = False
+        namespace: Any = None
+        for each in self.inputs:
+            if type(each) is Output:
+                expression = each.expression
+                before.add(expression)
+                carries = carries or expression.tracked or expression.detached
+                namespace = namespace or expression.namespace
+            else:
+                own_leaves.add(_key(each))
+                if isinstance(each, Variable):
+                    carries = carries or each.tracked
+                    namespace = namespace or each.namespace
+        self.namespace: Any = namespace
         self.detached: bool = carries and not self.tracked
         for expression in before:
             if expression.behind is None:
                 expression.count_again()
         self._note(
             frozenset(before).union(*[each.behind or () for each in before]),
-            frozenset(map(_key, own_leaves)).union(*[each.leaves for each in before]),
+            frozenset(own_leaves).union(*[each.leaves for each in before]),
         )
         outputs = tuple(
             [
@@ -192,16 +202,12 @@ class Expression:
 
 
 _next_serial = itertools.count().__next__
+_serial = attrgetter("serial")
 
 
 def _key(leaf: Any) -> Any:
     """The key of a leaf: Variables are told apart, equal numbers of one type are not."""
     return id(leaf) if isinstance(leaf, Variable) else (type(leaf), repr(leaf))
-
-
-def waiting(inputs: tuple[Any, ...]) -> list[Expression]:
-    """The different expressions among some inputs."""
-    return list({id(each.expression): each.expression for each in inputs if isinstance(each, Output)}.values())
 
 
 class Gathered(NamedTuple):
@@ -302,4 +308,4 @@ def _reached(
                     known[each.key] = held
             if not known or each.key not in known:
                 pending.append(each.expression)
-    return sorted(reached.values(), key=attrgetter("serial")), known
+    return sorted(reached.values(), key=_serial), known
