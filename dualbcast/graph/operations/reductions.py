@@ -95,16 +95,12 @@ def std(x: Any, axis: Axis = None, correction: float = 0, keepdims: bool = False
     return apply("sqrt", var(x, axis=axis, correction=correction, keepdims=keepdims))
 
 
-def _cumsum(array: Any, axis: int) -> Any:
-    return array.cumsum(axis=axis)
-
-
 def _pull_cumsum(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
     axis = node.static["axis"]
     return (flip(cumsum(flip(cotangents[0], axis), axis), axis),)
 
 
-_CUMSUM = Primitive("cumsum", _cumsum, _pull_cumsum)
+_CUMSUM = Primitive("cumsum", lambda array, axis: array.cumsum(axis=axis), _pull_cumsum)
 
 
 @registered
@@ -127,13 +123,6 @@ def cumulative_sum(x: Any, axis: int | None = None) -> Variable:
 # --- the greatest and the least ---------------------------------------------------------------------------------------
 
 
-def _extreme(name: str) -> Any:
-    def forward(array: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
-        return getattr(array, name)(axis=axes, keepdims=keepdims)
-
-    return forward
-
-
 @differentiable_broadcast
 def _is_extreme(x: Any, y: Any) -> Any:
     return 1.0 if x == y or (x != x and y != y) else 0.0
@@ -152,8 +141,12 @@ def _pull_extreme(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...])
     return (call(_share, (_aligned(cotangents[0], node), x, y, count)),)
 
 
-_MAX = Primitive("max", _extreme("max"), _pull_extreme, keeps=True)
-_MIN = Primitive("min", _extreme("min"), _pull_extreme, keeps=True)
+_MAX = Primitive(
+    "max", lambda array, axes, keepdims: array.max(axis=axes, keepdims=keepdims), _pull_extreme, keeps=True
+)
+_MIN = Primitive(
+    "min", lambda array, axes, keepdims: array.min(axis=axes, keepdims=keepdims), _pull_extreme, keeps=True
+)
 
 
 @registered
