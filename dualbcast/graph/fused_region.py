@@ -19,7 +19,7 @@ from dualbcast.graph.arrays import as_array, is_array, is_float
 from dualbcast.graph.composition import TOTAL, composition_of, contracted
 from dualbcast.graph.launch_log import launched
 from dualbcast.graph.lazy import LIMITS, Expression, Gathered, Output, gather
-from dualbcast.graph.primitives import arrays_of, is_any_tracked
+from dualbcast.graph.primitives import arrays_of, is_any_tracked, record
 from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive
 from dualbcast.graph.variable import Variable, registered
 from dualbcast.program.element import Element
@@ -240,20 +240,13 @@ class Region:
 
     def record(self, outputs: tuple[Variable, ...]) -> None:
         """Give the outputs the node that they come from."""
-        node = Node(REGION, tuple(self.gathered.leaves), {"region": self}, outputs)
-        for place, output in enumerate(outputs):
-            if output.tracked:
-                output.node, output.index = node, place
+        record(REGION, tuple(self.gathered.leaves), {"region": self}, outputs)
 
 
 def region_of(gathered: Gathered, outputs: tuple[Output, ...]) -> Region:
     """The region of some expressions that gives some of their outputs."""
     numbers = tuple([gathered.number(output) for output in outputs])
     return Region(composition_of(gathered).element(numbers), gathered, outputs)
-
-
-def _never(*_: Any) -> Any:
-    raise AssertionError("regions are run by `compute`")
 
 
 def _pull(node: Node, cotangents: tuple[Any, ...], wanted: tuple[bool, ...]) -> Cotangents:
@@ -354,4 +347,4 @@ def reopen(node: Node, targets: Mapping[tuple[int, int], Variable]) -> None:
     node.inputs, node.static = tuple(opened.gathered.leaves), {"region": opened}
 
 
-REGION = Primitive("kernel", _never, _pull, multiple=True)
+REGION = Primitive("kernel", None, _pull, multiple=True)

@@ -27,7 +27,7 @@ from dualbcast.graph.tape import STATE, recording
 from dualbcast.graph.trees import leaves, map_leaves
 from dualbcast.graph.variable import Variable
 
-__all__ = ["Level", "check_results", "is_tracked", "name_of", "or_zeros"]
+__all__ = ["Level", "check_results", "evaluate", "is_tracked", "name_of", "or_zeros"]
 
 
 class Level:
@@ -60,11 +60,6 @@ class Level:
         self.aliases.extend(leaves(aliases))
         return aliases
 
-    def evaluate(self, function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """Call the function, and record what it does."""
-        with recording(True, level=1):
-            return function(*args, **named)
-
     def leave(self, tree: Any) -> Any:
         """A container as the caller gets it: of arrays, or of Variables that depend on no more than they should."""
         return map_leaves(lambda _, leaf: self._result(leaf) if isinstance(leaf, Variable) else leaf, tree)
@@ -86,6 +81,12 @@ class Level:
         if self.is_inner:
             return [self._result(each) for each in derivatives]
         return [own_array(each, taken) for each in derivatives]
+
+
+def evaluate(function: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
+    """Call the function that is differentiated, and record its operations."""
+    with recording(True, level=1):
+        return function(*args, **named)
 
 
 def own_array(gradient: Variable, taken: set[int]) -> Any:

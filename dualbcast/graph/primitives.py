@@ -26,6 +26,7 @@ __all__ = [
     "constant",
     "is_any_tracked",
     "output_of",
+    "record",
     "run",
     "run_multiple",
     "stop_gradient",
@@ -73,11 +74,16 @@ def run_multiple(primitive: Primitive, inputs: tuple[Any, ...], static: dict[str
             if output._value is values[0] or output._value.base is not None:
                 output.frozen = inputs[0].frozen
     if is_tracked:
-        node = Node(primitive, inputs, static, outputs)
-        for index, output in enumerate(outputs):
-            if output.tracked:
-                output.node, output.index = node, index
+        record(primitive, inputs, static, outputs)
     return outputs
+
+
+def record(primitive: Primitive, inputs: tuple[Any, ...], static: dict[str, Any], outputs: Sequence[Variable]) -> None:
+    """Give outputs the node that they come from."""
+    node = Node(primitive, inputs, static, outputs)
+    for index, output in enumerate(outputs):
+        if output.tracked:
+            output.node, output.index = node, index
 
 
 def _refusal(name: str, values: Sequence[Any], error: Exception) -> str:

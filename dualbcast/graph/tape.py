@@ -110,7 +110,7 @@ class Primitive:
         The name that messages use.
     forward : function
         It takes arrays (and numbers, as they were given) and static parameters, and gives an array, or a tuple of
-        arrays.
+        arrays. It is None where the outputs are computed elsewhere, and the primitive is only recorded.
     pull : function
         It takes a node, the cotangents of its outputs, and for each input whether its cotangent is wanted; it gives the
         cotangents of the inputs. It is written with differentiable operations, so that it can be differentiated.
@@ -121,7 +121,7 @@ class Primitive:
     """
 
     name: str
-    forward: Callable[..., Any]
+    forward: Any
     pull: Callable[[Node, tuple[Any, ...], tuple[bool, ...]], Cotangents]
     multiple: bool = False
     keeps: bool = False

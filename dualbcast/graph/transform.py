@@ -17,7 +17,7 @@ from dualbcast.foreign_objects import is_plain, refused_result
 from dualbcast.graph.arrays import is_float, namespace
 from dualbcast.graph.backward import backward
 from dualbcast.graph.frozen import thaws_if_it_fails
-from dualbcast.graph.nesting import Level, check_results, is_tracked, name_of, or_zeros
+from dualbcast.graph.nesting import Level, check_results, evaluate, is_tracked, name_of, or_zeros
 from dualbcast.graph.operations.elementwise import astype
 from dualbcast.graph.primitives import zeros
 from dualbcast.graph.trees import leaves, map_leaves, rebuild
@@ -84,8 +84,8 @@ def grad(of: Any, wrt: Any = 0, *, has_aux: bool = False, record: bool = False) 
 
     @_named_after(of, "grad")
     def gradient(*args: Any, **named: Any) -> Any:
-        value, slopes = both(*args, **named)
-        return (slopes, value[1]) if has_aux else slopes
+        value, gradients = both(*args, **named)
+        return (gradients, value[1]) if has_aux else gradients
 
     return gradient
 
@@ -115,9 +115,11 @@ def value_and_grad(function: Callable[..., Any], wrt: Wrt = 0, *, has_aux: bool 
     @thaws_if_it_fails
     def transformed(*args: Any, **named: Any) -> Any:
         level = Level((args, named))
+        given: dict[int | str, Any] = {**dict(enumerate(args)), **named}
         places = [_place(function, each, args, named) for each in (wrt if many else [wrt])]  # type: ignore[union-attr]
-        trees = [level.enter(_at(place, args, named), _called(place)) for place in places]
-        result = level.evaluate(function, *_with(places, trees, args, named))
+        trees = [level.enter(given[place], f"argument {place}") for place in places]
+        given.update(zip(places, trees, strict=True))
+        result = evaluate(function, *[given[at] for at in range(len(args))], **{name: given[name] for name in named})
         heads = _heads(_number(result, function, has_aux))
         value = level.leave(result)
         del result  # so the backward pass can free values as it goes
@@ -158,7 +160,7 @@ def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., An
     _check_callable(function, "vjp")
     level = Level(args)
     trees = [level.enter(arg, f"argument {at}") for at, arg in enumerate(args)]
-    result = level.evaluate(function, tuple(trees), {})
+    result = evaluate(function, *trees)
     check_results(result, name_of(function))
     outputs = leaves(result)
 
@@ -216,7 +218,7 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
         trees.append(level.enter(primal, f"argument {at}"))
         inputs = leaves(trees[-1])
         given.extend([None] * len(inputs) if tangent is None else _matched(tangent, trees[-1], inputs, "tangent"))
-    result = level.evaluate(function, tuple(trees), {})
+    result = evaluate(function, *trees)
     check_results(result, name_of(function))
     outputs = leaves(result)
     # The pullback is linear, so the values of these cotangents do not matter.
@@ -269,18 +271,18 @@ def _number(result: Any, function: Any, has_aux: bool) -> Any:
                 f"with has_aux, {name} must return a pair: the number and a second value, which is handed on"
             )
         result = result[0]
-    return _check_number(result, f"what {name} returns")
+    if not (isinstance(result, Variable | tuple | list | dict | NoneType) or is_plain(result)):
+        raise refused_result(result, name)
+    return _check_number(result, f"the result of {name}")
 
 
 def _check_number(number: Any, name: str) -> Any:
     """Refuse a result that has no gradient."""
     if isinstance(number, tuple | list | dict | NoneType):
         raise ArgumentError(
-            f"a gradient is of one number, and {name} is {a_or_an(type(number).__name__)}; with a pair of a number and "
-            "something else, give has_aux=True"
+            f"a gradient is of one number, and {name} is {a_or_an(type(number).__name__)}; for a pair of a number and "
+            "something else, pass has_aux=True"
         )
-    if not isinstance(number, Variable) and not is_plain(number):
-        raise refused_result(number, name.removeprefix("what ").removesuffix(" returns"))
     shape = getattr(number, "shape", ())
     if shape:
         raise ShapeError(
@@ -334,23 +336,6 @@ def _place(function: Any, wrt: Any, args: tuple[Any, ...], named: dict[str, Any]
     elif isinstance(wrt, int | np.integer) and -len(args) <= wrt < len(args):
         return int(wrt) % len(args)
     raise ArgumentError(f"wrt={wrt!r} is none of the arguments given: {len(args)} by position, {[*named]} by name")
-
-
-def _called(place: int | str) -> str:
-    return f"argument {place}"
-
-
-def _at(place: int | str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    return named[place] if isinstance(place, str) else args[place]
-
-
-def _with(
-    places: list[int | str], trees: list[Any], args: tuple[Any, ...], named: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a call with some of them replaced."""
-    new = dict(zip(places, trees, strict=True))
-    by_name = {name: new.get(name, value) for name, value in named.items()}
-    return tuple([new.get(at, value) for at, value in enumerate(args)]), by_name
 
 
 def _check_callable(function: Any, name: str) -> None:
