@@ -233,7 +233,7 @@ class Region:
             return None
         launched(self.element.label, "value_and_jacobian", self.shape, len(values), len(outputs))
         self.blocks = {
-            place[:2]: block.constant if block.stored is None else as_array(outputs[block.stored])
+            (place[0], place[1]): block.constant if block.stored is None else as_array(outputs[block.stored])
             for place, block in call.spec.product.blocks.items()
         }
         return [as_array(each) for each in outputs[: len(dtypes)]]

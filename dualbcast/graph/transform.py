@@ -115,7 +115,7 @@ def value_and_grad(function: Callable[..., Any], wrt: Wrt = 0, *, has_aux: bool 
     @thaws_if_it_fails
     def transformed(*args: Any, **named: Any) -> Any:
         level = Level((args, named))
-        given: dict[int | str, Any] = {**dict(enumerate(args)), **named}
+        given: dict[Any, Any] = {**dict(enumerate(args)), **named}
         places = [_place(function, each, args, named) for each in (wrt if many else [wrt])]  # type: ignore[union-attr]
         trees = [level.enter(given[place], f"argument {place}") for place in places]
         given.update(zip(places, trees, strict=True))
