@@ -16,7 +16,7 @@ from dualbcast.graph.arrays import as_array
 from dualbcast.graph.fused_region import REGION, reopen, settle
 from dualbcast.graph.lazy import LIMITS
 from dualbcast.graph.operations.elementwise import apply, astype
-from dualbcast.graph.operations.indexing import GETITEM, means_each_once
+from dualbcast.graph.operations.indexing import GETITEM, is_injective
 from dualbcast.graph.tape import STATE, Node, recording
 from dualbcast.graph.variable import Variable
 
@@ -61,7 +61,7 @@ def backward(
         while order:
             # This frees the node of the last iteration, with the arrays that only it has kept.
             node, needed = order.pop()
-            keys = [(id(node), index) for index in range(len(node.forms))]
+            keys = [(id(node), index) for index in range(len(node.types))]
             seeds = tuple([cotangents.get(key) if key in wanted else cotangents.pop(key, None) for key in keys])
             if any(seed is not None for seed in seeds):
                 _through(node, seeds, needed, cotangents, scattered)
@@ -122,10 +122,10 @@ def _through(
 
     `scattered` has the cotangents that others may be added into in place.
     """
-    if node.primitive is GETITEM and not STATE.is_recording and means_each_once(node.static["key"]):
+    if node.primitive is GETITEM and not STATE.is_recording and is_injective(node.static["key"]):
         _scatter(node, seeds[0], cotangents, scattered)
         return
-    pulled = node.primitive.pull(node, seeds, needed)
+    pulled = node.primitive.pullback(node, seeds, needed)
     for primal, cotangent, is_needed in zip(node.inputs, pulled, needed, strict=True):
         if not is_needed or cotangent is None:
             continue
@@ -152,7 +152,7 @@ def _scatter(node: Node, seed: Variable | None, cotangents: dict[_Key, Variable]
         with np.errstate(over="ignore", invalid="ignore"):  # a kernel says nothing either
             present.array[key] += seed.array
         return
-    (part,) = node.primitive.pull(node, (seed,), (True,))
+    (part,) = node.primitive.pullback(node, (seed,), (True,))
     assert part is not None
     if present is None and part.dtype.itemsize > 2:  # of half precision a kernel rounds the sum once
         scattered[primal] = ref(part)

@@ -114,7 +114,7 @@ class _Captured:
             self._before(inputs)
 
 
-def _pull(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
+def _pullback(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
     count, call = node.static["count"], node.static["call"]
     is_recorded = STATE.is_recording
     # Aliases stand for the arguments, and captured Variables for themselves; the inner backward pass ends at both.
@@ -130,4 +130,4 @@ def _pull(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cota
     return backward(heads, [*aliases, *node.inputs[count:]], is_recorded, stop=True)
 
 
-_CHECKPOINT = Primitive("checkpoint", None, _pull, multiple=True)
+_CHECKPOINT = Primitive("checkpoint", None, _pullback, multiple=True)

@@ -156,11 +156,11 @@ def _decide(
     # the outputs, the backward pass reads their cotangents. A contraction is always vectorised.
     anew = max(read + outputs, cost.value * computed)
     anew += max(read + outputs + gradients, cost.pullback * computed)
-    kept = max(read + outputs + blocks, cost.both * computed)
-    kept += max(blocks + outputs + gradients, 2.0 * cost.blocks * vectorised)
+    stored = max(read + outputs + blocks, cost.both * computed)
+    stored += max(blocks + outputs + gradients, 2.0 * cost.blocks * vectorised)
     if blocks > _MEMORY_SHARE * _memory(library):
         return Decision(False, f"the Jacobian would take more than {_MEMORY_SHARE:.0%} of the memory", blocks)
-    if anew <= kept + roofline.launch:
+    if anew <= stored + roofline.launch:
         return Decision(False, "computing the derivatives again is cheaper than writing and reading them", blocks)
     return Decision(True, "the derivatives cost more to compute again than to write and read", blocks)
 

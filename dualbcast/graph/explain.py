@@ -152,7 +152,7 @@ def _bytes(*arrays: Any) -> int:
 
 
 def _bytes_of_outputs(node: Node) -> int:
-    return sum(math.prod(shape) * dtype.itemsize for shape, dtype in node.forms)
+    return sum(math.prod(shape) * dtype.itemsize for shape, dtype in node.types)
 
 
 def _forward(step: _Step) -> Row:
@@ -178,16 +178,16 @@ def _backward(step: _Step, wrt: tuple[int, ...]) -> Row:
         name = f"backward of {step.node.primitive.name}"
         return _operation("backward", step.node, name, read + _bytes_of_outputs(step.node), written)
     present = region.element.floats
-    element, kept = pullback_of(region, present, wrt)
+    element, blocks = pullback_of(region, present, wrt)
     cotangents = _bytes(*[region.outputs[at] for at in present])
-    if kept is None:
+    if blocks is None:
         return _kernel("backward", region, element, cotangents + read, written, "computes the derivatives anew")
-    read = cotangents + sum(array.nbytes for array in kept)
+    read = cotangents + sum(array.nbytes for array in blocks)
     return _kernel("backward", region, element, read, written, "contracts the Jacobian that was kept")
 
 
 def _operation(phase: str, node: Node, name: str, read: int, written: int, note: str = "") -> Row:
-    return Row(phase, name, False, node.forms[0][0], 0.0, read, written, note)
+    return Row(phase, name, False, node.types[0][0], 0.0, read, written, note)
 
 
 def _kernel(phase: str, region: Region, element: Element, read: int, written: int, note: str) -> Row:

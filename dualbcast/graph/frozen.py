@@ -23,13 +23,13 @@ from dualbcast.graph.arrays import as_array
 from dualbcast.graph.tape import STATE
 from dualbcast.runtime.buffer_pool import Lease
 
-__all__ = ["GIVEN_UP", "SMALL", "Frozen", "freeze", "freeze_given", "thaws_if_it_fails"]
+__all__ = ["ABANDONED", "COPIED_BYTES", "Frozen", "freeze", "freeze_value", "thaw_on_failure"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 # Bytes up to which an array is copied. A copy takes up to 0.25 µs; making an array read-only, counting who needs it,
 # and making it writable again takes 1.1 µs, of the 15 that an operation on three elements takes.
-SMALL = 8192
+COPIED_BYTES = 8192
 
 _ndarray = np.ndarray
 # The bases of arrays whose memory nobody else writes to, although they do not own it.
@@ -76,7 +76,7 @@ class Frozen:
 
     def check(self) -> None:
         """Refuse an array that may have changed because the call that needed it has failed."""
-        if self.memory in GIVEN_UP:
+        if self.memory in ABANDONED:
             raise ArgumentError(
                 "this Variable was made from an array in a call that ended in an exception. Since then the array may "
                 "have been written to. Make the call again, and keep no Variables of one that failed"
@@ -87,7 +87,7 @@ class Frozen:
 _MEMORIES: dict[int, _Memory] = {}
 _ENDED: deque[_Memory] = deque()
 # Memory that is writable again although Variables need it: they are of calls that ended in an exception.
-GIVEN_UP: set[_Memory] = set()
+ABANDONED: set[_Memory] = set()
 _LOCK = threading.Lock()
 
 
@@ -99,8 +99,8 @@ def _count_ended() -> None:
                 memory = _ENDED.popleft()
                 memory.count -= 1
                 if not memory.count:
-                    if memory in GIVEN_UP:
-                        GIVEN_UP.discard(memory)
+                    if memory in ABANDONED:
+                        ABANDONED.discard(memory)
                     else:
                         _restore(memory)
         finally:
@@ -148,7 +148,7 @@ def freeze(array: Any, is_read_again: bool = False) -> tuple[Any, Frozen | None]
     -----
     Earlier views of an array that owns its memory stay writable, and so do those that C code has.
     """
-    if array.nbytes <= SMALL and not (is_read_again and type(array) is _ndarray):
+    if array.nbytes <= COPIED_BYTES and not (is_read_again and type(array) is _ndarray):
         return array.copy("K"), None
     if not isinstance(array, _ndarray):
         return array.copy(), None  # CuPy's, on the current stream
@@ -198,7 +198,7 @@ def _held(owner: Any, views: tuple[Any, ...]) -> _Memory | None:
     return memory
 
 
-def freeze_given(value: Any, is_read_again: bool) -> tuple[Any, Frozen | None]:
+def freeze_value(value: Any, is_read_again: bool) -> tuple[Any, Frozen | None]:
     """The array that a Variable has for a value that a user gives it; see `freeze`.
 
     Raises
@@ -249,7 +249,7 @@ def _copy_of_view(array: Any, owner: Any) -> Any:
 # --- calls that fail --------------------------------------------------------------------------------------------------
 
 
-def thaws_if_it_fails(function: Function) -> Function:
+def thaw_on_failure(function: Function) -> Function:
     """A transformation, or part of one: arrays that it alone needs are writable again if it ends in an exception.
 
     The traceback, which an interactive session keeps, has its Variables, and would have the arrays read-only for as
@@ -264,7 +264,7 @@ def thaws_if_it_fails(function: Function) -> Function:
         try:
             return function(*args, **named)
         except BaseException:
-            _give_up(call)
+            _abandon(call)
             raise
         finally:
             STATE.outermost = None
@@ -272,11 +272,11 @@ def thaws_if_it_fails(function: Function) -> Function:
     return called  # type: ignore[return-value]
 
 
-def _give_up(call: object) -> None:
+def _abandon(call: object) -> None:
     """Make the arrays writable that only this call needs."""
     with _LOCK:
         for memory in [each for each in _MEMORIES.values() if each.call is call]:
-            GIVEN_UP.add(memory)
+            ABANDONED.add(memory)
             _restore(memory)
     _count_ended()
 

@@ -140,30 +140,30 @@ def compute(expression: Expression) -> None:
     gathered = gather(expression)
     composition = composition_of(gathered)
     last = len(gathered.order) - 1
-    wanted = [(last, index, held) for index, held in expression.uncomputed()]
+    wanted = [(last, index, variable) for index, variable in expression.uncomputed()]
     for at, inner in enumerate(gathered.order[:-1]):
-        for index, held in inner.uncomputed() if inner.tracked == expression.tracked else ():
+        for index, variable in inner.uncomputed() if inner.tracked == expression.tracked else ():
             # Sums are wanted sooner or later, and cost little to write. Uncomputed, they would keep all their inputs.
             if inner.sums[index] is not None or (at, index) in composition.learned:
-                wanted.append((at, index, held))
-        if inner.inside is None:
-            inner.inside = composition, at
+                wanted.append((at, index, variable))
+        if inner.composed_in is None:
+            inner.composed_in = composition, at
     for each in gathered.order:
         each.forget()
-    if expression.inside is not None:
+    if expression.composed_in is not None:
         # It was an inner expression once, and was not stored: the same composition will store it the next time.
-        earlier, at = expression.inside
-        earlier.learned.update((at, index) for place, index, _ in wanted if place == last)
+        earlier, at = expression.composed_in
+        earlier.learned.update((at, index) for position, index, _ in wanted if position == last)
     region = region_of(gathered, tuple([Output(gathered.order[at], index) for at, index, _ in wanted]))
     arrays = region.run()
-    outputs = tuple([held for _, _, held in wanted])
+    outputs = tuple([variable for _, _, variable in wanted])
     if expression.tracked:
         region.record(outputs)
-    for held, array in zip(outputs, arrays, strict=True):
-        held._value = array
-        if held.node is None:
+    for variable, array in zip(outputs, arrays, strict=True):
+        variable._value = array
+        if variable.node is None:
             # Otherwise a loop without derivatives would keep everything that it has ever computed.
-            held.source = None
+            variable.source = None
 
 
 class Region:
@@ -233,8 +233,8 @@ class Region:
             return None
         launched(self.element.label, "value_and_jacobian", self.shape, len(values), len(outputs))
         self.blocks = {
-            (place[0], place[1]): block.constant if block.stored is None else as_array(outputs[block.stored])
-            for place, block in call.spec.product.blocks.items()
+            (key[0], key[1]): block.constant if block.stored is None else as_array(outputs[block.stored])
+            for key, block in call.spec.product.blocks.items()
         }
         return [as_array(each) for each in outputs[: len(dtypes)]]
 
@@ -249,7 +249,7 @@ def region_of(gathered: Gathered, outputs: tuple[Output, ...]) -> Region:
     return Region(composition_of(gathered).element(numbers), gathered, outputs)
 
 
-def _pull(node: Node, cotangents: tuple[Any, ...], wanted: tuple[bool, ...]) -> Cotangents:
+def _pullback(node: Node, cotangents: tuple[Any, ...], wanted: tuple[bool, ...]) -> Cotangents:
     """The cotangents of a region's leaves, by one kernel, which sums over the axes along which a leaf was broadcast."""
     region: Region = node.static["region"]
     present = tuple([at for at, each in enumerate(cotangents) if each is not None])
@@ -260,15 +260,15 @@ def _pull(node: Node, cotangents: tuple[Any, ...], wanted: tuple[bool, ...]) -> 
     dtypes = tuple([dtype if dtype.isnative else dtype.newbyteorder("=") for dtype in [leaf.dtype for leaf in leaves]])
     sums = tuple([None if leaf.shape == region.shape else leaf.shape for leaf in leaves])
     # A pullback that takes the Jacobian has no derivative in the leaves.
-    element, kept = pullback_of(region, present, wrt, takes_jacobian=not STATE.is_recording)
-    sources = node.inputs if kept is None else [Variable._of(each, False) for each in kept]
-    forms = tuple([(each.shape, each.dtype) for each in given if each is not None])
-    places, stored = _destinations(element, forms, region.shape, dtypes, sums)
+    element, blocks = pullback_of(region, present, wrt, takes_jacobian=not STATE.is_recording)
+    sources = node.inputs if blocks is None else [Variable._of(each, False) for each in blocks]
+    types = tuple([(each.shape, each.dtype) for each in given if each is not None])
+    positions, stored = _destinations(element, types, region.shape, dtypes, sums)
     inputs, results = [*sources, *given], list(given)
     if stored:
         parts = tuple([dtypes[at] for at in stored]), tuple([sums[at] for at in stored])
         results += defer(element.select(stored), inputs, region.shape, region.compute, *parts)
-    remaining = iter(places)
+    remaining = iter(positions)
     return [results[next(remaining)] if is_wanted else None for is_wanted in wanted]
 
 
@@ -280,9 +280,9 @@ def _destinations(
     dtypes: tuple[np.dtype[Any], ...],
     sums: tuple[Shape | None, ...],
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """For each output of a pullback its place, and which outputs are computed.
+    """For each output of a pullback its position, and which outputs are computed.
 
-    The places count the given cotangents first, and then the computed outputs. Equal outputs are computed once. An
+    The positions count the given cotangents first, and then the computed outputs. Equal outputs are computed once. An
     output that is one of the given cotangents, handed on, is not computed at all.
     """
     params = element.function.params[len(element.function.params) - len(given) :]
@@ -291,14 +291,14 @@ def _destinations(
         (param, dtype, None) if own == shape else None for param, (own, dtype) in zip(params, given, strict=True)
     ]
     stored: list[int] = []
-    places: list[int] = []
+    positions: list[int] = []
     for at, output in enumerate(element.function.outputs):
         key = output.value, dtypes[at], sums[at]
         if key not in known:
             known.append(key)
             stored.append(at)
-        places.append(known.index(key))
-    return tuple(places), tuple(stored)
+        positions.append(known.index(key))
+    return tuple(positions), tuple(stored)
 
 
 def pullback_of(
@@ -312,8 +312,8 @@ def pullback_of(
     if blocks is None or not takes_jacobian:
         return region.element.select(present).pullback(wrt), None
     pattern = tuple([tuple([None if is_array(blocks[i, p]) else float(blocks[i, p]) for p in wrt]) for i in present])
-    kept = [blocks[i, p] for i in present for p in wrt]
-    return contracted(pattern, region.element.label), [each for each in kept if is_array(each)]
+    ordered = [blocks[i, p] for i in present for p in wrt]
+    return contracted(pattern, region.element.label), [each for each in ordered if is_array(each)]
 
 
 def reopen(node: Node, targets: Mapping[tuple[int, int], Variable]) -> None:
@@ -331,7 +331,7 @@ def reopen(node: Node, targets: Mapping[tuple[int, int], Variable]) -> None:
         each.key
         for expression in region.gathered.order
         for each in expression.inputs
-        if isinstance(each, Output) and each.key not in region.gathered.known
+        if isinstance(each, Output) and each.key not in region.gathered.computed
     }
     inner = {key: each for key, each in targets.items() if key in used}
     if not inner:
@@ -340,11 +340,11 @@ def reopen(node: Node, targets: Mapping[tuple[int, int], Variable]) -> None:
         if each.node is node:
             # It gets a node of its own, in which nothing else depends on it.
             source = region.outputs[each.index]
-            region_of(gather(source.expression, stops=region.gathered.known), (source,)).record((each,))
+            region_of(gather(source.expression, stops=region.gathered.computed), (source,)).record((each,))
     roots = {id(output.expression): output.expression for output in region.outputs}
-    stops = {**region.gathered.known, **inner}
+    stops = {**region.gathered.computed, **inner}
     opened = region_of(gather(*roots.values(), stops=stops, first=inner.values()), region.outputs)
     node.inputs, node.static = tuple(opened.gathered.leaves), {"region": opened}
 
 
-REGION = Primitive("kernel", None, _pull, multiple=True)
+REGION = Primitive("kernel", None, _pullback, multiple=True)

@@ -114,12 +114,12 @@ class Expression:
         The number of statements of itself and of the expressions behind it.
     has_run : bool
         Whether a kernel has computed it, so outputs of it may have values.
-    inside : tuple, optional
-        If that was the kernel of another expression: the composition, and its place in there.
+    composed_in : tuple, optional
+        If that was the kernel of another expression: the composition, and its position there.
     """
 
     __slots__ = (
-        *("behind", "compute", "detached", "dtypes", "element", "has_run", "inputs", "inside", "leaves", "length"),
+        *("behind", "compute", "detached", "dtypes", "element", "has_run", "inputs", "composed_in", "leaves", "length"),
         *("namespace", "outputs", "serial", "shape", "sums", "tracked"),
     )
 
@@ -138,7 +138,7 @@ class Expression:
         self.serial = _next_serial()
         self.outputs: tuple[ref[Variable], ...] = ()
         self.has_run = False
-        self.inside: tuple[Any, int] | None = None
+        self.composed_in: tuple[Any, int] | None = None
 
     def wait(self) -> tuple[Variable, ...]:
         """The Variables that stand for the outputs until they are computed; they are remembered weakly."""
@@ -222,22 +222,22 @@ class Gathered(NamedTuple):
     refs : list of tuple of int
         For each expression where its inputs come from: leaves are the first values, and the outputs of each
         expression the next ones.
-    known : dict
+    computed : dict
         By the `key` of an output that has been computed, the leaf that stands for it.
-    place : dict
+    numbers : dict
         The number of a leaf, by its key; and of the first output of an expression, by its id.
     """
 
     order: list[Expression]
     leaves: list[Any]
     refs: list[tuple[int, ...]]
-    known: dict[tuple[int, int], Variable]
-    place: dict[Any, int]
+    computed: dict[tuple[int, int], Variable]
+    numbers: dict[Any, int]
 
     def number(self, output: Output) -> int:
         """The number of an output among the values."""
-        held = self.known.get(output.key)
-        return self.place[id(output.expression)] + output.index if held is None else self.place[id(held)]
+        leaf = self.computed.get(output.key)
+        return self.numbers[id(output.expression)] + output.index if leaf is None else self.numbers[id(leaf)]
 
 
 def gather(
@@ -254,44 +254,44 @@ def gather(
     first : iterable of Variable
         Leaves in any case.
     """
-    order, known = _reached(roots, stops)
+    order, computed = _reached(roots, stops)
     leaves = list(first)
-    place: dict[Any, int] = {id(leaf): number for number, leaf in enumerate(leaves)}
+    numbers: dict[Any, int] = {id(leaf): number for number, leaf in enumerate(leaves)}
     # The numbers of outputs are known when all leaves are.
     inputs: list[list[int | Output]] = []
     for expression in order:
         numbered: list[int | Output] = []
         for each in expression.inputs:
             if type(each) is Output:
-                held = known.get(each.key) if known else None
-                if held is None:
+                leaf = computed.get(each.key) if computed else None
+                if leaf is None:
                     numbered.append(each)
                     continue
             else:
-                held = each
-            key = _key(held)
-            number = place.get(key)
+                leaf = each
+            key = _key(leaf)
+            number = numbers.get(key)
             if number is None:
-                number = place[key] = len(leaves)
-                leaves.append(held)
+                number = numbers[key] = len(leaves)
+                leaves.append(leaf)
             numbered.append(number)
         inputs.append(numbered)
     count = len(leaves)
     for expression in order:
-        place[id(expression)] = count
+        numbers[id(expression)] = count
         count += len(expression.dtypes)
     refs = [
-        tuple([each if isinstance(each, int) else place[id(each.expression)] + each.index for each in numbered])
+        tuple([each if isinstance(each, int) else numbers[id(each.expression)] + each.index for each in numbered])
         for numbered in inputs
     ]
-    return Gathered(order, leaves, refs, known, place)
+    return Gathered(order, leaves, refs, computed, numbers)
 
 
 def _reached(
     roots: Iterable[Expression], stops: Mapping[tuple[int, int], Variable] | None
 ) -> tuple[list[Expression], dict[tuple[int, int], Variable]]:
     """The expressions that `gather` collects, in the order of their making, and the outputs where it stops."""
-    known = {} if stops is None else dict(stops)
+    computed = {} if stops is None else dict(stops)
     reached: dict[int, Expression] = {}
     pending = list(roots)
     while pending:
@@ -303,9 +303,9 @@ def _reached(
             if type(each) is not Output:
                 continue
             if stops is None and each.expression.has_run:
-                held = each.expression.outputs[each.index]()
-                if held is not None and held._value is not None:
-                    known[each.key] = held
-            if not known or each.key not in known:
+                variable = each.expression.outputs[each.index]()
+                if variable is not None and variable._value is not None:
+                    computed[each.key] = variable
+            if not computed or each.key not in computed:
                 pending.append(each.expression)
-    return sorted(reached.values(), key=_serial), known
+    return sorted(reached.values(), key=_serial), computed

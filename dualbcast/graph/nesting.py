@@ -72,15 +72,15 @@ class Level:
 
     def gradients(self, heads: list[tuple[Variable, Variable]]) -> list[Any]:
         """The cotangents of the aliases for those of the outputs."""
-        taken = {id(cotangent.array) for _, cotangent in heads}
+        owned = {id(cotangent.array) for _, cotangent in heads}
         cotangents = backward(heads, self.aliases, self.record)
-        return self.own([or_zeros(each, alias) for each, alias in zip(cotangents, self.aliases, strict=True)], taken)
+        return self.own([or_zeros(each, alias) for each, alias in zip(cotangents, self.aliases, strict=True)], owned)
 
-    def own(self, derivatives: list[Variable], taken: set[int]) -> list[Any]:
-        """Derivatives as the caller gets them; `taken` has the ids of the arrays that the caller has already."""
+    def own(self, derivatives: list[Variable], owned: set[int]) -> list[Any]:
+        """Derivatives as the caller gets them; `owned` has the ids of the arrays that the caller has already."""
         if self.is_inner:
             return [self._result(each) for each in derivatives]
-        return [own_array(each, taken) for each in derivatives]
+        return [own_array(each, owned) for each in derivatives]
 
 
 def evaluate(function: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
@@ -89,13 +89,13 @@ def evaluate(function: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
         return function(*args, **named)
 
 
-def own_array(gradient: Variable, taken: set[int]) -> Any:
+def own_array(gradient: Variable, owned: set[int]) -> Any:
     """A gradient as an array that the user may change: no view, and no array that has been given to anybody."""
     array = gradient.array
     # The base of a view is an array. The base of an array with memory of the pool is its lease, which nobody else has.
-    if gradient.frozen is not None or is_array(array.base) or id(array) in taken or is_read_only(array):
+    if gradient.frozen is not None or is_array(array.base) or id(array) in owned or is_read_only(array):
         array = array.copy()
-    taken.add(id(array))
+    owned.add(id(array))
     return _scalar_or_array(array)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from dualbcast.errors import DTypeError, DualbcastError, ShapeError
 from dualbcast.foreign_objects import has_own_arithmetic, refused_argument
 from dualbcast.graph.arrays import as_array, is_float, namespace
-from dualbcast.graph.frozen import GIVEN_UP
+from dualbcast.graph.frozen import ABANDONED
 from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive, observe
 from dualbcast.graph.trees import map_leaves
 from dualbcast.graph.variable import Variable
@@ -95,7 +95,7 @@ def _refusal(name: str, values: Sequence[Any], error: Exception) -> str:
 def output_of(node: Node, index: int = 0) -> Variable:
     """An output of a node that keeps its outputs: the Variable, or another in its place if nobody holds it any more."""
     output = node.outputs[index]()
-    return output if output is not None else Variable._of(node.kept[index], True, node, index)
+    return output if output is not None else Variable._of(node.saved[index], True, node, index)
 
 
 def is_any_tracked(inputs: Sequence[Any]) -> bool:
@@ -105,7 +105,7 @@ def is_any_tracked(inputs: Sequence[Any]) -> bool:
 
 def arrays_of(inputs: Sequence[Any]) -> tuple[Any, ...]:
     """The inputs with the array of each Variable in its place."""
-    if GIVEN_UP:
+    if ABANDONED:
         for each in inputs:
             if isinstance(each, Variable) and each.frozen is not None:
                 each.frozen.check()
@@ -125,11 +125,11 @@ def zeros(like: Variable) -> Variable:
 # --- where differentiation begins and ends ----------------------------------------------------------------------------
 
 
-def _pull_alias(_node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
+def _pullback_of_alias(_node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
     return cotangents
 
 
-_ALIAS = Primitive("alias", lambda array: array, _pull_alias)
+_ALIAS = Primitive("alias", lambda array: array, _pullback_of_alias)
 
 
 def alias(value: Any) -> Variable:

@@ -35,7 +35,7 @@ class _State(threading.local):
     depth : int
         How many transformations are under way.
     outermost : object or None
-        It stands for the outermost transformation that is under way; see `frozen.thaws_if_it_fails`.
+        It stands for the outermost transformation that is under way; see `frozen.thaw_on_failure`.
     launches : tuple of list
         Each kernel that the graph launches is noted in each of these lists.
     observer : callable or None
@@ -111,20 +111,20 @@ class Primitive:
     forward : function
         It takes arrays (and numbers, as they were given) and static parameters, and gives an array, or a tuple of
         arrays. It is None where the outputs are computed elsewhere, and the primitive is only recorded.
-    pull : function
+    pullback : function
         It takes a node, the cotangents of its outputs, and for each input whether its cotangent is wanted; it gives the
         cotangents of the inputs. It is written with differentiable operations, so that it can be differentiated.
     multiple : bool
         Whether `forward` gives a tuple.
-    keeps : bool
-        Whether `pull` needs the values of the outputs: the node then keeps them.
+    saves_outputs : bool
+        Whether `pullback` needs the values of the outputs: the node then saves them.
     """
 
     name: str
     forward: Any
-    pull: Callable[[Node, tuple[Any, ...], tuple[bool, ...]], Cotangents]
+    pullback: Callable[[Node, tuple[Any, ...], tuple[bool, ...]], Cotangents]
     multiple: bool = False
-    keeps: bool = False
+    saves_outputs: bool = False
 
 
 class Node:
@@ -139,25 +139,25 @@ class Node:
         Static parameters.
     serial : int
         Serials count upwards, so a node that is older than a Variable cannot depend on it.
-    forms : tuple of (shape, dtype)
+    types : tuple of (shape, dtype)
         For each output its shape and dtype.
     outputs : tuple of weakref
         The output Variables. The references are weak because the outputs refer to the node: a cycle would keep their
         arrays until the next collection.
-    kept : tuple of array
-        The values of the outputs, if the primitive keeps them.
+    saved : tuple of array
+        The values of the outputs, if the primitive saves them.
     """
 
-    __slots__ = ("__weakref__", "forms", "inputs", "kept", "outputs", "primitive", "serial", "static")
+    __slots__ = ("__weakref__", "inputs", "outputs", "primitive", "saved", "serial", "static", "types")
 
     def __init__(
         self, primitive: Primitive, inputs: tuple[Any, ...], static: dict[str, Any], outputs: Sequence[Any]
     ) -> None:
         self.primitive, self.inputs, self.static = primitive, inputs, static
         self.serial = next_serial()
-        self.forms = tuple([(output.shape, output.dtype) for output in outputs])
+        self.types = tuple([(output.shape, output.dtype) for output in outputs])
         self.outputs = tuple([weakref.ref(output) for output in outputs])
-        self.kept = tuple([output.array for output in outputs]) if primitive.keeps else ()
+        self.saved = tuple([output.array for output in outputs]) if primitive.saves_outputs else ()
 
     def __repr__(self) -> str:
         return f"<Node {self.serial}: {self.primitive.name}>"

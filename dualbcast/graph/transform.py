@@ -16,7 +16,7 @@ from dualbcast.errors import ArgumentError, DTypeError, ShapeError, a_or_an
 from dualbcast.foreign_objects import is_plain, refused_result
 from dualbcast.graph.arrays import is_float, namespace
 from dualbcast.graph.backward import backward
-from dualbcast.graph.frozen import thaws_if_it_fails
+from dualbcast.graph.frozen import thaw_on_failure
 from dualbcast.graph.nesting import Level, check_results, evaluate, is_tracked, name_of, or_zeros
 from dualbcast.graph.operations.elementwise import astype
 from dualbcast.graph.primitives import zeros
@@ -112,13 +112,13 @@ def value_and_grad(function: Callable[..., Any], wrt: Wrt = 0, *, has_aux: bool 
     many = isinstance(wrt, list | tuple)
 
     @_named_after(function, "value_and_grad")
-    @thaws_if_it_fails
+    @thaw_on_failure
     def transformed(*args: Any, **named: Any) -> Any:
         level = Level((args, named))
         given: dict[Any, Any] = {**dict(enumerate(args)), **named}
-        places = [_place(function, each, args, named) for each in (wrt if many else [wrt])]  # type: ignore[union-attr]
-        trees = [level.enter(given[place], f"argument {place}") for place in places]
-        given.update(zip(places, trees, strict=True))
+        positions = [_position(function, each, args, named) for each in (wrt if many else [wrt])]  # type: ignore[union-attr]
+        trees = [level.enter(given[position], f"argument {position}") for position in positions]
+        given.update(zip(positions, trees, strict=True))
         result = evaluate(function, *[given[at] for at in range(len(args))], **{name: given[name] for name in named})
         heads = _heads(_number(result, function, has_aux))
         value = level.leave(result)
@@ -129,7 +129,7 @@ def value_and_grad(function: Callable[..., Any], wrt: Wrt = 0, *, has_aux: bool 
     return transformed
 
 
-@thaws_if_it_fails
+@thaw_on_failure
 def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., Any]]:
     """The value of a function, and the function that carries cotangents of it back to the arguments.
 
@@ -164,7 +164,7 @@ def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., An
     check_results(result, name_of(function))
     outputs = leaves(result)
 
-    @thaws_if_it_fails
+    @thaw_on_failure
     def pullback(cotangents: Any) -> tuple[Any, ...]:
         """The cotangents of the arguments."""
         inner = level.also((cotangents,))
@@ -175,7 +175,7 @@ def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., An
     return level.leave(result), pullback
 
 
-@thaws_if_it_fails
+@thaw_on_failure
 def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     """The value of a function, and its tangent along tangents of the arguments.
 
@@ -226,12 +226,12 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
     with np.errstate(invalid="ignore"):
         heads = list(zip(filter(is_tracked, outputs), probes, strict=True))
         pulled = backward(heads, level.aliases, record=True)
-    taken = {id(each.array) for each in given if each is not None}
+    owned = {id(each.array) for each in given if each is not None}
     pairs = zip(pulled, given, strict=True)
     heads = [(each, tangent) for each, tangent in pairs if is_tracked(each) and tangent is not None]
     products = iter(backward(heads, probes, record=level.record))
     along = [or_zeros(next(products) if is_tracked(each) else None, each) for each in outputs]
-    return level.leave(result), rebuild(result, level.own(along, taken))
+    return level.leave(result), rebuild(result, level.own(along, owned))
 
 
 def _like_trees(trees: list[Any], values: list[Any]) -> tuple[Any, ...]:
@@ -300,7 +300,7 @@ def _heads(number: Any) -> list[tuple[Variable, Variable]]:
     return [(number, Variable._of(namespace(number).ones((), dtype=number.dtype), False))]
 
 
-@thaws_if_it_fails
+@thaw_on_failure
 def _gradient_of(number: Variable, variables: Any, record: bool) -> Any:
     """The gradient of a number that has been computed."""
     _check_number(number, "this Variable")
@@ -325,7 +325,7 @@ def _gradient_of(number: Variable, variables: Any, record: bool) -> Any:
 # --- arguments --------------------------------------------------------------------------------------------------------
 
 
-def _place(function: Any, wrt: Any, args: tuple[Any, ...], named: dict[str, Any]) -> int | str:
+def _position(function: Any, wrt: Any, args: tuple[Any, ...], named: dict[str, Any]) -> int | str:
     """Where an argument to differentiate in is: its position, or its name if it is given by name."""
     if isinstance(wrt, str):
         if wrt in named:

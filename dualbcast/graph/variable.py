@@ -15,7 +15,7 @@ import numpy as np
 
 from dualbcast.errors import ArgumentError
 from dualbcast.graph.arrays import is_array, is_float, namespace, on_host
-from dualbcast.graph.frozen import Frozen, freeze_given
+from dualbcast.graph.frozen import Frozen, freeze_value
 from dualbcast.graph.tape import STATE, Node, next_serial
 
 __all__ = ["OPERATIONS", "Axis", "Variable", "registered"]
@@ -111,7 +111,7 @@ class Variable:
         if isinstance(value, Variable):
             array, self.frozen = value.array, value.frozen
         else:
-            array, self.frozen = freeze_given(value, STATE.observer is not None)
+            array, self.frozen = freeze_value(value, STATE.observer is not None)
         self._value, self.node, self.index, self.source = array, None, 0, None
         self.serial = next_serial()
         self.tracked = tracked and is_float(array.dtype)
@@ -283,7 +283,7 @@ class Variable:
         """A BroadcastFunction is called on Variables, which are among the values that its parameters have."""
         if out is not None:
             raise ArgumentError(f"{function!r}: out= does not go with Variables, which do not change")
-        return OPERATIONS["record"](specialisation, values, function.__name__)
+        return OPERATIONS["call_bound"](specialisation, values, function.__name__)
 
     # --- operators ----------------------------------------------------------------------------------------------------
 

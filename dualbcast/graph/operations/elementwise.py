@@ -21,7 +21,7 @@ from dualbcast.graph.primitives import arrays_of, constant, run
 from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive, observe
 from dualbcast.graph.variable import OPERATIONS, Variable, registered
 
-__all__ = ["apply", "astype", "call", "clip", "record", "where"]
+__all__ = ["apply", "astype", "call", "call_bound", "clip", "where"]
 
 # The ufuncs behind the operators of Python.
 _OPERATORS = (
@@ -113,11 +113,11 @@ def call(function: BroadcastFunction, args: tuple[Any, ...], name: str = "") -> 
     """
     # The call is bound as for arrays, but the values are the Variables themselves, captured ones too.
     specialisation, values = function._dispatch.find(args, {}, None)
-    return record(specialisation, values, name or function.__name__)
+    return call_bound(specialisation, values, name or function.__name__)
 
 
 @registered
-def record(specialisation: Specialisation, values: tuple[Any, ...], name: str) -> Any:
+def call_bound(specialisation: Specialisation, values: tuple[Any, ...], name: str) -> Any:
     """Apply a function that is bound, and is called `name` in messages, to the values of its parameters."""
     inputs = tuple([each if isinstance(each, Variable) else _operand(each, values) for each in values])
     observe(inputs)
@@ -153,10 +153,10 @@ def _ended(applied: ScalarOperation, inputs: tuple[Any, ...]) -> Variable:
     """An operation where differentiation ends: only the values take part."""
     if STATE.observer is not None:
         observe([each if isinstance(each, Variable) else _operand(each, inputs) for each in inputs])
-    return run(Primitive(applied.name, applied.compute, _pull_nothing), arrays_of(inputs))
+    return run(Primitive(applied.name, applied.compute, _pullback_of_nothing), arrays_of(inputs))
 
 
-def _pull_nothing(node: Node, _cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
+def _pullback_of_nothing(node: Node, _cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
     return (None,) * len(node.inputs)
 
 
@@ -167,9 +167,9 @@ def _convert(array: Any, dtype: Any) -> Any:
     return array.astype(dtype)
 
 
-def _pull_cast(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
+def _pullback_of_cast(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
     return (astype(cotangents[0], node.inputs[0].dtype),)
 
 
-_ASTYPE = Primitive("astype", _convert, _pull_cast)
-_TO_INTEGERS = Primitive("astype", _convert, _pull_nothing)
+_ASTYPE = Primitive("astype", _convert, _pullback_of_cast)
+_TO_INTEGERS = Primitive("astype", _convert, _pullback_of_nothing)

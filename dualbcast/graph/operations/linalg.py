@@ -26,7 +26,7 @@ __all__ = ["MATMUL", "diagonal", "dot", "einsum", "inner", "matmul", "outer", "t
 # --- matrices ---------------------------------------------------------------------------------------------------------
 
 
-def _pull_matmul(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Cotangents:
+def _pullback_of_matmul(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Cotangents:
     (a, b), c = node.inputs, cotangents[0]
     return (
         sum_to(matmul(c, matrix_transpose(b)), a.shape) if wanted[0] else None,
@@ -34,7 +34,7 @@ def _pull_matmul(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -
     )
 
 
-MATMUL = Primitive("matmul", lambda a, b: a @ b, _pull_matmul)
+MATMUL = Primitive("matmul", lambda a, b: a @ b, _pullback_of_matmul)
 
 
 @registered
@@ -191,7 +191,7 @@ def _einsum(*arrays: Any, names: tuple[str, ...], result: str) -> Any:
     return namespace(*arrays).einsum(f"{','.join(names)}->{result}", *arrays, optimize=len(arrays) > 1)
 
 
-def _pull_einsum(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Cotangents:
+def _pullback_of_einsum(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Cotangents:
     names, result = node.static["names"], node.static["result"]
 
     def pulled(at: int) -> Variable:
@@ -202,7 +202,7 @@ def _pull_einsum(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -
     return [pulled(at) if is_wanted else None for at, is_wanted in enumerate(wanted)]
 
 
-_EINSUM = Primitive("einsum", _einsum, _pull_einsum)
+_EINSUM = Primitive("einsum", _einsum, _pullback_of_einsum)
 
 
 def _parse(subscripts: str, inputs: Sequence[Variable]) -> tuple[list[str], str]:

@@ -16,8 +16,8 @@ from dualbcast.graph.operations.broadcasting import (
     axes_of,
     axis_of,
     is_for_kernels,
-    kept_axes,
-    reduced_axes,
+    keepdims_shape,
+    reduced_shape,
     reshape,
     size_of,
     sum,
@@ -45,7 +45,7 @@ __all__ = [
 
 def _aligned(reduced: Any, node: Node) -> Variable:
     """An array of a reduction's shape, with axes of length 1 where it has none: so it broadcasts with the input."""
-    return reshape(reduced, kept_axes(node.inputs[0].shape, node.static["axes"]))
+    return reshape(reduced, keepdims_shape(node.inputs[0].shape, node.static["axes"]))
 
 
 # --- sums and moments -------------------------------------------------------------------------------------------------
@@ -95,12 +95,12 @@ def std(x: Any, axis: Axis = None, correction: float = 0, keepdims: bool = False
     return apply("sqrt", var(x, axis=axis, correction=correction, keepdims=keepdims))
 
 
-def _pull_cumsum(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
+def _pullback_of_cumsum(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
     axis = node.static["axis"]
     return (flip(cumsum(flip(cotangents[0], axis), axis), axis),)
 
 
-_CUMSUM = Primitive("cumsum", lambda array, axis: array.cumsum(axis=axis), _pull_cumsum)
+_CUMSUM = Primitive("cumsum", lambda array, axis: array.cumsum(axis=axis), _pullback_of_cumsum)
 
 
 @registered
@@ -133,7 +133,7 @@ def _share(cotangent: Any, x: Any, y: Any, count: Any) -> Any:
     return cotangent / count if x == y or (x != x and y != y) else 0.0
 
 
-def _pull_extreme(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
+def _pullback_of_extreme(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
     """Equal elements share evenly; which elements are greatest does not change, and neither does their count."""
     x = Variable(node.inputs[0], tracked=False)
     y = Variable(_aligned(Variable(output_of(node), tracked=False), node), tracked=False)
@@ -142,10 +142,16 @@ def _pull_extreme(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...])
 
 
 _MAX = Primitive(
-    "max", lambda array, axes, keepdims: array.max(axis=axes, keepdims=keepdims), _pull_extreme, keeps=True
+    "max",
+    lambda array, axes, keepdims: array.max(axis=axes, keepdims=keepdims),
+    _pullback_of_extreme,
+    saves_outputs=True,
 )
 _MIN = Primitive(
-    "min", lambda array, axes, keepdims: array.min(axis=axes, keepdims=keepdims), _pull_extreme, keeps=True
+    "min",
+    lambda array, axes, keepdims: array.min(axis=axes, keepdims=keepdims),
+    _pullback_of_extreme,
+    saves_outputs=True,
 )
 
 
@@ -189,8 +195,8 @@ def prod(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
     """
     x = constant(x)
     axes = axes_of(axis, x.ndim, "prod")
-    shape = reduced_axes(x.shape, axes)
-    result = kept_axes(x.shape, axes) if keepdims else shape
+    shape = reduced_shape(x.shape, axes)
+    result = keepdims_shape(x.shape, axes) if keepdims else shape
     if not is_float(x.dtype):
         return Variable._of(as_array(x.array.prod(axis=axes, keepdims=keepdims)), False)
     # The axes in one, at the front.
@@ -213,8 +219,8 @@ def _logsumexp(array: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     # Where the greatest is infinite, the difference must be infinite, too, and not NaN.
     greatest = xp.where(xp.isfinite(greatest), greatest, xp.zeros_like(greatest))
     with np.errstate(divide="ignore", over="ignore"):
-        kept = xp.log(sum(_powers(array, greatest), axis=axes, keepdims=True).array) + greatest
-    return kept if keepdims else kept.reshape(reduced_axes(array.shape, axes))
+        result = xp.log(sum(_powers(array, greatest), axis=axes, keepdims=True).array) + greatest
+    return result if keepdims else result.reshape(reduced_shape(array.shape, axes))
 
 
 def _powers(array: Any, greatest: Any) -> Variable:
@@ -224,7 +230,7 @@ def _powers(array: Any, greatest: Any) -> Variable:
     return apply("exp", apply("subtract", Variable._of(array, False), Variable._of(as_array(greatest), False)))
 
 
-def _pull_logsumexp(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
+def _pullback_of_logsumexp(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
     total = _aligned(output_of(node), node)
     # Where all terms are zero, no element has a share; inf - inf would be NaN.
     total = where(Variable._of(as_array(total.array == -np.inf), False), 0.0, total)
@@ -232,7 +238,7 @@ def _pull_logsumexp(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...
     return (apply("multiply", _aligned(cotangents[0], node), shares),)
 
 
-_LOGSUMEXP = Primitive("logsumexp", _logsumexp, _pull_logsumexp, keeps=True)
+_LOGSUMEXP = Primitive("logsumexp", _logsumexp, _pullback_of_logsumexp, saves_outputs=True)
 
 
 def logsumexp(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
@@ -263,14 +269,14 @@ def _softmax(array: Any, axes: tuple[int, ...]) -> Any:
     return apply("divide", powers, total).array
 
 
-def _pull_softmax(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
+def _pullback_of_softmax(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
     y = output_of(node)
     weighted = apply("multiply", cotangents[0], y)
     total = sum(weighted, axis=node.static["axes"], keepdims=True)
     return (apply("subtract", weighted, apply("multiply", y, total)),)
 
 
-_SOFTMAX = Primitive("softmax", _softmax, _pull_softmax, keeps=True)
+_SOFTMAX = Primitive("softmax", _softmax, _pullback_of_softmax, saves_outputs=True)
 
 
 def softmax(x: Any, axis: Axis = -1) -> Variable:
