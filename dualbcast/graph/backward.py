@@ -17,7 +17,7 @@ from dualbcast.graph.fused_region import REGION, reopen, settle
 from dualbcast.graph.lazy import LIMITS
 from dualbcast.graph.operations.elementwise import apply, astype
 from dualbcast.graph.operations.indexing import GETITEM, is_injective
-from dualbcast.graph.tape import STATE, Node, recording
+from dualbcast.graph.tape import STATE, Node, setting
 from dualbcast.graph.variable import Variable
 
 __all__ = ["backward", "key_of"]
@@ -55,7 +55,7 @@ def backward(
     wanted = {key_of(target) for target in targets}
     cotangents: dict[_Key, Variable] = {}
     scattered: _Scattered = {}
-    with recording(record, level=1):
+    with setting(is_recording=record, depth=STATE.depth + 1):
         while heads:
             _accumulate(cotangents, key_of(heads[-1][0]), heads.pop()[1])
         while order:
@@ -63,7 +63,7 @@ def backward(
             node, needed = order.pop()
             keys = [(id(node), index) for index in range(len(node.types))]
             seeds = tuple([cotangents.get(key) if key in wanted else cotangents.pop(key, None) for key in keys])
-            if any(seed is not None for seed in seeds):
+            if True in [seed is not None for seed in seeds]:
                 _through(node, seeds, needed, cotangents, scattered)
     return [cotangents.get(key_of(target)) for target in targets]
 
@@ -76,7 +76,7 @@ def key_of(variable: Variable) -> _Key:
 def _order(outputs: list[Variable], targets: Sequence[Variable], stop: bool) -> list[tuple[Node, tuple[bool, ...]]]:
     """The nodes between targets and outputs, inputs before outputs, with which of their inputs are on the way."""
     # A node that is older than all targets depends on none of them.
-    oldest = min((target.serial for target in targets), default=0)
+    oldest = min([target.serial for target in targets], default=0)
     wanted = {key_of(target) for target in targets}
     # Targets that were computed inside a kernel, or may have been.
     inner = {target.source.key: target for target in targets if target.source is not None}

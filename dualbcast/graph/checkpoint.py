@@ -16,7 +16,7 @@ from dualbcast.graph.backward import backward, key_of
 from dualbcast.graph.frozen import Frozen, freeze
 from dualbcast.graph.nesting import check_results, name_of
 from dualbcast.graph.primitives import alias, record
-from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive, next_serial, observe, recording, setting
+from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive, next_serial, observe, setting
 from dualbcast.graph.trees import leaves, rebuild
 from dualbcast.graph.variable import Variable
 
@@ -59,7 +59,7 @@ def checkpoint(function: Function) -> Function:
             return function(*again, **options)
 
         captured = _Captured()
-        with setting(observer=captured.observe), recording(False):
+        with setting(observer=captured.observe, is_recording=False):
             result = call([Variable(each, tracked=False) for each in arguments])
         check_results(result, name_of(function))
         inputs = (*arguments, *captured.variables)
@@ -119,7 +119,7 @@ def _pullback(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> 
     is_recorded = STATE.is_recording
     # Aliases stand for the arguments, and captured Variables for themselves; the inner backward pass ends at both.
     aliases = [alias(each) for each in node.inputs[:count]]
-    with recording(True, level=1):
+    with setting(is_recording=True, depth=STATE.depth + 1):
         outputs = [leaf for leaf in leaves(call(aliases)) if isinstance(leaf, Variable)]
     heads = [
         (output, cotangent)

@@ -177,6 +177,8 @@ class Region:
         The expressions in it.
     outputs : tuple of Output
         For each output of the function the output of an expression that it is.
+    dtypes, sums : tuple
+        The dtypes of the outputs, and the shapes that they are summed to, or None.
     shape, compute
         As for an Expression.
     tracked : tuple of int
@@ -188,10 +190,12 @@ class Region:
         The Jacobian that it keeps, by output and leaf: arrays, and numbers where it is constant.
     """
 
-    __slots__ = ("blocks", "compute", "decision", "element", "gathered", "outputs", "shape")
+    __slots__ = ("blocks", "compute", "decision", "dtypes", "element", "gathered", "outputs", "shape", "sums")
 
     def __init__(self, element: Element, gathered: Gathered, outputs: tuple[Output, ...]) -> None:
         self.element, self.gathered, self.outputs = element, gathered, outputs
+        self.dtypes = tuple([output.expression.dtypes[output.index] for output in outputs])
+        self.sums = tuple([output.expression.sums[output.index] for output in outputs])
         self.shape, self.compute = gathered.order[-1].shape, gathered.order[-1].compute
         self.decision: checkpoint_policy.Decision | None = None
         self.blocks: dict[tuple[int, int], Any] | None = None
@@ -203,30 +207,28 @@ class Region:
 
     def decide(self) -> checkpoint_policy.Decision | None:
         """Whether to keep the Jacobian."""
-        wrt, sums = self.tracked, [output.summed for output in self.outputs]
-        if not wrt or sums.count(None) < len(sums):
+        wrt = self.tracked
+        if not wrt or self.sums.count(None) < len(self.sums):
             return None
         return checkpoint_policy.decide(self.element, self.gathered.leaves, wrt, self.shape, self.compute)
 
     def run(self) -> list[Any]:
         """The arrays of the outputs; the Jacobian is kept where that pays."""
-        dtypes = tuple([output.dtype for output in self.outputs])
         self.decision = self.decide() if self.outputs[0].expression.tracked else None
         if self.decision is not None and self.decision.keeps:
-            arrays = self._value_and_jacobian(dtypes)
+            arrays = self._value_and_jacobian()
             if arrays is not None:
                 return arrays
             self.decision = checkpoint_policy.Decision(False, "there was no memory for the Jacobian")
-        sums = tuple([output.summed for output in self.outputs])
-        return _values(self.element, self.gathered.leaves, self.shape, dtypes, sums)
+        return _values(self.element, self.gathered.leaves, self.shape, self.dtypes, self.sums)
 
-    def _value_and_jacobian(self, dtypes: tuple[np.dtype[Any], ...]) -> list[Any] | None:
+    def _value_and_jacobian(self) -> list[Any] | None:
         """The arrays, with `blocks`; None where there is no memory for these, or outputs have dtypes of their own."""
-        values = arrays_of(self.gathered.leaves)
+        count, values = len(self.dtypes), arrays_of(self.gathered.leaves)
         try:
             with beside(values):
                 call = self.element.prepare("value_and_jacobian", values, self.tracked)
-                if call.spec.dtypes[: len(dtypes)] != dtypes:
+                if call.spec.dtypes[:count] != self.dtypes:
                     return None
                 outputs = call.run()
         except MemoryError:
@@ -236,7 +238,7 @@ class Region:
             (key[0], key[1]): block.constant if block.stored is None else as_array(outputs[block.stored])
             for key, block in call.spec.product.blocks.items()
         }
-        return [as_array(each) for each in outputs[: len(dtypes)]]
+        return [as_array(each) for each in outputs[:count]]
 
     def record(self, outputs: tuple[Variable, ...]) -> None:
         """Give the outputs the node that they come from."""

@@ -7,7 +7,7 @@ in the form of which one kernel is made.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -288,10 +288,12 @@ def gather(
 
 
 def _reached(
-    roots: Iterable[Expression], stops: Mapping[tuple[int, int], Variable] | None
+    roots: Sequence[Expression], stops: Mapping[tuple[int, int], Variable] | None
 ) -> tuple[list[Expression], dict[tuple[int, int], Variable]]:
     """The expressions that `gather` collects, in the order of their making, and the outputs where it stops."""
     computed = {} if stops is None else dict(stops)
+    if len(roots) == 1 and Output not in map(type, roots[0].inputs):
+        return [*roots], computed
     reached: dict[int, Expression] = {}
     pending = list(roots)
     while pending:

@@ -23,7 +23,7 @@ from dualbcast.foreign_objects import (
 from dualbcast.graph.arrays import is_array, is_float, is_read_only
 from dualbcast.graph.backward import backward
 from dualbcast.graph.primitives import alias, stop_gradient, zeros
-from dualbcast.graph.tape import STATE, recording
+from dualbcast.graph.tape import STATE, setting
 from dualbcast.graph.trees import leaves, map_leaves
 from dualbcast.graph.variable import Variable
 
@@ -44,7 +44,8 @@ class Level:
     """
 
     def __init__(self, arguments: Any, is_inner: bool = False) -> None:
-        self.is_inner = is_inner or STATE.depth > 0 or any(isinstance(each, Variable) for each in leaves(arguments))
+        has_variables = True in [isinstance(each, Variable) for each in leaves(arguments)]
+        self.is_inner = is_inner or STATE.depth > 0 or has_variables
         self.record = self.is_inner and STATE.is_recording
         self.aliases: list[Variable] = []
 
@@ -85,7 +86,7 @@ class Level:
 
 def evaluate(function: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
     """Call the function that is differentiated, and record its operations."""
-    with recording(True, level=1):
+    with setting(is_recording=True, depth=STATE.depth + 1):
         return function(*args, **named)
 
 
@@ -133,15 +134,7 @@ def or_zeros(derivative: Variable | None, like: Any) -> Variable:
 
 
 def check_results(result: Any, name: str) -> None:
-    """Refuse the result of a differentiated function if it is no container of Variables, arrays, numbers and texts.
-
-    Parameters
-    ----------
-    result
-        The result.
-    name : str
-        The name of the function in messages.
-    """
+    """Refuse the result of the function of a name if it is no container of Variables, arrays, numbers and texts."""
 
     def check(path: str, leaf: Any) -> None:
         if not (isinstance(leaf, Variable) or is_plain(leaf) or type(leaf) in (str, bytes)):

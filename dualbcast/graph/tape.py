@@ -13,7 +13,7 @@ from contextlib import ContextDecorator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-__all__ = ["STATE", "Cotangents", "Node", "Primitive", "next_serial", "observe", "recording", "setting"]
+__all__ = ["STATE", "Cotangents", "Node", "Primitive", "next_serial", "observe", "setting"]
 
 # For each output or input of a node its cotangent, which is a Variable, or None where it is zero or nobody asked.
 Cotangents: TypeAlias = Sequence[Any]
@@ -42,13 +42,14 @@ class _State(threading.local):
         It is called with the inputs of every operation while a checkpointed function runs, to find what it captures.
     """
 
-    is_recording: bool = True
-    is_fusing: bool = True
-    jacobian: str = "auto"
-    depth: int = 0
-    outermost: object = None
-    launches: tuple[list[Any], ...] = ()
-    observer: Callable[[Sequence[Any]], None] | None = None
+    def __init__(self) -> None:
+        self.is_recording = True
+        self.is_fusing = True
+        self.jacobian = "auto"
+        self.depth = 0
+        self.outermost: object = None
+        self.launches: tuple[list[Any], ...] = ()
+        self.observer: Callable[[Sequence[Any]], None] | None = None
 
 
 STATE = _State()
@@ -56,6 +57,8 @@ STATE = _State()
 
 class setting(ContextDecorator):  # noqa: N801
     """A context manager and decorator: attributes of `STATE` have these values for a while. It may be entered again."""
+
+    __slots__ = ("_before", "_values")
 
     def __init__(self, **values: Any) -> None:
         self._values = values
@@ -66,32 +69,14 @@ class setting(ContextDecorator):  # noqa: N801
         return setting(**self._values)
 
     def __enter__(self) -> None:
-        self._before.append({name: getattr(STATE, name) for name in self._values})
-        for name, value in self._values.items():
-            setattr(STATE, name, value)
+        state, before = STATE.__dict__, {}
+        for name in self._values:
+            before[name] = state[name]
+        state.update(self._values)
+        self._before.append(before)
 
     def __exit__(self, *_: object) -> None:
-        for name, value in self._before.pop().items():
-            setattr(STATE, name, value)
-
-
-class recording:  # noqa: N801
-    """Record operations, or do not, for a while, with `level` more transformations under way."""
-
-    # Every backward pass begins with one, and this is faster than `setting`.
-    __slots__ = ("_before", "_level", "_wanted")
-
-    def __init__(self, wanted: bool, level: int = 0) -> None:
-        self._wanted, self._level = wanted, level
-
-    def __enter__(self) -> None:
-        self._before = STATE.is_recording
-        STATE.is_recording = self._wanted
-        STATE.depth += self._level
-
-    def __exit__(self, *_: object) -> None:
-        STATE.is_recording = self._before
-        STATE.depth -= self._level
+        STATE.__dict__.update(self._before.pop())
 
 
 def observe(inputs: Sequence[Any]) -> None:

@@ -40,16 +40,16 @@ def _operators(name: str) -> tuple[Callable[[Variable, Any], Variable], Callable
     """
 
     def left(self: Variable, other: Any) -> Variable:
-        return OPERATIONS[name](self, other) if _is_operand(other) else NotImplemented
+        if isinstance(other, _OPERANDS) or is_array(other):
+            return OPERATIONS[name](self, other)
+        return NotImplemented
 
     def right(self: Variable, other: Any) -> Variable:
-        return OPERATIONS[name](other, self) if _is_operand(other) else NotImplemented
+        if isinstance(other, _OPERANDS) or is_array(other):
+            return OPERATIONS[name](other, self)
+        return NotImplemented
 
     return left, right
-
-
-def _is_operand(value: Any) -> bool:
-    return type(value) is Variable or isinstance(value, int | float) or is_array(value)
 
 
 class Variable:
@@ -381,3 +381,7 @@ class Variable:
 
     def astype(self, dtype: Any) -> Variable:
         return OPERATIONS["astype"](self, dtype)
+
+
+# The operands of operators, beside arrays of CuPy's.
+_OPERANDS = (Variable, np.ndarray, np.generic, int, float)
