@@ -113,18 +113,7 @@ def decide(
 ) -> Decision:
     """Whether a kernel that is about to run should keep its Jacobian.
 
-    Parameters
-    ----------
-    element : Element
-        Its function.
-    leaves : sequence
-        The arguments: Variables and numbers.
-    wrt : tuple of int
-        The positions of the arguments that carry derivatives.
-    shape : tuple of int
-        The shape that the arguments broadcast to.
-    dtype : numpy.dtype
-        The dtype of the arithmetic.
+    It computes in `dtype`, from arguments that broadcast to `shape`; of these, the ones at `wrt` carry derivatives.
     """
     mode = element.options.jacobian if STATE.jacobian == "auto" else STATE.jacobian
     if mode == "recompute":

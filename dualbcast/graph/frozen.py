@@ -1,6 +1,7 @@
-"""Arrays of the user's that the tape depends on: small ones are copied, others are read-only for as long.
+"""User's arrays that the tape depends on: small ones are copied, and others are read-only while they are needed.
 
-Comes in: an array of the user's. Goes out: an array that stays as it is, and the need for that, which ends by itself.
+Comes in: a user's array. Goes out: an array that stays as it is, and an object that stands for the need of that; when
+the object ends, the array is writable again.
 """
 
 from __future__ import annotations
@@ -27,12 +28,11 @@ __all__ = ["ABANDONED", "COPIED_BYTES", "Frozen", "freeze", "freeze_value", "tha
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# Bytes up to which an array is copied. A copy takes up to 0.25 µs; making an array read-only, counting who needs it,
-# and making it writable again takes 1.1 µs, of the 15 that an operation on three elements takes.
+# An array of so many bytes is copied; see docs/decisions/061-thresholds-of-the-graph.md.
 COPIED_BYTES = 8192
 
 _ndarray = np.ndarray
-# The bases of arrays whose memory nobody else writes to, although they do not own it.
+# Arrays with these bases do not own their memory, but nobody else writes to it.
 _OWN = (Lease, mmap.mmap)
 
 
@@ -70,7 +70,7 @@ class Frozen:
         self.memory = memory
 
     def __del__(self) -> None:
-        # This runs at any moment and in any thread, also in one that has the lock; its holder then counts this end.
+        # This runs at any moment and in any thread, also in the one that has the lock, which then counts this end.
         _ENDED.append(self.memory)
         _count_ended()
 
@@ -86,7 +86,7 @@ class Frozen:
 # The memory that is needed, by its `key`; and the memory whose needs have ended but have not been counted yet.
 _MEMORIES: dict[int, _Memory] = {}
 _ENDED: deque[_Memory] = deque()
-# Memory that is writable again although Variables need it: they are of calls that ended in an exception.
+# Memory that is writable again although Variables need it, because their call has ended in an exception.
 ABANDONED: set[_Memory] = set()
 _LOCK = threading.Lock()
 
@@ -127,22 +127,22 @@ _REFERENCES_OF_LOCAL = _references()
 
 
 def freeze(array: Any, is_read_again: bool = False) -> tuple[Any, Frozen | None]:
-    """See to it that an array of the user's stays as it is now.
+    """Make sure that a user's array stays as it is now.
 
     Parameters
     ----------
     array : numpy.ndarray or cupy.ndarray
     is_read_again : bool
-        Whether a function that is called a second time will read the array itself: then a copy would not do.
+        Whether a function that is called a second time will read the array itself, so that a copy does not help.
 
     Returns
     -------
     array
-        The same array, which is read-only from now on; or a copy, if it is small or cannot be made read-only. These are
-        CuPy's arrays, memory that belongs to no array of NumPy's, and views, if others may see the same memory.
+        The same array, which is read-only from now on; or a copy, if it is small or cannot be made read-only. This holds
+        for CuPy arrays, for memory that no NumPy array owns, and for views if others may see the same memory.
     frozen : Frozen or None
-        When this object ends, the array is writable again. It is None for a copy, and for an array that has always been
-        read-only.
+        When this object ends, the array is writable again. It is None for a copy, and for an array that was read-only
+        before.
 
     Notes
     -----
@@ -173,14 +173,14 @@ def freeze(array: Any, is_read_again: bool = False) -> tuple[Any, Frozen | None]
             return _copy_of_view(array, owner), None
     memory = _held(owner, views)
     if memory is None:
-        # A view that was left writable could not be made so again.
+        # A writable view of read-only memory: once read-only, it could not be made writable again.
         return (array.copy() if array.flags.writeable else array), None
     _count_ended()
     return array, Frozen(memory)
 
 
 def _held(owner: Any, views: tuple[Any, ...]) -> _Memory | None:
-    """The memory of an array, which is needed once more and is read-only; None if it has always been read-only."""
+    """The memory of an array, which is made read-only and counted once more; None if it was read-only before."""
     with _LOCK:
         memory = _MEMORIES.get(id(owner))
         if memory is None:
@@ -199,7 +199,7 @@ def _held(owner: Any, views: tuple[Any, ...]) -> _Memory | None:
 
 
 def freeze_value(value: Any, is_read_again: bool) -> tuple[Any, Frozen | None]:
-    """The array that a Variable has for a value that a user gives it; see `freeze`.
+    """The array of a Variable that a user makes from a value; see `freeze`.
 
     Raises
     ------
@@ -225,7 +225,7 @@ def freeze_value(value: Any, is_read_again: bool) -> tuple[Any, Frozen | None]:
     return (array, None) if type(value) in _NEVER_SHARED else freeze(array, is_read_again)
 
 
-# Arrays made of these are nobody else's.
+# An array that was made from one of these belongs to the Variable alone.
 _NEVER_SHARED = {bool, int, float, list, tuple, np.float64, np.float32}
 
 
@@ -250,10 +250,10 @@ def _copy_of_view(array: Any, owner: Any) -> Any:
 
 
 def thaw_on_failure(function: Function) -> Function:
-    """A transformation, or part of one: arrays that it alone needs are writable again if it ends in an exception.
+    """Decorate a transformation, or a part of one: if it fails, arrays that it alone needs are writable again.
 
-    The traceback, which an interactive session keeps, has its Variables, and would have the arrays read-only for as
-    long.
+    Otherwise they would stay read-only while the traceback refers to their Variables, and an interactive session keeps
+    the last traceback.
     """
 
     @functools.wraps(function)
@@ -282,7 +282,7 @@ def _abandon(call: object) -> None:
 
 
 def _in_the_child() -> None:
-    """After a fork: another thread, which is not there any more, may have had the lock."""
+    """Renew the lock after a fork: another thread, which the child lacks, may have had it."""
     global _LOCK
     _LOCK = threading.Lock()
 

@@ -40,20 +40,7 @@ def defer(
 ) -> tuple[Variable, ...]:
     """Variables for the outputs of an element function, which is computed when one of their values is needed.
 
-    Parameters
-    ----------
-    element : Element
-        The function.
-    inputs : sequence
-        For each of its parameters a Variable or a number.
-    shape : tuple of int
-        The shape that they broadcast to.
-    compute_dtype : numpy.dtype
-        The dtype of the arithmetic.
-    dtypes : tuple of numpy.dtype
-        The dtypes of the outputs.
-    sums : tuple of (tuple of int or None), optional
-        For each output the shape that it is summed to, if it is.
+    The parameters are the attributes of an `Expression`; each of the `inputs` is a Variable or a number.
     """
     tracked = STATE.is_recording and is_any_tracked(inputs)
     sums = (None,) * len(dtypes) if sums is None else sums
@@ -76,7 +63,7 @@ def defer(
 
 
 def _joined(each: Any, reader: Expression) -> Any:
-    """An input of an expression: the output that a Variable waits for, if both fit into one kernel."""
+    """An input as its reader takes it: the Output that a Variable stands for if one kernel can compute both."""
     if not isinstance(each, Variable) or each._value is not None:
         return each
     output: Output = each.source
@@ -101,10 +88,10 @@ def total(variable: Variable, shape: Shape) -> Variable:
 
 
 def _recorded(expression: Expression) -> tuple[Variable, ...]:
-    """The outputs of an expression that does not wait, and that no other waits for."""
+    """The outputs of an expression that is computed at once, and recorded."""
     gathered, count = gather(expression), len(expression.dtypes)
     first, element = len(gathered.leaves), expression.element
-    if first < len(expression.inputs):  # some are the same
+    if first < len(expression.inputs):  # some inputs are the same
         element = composition_of(gathered).element(tuple(range(first, first + count)))
     region = Region(element, gathered, tuple([Output(expression, index) for index in range(count)]))
     arrays = region.run()
@@ -128,7 +115,7 @@ def _values(
 
 
 def settle(inputs: Iterable[Any]) -> None:
-    """Compute the Variables that wait among some inputs."""
+    """Compute those of the inputs that are Variables without a value."""
     for each in inputs:
         if isinstance(each, Variable) and each._value is None:
             compute(each.source.expression)
@@ -151,7 +138,7 @@ def compute(expression: Expression) -> None:
     for each in gathered.order:
         each.forget()
     if expression.composed_in is not None:
-        # It was an inner expression once, and was not stored: the same composition will store it the next time.
+        # A kernel has computed it before and did not store it. The same composition will store it the next time.
         earlier, at = expression.composed_in
         earlier.learned.update((at, index) for position, index, _ in wanted if position == last)
     region = region_of(gathered, tuple([Output(gathered.order[at], index) for at, index, _ in wanted]))
@@ -162,7 +149,7 @@ def compute(expression: Expression) -> None:
     for variable, array in zip(outputs, arrays, strict=True):
         variable._value = array
         if variable.node is None:
-            # Otherwise a loop without derivatives would keep everything that it has ever computed.
+            # Otherwise a loop without derivatives would keep every value that it has ever computed.
             variable.source = None
 
 
@@ -213,7 +200,7 @@ class Region:
         return checkpoint_policy.decide(self.element, self.gathered.leaves, wrt, self.shape, self.compute)
 
     def run(self) -> list[Any]:
-        """The arrays of the outputs; the Jacobian is kept where that pays."""
+        """Compute the arrays of the outputs, and the Jacobian as well if that is expected to be faster."""
         self.decision = self.decide() if self.outputs[0].expression.tracked else None
         if self.decision is not None and self.decision.keeps:
             arrays = self._value_and_jacobian()
@@ -223,7 +210,7 @@ class Region:
         return _values(self.element, self.gathered.leaves, self.shape, self.dtypes, self.sums)
 
     def _value_and_jacobian(self) -> list[Any] | None:
-        """The arrays, with `blocks`; None where there is no memory for these, or outputs have dtypes of their own."""
+        """Compute the arrays and `blocks`. It is None if memory is short, or the kernel would store other dtypes."""
         count, values = len(self.dtypes), arrays_of(self.gathered.leaves)
         try:
             with beside(values):
@@ -246,7 +233,7 @@ class Region:
 
 
 def region_of(gathered: Gathered, outputs: tuple[Output, ...]) -> Region:
-    """The region of some expressions that gives some of their outputs."""
+    """The region that computes these outputs of gathered expressions."""
     numbers = tuple([gathered.number(output) for output in outputs])
     return Region(composition_of(gathered).element(numbers), gathered, outputs)
 
@@ -288,7 +275,7 @@ def _destinations(
     output that is one of the given cotangents, handed on, is not computed at all.
     """
     params = element.function.params[len(element.function.params) - len(given) :]
-    # The cotangents of sums are broadcast.
+    # A cotangent of a sum is broadcast, so it is never handed on as it is.
     known: list[Any] = [
         (param, dtype, None) if own == shape else None for param, (own, dtype) in zip(params, given, strict=True)
     ]
@@ -340,7 +327,7 @@ def reopen(node: Node, targets: Mapping[tuple[int, int], Variable]) -> None:
         return
     for each in inner.values():
         if each.node is node:
-            # It gets a node of its own, in which nothing else depends on it.
+            # It is also an output of the node. A node of its own keeps the two apart.
             source = region.outputs[each.index]
             region_of(gather(source.expression, stops=region.gathered.computed), (source,)).record((each,))
     roots = {id(output.expression): output.expression for output in region.outputs}

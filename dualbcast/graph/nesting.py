@@ -40,7 +40,8 @@ class Level:
     record : bool
         Whether the backward pass is recorded, for derivatives from outside.
     aliases : list of Variable
-        What is differentiated in: each stands for one array of the arguments, and for no other application.
+        The Variables with respect to which the function is differentiated. Each stands for one array of the arguments,
+        in this application only.
     """
 
     def __init__(self, arguments: Any, is_inner: bool = False) -> None:
@@ -50,13 +51,13 @@ class Level:
         self.aliases: list[Variable] = []
 
     def also(self, arguments: Any) -> Level:
-        """The same for a later part of the application, with more arguments."""
+        """The level of a later part of the application, which has more arguments."""
         later = Level(arguments, self.is_inner)
         later.aliases = self.aliases
         return later
 
     def enter(self, tree: Any, name: str) -> Any:
-        """A container like an argument, of aliases."""
+        """A container like an argument, with an alias in place of each array."""
         aliases = map_leaves(_alias, tree, name)
         self.aliases.extend(leaves(aliases))
         return aliases
@@ -68,11 +69,11 @@ class Level:
     def _result(self, leaf: Variable) -> Any:
         if self.is_inner:
             return leaf if self.record else stop_gradient(leaf)
-        # An array of the graph's may still be needed by a pullback. An array of the user's must not be a result.
+        # A pullback may still need an array of the graph, so it is read-only. A user's own array must not be a result.
         return _scalar_or_array(leaf.value if leaf.frozen is None else leaf.array.copy())
 
     def gradients(self, heads: list[tuple[Variable, Variable]]) -> list[Any]:
-        """The cotangents of the aliases for those of the outputs."""
+        """The cotangents of the aliases, from outputs with their cotangents."""
         owned = {id(cotangent.array) for _, cotangent in heads}
         cotangents = backward(heads, self.aliases, self.record)
         return self.own([or_zeros(each, alias) for each, alias in zip(cotangents, self.aliases, strict=True)], owned)
@@ -101,7 +102,7 @@ def own_array(gradient: Variable, owned: set[int]) -> Any:
 
 
 def _scalar_or_array(array: Any) -> Any:
-    """An array; an array of no dimensions becomes a scalar, as from NumPy's functions."""
+    """The array, or a scalar if it has no dimensions: NumPy's functions return the same."""
     return array[()] if array.ndim == 0 else array
 
 
@@ -122,19 +123,19 @@ def _alias(name: str, leaf: Any) -> Variable:
 
 
 def is_tracked(value: Any) -> bool:
-    """Whether a result is a Variable that depends on something."""
+    """Whether a result is a Variable that carries a derivative."""
     return isinstance(value, Variable) and value.tracked
 
 
 def or_zeros(derivative: Variable | None, like: Any) -> Variable:
-    """A cotangent or tangent; where there is none, zeros."""
+    """A cotangent or tangent, or zeros like a value if there is none."""
     if derivative is not None:
         return derivative
     return zeros(like if isinstance(like, Variable) else Variable(like))
 
 
 def check_results(result: Any, name: str) -> None:
-    """Refuse the result of the function of a name if it is no container of Variables, arrays, numbers and texts."""
+    """Refuse a result that is no container of Variables, arrays, numbers and texts; `name` is the function's."""
 
     def check(path: str, leaf: Any) -> None:
         if not (isinstance(leaf, Variable) or is_plain(leaf) or type(leaf) in (str, bytes)):

@@ -15,7 +15,7 @@ from dualbcast.errors import DTypeError, DualbcastError, ShapeError
 from dualbcast.foreign_objects import has_own_arithmetic, refused_argument
 from dualbcast.graph.arrays import as_array, is_float, namespace
 from dualbcast.graph.frozen import ABANDONED
-from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive, observe
+from dualbcast.graph.tape import STATE, Node, Primitive, observe, unary
 from dualbcast.graph.trees import map_leaves
 from dualbcast.graph.variable import Variable
 
@@ -125,11 +125,7 @@ def zeros(like: Variable) -> Variable:
 # --- where differentiation begins and ends ----------------------------------------------------------------------------
 
 
-def _pullback_of_alias(_node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
-    return cotangents
-
-
-_ALIAS = Primitive("alias", lambda array: array, _pullback_of_alias)
+_ALIAS = unary("alias", lambda array: array, lambda _node, cotangent: cotangent)
 
 
 def alias(value: Any) -> Variable:

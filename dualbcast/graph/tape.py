@@ -13,7 +13,7 @@ from contextlib import ContextDecorator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-__all__ = ["STATE", "Cotangents", "Node", "Primitive", "next_serial", "observe", "setting"]
+__all__ = ["STATE", "Cotangents", "Node", "Primitive", "next_serial", "observe", "setting", "unary"]
 
 # For each output or input of a node its cotangent, which is a Variable, or None where it is zero or nobody asked.
 Cotangents: TypeAlias = Sequence[Any]
@@ -99,6 +99,7 @@ class Primitive:
     pullback : function
         It takes a node, the cotangents of its outputs, and for each input whether its cotangent is wanted; it gives the
         cotangents of the inputs. It is written with differentiable operations, so that it can be differentiated.
+        It is None for a primitive that is never recorded.
     multiple : bool
         Whether `forward` gives a tuple.
     saves_outputs : bool
@@ -107,9 +108,18 @@ class Primitive:
 
     name: str
     forward: Any
-    pullback: Callable[[Node, tuple[Any, ...], tuple[bool, ...]], Cotangents]
+    pullback: Any
     multiple: bool = False
     saves_outputs: bool = False
+
+
+def unary(
+    name: str, forward: Callable[..., Any], pullback: Callable[[Node, Any], Any], saves_outputs: bool = False
+) -> Primitive:
+    """A primitive of one array, whose pullback gives the cotangent of the array for a node and that of the result."""
+    return Primitive(
+        name, forward, lambda node, cotangents, _wanted: (pullback(node, cotangents[0]),), saves_outputs=saves_outputs
+    )
 
 
 class Node:

@@ -53,7 +53,7 @@ def _operators(name: str) -> tuple[Callable[[Variable, Any], Variable], Callable
 
 
 class Variable:
-    """An array that derivatives can be taken in.
+    """An array with respect to which derivatives can be taken.
 
     Operations on Variables give Variables, which remember the operation, so that `grad` can go back through them. A
     Variable has NumPy's operators and methods, and NumPy's functions work on it. It does not change: `v += w` gives the
@@ -62,16 +62,16 @@ class Variable:
     Parameters
     ----------
     value : array, number, or nested lists of numbers
-        An array is one of NumPy's or CuPy's. The Variable keeps the value that the array has now: arrays of up to 8 KiB
-        are copied, and larger ones are read-only while the Variable, or anything computed from it, may need them.
-        CuPy's are copied.
+        An array is a NumPy or CuPy array. The Variable keeps the value that the array has now: NumPy arrays of up to
+        8 KiB and all CuPy arrays are copied; larger ones are read-only while the Variable, or a result that was
+        computed from it, may need them.
     tracked : bool
         Whether derivatives may be asked for. Integer and bool arrays never carry any.
 
     Attributes
     ----------
     value : array
-        It is read-only; where it is an array of CuPy's, a copy.
+        It is read-only; of a CuPy array it is a copy.
     shape, dtype, ndim, size
         As the value has them.
     namespace : module
@@ -98,13 +98,13 @@ class Variable:
     __slots__ = ("__weakref__", "_value", "frozen", "index", "node", "serial", "source", "tracked")
 
     _value: Any
-    # Where the memory is the user's: the need that it stays as it is.
+    # If the user has the same memory: the need that it stays as it is.
     frozen: Frozen | None
     tracked: bool
     node: Node | None
     index: int
     serial: int
-    # The `lazy.Output` that this stands for, while it has no value, and after that if it carries derivatives.
+    # The `lazy.Output` that it stands for while it has no value, and afterwards if it carries derivatives.
     source: Any
 
     def __init__(self, value: Any, tracked: bool = True) -> None:
@@ -118,7 +118,7 @@ class Variable:
 
     @classmethod
     def _of(cls, array: Any, tracked: bool, node: Node | None = None, index: int = 0) -> Variable:
-        """A Variable around an array of the graph's own."""
+        """A Variable around an array that only the graph has."""
         new = cls.__new__(cls)
         new._value, new.tracked, new.node, new.index, new.source = array, tracked, node, index, None
         new.frozen = None
@@ -275,12 +275,12 @@ class Variable:
         return OPERATIONS["array_function"](function, args, options)
 
     def __cupy_override_elementwise_kernel__(self, kernel: Any, *inputs: Any, **options: Any) -> Any:
-        # CuPy's own protocol, for `array * v` with its array before the Variable.
+        # The protocol of CuPy for `array * v`, where its array stands before the Variable.
         return OPERATIONS["cupy_ufunc"](kernel.name, inputs, options)
 
     @classmethod
     def __broadcast_function__(cls, function: Any, specialisation: Any, values: tuple[Any, ...], out: Any) -> Any:
-        """A BroadcastFunction is called on Variables, which are among the values that its parameters have."""
+        """Make the call of a BroadcastFunction whose parameters have these values, some of which are Variables."""
         if out is not None:
             raise ArgumentError(f"{function!r}: out= does not go with Variables, which do not change")
         return OPERATIONS["call_bound"](specialisation, values, function.__name__)
@@ -383,5 +383,5 @@ class Variable:
         return OPERATIONS["astype"](self, dtype)
 
 
-# The operands of operators, beside arrays of CuPy's.
+# The operands of operators; arrays of CuPy are operands, too.
 _OPERANDS = (Variable, np.ndarray, np.generic, int, float)

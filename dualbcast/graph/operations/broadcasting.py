@@ -18,7 +18,7 @@ from dualbcast.graph.fused_region import total
 from dualbcast.graph.lazy import LIMITS
 from dualbcast.graph.operations.elementwise import astype
 from dualbcast.graph.primitives import IndexingError, constant, run
-from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive
+from dualbcast.graph.tape import STATE, Node, unary
 from dualbcast.graph.variable import Axis, Variable, registered
 
 __all__ = [
@@ -84,17 +84,15 @@ def reduced_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, .
 # --- reshape and broadcast --------------------------------------------------------------------------------------------
 
 
-def _pullback_of_reshape(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
-    return (reshape(cotangents[0], node.inputs[0].shape),)
-
-
-def _pullback_of_broadcast(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
-    return (sum_to(cotangents[0], node.inputs[0].shape),)
-
-
-_RESHAPE = Primitive("reshape", lambda array, shape: array.reshape(shape), _pullback_of_reshape)
-_BROADCAST = Primitive(
-    "broadcast_to", lambda array, shape: namespace(array).broadcast_to(array, shape), _pullback_of_broadcast
+_RESHAPE = unary(
+    "reshape",
+    lambda array, shape: array.reshape(shape),
+    lambda node, cotangent: reshape(cotangent, node.inputs[0].shape),
+)
+_BROADCAST = unary(
+    "broadcast_to",
+    lambda array, shape: namespace(array).broadcast_to(array, shape),
+    lambda node, cotangent: sum_to(cotangent, node.inputs[0].shape),
 )
 
 
@@ -134,18 +132,18 @@ def _sum(array: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     return sums if keepdims else sums.reshape(reduced_shape(array.shape, axes))
 
 
-def _pullback_of_sum(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
-    cotangent, shape = cotangents[0], node.inputs[0].shape
+def _pullback_of_sum(node: Node, cotangent: Variable) -> Variable:
+    shape = node.inputs[0].shape
     aligned = keepdims_shape(shape, node.static["axes"])
     if math.prod(shape) < LIMITS.elements and not STATE.is_recording and type(cotangent.array) is np.ndarray:
         # A small array of its own takes less time than a view, and later operations read it like any other.
         spread = np.empty(shape, cotangent.dtype)
         spread[...] = cotangent.array.reshape(aligned)
-        return (Variable._of(spread, False),)
-    return (broadcast_to(reshape(cotangent, aligned), shape),)
+        return Variable._of(spread, False)
+    return broadcast_to(reshape(cotangent, aligned), shape)
 
 
-_SUM = Primitive("sum", _sum, _pullback_of_sum)
+_SUM = unary("sum", _sum, _pullback_of_sum)
 
 
 @registered

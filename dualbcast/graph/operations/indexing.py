@@ -15,7 +15,7 @@ from dualbcast.graph.arrays import is_float, namespace
 from dualbcast.graph.operations.broadcasting import axis_of, reshape
 from dualbcast.graph.operations.scatter_add import row_sums
 from dualbcast.graph.primitives import constant, run
-from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive, observe
+from dualbcast.graph.tape import STATE, observe, unary
 from dualbcast.graph.variable import Variable, registered
 
 __all__ = ["GETITEM", "getitem", "is_injective", "scatter", "take", "take_along_axis"]
@@ -80,14 +80,6 @@ def scatter(values: Any, key: Any, shape: tuple[int, ...]) -> Variable:
 # --- the primitives ---------------------------------------------------------------------------------------------------
 
 
-def _pullback_of_getitem(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
-    return (scatter(cotangents[0], node.static["key"], node.inputs[0].shape),)
-
-
-def _pullback_of_scatter(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
-    return (getitem(cotangents[0], node.static["key"]),)
-
-
 def is_injective(key: Any) -> bool:
     """Whether a key can name no element twice: it has no arrays, or only one mask."""
     arrays = [part for part in (key if isinstance(key, tuple) else (key,)) if hasattr(part, "dtype")]
@@ -146,8 +138,12 @@ def _add_rows(rows: Any, places: Any, length: int) -> Any:
     return result
 
 
-GETITEM = Primitive("indexing", lambda array, key: array[key], _pullback_of_getitem)
-_SCATTER = Primitive("scatter", _scatter, _pullback_of_scatter)
+GETITEM = unary(
+    "indexing",
+    lambda array, key: array[key],
+    lambda node, cotangent: scatter(cotangent, node.static["key"], node.inputs[0].shape),
+)
+_SCATTER = unary("scatter", _scatter, lambda node, cotangent: getitem(cotangent, node.static["key"]))
 
 
 # --- keys -------------------------------------------------------------------------------------------------------------

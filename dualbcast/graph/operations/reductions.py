@@ -25,7 +25,7 @@ from dualbcast.graph.operations.broadcasting import (
 from dualbcast.graph.operations.elementwise import apply, astype, call, where
 from dualbcast.graph.operations.shapes import concat, flip, moveaxis
 from dualbcast.graph.primitives import constant, output_of, run
-from dualbcast.graph.tape import Cotangents, Node, Primitive
+from dualbcast.graph.tape import Node, unary
 from dualbcast.graph.variable import Axis, Variable, registered
 
 __all__ = [
@@ -95,12 +95,12 @@ def std(x: Any, axis: Axis = None, correction: float = 0, keepdims: bool = False
     return apply("sqrt", var(x, axis=axis, correction=correction, keepdims=keepdims))
 
 
-def _pullback_of_cumsum(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
+def _pullback_of_cumsum(node: Node, cotangent: Variable) -> Variable:
     axis = node.static["axis"]
-    return (flip(cumsum(flip(cotangents[0], axis), axis), axis),)
+    return flip(cumsum(flip(cotangent, axis), axis), axis)
 
 
-_CUMSUM = Primitive("cumsum", lambda array, axis: array.cumsum(axis=axis), _pullback_of_cumsum)
+_CUMSUM = unary("cumsum", lambda array, axis: array.cumsum(axis=axis), _pullback_of_cumsum)
 
 
 @registered
@@ -133,21 +133,21 @@ def _share(cotangent: Any, x: Any, y: Any, count: Any) -> Any:
     return cotangent / count if x == y or (x != x and y != y) else 0.0
 
 
-def _pullback_of_extreme(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
+def _pullback_of_extreme(node: Node, cotangent: Variable) -> Any:
     """Equal elements share evenly; which elements are greatest does not change, and neither does their count."""
     x = Variable(node.inputs[0], tracked=False)
     y = Variable(_aligned(Variable(output_of(node), tracked=False), node), tracked=False)
     count = sum(_wide(call(_is_extreme, (x, y))), axis=node.static["axes"], keepdims=True)
-    return (call(_share, (_aligned(cotangents[0], node), x, y, count)),)
+    return call(_share, (_aligned(cotangent, node), x, y, count))
 
 
-_MAX = Primitive(
+_MAX = unary(
     "max",
     lambda array, axes, keepdims: array.max(axis=axes, keepdims=keepdims),
     _pullback_of_extreme,
     saves_outputs=True,
 )
-_MIN = Primitive(
+_MIN = unary(
     "min",
     lambda array, axes, keepdims: array.min(axis=axes, keepdims=keepdims),
     _pullback_of_extreme,
@@ -230,15 +230,15 @@ def _powers(array: Any, greatest: Any) -> Variable:
     return apply("exp", apply("subtract", Variable._of(array, False), Variable._of(as_array(greatest), False)))
 
 
-def _pullback_of_logsumexp(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
+def _pullback_of_logsumexp(node: Node, cotangent: Variable) -> Variable:
     total = _aligned(output_of(node), node)
     # Where all terms are zero, no element has a share; inf - inf would be NaN.
     total = where(Variable._of(as_array(total.array == -np.inf), False), 0.0, total)
     shares = apply("exp", apply("subtract", node.inputs[0], total))
-    return (apply("multiply", _aligned(cotangents[0], node), shares),)
+    return apply("multiply", _aligned(cotangent, node), shares)
 
 
-_LOGSUMEXP = Primitive("logsumexp", _logsumexp, _pullback_of_logsumexp, saves_outputs=True)
+_LOGSUMEXP = unary("logsumexp", _logsumexp, _pullback_of_logsumexp, saves_outputs=True)
 
 
 def logsumexp(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
@@ -269,14 +269,14 @@ def _softmax(array: Any, axes: tuple[int, ...]) -> Any:
     return apply("divide", powers, total).array
 
 
-def _pullback_of_softmax(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
+def _pullback_of_softmax(node: Node, cotangent: Variable) -> Variable:
     y = output_of(node)
-    weighted = apply("multiply", cotangents[0], y)
+    weighted = apply("multiply", cotangent, y)
     total = sum(weighted, axis=node.static["axes"], keepdims=True)
-    return (apply("subtract", weighted, apply("multiply", y, total)),)
+    return apply("subtract", weighted, apply("multiply", y, total))
 
 
-_SOFTMAX = Primitive("softmax", _softmax, _pullback_of_softmax, saves_outputs=True)
+_SOFTMAX = unary("softmax", _softmax, _pullback_of_softmax, saves_outputs=True)
 
 
 def softmax(x: Any, axis: Axis = -1) -> Variable:

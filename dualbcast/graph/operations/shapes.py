@@ -14,7 +14,7 @@ from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.graph.arrays import namespace
 from dualbcast.graph.operations.broadcasting import as_shape, axes_of, axis_of, broadcast_to, reshape
 from dualbcast.graph.primitives import constant, run, run_multiple
-from dualbcast.graph.tape import Cotangents, Node, Primitive
+from dualbcast.graph.tape import Cotangents, Node, Primitive, unary
 from dualbcast.graph.variable import Variable, registered
 
 __all__ = [
@@ -39,12 +39,12 @@ __all__ = [
 # --- one array --------------------------------------------------------------------------------------------------------
 
 
-def _pullback_of_permute(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
+def _pullback_of_permute(node: Node, cotangent: Variable) -> Variable:
     axes = node.static["axes"]
-    return (permute_dims(cotangents[0], tuple(sorted(range(len(axes)), key=axes.__getitem__))),)
+    return permute_dims(cotangent, tuple(sorted(range(len(axes)), key=axes.__getitem__)))
 
 
-_PERMUTE = Primitive("permute_dims", lambda array, axes: array.transpose(axes), _pullback_of_permute)
+_PERMUTE = unary("permute_dims", lambda array, axes: array.transpose(axes), _pullback_of_permute)
 
 
 @registered
@@ -166,10 +166,6 @@ def tile(x: Any, repetitions: int | Sequence[int]) -> Variable:
 # --- many arrays ------------------------------------------------------------------------------------------------------
 
 
-def _concatenate(*arrays: Any, axis: int) -> Any:
-    return namespace(*arrays).concatenate(arrays, axis=axis)
-
-
 def _pullback_of_concat(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Cotangents:
     axis = node.static["axis"]
     parts = _cut(cotangents[0], tuple(each.shape[axis] for each in node.inputs), axis)
@@ -190,7 +186,9 @@ def _pullback_of_split(node: Node, cotangents: Cotangents, _wanted: tuple[bool, 
     return (concat(parts, axis=axis),)
 
 
-_CONCAT = Primitive("concat", _concatenate, _pullback_of_concat)
+_CONCAT = Primitive(
+    "concat", lambda *arrays, axis: namespace(*arrays).concatenate(arrays, axis=axis), _pullback_of_concat
+)
 _SPLIT = Primitive("split", _split, _pullback_of_split, multiple=True)
 
 
