@@ -22,9 +22,9 @@ from dualbcast.graph.variable import Variable
 
 __all__ = ["backward", "key_of"]
 
-# The identity of a Variable: that of the node that made it and its place there, or its own.
+# The identity of a Variable: the node that it is an output of and its position there, or the Variable itself.
 _Key = tuple[int, int]
-# Cotangents that nothing else refers to.
+# By the identity of a Variable, its cotangent if nothing else refers to that.
 _Scattered: TypeAlias = "dict[_Key, ref[Variable]]"
 
 
@@ -59,7 +59,7 @@ def backward(
         while heads:
             _accumulate(cotangents, key_of(heads[-1][0]), heads.pop()[1])
         while order:
-            # This frees the node of the last iteration, with the arrays that only it has kept.
+            # This frees the node of the last iteration, with the arrays that only it refers to.
             node, needed = order.pop()
             keys = [(id(node), index) for index in range(len(node.types))]
             seeds = tuple([cotangents.get(key) if key in wanted else cotangents.pop(key, None) for key in keys])
@@ -74,11 +74,11 @@ def key_of(variable: Variable) -> _Key:
 
 
 def _order(outputs: list[Variable], targets: Sequence[Variable], stop: bool) -> list[tuple[Node, tuple[bool, ...]]]:
-    """The nodes between targets and outputs, inputs before outputs, with which of their inputs are on the way."""
+    """The nodes between targets and outputs, inputs first; for each input whether its cotangent is needed."""
     # A node that is older than all targets depends on none of them.
     oldest = min([target.serial for target in targets], default=0)
     wanted = {key_of(target) for target in targets}
-    # Targets that were computed inside a kernel, or may have been.
+    # These targets may have been computed inside a kernel.
     inner = {target.source.key: target for target in targets if target.source is not None}
     on_the_way: dict[Node, bool] = {}
     order: list[tuple[Node, tuple[bool, ...]]] = []
@@ -149,12 +149,12 @@ def _scatter(node: Node, seed: Variable | None, cotangents: dict[_Key, Variable]
     primal, key = key_of(node.inputs[0]), node.static["key"]
     present, added = cotangents.get(primal), scattered.get(primal)
     if present is not None and added is not None and added() is present:
-        with np.errstate(over="ignore", invalid="ignore"):  # a kernel says nothing either
+        with np.errstate(over="ignore", invalid="ignore"):  # a kernel does not warn either
             present.array[key] += seed.array
         return
     (part,) = node.primitive.pullback(node, (seed,), (True,))
     assert part is not None
-    if present is None and part.dtype.itemsize > 2:  # of half precision a kernel rounds the sum once
+    if present is None and part.dtype.itemsize > 2:  # a kernel rounds a sum of half precision once
         scattered[primal] = ref(part)
     _accumulate(cotangents, primal, part)
 
@@ -163,7 +163,7 @@ def _accumulate(cotangents: dict[_Key, Any], key: _Key, cotangent: Variable) -> 
     present = cotangents.get(key)
     if present is not None:
         if present.size < LIMITS.elements and not STATE.is_recording and type(present.array) is np.ndarray:
-            # This gives the same as `apply` in a hundredth of the time; a recurrent model does it at every step.
+            # The result is that of `apply`, which takes much longer; a recurrent model adds at every step.
             cotangent = Variable._of(as_array(present.array + cotangent.array), False)
         else:
             cotangent = apply("add", present, cotangent)

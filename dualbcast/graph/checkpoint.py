@@ -48,7 +48,7 @@ def checkpoint(function: Function) -> Function:
         given = leaves((args, named))
         positions = [at for at, leaf in enumerate(given) if isinstance(leaf, Variable) and leaf.tracked]
         arguments = [given[at] for at in positions]
-        # The structure of the arguments is kept, and their leaves that carry no derivative.
+        # The node refers to the structure of the arguments, and to their leaves that carry no derivative.
         structure = rebuild((args, named), [False] * len(given))
         constants, frozen = _constants(given, positions)
 
@@ -75,7 +75,7 @@ def checkpoint(function: Function) -> Function:
 
 
 def _constants(given: list[Any], positions: list[int]) -> tuple[list[Any], list[Frozen | None]]:
-    """The leaves of arguments but for those at some positions, with arrays that stay as they are."""
+    """The leaves of arguments except those at some positions. Arrays among them are frozen."""
     constants = [None if at in positions else leaf for at, leaf in enumerate(given)]
     frozen = []
     for at, leaf in enumerate(constants):
@@ -86,7 +86,7 @@ def _constants(given: list[Any], positions: list[int]) -> tuple[list[Any], list[
 
 
 class _Captured:
-    """Notes the tracked Variables from before that a function uses, and the arrays of the user's.
+    """Notes which tracked Variables and user's arrays a function captures.
 
     Attributes
     ----------

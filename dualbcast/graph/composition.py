@@ -17,11 +17,11 @@ from dualbcast.program.typed_product import Options
 
 __all__ = ["TOTAL", "Composition", "composition_of", "contracted"]
 
-# The function that gives its argument, to be summed.
+# The identity function, whose output is summed.
 TOTAL = Element(
     Function("total", (Var("x", "float"),), (), (Output("out", Var("x", "float")),)), ("x",), "sum", Options()
 )
-# The label of a composition names so many of its functions, from the end.
+# The label of a composition names so many of its last functions.
 _LABELLED = 4
 # A model has some dozens of compositions.
 _COMPOSITIONS_KEPT = 2048
@@ -43,7 +43,8 @@ class Composition:
     Attributes
     ----------
     learned : set of (int, int)
-        Outputs of inner expressions that were asked for after all: the kernel gives them, too, the next time.
+        Outputs of inner expressions that were asked for later, by the position of the expression and their own. The
+        next kernel stores them, too.
     """
 
     __slots__ = ("_composed", "_elements", "_leaves", "_refs", "learned")
@@ -74,7 +75,7 @@ class Composition:
         steps = [Step(element.function, inputs) for element, inputs in zip(self._elements, self._refs, strict=True)]
         name = "expression" if others else first.function.name
         function = compose(name, [kinds.get(at, "float") for at in range(self._leaves)], steps, outputs)
-        # They differ at most in whether the Jacobian is kept: the first that is not "auto" counts.
+        # The options differ at most in whether the Jacobian is kept. The first that is not "auto" counts.
         chosen = [element.options for element in self._elements]
         options = next((options for options in chosen if options.jacobian != "auto"), chosen[0])
         return Element(function, tuple(param.name for param in function.params), label, options)

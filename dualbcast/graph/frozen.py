@@ -138,8 +138,8 @@ def freeze(array: Any, is_read_again: bool = False) -> tuple[Any, Frozen | None]
     Returns
     -------
     array
-        The same array, which is read-only from now on; or a copy, if it is small or cannot be made read-only. This holds
-        for CuPy arrays, for memory that no NumPy array owns, and for views if others may see the same memory.
+        The same array, which is read-only from now on; or a copy, if it is small or cannot be made read-only. CuPy
+        arrays cannot, nor memory that no NumPy array owns, nor views if others may see the same memory.
     frozen : Frozen or None
         When this object ends, the array is writable again. It is None for a copy, and for an array that was read-only
         before.

@@ -1,7 +1,7 @@
 """Lazy expressions: element-wise operations on Variables that wait until a value is needed.
 
 Comes in: an element function with its inputs. Goes out: all expressions that wait for one another, with their leaves,
-in the form of which one kernel is made.
+in the form from which one kernel is composed.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Limits:
     Attributes
     ----------
     statements : int
-        The statements of the functions of all its operations together.
+        The greatest number of statements in the functions of all its operations.
     arrays : int
-        The arrays and numbers that it takes.
+        The greatest number of arrays and numbers that it takes.
     elements : int
-        Operations on fewer elements do not wait: then few kernels serve for all, and compiling one for every expression
-        would take longer than it saves.
+        Operations on fewer elements do not wait: a few kernels then serve for all of them, and compiling one for every
+        expression would take longer than it saves.
     """
 
     statements = 200
@@ -73,7 +73,7 @@ class Output:
 
     @property
     def key(self) -> tuple[int, int]:
-        """It is the same for the same output, and for no other."""
+        """The identity of the output."""
         return id(self.expression), self.index
 
 
@@ -85,7 +85,7 @@ class Expression:
     element : Element
         The function.
     inputs : tuple
-        For each of its parameters a Variable with a value, an Output of another expression, or a number.
+        For each parameter of the function a Variable with a value, an Output of another expression, or a number.
     shape : tuple of int
         The shape that the inputs broadcast to.
     compute : numpy.dtype
@@ -97,7 +97,7 @@ class Expression:
     tracked : bool
         Whether the outputs carry derivatives.
     serial : int
-        It is higher than those of the expressions that it is made of.
+        Serials count upwards, so those of the expressions among the inputs are lower.
     outputs : tuple of weakref
         The Variables that stand for the outputs. An expression that does not wait has none, and none of the attributes
         `namespace`, `detached`, `behind`, `leaves` and `length`.
@@ -106,16 +106,15 @@ class Expression:
     detached : bool
         Whether a derivative ends here: the outputs carry none, and some input does.
     behind : frozenset or None
-        The expressions that it waits for; None where it has been computed itself, inside of a kernel.
+        The expressions that it waits for; None if a kernel has computed it.
     leaves : frozenset
-        The keys of the leaves that it and the expressions behind it are made of. Some of them may have been computed
-        since.
+        The keys of the leaves of it and of the expressions behind it. Some of these may have been computed since.
     length : int
         The number of statements of itself and of the expressions behind it.
     has_run : bool
         Whether a kernel has computed it, so outputs of it may have values.
-    composed_in : tuple, optional
-        If that was the kernel of another expression: the composition, and its position there.
+    composed_in : tuple or None
+        The first composition, made for another expression, in which it was computed, and its position there.
     """
 
     __slots__ = (
@@ -176,7 +175,7 @@ class Expression:
         return outputs
 
     def count_again(self) -> None:
-        """Note the expressions that it waits for at present."""
+        """Update the expressions that it waits for."""
         gathered = gather(self)
         self._note(frozenset(gathered.order[:-1]), frozenset(map(_key, gathered.leaves)))
 
@@ -186,15 +185,15 @@ class Expression:
         self.length = self.element.length + sum([each.element.length for each in behind])
 
     def forget(self) -> None:
-        """It has been computed, by itself or inside of a kernel, and waits no longer."""
+        """Note that a kernel has computed it, so it waits no longer."""
         self.behind, self.leaves, self.has_run = None, frozenset(), True
 
     def exceeds_limits(self) -> bool:
-        """Whether it and the expressions behind it are more than one kernel may have."""
+        """Whether one kernel may not contain it with all expressions behind it."""
         return self.length > LIMITS.statements or len(self.leaves) > LIMITS.arrays
 
     def uncomputed(self) -> Iterator[tuple[int, Variable]]:
-        """The outputs that somebody holds and that have no value yet."""
+        """The positions of outputs, and the Variables that stand for them, if these exist and have no value yet."""
         for index, reference in enumerate(self.outputs):
             variable = reference()
             if variable is not None and variable._value is None:
@@ -206,7 +205,7 @@ _serial = attrgetter("serial")
 
 
 def _key(leaf: Any) -> Any:
-    """The key of a leaf: Variables are told apart, equal numbers of one type are not."""
+    """The key of a leaf: each Variable has its own, and equal numbers of one type share theirs."""
     return id(leaf) if isinstance(leaf, Variable) else (type(leaf), repr(leaf))
 
 
@@ -216,12 +215,12 @@ class Gathered(NamedTuple):
     Attributes
     ----------
     order : list of Expression
-        Each stands after the expressions that it is made of; where one was asked for, it is the last.
+        Each stands after the expressions among its inputs; if one was asked for, it is the last.
     leaves : list
-        The Variables and numbers that all of them are made of.
+        The Variables and numbers among the inputs of all of them.
     refs : list of tuple of int
-        For each expression where its inputs come from: leaves are the first values, and the outputs of each
-        expression the next ones.
+        For each expression the numbers of its inputs: the leaves are the first values, and the outputs of each
+        expression are the next ones.
     computed : dict
         By the `key` of an output that has been computed, the leaf that stands for it.
     numbers : dict
@@ -243,16 +242,16 @@ class Gathered(NamedTuple):
 def gather(
     *roots: Expression, stops: Mapping[tuple[int, int], Variable] | None = None, first: Iterable[Variable] = ()
 ) -> Gathered:
-    """Some expressions and all that they wait for.
+    """Collect some expressions and all that they wait for.
 
     Parameters
     ----------
     *roots : Expression
     stops : mapping, optional
-        Outputs, by their `key`, that count as computed, with the Variables that have their values. Without it these
-        are the ones that have been computed.
+        The outputs that count as computed: by their `key` the Variables that have their values. By default these are
+        all outputs that have a value.
     first : iterable of Variable
-        Leaves in any case.
+        The first leaves, whether an expression reads them or not.
     """
     order, computed = _reached(roots, stops)
     leaves = list(first)
@@ -290,7 +289,7 @@ def gather(
 def _reached(
     roots: Sequence[Expression], stops: Mapping[tuple[int, int], Variable] | None
 ) -> tuple[list[Expression], dict[tuple[int, int], Variable]]:
-    """The expressions that `gather` collects, in the order of their making, and the outputs where it stops."""
+    """The expressions that `gather` collects, in the order in which they were created, and the computed outputs."""
     computed = {} if stops is None else dict(stops)
     if len(roots) == 1 and Output not in map(type, roots[0].inputs):
         return [*roots], computed

@@ -69,7 +69,7 @@ def run_multiple(primitive: Primitive, inputs: tuple[Any, ...], static: dict[str
     arrays = result if primitive.multiple else (result,)
     outputs = tuple([Variable._of(as_array(array), is_tracked and is_float(array.dtype)) for array in arrays])
     if len(inputs) == 1 and isinstance(inputs[0], Variable) and inputs[0].frozen is not None:
-        # Operations of several arrays give no views.
+        # Only an operation of one array may return a view.
         for output in outputs:
             if output._value is values[0] or output._value.base is not None:
                 output.frozen = inputs[0].frozen
@@ -93,13 +93,13 @@ def _refusal(name: str, values: Sequence[Any], error: Exception) -> str:
 
 
 def output_of(node: Node, index: int = 0) -> Variable:
-    """An output of a node that keeps its outputs: the Variable, or another in its place if nobody holds it any more."""
+    """An output of a node that saves its outputs: the Variable, or a new one if it does not exist any more."""
     output = node.outputs[index]()
     return output if output is not None else Variable._of(node.saved[index], True, node, index)
 
 
 def is_any_tracked(inputs: Sequence[Any]) -> bool:
-    """Whether any of some inputs carries a derivative."""
+    """Whether one of the inputs carries a derivative."""
     return True in [isinstance(each, Variable) and each.tracked for each in inputs]
 
 
@@ -113,7 +113,7 @@ def arrays_of(inputs: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def constant(value: Any) -> Variable:
-    """The argument of an operation as a Variable; if it is none yet, it carries no derivative."""
+    """The argument of an operation as a Variable: itself, or a new one that carries no derivative."""
     return value if isinstance(value, Variable) else Variable(value, tracked=False)
 
 
@@ -129,7 +129,7 @@ _ALIAS = unary("alias", lambda array: array, lambda _node, cotangent: cotangent)
 
 
 def alias(value: Any) -> Variable:
-    """A Variable to differentiate in: it differs from all others, and still depends on the Variable it is made of."""
+    """A new Variable to differentiate in, which depends on the value if that is a Variable, too."""
     observe((value,))
     if isinstance(value, Variable) and value.tracked and STATE.is_recording:
         return run(_ALIAS, (value,))

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 __all__ = ["STATE", "Cotangents", "Node", "Primitive", "next_serial", "observe", "setting", "unary"]
 
-# For each output or input of a node its cotangent, which is a Variable, or None where it is zero or nobody asked.
+# For each output or input of a node its cotangent: a Variable, or None if it is zero or not wanted.
 Cotangents: TypeAlias = Sequence[Any]
 
 next_serial: Callable[[], int] = itertools.count(1).__next__
@@ -35,7 +35,7 @@ class _State(threading.local):
     depth : int
         How many transformations are under way.
     outermost : object or None
-        It stands for the outermost transformation that is under way; see `frozen.thaw_on_failure`.
+        The identity of the outermost transformation that is under way; see `frozen.thaw_on_failure`.
     launches : tuple of list
         Each kernel that the graph launches is noted in each of these lists.
     observer : callable or None
@@ -80,7 +80,7 @@ class setting(ContextDecorator):  # noqa: N801
 
 
 def observe(inputs: Sequence[Any]) -> None:
-    """Tell a checkpoint that is under way which inputs an operation has. Every operation calls this."""
+    """Tell a checkpointed function that runs which inputs an operation has. Every operation calls this."""
     if STATE.observer is not None:
         STATE.observer(inputs)
 
@@ -116,7 +116,7 @@ class Primitive:
 def unary(
     name: str, forward: Callable[..., Any], pullback: Callable[[Node, Any], Any], saves_outputs: bool = False
 ) -> Primitive:
-    """A primitive of one array, whose pullback gives the cotangent of the array for a node and that of the result."""
+    """A primitive of one array. Its pullback takes a node and one cotangent, and returns one cotangent."""
     return Primitive(
         name, forward, lambda node, cotangents, _wanted: (pullback(node, cotangents[0]),), saves_outputs=saves_outputs
     )

@@ -112,8 +112,8 @@ def broadcast_to(x: Any, shape: int | Sequence[int]) -> Variable:
 # --- sums -------------------------------------------------------------------------------------------------------------
 
 
-# From so many elements on a kernel takes less time than NumPy's passes over the array: for a softmax of 512 by 1024,
-# 0.7 ms instead of 0.9; for one of 40 by 40, 140 µs instead of 9. For half precision, where NumPy is slow, an eighth.
+# Kernels reduce arrays of so many elements; NumPy is faster for smaller ones. An eighth is enough for half precision,
+# in which NumPy is slow. See docs/decisions/061-thresholds-of-the-graph.md.
 KERNEL_ELEMENTS = 1 << 17
 
 
