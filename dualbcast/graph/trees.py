@@ -50,14 +50,16 @@ def map_leaves(function: Callable[[str, Any], Any], tree: Any, path: str = "") -
     return built
 
 
-@lru_cache
-def _kind(type_of_tree: Any) -> str:
+def _kind_of_type(type_of_tree: Any) -> str:
     """The kind of container that objects of a type are."""
     if issubclass(type_of_tree, dict):
         return "dict"
     if issubclass(type_of_tree, list | tuple):
         return "sequence"
     return "dataclass" if dataclasses.is_dataclass(type_of_tree) else "leaf"
+
+
+_kind: Callable[[Any], str] = lru_cache(_kind_of_type)
 
 
 def leaves(tree: Any) -> list[Any]:

@@ -39,12 +39,12 @@ def _operators(name: str) -> tuple[Callable[[Variable, Any], Variable], Callable
     They refuse all but operands, so that Python asks the other object.
     """
 
-    def left(self: Variable, other: Any) -> Variable:
+    def left(self: Variable, other: Any) -> Any:
         if isinstance(other, _OPERANDS) or is_array(other):
             return OPERATIONS[name](self, other)
         return NotImplemented
 
-    def right(self: Variable, other: Any) -> Variable:
+    def right(self: Variable, other: Any) -> Any:
         if isinstance(other, _OPERANDS) or is_array(other):
             return OPERATIONS[name](other, self)
         return NotImplemented
