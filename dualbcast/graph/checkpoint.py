@@ -130,4 +130,4 @@ def _pullback(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> 
     return backward(heads, [*aliases, *node.inputs[count:]], is_recorded, stop=True)
 
 
-_CHECKPOINT = Primitive("checkpoint", None, _pullback, multiple=True)
+_CHECKPOINT = Primitive("checkpoint", None, _pullback)

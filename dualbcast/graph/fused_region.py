@@ -126,27 +126,26 @@ def compute(expression: Expression) -> None:
     """Run the kernel of an expression and all that it waits for, and give its Variables their values."""
     gathered = gather(expression)
     composition = composition_of(gathered)
-    last = len(gathered.order) - 1
-    wanted = [(last, index, variable) for index, variable in expression.uncomputed()]
+    wanted = list(expression.uncomputed())
+    if expression.composed_in is not None:
+        # A kernel has computed it before and did not store it. The same composition will store it the next time.
+        earlier, at = expression.composed_in
+        earlier.learned.update([(at, output.index) for output, _ in wanted])
     for at, inner in enumerate(gathered.order[:-1]):
-        for index, variable in inner.uncomputed() if inner.tracked == expression.tracked else ():
+        for output, variable in inner.uncomputed() if inner.tracked == expression.tracked else ():
             # Sums are wanted sooner or later, and cost little to write. Uncomputed, they would keep all their inputs.
-            if inner.sums[index] is not None or (at, index) in composition.learned:
-                wanted.append((at, index, variable))
+            if output.summed is not None or (at, output.index) in composition.learned:
+                wanted.append((output, variable))
         if inner.composed_in is None:
             inner.composed_in = composition, at
     for each in gathered.order:
         each.forget()
-    if expression.composed_in is not None:
-        # A kernel has computed it before and did not store it. The same composition will store it the next time.
-        earlier, at = expression.composed_in
-        earlier.learned.update((at, index) for position, index, _ in wanted if position == last)
-    region = region_of(gathered, tuple([Output(gathered.order[at], index) for at, index, _ in wanted]))
+    region = region_of(gathered, tuple([output for output, _ in wanted]))
     arrays = region.run()
-    outputs = tuple([variable for _, _, variable in wanted])
+    variables = tuple([variable for _, variable in wanted])
     if expression.tracked:
-        region.record(outputs)
-    for variable, array in zip(outputs, arrays, strict=True):
+        region.record(variables)
+    for variable, array in zip(variables, arrays, strict=True):
         variable._value = array
         if variable.node is None:
             # Otherwise a loop without derivatives would keep every value that it has ever computed.
@@ -336,4 +335,4 @@ def reopen(node: Node, targets: Mapping[tuple[int, int], Variable]) -> None:
     node.inputs, node.static = tuple(opened.gathered.leaves), {"region": opened}
 
 
-REGION = Primitive("kernel", None, _pullback, multiple=True)
+REGION = Primitive("kernel", None, _pullback)

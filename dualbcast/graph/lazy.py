@@ -192,12 +192,12 @@ class Expression:
         """Whether one kernel may not contain it with all expressions behind it."""
         return self.length > LIMITS.statements or len(self.leaves) > LIMITS.arrays
 
-    def uncomputed(self) -> Iterator[tuple[int, Variable]]:
-        """The positions of outputs, and the Variables that stand for them, if these exist and have no value yet."""
+    def uncomputed(self) -> Iterator[tuple[Output, Variable]]:
+        """The outputs, with the Variables that stand for them, if these exist and have no value yet."""
         for index, reference in enumerate(self.outputs):
             variable = reference()
             if variable is not None and variable._value is None:
-                yield index, variable
+                yield Output(self, index), variable
 
 
 _next_serial = itertools.count().__next__
