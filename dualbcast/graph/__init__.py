@@ -6,13 +6,12 @@ Goes out: their gradients; element-wise regions become one kernel.
 Each file imports only files of lines further up in this list:
 
     trees  arrays                           containers of arrays; the arrays
+    tape                                    nodes, primitives, and the settings of a thread
     frozen                                  arrays of the user's stay as they are
-    tape  dispatch                          nodes and primitives; the operations by name
-    variable                                an array that remembers how it was computed
+    variable                                an array that remembers how it was computed; the operations by name
     primitives  launch_log                  primitives run on Variables and are recorded; a list of kernels
     lazy                                    element-wise operations wait for one another
-    composition  cost                       they become one function; the operations in it
-    checkpoint_policy                       its Jacobian is kept, or not
+    composition  checkpoint_policy          they become one function; its Jacobian is kept, or not
     fused_region                            one kernel, with its node and pullback
     operations/scalar_functions             element-wise operations as scalar functions
     operations/elementwise                  operators, ufuncs, casts, BroadcastFunctions

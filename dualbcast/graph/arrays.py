@@ -36,7 +36,7 @@ def _cupy() -> Any:
 
 
 def is_array(value: Any) -> bool:
-    """Whether a value is an array of NumPy's or CuPy's, or a NumPy scalar."""
+    """Whether a value is a NumPy array, a CuPy array or a NumPy scalar."""
     if isinstance(value, _NUMPYS):
         return True
     cupy = sys.modules.get("cupy")
@@ -44,7 +44,7 @@ def is_array(value: Any) -> bool:
 
 
 def as_array(value: Any) -> Array:
-    """A value as an array: NumPy's reductions give scalars, and users numbers and lists."""
+    """A value as an array: NumPy's reductions return scalars, and users pass numbers and lists."""
     if type(value) is np.ndarray or (is_array(value) and not isinstance(value, np.generic)):
         return value
     return np.asarray(value)
@@ -61,5 +61,5 @@ def is_read_only(array: Array) -> bool:
 
 
 def on_host(array: Array) -> Any:
-    """An array as one of NumPy's."""
+    """The array, or a NumPy array with the values of a CuPy array."""
     return array if isinstance(array, np.ndarray) else array.get()

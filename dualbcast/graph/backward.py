@@ -5,7 +5,6 @@ Comes in: outputs with their cotangents, and targets. Goes out: the cotangents o
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 from weakref import ref
@@ -17,15 +16,15 @@ from dualbcast.graph.arrays import as_array
 from dualbcast.graph.fused_region import REGION, reopen, settle
 from dualbcast.graph.lazy import LIMITS
 from dualbcast.graph.operations.elementwise import apply, astype
-from dualbcast.graph.operations.indexing import GETITEM, means_each_once
-from dualbcast.graph.tape import STATE, Node, recording
+from dualbcast.graph.operations.indexing import GETITEM, is_injective
+from dualbcast.graph.tape import STATE, Node, setting
 from dualbcast.graph.variable import Variable
 
 __all__ = ["backward", "key_of"]
 
-# The identity of a Variable: that of the node that made it and its place there, or its own.
+# The identity of a Variable: the node that it is an output of and its position there, or the Variable itself.
 _Key = tuple[int, int]
-# Cotangents that nothing else refers to.
+# By the identity of a Variable, its cotangent if nothing else refers to that.
 _Scattered: TypeAlias = "dict[_Key, ref[Variable]]"
 
 
@@ -50,21 +49,21 @@ def backward(
     list of (Variable or None)
         For each target its cotangent; None where no output depends on it.
     """
-    # Variables that wait have no nodes yet. (This is no `for` loop, whose variable would keep the last of them.)
-    deque(map(settle, (*targets, *[output for output, _ in heads])), 0)
+    # Variables that wait have no nodes yet.
+    settle([*targets, *[output for output, _ in heads]])
     order = _order([output for output, _ in heads], targets, stop)
     wanted = {key_of(target) for target in targets}
     cotangents: dict[_Key, Variable] = {}
     scattered: _Scattered = {}
-    with recording(record, level=1):
+    with setting(is_recording=record, depth=STATE.depth + 1):
         while heads:
             _accumulate(cotangents, key_of(heads[-1][0]), heads.pop()[1])
         while order:
-            # This frees the node of the last iteration, with the arrays that only it has kept.
+            # This frees the node of the last iteration, with the arrays that only it refers to.
             node, needed = order.pop()
-            keys = [(id(node), index) for index in range(len(node.forms))]
+            keys = [(id(node), index) for index in range(len(node.types))]
             seeds = tuple([cotangents.get(key) if key in wanted else cotangents.pop(key, None) for key in keys])
-            if any(seed is not None for seed in seeds):
+            if True in [seed is not None for seed in seeds]:
                 _through(node, seeds, needed, cotangents, scattered)
     return [cotangents.get(key_of(target)) for target in targets]
 
@@ -75,11 +74,11 @@ def key_of(variable: Variable) -> _Key:
 
 
 def _order(outputs: list[Variable], targets: Sequence[Variable], stop: bool) -> list[tuple[Node, tuple[bool, ...]]]:
-    """The nodes between targets and outputs, inputs before outputs, with which of their inputs are on the way."""
+    """The nodes between targets and outputs, inputs first; for each input whether its cotangent is needed."""
     # A node that is older than all targets depends on none of them.
-    oldest = min((target.serial for target in targets), default=0)
+    oldest = min([target.serial for target in targets], default=0)
     wanted = {key_of(target) for target in targets}
-    # Targets that were computed inside a kernel, or may have been.
+    # These targets may have been computed inside a kernel.
     inner = {target.source.key: target for target in targets if target.source is not None}
     on_the_way: dict[Node, bool] = {}
     order: list[tuple[Node, tuple[bool, ...]]] = []
@@ -123,10 +122,10 @@ def _through(
 
     `scattered` has the cotangents that others may be added into in place.
     """
-    if node.primitive is GETITEM and not STATE.is_recording and means_each_once(node.static["key"]):
+    if node.primitive is GETITEM and not STATE.is_recording and is_injective(node.static["key"]):
         _scatter(node, seeds[0], cotangents, scattered)
         return
-    pulled = node.primitive.pull(node, seeds, needed)
+    pulled = node.primitive.pullback(node, seeds, needed)
     for primal, cotangent, is_needed in zip(node.inputs, pulled, needed, strict=True):
         if not is_needed or cotangent is None:
             continue
@@ -150,12 +149,12 @@ def _scatter(node: Node, seed: Variable | None, cotangents: dict[_Key, Variable]
     primal, key = key_of(node.inputs[0]), node.static["key"]
     present, added = cotangents.get(primal), scattered.get(primal)
     if present is not None and added is not None and added() is present:
-        with np.errstate(over="ignore", invalid="ignore"):  # a kernel says nothing either
+        with np.errstate(over="ignore", invalid="ignore"):  # a kernel does not warn either
             present.array[key] += seed.array
         return
-    (part,) = node.primitive.pull(node, (seed,), (True,))
+    (part,) = node.primitive.pullback(node, (seed,), (True,))
     assert part is not None
-    if present is None and part.dtype.itemsize > 2:  # of half precision a kernel rounds the sum once
+    if present is None and part.dtype.itemsize > 2:  # a kernel rounds a sum of half precision once
         scattered[primal] = ref(part)
     _accumulate(cotangents, primal, part)
 
@@ -164,7 +163,7 @@ def _accumulate(cotangents: dict[_Key, Any], key: _Key, cotangent: Variable) -> 
     present = cotangents.get(key)
     if present is not None:
         if present.size < LIMITS.elements and not STATE.is_recording and type(present.array) is np.ndarray:
-            # This gives the same as `apply` in a hundredth of the time; a recurrent model does it at every step.
+            # The result is that of `apply`, which takes much longer; a recurrent model adds at every step.
             cotangent = Variable._of(as_array(present.array + cotangent.array), False)
         else:
             cotangent = apply("add", present, cotangent)

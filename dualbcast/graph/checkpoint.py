@@ -15,8 +15,8 @@ from dualbcast.graph.arrays import is_array
 from dualbcast.graph.backward import backward, key_of
 from dualbcast.graph.frozen import Frozen, freeze
 from dualbcast.graph.nesting import check_results, name_of
-from dualbcast.graph.primitives import alias, run_multiple
-from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive, recording
+from dualbcast.graph.primitives import alias, record
+from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive, next_serial, observe, setting
 from dualbcast.graph.trees import leaves, rebuild
 from dualbcast.graph.variable import Variable
 
@@ -46,70 +46,63 @@ def checkpoint(function: Function) -> Function:
         if not STATE.is_recording:
             return function(*args, **named)
         given = leaves((args, named))
-        at = [place for place, leaf in enumerate(given) if isinstance(leaf, Variable) and leaf.tracked]
+        positions = [at for at, leaf in enumerate(given) if isinstance(leaf, Variable) and leaf.tracked]
+        arguments = [given[at] for at in positions]
+        # The node refers to the structure of the arguments, and to their leaves that carry no derivative.
+        structure = rebuild((args, named), [False] * len(given))
+        constants, frozen = _constants(given, positions)
 
         def call(inputs: Sequence[Variable]) -> Any:
-            """The function, with other Variables in the place of the given ones."""
-            values = dict(zip(at, inputs, strict=False))
-            new = [values.get(place, leaf) for place, leaf in enumerate(template)]
-            again, options = rebuild(tree, new)
+            """The function, with other Variables in the place of the arguments that carry derivatives."""
+            values = dict(zip(positions, inputs, strict=True))
+            again, options = rebuild(structure, [values.get(at, leaf) for at, leaf in enumerate(constants)])
             return function(*again, **options)
 
-        # The structure of the arguments is kept, and their leaves that carry no derivative.
-        template = [None if place in at else leaf for place, leaf in enumerate(given)]
-        frozen = []
-        for place, leaf in enumerate(template):
-            if is_array(leaf) and not isinstance(leaf, np.generic):
-                template[place], need = freeze(leaf)
-                frozen.append(need)
-        tree = rebuild((args, named), [False] * len(given))
-        inputs = [given[place] for place in at]
         captured = _Captured()
-        with captured, recording(False):
-            result = call([Variable(each, tracked=False) for each in inputs])
+        with setting(observer=captured.observe, is_recording=False):
+            result = call([Variable(each, tracked=False) for each in arguments])
         check_results(result, name_of(function))
-        outputs = leaves(result)
-        variables = [place for place, leaf in enumerate(outputs) if isinstance(leaf, Variable)]
-        arrays = tuple([outputs[place].array for place in variables])
-        frozen.extend(captured.frozen)
-        static = {"arrays": _Once(arrays), "call": call, "count": len(inputs), "frozen": frozen}
-        recorded = run_multiple(_CHECKPOINT, (*inputs, *captured.variables), static)
-        for place, variable in zip(variables, recorded, strict=True):
-            variable.frozen, outputs[place] = outputs[place].frozen, variable
+        inputs = (*arguments, *captured.variables)
+        observe(inputs)
+        tracked = bool(inputs)
+        outputs = [Variable(leaf, tracked) if isinstance(leaf, Variable) else leaf for leaf in leaves(result)]
+        if tracked:
+            static = {"call": call, "count": len(arguments), "frozen": [*frozen, *captured.frozen]}
+            record(_CHECKPOINT, inputs, static, [leaf for leaf in outputs if isinstance(leaf, Variable)])
         return rebuild(result, outputs)
 
     return checkpointed  # type: ignore[return-value]
 
 
-class _Once:
-    """The results of the first evaluation, which the node must not keep."""
-
-    def __init__(self, arrays: tuple[Any, ...]) -> None:
-        self._arrays: tuple[Any, ...] | None = arrays
-
-    def take(self) -> tuple[Any, ...]:
-        arrays, self._arrays = self._arrays, None
-        assert arrays is not None
-        return arrays
+def _constants(given: list[Any], positions: list[int]) -> tuple[list[Any], list[Frozen | None]]:
+    """The leaves of arguments except those at some positions. Arrays among them are frozen."""
+    constants = [None if at in positions else leaf for at, leaf in enumerate(given)]
+    frozen = []
+    for at, leaf in enumerate(constants):
+        if is_array(leaf) and not isinstance(leaf, np.generic):
+            constants[at], need = freeze(leaf)
+            frozen.append(need)
+    return constants, frozen
 
 
 class _Captured:
-    """Notes the tracked Variables from before that are used meanwhile, and the arrays of the user's."""
+    """Notes which tracked Variables and user's arrays a function captures.
+
+    Attributes
+    ----------
+    variables : list of Variable
+    frozen : set of Frozen
+        The needs of arrays that the function has used, and will use again.
+    """
 
     def __init__(self) -> None:
         self.variables: list[Variable] = []
-        # The needs of arrays that the function has used, and will use again.
         self.frozen: set[Frozen] = set()
+        self._since, self._before = next_serial(), STATE.observer
         self._seen: set[tuple[int, int]] = set()
 
-    def __enter__(self) -> None:
-        self._since = Variable(0.0).serial
-        self._before, STATE.observer = STATE.observer, self._observe
-
-    def __exit__(self, *_: object) -> None:
-        STATE.observer = self._before
-
-    def _observe(self, inputs: Sequence[Any]) -> None:
+    def observe(self, inputs: Sequence[Any]) -> None:
+        """Note the inputs of an operation."""
         for each in inputs:
             is_from_before = isinstance(each, Variable) and each.tracked and each.serial < self._since
             if is_from_before and key_of(each) not in self._seen:
@@ -121,16 +114,12 @@ class _Captured:
             self._before(inputs)
 
 
-def _forward(*_: Any, arrays: _Once, **__: Any) -> tuple[Any, ...]:
-    return arrays.take()
-
-
-def _pull(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
+def _pullback(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
     count, call = node.static["count"], node.static["call"]
-    record = STATE.is_recording
+    is_recorded = STATE.is_recording
     # Aliases stand for the arguments, and captured Variables for themselves; the inner backward pass ends at both.
     aliases = [alias(each) for each in node.inputs[:count]]
-    with recording(True, level=1):
+    with setting(is_recording=True, depth=STATE.depth + 1):
         outputs = [leaf for leaf in leaves(call(aliases)) if isinstance(leaf, Variable)]
     heads = [
         (output, cotangent)
@@ -138,7 +127,7 @@ def _pull(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cota
         if cotangent is not None and output.tracked
     ]
     del outputs
-    return backward(heads, [*aliases, *node.inputs[count:]], record, stop=True)
+    return backward(heads, [*aliases, *node.inputs[count:]], is_recorded, stop=True)
 
 
-_CHECKPOINT = Primitive("checkpoint", _forward, _pull, multiple=True)
+_CHECKPOINT = Primitive("checkpoint", None, _pullback)

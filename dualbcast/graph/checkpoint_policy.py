@@ -9,51 +9,81 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualbcast.graph.cost import count, work_of
+from dualbcast.autodiff.operation_cost import cost_of_element
 from dualbcast.graph.tape import STATE
 from dualbcast.graph.variable import Variable
+from dualbcast.passes.vectorization import is_scalar
 from dualbcast.program.element import Element
+from dualbcast.program.products import make_product
 from dualbcast.runtime.buffer_pool import total_memory
 
-__all__ = ["Decision", "decide"]
+__all__ = ["Decision", "cost_of", "decide"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Roofline:
-    """The ratios of a kind of device.
+class Cost(NamedTuple):
+    """The cost of an element: of an element function, and of its derivatives in some parameters.
 
     Attributes
     ----------
-    balance4, balance8 : float
-        The vectorised additions that it computes in the time in which it moves a byte, in float32 and float64.
-    launch : float
-        The bytes that it moves in the time that a launch takes: a smaller difference decides nothing.
-    scalar4, scalar8 : float
-        The factor by which a loop takes longer if it is not vectorised.
+    value, both, pullback : float
+        Operations for the value, for value and Jacobian, and for the pullback, in units of an addition.
+    blocks, outputs : int
+        The number of entries of the Jacobian that vary, and the number of outputs.
+    scalar : bool
+        Whether something in it, such as a loop of its own, keeps the loop over elements from being vectorised.
     """
 
-    balance4: float
-    balance8: float
-    launch: float
-    scalar4: float = 1.0
-    scalar8: float = 1.0
+    value: float
+    both: float
+    pullback: float
+    blocks: int
+    outputs: int
+    scalar: bool
 
-    def cost(self, moved: int, operations: float, itemsize: int, is_scalar: bool) -> float:
-        """The time of a kernel, in bytes moved: it moves its arrays or computes, and the longer of the two counts."""
-        balance, scalar = (self.balance8, self.scalar8) if itemsize == 8 else (self.balance4, self.scalar4)
-        return max(moved, operations / balance * (scalar if is_scalar else 1.0))
+
+@lru_cache(maxsize=1024)
+def cost_of(element: Element, wrt: tuple[int, ...]) -> Cost:
+    """The cost of an element function and of its derivatives in the parameters at `wrt`."""
+    value = make_product(element.function, "value", ()).function
+    both = make_product(element.function, "value_and_jacobian", wrt)
+    pullback = element.pullback(wrt).function
+    costs = cost_of_element(value), cost_of_element(both.function), cost_of_element(pullback)
+    return Cost(*costs, len(both.kinds) - both.values, len(element.function.outputs), is_scalar(value))
+
+
+@lru_cache(maxsize=1024)
+def _cost_of_values(element: Element) -> float:
+    """The operations for the values of an element, or infinity if they are not vectorised; no derivative is made."""
+    return math.inf if is_scalar(element.function) else cost_of_element(element.function)
+
+
+class _Roofline(NamedTuple):
+    """The ratios of a kind of device, in pairs for float32 and float64.
+
+    Attributes
+    ----------
+    balance : tuple of float
+        The vectorised additions that it computes in the time in which it moves a byte.
+    scalar : tuple of float
+        The factor by which a loop takes longer if it is not vectorised.
+    launch : float
+        The bytes that it moves in the time that a launch takes: a smaller difference decides nothing.
+    """
+
+    balance: tuple[float, float]
+    scalar: tuple[float, float]
+    launch: float
 
 
 # By array library; see docs/decisions/060-fixed-roofline.md for the figures behind them.
 _ROOFLINES = {
-    "numpy": _Roofline(balance4=1.5, balance8=0.75, launch=2.5e5, scalar4=10.0, scalar8=6.0),
-    "cupy": _Roofline(balance4=10.0, balance8=5.0, launch=2e7),
+    "numpy": _Roofline(balance=(1.5, 0.75), scalar=(10.0, 6.0), launch=2.5e5),
+    "cupy": _Roofline(balance=(10.0, 5.0), scalar=(1.0, 1.0), launch=2e7),
 }
 # A Jacobian that takes more than this part of all memory is not kept.
 _MEMORY_SHARE = 1 / 4
@@ -61,8 +91,7 @@ _MEMORY_SHARE = 1 / 4
 _NEGLIGIBLE = 1e4
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """The decision for a kernel.
 
     Attributes
@@ -84,25 +113,14 @@ def decide(
 ) -> Decision:
     """Whether a kernel that is about to run should keep its Jacobian.
 
-    Parameters
-    ----------
-    element : Element
-        Its function.
-    leaves : sequence
-        The arguments: Variables and numbers.
-    wrt : tuple of int
-        The positions of the arguments that carry derivatives.
-    shape : tuple of int
-        The shape that the arguments broadcast to.
-    dtype : numpy.dtype
-        The dtype of the arithmetic.
+    It computes in `dtype`, from arguments that broadcast to `shape`; of these, the ones at `wrt` carry derivatives.
     """
     mode = element.options.jacobian if STATE.jacobian == "auto" else STATE.jacobian
     if mode == "recompute":
         return Decision(False, 'jacobian="recompute"')
     if mode == "cache":
-        return Decision(True, 'jacobian="cache"', count(element, wrt).blocks * math.prod(shape) * dtype.itemsize)
-    if work_of(element) * math.prod(shape) <= _NEGLIGIBLE:
+        return Decision(True, 'jacobian="cache"', cost_of(element, wrt).blocks * math.prod(shape) * dtype.itemsize)
+    if _cost_of_values(element) * math.prod(shape) <= _NEGLIGIBLE:
         return _EITHER
     arrays = [leaf.array for leaf in leaves if isinstance(leaf, Variable)]
     read = sum([array.nbytes for array in arrays])
@@ -118,20 +136,20 @@ _EITHER = Decision(False, "so little is computed that either way takes as long a
 def _decide(
     element: Element, wrt: tuple[int, ...], size: int, itemsize: int, read: int, gradients: int, library: str
 ) -> Decision:
-    roofline, counts = _ROOFLINES[library], count(element, wrt)
-    blocks, outputs = counts.blocks * size * itemsize, counts.outputs * size * itemsize
-
-    def cost(moved: int, operations: float, is_scalar: bool) -> float:
-        return roofline.cost(moved, operations * size, itemsize, is_scalar)
-
-    # The forward pass writes the outputs, the backward pass reads their cotangents. A contraction is always vectorised.
-    anew = cost(read + outputs, counts.value, counts.scalar)
-    anew += cost(read + outputs + gradients, counts.pullback, counts.scalar)
-    kept = cost(read + outputs + blocks, counts.both, counts.scalar)
-    kept += cost(blocks + outputs + gradients, 2.0 * counts.blocks, False)
+    roofline, cost = _ROOFLINES[library], cost_of(element, wrt)
+    blocks, outputs = cost.blocks * size * itemsize, cost.outputs * size * itemsize
+    balance, scalar = roofline.balance[itemsize == 8], roofline.scalar[itemsize == 8]
+    vectorised = size / balance
+    computed = vectorised * (scalar if cost.scalar else 1.0)
+    # In bytes moved: a kernel moves its arrays or computes, and the longer of the two counts. The forward pass writes
+    # the outputs, the backward pass reads their cotangents. A contraction is always vectorised.
+    anew = max(read + outputs, cost.value * computed)
+    anew += max(read + outputs + gradients, cost.pullback * computed)
+    stored = max(read + outputs + blocks, cost.both * computed)
+    stored += max(blocks + outputs + gradients, 2.0 * cost.blocks * vectorised)
     if blocks > _MEMORY_SHARE * _memory(library):
         return Decision(False, f"the Jacobian would take more than {_MEMORY_SHARE:.0%} of the memory", blocks)
-    if anew <= kept + roofline.launch:
+    if anew <= stored + roofline.launch:
         return Decision(False, "computing the derivatives again is cheaper than writing and reading them", blocks)
     return Decision(True, "the derivatives cost more to compute again than to write and read", blocks)
 

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
 
+from dualbcast.autodiff.operation_cost import cost_of_element
 from dualbcast.errors import ArgumentError, a_or_an
-from dualbcast.graph.cost import work
 from dualbcast.graph.fused_region import REGION, Region, pullback_of, region_of
-from dualbcast.graph.lazy import gather
+from dualbcast.graph.lazy import Output, gather
 from dualbcast.graph.tape import Node
 from dualbcast.graph.variable import Variable
 from dualbcast.program.element import Element
@@ -108,77 +108,87 @@ def explain(result: Variable) -> Explanation:
     """
     if not isinstance(result, Variable):
         raise ArgumentError(f"graph.explain takes a Variable, not {a_or_an(type(result).__name__)}")
-    steps: list[tuple[Region | Node, bool]] = []
-    source = result.source
+    source: Output | None = result.source
+    steps: list[_Step] = []
     if result._value is None and source is not None:
-        region = region_of(gather(source.expression), source.index)
-        steps.append((region, False))
-        before = [leaf for leaf in region.gathered.leaves if isinstance(leaf, Variable)]
+        region = region_of(gather(source.expression), (source,))
+        steps.append(_Step(None, region, region.gathered.leaves))
+        nodes = _nodes(region.gathered.leaves)
     else:
-        before = [result]
-    steps.extend((node, True) for node in _nodes(before))
-    forward = [_forward(step, is_done) for step, is_done in reversed(steps)]
-    backward = [row for step, _ in steps for row in _backward(step)] if result.tracked else []
-    return Explanation((*forward, *backward))
+        nodes = _nodes([result])
+    for node in nodes:
+        steps.append(_Step(node, node.static["region"] if node.primitive is REGION else None, node.inputs))
+    rows = [_forward(step) for step in reversed(steps)]
+    for step in steps if result.tracked else ():
+        wrt = tuple([at for at, each in enumerate(step.inputs) if isinstance(each, Variable) and each.tracked])
+        if wrt:
+            rows.append(_backward(step, wrt))
+    return Explanation(tuple(rows))
 
 
-def _nodes(variables: Sequence[Variable]) -> list[Node]:
-    """The recorded nodes behind some Variables, the latest first."""
+class _Step(NamedTuple):
+    """A node that is not a region's; or a region with its node, or without one if it waits."""
+
+    node: Node | None
+    region: Region | None
+    inputs: Sequence[Any]
+
+
+def _nodes(inputs: Sequence[Any]) -> list[Node]:
+    """The recorded nodes behind some inputs, the latest first."""
     nodes: dict[int, Node] = {}
-    pending = [each.node for each in variables if each.node is not None]
+    pending = list(inputs)
     while pending:
-        node = pending.pop()
-        if id(node) not in nodes:
-            nodes[id(node)] = node
-            pending.extend(each.node for each in node.inputs if isinstance(each, Variable) and each.node is not None)
+        each = pending.pop()
+        if isinstance(each, Variable) and each.node is not None and id(each.node) not in nodes:
+            nodes[id(each.node)] = each.node
+            pending.extend(each.node.inputs)
     return sorted(nodes.values(), key=lambda node: -node.serial)
 
 
-def _sizes(inputs: Sequence[Any]) -> int:
-    return sum(each.size * each.dtype.itemsize for each in inputs if isinstance(each, Variable))
+def _bytes(*arrays: Any) -> int:
+    """The bytes of the Variables and outputs among some inputs."""
+    return sum(math.prod(each.shape) * each.dtype.itemsize for each in arrays if isinstance(each, Variable | Output))
 
 
-def _forward(step: Region | Node, is_done: bool) -> Row:
-    note = "has run" if is_done else "waits"
-    if isinstance(step, Node) and step.primitive is not REGION:
-        written = sum(math.prod(shape) * dtype.itemsize for shape, dtype in step.forms)
-        return Row("forward", step.primitive.name, False, step.forms[0][0], 0.0, _sizes(step.inputs), written, note)
-    region: Region = step.static["region"] if isinstance(step, Node) else step
-    inputs = step.inputs if isinstance(step, Node) else tuple(region.gathered.leaves)
+def _bytes_of_outputs(node: Node) -> int:
+    return sum(math.prod(shape) * dtype.itemsize for shape, dtype in node.types)
+
+
+def _forward(step: _Step) -> Row:
+    note = "waits" if step.node is None else "has run"
+    read, region = _bytes(*step.inputs), step.region
+    if region is None:
+        assert step.node is not None
+        return _operation("forward", step.node, step.node.primitive.name, read, _bytes_of_outputs(step.node), note)
+    written = _bytes(*region.outputs)
     decision = region.decision or region.decide()
     if decision is not None:
         note += f"; {'keeps its Jacobian' if decision.keeps else 'no Jacobian'}: {decision.reason}"
-    written = sum(region.bytes_of(output) for output in region.outputs)
-    if decision is not None and decision.keeps:
-        written += decision.blocks
-    element = region.element
-    return _kernel("forward", element, region.shape, inputs, written, note)
+        if decision.keeps:
+            written += decision.blocks
+    return _kernel("forward", region, region.element, read, written, note)
 
 
-def _backward(step: Region | Node) -> Iterator[Row]:
-    if isinstance(step, Node) and step.primitive is not REGION:
-        tracked = [each for each in step.inputs if isinstance(each, Variable) and each.tracked]
-        if tracked:
-            read = _sizes(step.inputs) + sum(math.prod(shape) * dtype.itemsize for shape, dtype in step.forms)
-            name = f"backward of {step.primitive.name}"
-            yield Row("backward", name, False, step.forms[0][0], 0.0, read, _sizes(tracked), "")
-        return
-    region: Region = step.static["region"] if isinstance(step, Node) else step
-    inputs = step.inputs if isinstance(step, Node) else tuple(region.gathered.leaves)
-    wrt = tuple([at for at, each in enumerate(inputs) if isinstance(each, Variable) and each.tracked])
-    if not wrt:
-        return
+def _backward(step: _Step, wrt: tuple[int, ...]) -> Row:
+    read, region = _bytes(*step.inputs), step.region
+    written = _bytes(*[step.inputs[at] for at in wrt])
+    if region is None:
+        assert step.node is not None
+        name = f"backward of {step.node.primitive.name}"
+        return _operation("backward", step.node, name, read + _bytes_of_outputs(step.node), written)
     present = region.element.floats
-    blocks = step.static["blocks"] if isinstance(step, Node) else None
-    element, kept = pullback_of(region, present, wrt, blocks)
-    cotangents = sum(region.bytes_of(region.outputs[at]) for at in present)
-    read = cotangents + sum(array.nbytes for array in kept) if kept is not None else cotangents + _sizes(inputs)
-    written = _sizes([inputs[at] for at in wrt])
-    note = "computes the derivatives anew" if kept is None else "contracts the Jacobian that was kept"
-    yield Row("backward", element.label, True, region.shape, work(element.function), read, written, note)
+    element, blocks = pullback_of(region, present, wrt)
+    cotangents = _bytes(*[region.outputs[at] for at in present])
+    if blocks is None:
+        return _kernel("backward", region, element, cotangents + read, written, "computes the derivatives anew")
+    read = cotangents + sum(array.nbytes for array in blocks)
+    return _kernel("backward", region, element, read, written, "contracts the Jacobian that was kept")
 
 
-def _kernel(
-    phase: str, element: Element, shape: tuple[int, ...], inputs: Sequence[Any], written: int, note: str
-) -> Row:
-    return Row(phase, element.label, True, shape, work(element.function), _sizes(inputs), written, note)
+def _operation(phase: str, node: Node, name: str, read: int, written: int, note: str = "") -> Row:
+    return Row(phase, name, False, node.types[0][0], 0.0, read, written, note)
+
+
+def _kernel(phase: str, region: Region, element: Element, read: int, written: int, note: str) -> Row:
+    return Row(phase, element.label, True, region.shape, cost_of_element(element.function), read, written, note)

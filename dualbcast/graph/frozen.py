@@ -1,6 +1,7 @@
-"""Arrays of the user's that the tape depends on: small ones are copied, others are read-only for as long.
+"""User's arrays that the tape depends on: small ones are copied, and others are read-only while they are needed.
 
-Comes in: an array of the user's. Goes out: an array that stays as it is, and the need for that, which ends by itself.
+Comes in: a user's array. Goes out: an array that stays as it is, and an object that stands for the need of that; when
+the object ends, the array is writable again.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from sys import getrefcount
 from typing import Any, TypeVar
 
@@ -19,21 +21,22 @@ import numpy as np
 from dualbcast.errors import ArgumentError, DTypeError, a_or_an
 from dualbcast.foreign_objects import called, has_own_arithmetic, instead, refused_argument
 from dualbcast.graph.arrays import as_array
+from dualbcast.graph.tape import STATE
 from dualbcast.runtime.buffer_pool import Lease
 
-__all__ = ["GIVEN_UP", "SMALL", "Frozen", "freeze", "freeze_given", "thaws_if_it_fails"]
+__all__ = ["ABANDONED", "COPIED_BYTES", "Frozen", "freeze", "freeze_value", "thaw_on_failure"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# Bytes up to which an array is copied. A copy takes up to 0.25 µs; making an array read-only, counting who needs it,
-# and making it writable again takes 1.1 µs, of the 15 that an operation on three elements takes.
-SMALL = 8192
+# An array of so many bytes is copied; see docs/decisions/061-thresholds-of-the-graph.md.
+COPIED_BYTES = 8192
 
 _ndarray = np.ndarray
-# The bases of arrays whose memory nobody else writes to, although they do not own it.
+# Arrays with these bases do not own their memory, but nobody else writes to it.
 _OWN = (Lease, mmap.mmap)
 
 
+@dataclass(eq=False, slots=True)
 class _Memory:
     """The memory of one array, which is read-only while somebody needs it to stay as it is.
 
@@ -43,18 +46,16 @@ class _Memory:
         The `id` of the array that the memory belongs to.
     arrays : list of numpy.ndarray
         That array and views of it which were writable, in the order in which they may become so again.
+    call : object or None
+        The outermost transformation that is under way, where only that needs it.
     count : int
         By how many it is needed.
-    call : _Call or None
-        The outermost transformation that is under way, where only that needs it.
     """
-
-    __slots__ = ("arrays", "call", "count", "key")
 
     key: int
     arrays: list[Any]
-    count: int
-    call: _Call | None
+    call: object
+    count: int = 0
 
 
 class Frozen:
@@ -65,17 +66,17 @@ class Frozen:
 
     __slots__ = ("memory",)
 
-    memory: _Memory
+    def __init__(self, memory: _Memory) -> None:
+        self.memory = memory
 
     def __del__(self) -> None:
-        # This runs at any moment and in any thread, also in one that has the lock; its holder then counts this end.
+        # This runs at any moment and in any thread, also in the one that has the lock, which then counts this end.
         _ENDED.append(self.memory)
-        if _LOCK.acquire(False):
-            _release()
+        _count_ended()
 
     def check(self) -> None:
         """Refuse an array that may have changed because the call that needed it has failed."""
-        if self.memory in GIVEN_UP:
+        if self.memory in ABANDONED:
             raise ArgumentError(
                 "this Variable was made from an array in a call that ended in an exception. Since then the array may "
                 "have been written to. Make the call again, and keep no Variables of one that failed"
@@ -85,28 +86,25 @@ class Frozen:
 # The memory that is needed, by its `key`; and the memory whose needs have ended but have not been counted yet.
 _MEMORIES: dict[int, _Memory] = {}
 _ENDED: deque[_Memory] = deque()
-# Memory that is writable again although Variables need it: they are of calls that ended in an exception.
-GIVEN_UP: set[_Memory] = set()
+# Memory that is writable again although Variables need it, because their call has ended in an exception.
+ABANDONED: set[_Memory] = set()
 _LOCK = threading.Lock()
 
 
-def _release() -> None:
-    """Count the needs that have ended, then release the lock, which the caller has taken."""
-    while True:
+def _count_ended() -> None:
+    """Count the needs that have ended. If another thread has the lock, it counts them after it has released it."""
+    while _ENDED and _LOCK.acquire(False):
         try:
             while _ENDED:
                 memory = _ENDED.popleft()
                 memory.count -= 1
                 if not memory.count:
-                    if memory in GIVEN_UP:
-                        GIVEN_UP.discard(memory)
+                    if memory in ABANDONED:
+                        ABANDONED.discard(memory)
                     else:
                         _restore(memory)
         finally:
             _LOCK.release()
-        # Needs that ended while the lock was held are left to this thread.
-        if not _ENDED or not _LOCK.acquire(False):
-            return
 
 
 def _restore(memory: _Memory) -> None:
@@ -119,81 +117,89 @@ def _restore(memory: _Memory) -> None:
             continue
 
 
+def _references() -> int:
+    """How many references `getrefcount` counts to an object that only a local variable refers to."""
+    probe = object()
+    return getrefcount(probe)
+
+
+_REFERENCES_OF_LOCAL = _references()
+
+
 def freeze(array: Any, is_read_again: bool = False) -> tuple[Any, Frozen | None]:
-    """See to it that an array of the user's stays as it is now.
+    """Make sure that a user's array stays as it is now.
 
     Parameters
     ----------
     array : numpy.ndarray or cupy.ndarray
     is_read_again : bool
-        Whether a function that is called a second time will read the array itself: then a copy would not do.
+        Whether a function that is called a second time will read the array itself, so that a copy does not help.
 
     Returns
     -------
     array
-        The same array, which is read-only from now on; or a copy, if it is small or cannot be made read-only. These are
-        CuPy's arrays, memory that belongs to no array of NumPy's, and views, if others may see the same memory.
+        The same array, which is read-only from now on; or a copy, if it is small or cannot be made read-only. CuPy
+        arrays cannot, nor memory that no NumPy array owns, nor views if others may see the same memory.
     frozen : Frozen or None
-        When this object ends, the array is writable again. It is None for a copy, and for an array that has always been
-        read-only.
+        When this object ends, the array is writable again. It is None for a copy, and for an array that was read-only
+        before.
 
     Notes
     -----
     Earlier views of an array that owns its memory stay writable, and so do those that C code has.
     """
-    if array.nbytes <= SMALL and not (is_read_again and type(array) is _ndarray):
+    if array.nbytes <= COPIED_BYTES and not (is_read_again and type(array) is _ndarray):
         return array.copy("K"), None
+    if not isinstance(array, _ndarray):
+        return array.copy(), None  # CuPy's, on the current stream
     owner = array
     views: tuple[Any, ...] = ()
-    if type(array) is not _ndarray or array.base is not None:
-        if not isinstance(array, _ndarray):
-            return array.copy(), None  # CuPy's, on the current stream
-        while isinstance(base := _base_of(owner), _ndarray):
-            views = (owner, *views)
-            owner = base
-        del base  # it would count
-        if owner.base is not None and not isinstance(owner.base, _OWN):
-            is_writable = owner.flags.writeable or any(each.flags.writeable for each in views)
-            if is_writable and is_read_again:
-                raise ArgumentError(
-                    "a checkpointed function has captured an array whose memory belongs to something else than an "
-                    "array of NumPy's, so it might change before the function is called again. Pass it as an argument"
-                )
-            return (array.copy() if is_writable else array), None
-        # All other views of the memory, and all names for it, refer to its owner, beside `owner` and the argument here.
-        is_shared = getrefcount(owner) > 2 + len(views)
-        if views and (is_shared or len(views) > 1) and not is_read_again:
+    while owner.base is not None and isinstance(base := _base_of(owner), _ndarray):
+        views = (owner, *views)
+        owner = base
+    base = None  # it would count as a reference
+    if owner.base is not None and not isinstance(owner.base, _OWN):
+        is_writable = any(each.flags.writeable for each in (owner, *views))
+        if is_writable and is_read_again:
+            raise ArgumentError(
+                "a checkpointed function has captured an array whose memory belongs to something else than an "
+                "array of NumPy's, so it might change before the function is called again. Pass it as an argument"
+            )
+        return (array.copy() if is_writable else array), None
+    if views and not is_read_again:
+        # All other views of the memory, and all names for it, refer to its owner, beside `owner` and the view here.
+        is_shared = len(views) > 1 or getrefcount(owner) > _REFERENCES_OF_LOCAL + 1
+        if is_shared:
             return _copy_of_view(array, owner), None
-    key, call = id(owner), _current.call
+    memory = _held(owner, views)
+    if memory is None:
+        # A writable view of read-only memory: once read-only, it could not be made writable again.
+        return (array.copy() if array.flags.writeable else array), None
+    _count_ended()
+    return array, Frozen(memory)
+
+
+def _held(owner: Any, views: tuple[Any, ...]) -> _Memory | None:
+    """The memory of an array, which is made read-only and counted once more; None if it was read-only before."""
     with _LOCK:
-        memory = _MEMORIES.get(key)
-        if memory is not None:
-            memory.count += 1
-            if memory.call is not call:
-                memory.call = None
-            if owner.flags.writeable:  # the user has made it so
-                owner.setflags(False)
-        elif owner.flags.writeable:
-            owner.setflags(False)
-            memory = _Memory()
-            memory.key, memory.arrays, memory.count, memory.call = key, [owner], 1, call
-            _MEMORIES[key] = memory
-        else:
-            # A view that was left writable could not be made so again.
-            return (array.copy() if array.flags.writeable else array), None
+        memory = _MEMORIES.get(id(owner))
+        if memory is None:
+            if not owner.flags.writeable:
+                return None
+            memory = _MEMORIES[id(owner)] = _Memory(id(owner), [owner], STATE.outermost)
+        elif memory.call is not STATE.outermost:
+            memory.call = None
+        memory.count += 1
+        owner.setflags(False)  # the user may have made it writable since
         for view in views:
             if view.flags.writeable:
                 view.setflags(False)
                 memory.arrays.append(view)
-    if _ENDED and _LOCK.acquire(False):
-        _release()
-    frozen = Frozen()
-    frozen.memory = memory
-    return array, frozen
+    return memory
 
 
-def freeze_given(value: Any, is_read_again: bool) -> tuple[Any, Frozen | None]:
-    """The array that a Variable has for a value that a user gives it; see `freeze`.
+def freeze_value(value: Any, is_read_again: bool) -> tuple[Any, Frozen | None]:
+    """The array of a Variable that a user makes from a value; see `freeze`.
 
     Raises
     ------
@@ -219,7 +225,7 @@ def freeze_given(value: Any, is_read_again: bool) -> tuple[Any, Frozen | None]:
     return (array, None) if type(value) in _NEVER_SHARED else freeze(array, is_read_again)
 
 
-# Arrays made of these are nobody else's.
+# An array that was made from one of these belongs to the Variable alone.
 _NEVER_SHARED = {bool, int, float, list, tuple, np.float64, np.float32}
 
 
@@ -243,54 +249,40 @@ def _copy_of_view(array: Any, owner: Any) -> Any:
 # --- calls that fail --------------------------------------------------------------------------------------------------
 
 
-class _Call:
-    """The outermost transformation of a thread."""
+def thaw_on_failure(function: Function) -> Function:
+    """Decorate a transformation, or a part of one: if it fails, arrays that it alone needs are writable again.
 
-    __slots__ = ()
-
-
-class _Current(threading.local):
-    call: _Call | None = None
-
-
-_current = _Current()
-
-
-def thaws_if_it_fails(function: Function) -> Function:
-    """A transformation, or part of one: arrays that it alone needs are writable again if it ends in an exception.
-
-    The traceback, which an interactive session keeps, has its Variables, and would have the arrays read-only for as
-    long.
+    Otherwise they would stay read-only while the traceback refers to their Variables, and an interactive session keeps
+    the last traceback.
     """
 
     @functools.wraps(function)
     def called(*args: Any, **named: Any) -> Any:
-        if _current.call is not None:
+        if STATE.outermost is not None:
             return function(*args, **named)
-        call = _current.call = _Call()
+        call = STATE.outermost = object()
         try:
             return function(*args, **named)
         except BaseException:
-            _give_up(call)
+            _abandon(call)
             raise
         finally:
-            _current.call = None
+            STATE.outermost = None
 
     return called  # type: ignore[return-value]
 
 
-def _give_up(call: _Call) -> None:
+def _abandon(call: object) -> None:
     """Make the arrays writable that only this call needs."""
     with _LOCK:
         for memory in [each for each in _MEMORIES.values() if each.call is call]:
-            GIVEN_UP.add(memory)
+            ABANDONED.add(memory)
             _restore(memory)
-    if _ENDED and _LOCK.acquire(False):
-        _release()
+    _count_ended()
 
 
 def _in_the_child() -> None:
-    """After a fork: another thread, which is not there any more, may have had the lock."""
+    """Renew the lock after a fork: another thread, which the child lacks, may have had it."""
     global _LOCK
     _LOCK = threading.Lock()
 

@@ -8,7 +8,7 @@ and can be differentiated.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -17,20 +17,17 @@ import numpy as np
 from dualbcast.graph import checkpoint_policy
 from dualbcast.graph.arrays import as_array, is_array, is_float
 from dualbcast.graph.composition import TOTAL, composition_of, contracted
-from dualbcast.graph.dispatch import registered
 from dualbcast.graph.launch_log import launched
-from dualbcast.graph.lazy import LIMITS, Expression, Gathered, Output, gather, waiting
-from dualbcast.graph.primitives import arrays_of, is_any_tracked
+from dualbcast.graph.lazy import LIMITS, Expression, Gathered, Output, gather
+from dualbcast.graph.primitives import arrays_of, is_any_tracked, record
 from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive
-from dualbcast.graph.variable import Variable
+from dualbcast.graph.variable import Variable, registered
 from dualbcast.program.element import Element
 from dualbcast.runtime.cuda.memory import beside
 
 __all__ = ["REGION", "Region", "compute", "defer", "pullback_of", "region_of", "reopen", "settle", "total"]
 
 Shape = tuple[int, ...]
-# By output and leaf, the Jacobian: arrays, and numbers where it is constant.
-Blocks = dict[tuple[int, int], Any]
 
 
 def defer(
@@ -43,62 +40,45 @@ def defer(
 ) -> tuple[Variable, ...]:
     """Variables for the outputs of an element function, which is computed when one of their values is needed.
 
-    Parameters
-    ----------
-    element : Element
-        The function.
-    inputs : sequence
-        For each of its parameters a Variable or a number.
-    shape : tuple of int
-        The shape that they broadcast to.
-    compute_dtype : numpy.dtype
-        The dtype of the arithmetic.
-    dtypes : tuple of numpy.dtype
-        The dtypes of the outputs.
-    sums : tuple of (tuple of int or None), optional
-        For each output the shape that it is summed to, if it is.
+    The parameters are the attributes of an `Expression`; each of the `inputs` is a Variable or a number.
     """
     tracked = STATE.is_recording and is_any_tracked(inputs)
     sums = (None,) * len(dtypes) if sums is None else sums
     if not STATE.is_fusing or math.prod(shape) < LIMITS.elements:
-        for each in inputs:
-            if isinstance(each, Variable):
-                settle(each)
+        settle(inputs)
         if tracked:
             return _recorded(Expression(element, tuple(inputs), shape, compute_dtype, dtypes, sums, tracked))
         return tuple([Variable._of(array, False) for array in _values(element, inputs, shape, dtypes, sums)])
-
-    def joins(each: Any) -> Any:
-        if not isinstance(each, Variable) or each._value is not None:
-            return each
-        output = each.source
-        assert output is not None
-        expression = output.expression
-        fits = (
-            expression.shape == shape
-            and expression.compute == compute_dtype
-            and expression.element.options.runs_like(element.options)
-            and expression.sums[output.index] is None
-            and (expression.tracked or not tracked or not expression.detached or not is_float(each.dtype))
-        )
-        if fits:
-            return output
-        settle(each)
-        return each
-
-    expression = Expression(
-        element, tuple([joins(each) for each in inputs]), shape, compute_dtype, dtypes, sums, tracked
-    )
+    expression = Expression(element, tuple(inputs), shape, compute_dtype, dtypes, sums, tracked)
+    expression.inputs = tuple([_joined(each, expression) for each in inputs])
     outputs = expression.wait()
     if expression.exceeds_limits():
         # Some of it may have been computed in the meantime.
-        expression.count_again(gather(expression))
+        expression.count_again()
         if expression.exceeds_limits():
-            for each in waiting(expression.inputs):
-                compute(each)
+            settle(inputs)
             expression = Expression(element, tuple(inputs), shape, compute_dtype, dtypes, sums, tracked)
             outputs = expression.wait()
     return outputs
+
+
+def _joined(each: Any, reader: Expression) -> Any:
+    """An input as its reader takes it: the Output that a Variable stands for if one kernel can compute both."""
+    if not isinstance(each, Variable) or each._value is not None:
+        return each
+    output: Output = each.source
+    expression = output.expression
+    fits = (
+        expression.shape == reader.shape
+        and expression.compute == reader.compute
+        and expression.element.options.runs_like(reader.element.options)
+        and output.summed is None
+        and (expression.tracked or not reader.tracked or not expression.detached or not is_float(each.dtype))
+    )
+    if fits:
+        return output
+    compute(expression)
+    return each
 
 
 def total(variable: Variable, shape: Shape) -> Variable:
@@ -108,16 +88,15 @@ def total(variable: Variable, shape: Shape) -> Variable:
 
 
 def _recorded(expression: Expression) -> tuple[Variable, ...]:
-    """The outputs of an expression that does not wait, and that no other waits for."""
+    """The outputs of an expression that is computed at once, and recorded."""
     gathered, count = gather(expression), len(expression.dtypes)
     first, element = len(gathered.leaves), expression.element
-    if first < len(expression.inputs):  # some are the same
+    if first < len(expression.inputs):  # some inputs are the same
         element = composition_of(gathered).element(tuple(range(first, first + count)))
-    origin = tuple([Output(expression, index) for index in range(count)])
-    region = Region(element, gathered, origin, expression.shape, expression.compute)
-    arrays, blocks = region.run(expression.dtypes, expression.sums, tracked=True)
+    region = Region(element, gathered, tuple([Output(expression, index) for index in range(count)]))
+    arrays = region.run()
     outputs = tuple([Variable._of(array, is_float(array.dtype)) for array in arrays])
-    _record(region, outputs, blocks)
+    region.record(outputs)
     return outputs
 
 
@@ -135,18 +114,11 @@ def _values(
     return [as_array(each) for each in element.parts(values, dtypes, shapes)]
 
 
-def _record(region: Region, outputs: tuple[Variable, ...], blocks: Blocks | None) -> None:
-    """Give the outputs of a region the node that they come from."""
-    node = region.node(outputs, blocks)
-    for place, output in enumerate(outputs):
-        if output.tracked:
-            output.node, output.index = node, place
-
-
-def settle(variable: Variable) -> None:
-    """Compute a Variable that waits."""
-    if variable._value is None and variable.source is not None:
-        compute(variable.source.expression)
+def settle(inputs: Iterable[Any]) -> None:
+    """Compute those of the inputs that are Variables without a value."""
+    for each in inputs:
+        if isinstance(each, Variable) and each._value is None:
+            compute(each.source.expression)
 
 
 @registered
@@ -154,35 +126,30 @@ def compute(expression: Expression) -> None:
     """Run the kernel of an expression and all that it waits for, and give its Variables their values."""
     gathered = gather(expression)
     composition = composition_of(gathered)
-    last = len(gathered.order) - 1
-    wanted = [(last, index, held) for index, held in expression.uncomputed()]
+    wanted = list(expression.uncomputed())
+    if expression.composed_in is not None:
+        # A kernel has computed it before and did not store it. The same composition will store it the next time.
+        earlier, at = expression.composed_in
+        earlier.learned.update([(at, output.index) for output, _ in wanted])
     for at, inner in enumerate(gathered.order[:-1]):
-        for index, held in inner.uncomputed() if inner.tracked == expression.tracked else ():
+        for output, variable in inner.uncomputed() if inner.tracked == expression.tracked else ():
             # Sums are wanted sooner or later, and cost little to write. Uncomputed, they would keep all their inputs.
-            if inner.sums[index] is not None or (at, index) in composition.learned:
-                wanted.append((at, index, held))
-        if inner.seen is None:
-            inner.seen = composition, at
+            if output.summed is not None or (at, output.index) in composition.learned:
+                wanted.append((output, variable))
+        if inner.composed_in is None:
+            inner.composed_in = composition, at
     for each in gathered.order:
         each.forget()
-    if expression.seen is not None:
-        # It was an inner expression once, and was not stored: the same composition will store it the next time.
-        earlier, at = expression.seen
-        earlier.learned.update((at, index) for place, index, _ in wanted if place == last)
-    dtypes = tuple([gathered.order[at].dtypes[index] for at, index, _ in wanted])
-    sums = tuple([gathered.order[at].sums[index] for at, index, _ in wanted])
-    origin = tuple([Output(gathered.order[at], index) for at, index, _ in wanted])
-    element = composition.element(tuple([gathered.number(output) for output in origin]))
-    region = Region(element, gathered, origin, expression.shape, expression.compute)
-    arrays, blocks = region.run(dtypes, sums, expression.tracked)
-    outputs = tuple([held for _, _, held in wanted])
+    region = region_of(gathered, tuple([output for output, _ in wanted]))
+    arrays = region.run()
+    variables = tuple([variable for _, variable in wanted])
     if expression.tracked:
-        _record(region, outputs, blocks)
-    for held, array in zip(outputs, arrays, strict=True):
-        held._value = array
-        if held.node is None:
-            # Otherwise a loop without derivatives would keep everything that it has ever computed.
-            held.source = None
+        region.record(variables)
+    for variable, array in zip(variables, arrays, strict=True):
+        variable._value = array
+        if variable.node is None:
+            # Otherwise a loop without derivatives would keep every value that it has ever computed.
+            variable.source = None
 
 
 class Region:
@@ -196,91 +163,83 @@ class Region:
         The expressions in it.
     outputs : tuple of Output
         For each output of the function the output of an expression that it is.
+    dtypes, sums : tuple
+        The dtypes of the outputs, and the shapes that they are summed to, or None.
     shape, compute
         As for an Expression.
+    tracked : tuple of int
+        The leaves that carry derivatives.
     decision : Decision or None
-        Whether it keeps its Jacobian, and why.
+        Whether it keeps its Jacobian, and why; None before it has run, and where no derivative can be asked for, or
+        something is summed.
+    blocks : dict or None
+        The Jacobian that it keeps, by output and leaf: arrays, and numbers where it is constant.
     """
 
-    __slots__ = ("compute", "decision", "element", "gathered", "outputs", "shape")
+    __slots__ = ("blocks", "compute", "decision", "dtypes", "element", "gathered", "outputs", "shape", "sums")
 
-    def __init__(
-        self,
-        element: Element,
-        gathered: Gathered,
-        outputs: tuple[Output, ...],
-        shape: Shape,
-        compute: np.dtype[Any],
-    ) -> None:
+    def __init__(self, element: Element, gathered: Gathered, outputs: tuple[Output, ...]) -> None:
         self.element, self.gathered, self.outputs = element, gathered, outputs
-        self.shape, self.compute = shape, compute
+        self.dtypes = tuple([output.expression.dtypes[output.index] for output in outputs])
+        self.sums = tuple([output.expression.sums[output.index] for output in outputs])
+        self.shape, self.compute = gathered.order[-1].shape, gathered.order[-1].compute
         self.decision: checkpoint_policy.Decision | None = None
+        self.blocks: dict[tuple[int, int], Any] | None = None
 
     @property
     def tracked(self) -> tuple[int, ...]:
-        """The leaves that carry derivatives."""
         leaves = enumerate(self.gathered.leaves)
         return tuple([at for at, leaf in leaves if isinstance(leaf, Variable) and leaf.tracked])
 
-    def bytes_of(self, output: Output) -> int:
-        """The size of an output's array."""
-        return math.prod(output.shape) * output.dtype.itemsize
-
     def decide(self) -> checkpoint_policy.Decision | None:
-        """Whether to keep the Jacobian; None where no derivative can be asked for, or something is summed."""
+        """Whether to keep the Jacobian."""
         wrt = self.tracked
-        if not wrt or True in [output.expression.sums[output.index] is not None for output in self.outputs]:
+        if not wrt or self.sums.count(None) < len(self.sums):
             return None
         return checkpoint_policy.decide(self.element, self.gathered.leaves, wrt, self.shape, self.compute)
 
-    def run(
-        self, dtypes: tuple[np.dtype[Any], ...], sums: tuple[Shape | None, ...], tracked: bool
-    ) -> tuple[list[Any], Blocks | None]:
-        """The arrays of the outputs, and the Jacobian where it pays to keep it for the backward pass."""
-        leaves = self.gathered.leaves
-        self.decision = self.decide() if tracked else None
+    def run(self) -> list[Any]:
+        """Compute the arrays of the outputs, and the Jacobian as well if that is expected to be faster."""
+        self.decision = self.decide() if self.outputs[0].expression.tracked else None
         if self.decision is not None and self.decision.keeps:
-            kept = self._keep(self.tracked, dtypes)
-            if kept is not None:
-                return kept
+            arrays = self._value_and_jacobian()
+            if arrays is not None:
+                return arrays
             self.decision = checkpoint_policy.Decision(False, "there was no memory for the Jacobian")
-        return _values(self.element, leaves, self.shape, dtypes, sums), None
+        return _values(self.element, self.gathered.leaves, self.shape, self.dtypes, self.sums)
 
-    def like(self, gathered: Gathered, outputs: tuple[Output, ...]) -> Region:
-        """A region of the same shape and dtype."""
-        numbers = tuple([gathered.number(output) for output in outputs])
-        return Region(composition_of(gathered).element(numbers), gathered, outputs, self.shape, self.compute)
-
-    def node(self, outputs: tuple[Variable, ...], blocks: Blocks | None = None) -> Node:
-        """The node that records it."""
-        return Node(REGION, tuple(self.gathered.leaves), {"region": self, "blocks": blocks}, outputs)
-
-    def _keep(self, wrt: tuple[int, ...], dtypes: tuple[np.dtype[Any], ...]) -> tuple[list[Any], Blocks] | None:
-        """Value and Jacobian; None where there is no memory for them, or the outputs have dtypes of their own."""
-        values = arrays_of(self.gathered.leaves)
+    def _value_and_jacobian(self) -> list[Any] | None:
+        """Compute the arrays and `blocks`. It is None if memory is short, or the kernel would store other dtypes."""
+        count, values = len(self.dtypes), arrays_of(self.gathered.leaves)
         try:
             with beside(values):
-                call = self.element.prepare("value_and_jacobian", values, wrt)
-                if call.spec.dtypes[: len(dtypes)] != dtypes:
+                call = self.element.prepare("value_and_jacobian", values, self.tracked)
+                if call.spec.dtypes[:count] != self.dtypes:
                     return None
                 outputs = call.run()
         except MemoryError:
             return None
         launched(self.element.label, "value_and_jacobian", self.shape, len(values), len(outputs))
-        blocks: Blocks = {}
-        for place, block in call.spec.product.blocks.items():
-            blocks[place[0], place[1]] = block.constant if block.stored is None else as_array(outputs[block.stored])
-        return [as_array(each) for each in outputs[: len(dtypes)]], blocks
+        self.blocks = {
+            (key[0], key[1]): block.constant if block.stored is None else as_array(outputs[block.stored])
+            for key, block in call.spec.product.blocks.items()
+        }
+        return [as_array(each) for each in outputs[:count]]
+
+    def record(self, outputs: tuple[Variable, ...]) -> None:
+        """Give the outputs the node that they come from."""
+        record(REGION, tuple(self.gathered.leaves), {"region": self}, outputs)
 
 
-def _never(*_: Any) -> Any:
-    raise AssertionError("regions are run by `compute`")
+def region_of(gathered: Gathered, outputs: tuple[Output, ...]) -> Region:
+    """The region that computes these outputs of gathered expressions."""
+    numbers = tuple([gathered.number(output) for output in outputs])
+    return Region(composition_of(gathered).element(numbers), gathered, outputs)
 
 
-def _pull(node: Node, cotangents: tuple[Any, ...], wanted: tuple[bool, ...]) -> Cotangents:
+def _pullback(node: Node, cotangents: tuple[Any, ...], wanted: tuple[bool, ...]) -> Cotangents:
     """The cotangents of a region's leaves, by one kernel, which sums over the axes along which a leaf was broadcast."""
     region: Region = node.static["region"]
-    blocks: Blocks | None = node.static["blocks"]
     present = tuple([at for at, each in enumerate(cotangents) if each is not None])
     wrt = tuple([at for at, is_wanted in enumerate(wanted) if is_wanted])
     given = [cotangents[at] for at in present]
@@ -288,16 +247,16 @@ def _pull(node: Node, cotangents: tuple[Any, ...], wanted: tuple[bool, ...]) -> 
     # Kernels write no other byte order; `backward` converts.
     dtypes = tuple([dtype if dtype.isnative else dtype.newbyteorder("=") for dtype in [leaf.dtype for leaf in leaves]])
     sums = tuple([None if leaf.shape == region.shape else leaf.shape for leaf in leaves])
-    # The products with a kept Jacobian have no derivative in the leaves.
-    element, kept = pullback_of(region, present, wrt, None if STATE.is_recording else blocks)
-    sources = node.inputs if kept is None else [Variable._of(each, False) for each in kept]
-    forms = tuple([(each.shape, each.dtype) for each in given if each is not None])
-    places, stored = _destinations(element, forms, region.shape, dtypes, sums)
+    # A pullback that takes the Jacobian has no derivative in the leaves.
+    element, blocks = pullback_of(region, present, wrt, takes_jacobian=not STATE.is_recording)
+    sources = node.inputs if blocks is None else [Variable._of(each, False) for each in blocks]
+    types = tuple([(each.shape, each.dtype) for each in given if each is not None])
+    positions, stored = _destinations(element, types, region.shape, dtypes, sums)
     inputs, results = [*sources, *given], list(given)
     if stored:
         parts = tuple([dtypes[at] for at in stored]), tuple([sums[at] for at in stored])
         results += defer(element.select(stored), inputs, region.shape, region.compute, *parts)
-    remaining = iter(places)
+    remaining = iter(positions)
     return [results[next(remaining)] if is_wanted else None for is_wanted in wanted]
 
 
@@ -309,47 +268,40 @@ def _destinations(
     dtypes: tuple[np.dtype[Any], ...],
     sums: tuple[Shape | None, ...],
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """For each output of a pullback its place, and which outputs are computed.
+    """For each output of a pullback its position, and which outputs are computed.
 
-    The places count the given cotangents first, and then the computed outputs. Equal outputs are computed once. An
+    The positions count the given cotangents first, and then the computed outputs. Equal outputs are computed once. An
     output that is one of the given cotangents, handed on, is not computed at all.
     """
     params = element.function.params[len(element.function.params) - len(given) :]
-    # The cotangents of sums are broadcast.
+    # A cotangent of a sum is broadcast, so it is never handed on as it is.
     known: list[Any] = [
         (param, dtype, None) if own == shape else None for param, (own, dtype) in zip(params, given, strict=True)
     ]
     stored: list[int] = []
-    places: list[int] = []
+    positions: list[int] = []
     for at, output in enumerate(element.function.outputs):
         key = output.value, dtypes[at], sums[at]
         if key not in known:
             known.append(key)
             stored.append(at)
-        places.append(known.index(key))
-    return tuple(places), tuple(stored)
+        positions.append(known.index(key))
+    return tuple(positions), tuple(stored)
 
 
 def pullback_of(
-    region: Region, present: tuple[int, ...], wrt: tuple[int, ...], blocks: Blocks | None
+    region: Region, present: tuple[int, ...], wrt: tuple[int, ...], takes_jacobian: bool = True
 ) -> tuple[Element, list[Any] | None]:
     """The element function of a pullback for cotangents of some outputs, and the blocks of the Jacobian that it takes.
 
     The blocks are None where it takes the leaves instead.
     """
-    if blocks is None:
+    blocks = region.blocks
+    if blocks is None or not takes_jacobian:
         return region.element.select(present).pullback(wrt), None
     pattern = tuple([tuple([None if is_array(blocks[i, p]) else float(blocks[i, p]) for p in wrt]) for i in present])
-    kept = [blocks[i, p] for i in present for p in wrt]
-    return contracted(pattern, region.element.label), [each for each in kept if is_array(each)]
-
-
-def region_of(gathered: Gathered, index: int) -> Region:
-    """The region that will run to compute an output of the last of some expressions."""
-    expression = gathered.order[-1]
-    output = Output(expression, index)
-    element = composition_of(gathered).element((gathered.number(output),))
-    return Region(element, gathered, (output,), expression.shape, expression.compute)
+    ordered = [blocks[i, p] for i in present for p in wrt]
+    return contracted(pattern, region.element.label), [each for each in ordered if is_array(each)]
 
 
 def reopen(node: Node, targets: Mapping[tuple[int, int], Variable]) -> None:
@@ -367,21 +319,20 @@ def reopen(node: Node, targets: Mapping[tuple[int, int], Variable]) -> None:
         each.key
         for expression in region.gathered.order
         for each in expression.inputs
-        if isinstance(each, Output) and each.key not in region.gathered.known
+        if isinstance(each, Output) and each.key not in region.gathered.computed
     }
     inner = {key: each for key, each in targets.items() if key in used}
     if not inner:
         return
     for each in inner.values():
         if each.node is node:
-            # It gets a node of its own, in which nothing else depends on it.
+            # It is also an output of the node. A node of its own keeps the two apart.
             source = region.outputs[each.index]
-            own_region = region.like(gather(source.expression, stops=region.gathered.known), (source,))
-            each.node, each.index = own_region.node((each,)), 0
+            region_of(gather(source.expression, stops=region.gathered.computed), (source,)).record((each,))
     roots = {id(output.expression): output.expression for output in region.outputs}
-    stops = {**region.gathered.known, **inner}
-    opened = region.like(gather(*roots.values(), stops=stops, first=inner.values()), region.outputs)
-    node.inputs, node.static = tuple(opened.gathered.leaves), {"region": opened, "blocks": None}
+    stops = {**region.gathered.computed, **inner}
+    opened = region_of(gather(*roots.values(), stops=stops, first=inner.values()), region.outputs)
+    node.inputs, node.static = tuple(opened.gathered.leaves), {"region": opened}
 
 
-REGION = Primitive("kernel", _never, _pull, multiple=True)
+REGION = Primitive("kernel", None, _pullback)

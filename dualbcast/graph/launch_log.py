@@ -5,10 +5,11 @@ Comes in: a note of each kernel. Goes out: a list of them, for those who listen.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+
+from dualbcast.graph.tape import STATE, setting
 
 __all__ = ["Launch", "launched", "launches"]
 
@@ -36,13 +37,6 @@ class Launch:
     writes: int
 
 
-class _Listening(threading.local):
-    lists: tuple[list[Launch], ...] = ()
-
-
-_listening = _Listening()
-
-
 @contextmanager
 def launches() -> Iterator[list[Launch]]:
     """Note the element-wise kernels that the graph launches, on this thread, while this lasts.
@@ -58,15 +52,11 @@ def launches() -> Iterator[list[Launch]]:
     1
     """
     noted: list[Launch] = []
-    before = _listening.lists
-    _listening.lists = (*before, noted)
-    try:
+    with setting(launches=(*STATE.launches, noted)):
         yield noted
-    finally:
-        _listening.lists = before
 
 
 def launched(label: str, product: str, shape: tuple[int, ...], reads: int, writes: int) -> None:
     """Note a kernel."""
-    for noted in _listening.lists:
+    for noted in STATE.launches:
         noted.append(Launch(label, product, shape, reads, writes))

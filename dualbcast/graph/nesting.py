@@ -23,11 +23,11 @@ from dualbcast.foreign_objects import (
 from dualbcast.graph.arrays import is_array, is_float, is_read_only
 from dualbcast.graph.backward import backward
 from dualbcast.graph.primitives import alias, stop_gradient, zeros
-from dualbcast.graph.tape import STATE, recording
+from dualbcast.graph.tape import STATE, setting
 from dualbcast.graph.trees import leaves, map_leaves
 from dualbcast.graph.variable import Variable
 
-__all__ = ["Level", "check_results", "is_tracked", "name_of", "or_zeros"]
+__all__ = ["Level", "check_results", "evaluate", "is_tracked", "name_of", "or_zeros"]
 
 
 class Level:
@@ -40,30 +40,27 @@ class Level:
     record : bool
         Whether the backward pass is recorded, for derivatives from outside.
     aliases : list of Variable
-        What is differentiated in: each stands for one array of the arguments, and for no other application.
+        The Variables with respect to which the function is differentiated. Each stands for one array of the arguments,
+        in this application only.
     """
 
     def __init__(self, arguments: Any, is_inner: bool = False) -> None:
-        self.is_inner = is_inner or STATE.depth > 0 or any(isinstance(each, Variable) for each in leaves(arguments))
+        has_variables = True in [isinstance(each, Variable) for each in leaves(arguments)]
+        self.is_inner = is_inner or STATE.depth > 0 or has_variables
         self.record = self.is_inner and STATE.is_recording
         self.aliases: list[Variable] = []
 
     def also(self, arguments: Any) -> Level:
-        """The same for a later part of the application, with more arguments."""
+        """The level of a later part of the application, which has more arguments."""
         later = Level(arguments, self.is_inner)
         later.aliases = self.aliases
         return later
 
     def enter(self, tree: Any, name: str) -> Any:
-        """A container like an argument, of aliases."""
+        """A container like an argument, with an alias in place of each array."""
         aliases = map_leaves(_alias, tree, name)
         self.aliases.extend(leaves(aliases))
         return aliases
-
-    def evaluate(self, function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """Call the function, and record what it does."""
-        with recording(True, level=1):
-            return function(*args, **named)
 
     def leave(self, tree: Any) -> Any:
         """A container as the caller gets it: of arrays, or of Variables that depend on no more than they should."""
@@ -72,34 +69,40 @@ class Level:
     def _result(self, leaf: Variable) -> Any:
         if self.is_inner:
             return leaf if self.record else stop_gradient(leaf)
-        # An array of the graph's may still be needed by a pullback. An array of the user's must not be a result.
+        # A pullback may still need an array of the graph, so it is read-only. A user's own array must not be a result.
         return _scalar_or_array(leaf.value if leaf.frozen is None else leaf.array.copy())
 
     def gradients(self, heads: list[tuple[Variable, Variable]]) -> list[Any]:
-        """The cotangents of the aliases for those of the outputs."""
-        taken = {id(cotangent.array) for _, cotangent in heads}
+        """The cotangents of the aliases, from outputs with their cotangents."""
+        owned = {id(cotangent.array) for _, cotangent in heads}
         cotangents = backward(heads, self.aliases, self.record)
-        return self.own([or_zeros(each, alias) for each, alias in zip(cotangents, self.aliases, strict=True)], taken)
+        return self.own([or_zeros(each, alias) for each, alias in zip(cotangents, self.aliases, strict=True)], owned)
 
-    def own(self, derivatives: list[Variable], taken: set[int]) -> list[Any]:
-        """Derivatives as the caller gets them; `taken` has the ids of the arrays that the caller has already."""
+    def own(self, derivatives: list[Variable], owned: set[int]) -> list[Any]:
+        """Derivatives as the caller gets them; `owned` has the ids of the arrays that the caller has already."""
         if self.is_inner:
             return [self._result(each) for each in derivatives]
-        return [own_array(each, taken) for each in derivatives]
+        return [own_array(each, owned) for each in derivatives]
 
 
-def own_array(gradient: Variable, taken: set[int]) -> Any:
+def evaluate(function: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
+    """Call the function that is differentiated, and record its operations."""
+    with setting(is_recording=True, depth=STATE.depth + 1):
+        return function(*args, **named)
+
+
+def own_array(gradient: Variable, owned: set[int]) -> Any:
     """A gradient as an array that the user may change: no view, and no array that has been given to anybody."""
     array = gradient.array
     # The base of a view is an array. The base of an array with memory of the pool is its lease, which nobody else has.
-    if gradient.frozen is not None or is_array(array.base) or id(array) in taken or is_read_only(array):
+    if gradient.frozen is not None or is_array(array.base) or id(array) in owned or is_read_only(array):
         array = array.copy()
-    taken.add(id(array))
+    owned.add(id(array))
     return _scalar_or_array(array)
 
 
 def _scalar_or_array(array: Any) -> Any:
-    """An array; an array of no dimensions becomes a scalar, as from NumPy's functions."""
+    """The array, or a scalar if it has no dimensions: NumPy's functions return the same."""
     return array[()] if array.ndim == 0 else array
 
 
@@ -120,27 +123,19 @@ def _alias(name: str, leaf: Any) -> Variable:
 
 
 def is_tracked(value: Any) -> bool:
-    """Whether a result is a Variable that depends on something."""
+    """Whether a result is a Variable that carries a derivative."""
     return isinstance(value, Variable) and value.tracked
 
 
 def or_zeros(derivative: Variable | None, like: Any) -> Variable:
-    """A cotangent or tangent; where there is none, zeros."""
+    """A cotangent or tangent, or zeros like a value if there is none."""
     if derivative is not None:
         return derivative
     return zeros(like if isinstance(like, Variable) else Variable(like))
 
 
 def check_results(result: Any, name: str) -> None:
-    """Refuse the result of a differentiated function if it is no container of Variables, arrays, numbers and texts.
-
-    Parameters
-    ----------
-    result
-        The result.
-    name : str
-        The name of the function in messages.
-    """
+    """Refuse a result that is no container of Variables, arrays, numbers and texts; `name` is the function's."""
 
     def check(path: str, leaf: Any) -> None:
         if not (isinstance(leaf, Variable) or is_plain(leaf) or type(leaf) in (str, bytes)):

@@ -14,8 +14,8 @@ import numpy as np
 from dualbcast.errors import DTypeError, DualbcastError, ShapeError
 from dualbcast.foreign_objects import has_own_arithmetic, refused_argument
 from dualbcast.graph.arrays import as_array, is_float, namespace
-from dualbcast.graph.frozen import GIVEN_UP
-from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive, observe
+from dualbcast.graph.frozen import ABANDONED
+from dualbcast.graph.tape import STATE, Node, Primitive, observe, unary
 from dualbcast.graph.trees import map_leaves
 from dualbcast.graph.variable import Variable
 
@@ -26,6 +26,7 @@ __all__ = [
     "constant",
     "is_any_tracked",
     "output_of",
+    "record",
     "run",
     "run_multiple",
     "stop_gradient",
@@ -68,16 +69,21 @@ def run_multiple(primitive: Primitive, inputs: tuple[Any, ...], static: dict[str
     arrays = result if primitive.multiple else (result,)
     outputs = tuple([Variable._of(as_array(array), is_tracked and is_float(array.dtype)) for array in arrays])
     if len(inputs) == 1 and isinstance(inputs[0], Variable) and inputs[0].frozen is not None:
-        # Operations of several arrays give no views.
+        # Only an operation of one array may return a view.
         for output in outputs:
             if output._value is values[0] or output._value.base is not None:
                 output.frozen = inputs[0].frozen
     if is_tracked:
-        node = Node(primitive, inputs, static, outputs)
-        for index, output in enumerate(outputs):
-            if output.tracked:
-                output.node, output.index = node, index
+        record(primitive, inputs, static, outputs)
     return outputs
+
+
+def record(primitive: Primitive, inputs: tuple[Any, ...], static: dict[str, Any], outputs: Sequence[Variable]) -> None:
+    """Give outputs the node that they come from."""
+    node = Node(primitive, inputs, static, outputs)
+    for index, output in enumerate(outputs):
+        if output.tracked:
+            output.node, output.index = node, index
 
 
 def _refusal(name: str, values: Sequence[Any], error: Exception) -> str:
@@ -87,19 +93,19 @@ def _refusal(name: str, values: Sequence[Any], error: Exception) -> str:
 
 
 def output_of(node: Node, index: int = 0) -> Variable:
-    """An output of a node that keeps its outputs: the Variable, or another in its place if nobody holds it any more."""
+    """An output of a node that saves its outputs: the Variable, or a new one if it does not exist any more."""
     output = node.outputs[index]()
-    return output if output is not None else Variable._of(node.kept[index], True, node, index)
+    return output if output is not None else Variable._of(node.saved[index], True, node, index)
 
 
 def is_any_tracked(inputs: Sequence[Any]) -> bool:
-    """Whether any of some inputs carries a derivative."""
+    """Whether one of the inputs carries a derivative."""
     return True in [isinstance(each, Variable) and each.tracked for each in inputs]
 
 
 def arrays_of(inputs: Sequence[Any]) -> tuple[Any, ...]:
     """The inputs with the array of each Variable in its place."""
-    if GIVEN_UP:
+    if ABANDONED:
         for each in inputs:
             if isinstance(each, Variable) and each.frozen is not None:
                 each.frozen.check()
@@ -107,7 +113,7 @@ def arrays_of(inputs: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def constant(value: Any) -> Variable:
-    """The argument of an operation as a Variable; if it is none yet, it carries no derivative."""
+    """The argument of an operation as a Variable: itself, or a new one that carries no derivative."""
     return value if isinstance(value, Variable) else Variable(value, tracked=False)
 
 
@@ -119,15 +125,11 @@ def zeros(like: Variable) -> Variable:
 # --- where differentiation begins and ends ----------------------------------------------------------------------------
 
 
-def _pull_alias(_node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
-    return cotangents
-
-
-_ALIAS = Primitive("alias", lambda array: array, _pull_alias)
+_ALIAS = unary("alias", lambda array: array, lambda _node, cotangent: cotangent)
 
 
 def alias(value: Any) -> Variable:
-    """A Variable to differentiate in: it differs from all others, and still depends on the Variable it is made of."""
+    """A new Variable to differentiate in, which depends on the value if that is a Variable, too."""
     observe((value,))
     if isinstance(value, Variable) and value.tracked and STATE.is_recording:
         return run(_ALIAS, (value,))

@@ -1,21 +1,19 @@
-"""What a user sets for a while, on one thread: whether operations are recorded, fused, and keep their Jacobians."""
+"""Settings of a thread for a while: whether operations are recorded, fused, and keep their Jacobians.
+
+Comes in: a choice. Goes out: a context manager, which is a decorator, too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ContextDecorator, contextmanager
-from types import TracebackType
 from typing import Literal
 
 from dualbcast.errors import ArgumentError
-from dualbcast.graph.tape import STATE
+from dualbcast.graph.tape import setting
 
 __all__ = ["fusion", "jacobian", "no_grad"]
 
-Mode = Literal["auto", "cache", "recompute"]
 
-
-class no_grad(ContextDecorator):  # noqa: N801
+def no_grad() -> setting:
     """Record nothing for a while: `with no_grad(): …`, or as a decorator `@no_grad()`.
 
     Everything computed meanwhile is a constant for derivatives taken later. Transformations applied inside work as
@@ -30,26 +28,10 @@ class no_grad(ContextDecorator):  # noqa: N801
     >>> square.tracked
     False
     """
-
-    def __init__(self) -> None:
-        self._before: list[bool] = []
-
-    def _recreate_cm(self) -> no_grad:
-        return no_grad()
-
-    def __enter__(self) -> no_grad:
-        self._before.append(STATE.is_recording)
-        STATE.is_recording = False
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        STATE.is_recording = self._before.pop()
+    return setting(is_recording=False)
 
 
-@contextmanager
-def fusion(on: bool) -> Iterator[None]:
+def fusion(on: bool) -> setting:
     """Say, for a while and on this thread, whether element-wise operations wait for one another to become one kernel.
 
     Without fusion each operation is computed where it is written, by a kernel of its own. The results are the same but
@@ -65,15 +47,10 @@ def fusion(on: bool) -> Iterator[None]:
     >>> [kernel.label for kernel in kernels]
     ['sin', 'multiply', 'add']
     """
-    before, STATE.is_fusing = STATE.is_fusing, bool(on)
-    try:
-        yield
-    finally:
-        STATE.is_fusing = before
+    return setting(is_fusing=bool(on))
 
 
-@contextmanager
-def jacobian(mode: Mode) -> Iterator[None]:
+def jacobian(mode: Literal["auto", "cache", "recompute"]) -> setting:
     """Say, for a while and on this thread, whether recorded kernels keep their Jacobians.
 
     Parameters
@@ -96,8 +73,4 @@ def jacobian(mode: Mode) -> Iterator[None]:
     """
     if mode not in ("auto", "cache", "recompute"):
         raise ArgumentError(f"jacobian={mode!r} is no policy; choose auto, cache or recompute")
-    before, STATE.jacobian = STATE.jacobian, mode
-    try:
-        yield
-    finally:
-        STATE.jacobian = before
+    return setting(jacobian=mode)

@@ -1,4 +1,4 @@
-"""The tape: nodes, the primitives that they apply, and whether operations are recorded at present.
+"""The tape: nodes, the primitives that they apply, and the settings of each thread.
 
 Comes in: a primitive with its inputs and outputs. Goes out: a node, through which a cotangent can be pulled back.
 """
@@ -9,19 +9,20 @@ import itertools
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import ContextDecorator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-__all__ = ["STATE", "Cotangents", "Node", "Primitive", "next_serial", "observe", "recording"]
+__all__ = ["STATE", "Cotangents", "Node", "Primitive", "next_serial", "observe", "setting", "unary"]
 
-# For each output or input of a node its cotangent, which is a Variable, or None where it is zero or nobody asked.
+# For each output or input of a node its cotangent: a Variable, or None if it is zero or not wanted.
 Cotangents: TypeAlias = Sequence[Any]
 
 next_serial: Callable[[], int] = itertools.count(1).__next__
 
 
 class _State(threading.local):
-    """What holds on each thread.
+    """The settings of a thread.
 
     Attributes
     ----------
@@ -33,41 +34,53 @@ class _State(threading.local):
         Whether recorded kernels keep their Jacobians: "auto", "cache" or "recompute".
     depth : int
         How many transformations are under way.
+    outermost : object or None
+        The identity of the outermost transformation that is under way; see `frozen.thaw_on_failure`.
+    launches : tuple of list
+        Each kernel that the graph launches is noted in each of these lists.
     observer : callable or None
         It is called with the inputs of every operation while a checkpointed function runs, to find what it captures.
     """
 
-    is_recording: bool = True
-    is_fusing: bool = True
-    jacobian: str = "auto"
-    depth: int = 0
-    observer: Callable[[Sequence[Any]], None] | None = None
+    def __init__(self) -> None:
+        self.is_recording = True
+        self.is_fusing = True
+        self.jacobian = "auto"
+        self.depth = 0
+        self.outermost: object = None
+        self.launches: tuple[list[Any], ...] = ()
+        self.observer: Callable[[Sequence[Any]], None] | None = None
 
 
 STATE = _State()
 
 
-class recording:  # noqa: N801
-    """Record operations, or do not, for a while, with `level` more transformations under way."""
+class setting(ContextDecorator):  # noqa: N801
+    """A context manager and decorator: attributes of `STATE` have these values for a while. It may be entered again."""
 
-    # This is no generator, because every backward pass begins with one and a class is faster.
-    __slots__ = ("_before", "_level", "_wanted")
+    __slots__ = ("_before", "_values")
 
-    def __init__(self, wanted: bool, level: int = 0) -> None:
-        self._wanted, self._level = wanted, level
+    def __init__(self, **values: Any) -> None:
+        self._values = values
+        self._before: list[dict[str, Any]] = []
+
+    def _recreate_cm(self) -> setting:
+        # The calls of a decorated function may be on several threads, which must not share `_before`.
+        return setting(**self._values)
 
     def __enter__(self) -> None:
-        self._before = STATE.is_recording
-        STATE.is_recording = self._wanted
-        STATE.depth += self._level
+        state, before = STATE.__dict__, {}
+        for name in self._values:
+            before[name] = state[name]
+        state.update(self._values)
+        self._before.append(before)
 
     def __exit__(self, *_: object) -> None:
-        STATE.is_recording = self._before
-        STATE.depth -= self._level
+        STATE.__dict__.update(self._before.pop())
 
 
 def observe(inputs: Sequence[Any]) -> None:
-    """Tell a checkpoint that is under way which inputs an operation has. Every operation calls this."""
+    """Tell a checkpointed function that runs which inputs an operation has. Every operation calls this."""
     if STATE.observer is not None:
         STATE.observer(inputs)
 
@@ -82,21 +95,31 @@ class Primitive:
         The name that messages use.
     forward : function
         It takes arrays (and numbers, as they were given) and static parameters, and gives an array, or a tuple of
-        arrays.
-    pull : function
+        arrays. It is None where the outputs are computed elsewhere, and the primitive is only recorded.
+    pullback : function
         It takes a node, the cotangents of its outputs, and for each input whether its cotangent is wanted; it gives the
         cotangents of the inputs. It is written with differentiable operations, so that it can be differentiated.
+        It is None for a primitive that is never recorded.
     multiple : bool
         Whether `forward` gives a tuple.
-    keeps : bool
-        Whether `pull` needs the values of the outputs: the node then keeps them.
+    saves_outputs : bool
+        Whether `pullback` needs the values of the outputs: the node then saves them.
     """
 
     name: str
-    forward: Callable[..., Any]
-    pull: Callable[[Node, tuple[Any, ...], tuple[bool, ...]], Cotangents]
+    forward: Any
+    pullback: Any
     multiple: bool = False
-    keeps: bool = False
+    saves_outputs: bool = False
+
+
+def unary(
+    name: str, forward: Callable[..., Any], pullback: Callable[[Node, Any], Any], saves_outputs: bool = False
+) -> Primitive:
+    """A primitive of one array. Its pullback takes a node and one cotangent, and returns one cotangent."""
+    return Primitive(
+        name, forward, lambda node, cotangents, _wanted: (pullback(node, cotangents[0]),), saves_outputs=saves_outputs
+    )
 
 
 class Node:
@@ -111,25 +134,25 @@ class Node:
         Static parameters.
     serial : int
         Serials count upwards, so a node that is older than a Variable cannot depend on it.
-    forms : tuple of (shape, dtype)
+    types : tuple of (shape, dtype)
         For each output its shape and dtype.
     outputs : tuple of weakref
         The output Variables. The references are weak because the outputs refer to the node: a cycle would keep their
         arrays until the next collection.
-    kept : tuple of array
-        The values of the outputs, if the primitive keeps them.
+    saved : tuple of array
+        The values of the outputs, if the primitive saves them.
     """
 
-    __slots__ = ("__weakref__", "forms", "inputs", "kept", "outputs", "primitive", "serial", "static")
+    __slots__ = ("__weakref__", "inputs", "outputs", "primitive", "saved", "serial", "static", "types")
 
     def __init__(
         self, primitive: Primitive, inputs: tuple[Any, ...], static: dict[str, Any], outputs: Sequence[Any]
     ) -> None:
         self.primitive, self.inputs, self.static = primitive, inputs, static
         self.serial = next_serial()
-        self.forms = tuple([(output.shape, output.dtype) for output in outputs])
+        self.types = tuple([(output.shape, output.dtype) for output in outputs])
         self.outputs = tuple([weakref.ref(output) for output in outputs])
-        self.kept = tuple([output.array for output in outputs]) if primitive.keeps else ()
+        self.saved = tuple([output.array for output in outputs]) if primitive.saves_outputs else ()
 
     def __repr__(self) -> str:
         return f"<Node {self.serial}: {self.primitive.name}>"

@@ -16,8 +16,8 @@ from dualbcast.errors import ArgumentError, DTypeError, ShapeError, a_or_an
 from dualbcast.foreign_objects import is_plain, refused_result
 from dualbcast.graph.arrays import is_float, namespace
 from dualbcast.graph.backward import backward
-from dualbcast.graph.frozen import thaws_if_it_fails
-from dualbcast.graph.nesting import Level, check_results, is_tracked, name_of, or_zeros
+from dualbcast.graph.frozen import thaw_on_failure
+from dualbcast.graph.nesting import Level, check_results, evaluate, is_tracked, name_of, or_zeros
 from dualbcast.graph.operations.elementwise import astype
 from dualbcast.graph.primitives import zeros
 from dualbcast.graph.trees import leaves, map_leaves, rebuild
@@ -84,8 +84,8 @@ def grad(of: Any, wrt: Any = 0, *, has_aux: bool = False, record: bool = False) 
 
     @_named_after(of, "grad")
     def gradient(*args: Any, **named: Any) -> Any:
-        value, slopes = both(*args, **named)
-        return (slopes, value[1]) if has_aux else slopes
+        value, gradients = both(*args, **named)
+        return (gradients, value[1]) if has_aux else gradients
 
     return gradient
 
@@ -112,12 +112,14 @@ def value_and_grad(function: Callable[..., Any], wrt: Wrt = 0, *, has_aux: bool 
     many = isinstance(wrt, list | tuple)
 
     @_named_after(function, "value_and_grad")
-    @thaws_if_it_fails
+    @thaw_on_failure
     def transformed(*args: Any, **named: Any) -> Any:
         level = Level((args, named))
-        places = [_place(function, each, args, named) for each in (wrt if many else [wrt])]  # type: ignore[union-attr]
-        trees = [level.enter(_at(place, args, named), _called(place)) for place in places]
-        result = level.evaluate(function, *_with(places, trees, args, named))
+        given: dict[Any, Any] = {**dict(enumerate(args)), **named}
+        positions = [_position(function, each, args, named) for each in (wrt if many else [wrt])]  # type: ignore[union-attr]
+        trees = [level.enter(given[position], f"argument {position}") for position in positions]
+        given.update(zip(positions, trees, strict=True))
+        result = evaluate(function, *[given[at] for at in range(len(args))], **{name: given[name] for name in named})
         heads = _heads(_number(result, function, has_aux))
         value = level.leave(result)
         del result  # so the backward pass can free values as it goes
@@ -127,7 +129,7 @@ def value_and_grad(function: Callable[..., Any], wrt: Wrt = 0, *, has_aux: bool 
     return transformed
 
 
-@thaws_if_it_fails
+@thaw_on_failure
 def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., Any]]:
     """The value of a function, and the function that carries cotangents of it back to the arguments.
 
@@ -158,11 +160,11 @@ def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., An
     _check_callable(function, "vjp")
     level = Level(args)
     trees = [level.enter(arg, f"argument {at}") for at, arg in enumerate(args)]
-    result = level.evaluate(function, tuple(trees), {})
+    result = evaluate(function, *trees)
     check_results(result, name_of(function))
     outputs = leaves(result)
 
-    @thaws_if_it_fails
+    @thaw_on_failure
     def pullback(cotangents: Any) -> tuple[Any, ...]:
         """The cotangents of the arguments."""
         inner = level.also((cotangents,))
@@ -173,7 +175,7 @@ def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., An
     return level.leave(result), pullback
 
 
-@thaws_if_it_fails
+@thaw_on_failure
 def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     """The value of a function, and its tangent along tangents of the arguments.
 
@@ -216,7 +218,7 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
         trees.append(level.enter(primal, f"argument {at}"))
         inputs = leaves(trees[-1])
         given.extend([None] * len(inputs) if tangent is None else _matched(tangent, trees[-1], inputs, "tangent"))
-    result = level.evaluate(function, tuple(trees), {})
+    result = evaluate(function, *trees)
     check_results(result, name_of(function))
     outputs = leaves(result)
     # The pullback is linear, so the values of these cotangents do not matter.
@@ -224,12 +226,12 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
     with np.errstate(invalid="ignore"):
         heads = list(zip(filter(is_tracked, outputs), probes, strict=True))
         pulled = backward(heads, level.aliases, record=True)
-    taken = {id(each.array) for each in given if each is not None}
+    owned = {id(each.array) for each in given if each is not None}
     pairs = zip(pulled, given, strict=True)
     heads = [(each, tangent) for each, tangent in pairs if is_tracked(each) and tangent is not None]
     products = iter(backward(heads, probes, record=level.record))
     along = [or_zeros(next(products) if is_tracked(each) else None, each) for each in outputs]
-    return level.leave(result), rebuild(result, level.own(along, taken))
+    return level.leave(result), rebuild(result, level.own(along, owned))
 
 
 def _like_trees(trees: list[Any], values: list[Any]) -> tuple[Any, ...]:
@@ -269,18 +271,18 @@ def _number(result: Any, function: Any, has_aux: bool) -> Any:
                 f"with has_aux, {name} must return a pair: the number and a second value, which is handed on"
             )
         result = result[0]
-    return _check_number(result, f"what {name} returns")
+    if not (isinstance(result, Variable | tuple | list | dict | NoneType) or is_plain(result)):
+        raise refused_result(result, name)
+    return _check_number(result, f"the result of {name}")
 
 
 def _check_number(number: Any, name: str) -> Any:
     """Refuse a result that has no gradient."""
     if isinstance(number, tuple | list | dict | NoneType):
         raise ArgumentError(
-            f"a gradient is of one number, and {name} is {a_or_an(type(number).__name__)}; with a pair of a number and "
-            "something else, give has_aux=True"
+            f"a gradient is of one number, and {name} is {a_or_an(type(number).__name__)}; for a pair of a number and "
+            "something else, pass has_aux=True"
         )
-    if not isinstance(number, Variable) and not is_plain(number):
-        raise refused_result(number, name.removeprefix("what ").removesuffix(" returns"))
     shape = getattr(number, "shape", ())
     if shape:
         raise ShapeError(
@@ -298,7 +300,7 @@ def _heads(number: Any) -> list[tuple[Variable, Variable]]:
     return [(number, Variable._of(namespace(number).ones((), dtype=number.dtype), False))]
 
 
-@thaws_if_it_fails
+@thaw_on_failure
 def _gradient_of(number: Variable, variables: Any, record: bool) -> Any:
     """The gradient of a number that has been computed."""
     _check_number(number, "this Variable")
@@ -323,7 +325,7 @@ def _gradient_of(number: Variable, variables: Any, record: bool) -> Any:
 # --- arguments --------------------------------------------------------------------------------------------------------
 
 
-def _place(function: Any, wrt: Any, args: tuple[Any, ...], named: dict[str, Any]) -> int | str:
+def _position(function: Any, wrt: Any, args: tuple[Any, ...], named: dict[str, Any]) -> int | str:
     """Where an argument to differentiate in is: its position, or its name if it is given by name."""
     if isinstance(wrt, str):
         if wrt in named:
@@ -334,23 +336,6 @@ def _place(function: Any, wrt: Any, args: tuple[Any, ...], named: dict[str, Any]
     elif isinstance(wrt, int | np.integer) and -len(args) <= wrt < len(args):
         return int(wrt) % len(args)
     raise ArgumentError(f"wrt={wrt!r} is none of the arguments given: {len(args)} by position, {[*named]} by name")
-
-
-def _called(place: int | str) -> str:
-    return f"argument {place}"
-
-
-def _at(place: int | str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    return named[place] if isinstance(place, str) else args[place]
-
-
-def _with(
-    places: list[int | str], trees: list[Any], args: tuple[Any, ...], named: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a call with some of them replaced."""
-    new = dict(zip(places, trees, strict=True))
-    by_name = {name: new.get(name, value) for name, value in named.items()}
-    return tuple([new.get(at, value) for at, value in enumerate(args)]), by_name
 
 
 def _check_callable(function: Any, name: str) -> None:

@@ -14,8 +14,6 @@ from typing import Any
 
 __all__ = ["leaves", "map_leaves", "rebuild"]
 
-_SEQUENCES = (list, tuple)
-
 
 def map_leaves(function: Callable[[str, Any], Any], tree: Any, path: str = "") -> Any:
     """A container like `tree` with `function(path, leaf)` in the place of each leaf.
@@ -29,7 +27,7 @@ def map_leaves(function: Callable[[str, Any], Any], tree: Any, path: str = "") -
     """
     if tree is None:
         return None
-    kind = _kind(tree)
+    kind = _kind(type(tree))
     if kind == "leaf":
         return function(path, tree)
     if kind == "dict":
@@ -52,18 +50,16 @@ def map_leaves(function: Callable[[str, Any], Any], tree: Any, path: str = "") -
     return built
 
 
-def _kind(tree: Any) -> str:
-    """The kind of container that it is."""
-    return _kind_of(type(tree))  # type: ignore[arg-type] # mypy takes no type for hashable
-
-
-@lru_cache
-def _kind_of(kind: type) -> str:
-    if issubclass(kind, dict):
+def _kind_of_type(type_of_tree: Any) -> str:
+    """The kind of container that objects of a type are."""
+    if issubclass(type_of_tree, dict):
         return "dict"
-    if issubclass(kind, _SEQUENCES):
+    if issubclass(type_of_tree, list | tuple):
         return "sequence"
-    return "dataclass" if dataclasses.is_dataclass(kind) else "leaf"
+    return "dataclass" if dataclasses.is_dataclass(type_of_tree) else "leaf"
+
+
+_kind: Callable[[Any], str] = lru_cache(_kind_of_type)
 
 
 def leaves(tree: Any) -> list[Any]:
@@ -74,7 +70,7 @@ def leaves(tree: Any) -> list[Any]:
 
 
 def _collect(tree: Any, collected: list[Any]) -> None:
-    kind = _kind(tree)
+    kind = _kind(type(tree))
     if kind == "dict":
         parts: Iterable[Any] = tree.values()
     elif kind == "sequence":

@@ -1,50 +1,59 @@
 """`Variable`: an array that remembers how it was computed, with the operators and methods of an array.
 
-Comes in: an array of the user's, or of an operation. Goes out: calls of the operations that its operators and methods
-find in the table of `dispatch`.
+Comes in: an array of the user's, or of an operation. Goes out: calls of the operations, which the operators and methods
+find by name in a table. Each operation enters itself into the table, so this file imports none of them.
 """
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from dualbcast.errors import ArgumentError
-from dualbcast.graph.arrays import is_float, namespace, on_host
-from dualbcast.graph.dispatch import OPERATIONS, operators
-from dualbcast.graph.frozen import Frozen, freeze_given
+from dualbcast.graph.arrays import is_array, is_float, namespace, on_host
+from dualbcast.graph.frozen import Frozen, freeze_value
 from dualbcast.graph.tape import STATE, Node, next_serial
 
-__all__ = ["Axis", "Pending", "Variable"]
+__all__ = ["OPERATIONS", "Axis", "Variable", "registered"]
 
 Axis: TypeAlias = int | tuple[int, ...] | None
-# The same with the types that they have here.
-_OPERATIONS: dict[str, Callable[..., Variable]] = OPERATIONS
-_operators: Callable[[str], tuple[Callable[[Variable, Any], Variable], Callable[[Variable, Any], Variable]]] = operators
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+# The operations by name. Those that operators call have the names of NumPy's ufuncs.
+OPERATIONS: dict[str, Callable[..., Variable]] = {}
 
 
-class Pending(Protocol):
-    """An output of an expression that has not been computed; see `lazy.Output`."""
+def registered(operation: Function) -> Function:
+    """Enter an operation into the table; a decorator."""
+    OPERATIONS[operation.__name__] = operation
+    return operation
 
-    @property
-    def expression(self) -> Any: ...
-    @property
-    def index(self) -> int: ...
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def dtype(self) -> np.dtype[Any]: ...
-    @property
-    def namespace(self) -> Any: ...
-    @property
-    def key(self) -> tuple[int, int]: ...
+
+def _operators(name: str) -> tuple[Callable[[Variable, Any], Variable], Callable[[Variable, Any], Variable]]:
+    """The methods for a binary operator: with the other operand on the right, and with it on the left.
+
+    They refuse all but operands, so that Python asks the other object.
+    """
+
+    def left(self: Variable, other: Any) -> Any:
+        if isinstance(other, _OPERANDS) or is_array(other):
+            return OPERATIONS[name](self, other)
+        return NotImplemented
+
+    def right(self: Variable, other: Any) -> Any:
+        if isinstance(other, _OPERANDS) or is_array(other):
+            return OPERATIONS[name](other, self)
+        return NotImplemented
+
+    return left, right
 
 
 class Variable:
-    """An array that derivatives can be taken in.
+    """An array with respect to which derivatives can be taken.
 
     Operations on Variables give Variables, which remember the operation, so that `grad` can go back through them. A
     Variable has NumPy's operators and methods, and NumPy's functions work on it. It does not change: `v += w` gives the
@@ -53,16 +62,16 @@ class Variable:
     Parameters
     ----------
     value : array, number, or nested lists of numbers
-        An array is one of NumPy's or CuPy's. The Variable keeps the value that the array has now: arrays of up to 8 KiB
-        are copied, and larger ones are read-only while the Variable, or anything computed from it, may need them.
-        CuPy's are copied.
+        An array is a NumPy or CuPy array. The Variable keeps the value that the array has now: NumPy arrays of up to
+        8 KiB and all CuPy arrays are copied; larger ones are read-only while the Variable, or a result that was
+        computed from it, may need them.
     tracked : bool
         Whether derivatives may be asked for. Integer and bool arrays never carry any.
 
     Attributes
     ----------
     value : array
-        It is read-only; where it is an array of CuPy's, a copy.
+        It is read-only; of a CuPy array it is a copy.
     shape, dtype, ndim, size
         As the value has them.
     namespace : module
@@ -89,27 +98,27 @@ class Variable:
     __slots__ = ("__weakref__", "_value", "frozen", "index", "node", "serial", "source", "tracked")
 
     _value: Any
-    # Where the memory is the user's: the need that it stays as it is.
+    # If the user has the same memory: the need that it stays as it is.
     frozen: Frozen | None
     tracked: bool
     node: Node | None
     index: int
     serial: int
-    # The output of an expression that this stands for, while it has no value, and after that if it carries derivatives.
-    source: Pending | None
+    # The `lazy.Output` that it stands for while it has no value, and afterwards if it carries derivatives.
+    source: Any
 
     def __init__(self, value: Any, tracked: bool = True) -> None:
         if isinstance(value, Variable):
             array, self.frozen = value.array, value.frozen
         else:
-            array, self.frozen = freeze_given(value, STATE.observer is not None)
+            array, self.frozen = freeze_value(value, STATE.observer is not None)
         self._value, self.node, self.index, self.source = array, None, 0, None
         self.serial = next_serial()
         self.tracked = tracked and is_float(array.dtype)
 
     @classmethod
     def _of(cls, array: Any, tracked: bool, node: Node | None = None, index: int = 0) -> Variable:
-        """A Variable around an array of the graph's own."""
+        """A Variable around an array that only the graph has."""
         new = cls.__new__(cls)
         new._value, new.tracked, new.node, new.index, new.source = array, tracked, node, index, None
         new.frozen = None
@@ -117,7 +126,7 @@ class Variable:
         return new
 
     @classmethod
-    def _pending(cls, source: Pending, tracked: bool) -> Variable:
+    def _pending(cls, source: Any, tracked: bool) -> Variable:
         """A Variable that has not been computed yet."""
         new = cls._of(None, tracked)
         new.source = source
@@ -139,8 +148,7 @@ class Variable:
     def array(self) -> Any:
         """The array itself, for the graph's own use."""
         if self._value is None:
-            assert self.source is not None
-            _OPERATIONS["compute"](self.source.expression)
+            OPERATIONS["compute"](self.source.expression)
         return self._value
 
     @property
@@ -150,16 +158,12 @@ class Variable:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        if self._value is None and self.source is not None:
-            return self.source.shape
-        shape: tuple[int, ...] = self._value.shape
+        shape: tuple[int, ...] = (self.source if self._value is None else self._value).shape
         return shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        if self._value is None and self.source is not None:
-            return self.source.dtype
-        dtype: np.dtype[Any] = self._value.dtype
+        dtype: np.dtype[Any] = (self.source if self._value is None else self._value).dtype
         return dtype
 
     @property
@@ -168,24 +172,19 @@ class Variable:
 
     @property
     def size(self) -> int:
-        size = 1
-        for length in self.shape:
-            size *= length
-        return size
+        return math.prod(self.shape)
 
     @property
     def namespace(self) -> Any:
-        if self._value is None and self.source is not None:
-            return self.source.namespace
-        return namespace(self._value)
+        return self.source.namespace if self._value is None else namespace(self._value)
 
     @property
     def T(self) -> Variable:  # noqa: N802
-        return _OPERATIONS["permute_dims"](self, tuple(range(self.ndim))[::-1])
+        return OPERATIONS["permute_dims"](self, tuple(range(self.ndim))[::-1])
 
     @property
     def mT(self) -> Variable:  # noqa: N802
-        return _OPERATIONS["matrix_transpose"](self)
+        return OPERATIONS["matrix_transpose"](self)
 
     def __repr__(self) -> str:
         text = np.array2string(np.asarray(on_host(self.array)), separator=", ", prefix="Variable(")
@@ -234,12 +233,12 @@ class Variable:
     def __iter__(self) -> Iterator[Variable]:
         if not self.shape:
             raise ArgumentError("a Variable of no dimensions cannot be iterated over")
-        return iter(_OPERATIONS["unstack"](self))
+        return iter(OPERATIONS["unstack"](self))
 
     __hash__ = object.__hash__
 
     def __getitem__(self, key: Any) -> Variable:
-        return _OPERATIONS["getitem"](self, key)
+        return OPERATIONS["getitem"](self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         raise ArgumentError(
@@ -270,21 +269,21 @@ class Variable:
         return np.array(on_host(self.value), dtype=dtype, copy=copy)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        return _OPERATIONS["array_ufunc"](ufunc, method, inputs, options)
+        return OPERATIONS["array_ufunc"](ufunc, method, inputs, options)
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
-        return _OPERATIONS["array_function"](function, args, options)
+        return OPERATIONS["array_function"](function, args, options)
 
     def __cupy_override_elementwise_kernel__(self, kernel: Any, *inputs: Any, **options: Any) -> Any:
-        # CuPy's own protocol, for `array * v` with its array before the Variable.
-        return _OPERATIONS["cupy_ufunc"](kernel.name, inputs, options)
+        # The protocol of CuPy for `array * v`, where its array stands before the Variable.
+        return OPERATIONS["cupy_ufunc"](kernel.name, inputs, options)
 
     @classmethod
     def __broadcast_function__(cls, function: Any, specialisation: Any, values: tuple[Any, ...], out: Any) -> Any:
-        """A BroadcastFunction is called on Variables, which are among the values that its parameters have."""
+        """Make the call of a BroadcastFunction whose parameters have these values, some of which are Variables."""
         if out is not None:
             raise ArgumentError(f"{function!r}: out= does not go with Variables, which do not change")
-        return _OPERATIONS["record"](specialisation, values, function.__name__)
+        return OPERATIONS["call_bound"](specialisation, values, function.__name__)
 
     # --- operators ----------------------------------------------------------------------------------------------------
 
@@ -304,42 +303,42 @@ class Variable:
     __eq__, __ne__ = _operators("equal")[0], _operators("not_equal")[0]  # type: ignore[assignment]
 
     def __neg__(self) -> Variable:
-        return _OPERATIONS["negative"](self)
+        return OPERATIONS["negative"](self)
 
     def __pos__(self) -> Variable:
         return self
 
     def __abs__(self) -> Variable:
-        return _OPERATIONS["absolute"](self)
+        return OPERATIONS["absolute"](self)
 
     def __invert__(self) -> Variable:
-        return _OPERATIONS["invert"](self)
+        return OPERATIONS["invert"](self)
 
     # --- NumPy's methods ----------------------------------------------------------------------------------------------
 
     def sum(self, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Variable:
-        return _OPERATIONS["sum"](self, axis=axis, dtype=dtype, keepdims=keepdims)
+        return OPERATIONS["sum"](self, axis=axis, dtype=dtype, keepdims=keepdims)
 
     def mean(self, axis: Axis = None, keepdims: bool = False) -> Variable:
-        return _OPERATIONS["mean"](self, axis=axis, keepdims=keepdims)
+        return OPERATIONS["mean"](self, axis=axis, keepdims=keepdims)
 
     def max(self, axis: Axis = None, keepdims: bool = False) -> Variable:
-        return _OPERATIONS["max"](self, axis=axis, keepdims=keepdims)
+        return OPERATIONS["max"](self, axis=axis, keepdims=keepdims)
 
     def min(self, axis: Axis = None, keepdims: bool = False) -> Variable:
-        return _OPERATIONS["min"](self, axis=axis, keepdims=keepdims)
+        return OPERATIONS["min"](self, axis=axis, keepdims=keepdims)
 
     def prod(self, axis: Axis = None, keepdims: bool = False) -> Variable:
-        return _OPERATIONS["prod"](self, axis=axis, keepdims=keepdims)
+        return OPERATIONS["prod"](self, axis=axis, keepdims=keepdims)
 
     def var(self, axis: Axis = None, ddof: float = 0, keepdims: bool = False) -> Variable:
-        return _OPERATIONS["var"](self, axis=axis, correction=ddof, keepdims=keepdims)
+        return OPERATIONS["var"](self, axis=axis, correction=ddof, keepdims=keepdims)
 
     def std(self, axis: Axis = None, ddof: float = 0, keepdims: bool = False) -> Variable:
-        return _OPERATIONS["std"](self, axis=axis, correction=ddof, keepdims=keepdims)
+        return OPERATIONS["std"](self, axis=axis, correction=ddof, keepdims=keepdims)
 
     def cumsum(self, axis: int | None = None) -> Variable:
-        return _OPERATIONS["cumsum"](self, axis=axis)
+        return OPERATIONS["cumsum"](self, axis=axis)
 
     def argmax(self, axis: int | None = None) -> Any:
         return self.array.argmax(axis=axis)
@@ -354,31 +353,35 @@ class Variable:
         return self.array.all(axis=axis, keepdims=keepdims)
 
     def reshape(self, *shape: Any) -> Variable:
-        return _OPERATIONS["reshape"](self, shape[0] if len(shape) == 1 else shape)
+        return OPERATIONS["reshape"](self, shape[0] if len(shape) == 1 else shape)
 
     def transpose(self, *axes: Any) -> Variable:
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
-        return _OPERATIONS["permute_dims"](self, order or tuple(range(self.ndim))[::-1])
+        return OPERATIONS["permute_dims"](self, order or tuple(range(self.ndim))[::-1])
 
     def swapaxes(self, axis1: int, axis2: int) -> Variable:
-        return _OPERATIONS["swapaxes"](self, axis1, axis2)
+        return OPERATIONS["swapaxes"](self, axis1, axis2)
 
     def squeeze(self, axis: Axis = None) -> Variable:
-        return _OPERATIONS["squeeze"](self, axis)
+        return OPERATIONS["squeeze"](self, axis)
 
     def ravel(self) -> Variable:
-        return _OPERATIONS["reshape"](self, (-1,))
+        return OPERATIONS["reshape"](self, (-1,))
 
     flatten = ravel
 
     def take(self, indices: Any, axis: int | None = None) -> Variable:
-        return _OPERATIONS["take"](self, indices, axis=axis)
+        return OPERATIONS["take"](self, indices, axis=axis)
 
     def dot(self, other: Any) -> Variable:
-        return _OPERATIONS["dot"](self, other)
+        return OPERATIONS["dot"](self, other)
 
     def clip(self, min: Any = None, max: Any = None) -> Variable:
-        return _OPERATIONS["clip"](self, min, max)
+        return OPERATIONS["clip"](self, min, max)
 
     def astype(self, dtype: Any) -> Variable:
-        return _OPERATIONS["astype"](self, dtype)
+        return OPERATIONS["astype"](self, dtype)
+
+
+# The operands of operators; arrays of CuPy are operands, too.
+_OPERANDS = (Variable, np.ndarray, np.generic, int, float)

@@ -102,7 +102,7 @@ def is_large(array: Any) -> bool:
 @pytest.fixture
 def never_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small arrays are like large ones."""
-    monkeypatch.setattr(frozen, "SMALL", -1)
+    monkeypatch.setattr(frozen, "COPIED_BYTES", -1)
 
 
 NEVER_COPIED = pytest.mark.usefixtures("never_copied")

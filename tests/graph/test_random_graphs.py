@@ -71,17 +71,17 @@ Step = tuple[str, tuple[int, ...]]
 # From how many elements on operations wait for one another, and how much of them is one kernel. These arrays are small.
 LIMITS = {"fused": (0, 200, 24), "in parts": (0, 5, 3), "one by one": (1024, 200, 24)}
 # And up to how many bytes arrays are copied.
-COPIED = {"fused": -1, "in parts": frozen.SMALL, "one by one": -1}
+COPIED = {"fused": -1, "in parts": frozen.COPIED_BYTES, "one by one": -1}
 
 
 @pytest.fixture(autouse=True, scope="module", params=LIMITS)
 def limits(request: pytest.FixtureRequest) -> Iterator[None]:
-    before, copied = (Limits.elements, Limits.statements, Limits.arrays), frozen.SMALL
+    before, copied = (Limits.elements, Limits.statements, Limits.arrays), frozen.COPIED_BYTES
     Limits.elements, Limits.statements, Limits.arrays = LIMITS[request.param]
-    frozen.SMALL = COPIED[request.param]
+    frozen.COPIED_BYTES = COPIED[request.param]
     yield
     Limits.elements, Limits.statements, Limits.arrays = before
-    frozen.SMALL = copied
+    frozen.COPIED_BYTES = copied
 
 
 @st.composite
@@ -329,4 +329,4 @@ def test_such_programs_have_writes_of_both_kinds() -> None:
     writes = [(0, "in place", 0, 0), (0, "in place", 1, 0), (2, "a row", 2, 1)]
     done, refused = check_writes(steps, writes, ["its own"] * 2, seed=1)
     # What was handed out is read-only in any case.
-    assert (done, refused) == ((1, 2) if frozen.SMALL < 0 else (3, 0))
+    assert (done, refused) == ((1, 2) if frozen.COPIED_BYTES < 0 else (3, 0))

@@ -138,7 +138,11 @@ def test_large_gradients_may_be_changed_and_are_not_copied_for_that() -> None:
 @pytest.mark.parametrize(
     ("call", "error", "match"),
     [
-        (lambda: graph.grad(lambda x: x)(X), ShapeError, r"one number, and what <lambda>\(\) returns has shape \(3,\)"),
+        (
+            lambda: graph.grad(lambda x: x)(X),
+            ShapeError,
+            r"and the result of <lambda>\(\) has shape \(3,\)",
+        ),
         (lambda: graph.grad(lambda x: (x, x))(1.0), ArgumentError, "is a tuple; .*has_aux"),
         (lambda: graph.grad(lambda x: x)(3), DTypeError, "3.0 and not 3"),
         (lambda: graph.grad(lambda x: x)(np.arange(3)), DTypeError, "argument 0: its dtype is int64"),

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from dualbcast import special
+from dualbcast.autodiff.operation_cost import cost_of_element
 from dualbcast.frontend.rule_bodies import lower
-from dualbcast.graph.cost import count, work
+from dualbcast.graph.checkpoint_policy import cost_of
 from dualbcast.program.element import Element
 from dualbcast.program.typed_product import Options
 
@@ -39,12 +40,12 @@ def searching(x: float) -> float:
     ],
 )
 def test_operations(function: Callable[..., Any], wanted: float) -> None:
-    assert work(lower(function, ["float"]).function) == wanted
+    assert cost_of_element(lower(function, ["float"]).function) == wanted
 
 
 def test_counts_of_derivatives() -> None:
     function = lower(lambda x, y: (math.exp(x) * y, 3.0 * y), ["float", "float"]).function
-    found = count(Element(function, ("x", "y"), "f", Options()), (0, 1))
+    found = cost_of(Element(function, ("x", "y"), "f", Options()), (0, 1))
     # ∂/∂y of the second is 3 and its ∂/∂x is zero: neither is an array.
     assert (found.outputs, found.blocks) == (2, 2)
     assert found.value == 12 + 1 + 1
@@ -54,4 +55,4 @@ def test_counts_of_derivatives() -> None:
 
 @pytest.mark.parametrize("function", [searching, special.digamma, lambda x: special.digamma(x) + x % 1.5])
 def test_what_is_not_vectorised(function: Callable[..., Any]) -> None:
-    assert count(Element(lower(function, ["float"]).function, ("x",), "f", Options()), (0,)).scalar
+    assert cost_of(Element(lower(function, ["float"]).function, ("x",), "f", Options()), (0,)).scalar

@@ -14,23 +14,22 @@ import numpy as np
 
 from dualbcast.errors import ShapeError
 from dualbcast.graph.arrays import is_float, namespace
-from dualbcast.graph.dispatch import registered
 from dualbcast.graph.fused_region import total
 from dualbcast.graph.lazy import LIMITS
 from dualbcast.graph.operations.elementwise import astype
 from dualbcast.graph.primitives import IndexingError, constant, run
-from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive
-from dualbcast.graph.variable import Axis, Variable
+from dualbcast.graph.tape import STATE, Node, unary
+from dualbcast.graph.variable import Axis, Variable, registered
 
 __all__ = [
-    "MANY",
+    "KERNEL_ELEMENTS",
+    "as_shape",
     "axes_of",
     "axis_of",
     "broadcast_to",
     "is_for_kernels",
-    "kept_axes",
-    "lengths_of",
-    "reduced_axes",
+    "keepdims_shape",
+    "reduced_shape",
     "reshape",
     "size_of",
     "sum",
@@ -41,7 +40,7 @@ __all__ = [
 # --- shapes and axes --------------------------------------------------------------------------------------------------
 
 
-def lengths_of(shape: int | Sequence[int]) -> tuple[int, ...]:
+def as_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
     """A shape, which may be given as its only length."""
     # NumPy's integers are no ints, and have no length either.
     if isinstance(shape, tuple) or isinstance(shape, Sequence):  # noqa: SIM101 (the second question takes long)
@@ -72,12 +71,12 @@ def size_of(shape: Sequence[int], axes: Sequence[int]) -> int:
     return math.prod(shape[axis] for axis in axes)
 
 
-def kept_axes(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
+def keepdims_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
     """A shape after a reduction that keeps its axes, with length 1."""
     return tuple([1 if axis in axes else length for axis, length in enumerate(shape)])
 
 
-def reduced_axes(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
+def reduced_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
     """A shape after a reduction that drops its axes."""
     return tuple([length for axis, length in enumerate(shape) if axis not in axes])
 
@@ -85,45 +84,43 @@ def reduced_axes(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ..
 # --- reshape and broadcast --------------------------------------------------------------------------------------------
 
 
-def _pull_reshape(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
-    return (reshape(cotangents[0], node.inputs[0].shape),)
-
-
-def _pull_broadcast(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
-    return (sum_to(cotangents[0], node.inputs[0].shape),)
-
-
-_RESHAPE = Primitive("reshape", lambda array, shape: array.reshape(shape), _pull_reshape)
-_BROADCAST = Primitive(
-    "broadcast_to", lambda array, shape: namespace(array).broadcast_to(array, shape), _pull_broadcast
+_RESHAPE = unary(
+    "reshape",
+    lambda array, shape: array.reshape(shape),
+    lambda node, cotangent: reshape(cotangent, node.inputs[0].shape),
+)
+_BROADCAST = unary(
+    "broadcast_to",
+    lambda array, shape: namespace(array).broadcast_to(array, shape),
+    lambda node, cotangent: sum_to(cotangent, node.inputs[0].shape),
 )
 
 
 @registered
 def reshape(x: Any, shape: int | Sequence[int]) -> Variable:
     """The elements of `x` in the same order in another shape; one length may be -1."""
-    x, lengths = constant(x), lengths_of(shape)
+    x, lengths = constant(x), as_shape(shape)
     return x if lengths == x.shape else run(_RESHAPE, (x,), shape=lengths)
 
 
 def broadcast_to(x: Any, shape: int | Sequence[int]) -> Variable:
     """`x` broadcast to a shape."""
-    x, lengths = constant(x), lengths_of(shape)
+    x, lengths = constant(x), as_shape(shape)
     return x if lengths == x.shape else run(_BROADCAST, (x,), shape=lengths)
 
 
 # --- sums -------------------------------------------------------------------------------------------------------------
 
 
-# From so many elements on a kernel takes less time than NumPy's passes over the array: for a softmax of 512 by 1024,
-# 0.7 ms instead of 0.9; for one of 40 by 40, 140 µs instead of 9. For half precision, where NumPy is slow, an eighth.
-MANY = 1 << 17
+# Kernels reduce arrays of so many elements; NumPy is faster for smaller ones. An eighth is enough for half precision,
+# in which NumPy is slow. See docs/decisions/061-thresholds-of-the-graph.md.
+KERNEL_ELEMENTS = 1 << 17
 
 
 def is_for_kernels(array: Any) -> bool:
     """Whether an array is large, and of a dtype that kernels read: no longer than float64, in the native byte order."""
     dtype = array.dtype
-    many = MANY // 8 if dtype.itemsize == 2 else MANY
+    many = KERNEL_ELEMENTS // 8 if dtype.itemsize == 2 else KERNEL_ELEMENTS
     return bool(array.size >= many and is_float(dtype) and dtype.itemsize <= 8 and dtype.isnative)
 
 
@@ -131,22 +128,22 @@ def _sum(array: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     """The sum; a kernel computes it for large arrays, on all threads and in float64."""
     if not isinstance(array, np.ndarray) or not is_for_kernels(array):
         return array.sum(axis=axes, keepdims=keepdims)
-    kept = total(Variable._of(array, False), kept_axes(array.shape, axes)).array
-    return kept if keepdims else kept.reshape(reduced_axes(array.shape, axes))
+    sums = total(Variable._of(array, False), keepdims_shape(array.shape, axes)).array
+    return sums if keepdims else sums.reshape(reduced_shape(array.shape, axes))
 
 
-def _pull_sum(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
-    cotangent, shape = cotangents[0], node.inputs[0].shape
-    kept = kept_axes(shape, node.static["axes"])
+def _pullback_of_sum(node: Node, cotangent: Variable) -> Variable:
+    shape = node.inputs[0].shape
+    aligned = keepdims_shape(shape, node.static["axes"])
     if math.prod(shape) < LIMITS.elements and not STATE.is_recording and type(cotangent.array) is np.ndarray:
         # A small array of its own takes less time than a view, and later operations read it like any other.
         spread = np.empty(shape, cotangent.dtype)
-        spread[...] = cotangent.array.reshape(kept)
-        return (Variable._of(spread, False),)
-    return (broadcast_to(reshape(cotangent, kept), shape),)
+        spread[...] = cotangent.array.reshape(aligned)
+        return Variable._of(spread, False)
+    return broadcast_to(reshape(cotangent, aligned), shape)
 
 
-_SUM = Primitive("sum", _sum, _pull_sum)
+_SUM = unary("sum", _sum, _pullback_of_sum)
 
 
 @registered
@@ -175,8 +172,8 @@ def sum(x: Any, axis: Axis = None, dtype: Any = None, keepdims: bool = False) ->
     axes = axes_of(axis, x.ndim, "sum")
     if x._value is None and is_float(x.dtype):
         # The kernel that computes the elements adds them up, too.
-        kept = total(x, kept_axes(x.shape, axes))
-        return kept if keepdims else reshape(kept, reduced_axes(x.shape, axes))
+        sums = total(x, keepdims_shape(x.shape, axes))
+        return sums if keepdims else reshape(sums, reduced_shape(x.shape, axes))
     return run(_SUM, (x,), axes=axes, keepdims=keepdims)
 
 

@@ -15,14 +15,13 @@ from dualbcast.api.dispatch import Specialisation
 from dualbcast.api.function import BroadcastFunction
 from dualbcast.errors import ShapeError
 from dualbcast.graph.arrays import is_float, namespace
-from dualbcast.graph.dispatch import OPERATIONS, registered
 from dualbcast.graph.fused_region import defer
 from dualbcast.graph.operations.scalar_functions import ScalarOperation, fixed_power, operation
 from dualbcast.graph.primitives import arrays_of, constant, run
-from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive, observe
-from dualbcast.graph.variable import Variable
+from dualbcast.graph.tape import STATE, Primitive, observe, unary
+from dualbcast.graph.variable import OPERATIONS, Variable, registered
 
-__all__ = ["apply", "astype", "call", "clip", "record", "where"]
+__all__ = ["apply", "astype", "call", "call_bound", "clip", "where"]
 
 # The ufuncs behind the operators of Python.
 _OPERATORS = (
@@ -37,12 +36,7 @@ _NUMBERS = (bool, int, float)
 def apply(name: str | np.ufunc, *inputs: Any) -> Variable:
     """Apply an element-wise operation to Variables, arrays and numbers, which broadcast together.
 
-    Parameters
-    ----------
-    name : str or ufunc
-        The name of a ufunc of NumPy's, or "where"; or a ufunc of any library.
-    *inputs
-        The arguments.
+    It goes by the name of a ufunc of NumPy's, or "where"; or it is a ufunc of any library.
     """
     applied = operation(name)
     if applied.scalar is None or not any(is_float(each.dtype) for each in inputs if hasattr(each, "dtype")):
@@ -91,34 +85,24 @@ def clip(x: Any, min: Any = None, max: Any = None) -> Variable:
 def astype(x: Any, dtype: Any) -> Variable:
     """`x` in another dtype; in an integer dtype it has no derivative, as `int()` has none."""
     x, dtype = constant(x), np.dtype(dtype)
-    return x if x.dtype == dtype else run(_ASTYPE if is_float(dtype) else _TO_INTEGERS, (x,), dtype=dtype)
+    return x if x.dtype == dtype else run(_ASTYPE, (x,), dtype=dtype)
 
 
 # --- element functions ------------------------------------------------------------------------------------------------
 
 
 def call(function: BroadcastFunction, args: tuple[Any, ...], name: str = "") -> Any:
-    """Call a BroadcastFunction on Variables, arrays and numbers.
+    """Call a BroadcastFunction on Variables, arrays and numbers; messages call it `name`, or by its own name.
 
-    Parameters
-    ----------
-    function : BroadcastFunction
-    args
-        The arguments, by position.
-    name : str
-        The name that messages use, if it is not the function's.
-
-    Returns
-    -------
-    Variable, or what the BroadcastFunction returns with Variables for its numbers
+    It returns a Variable, or what the function returns with Variables for its numbers.
     """
     # The call is bound as for arrays, but the values are the Variables themselves, captured ones too.
     specialisation, values = function._dispatch.find(args, {}, None)
-    return record(specialisation, values, name or function.__name__)
+    return call_bound(specialisation, values, name or function.__name__)
 
 
 @registered
-def record(specialisation: Specialisation, values: tuple[Any, ...], name: str) -> Any:
+def call_bound(specialisation: Specialisation, values: tuple[Any, ...], name: str) -> Any:
     """Apply a function that is bound, and is called `name` in messages, to the values of its parameters."""
     inputs = tuple([each if isinstance(each, Variable) else _operand(each, values) for each in values])
     observe(inputs)
@@ -154,23 +138,11 @@ def _ended(applied: ScalarOperation, inputs: tuple[Any, ...]) -> Variable:
     """An operation where differentiation ends: only the values take part."""
     if STATE.observer is not None:
         observe([each if isinstance(each, Variable) else _operand(each, inputs) for each in inputs])
-    return run(Primitive(applied.name, applied.compute, _pull_nothing), arrays_of(inputs))
+    return run(Primitive(applied.name, applied.compute, None), arrays_of(inputs))
 
 
-def _pull_nothing(node: Node, _cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
-    return (None,) * len(node.inputs)
-
-
-# --- casts ------------------------------------------------------------------------------------------------------------
-
-
-def _convert(array: Any, dtype: Any) -> Any:
-    return array.astype(dtype)
-
-
-def _pull_cast(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
-    return (astype(cotangents[0], node.inputs[0].dtype),)
-
-
-_ASTYPE = Primitive("astype", _convert, _pull_cast)
-_TO_INTEGERS = Primitive("astype", _convert, _pull_nothing)
+_ASTYPE = unary(
+    "astype",
+    lambda array, dtype: array.astype(dtype),
+    lambda node, cotangent: astype(cotangent, node.inputs[0].dtype),
+)

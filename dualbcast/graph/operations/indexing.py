@@ -12,14 +12,13 @@ import numpy as np
 
 from dualbcast.errors import ArgumentError
 from dualbcast.graph.arrays import is_float, namespace
-from dualbcast.graph.dispatch import registered
 from dualbcast.graph.operations.broadcasting import axis_of, reshape
 from dualbcast.graph.operations.scatter_add import row_sums
 from dualbcast.graph.primitives import constant, run
-from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive, observe
-from dualbcast.graph.variable import Variable
+from dualbcast.graph.tape import STATE, observe, unary
+from dualbcast.graph.variable import Variable, registered
 
-__all__ = ["GETITEM", "getitem", "means_each_once", "scatter", "take", "take_along_axis"]
+__all__ = ["GETITEM", "getitem", "is_injective", "scatter", "take", "take_along_axis"]
 
 
 @registered
@@ -81,15 +80,7 @@ def scatter(values: Any, key: Any, shape: tuple[int, ...]) -> Variable:
 # --- the primitives ---------------------------------------------------------------------------------------------------
 
 
-def _pull_getitem(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
-    return (scatter(cotangents[0], node.static["key"], node.inputs[0].shape),)
-
-
-def _pull_scatter(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
-    return (getitem(cotangents[0], node.static["key"]),)
-
-
-def means_each_once(key: Any) -> bool:
+def is_injective(key: Any) -> bool:
     """Whether a key can name no element twice: it has no arrays, or only one mask."""
     arrays = [part for part in (key if isinstance(key, tuple) else (key,)) if hasattr(part, "dtype")]
     return not arrays or (len(arrays) == 1 and arrays[0].dtype.kind == "b")
@@ -97,7 +88,7 @@ def means_each_once(key: Any) -> bool:
 
 def _scatter(values: Any, key: Any, shape: tuple[int, ...]) -> Any:
     xp = namespace(values)
-    if means_each_once(key):
+    if is_injective(key):
         scattered = xp.zeros(shape, dtype=values.dtype)
         scattered[key] = values
         return scattered
@@ -147,8 +138,12 @@ def _add_rows(rows: Any, places: Any, length: int) -> Any:
     return result
 
 
-GETITEM = Primitive("indexing", lambda array, key: array[key], _pull_getitem)
-_SCATTER = Primitive("scatter", _scatter, _pull_scatter)
+GETITEM = unary(
+    "indexing",
+    lambda array, key: array[key],
+    lambda node, cotangent: scatter(cotangent, node.static["key"], node.inputs[0].shape),
+)
+_SCATTER = unary("scatter", _scatter, lambda node, cotangent: getitem(cotangent, node.static["key"]))
 
 
 # --- keys -------------------------------------------------------------------------------------------------------------

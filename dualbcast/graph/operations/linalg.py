@@ -5,20 +5,20 @@ Comes in: Variables or arrays. Goes out: Variables of sums of products.
 
 from __future__ import annotations
 
+import math
 import string
 from collections.abc import Sequence
 from typing import Any
 
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.graph.arrays import namespace
-from dualbcast.graph.dispatch import registered
-from dualbcast.graph.operations.broadcasting import axes_of, reshape, sum_to
+from dualbcast.graph.operations.broadcasting import axes_of, reshape, size_of, sum_to
 from dualbcast.graph.operations.broadcasting import sum as sum_over
 from dualbcast.graph.operations.elementwise import apply
 from dualbcast.graph.operations.shapes import expand_dims, matrix_transpose, moveaxis, squeeze
 from dualbcast.graph.primitives import constant, run
 from dualbcast.graph.tape import Cotangents, Node, Primitive
-from dualbcast.graph.variable import Variable
+from dualbcast.graph.variable import Variable, registered
 
 __all__ = ["MATMUL", "diagonal", "dot", "einsum", "inner", "matmul", "outer", "tensordot", "trace", "vecdot"]
 
@@ -26,7 +26,7 @@ __all__ = ["MATMUL", "diagonal", "dot", "einsum", "inner", "matmul", "outer", "t
 # --- matrices ---------------------------------------------------------------------------------------------------------
 
 
-def _pull_matmul(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Cotangents:
+def _pullback_of_matmul(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Cotangents:
     (a, b), c = node.inputs, cotangents[0]
     return (
         sum_to(matmul(c, matrix_transpose(b)), a.shape) if wanted[0] else None,
@@ -34,7 +34,7 @@ def _pull_matmul(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -
     )
 
 
-MATMUL = Primitive("matmul", lambda a, b: a @ b, _pull_matmul)
+MATMUL = Primitive("matmul", lambda a, b: a @ b, _pullback_of_matmul)
 
 
 @registered
@@ -103,18 +103,9 @@ def tensordot(a: Any, b: Any, axes: int | tuple[Sequence[int] | int, Sequence[in
     left = moveaxis(a, over_a, tuple(range(a.ndim - len(over_a), a.ndim)))
     right = moveaxis(b, over_b, tuple(range(len(over_b))))
     free_a, free_b = left.shape[: a.ndim - len(over_a)], right.shape[len(over_b) :]
-    length = 1
-    for at in over_a:
-        length *= a.shape[at]
-    rows = reshape(left, (_size(free_a), length))
-    return reshape(matmul(rows, reshape(right, (length, _size(free_b)))), (*free_a, *free_b))
-
-
-def _size(shape: Sequence[int]) -> int:
-    size = 1
-    for length in shape:
-        size *= length
-    return size
+    length = size_of(a.shape, over_a)
+    rows = reshape(left, (math.prod(free_a), length))
+    return reshape(matmul(rows, reshape(right, (length, math.prod(free_b)))), (*free_a, *free_b))
 
 
 def diagonal(x: Any, axis1: int = 0, axis2: int = 1) -> Variable:
@@ -200,20 +191,18 @@ def _einsum(*arrays: Any, names: tuple[str, ...], result: str) -> Any:
     return namespace(*arrays).einsum(f"{','.join(names)}->{result}", *arrays, optimize=len(arrays) > 1)
 
 
-def _pull_einsum(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Cotangents:
+def _pullback_of_einsum(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Cotangents:
     names, result = node.static["names"], node.static["result"]
-    pulled: list[Variable | None] = []
-    for at, is_wanted in enumerate(wanted):
-        if not is_wanted:
-            pulled.append(None)
-            continue
-        others = [each for other, each in enumerate(names) if other != at]
-        values = [each for other, each in enumerate(node.inputs) if other != at]
-        pulled.append(einsum(f"{','.join([result, *others])}->{names[at]}", cotangents[0], *values))
-    return pulled
+
+    def pulled(at: int) -> Variable:
+        others = [result, *names[:at], *names[at + 1 :]]
+        values = [*node.inputs[:at], *node.inputs[at + 1 :]]
+        return einsum(f"{','.join(others)}->{names[at]}", cotangents[0], *values)
+
+    return [pulled(at) if is_wanted else None for at, is_wanted in enumerate(wanted)]
 
 
-_EINSUM = Primitive("einsum", _einsum, _pull_einsum)
+_EINSUM = Primitive("einsum", _einsum, _pullback_of_einsum)
 
 
 def _parse(subscripts: str, inputs: Sequence[Variable]) -> tuple[list[str], str]:
@@ -224,18 +213,13 @@ def _parse(subscripts: str, inputs: Sequence[Variable]) -> tuple[list[str], str]
     letters = text.replace("->", "").replace("...", "").replace(",", "")
     if len(terms) != len(inputs) or not (letters.isalpha() or not letters):
         raise ArgumentError(f"{_shown(subscripts, inputs)}: {len(terms)} operands are named, {len(inputs)} given")
-    extra = max(
-        (each.ndim - len(term.replace("...", "")) for term, each in zip(terms, inputs, strict=True) if "..." in term),
-        default=0,
-    )
-    free = [letter for letter in string.ascii_letters if letter not in letters]
-    spread = "".join(free[: max(extra, 0)])
-    names = []
-    for term, operand in zip(terms, inputs, strict=True):
-        missing = operand.ndim - len(term.replace("...", ""))
-        if missing < 0 or (missing > 0 and "..." not in term):
+    missing = [each.ndim - len(term.replace("...", "")) for term, each in zip(terms, inputs, strict=True)]
+    for term, operand, count in zip(terms, inputs, missing, strict=True):
+        if count < 0 or (count > 0 and "..." not in term):
             raise ShapeError(f"{_shown(subscripts, inputs)}: {term!r} does not name the axes of shape {operand.shape}")
-        names.append(term.replace("...", spread[len(spread) - missing :]))
+    free = [letter for letter in string.ascii_letters if letter not in letters]
+    spread = "".join(free[: max(missing)])
+    names = [term.replace("...", spread[len(spread) - count :]) for term, count in zip(terms, missing, strict=True)]
     every = "".join(names)
     if arrow:
         result = right.replace("...", spread)

@@ -6,17 +6,17 @@ that meaning.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from dualbcast.errors import ArgumentError
-from dualbcast.graph.dispatch import registered
 from dualbcast.graph.operations import broadcasting, indexing, linalg, reductions, shapes
 from dualbcast.graph.operations.elementwise import apply, astype, clip, where
 from dualbcast.graph.primitives import constant
-from dualbcast.graph.variable import Variable
+from dualbcast.graph.variable import Variable, registered
 
 __all__ = ["array_function", "array_ufunc", "cupy_ufunc"]
 
@@ -101,6 +101,8 @@ def array_function(function: Any, args: tuple[Any, ...], options: dict[str, Any]
         raise ArgumentError(f"{name} with out=: a derivative cannot follow arrays that change; use what it returns")
     # NumPy's own functions and methods hand these on where nothing was asked for.
     options = {key: value for key, value in options.items() if not (key == "out" or value is np._NoValue)}
+    if not args:
+        args = tuple([options.pop(each) for each in _FIRST_PARAMETERS if each in options])
     own = _FUNCTIONS.get(function)
     if own is not None:
         try:
@@ -134,20 +136,19 @@ _WITHOUT_DERIVATIVE = {
 }
 
 
-def _sum(a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Variable:
-    return broadcasting.sum(a, axis=axis, dtype=dtype, keepdims=keepdims)
+# The names that NumPy's functions have for the array, which is their first argument.
+_FIRST_PARAMETERS = ("a", "m", "A", "arr", "ary", "array")
 
 
-def _mean(a: Any, axis: Any = None, keepdims: bool = False) -> Variable:
-    return reductions.mean(a, axis=axis, keepdims=keepdims)
+def _with_ddof(function: Callable[..., Variable]) -> Callable[..., Variable]:
+    """`var` or `std` with NumPy's other name for its correction."""
 
+    def moment(
+        a: Any, axis: Any = None, ddof: float = 0, keepdims: bool = False, correction: float | None = None
+    ) -> Variable:
+        return function(a, axis=axis, correction=ddof if correction is None else correction, keepdims=keepdims)
 
-def _var(a: Any, axis: Any = None, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Any:
-    return reductions.var(a, axis=axis, correction=ddof if correction is None else correction, keepdims=keepdims)
-
-
-def _std(a: Any, axis: Any = None, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Any:
-    return reductions.std(a, axis=axis, correction=ddof if correction is None else correction, keepdims=keepdims)
+    return moment
 
 
 def _reshape(a: Any, /, shape: Any = None, order: str = "C") -> Variable:
@@ -199,70 +200,40 @@ def _einsum(*operands: Any, optimize: Any = None) -> Variable:  # noqa: ARG001
     return linalg.einsum(*operands)
 
 
-def _concatenate(arrays: Any, /, axis: int | None = 0) -> Variable:
-    return shapes.concat(arrays, axis)
-
-
-def _fix(x: Any) -> Any:
-    return apply("trunc", x)
-
-
 def _copy(a: Any, order: str = "K", subok: bool = False) -> Variable:  # noqa: ARG001
     return constant(a)
 
 
-def _like(function: Callable[..., Any], *names: str) -> Callable[..., Any]:
-    """A function of the graph by the names that NumPy has for its arguments."""
-
-    def call(*args: Any, **options: Any) -> Any:
-        return function(*args, *(options.pop(name) for name in names[len(args) :] if name in options), **options)
-
-    return call
+def _tile(a: Any, reps: Any) -> Variable:
+    return shapes.tile(a, reps)
 
 
+# They take the same arguments as the functions of NumPy's that have their names, but for the name of the first.
+_OF_THE_SAME_NAME: tuple[Callable[..., Any], ...] = (
+    *(broadcasting.sum, broadcasting.broadcast_to, indexing.take, indexing.take_along_axis),
+    *(reductions.mean, reductions.max, reductions.min, reductions.prod, reductions.cumsum, reductions.cumulative_sum),
+    *(shapes.transpose, shapes.matrix_transpose, shapes.swapaxes, shapes.moveaxis, shapes.expand_dims, shapes.squeeze),
+    *(shapes.flip, shapes.roll, shapes.repeat, shapes.concat, shapes.stack, shapes.unstack),
+    *(linalg.dot, linalg.inner, linalg.outer, linalg.tensordot),
+)
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
-    np.sum: _sum,
-    np.mean: _mean,
-    np.var: _var,
-    np.std: _std,
-    np.max: _like(reductions.max, "a"),
-    np.min: _like(reductions.min, "a"),
-    np.amax: _like(reductions.max, "a"),
-    np.amin: _like(reductions.min, "a"),
-    np.prod: _like(reductions.prod, "a"),
-    np.cumsum: _like(reductions.cumsum, "a"),
-    np.cumulative_sum: reductions.cumulative_sum,
+    **{getattr(np, function.__name__): function for function in _OF_THE_SAME_NAME},
+    np.amax: reductions.max,
+    np.amin: reductions.min,
+    np.var: _with_ddof(reductions.var),
+    np.std: _with_ddof(reductions.std),
     np.reshape: _reshape,
     np.ravel: _ravel,
-    np.transpose: _like(shapes.transpose, "a"),
-    np.permute_dims: _like(shapes.transpose, "a"),
-    np.matrix_transpose: shapes.matrix_transpose,
-    np.swapaxes: _like(shapes.swapaxes, "a"),
-    np.moveaxis: _like(shapes.moveaxis, "a"),
-    np.expand_dims: _like(shapes.expand_dims, "a"),
-    np.squeeze: _like(shapes.squeeze, "a"),
-    np.broadcast_to: _like(broadcasting.broadcast_to, "array"),
-    np.flip: _like(shapes.flip, "m"),
-    np.roll: _like(shapes.roll, "a"),
-    np.repeat: _like(shapes.repeat, "a"),
-    np.tile: _like(shapes.tile, "A", "reps"),
-    np.concatenate: _concatenate,
-    np.concat: _concatenate,
-    np.stack: shapes.stack,
+    np.permute_dims: shapes.transpose,
+    np.tile: _tile,
+    np.concatenate: shapes.concat,
     np.vstack: _vstack,
     np.hstack: _hstack,
     np.split: _split,
-    np.unstack: shapes.unstack,
-    np.take: _like(indexing.take, "a"),
-    np.take_along_axis: _like(indexing.take_along_axis, "arr"),
     np.where: _where,
     np.clip: _clip,
-    np.fix: _fix,
+    np.fix: functools.partial(apply, "trunc"),
     np.copy: _copy,
-    np.dot: linalg.dot,
-    np.inner: linalg.inner,
-    np.outer: linalg.outer,
-    np.tensordot: linalg.tensordot,
     np.einsum: _einsum,
     np.trace: _trace,
     np.diagonal: _diagonal,

@@ -12,13 +12,12 @@ import numpy as np
 from dualbcast.api.function import differentiable_broadcast
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.graph.arrays import as_array, is_float, namespace
-from dualbcast.graph.dispatch import registered
 from dualbcast.graph.operations.broadcasting import (
     axes_of,
     axis_of,
     is_for_kernels,
-    kept_axes,
-    reduced_axes,
+    keepdims_shape,
+    reduced_shape,
     reshape,
     size_of,
     sum,
@@ -26,8 +25,8 @@ from dualbcast.graph.operations.broadcasting import (
 from dualbcast.graph.operations.elementwise import apply, astype, call, where
 from dualbcast.graph.operations.shapes import concat, flip, moveaxis
 from dualbcast.graph.primitives import constant, output_of, run
-from dualbcast.graph.tape import Cotangents, Node, Primitive
-from dualbcast.graph.variable import Axis, Variable
+from dualbcast.graph.tape import Node, unary
+from dualbcast.graph.variable import Axis, Variable, registered
 
 __all__ = [
     "cumsum",
@@ -46,7 +45,7 @@ __all__ = [
 
 def _aligned(reduced: Any, node: Node) -> Variable:
     """An array of a reduction's shape, with axes of length 1 where it has none: so it broadcasts with the input."""
-    return reshape(reduced, kept_axes(node.inputs[0].shape, node.static["axes"]))
+    return reshape(reduced, keepdims_shape(node.inputs[0].shape, node.static["axes"]))
 
 
 # --- sums and moments -------------------------------------------------------------------------------------------------
@@ -96,16 +95,12 @@ def std(x: Any, axis: Axis = None, correction: float = 0, keepdims: bool = False
     return apply("sqrt", var(x, axis=axis, correction=correction, keepdims=keepdims))
 
 
-def _cumsum(array: Any, axis: int) -> Any:
-    return array.cumsum(axis=axis)
-
-
-def _pull_cumsum(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
+def _pullback_of_cumsum(node: Node, cotangent: Variable) -> Variable:
     axis = node.static["axis"]
-    return (flip(cumsum(flip(cotangents[0], axis), axis), axis),)
+    return flip(cumsum(flip(cotangent, axis), axis), axis)
 
 
-_CUMSUM = Primitive("cumsum", _cumsum, _pull_cumsum)
+_CUMSUM = unary("cumsum", lambda array, axis: array.cumsum(axis=axis), _pullback_of_cumsum)
 
 
 @registered
@@ -128,13 +123,6 @@ def cumulative_sum(x: Any, axis: int | None = None) -> Variable:
 # --- the greatest and the least ---------------------------------------------------------------------------------------
 
 
-def _extreme(name: str) -> Any:
-    def forward(array: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
-        return getattr(array, name)(axis=axes, keepdims=keepdims)
-
-    return forward
-
-
 @differentiable_broadcast
 def _is_extreme(x: Any, y: Any) -> Any:
     return 1.0 if x == y or (x != x and y != y) else 0.0
@@ -145,16 +133,26 @@ def _share(cotangent: Any, x: Any, y: Any, count: Any) -> Any:
     return cotangent / count if x == y or (x != x and y != y) else 0.0
 
 
-def _pull_extreme(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
+def _pullback_of_extreme(node: Node, cotangent: Variable) -> Any:
     """Equal elements share evenly; which elements are greatest does not change, and neither does their count."""
     x = Variable(node.inputs[0], tracked=False)
     y = Variable(_aligned(Variable(output_of(node), tracked=False), node), tracked=False)
     count = sum(_wide(call(_is_extreme, (x, y))), axis=node.static["axes"], keepdims=True)
-    return (call(_share, (_aligned(cotangents[0], node), x, y, count)),)
+    return call(_share, (_aligned(cotangent, node), x, y, count))
 
 
-_MAX = Primitive("max", _extreme("max"), _pull_extreme, keeps=True)
-_MIN = Primitive("min", _extreme("min"), _pull_extreme, keeps=True)
+_MAX = unary(
+    "max",
+    lambda array, axes, keepdims: array.max(axis=axes, keepdims=keepdims),
+    _pullback_of_extreme,
+    saves_outputs=True,
+)
+_MIN = unary(
+    "min",
+    lambda array, axes, keepdims: array.min(axis=axes, keepdims=keepdims),
+    _pullback_of_extreme,
+    saves_outputs=True,
+)
 
 
 @registered
@@ -197,8 +195,8 @@ def prod(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
     """
     x = constant(x)
     axes = axes_of(axis, x.ndim, "prod")
-    shape = reduced_axes(x.shape, axes)
-    result = kept_axes(x.shape, axes) if keepdims else shape
+    shape = reduced_shape(x.shape, axes)
+    result = keepdims_shape(x.shape, axes) if keepdims else shape
     if not is_float(x.dtype):
         return Variable._of(as_array(x.array.prod(axis=axes, keepdims=keepdims)), False)
     # The axes in one, at the front.
@@ -221,8 +219,8 @@ def _logsumexp(array: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     # Where the greatest is infinite, the difference must be infinite, too, and not NaN.
     greatest = xp.where(xp.isfinite(greatest), greatest, xp.zeros_like(greatest))
     with np.errstate(divide="ignore", over="ignore"):
-        kept = xp.log(sum(_powers(array, greatest), axis=axes, keepdims=True).array) + greatest
-    return kept if keepdims else kept.reshape(reduced_axes(array.shape, axes))
+        result = xp.log(sum(_powers(array, greatest), axis=axes, keepdims=True).array) + greatest
+    return result if keepdims else result.reshape(reduced_shape(array.shape, axes))
 
 
 def _powers(array: Any, greatest: Any) -> Variable:
@@ -232,15 +230,15 @@ def _powers(array: Any, greatest: Any) -> Variable:
     return apply("exp", apply("subtract", Variable._of(array, False), Variable._of(as_array(greatest), False)))
 
 
-def _pull_logsumexp(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
+def _pullback_of_logsumexp(node: Node, cotangent: Variable) -> Variable:
     total = _aligned(output_of(node), node)
     # Where all terms are zero, no element has a share; inf - inf would be NaN.
     total = where(Variable._of(as_array(total.array == -np.inf), False), 0.0, total)
     shares = apply("exp", apply("subtract", node.inputs[0], total))
-    return (apply("multiply", _aligned(cotangents[0], node), shares),)
+    return apply("multiply", _aligned(cotangent, node), shares)
 
 
-_LOGSUMEXP = Primitive("logsumexp", _logsumexp, _pull_logsumexp, keeps=True)
+_LOGSUMEXP = unary("logsumexp", _logsumexp, _pullback_of_logsumexp, saves_outputs=True)
 
 
 def logsumexp(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
@@ -271,14 +269,14 @@ def _softmax(array: Any, axes: tuple[int, ...]) -> Any:
     return apply("divide", powers, total).array
 
 
-def _pull_softmax(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
+def _pullback_of_softmax(node: Node, cotangent: Variable) -> Variable:
     y = output_of(node)
-    weighted = apply("multiply", cotangents[0], y)
+    weighted = apply("multiply", cotangent, y)
     total = sum(weighted, axis=node.static["axes"], keepdims=True)
-    return (apply("subtract", weighted, apply("multiply", y, total)),)
+    return apply("subtract", weighted, apply("multiply", y, total))
 
 
-_SOFTMAX = Primitive("softmax", _softmax, _pull_softmax, keeps=True)
+_SOFTMAX = unary("softmax", _softmax, _pullback_of_softmax, saves_outputs=True)
 
 
 def softmax(x: Any, axis: Axis = -1) -> Variable:

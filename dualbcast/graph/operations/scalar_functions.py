@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from dualbcast.errors import ArgumentError, CompileError
 __all__ = ["ScalarOperation", "fixed_power", "operation"]
 
 
-class ScalarOperation:
+class ScalarOperation(NamedTuple):
     """An element-wise operation.
 
     Attributes
@@ -32,81 +32,30 @@ class ScalarOperation:
         Whether differentiation ends here: the derivative is zero wherever it exists.
     """
 
-    __slots__ = ("compute", "ends", "name", "scalar")
-
-    def __init__(self, name: str, compute: Callable[..., Any], scalar: BroadcastFunction | None, ends: bool) -> None:
-        self.name, self.compute, self.scalar, self.ends = name, compute, scalar, ends
-
-    def __repr__(self) -> str:
-        return f"<ScalarOperation {self.name}>"
+    name: str
+    compute: Callable[..., Any]
+    scalar: BroadcastFunction | None
+    ends: bool
 
 
 # Ufuncs whose derivative is zero wherever it exists, and ufuncs whose results are no floats.
 _WITHOUT_DERIVATIVE = {
-    *("ceil", "fix", "floor", "floor_divide", "rint", "sign", "trunc", "invert", "gcd", "lcm"),
+    *("ceil", "floor", "floor_divide", "rint", "sign", "trunc", "invert", "gcd", "lcm"),
     *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "signbit"),
     *("isfinite", "isinf", "isnan", "logical_and", "logical_or", "logical_xor", "logical_not"),
     *("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift", "bitwise_count"),
 }
-
-
-def _named(function: BroadcastFunction, name: str) -> BroadcastFunction:
-    function.__name__ = function.__qualname__ = function._binder.name = name
-    return function
-
-
-@differentiable_broadcast
-def _add(x: Any, y: Any) -> Any:
-    return x + y
-
-
-@differentiable_broadcast
-def _subtract(x: Any, y: Any) -> Any:
-    return x - y
-
-
-@differentiable_broadcast
-def _multiply(x: Any, y: Any) -> Any:
-    return x * y
-
-
-@differentiable_broadcast
-def _divide(x: Any, y: Any) -> Any:
-    return x / y
-
-
-@differentiable_broadcast
-def _negative(x: Any) -> Any:
-    return -x
-
-
-@differentiable_broadcast
-def _power(x: Any, p: Any) -> Any:
-    return x**p
-
-
-@differentiable_broadcast
-def _absolute(x: Any) -> Any:
-    return abs(x)
-
-
-@differentiable_broadcast
-def _where(condition: Any, x: Any, y: Any) -> Any:
-    return x if condition else y
-
-
-_ARITHMETIC = {
-    "add": _named(_add, "add"),
-    "subtract": _named(_subtract, "subtract"),
-    "multiply": _named(_multiply, "multiply"),
-    "divide": _named(_divide, "divide"),
-    "negative": _named(_negative, "negative"),
-    "power": _named(_power, "power"),
-    "absolute": _named(_absolute, "absolute"),
-}
-_WHERE = ScalarOperation("where", np.where, _named(_where, "where"), False)
-# Some of them as scalar functions. Kernels can contain these, so the operations around them need not be computed apart.
-_IN_KERNELS: dict[str, Callable[..., Any]] = {
+# Operations that are written out as scalar functions. Those without a derivative are among them so that kernels can
+# contain them, and the operations around them need not be computed apart.
+_WRITTEN_OUT: dict[str, Callable[..., Any]] = {
+    "add": lambda x, y: x + y,
+    "subtract": lambda x, y: x - y,
+    "multiply": lambda x, y: x * y,
+    "divide": lambda x, y: x / y,
+    "negative": lambda x: -x,
+    "power": lambda x, p: x**p,
+    "absolute": lambda x: abs(x),
+    "where": lambda condition, x, y: x if condition else y,
     "equal": lambda x, y: x == y,
     "not_equal": lambda x, y: x != y,
     "less": lambda x, y: x < y,
@@ -136,36 +85,38 @@ def operation(key: str | np.ufunc) -> ScalarOperation:
         A ufunc does not work on single numbers, or has no derivative rule.
     """
     if key == "where":
-        return _WHERE
+        return ScalarOperation("where", np.where, _scalar_function(_WRITTEN_OUT["where"], "where"), False)
     ufunc: np.ufunc = getattr(np, key) if isinstance(key, str) else key
     name = ufunc.__name__
-    own = getattr(np, name, None) is ufunc
-    if own and name in _WITHOUT_DERIVATIVE:
-        function = _IN_KERNELS.get(name)
-        in_kernels = None if function is None else _named(differentiable_broadcast(function), name)
-        return ScalarOperation(name, ufunc, in_kernels, True)
-    if ufunc.nout != 1 or ufunc.signature is not None:
+    is_of_numpy = getattr(np, name, None) is ufunc
+    ends = is_of_numpy and name in _WITHOUT_DERIVATIVE
+    if not ends and (ufunc.nout != 1 or ufunc.signature is not None):
         raise ArgumentError(f"{name} does not work on Variables: it is no function of single numbers to one number")
-    scalar = _ARITHMETIC.get(name) if own else None
-    if scalar is None:
-        scalar = _spelled(ufunc)
-        _check_rule(scalar, ufunc)
-    return ScalarOperation(name, ufunc, scalar, False)
+    scalar = None
+    if is_of_numpy and name in _WRITTEN_OUT:
+        scalar = _scalar_function(_WRITTEN_OUT[name], name)
+    elif not ends:
+        scalar = _with_rule(ufunc)
+    return ScalarOperation(name, ufunc, scalar, ends)
 
 
-def _spelled(ufunc: np.ufunc) -> BroadcastFunction:
-    """The scalar function of a ufunc that the rule table knows."""
-    if ufunc.nin == 1:
-        scalar = differentiable_broadcast(lambda x: ufunc(x))
-    elif ufunc.nin == 2:
-        scalar = differentiable_broadcast(lambda x, y: ufunc(x, y))
-    else:
-        scalar = differentiable_broadcast(lambda *args: ufunc(*args))
-    return _named(scalar, ufunc.__name__)
+def _scalar_function(function: Callable[..., Any], name: str) -> BroadcastFunction:
+    """A BroadcastFunction that has a name of ours in messages."""
+    scalar = differentiable_broadcast(function)
+    scalar.__name__ = scalar.__qualname__ = scalar._binder.name = name
+    return scalar
 
 
-def _check_rule(scalar: BroadcastFunction, ufunc: np.ufunc) -> None:
-    """Refuse a ufunc without a derivative where it is used, and not where the derivative is taken."""
+def _with_rule(ufunc: np.ufunc) -> BroadcastFunction:
+    """The scalar function of a ufunc that the rule table knows.
+
+    A ufunc without a derivative is refused where it is used, and not where the derivative is taken.
+    """
+    calls: dict[int, Callable[..., Any]] = {
+        1: lambda x: ufunc(x),
+        2: lambda x, y: ufunc(x, y),
+    }
+    scalar = _scalar_function(calls.get(ufunc.nin, lambda *args: ufunc(*args)), ufunc.__name__)
     try:
         scalar.inspect_ir(*["float64"] * ufunc.nin)
     except CompileError:
@@ -173,6 +124,7 @@ def _check_rule(scalar: BroadcastFunction, ufunc: np.ufunc) -> None:
             f"there is no derivative rule for the ufunc {ufunc.__name__}: use it on v.value if its derivative does not "
             "matter, or add a rule (dualbcast.rule)"
         ) from None
+    return scalar
 
 
 def fixed_power(exponent: Any) -> BroadcastFunction | None:
@@ -184,4 +136,4 @@ def fixed_power(exponent: Any) -> BroadcastFunction | None:
 
 @functools.lru_cache(typed=True)
 def _fixed(exponent: float) -> BroadcastFunction:
-    return _named(differentiable_broadcast(lambda x: x**exponent), f"power {exponent}")
+    return _scalar_function(lambda x: x**exponent, f"power {exponent}")

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["row_sums"]
 
-# So many terms of a sum lose at most 8e-15 of the sum of their magnitudes. To keep that takes three times as long for a
-# large table where few rows have the same place.
+# Sums of so many terms are not compensated; see docs/decisions/061-thresholds-of-the-graph.md.
 _TERMS_UNCOMPENSATED = 64
 
 

@@ -12,11 +12,10 @@ from typing import Any
 
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.graph.arrays import namespace
-from dualbcast.graph.dispatch import registered
-from dualbcast.graph.operations.broadcasting import axes_of, axis_of, broadcast_to, lengths_of, reshape
+from dualbcast.graph.operations.broadcasting import as_shape, axes_of, axis_of, broadcast_to, reshape
 from dualbcast.graph.primitives import constant, run, run_multiple
-from dualbcast.graph.tape import Cotangents, Node, Primitive
-from dualbcast.graph.variable import Variable
+from dualbcast.graph.tape import Cotangents, Node, Primitive, unary
+from dualbcast.graph.variable import Variable, registered
 
 __all__ = [
     "broadcast_arrays",
@@ -40,12 +39,12 @@ __all__ = [
 # --- one array --------------------------------------------------------------------------------------------------------
 
 
-def _pull_permute(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
+def _pullback_of_permute(node: Node, cotangent: Variable) -> Variable:
     axes = node.static["axes"]
-    return (permute_dims(cotangents[0], tuple(sorted(range(len(axes)), key=axes.__getitem__))),)
+    return permute_dims(cotangent, tuple(sorted(range(len(axes)), key=axes.__getitem__)))
 
 
-_PERMUTE = Primitive("permute_dims", lambda array, axes: array.transpose(axes), _pull_permute)
+_PERMUTE = unary("permute_dims", lambda array, axes: array.transpose(axes), _pullback_of_permute)
 
 
 @registered
@@ -155,7 +154,7 @@ def repeat(x: Any, repeats: int, axis: int | None = None) -> Variable:
 def tile(x: Any, repetitions: int | Sequence[int]) -> Variable:
     """`x` laid out again and again along its axes."""
     x = constant(x)
-    times = lengths_of(repetitions)
+    times = as_shape(repetitions)
     ndim = max(len(times), x.ndim)
     times = (1,) * (ndim - len(times)) + times
     lengths = (1,) * (ndim - x.ndim) + x.shape
@@ -167,11 +166,7 @@ def tile(x: Any, repetitions: int | Sequence[int]) -> Variable:
 # --- many arrays ------------------------------------------------------------------------------------------------------
 
 
-def _concatenate(*arrays: Any, axis: int) -> Any:
-    return namespace(*arrays).concatenate(arrays, axis=axis)
-
-
-def _pull_concat(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Cotangents:
+def _pullback_of_concat(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Cotangents:
     axis = node.static["axis"]
     parts = _cut(cotangents[0], tuple(each.shape[axis] for each in node.inputs), axis)
     return [part if is_wanted else None for part, is_wanted in zip(parts, wanted, strict=True)]
@@ -182,7 +177,7 @@ def _split(array: Any, sizes: tuple[int, ...], axis: int) -> tuple[Any, ...]:
     return tuple([array[(slice(None),) * axis + (slice(*pair),)] for pair in itertools.pairwise(ends)])
 
 
-def _pull_split(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
+def _pullback_of_split(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
     (x,), axis = node.inputs, node.static["axis"]
     parts = []
     for part, size in zip(cotangents, node.static["sizes"], strict=True):
@@ -191,8 +186,10 @@ def _pull_split(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -
     return (concat(parts, axis=axis),)
 
 
-_CONCAT = Primitive("concat", _concatenate, _pull_concat)
-_SPLIT = Primitive("split", _split, _pull_split, multiple=True)
+_CONCAT = Primitive(
+    "concat", lambda *arrays, axis: namespace(*arrays).concatenate(arrays, axis=axis), _pullback_of_concat
+)
+_SPLIT = Primitive("split", _split, _pullback_of_split, multiple=True)
 
 
 def concat(arrays: Sequence[Any], axis: int | None = 0) -> Variable:
