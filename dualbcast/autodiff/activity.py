@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dualbcast.errors import CompileError
 from dualbcast.frontend.rule_bodies import partials_of, source_of
 from dualbcast.ir.nodes import Assign, Const, Expr, Function, Op, Var
-from dualbcast.ir.walk import statements
+from dualbcast.ir.traversal import statements
 from dualbcast.rules.curvatures import quotient_slope
 from dualbcast.rules.table import CUSTOMS
 

@@ -13,8 +13,8 @@ from dualbcast.autodiff.differentiate import Dual, dualize, push
 from dualbcast.ir.constant_fold import fold
 from dualbcast.ir.nodes import TEMPORARY, Assign, Block, Const, Expr, Function, If, Names, Op, Output, Stmt, Var
 from dualbcast.ir.structure import Structure
+from dualbcast.ir.traversal import among, assigned, floats, read_counts, use_counts
 from dualbcast.ir.value_numbering import simplify
-from dualbcast.ir.walk import among, assigned, floats, read_counts, use_counts
 from dualbcast.rules.table import RULES
 
 __all__ = ["Hessian", "contraction_of", "hessian_of", "partial_of", "pullback_of", "pushforward_of"]

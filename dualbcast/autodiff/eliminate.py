@@ -18,7 +18,7 @@ from dualbcast.autodiff.presence import sometimes_absent
 from dualbcast.errors import Location
 from dualbcast.ir.constant_fold import fold
 from dualbcast.ir.nodes import TEMPORARY, TRUE, Assign, Atom, Expr, Function, If, Op, Output, Stmt, Var
-from dualbcast.ir.walk import assigned, assigned_always, expressions, statements, variables
+from dualbcast.ir.traversal import assigned, assigned_always, expressions, statements, variables
 from dualbcast.rules.table import CUSTOMS
 
 __all__ = ["ReverseMode", "Step", "is_shorter", "operations_each_way"]

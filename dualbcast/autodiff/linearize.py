@@ -36,7 +36,7 @@ from dualbcast.ir.nodes import (
     Stmt,
     Var,
 )
-from dualbcast.ir.walk import among, assigned, map_expr, map_exprs, statements
+from dualbcast.ir.traversal import among, assigned, map_expr, map_exprs, statements
 from dualbcast.rules.table import RULES
 
 __all__ = ["ONE", "Direction", "Dual", "ForwardMode"]

@@ -36,7 +36,7 @@ from dualbcast.ir.nodes import (
     Var,
     While,
 )
-from dualbcast.ir.walk import (
+from dualbcast.ir.traversal import (
     assigned,
     expressions,
     jumps,

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from dualbcast.frontend.rule_bodies import helper_of
 from dualbcast.ir.nodes import Assign, Block, Const, Expr, For, Function, If, Op, While
-from dualbcast.ir.walk import expressions
+from dualbcast.ir.traversal import expressions
 from dualbcast.rules.table import RULES
 
 __all__ = ["ITERATIONS", "cost_of_block", "cost_of_element", "cost_of_operation", "iterations_of"]

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from dualbcast.autodiff.activity import differentiable, partials_at
 from dualbcast.ir.nodes import Assign, Block, Break, Const, Continue, Expr, For, Function, If, Op, Var, While
-from dualbcast.ir.walk import assigned, assigned_always, blocks, expressions, statements, variables
+from dualbcast.ir.traversal import assigned, assigned_always, blocks, expressions, statements, variables
 
 __all__ = ["AbsentTerms", "absent_terms", "always_present", "sometimes_absent"]
 

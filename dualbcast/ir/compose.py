@@ -9,7 +9,7 @@ from typing import NamedTuple
 from dualbcast.errors import Location
 from dualbcast.ir.nodes import NOWHERE, Assign, Atom, Block, Const, Expr, For, Function, Kind, Names, Output, Stmt, Var
 from dualbcast.ir.structure import Structure
-from dualbcast.ir.walk import among, map_expr, map_exprs
+from dualbcast.ir.traversal import among, map_expr, map_exprs
 
 __all__ = ["Copy", "Step", "compose", "restrict"]
 

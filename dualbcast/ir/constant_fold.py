@@ -8,7 +8,7 @@ from typing import Any
 
 from dualbcast.ir.nodes import FALSE, TRUE, Const, Expr, Kind, Op
 
-__all__ = ["FALSE", "FUNCTIONS", "INTEGRAL", "TRUE", "convert", "fold", "join", "number", "zero"]
+__all__ = ["FUNCTIONS", "INTEGRAL", "convert", "fold", "join", "number", "zero"]
 
 _ORDER: tuple[Kind, ...] = ("bool", "int", "float")
 

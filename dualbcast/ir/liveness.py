@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dualbcast.ir.nodes import Assign, Block, Expr, For, Function, If, Stmt, While
-from dualbcast.ir.walk import expressions, statements, variables
+from dualbcast.ir.traversal import expressions, statements, variables
 
 __all__ = ["most_carried"]
 

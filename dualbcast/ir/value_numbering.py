@@ -31,7 +31,7 @@ from dualbcast.ir.nodes import (
     Var,
     While,
 )
-from dualbcast.ir.walk import expressions, falls_through, statements
+from dualbcast.ir.traversal import expressions, falls_through, statements
 
 __all__ = ["simplify"]
 

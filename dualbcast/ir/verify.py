@@ -22,7 +22,7 @@ from dualbcast.ir.nodes import (
     While,
 )
 from dualbcast.ir.printer import format_expr
-from dualbcast.ir.walk import assigned, expressions
+from dualbcast.ir.traversal import assigned, expressions
 
 __all__ = ["verify"]
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from dualbcast.frontend.rule_bodies import helper_of
 from dualbcast.ir.nodes import TEMPORARY, Assign, Block, Expr, Function, Names, Op, Stmt, Var
-from dualbcast.ir.walk import assigned, map_expr, map_exprs, operations_of, variables
+from dualbcast.ir.traversal import assigned, map_expr, map_exprs, operations_of, variables
 from dualbcast.rules.table import RULES
 
 __all__ = ["INSTRUCTIONS", "is_call", "schedule_calls"]

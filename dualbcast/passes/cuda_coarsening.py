@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import replace
 
 from dualbcast.ir.nodes import Assign, Block, Const, Expr, For, Function, If, Load, Names, Op, Output, Stmt, Var, While
-from dualbcast.ir.walk import map_expr, statements
+from dualbcast.ir.traversal import map_expr, statements
 from dualbcast.kernel_spec import Layout
 from dualbcast.passes.uniformity import uniform_inputs
 

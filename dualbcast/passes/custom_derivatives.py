@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dualbcast.ir.nodes import Block, Expr, Function, Op
+from dualbcast.ir.traversal import map_exprs, operations_of
 from dualbcast.ir.value_numbering import simplify
-from dualbcast.ir.walk import map_exprs, operations_of
 from dualbcast.rules.table import CUSTOMS
 
 __all__ = ["drop_custom_derivatives"]

@@ -33,8 +33,7 @@ from dualbcast.ir.nodes import (
     Var,
     While,
 )
-from dualbcast.ir.value_numbering import simplify
-from dualbcast.ir.walk import (
+from dualbcast.ir.traversal import (
     among,
     assigned,
     operations_of,
@@ -44,6 +43,7 @@ from dualbcast.ir.walk import (
     use_counts,
     variables,
 )
+from dualbcast.ir.value_numbering import simplify
 from dualbcast.passes.select_merging import merge_selects
 from dualbcast.passes.speculation import is_short, is_speculatable, may_run_for_all, skipping_saves
 from dualbcast.passes.uniformity import is_uniform_loop, varies, varying_names

@@ -7,8 +7,8 @@ from dataclasses import replace
 from dualbcast.frontend.rule_bodies import helper_of
 from dualbcast.ir.compose import Copy
 from dualbcast.ir.nodes import Assign, Block, For, Function, Names, Op, Stmt, While
+from dualbcast.ir.traversal import assigned, map_exprs, statements
 from dualbcast.ir.value_numbering import simplify
-from dualbcast.ir.walk import assigned, map_exprs, statements
 from dualbcast.rules.table import RULES
 
 __all__ = ["inline_helpers"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
 
 from dualbcast.ir.nodes import Assign, Block, Function, If, Load, Output, Stmt, Var
-from dualbcast.ir.walk import all_atoms, map_exprs, renamed, variables
+from dualbcast.ir.traversal import all_atoms, map_exprs, renamed, variables
 
 __all__ = ["LOAD_MARK", "place_loads"]
 

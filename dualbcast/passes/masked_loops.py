@@ -32,8 +32,7 @@ from dualbcast.ir.nodes import (
     Var,
     While,
 )
-from dualbcast.ir.value_numbering import simplify
-from dualbcast.ir.walk import (
+from dualbcast.ir.traversal import (
     assigned,
     assigned_always,
     expressions,
@@ -45,6 +44,7 @@ from dualbcast.ir.walk import (
     statements,
     use_counts,
 )
+from dualbcast.ir.value_numbering import simplify
 from dualbcast.passes.speculation import is_speculatable
 from dualbcast.passes.uniformity import has_divergent_jumps, is_uniform_loop, varies, varying_names
 from dualbcast.passes.vectorization import blocks_vectors

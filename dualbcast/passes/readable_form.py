@@ -25,7 +25,7 @@ from dualbcast.ir.nodes import (
     While,
 )
 from dualbcast.ir.printer import format_expr
-from dualbcast.ir.walk import (
+from dualbcast.ir.traversal import (
     all_atoms,
     assigned,
     atoms,

@@ -9,8 +9,8 @@ from dataclasses import replace
 from dualbcast.errors import Location
 from dualbcast.ir.constant_fold import fold
 from dualbcast.ir.nodes import TEMPORARY, Assign, Atom, Block, Expr, Function, Names, Op, Stmt, Var
+from dualbcast.ir.traversal import assigned, map_exprs, use_counts
 from dualbcast.ir.value_numbering import simplify
-from dualbcast.ir.walk import assigned, map_exprs, use_counts
 
 __all__ = ["merge_selects"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Set
 
 from dualbcast.ir.nodes import Assign, Block, Break, Const, Continue, Expr, For, Function, If, Var, While
-from dualbcast.ir.walk import atoms, expressions, jumps
+from dualbcast.ir.traversal import atoms, expressions, jumps
 from dualbcast.kernel_spec import Layout
 
 __all__ = ["has_divergent_jumps", "is_uniform_loop", "uniform_inputs", "varies", "varying_names"]

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from dualbcast.frontend.rule_bodies import helper_of
 from dualbcast.ir.nodes import Assign, Block, Const, Expr, For, Function, If, Load, Op, Var, While
-from dualbcast.ir.walk import assigned, operations_of, statements
+from dualbcast.ir.traversal import assigned, operations_of, statements
 from dualbcast.passes.uniformity import is_uniform_loop, varies, varying_names
 from dualbcast.rules.table import RULES
 

@@ -16,9 +16,9 @@ from dualbcast.autodiff.linearize import ONE, Direction, ForwardMode
 from dualbcast.autodiff.loop_jacobians import LoopJacobians, is_shorter
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import For, Function, While
+from dualbcast.ir.traversal import operations_of, statements
 from dualbcast.ir.value_numbering import simplify
 from dualbcast.ir.verify import verify
-from dualbcast.ir.walk import operations_of, statements
 
 
 def oscillator(x: float, v: float, damping: float) -> float:
