@@ -29,10 +29,14 @@ from dualbcast.ir.traversal import (
     all_atoms,
     assigned,
     atoms,
+    has_loops,
     jumping_blocks,
     map_expr,
     map_exprs,
+    renamed,
+    renamed_block,
     statements,
+    targets,
     use_counts,
 )
 from dualbcast.passes.load_placement import LOAD_MARK
@@ -132,10 +136,10 @@ def _merge_copy(block: Block, copy: Assign, value: Var, reads: Counter[str], wri
             new.append(map_exprs(stmt, rename, visit))
         return tuple(new)
 
-    renamed = (*block[:first], *visit(block[first:]))
+    merged = (*block[:first], *visit(block[first:]))
     reads[target.name] += reads.pop(value.name)
     writes[target.name] += writes.pop(value.name)
-    return renamed
+    return merged
 
 
 def _is_copy(stmt: Stmt, target: Var, value: Var) -> bool:
@@ -222,11 +226,9 @@ class _Nesting:
                 case If():
                     test = self.expression(stmt.test)
                     # A loop in the branch would write out pending assignments there.
-                    has_loop = any(isinstance(part, While | For) for part in statements((stmt,)))
-                    new += self.flush(set(self.pending) if has_loop else self.touched(stmt))
-                    if jumping_blocks(
-                        stmt
-                    ):  # a jump skips the end of this block, where the others would be written out
+                    new += self.flush(set(self.pending) if has_loops((stmt,)) else self.touched(stmt))
+                    if jumping_blocks(stmt):
+                        # A jump skips the end of this block, where the others would be written out.
                         later = {
                             leaf.name for at in block[position:] for leaf in all_atoms(at) if isinstance(leaf, Var)
                         }
@@ -288,34 +290,23 @@ def name_variables(function: Function, names: Names, *, loads: bool = True) -> F
         for output in function.outputs
         if isinstance(output.value, Var) and output.value.name.startswith(TEMPORARY)
     }
-    mapping: dict[str, str] = {}
+    mapping: dict[str, Var] = {}
+    # The names of the elements of parameters, which may have several loads.
     elements: dict[str, str] = {}
-    scalars = [] if loads else [param.name for param in function.params]
-    for name in dict.fromkeys([*scalars, *assigned(function.body)]):
+    scalars = {} if loads else {param.name: param for param in function.params}
+    for name, var in (scalars | targets(function.body)).items():
         if LOAD_MARK in name:
-            base = name.partition(LOAD_MARK)[0]
-            elements[base] = mapping[name] = elements.get(base) or names.fresh(f"{base}_k")
+            param = name.partition(LOAD_MARK)[0]
+            if param not in elements:
+                elements[param] = names.fresh(f"{param}_k")
+            readable = elements[param]
         elif name in stored:
-            mapping[name] = names.fresh(f"{stored[name]}_k")
+            readable = names.fresh(f"{stored[name]}_k")
         elif name.startswith(TEMPORARY):
-            mapping[name] = names.fresh(re.sub(r"#\d+", "", name).removeprefix(TEMPORARY) or "t")
+            readable = names.fresh(re.sub(r"#\d+", "", name).removeprefix(TEMPORARY) or "t")
         else:
-            mapping[name] = names.fresh(name)
-
-    def change(expr: Expr) -> Expr:
-        def leaf(at: Expr) -> Expr:
-            return Var(mapping[at.name], at.kind) if isinstance(at, Var) and at.name in mapping else at
-
-        return map_expr(expr, leaf)
-
-    def visit(block: Block) -> Block:
-        new: list[Stmt] = []
-        for stmt in block:
-            if isinstance(stmt, Assign | For):
-                stmt = replace(stmt, target=Var(mapping[stmt.target.name], stmt.target.kind))
-            new.append(map_exprs(stmt, change, visit))
-        return tuple(new)
-
-    outputs = tuple(Output(output.name, change(output.value)) for output in function.outputs)
-    params = tuple(replace(param, name=mapping.get(param.name, param.name)) for param in function.params)
-    return replace(function, params=function.params if loads else params, body=visit(function.body), outputs=outputs)
+            readable = names.fresh(name)
+        mapping[name] = Var(readable, var.kind)
+    outputs = tuple(Output(output.name, renamed(output.value, mapping)) for output in function.outputs)
+    params = function.params if loads else tuple(mapping[param.name] for param in function.params)
+    return replace(function, params=params, body=renamed_block(function.body, mapping), outputs=outputs)
