@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from dualbcast.ir.nodes import FALSE, TRUE, Const, Expr, Kind, Op
+from dualbcast.ir.nodes import FALSE, TRUE, ZERO, Const, Expr, Kind, Op
 
 __all__ = ["FUNCTIONS", "INTEGRAL", "convert", "fold", "join", "number", "zero"]
 
@@ -60,7 +60,7 @@ def number(value: bool | int | float) -> Const:
 
 def zero(kind: Kind) -> Const:
     """The zero of a kind, which stands for the value of a variable that has none yet."""
-    return {"float": Const(0.0, "float"), "int": Const(0, "int"), "bool": FALSE}[kind]
+    return {"float": ZERO, "int": Const(0, "int"), "bool": FALSE}[kind]
 
 
 def convert(value: Expr, kind: Kind) -> Expr:
