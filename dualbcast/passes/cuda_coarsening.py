@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from dualbcast.ir.builder import hold
 from dualbcast.ir.nodes import Assign, Block, Expr, Function, If, Load, Names, Op, Output, Stmt, Var
-from dualbcast.ir.traversal import expressions, has_loops, map_expr, map_exprs, targets
+from dualbcast.ir.traversal import expressions, has_loops, map_expr, map_exprs, renamed, renamed_block, targets
 from dualbcast.kernel_spec import Layout
 from dualbcast.passes.uniformity import uniform_inputs, varies, varying_names
 
@@ -114,33 +114,28 @@ def coarsen(function: Function, layout: Layout, names: Names) -> Function:
         for suffix in _SUFFIXES[:lanes]
     ]
 
-    def of_lane(expr: Expr, lane: int) -> Expr:
-        """The expression for one of the elements."""
+    def loaded(expr: Expr, lane: int) -> Expr:
+        """The expression with the loads of one of the elements."""
 
         def change(leaf: Expr) -> Expr:
             if isinstance(leaf, Load) and leaf.name not in uniform:
                 return replace(leaf, name=_neighbour(leaf.name, lane))
-            return variables[lane].get(leaf.name, leaf) if isinstance(leaf, Var) else leaf
+            return leaf
 
         return map_expr(expr, change)
 
     def one_lane(block: Block, lane: int) -> Block:
         """The block for one of the elements."""
-        new: list[Stmt] = []
-        for stmt in block:
-            stmt = map_exprs(stmt, lambda expr: of_lane(expr, lane), lambda side: one_lane(side, lane))
-            if isinstance(stmt, Assign):
-                stmt = replace(stmt, target=variables[lane][stmt.target.name])
-            new.append(stmt)
-        return tuple(new)
+        return tuple(
+            [map_exprs(stmt, lambda expr: loaded(expr, lane), lambda side: one_lane(side, lane)) for stmt in block]
+        )
 
     def all_lanes(block: Block) -> Block:
         new: list[Stmt] = []
         for stmt in block:
-            # A variable varies, too, if it is assigned on several paths that vary.
-            read = [stmt.target] if isinstance(stmt, Assign) else expressions(stmt)
-            if any(varies(expr, varying) for expr in read):
-                new += [each for lane in range(lanes) for each in one_lane((stmt,), lane)]
+            if varies(stmt.target if isinstance(stmt, Assign) else expressions(stmt)[0], varying):
+                for lane in range(lanes):
+                    new += renamed_block(one_lane((stmt,), lane), variables[lane])
             else:
                 new.append(map_exprs(stmt, lambda expr: expr, all_lanes))
         return tuple(new)
@@ -149,7 +144,8 @@ def coarsen(function: Function, layout: Layout, names: Names) -> Function:
     for output in function.outputs:
         for lane, suffix in enumerate(_SUFFIXES[:lanes]):
             # Stores with nothing between them can become one.
-            value = hold(of_lane(output.value, lane), names, body, base=f"{output.name}_{suffix}")
+            value = renamed(loaded(output.value, lane), variables[lane])
+            value = hold(value, names, body, base=f"{output.name}_{suffix}")
             outputs.append(Output(_neighbour(output.name, lane), value))
     return replace(function, body=tuple(body), outputs=tuple(outputs))
 

@@ -92,33 +92,26 @@ def coalesce_copies(function: Function) -> Function:
 
 
 def _merge_copy(block: Block, copy: Assign, value: Var, reads: Counter[str], writes: Counter[str]) -> Block:
-    """The block with `value` renamed to the copy's target, where nothing can tell the difference."""
+    """The block with `value` renamed to the copy's target, where that changes nothing."""
     target = copy.target
-    leaves = [leaf for stmt in block for leaf in all_atoms(stmt)]
     defining = [position for position, stmt in enumerate(block) if value.name in set(assigned((stmt,)))]
-    # All statements with `value` are here, and the first is its only definition, before the copy.
-    if leaves.count(value) != reads[value.name] or len(defining) != 1 or defining[0] >= block.index(copy):
+    if len(defining) != 1 or defining[0] >= block.index(copy):
         return block
-    if target.name.startswith(TEMPORARY) and leaves.count(value) != sum(_is_copy(at, target, value) for at in block):
-        return block  # other expressions read it under its own name, which says more than that of an output
     first = defining[0]
-    start = block[first]
-    if not isinstance(start, Assign | If) or Counter(assigned((start,)))[value.name] != writes[value.name]:
-        return block
-    if any(value in all_atoms(stmt) for stmt in block[:first]) or (
-        isinstance(start, If) and target in all_atoms(start)
+    before, start, rest = block[:first], block[first], block[first + 1 :]
+    read = [leaf for stmt in block for leaf in all_atoms(stmt)].count(value)
+    # All statements with `value` are here, and the first is its only definition.
+    if (
+        read != reads[value.name]
+        or not isinstance(start, Assign | If)
+        or Counter(assigned((start,)))[value.name] != writes[value.name]
+        or any(value in all_atoms(stmt) for stmt in before)
     ):
         return block
-    if isinstance(start, If) and (target.name in set(assigned((start,))) or jumping_blocks(start)):
+    if target.name.startswith(TEMPORARY) and read != sum(_is_copy(stmt, target, value) for stmt in block):
+        return block  # Other expressions read it under its own name, which says more than that of an output.
+    if _uses_target(start, rest, target, value):
         return block
-    for stmt in block[first + 1 :]:
-        if target in all_atoms(stmt):
-            return block
-        for part in statements((stmt,)):
-            if isinstance(part, Assign | For) and part.target == target and not _is_copy(part, target, value):
-                return block
-        if any(not any(_is_copy(part, target, value) for part in inner) for inner in jumping_blocks(stmt)):
-            return block
 
     def rename(expr: Expr) -> Expr:
         return map_expr(expr, lambda leaf: target if leaf == value else leaf)
@@ -140,6 +133,23 @@ def _merge_copy(block: Block, copy: Assign, value: Var, reads: Counter[str], wri
     reads[target.name] += reads.pop(value.name)
     writes[target.name] += writes.pop(value.name)
     return merged
+
+
+def _uses_target(start: Stmt, rest: Block, target: Var, value: Var) -> bool:
+    """Whether the target of a copy may have another value than `value` between that one's definition and the copy."""
+    if isinstance(start, If) and (
+        target in all_atoms(start) or target.name in set(assigned((start,))) or jumping_blocks(start)
+    ):
+        return True
+    for stmt in rest:
+        if target in all_atoms(stmt):
+            return True
+        for part in statements((stmt,)):
+            if isinstance(part, Assign | For) and part.target == target and not _is_copy(part, target, value):
+                return True
+        if any(not any(_is_copy(part, target, value) for part in inner) for inner in jumping_blocks(stmt)):
+            return True
+    return False
 
 
 def _is_copy(stmt: Stmt, target: Var, value: Var) -> bool:

@@ -227,7 +227,7 @@ def test_deep_loops_are_looked_at_a_few_times(monkeypatch: pytest.MonkeyPatch, f
             counted(
                 monkeypatch,
                 vectorization,
-                "_longest",
+                "varies",
                 lambda made=made: vectorization.suits_llvm_vectoriser(made, set()),
             )
         )
