@@ -58,8 +58,8 @@ def has_varying_branches(function: Function, uniform: Set[str]) -> bool:
 # Each step of a longer chain of uniform operations in branches doubles the time of LLVM's vectoriser
 # (docs/decisions/024-chains-of-uniform-work.md).
 LONGEST_CHAIN = 20
-# LLVM unrolls loops: a chain through a loop is measured over this many iterations.
-_ITERATIONS = 3
+# LLVM unrolls loops: a chain is measured through so many more iterations of a loop, for each loop around it.
+_MORE_ITERATIONS = 2
 
 
 def suits_llvm_vectoriser(function: Function, uniform: Set[str]) -> bool:
@@ -94,6 +94,12 @@ def _longest_chain(function: Function, uniform: Set[str]) -> int:
                 for name in targets((stmt,)).keys() & chains.keys():
                     chains[name] = 1 + max(chains[name], length(stmt.test, inside))
 
-    for _ in range(_ITERATIONS if has_loops(function.body) else 1):
+    for _ in range(1 + _MORE_ITERATIONS * _loop_depth(function.body)):
         visit(function.body, False)
     return max(chains.values(), default=0)
+
+
+def _loop_depth(block: Block) -> int:
+    """How deep loops are nested in a block."""
+    inner = ((stmt, max(map(_loop_depth, blocks(stmt)))) for stmt in block if blocks(stmt))
+    return max((depth + isinstance(stmt, For | While) for stmt, depth in inner), default=0)
