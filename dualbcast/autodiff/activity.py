@@ -1,23 +1,23 @@
-"""Activity analysis: the directions in which each name has a derivative; and the local partials of operations.
+"""Activity analysis: the directions in which each variable has a derivative; and the local partials of operations.
 
-Every name has a set of directions, the smallest that is closed under the program's assignments.
+The sets of directions are the smallest that the program's assignments allow.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeGuard
 
 from dualbcast.errors import CompileError
 from dualbcast.frontend.rule_bodies import partials_of, source_of
-from dualbcast.ir.nodes import Assign, Const, Expr, Function, Op, Var
-from dualbcast.ir.walk import statements
+from dualbcast.ir.nodes import ZERO, Const, Expr, Function, Op, Var
+from dualbcast.ir.traversal import assignments
 from dualbcast.rules.curvatures import quotient_slope
 from dualbcast.rules.table import CUSTOMS
 
-__all__ = ["ZERO", "activity", "differentiable", "partials_at", "refuse_marked"]
+__all__ = ["activity", "differentiable", "is_marked", "partials_at", "refuse_marked"]
 
-ZERO = Const(0.0, "float")
 # The partial of a function that is marked as not differentiable. It is an error if an output depends on it.
 UNKNOWN = Const(math.nan, "float")
 _NOTHING = Function("", (), (), ())
@@ -26,7 +26,7 @@ _NOTHING = Function("", (), (), ())
 def activity(function: Function, seeds: Mapping[str, frozenset[int]]) -> dict[str, frozenset[int]]:
     """For every name, the directions that its value can depend on differentiably; `seeds` are those of parameters."""
     active = dict(seeds)
-    assigns = [stmt for stmt in statements(function.body) if isinstance(stmt, Assign)]
+    assigns = assignments(function.body)
     changed = True
     while changed:
         changed = False
@@ -56,16 +56,18 @@ def differentiable(value: Expr) -> list[Var]:
     return [arg for arg, smooth in zip(value.args, flat, strict=True) if smooth and isinstance(arg, Var)]
 
 
+def is_marked(value: Expr) -> TypeGuard[Op]:
+    """Whether a value is of a function that is marked as not differentiable."""
+    return isinstance(value, Op) and value.name in CUSTOMS and CUSTOMS[value.name].partials is None
+
+
 def refuse_marked(function: Function, active: dict[str, frozenset[int]]) -> None:
     """Refuse to differentiate a function that is marked as not differentiable, where an output depends on it."""
-    assigns = [stmt for stmt in statements(function.body) if isinstance(stmt, Assign)]
+    assigns = assignments(function.body)
     marked = [
         (stmt, stmt.value)
         for stmt in assigns
-        if isinstance(stmt.value, Op)
-        and stmt.value.name in CUSTOMS
-        and CUSTOMS[stmt.value.name].partials is None
-        and any(active.get(arg.name) for arg in stmt.value.args[1:] if isinstance(arg, Var))
+        if is_marked(stmt.value) and any(active.get(arg.name) for arg in stmt.value.args[1:] if isinstance(arg, Var))
     ]
     if not marked:
         return
@@ -113,10 +115,9 @@ _OPERATORS: dict[str, Callable[..., object]] = {
 
 def partials_at(value: Op) -> tuple[Function, Sequence[Expr], list[Expr]]:
     """The partials of an operation in its arguments, as a function of some of those and of its result."""
-    custom = CUSTOMS.get(value.name)
-    if custom is not None and custom.partials is None:
+    if is_marked(value):
         return _NOTHING, (), [ZERO, *[UNKNOWN] * (len(value.args) - 1)]
     source, args = source_of(value)
     template, partials = partials_of(source or _OPERATORS[value.name], args)
     # The first argument of a custom derivative is its value, in which the partial is zero by definition.
-    return template, args, [ZERO] * (custom is not None) + partials
+    return template, args, [ZERO] * (value.name in CUSTOMS) + partials

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dualbcast.autodiff.activity import activity, differentiable
 from dualbcast.autodiff.presence import sometimes_absent
 from dualbcast.ir.nodes import Assign, Block, Function, Op, Var
-from dualbcast.ir.walk import assigned, atoms, blocks, expressions, use_counts, variables
+from dualbcast.ir.traversal import assigned, atoms, blocks, expressions, use_counts, variables
 
 __all__ = ["chained"]
 

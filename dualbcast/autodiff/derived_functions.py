@@ -6,20 +6,38 @@ They can be compiled, composed, and differentiated again. Tangents and cotangent
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from dualbcast.autodiff.differentiate import Dual, dualize, push
+from dualbcast.errors import Location
+from dualbcast.ir.builder import hold
 from dualbcast.ir.constant_fold import fold
-from dualbcast.ir.nodes import TEMPORARY, Assign, Block, Const, Expr, Function, If, Names, Op, Output, Stmt, Var
+from dualbcast.ir.nodes import (
+    NOWHERE,
+    TEMPORARY,
+    ZERO,
+    Assign,
+    Block,
+    Const,
+    Expr,
+    Function,
+    If,
+    Names,
+    Op,
+    Output,
+    Stmt,
+    Var,
+)
 from dualbcast.ir.structure import Structure
+from dualbcast.ir.traversal import among, assigned, floats, read_counts, use_counts
 from dualbcast.ir.value_numbering import simplify
-from dualbcast.ir.walk import among, assigned, floats, read_counts, use_counts
 from dualbcast.rules.table import RULES
 
 __all__ = ["Hessian", "contraction_of", "hessian_of", "partial_of", "pullback_of", "pushforward_of"]
 
-ZERO = Const(0.0, "float")
+# A cotangent, a partial, and the flag that says whether the output depends on the direction, if there is one.
+_Term = tuple[Var, Expr, Var | None]
 # The output that holds ∂²output/∂parameter∂parameter, by (output, parameter, parameter), the parameters in order.
 Hessian = dict[tuple[int, int, int], str]
 
@@ -70,26 +88,13 @@ def pullback_of(function: Function, wrt: Sequence[int], *, values: bool = False)
 
     def contracted() -> Block:
         stmts: list[Stmt] = []
-
-        def emit(name: str, *args: Expr) -> Expr:
-            value = fold(Op(name, args, "float", where))
-            if isinstance(value, Const | Var):
-                return value
-            target = Var(names.fresh(TEMPORARY), "float")
-            stmts.append(Assign(target, value, where))
-            return target
-
         for seed, target in totals.items():
-            total: Expr = ZERO
-            for at, cotangent in cotangents.items():
-                if (at, seed) not in dual.partials:
-                    continue
-                term = emit("mul", cotangent, partials[dual.partials[at, seed]])
-                # An absent dependence gives no cotangent, not even where the output's is infinite or nan.
-                if (at, seed) in dual.flags:
-                    term = emit("select", dual.flags[at, seed], term, ZERO)
-                total = term if total == ZERO else emit("add", total, term)
-            stmts.append(Assign(target, total, where))
+            terms = [
+                (cotangent, partials[dual.partials[at, seed]], dual.flags.get((at, seed)))
+                for at, cotangent in cotangents.items()
+                if (at, seed) in dual.partials
+            ]
+            stmts.append(Assign(target, _contracted(terms, names, stmts, where), where))
         return tuple(stmts)
 
     reads = use_counts(dual.function) + Counter(flag.name for flag in dual.flags.values())
@@ -146,28 +151,29 @@ def contraction_of(pattern: Sequence[Sequence[float | None]]) -> Function:
     cotangents = [Var(f"bar{i}", "float") for i in range(count)]
     names = Names([*RULES, *(param.name for param in (*block_of.values(), *cotangents))])
     body: list[Stmt] = []
-
-    def emit(value: Expr) -> Const | Var:
-        if isinstance(value, Const | Var):
-            return value
-        target = Var(names.fresh(TEMPORARY), "float")
-        body.append(Assign(target, value))
-        return target
-
     outputs = []
     for p in range(len(pattern[0])):
-        total: Const | Var = ZERO
-        for i, row in enumerate(pattern):
-            known = row[p]
-            if known == 0:
-                continue
-            block = block_of[i, p] if known is None else Const(known, "float")
-            term = emit(fold(Op("mul", (cotangents[i], block), "float")))
-            total = term if total == ZERO else emit(fold(Op("add", (total, term), "float")))
+        blocks = [(i, row[p]) for i, row in enumerate(pattern) if row[p] != 0]
+        terms: list[_Term] = [
+            (cotangents[i], block_of[i, p] if known is None else Const(known, "float"), None) for i, known in blocks
+        ]
+        total = _contracted(terms, names, body, NOWHERE)
         outputs.append(Output(names.fresh(f"x{p}_bar"), total))
     structure = Structure(tuple, (Structure(),) * len(outputs))
     params = (*block_of.values(), *cotangents)
     return Function("contraction", params, tuple(body), tuple(outputs), structure=structure)
+
+
+def _contracted(terms: Iterable[_Term], names: Names, block: list[Stmt], where: Location) -> Expr:
+    """The sum of products of cotangents and partials; the statements that compute it are appended to a block."""
+    total: Expr = ZERO
+    for cotangent, partial, flag in terms:
+        term = hold(fold(Op("mul", (cotangent, partial), "float", where)), names, block, where)
+        # An absent dependence gives no cotangent, not even where the output's is infinite or nan.
+        if flag is not None:
+            term = hold(fold(Op("select", (flag, term, ZERO), "float", where)), names, block, where)
+        total = term if total == ZERO else hold(fold(Op("add", (total, term), "float", where)), names, block, where)
+    return total
 
 
 def _append_in_branches(block: Block, make: Callable[[], Block], reads: Counter[str]) -> Block:

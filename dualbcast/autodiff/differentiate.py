@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dualbcast.autodiff.eliminate import ReverseMode
-from dualbcast.autodiff.linearize import ONE, Direction, Dual, ForwardMode
+from dualbcast.autodiff.linearize import Direction, Dual, ForwardMode
 from dualbcast.autodiff.loop_jacobians import LoopJacobians, is_shorter
-from dualbcast.ir.nodes import Atom, Function, Names
+from dualbcast.ir.nodes import ONE, Atom, Function, Names
 
 __all__ = ["Dual", "dualize", "push"]
 

@@ -11,15 +11,14 @@ from collections import Counter
 from collections.abc import Sequence, Set
 from typing import NamedTuple
 
-from dualbcast.autodiff.activity import ZERO, activity, differentiable
+from dualbcast.autodiff.activity import activity, differentiable, is_marked
 from dualbcast.autodiff.chains import chained
-from dualbcast.autodiff.linearize import ONE, Direction, Dual, ForwardMode
+from dualbcast.autodiff.linearize import Direction, Dual, ForwardMode
 from dualbcast.autodiff.presence import sometimes_absent
 from dualbcast.errors import Location
 from dualbcast.ir.constant_fold import fold
-from dualbcast.ir.nodes import TEMPORARY, TRUE, Assign, Atom, Expr, Function, If, Op, Output, Stmt, Var
-from dualbcast.ir.walk import assigned, assigned_always, expressions, statements, variables
-from dualbcast.rules.table import CUSTOMS
+from dualbcast.ir.nodes import ONE, TEMPORARY, TRUE, ZERO, Assign, Atom, Expr, Function, If, Op, Output, Var
+from dualbcast.ir.traversal import assigned, assigned_always, assignments, expressions, statements, targets, variables
 
 __all__ = ["ReverseMode", "Step", "is_shorter", "operations_each_way"]
 
@@ -59,7 +58,9 @@ def operations_each_way(function: Function) -> tuple[int, int] | None:
     """
     every = _seeded(function)
     times = Counter([*every, *(name for stmt in function.body for name in set(assigned((stmt,))))])
-    if len(every) < 2 or max(times.values()) > 1 or any(map(_is_marked, statements(function.body))):
+    # A function without a derivative is an error only where an output needs it.
+    marked = any(is_marked(stmt.value) for stmt in assignments(function.body))
+    if marked or len(every) < 2 or max(times.values()) > 1:
         return None
     if not all(isinstance(stmt, Assign | If) for stmt in function.body):
         return None
@@ -94,8 +95,8 @@ def _operations(function: Function, active: _Active, alone: Set[str]) -> int:
     """About how many operations the partials take in forward mode, where the variables in `alone` have none."""
     params = {param.name for param in function.params}
     count = 0
-    for stmt in statements(function.body):
-        if not isinstance(stmt, Assign) or not active.get(stmt.target.name):
+    for stmt in assignments(function.body):
+        if not active.get(stmt.target.name):
             continue
         if stmt.target.name in alone:
             count += _multiplies(stmt.value)
@@ -105,12 +106,6 @@ def _operations(function: Function, active: _Active, alone: Set[str]) -> int:
             count += len(active.get(source.name, ())) * (1 + multiplied)
         count -= len(active[stmt.target.name])
     return count
-
-
-def _is_marked(stmt: Stmt) -> bool:
-    """Whether it calls a function without derivative, which is an error only where an output needs that."""
-    value = stmt.value if isinstance(stmt, Assign) else None
-    return isinstance(value, Op) and value.name in CUSTOMS and CUSTOMS[value.name].partials is None
 
 
 def _multiplies(value: Expr) -> bool:
@@ -132,7 +127,7 @@ def _parts(function: Function, active: _Active) -> dict[int, Function]:
     for position, stmt in reversed([*enumerate(function.body)]):
         read = [leaf for part in statements((stmt,)) for expr in expressions(part) for leaf in variables(expr)]
         if not isinstance(stmt, Assign):
-            inside = {part.target.name: part.target for part in statements((stmt,)) if isinstance(part, Assign)}
+            inside = targets((stmt,))
             given = [Output(name, var) for name, var in inside.items() if name in later and _is_active(var, active)]
             params = [leaf for leaf in dict.fromkeys(read) if leaf.name not in inside and _is_active(leaf, active)]
             parts[position] = Function(function.name, tuple(params), (stmt,), tuple(given), function.location)

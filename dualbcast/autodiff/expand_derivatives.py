@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from dualbcast.autodiff.differentiate import dualize
 from dualbcast.frontend.rule_bodies import guards_of
-from dualbcast.ir.nodes import TEMPORARY, Const, Function, Names, Output
+from dualbcast.ir.nodes import TEMPORARY, ZERO, Function, Names, Output
 from dualbcast.rules.guards import Capture
 
 __all__ = ["with_partials"]
@@ -30,6 +30,6 @@ def with_partials(function: Function, names: Names, *, has_value: bool) -> tuple
     for seed in range(len(function.params)):
         for position in range(count):
             name = dual.partials.get((position, seed))
-            wanted.append(Const(0.0, "float") if name is None else value_of[name])
+            wanted.append(ZERO if name is None else value_of[name])
     outputs = tuple(Output(f"{TEMPORARY}{at}", value) for at, value in enumerate(wanted))
     return replace(dual.function, outputs=outputs), guards

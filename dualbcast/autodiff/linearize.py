@@ -13,36 +13,35 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from dualbcast.autodiff.activity import ZERO, activity, differentiable, partials_at, refuse_marked
+from dualbcast.autodiff.activity import activity, differentiable, partials_at, refuse_marked
 from dualbcast.autodiff.chains import chained
 from dualbcast.autodiff.presence import AbsentTerms, absent_terms, always_present, sometimes_absent
 from dualbcast.errors import Location
+from dualbcast.ir.compose import Copy
 from dualbcast.ir.constant_fold import fold
 from dualbcast.ir.nodes import (
     FALSE,
     TEMPORARY,
     TRUE,
+    ZERO,
     Assign,
     Atom,
     Block,
     Const,
     Expr,
-    For,
     Function,
-    Kind,
     Names,
     Op,
     Output,
     Stmt,
     Var,
 )
-from dualbcast.ir.walk import among, assigned, map_expr, map_exprs, statements
+from dualbcast.ir.traversal import among, assigned, map_exprs, targets
 from dualbcast.rules.table import RULES
 
-__all__ = ["ONE", "Direction", "Dual", "ForwardMode"]
+__all__ = ["Direction", "Dual", "ForwardMode"]
 
 UNNAMED = re.compile(rf"{TEMPORARY}(#\d+)?")
-ONE = Const(1.0, "float")
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,43 +326,18 @@ class ForwardMode:
     def _instantiate(self, value: Op, result: Var, where: Location) -> list[Expr]:
         """The partials of an operation at its arguments; the statements that compute them are appended."""
         template, args, partials = partials_at(value)
-        actual: dict[str, Expr] = {}
-        known = [*args, result] if template.params else []
-        free = [arg for arg in known if not isinstance(arg, Const)]
-        actual.update(zip((param.name for param in template.params), free, strict=True))
-
-        def rename(expr: Expr) -> Expr:
-            return map_expr(expr, lambda leaf: actual.get(leaf.name, leaf) if isinstance(leaf, Var) else leaf)
-
-        def copy(block: Block) -> Block:
-            return tuple(instantiate(stmt) for stmt in block)
-
-        def instantiate(stmt: Stmt) -> Stmt:
-            for name, kind in _targets(stmt):
-                if name not in actual:
-                    actual[name] = Var(self.names.fresh(TEMPORARY), kind)
-            renamed = map_exprs(stmt, rename, copy)
-            if isinstance(renamed, Assign | For):
-                target = actual[renamed.target.name]
-                assert isinstance(target, Var)
-                renamed = replace(renamed, target=target)
-            if isinstance(renamed, Assign) and isinstance(renamed.value, Op):
-                renamed = replace(renamed, value=replace(renamed.value, location=where))
-            return replace(renamed, location=where)
-
+        # A template has no parameters for arguments that are known numbers.
+        unknown = [arg for arg in (*args, result) if not isinstance(arg, Const)] if template.params else []
+        actual = dict(zip((param.name for param in template.params), unknown, strict=True))
+        copy = Copy(self.names, actual, where, TEMPORARY)
         needed = [
             bool(self.directions(arg)) and not (isinstance(partial, Const) and partial.value == 0)
             for arg, partial in zip(value.args, partials, strict=True)
         ]
         if any(needed):
-            body = [instantiate(stmt) for stmt in template.body]
+            body = copy.block(template.body)
             self.block.extend(body)
-            targets = [*assigned(template.body)]
-            for stmt in body if len(set(targets)) == len(targets) == len(body) else ():
+            assigned_once = len(targets(template.body)) == len([*assigned(template.body)]) == len(body)
+            for stmt in body if assigned_once else ():
                 self.note(stmt)
-        return [rename(partial) if wanted else ZERO for partial, wanted in zip(partials, needed, strict=True)]
-
-
-def _targets(stmt: Stmt) -> list[tuple[str, Kind]]:
-    """The names that a statement assigns, also in the blocks inside it."""
-    return [(part.target.name, part.target.kind) for part in statements((stmt,)) if isinstance(part, Assign | For)]
+        return [copy.expr(partial) if is_needed else ZERO for partial, is_needed in zip(partials, needed, strict=True)]

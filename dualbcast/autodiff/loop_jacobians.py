@@ -12,13 +12,15 @@ from dataclasses import replace
 
 from dualbcast.autodiff.activity import differentiable
 from dualbcast.autodiff.eliminate import ReverseMode, operations_each_way
-from dualbcast.autodiff.linearize import ONE, Direction, ForwardMode
+from dualbcast.autodiff.linearize import Direction, ForwardMode
 from dualbcast.autodiff.operation_cost import cost_of_block
 from dualbcast.errors import Location
 from dualbcast.ir.constant_fold import fold
 from dualbcast.ir.dead_code import remove_dead
+from dualbcast.ir.liveness import reads_and_writes
 from dualbcast.ir.nodes import (
     FALSE,
+    ONE,
     TEMPORARY,
     TRUE,
     Assign,
@@ -36,16 +38,17 @@ from dualbcast.ir.nodes import (
     Var,
     While,
 )
-from dualbcast.ir.walk import (
+from dualbcast.ir.traversal import (
     assigned,
-    expressions,
+    assignments,
+    has_loops,
     jumps,
     map_exprs,
     read_counts,
     renamed,
-    statements,
+    renamed_block,
+    targets,
     use_counts,
-    variables,
 )
 
 __all__ = ["LoopJacobians", "is_shorter"]
@@ -54,7 +57,7 @@ __all__ = ["LoopJacobians", "is_shorter"]
 def is_shorter(function: Function) -> bool:
     """Whether the tangents in all parameters take less work with loop Jacobians; it depends on the function alone."""
     seeds = {at: param.name for at, param in enumerate(function.params) if param.kind == "float"}
-    if len(seeds) < 2 or not any(isinstance(stmt, For | While) for stmt in statements(function.body)):
+    if len(seeds) < 2 or not has_loops(function.body):
         return False
     directions = {at: Direction(name, {at: ONE}) for at, name in seeds.items()}
     every, through = (
@@ -142,8 +145,8 @@ class LoopJacobians(ForwardMode):
         cotangents = {var.name: back.back(var, steps, ends) for var in dict.fromkeys(kept.values())}
         output += back.block
         self.block = output
-        targets = {stmt.target.name for stmt in _assigns(run, self.useful)}
-        asking = {seed for target, _, seed in self.absent_terms.guarded if target in targets}
+        computed = {stmt.target.name for stmt in _assigns(run, self.useful)}
+        asking = {seed for target, _, seed in self.absent_terms.guarded if target in computed}
         # The results of the straight line, each after the results that it depends on.
         order = {step.result: at for at, step in enumerate(steps)}
         # Their tangents, and whether they depend on the direction, by their names in the straight line.
@@ -200,7 +203,7 @@ class LoopJacobians(ForwardMode):
                 yield target, value
 
     def held(self, value: Expr, where: Location) -> Atom:
-        """A value in a variable of its own, since its operands will partial."""
+        """A value in a variable of its own, since its operands will change."""
         if isinstance(value, Const):
             return value
         target = Var(self.names.fresh(TEMPORARY), value.kind)
@@ -224,7 +227,7 @@ def _runs(block: Block) -> Iterator[list[Stmt]]:
 
 
 def _is_straight(stmt: Stmt) -> bool:
-    return not jumps(stmt) and not any(isinstance(part, For | While) for part in statements((stmt,)))
+    return not jumps(stmt) and not has_loops((stmt,))
 
 
 def _flows(block: Iterable[Stmt], useful: Container[str]) -> Counter[str]:
@@ -234,8 +237,8 @@ def _flows(block: Iterable[Stmt], useful: Container[str]) -> Counter[str]:
 
 def _assigns(block: Iterable[Stmt], names: Container[str]) -> Iterator[Assign]:
     """The assignments to floats among some names."""
-    for stmt in statements(tuple(block)):
-        if isinstance(stmt, Assign) and stmt.target.name in names and stmt.target.kind == "float":
+    for stmt in assignments(tuple(block)):
+        if stmt.target.name in names and stmt.target.kind == "float":
             yield stmt
 
 
@@ -244,21 +247,8 @@ def _read_first(run: Sequence[Stmt]) -> dict[str, Var] | None:
 
     None if it assigns a variable on some paths only, whose earlier value it does not read.
     """
-    read_first: dict[str, Var] = {}
-
-    def visit(block: Sequence[Stmt], written: set[str]) -> set[str]:
-        for stmt in block:
-            read = [leaf for expr in expressions(stmt) for leaf in variables(expr)]
-            read_first.update({leaf.name: leaf for leaf in read if leaf.name not in written})
-            match stmt:
-                case Assign():
-                    written = written | {stmt.target.name}
-                case If():
-                    written = visit(stmt.then, written) & visit(stmt.orelse, written)
-        return written
-
-    written = visit(run, set())
-    return read_first if set(assigned(tuple(run))) <= written | read_first.keys() else None
+    reads, writes = reads_and_writes(run)
+    return reads if set(assigned(tuple(run))) <= writes | reads.keys() else None
 
 
 def _written_once(run: Sequence[Stmt], before: Mapping[str, Var], names: Names) -> tuple[list[Stmt], dict[str, Var]]:
@@ -283,22 +273,16 @@ def _written_once(run: Sequence[Stmt], before: Mapping[str, Var], names: Names) 
             new_run.append(replace(stmt, target=target, value=value))
             continue
         assert isinstance(stmt, If)
-        targets = {part.target.name: part.target for part in statements((stmt,)) if isinstance(part, Assign)}
-        new = {name: named(target) for name, target in targets.items()}
+        inside = targets((stmt,))
+        new = {name: named(target) for name, target in inside.items()}
         # Before either side it has its earlier value.
         copies = [
-            Assign(var, old.get(name, targets[name]), stmt.location)
+            Assign(var, old.get(name, inside[name]), stmt.location)
             for name, var in new.items()
-            if var != targets[name] and (name in old or name in before)
+            if var != inside[name] and (name in old or name in before)
         ]
         now |= new
-        sides = [(*copies, *_in_names(side, dict(now))) for side in (stmt.then, stmt.orelse)]
+        sides = [(*copies, *renamed_block(side, now)) for side in (stmt.then, stmt.orelse)]
         test = renamed(stmt.test, old)
         new_run.append(replace(stmt, test=test, then=sides[0], orelse=sides[1]))
     return new_run, now
-
-
-def _in_names(block: Block, now: Mapping[str, Var]) -> Block:
-    """A block with other names for some variables."""
-    stmts = [map_exprs(stmt, lambda expr: renamed(expr, now), lambda inner: _in_names(inner, now)) for stmt in block]
-    return tuple([replace(stmt, target=now[stmt.target.name]) if isinstance(stmt, Assign) else stmt for stmt in stmts])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 from dualbcast.frontend.rule_bodies import helper_of
-from dualbcast.ir.nodes import Assign, Block, Const, Expr, For, Function, If, Op, While
-from dualbcast.ir.walk import expressions
+from dualbcast.ir.nodes import Assign, Block, Expr, For, Function, If, Op, While
+from dualbcast.ir.traversal import expressions, known_range
 from dualbcast.rules.table import RULES
 
 __all__ = ["ITERATIONS", "cost_of_block", "cost_of_element", "cost_of_operation", "iterations_of"]
@@ -53,8 +53,8 @@ def cost_of_block(block: Block, iterations: int | None = None) -> float:
 
 def iterations_of(loop: For) -> int:
     """The number of iterations of a loop, where its bounds are known; else an assumed one."""
-    bounds = [bound.value for bound in (loop.start, loop.stop, loop.step) if isinstance(bound, Const)]
-    return len(range(*map(int, bounds))) if len(bounds) == 3 and bounds[2] != 0 else ITERATIONS
+    iterations = known_range(loop)
+    return ITERATIONS if iterations is None else len(iterations)
 
 
 def _cost_of_expression(expr: Expr) -> float:

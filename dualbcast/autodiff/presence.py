@@ -17,7 +17,16 @@ from typing import NamedTuple
 
 from dualbcast.autodiff.activity import differentiable, partials_at
 from dualbcast.ir.nodes import Assign, Block, Break, Const, Continue, Expr, For, Function, If, Op, Var, While
-from dualbcast.ir.walk import assigned, assigned_always, blocks, expressions, statements, variables
+from dualbcast.ir.traversal import (
+    assigned,
+    assigned_always,
+    assignments,
+    blocks,
+    expressions,
+    known_range,
+    statements,
+    variables,
+)
 
 __all__ = ["AbsentTerms", "absent_terms", "always_present", "sometimes_absent"]
 
@@ -33,7 +42,7 @@ _POLES = frozenset({"div", "log", "log2", "log10", "log1p", "pow", "lgamma", "tg
 def sometimes_absent(function: Function, active: _Sets) -> dict[str, frozenset[int]]:
     """For every name, the parameters that its value does not depend on along some path, though on others it does."""
     uncertain: dict[str, frozenset[int]] = {}
-    assigns = [stmt for stmt in statements(function.body) if isinstance(stmt, Assign) and active.get(stmt.target.name)]
+    assigns = [stmt for stmt in assignments(function.body) if active.get(stmt.target.name)]
     changed = True
     while changed:
         changed = False
@@ -147,7 +156,7 @@ class _Flow:
 
     def after(self, loop: For | While, here: _Sets, iterations: int | None) -> _Sets:
         """What is uncertain after so many iterations of a loop, or any number, whatever path each of them takes."""
-        assigns = [stmt for stmt in statements((loop,)) if isinstance(stmt, Assign) and stmt.target.name in self.active]
+        assigns = [stmt for stmt in assignments((loop,)) if stmt.target.name in self.active]
         iteration = (*loop.pre, *loop.body) if isinstance(loop, While) else loop.body
         ends = (
             at for at, stmt in enumerate(iteration) if any(isinstance(part, Continue) for part in statements((stmt,)))
@@ -175,8 +184,7 @@ def _least_iterations(loop: For | While) -> int:
     """The least number of iterations of a loop."""
     if isinstance(loop, While) or any(isinstance(stmt, Break) for stmt in statements((loop,))):
         return 0
-    bounds = [bound.value for bound in (loop.start, loop.stop, loop.step) if isinstance(bound, Const)]
-    return len(range(*map(int, bounds))) if len(bounds) == 3 and bounds[2] != 0 else 0
+    return len(known_range(loop) or ())
 
 
 def _factors(value: Expr) -> dict[str, bool]:

@@ -16,7 +16,7 @@ from dualbcast.codegen.statement_text import Constants, Writer
 from dualbcast.frontend.lower import RESERVED
 from dualbcast.frontend.rule_bodies import helper_of
 from dualbcast.ir.nodes import Expr, For, Function, Names, Op, While
-from dualbcast.ir.walk import assigned, expressions, statements
+from dualbcast.ir.traversal import assigned, expressions, statements
 from dualbcast.kernel_spec import KernelSource, Layout
 from dualbcast.passes.interleaving import vectors_to_interleave
 from dualbcast.passes.uniformity import uniform_inputs

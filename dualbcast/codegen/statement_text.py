@@ -28,7 +28,7 @@ from dualbcast.ir.nodes import (
     Var,
     While,
 )
-from dualbcast.ir.walk import breaks
+from dualbcast.ir.traversal import breaks
 from dualbcast.passes.cuda_coarsening import group_loads, group_outputs
 
 __all__ = ["Constants", "Writer"]

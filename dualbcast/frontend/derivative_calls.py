@@ -28,8 +28,8 @@ from dualbcast.frontend.values import (
     items_like,
 )
 from dualbcast.ir.nodes import TEMPORARY, Assign, Atom, Block, Const, Function, Names, Output, Stmt, Var
+from dualbcast.ir.traversal import among, assigned, atoms, expressions, statements
 from dualbcast.ir.value_numbering import simplify
-from dualbcast.ir.walk import among, assigned, atoms, expressions, statements
 from dualbcast.rules.guards import Capture
 
 __all__ = [

@@ -22,7 +22,7 @@ from dualbcast.frontend.source import locate
 from dualbcast.frontend.values import Closure, Frame, Range, Record, Static, Value
 from dualbcast.ir.constant_fold import INTEGRAL, convert, fold, number
 from dualbcast.ir.nodes import TEMPORARY, Assign, Atom, Block, Const, Expr, If, Kind, Names, Op, Stmt, Var
-from dualbcast.ir.walk import assigned_always, map_expr, map_exprs
+from dualbcast.ir.traversal import assigned_always, map_expr, map_exprs
 from dualbcast.rules.guards import Capture
 from dualbcast.rules.resolution import watch
 from dualbcast.rules.table import RULES, Rule

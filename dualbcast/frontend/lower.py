@@ -21,7 +21,7 @@ from dualbcast.frontend.source import find_source, local_names
 from dualbcast.frontend.values import Frame, Record, Static, Unassigned, Value, describe
 from dualbcast.ir.nodes import Const, Function, Kind, Names, Output, Var
 from dualbcast.ir.structure import NUMBER, Structure
-from dualbcast.ir.walk import among
+from dualbcast.ir.traversal import among
 from dualbcast.rules.guards import Capture
 from dualbcast.rules.table import RULES, Custom, Rule
 

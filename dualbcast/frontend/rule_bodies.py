@@ -17,7 +17,7 @@ from dualbcast.frontend.source import find_source, locate
 from dualbcast.frontend.values import Static
 from dualbcast.ir.nodes import TEMPORARY, Assign, Const, Expr, Function, Kind, Names, Op, Var
 from dualbcast.ir.structure import NUMBER
-from dualbcast.ir.walk import assigned, operations_of
+from dualbcast.ir.traversal import assigned, operations_of
 from dualbcast.rules.guards import Capture
 from dualbcast.rules.registration import open_to_users
 from dualbcast.rules.table import CUSTOMS, RULES, Rule

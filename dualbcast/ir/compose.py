@@ -1,4 +1,4 @@
-"""Composition: several functions, some applied to the results of others, become one that computes each once."""
+"""Composition: several functions, some applied to the results of others, become one function."""
 
 from __future__ import annotations
 
@@ -7,9 +7,25 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from dualbcast.errors import Location
-from dualbcast.ir.nodes import NOWHERE, Assign, Atom, Block, Const, Expr, For, Function, Kind, Names, Output, Stmt, Var
+from dualbcast.ir.builder import hold
+from dualbcast.ir.nodes import (
+    NOWHERE,
+    Assign,
+    Atom,
+    Block,
+    Const,
+    Expr,
+    For,
+    Function,
+    Kind,
+    Names,
+    Op,
+    Output,
+    Stmt,
+    Var,
+)
 from dualbcast.ir.structure import Structure
-from dualbcast.ir.walk import among, map_expr, map_exprs
+from dualbcast.ir.traversal import among, map_expr, map_exprs
 
 __all__ = ["Copy", "Step", "compose", "restrict"]
 
@@ -68,12 +84,7 @@ def compose(name: str, params: Sequence[Kind], steps: Sequence[Step], outputs: S
         renamed = map(copied.actual.__getitem__, among(step.function.derived, step.function.body))
         derived += [var.name for var in renamed if isinstance(var, Var)]
         for output in step.function.outputs:
-            value = copied.expr(output.value)
-            if not isinstance(value, Atom):
-                target = Var(names.fresh(output.name), value.kind)
-                body.append(Assign(target, value, step.function.location))
-                value = target
-            values.append(value)
+            values.append(hold(copied.expr(output.value), names, body, step.function.location, output.name))
     several = len(outputs) > 1
     named = tuple(
         Output(names.fresh(f"out{at}" if several else "out"), values[each]) for at, each in enumerate(outputs)
@@ -89,10 +100,15 @@ def restrict(function: Function, outputs: Sequence[int]) -> Function:
 
 
 class Copy:
-    """Copies statements under new names, with values for parameters, and with one location if that is given."""
+    """Copies statements under new names, with values for parameters.
 
-    def __init__(self, names: Names, actual: dict[str, Expr], location: Location | None = None) -> None:
-        self.names, self.actual, self.location = names, actual, location
+    The copies have one location and one base of their names, if these are given.
+    """
+
+    def __init__(
+        self, names: Names, actual: dict[str, Expr], location: Location | None = None, base: str | None = None
+    ) -> None:
+        self.names, self.actual, self.location, self.base = names, actual, location, base
 
     def block(self, block: Block) -> Block:
         return tuple(self.statement(stmt) for stmt in block)
@@ -101,11 +117,15 @@ class Copy:
         copied = map_exprs(stmt, self.expr, self.block)
         if isinstance(copied, Assign | For):
             copied = replace(copied, target=self.target(copied.target))
-        return copied if self.location is None else replace(copied, location=self.location)
+        if self.location is None:
+            return copied
+        if isinstance(copied, Assign) and isinstance(copied.value, Op):
+            copied = replace(copied, value=replace(copied.value, location=self.location))
+        return replace(copied, location=self.location)
 
     def target(self, var: Var) -> Var:
         if var.name not in self.actual:
-            self.actual[var.name] = Var(self.names.fresh(var.name), var.kind)
+            self.actual[var.name] = Var(self.names.fresh(self.base or var.name), var.kind)
         target = self.actual[var.name]
         assert isinstance(target, Var)
         return target

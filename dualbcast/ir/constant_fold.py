@@ -6,9 +6,9 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from dualbcast.ir.nodes import FALSE, TRUE, Const, Expr, Kind, Op
+from dualbcast.ir.nodes import FALSE, TRUE, ZERO, Const, Expr, Kind, Op
 
-__all__ = ["FALSE", "FUNCTIONS", "INTEGRAL", "TRUE", "convert", "fold", "join", "number", "zero"]
+__all__ = ["FUNCTIONS", "INTEGRAL", "convert", "fold", "join", "number", "zero"]
 
 _ORDER: tuple[Kind, ...] = ("bool", "int", "float")
 
@@ -60,7 +60,7 @@ def number(value: bool | int | float) -> Const:
 
 def zero(kind: Kind) -> Const:
     """The zero of a kind, which stands for the value of a variable that has none yet."""
-    return {"float": Const(0.0, "float"), "int": Const(0, "int"), "bool": FALSE}[kind]
+    return {"float": ZERO, "int": Const(0, "int"), "bool": FALSE}[kind]
 
 
 def convert(value: Expr, kind: Kind) -> Expr:
@@ -77,41 +77,70 @@ def fold(op: Op) -> Expr:
 
     Constants are computed in double precision, whatever the kernel's dtype is, and rounded once.
     """
-    args = op.args
     compute = _EXACT.get(op.name) or FUNCTIONS.get(op.name)
-    if compute is not None and all(isinstance(arg, Const) for arg in args):
-        try:
-            result = compute(*(arg.value for arg in args if isinstance(arg, Const)))
-            if op.kind == "float":
-                return Const(float(result), "float")
-            if op.kind == "bool":
-                return Const(bool(result), "bool")
-            if -(2**63) <= result < 2**63:
-                return Const(int(result), "int")
-        except (ArithmeticError, ValueError, TypeError):
-            pass  # the kernel computes it, with IEEE's answer
-        return op
-    match op.name, args:
+    constants = [arg.value for arg in op.args if isinstance(arg, Const)]
+    if compute is not None and len(constants) == len(op.args):
+        return _computed(op, compute, constants)
+    match op.name:
+        case "select":
+            return _folded_select(op)
+        case "and" | "or" | "not":
+            return _folded_logic(op)
+        case _:
+            return _folded_arithmetic(op)
+
+
+def _computed(op: Op, compute: Callable[..., Any], constants: list[bool | int | float]) -> Expr:
+    """The constant that an operation on constants gives; the operation itself where Python raises an exception."""
+    try:
+        result = compute(*constants)
+        if op.kind == "float":
+            return Const(float(result), "float")
+        if op.kind == "bool":
+            return Const(bool(result), "bool")
+        if -(2**63) <= result < 2**63:
+            return Const(int(result), "int")
+    except (ArithmeticError, ValueError, TypeError):
+        pass  # The kernel computes it, with IEEE's answer.
+    return op
+
+
+def _folded_arithmetic(op: Op) -> Expr:
+    match op.name, op.args:
         case "mul", (Const(value=1), x) | (x, Const(value=1)):
             return x
         case "mul", (Const(value=-1), x) | (x, Const(value=-1)):
             return fold(Op("neg", (x,), op.kind, op.location))
         case "div" | "floordiv", (x, Const(value=1)) if op.name == "div" or op.kind == "int":
             return x
-        case "sub", (x, Const() as zero) if repr(zero.value) in ("0", "0.0"):
+        case "sub", (x, Const() as subtrahend) if repr(subtrahend.value) in ("0", "0.0"):
             return x
         case "add", (Const(value=0, kind="int"), x) | (x, Const(value=0, kind="int")):
             return x
-        case "neg" | "not", (Op(name=inner, args=(x,)),) if inner == op.name:
+        case "neg", (Op(name="neg", args=(x,)),):
             return x
-        case "select", (Const() as test, a, b):
-            return a if test.value else b
-        case "select", (_, a, b) if a == b:
-            return a
-        case "select", (test, Const(value=True, kind="bool"), Const(value=False)):
+        case _:
+            return op
+
+
+def _folded_select(op: Op) -> Expr:
+    match op.args:
+        case (Const() as test, then, orelse):
+            return then if test.value else orelse
+        case (_, then, orelse) if then == orelse:
+            return then
+        case (test, Const(value=True, kind="bool"), Const(value=False)):
             return test
-        case "select", (test, Const(value=False, kind="bool"), Const(value=True)):
+        case (test, Const(value=False, kind="bool"), Const(value=True)):
             return fold(Op("not", (test,), "bool", op.location))
+        case _:
+            return op
+
+
+def _folded_logic(op: Op) -> Expr:
+    match op.name, op.args:
+        case "not", (Op(name="not", args=(x,)),):
+            return x
         case "and", (Const() as known, x) | (x, Const() as known):
             return x if known.value else FALSE
         case "or", (Const() as known, x) | (x, Const() as known):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dualbcast.ir.nodes import Assign, Block, Break, Continue, For, Function, If, Stmt, While
-from dualbcast.ir.walk import blocks, expressions, falls_through, map_exprs, statements, variables
+from dualbcast.ir.traversal import blocks, expressions, falls_through, map_exprs, statements, variables
 
 __all__ = ["remove_dead"]
 

@@ -22,9 +22,11 @@ __all__ = [
     "MULADD",
     "MULSUB",
     "NOWHERE",
+    "ONE",
     "SUBMUL",
     "TEMPORARY",
     "TRUE",
+    "ZERO",
     "Assign",
     "Atom",
     "Block",
@@ -75,6 +77,8 @@ class Const:
 
 TRUE = Const(True, "bool")
 FALSE = Const(False, "bool")
+ZERO = Const(0.0, "float")
+ONE = Const(1.0, "float")
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from dualbcast.ir.nodes import (
     Var,
     While,
 )
-from dualbcast.ir.walk import expressions, falls_through, statements
+from dualbcast.ir.traversal import expressions, falls_through, targets
 
 __all__ = ["simplify"]
 
@@ -256,7 +256,7 @@ class _Numbering:
 
     def loop(self, stmt: While | For, new: list[Stmt]) -> None:
         bounds = [self.atom(expr) for expr in expressions(stmt)] if isinstance(stmt, For) else []
-        changed = [target for _, target in sorted(_assignments((stmt,)).items())]
+        changed = [target for _, target in sorted(targets((stmt,)).items())]
         for target in changed:
             self.define(target, self.new(target))
         before = self.state.copy()
@@ -270,8 +270,3 @@ class _Numbering:
         self.state = before
         for target in changed:
             self.define(target, self.new(target))
-
-
-def _assignments(block: Block) -> dict[str, Var]:
-    """The variables that a block assigns, by name."""
-    return {part.target.name: part.target for part in statements(block) if isinstance(part, Assign | For)}

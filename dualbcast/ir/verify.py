@@ -18,11 +18,12 @@ from dualbcast.ir.nodes import (
     Function,
     If,
     Op,
+    Stmt,
     Var,
     While,
 )
 from dualbcast.ir.printer import format_expr
-from dualbcast.ir.walk import assigned, expressions
+from dualbcast.ir.traversal import assigned, expressions
 
 __all__ = ["verify"]
 
@@ -32,75 +33,93 @@ def verify(function: Function) -> Function:
 
     Returns the function, so that a pass can end with it.
     """
-    kinds = {param.name: param.kind for param in function.params}
-    # For each open loop, the names known at its breaks.
-    breaks: list[list[set[str]]] = []
+    verifier = _Verifier(function)
+    known = verifier.block(function.body, {param.name for param in function.params})
+    assert known is not None
+    for output in function.outputs:
+        verifier.expression(output.value, known)
+    return function
 
-    def expression(expr: Expr, known: set[str]) -> None:
-        if isinstance(expr, Var):
-            assert expr.name in known, f"{expr.name} is read before it is assigned"
-            assert kinds[expr.name] == expr.kind, f"{expr.name} is {kinds[expr.name]}, read as {expr.kind}"
-        elif isinstance(expr, Op):
-            for arg in expr.args:
-                expression(arg, known)
-            inner = [arg.kind for arg in expr.args]
-            if expr.name in COMPARISONS:
-                assert expr.kind == "bool" and len(set(inner)) == 1, format_expr(expr)
-            elif expr.name in LOGIC:
-                assert expr.kind == "bool" and set(inner) == {"bool"}, format_expr(expr)
-            elif expr.name in (*ARITHMETIC, *BITWISE, *FUSED):
-                assert set(inner) == {expr.kind}, format_expr(expr)
-            elif expr.name == "select":
-                assert inner == ["bool", expr.kind, expr.kind], format_expr(expr)
 
-    def target(var: Var) -> None:
-        assert kinds.setdefault(var.name, var.kind) == var.kind, f"{var.name} changes its kind"
+class _Verifier:
+    def __init__(self, function: Function) -> None:
+        self.kinds = {param.name: param.kind for param in function.params}
+        # For each open loop, the names known at its breaks.
+        self.breaks: list[list[set[str]]] = []
 
-    def block(body: Block, known: set[str]) -> set[str] | None:
+    def block(self, block: Block, known: set[str]) -> set[str] | None:
         """The names known after the block, or None where no path reaches its end."""
-        for position, stmt in enumerate(body):
+        for position, stmt in enumerate(block):
             if not isinstance(stmt, While):
                 for expr in expressions(stmt):
-                    expression(expr, known)
-            after: set[str] | None = known
-            match stmt:
-                case Assign():
-                    target(stmt.target)
-                    assert stmt.value.kind == stmt.target.kind, f"{stmt.target.name} = {format_expr(stmt.value)}"
-                    after = known | {stmt.target.name}
-                case If():
-                    assert stmt.test.kind == "bool"
-                    sides = [block(stmt.then, known), block(stmt.orelse, known)]
-                    ends = [side for side in sides if side is not None]
-                    after = set.intersection(*ends) if ends else None
-                case While():
-                    assert stmt.test.kind == "bool"
-                    breaks.append([])
-                    inside = block(stmt.pre, known)
-                    assert inside is not None
-                    expression(stmt.test, inside)
-                    block(stmt.body, inside)
-                    ways_out = breaks.pop() + ([inside] if stmt.test != TRUE else [])
-                    after = set.intersection(*ways_out) if ways_out else None
-                case For():
-                    target(stmt.target)
-                    breaks.append([])
-                    block(stmt.body, known | {stmt.target.name})
-                    breaks.pop()
-                    after = known | set(assigned((stmt,)))
-                case Break() | Continue():
-                    assert breaks, "a jump outside a loop"
-                    if isinstance(stmt, Break):
-                        breaks[-1].append(known)
-                    after = None
+                    self.expression(expr, known)
+            after = self.statement(stmt, known)
             if after is None:
-                assert position == len(body) - 1, "statements after a jump"
+                assert position == len(block) - 1, "statements after a jump"
                 return None
             known = after
         return known
 
-    end = block(function.body, set(kinds))
-    assert end is not None
-    for output in function.outputs:
-        expression(output.value, end)
-    return function
+    def statement(self, stmt: Stmt, known: set[str]) -> set[str] | None:
+        """The names known after a statement, or None where no path reaches its end."""
+        match stmt:
+            case Assign():
+                self.target(stmt.target)
+                assert stmt.value.kind == stmt.target.kind, f"{stmt.target.name} = {format_expr(stmt.value)}"
+                return known | {stmt.target.name}
+            case If():
+                assert stmt.test.kind == "bool"
+                return _on_all([self.block(stmt.then, known), self.block(stmt.orelse, known)])
+            case While():
+                return self.while_loop(stmt, known)
+            case For():
+                self.target(stmt.target)
+                self.breaks.append([])
+                self.block(stmt.body, known | {stmt.target.name})
+                self.breaks.pop()
+                return known | set(assigned((stmt,)))
+            case Break() | Continue():
+                assert self.breaks, "a jump outside a loop"
+                if isinstance(stmt, Break):
+                    self.breaks[-1].append(known)
+                return None
+
+    def while_loop(self, loop: While, known: set[str]) -> set[str] | None:
+        assert loop.test.kind == "bool"
+        self.breaks.append([])
+        tested = self.block(loop.pre, known)
+        assert tested is not None
+        self.expression(loop.test, tested)
+        self.block(loop.body, tested)
+        return _on_all([*self.breaks.pop(), tested if loop.test != TRUE else None])
+
+    def target(self, var: Var) -> None:
+        assert self.kinds.setdefault(var.name, var.kind) == var.kind, f"{var.name} changes its kind"
+
+    def expression(self, expr: Expr, known: set[str]) -> None:
+        if isinstance(expr, Var):
+            kind = self.kinds.get(expr.name)
+            assert expr.name in known, f"{expr.name} is read before it is assigned"
+            assert kind == expr.kind, f"{expr.name} is {kind}, read as {expr.kind}"
+        elif isinstance(expr, Op):
+            for arg in expr.args:
+                self.expression(arg, known)
+            assert _kinds_agree(expr), format_expr(expr)
+
+
+def _on_all(paths: list[set[str] | None]) -> set[str] | None:
+    """The names known on all paths that are taken to their end; None where there is no such path."""
+    ends = [known for known in paths if known is not None]
+    return set.intersection(*ends) if ends else None
+
+
+def _kinds_agree(op: Op) -> bool:
+    """Whether an operator's operands have the kinds that it takes."""
+    operands = [arg.kind for arg in op.args]
+    if op.name in COMPARISONS:
+        return op.kind == "bool" and len(set(operands)) == 1
+    if op.name in LOGIC:
+        return op.kind == "bool" and set(operands) == {"bool"}
+    if op.name in (*ARITHMETIC, *BITWISE, *FUSED):
+        return set(operands) == {op.kind}
+    return op.name != "select" or operands == ["bool", op.kind, op.kind]

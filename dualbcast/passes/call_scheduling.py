@@ -1,7 +1,7 @@
-"""Calls and the operations that lead to them are scheduled first, and all other operations after them.
+"""Calls, and the operations that they need, are scheduled before all other operations.
 
-A vector function of the C library may change all vector registers: a value that is alive across a call is spilled. In
-the order of the source, those would be N² values with all partials of a product of N factors.
+A vector function of the C library may change all vector registers: a value that is alive across a call is spilled. The
+partials of a product of N factors would spill N² values in the order of the source.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from dataclasses import replace
 from functools import lru_cache
 
 from dualbcast.frontend.rule_bodies import helper_of
-from dualbcast.ir.nodes import TEMPORARY, Assign, Block, Expr, Function, Names, Op, Stmt, Var
-from dualbcast.ir.walk import assigned, map_expr, map_exprs, operations_of, variables
+from dualbcast.ir.nodes import TEMPORARY, Assign, Block, Function, Names, Op, Stmt, Var
+from dualbcast.ir.traversal import assigned, map_exprs, operations_of, renamed, renamed_block, variables
 from dualbcast.rules.table import RULES
 
 __all__ = ["INSTRUCTIONS", "is_call", "schedule_calls"]
 
 # Rules that processors have an instruction for, or little more.
 INSTRUCTIONS = frozenset({"ceil", "copysign", "fabs", "floor", "rint", "sqrt", "trunc"})
-# Calls move in runs of assignments with at least so many of them: few values are alive across a single one.
+# Calls move only in runs of assignments with at least so many calls: few values are alive across a single one.
 FEWEST_CALLS = 2
 
 
 def schedule_calls(function: Function) -> Function:
-    """The function with calls, and the operations that lead to them, first in each run of assignments.
+    """The function with calls, and the operations that they need, first in each run of assignments.
 
     Before::
 
@@ -49,14 +49,8 @@ def schedule_calls(function: Function) -> Function:
         Simplified, operations on atoms.
     """
     names = Names([*RULES, *(param.name for param in function.params), *assigned(function.body)])
-    # Results of calls have names that keep them from being written into the expressions that use them.
-    named: dict[str, str] = {}
-
-    def rename(expr: Expr) -> Expr:
-        def change(leaf: Expr) -> Expr:
-            return Var(named[leaf.name], leaf.kind) if isinstance(leaf, Var) and leaf.name in named else leaf
-
-        return map_expr(expr, change)
+    # Results of calls get names that are no temporaries', so that they stay statements of their own.
+    named: dict[str, Var] = {}
 
     def order(block: Block) -> Block:
         new: list[Stmt] = []
@@ -69,22 +63,14 @@ def schedule_calls(function: Function) -> Function:
                 run = []
         return (*new, *_order(run, names, named))
 
-    def rename_targets(block: Block) -> Block:
-        new: list[Stmt] = []
-        for stmt in block:
-            if isinstance(stmt, Assign) and stmt.target.name in named:
-                stmt = replace(stmt, target=Var(named[stmt.target.name], stmt.target.kind))
-            new.append(map_exprs(stmt, rename, rename_targets))
-        return tuple(new)
-
     body = order(function.body)
     if not named and body == function.body:
         return function
-    outputs = tuple(replace(output, value=rename(output.value)) for output in function.outputs)
-    return replace(function, body=rename_targets(body), outputs=outputs)
+    outputs = tuple(replace(output, value=renamed(output.value, named)) for output in function.outputs)
+    return replace(function, body=renamed_block(body, named), outputs=outputs)
 
 
-def _order(run: list[Assign], names: Names, named: dict[str, str]) -> list[Assign]:
+def _order(run: list[Assign], names: Names, named: dict[str, Var]) -> list[Assign]:
     calls = [stmt for stmt in run if _calls(stmt)]
     if len(calls) < FEWEST_CALLS:
         return run
@@ -92,7 +78,7 @@ def _order(run: list[Assign], names: Names, named: dict[str, str]) -> list[Assig
         name = stmt.target.name
         if name.startswith(TEMPORARY) and isinstance(stmt.value, Op):
             own = name.removeprefix(TEMPORARY).partition("#")[0]
-            named[name] = names.fresh(own or stmt.value.name.partition("#")[0])
+            named[name] = Var(names.fresh(own or stmt.value.name.partition("#")[0]), stmt.target.kind)
     first: list[Assign] = []
     last: list[Assign] = []
     needed: set[str] = set()

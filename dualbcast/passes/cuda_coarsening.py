@@ -5,13 +5,14 @@ Their loads and stores stand side by side; the kernel's text has such a group as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 
-from dualbcast.ir.nodes import Assign, Block, Const, Expr, For, Function, If, Load, Names, Op, Output, Stmt, Var, While
-from dualbcast.ir.walk import map_expr, statements
+from dualbcast.ir.builder import hold
+from dualbcast.ir.nodes import Assign, Block, Expr, Function, If, Load, Names, Op, Output, Stmt, Var
+from dualbcast.ir.traversal import expressions, has_loops, map_expr, map_exprs, renamed, renamed_block, targets
 from dualbcast.kernel_spec import Layout
-from dualbcast.passes.uniformity import uniform_inputs
+from dualbcast.passes.uniformity import uniform_inputs, varies, varying_names
 
 __all__ = ["coarsen", "elements_a_thread", "group_loads", "group_outputs", "may_coarsen"]
 
@@ -39,7 +40,7 @@ def may_coarsen(function: Function, layout: Layout) -> bool:
     ends = [layout.classes[which][-1] for which in layout.which]
     if layout.summed(count) or "s" in ends or "1" not in ends[count:]:
         return False
-    return not any(isinstance(stmt, For | While) for stmt in statements(function.body))
+    return not has_loops(function.body)
 
 
 def elements_a_thread(function: Function, layout: Layout, dtype: str) -> int:
@@ -59,7 +60,7 @@ def elements_a_thread(function: Function, layout: Layout, dtype: str) -> int:
     uniform = uniform_inputs(function, layout)
     if any(_spanning(output.value, uniform, False) for output in function.outputs):
         return 1
-    if _loads_apart(function.body, uniform, _varying(function.body, uniform), False):
+    if _loads_apart(function.body, uniform, varying_names(function, uniform), False):
         return 1
     ends = [layout.classes[which][-1] for which in layout.which]
     lanes = WIDEST_ACCESS // _BYTES[dtype]
@@ -106,62 +107,45 @@ def coarsen(function: Function, layout: Layout, names: Names) -> Function:
     if layout.lanes == 1:
         return function
     lanes, uniform = layout.lanes, uniform_inputs(function, layout)
-    varying = _varying(function.body, uniform)
-    kinds = {
-        stmt.target.name: stmt.target.kind
-        for stmt in statements(function.body)
-        if isinstance(stmt, Assign) and stmt.target.name in varying
-    }
-    own = [
-        {name: Var(names.fresh(f"{name}_{suffix}"), kind) for name, kind in kinds.items()}
+    varying = varying_names(function, uniform)
+    per_element = {name: var for name, var in targets(function.body).items() if name in varying}
+    variables = [
+        {name: Var(names.fresh(f"{name}_{suffix}"), var.kind) for name, var in per_element.items()}
         for suffix in _SUFFIXES[:lanes]
     ]
 
-    def of(lane: int) -> Callable[[Expr], Expr]:
-        def leaf(at: Expr) -> Expr:
-            match at:
-                case Var():
-                    return own[lane].get(at.name, at)
-                case Load() if at.name not in uniform:
-                    return replace(at, name=_neighbour(at.name, lane))
-            return at
+    def loaded(expr: Expr, lane: int) -> Expr:
+        """The expression with the loads of one of the elements."""
 
-        return lambda expr: map_expr(expr, leaf)
+        def change(leaf: Expr) -> Expr:
+            if isinstance(leaf, Load) and leaf.name not in uniform:
+                return replace(leaf, name=_neighbour(leaf.name, lane))
+            return leaf
+
+        return map_expr(expr, change)
 
     def one_lane(block: Block, lane: int) -> Block:
-        change = of(lane)
-        new: list[Stmt] = []
-        for stmt in block:
-            match stmt:
-                case Assign():
-                    new.append(replace(stmt, target=own[lane][stmt.target.name], value=change(stmt.value)))
-                case If():
-                    sides = one_lane(stmt.then, lane), one_lane(stmt.orelse, lane)
-                    new.append(replace(stmt, test=change(stmt.test), then=sides[0], orelse=sides[1]))
-        return tuple(new)
+        """The block for one of the elements."""
+        return tuple(
+            [map_exprs(stmt, lambda expr: loaded(expr, lane), lambda side: one_lane(side, lane)) for stmt in block]
+        )
 
     def all_lanes(block: Block) -> Block:
         new: list[Stmt] = []
         for stmt in block:
-            match stmt:
-                case Assign() if stmt.target.name in varying:
-                    new += [each for lane in range(lanes) for each in one_lane((stmt,), lane)]
-                case If() if _varies(stmt.test, uniform, varying):
-                    new += [each for lane in range(lanes) for each in one_lane((stmt,), lane)]
-                case If():
-                    new.append(replace(stmt, then=all_lanes(stmt.then), orelse=all_lanes(stmt.orelse)))
-                case _:
-                    new.append(stmt)
+            if varies(stmt.target if isinstance(stmt, Assign) else expressions(stmt)[0], varying):
+                for lane in range(lanes):
+                    new += renamed_block(one_lane((stmt,), lane), variables[lane])
+            else:
+                new.append(map_exprs(stmt, lambda expr: expr, all_lanes))
         return tuple(new)
 
     body, outputs = list(all_lanes(function.body)), list[Output]()
     for output in function.outputs:
-        for lane in range(lanes):
-            value = of(lane)(output.value)
-            if isinstance(value, Op):  # stores with nothing between them can become one
-                kept = Var(names.fresh(f"{output.name}_{_SUFFIXES[lane]}"), value.kind)
-                body.append(Assign(kept, value))
-                value = kept
+        for lane, suffix in enumerate(_SUFFIXES[:lanes]):
+            # Stores with nothing between them can become one.
+            value = renamed(loaded(output.value, lane), variables[lane])
+            value = hold(value, names, body, base=f"{output.name}_{suffix}")
             outputs.append(Output(_neighbour(output.name, lane), value))
     return replace(function, body=tuple(body), outputs=tuple(outputs))
 
@@ -195,40 +179,7 @@ def _neighbour(name: str, lane: int) -> str:
     return f"{name}{_LANE}{lane}" if lane else name
 
 
-# --- what differs between neighbours -------------------------------------------------------------------------------
-
-
-def _varies(expr: Expr, uniform: Set[str], varying: Set[str]) -> bool:
-    match expr:
-        case Const():
-            return False
-        case Load():
-            return expr.name not in uniform
-        case Var():
-            return expr.name in varying
-        case Op():
-            return any(_varies(arg, uniform, varying) for arg in expr.args)
-
-
-def _varying(block: Block, uniform: Set[str]) -> set[str]:
-    """The variables that may differ between neighbouring elements, in their values or in the path to them."""
-    varying: set[str] = set()
-
-    def visit(block: Block, apart: bool) -> None:
-        for stmt in block:
-            match stmt:
-                case Assign() if apart or _varies(stmt.value, uniform, varying):
-                    varying.add(stmt.target.name)
-                case If():
-                    inside = apart or _varies(stmt.test, uniform, varying)
-                    visit(stmt.then, inside)
-                    visit(stmt.orelse, inside)
-
-    size = -1
-    while len(varying) > size:
-        size = len(varying)
-        visit(block, False)
-    return varying
+# --- loads in varying branches -------------------------------------------------------------------------------------
 
 
 def _loads_apart(block: Block, uniform: Set[str], varying: Set[str], apart: bool) -> bool:
@@ -238,7 +189,7 @@ def _loads_apart(block: Block, uniform: Set[str], varying: Set[str], apart: bool
             case Assign() if _spanning(stmt.value, uniform, apart):
                 return True
             case If():
-                inside = apart or _varies(stmt.test, uniform, varying)
+                inside = apart or varies(stmt.test, varying)
                 if _spanning(stmt.test, uniform, apart):
                     return True
                 if any(_loads_apart(side, uniform, varying, inside) for side in (stmt.then, stmt.orelse)):

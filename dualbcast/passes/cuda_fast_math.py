@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from dualbcast.ir.nodes import TEMPORARY, Assign, Block, Const, Expr, Function, Names, Op, Stmt, Var
+from dualbcast.ir.traversal import assigned, assignments, map_exprs, map_function
 from dualbcast.ir.value_numbering import simplify
-from dualbcast.ir.walk import assigned, map_exprs, statements
 
 __all__ = ["QUOTIENT", "fast_math"]
 
@@ -51,8 +51,7 @@ def fast_math(function: Function) -> Function:
 def _definitions(function: Function) -> dict[str, Expr]:
     """The values of the names that are assigned once."""
     writes = Counter(assigned(function.body))
-    assigns = (stmt for stmt in statements(function.body) if isinstance(stmt, Assign))
-    return {stmt.target.name: stmt.value for stmt in assigns if writes[stmt.target.name] == 1}
+    return {stmt.target.name: stmt.value for stmt in assignments(function.body) if writes[stmt.target.name] == 1}
 
 
 # --- the derivative of tanh ------------------------------------------------------------------------------------------
@@ -76,9 +75,7 @@ def _with_tanh_partials(function: Function) -> Function:
                         return t if isinstance(value_of_t, Op) and value_of_t.name == "tanh" else None
         return None
 
-    wanted = {
-        name for stmt in statements(function.body) if isinstance(stmt, Assign) and (name := saturating(stmt.value))
-    }
+    wanted = {name for stmt in assignments(function.body) if (name := saturating(stmt.value))}
     if not wanted:
         return function
     # The value of x where t is computed: the variable may have another one where the derivative is.
@@ -128,14 +125,8 @@ def _with_quotients(function: Function) -> Function:
             return replace(expr, name=QUOTIENT)
         return expr
 
-    def visit(block: Block) -> Block:
-        return tuple(map_exprs(stmt, change, visit) for stmt in block)
-
-    body = visit(function.body)
-    outputs = tuple(replace(output, value=change(output.value)) for output in function.outputs)
-    if (body, outputs) == (function.body, function.outputs):
-        return function
-    return replace(function, body=body, outputs=outputs)
+    changed = map_function(function, change)
+    return function if changed == function else changed
 
 
 def _is_small(divisor: Expr, values: Mapping[str, Expr]) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TypeGuard
 
 from dualbcast.ir.nodes import Assign, Block, Expr, Function, If, Load, Names, Op, Output, Stmt, Var
-from dualbcast.ir.walk import statements
+from dualbcast.ir.traversal import statements
 
 __all__ = ["gather_loads"]
 

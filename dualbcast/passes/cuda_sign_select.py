@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from dualbcast.ir.nodes import TEMPORARY, Assign, Block, Const, Expr, Function, If, Names, Op, Stmt, Var
+from dualbcast.ir.traversal import assigned, map_exprs
 from dualbcast.ir.value_numbering import simplify
-from dualbcast.ir.walk import assigned, map_exprs
 
 __all__ = ["select_signs"]
 

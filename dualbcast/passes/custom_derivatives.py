@@ -1,12 +1,10 @@
-"""Custom derivatives are dropped once nothing is differentiated any more; the values that they belong to remain."""
+"""Custom derivatives are dropped after all differentiation; the values that they belong to remain."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from dualbcast.ir.nodes import Block, Expr, Function, Op
+from dualbcast.ir.nodes import Expr, Function, Op
+from dualbcast.ir.traversal import map_function, operations_of
 from dualbcast.ir.value_numbering import simplify
-from dualbcast.ir.walk import map_exprs, operations_of
 from dualbcast.rules.table import CUSTOMS
 
 __all__ = ["drop_custom_derivatives"]
@@ -38,8 +36,4 @@ def drop_custom_derivatives(function: Function) -> Function:
             expr = expr.args[0]
         return expr
 
-    def visit(block: Block) -> Block:
-        return tuple([map_exprs(stmt, value_of, visit) for stmt in block])
-
-    outputs = tuple([replace(output, value=value_of(output.value)) for output in function.outputs])
-    return simplify(replace(function, body=visit(function.body), outputs=outputs))
+    return simplify(map_function(function, value_of))

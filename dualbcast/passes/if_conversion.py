@@ -15,13 +15,13 @@ from typing import NamedTuple
 
 from dualbcast.autodiff.operation_cost import cost_of_block
 from dualbcast.errors import Location
+from dualbcast.ir.builder import hold
 from dualbcast.ir.constant_fold import fold, zero
 from dualbcast.ir.nodes import (
     TEMPORARY,
     Assign,
     Atom,
     Block,
-    Const,
     Expr,
     For,
     Function,
@@ -33,17 +33,18 @@ from dualbcast.ir.nodes import (
     Var,
     While,
 )
-from dualbcast.ir.value_numbering import simplify
-from dualbcast.ir.walk import (
+from dualbcast.ir.traversal import (
     among,
     assigned,
     operations_of,
     read_counts,
     renamed,
     statements,
+    targets,
     use_counts,
     variables,
 )
+from dualbcast.ir.value_numbering import simplify
 from dualbcast.passes.select_merging import merge_selects
 from dualbcast.passes.speculation import is_short, is_speculatable, may_run_for_all, skipping_saves
 from dualbcast.passes.uniformity import is_uniform_loop, varies, varying_names
@@ -51,7 +52,7 @@ from dualbcast.passes.vectorization import blocks_vectors
 
 __all__ = ["Choice", "branch_choices", "convert_ifs"]
 
-# Branches that stay may be nested so deep: Python's parser takes 100 nested blocks.
+# The deepest nesting of branches that stay: Python's parser takes 100 nested blocks.
 _DEEPEST = 12
 
 
@@ -260,9 +261,9 @@ class _Conversion:
         # A variable that is read later gets a place of its own until then: the other side may read its old value.
         inside = read_counts((stmt,))
         places = {
-            part.target.name: self.fresh(part.target.name, part.target.kind)
-            for part in statements((stmt,))
-            if isinstance(part, Assign | For) and self.reads[part.target.name] > inside[part.target.name]
+            name: Var(self.names.fresh(_base(name)), target.kind)
+            for name, target in targets((stmt,)).items()
+            if self.reads[name] > inside[name]
         }
         # A variable without a value before the branch is not read on a path that does not assign it.
         values: dict[str, Atom] = {
@@ -312,12 +313,9 @@ class _Conversion:
         return tuple(left)
 
     def hold(self, name: str, value: Expr, location: Location, new: list[Stmt]) -> Atom:
-        if isinstance(value, Const | Var):
-            return value
-        target = self.fresh(name, value.kind)
-        new.append(Assign(target, value, location))
-        return target
+        return hold(value, self.names, new, location, _base(name))
 
-    def fresh(self, name: str, kind: Kind) -> Var:
-        base = name if name.startswith(TEMPORARY) else TEMPORARY + name
-        return Var(self.names.fresh(base.partition("#")[0]), kind)
+
+def _base(name: str) -> str:
+    """The name of a variable as that of a temporary, without its number."""
+    return TEMPORARY + name.removeprefix(TEMPORARY).partition("#")[0]

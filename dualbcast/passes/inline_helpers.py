@@ -1,4 +1,4 @@
-"""Calls of helper functions that have loops, such as that of digamma, are inlined: vectors cannot go through a call."""
+"""Calls of helper functions that have loops, such as digamma, are inlined: vectors cannot pass through a call."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from dualbcast.frontend.rule_bodies import helper_of
 from dualbcast.ir.compose import Copy
-from dualbcast.ir.nodes import Assign, Block, For, Function, Names, Op, Stmt, While
+from dualbcast.ir.nodes import Assign, Block, Function, Names, Op, Stmt
+from dualbcast.ir.traversal import assigned, has_loops, map_exprs
 from dualbcast.ir.value_numbering import simplify
-from dualbcast.ir.walk import assigned, map_exprs, statements
 from dualbcast.rules.table import RULES
 
 __all__ = ["inline_helpers"]
@@ -64,4 +64,4 @@ def _helper_with_loops(call: Op) -> Function | None:
     if row is None or row.function is None:
         return None
     helper = helper_of(row)
-    return helper if any(isinstance(stmt, For | While) for stmt in statements(helper.body)) else None
+    return helper if has_loops(helper.body) else None

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dualbcast.errors import Location
 from dualbcast.ir.nodes import Assign, Block, Break, Const, Expr, For, Function, If, Names, Op, Output, Stmt, Var, While
-from dualbcast.ir.walk import assigned, statements
+from dualbcast.ir.traversal import assigned, statements
 
 __all__ = ["has_long_loops", "limit_iterations"]
 

@@ -1,4 +1,4 @@
-"""Parameters are loaded where they are first needed, on the paths that need them and on no others."""
+"""Each parameter is loaded where it is first needed, on the paths that need it and on no others."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
 
 from dualbcast.ir.nodes import Assign, Block, Function, If, Load, Output, Stmt, Var
-from dualbcast.ir.walk import all_atoms, map_exprs, renamed, variables
+from dualbcast.ir.traversal import all_atoms, renamed, renamed_block, variables
 
 __all__ = ["LOAD_MARK", "place_loads"]
 
@@ -74,11 +74,8 @@ def _place(block: Block, params: Mapping[str, Var], later: Set[str], places: Map
             loaded[name] = Var(f"{name}{LOAD_MARK}{next(places[name])}", param.kind)
             loads.setdefault(first, []).append(Assign(loaded[name], Load(name, param.kind)))
 
-    def visit(inner: Block) -> Block:
-        return tuple([map_exprs(part, lambda expr: renamed(expr, loaded), visit) for part in inner])
-
     new: list[Stmt] = []
-    for position, part in enumerate(visit(block) if loaded else block):
+    for position, part in enumerate(renamed_block(block, loaded) if loaded else block):
         new += loads.get(position, ())
         if isinstance(part, If) and position in within:
             then, orelse = (_place(side, within[position], set(), places) for side in (part.then, part.orelse))

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
+from dualbcast.ir.builder import hold
 from dualbcast.ir.constant_fold import fold, zero
 from dualbcast.ir.nodes import (
     FALSE,
+    NOWHERE,
     TEMPORARY,
     TRUE,
     Assign,
@@ -32,26 +34,28 @@ from dualbcast.ir.nodes import (
     Var,
     While,
 )
-from dualbcast.ir.value_numbering import simplify
-from dualbcast.ir.walk import (
+from dualbcast.ir.traversal import (
     assigned,
     assigned_always,
     expressions,
     falls_through,
+    has_loops,
     jumps,
     operations_of,
     read_counts,
     renamed,
     statements,
+    targets,
     use_counts,
 )
+from dualbcast.ir.value_numbering import simplify
 from dualbcast.passes.speculation import is_speculatable
 from dualbcast.passes.uniformity import has_divergent_jumps, is_uniform_loop, varies, varying_names
 from dualbcast.passes.vectorization import blocks_vectors
 
 __all__ = ["mask_loops"]
 
-# The most statements that are made: the statements after an `if` with a jump in it are written twice.
+# The most new statements of a function: those after an `if` with a jump in it are written twice.
 MOST_STATEMENTS = 2000
 
 
@@ -90,7 +94,7 @@ def mask_loops(function: Function, uniform: Set[str]) -> Function:
     uniform : set of str
         The parameters that are the same for the elements of a row.
     """
-    if not any(isinstance(stmt, For | While) for stmt in statements(function.body)):
+    if not has_loops(function.body):
         return function
     try:
         body = _Masking(function, uniform).block(function.body)
@@ -109,7 +113,7 @@ class _Masking:
         self.reads = use_counts(function)
         params = [param.name for param in function.params]
         self.own = Names([*params, *assigned(function.body)])
-        # Names that have a value here; `held` may have a newer one.
+        # Names that have a value at this statement; `held` may have a newer one.
         self.seen = set(params)
         # The variables that count the iterations of one loop; and in how many loops the statement at hand is.
         self.counters: set[str] = set()
@@ -128,7 +132,7 @@ class _Masking:
                     self.seen.add(stmt.target.name)
                     new.append(replace(stmt, body=self.block(stmt.body)))
                     self.depth -= 1
-                case If() if _has_loop(stmt):
+                case If() if has_loops((stmt,)):
                     new.append(replace(stmt, then=self.block(stmt.then), orelse=self.block(stmt.orelse)))
                 case For() | While():
                     _refuse_unmaskable(stmt)
@@ -193,7 +197,7 @@ class _Masking:
         for side, goes_there in ((stmt.then, test), (stmt.orelse, None)):
             path = (*side, *rest) if falls_through(side) else side
             there = here
-            if any(map(_has_loop, path)):  # Nobody must wait for an element that does not come here.
+            if has_loops(path):  # Nobody must wait for an element that does not come here.
                 if goes_there is None:
                     goes_there = self.hold(fold(Op("not", (test,), "bool")), new)
                 there = self.hold(fold(Op("and", (here, goes_there), "bool")), new)
@@ -280,12 +284,12 @@ class _Masking:
         """
         tested = set(assigned(loop.pre)) if isinstance(loop, While) else set()
         places: dict[str, Var] = {}
-        for name, kind in _targets(loop).items():
+        for name, target in targets((loop,)).items():
             is_known = name in held or name in self.seen
             if not is_known and name not in tested and self.reads[name] <= inside[name]:
                 continue  # a variable of one iteration
-            places[name] = Var(self.own.fresh(TEMPORARY + name.removeprefix(TEMPORARY).partition("#")[0]), kind)
-            value = held.get(name, Var(name, kind)) if is_known else zero(kind)
+            places[name] = Var(self.own.fresh(_base(name)), target.kind)
+            value = held.get(name, target) if is_known else zero(target.kind)
             new.append(Assign(places[name], value, loop.location))
         return places
 
@@ -308,12 +312,12 @@ class _Masking:
 
     def assign_all(self, changes: Sequence[tuple[Var, Expr]], new: list[Stmt]) -> None:
         """Assign some variables simultaneously."""
-        targets = {target for target, _ in changes}
+        changing = {target for target, _ in changes}
         assigns: list[Stmt] = []
         for target, value in changes:
             if value == target:
                 continue
-            if value in targets:  # It may have changed by then.
+            if value in changing:  # It may have changed by then.
                 copy = Var(self.own.fresh(TEMPORARY), target.kind)
                 new.append(Assign(copy, value))
                 value = copy
@@ -321,15 +325,12 @@ class _Masking:
         new += assigns
 
     def hold(self, value: Expr, new: list[Stmt], stmt: Assign | If | None = None) -> Atom:
-        if isinstance(value, Const | Var):
-            return value
-        base = stmt.target.name.removeprefix(TEMPORARY).partition("#")[0] if isinstance(stmt, Assign) else ""
-        target = Var(self.own.fresh(TEMPORARY + base), value.kind)
-        new.append(Assign(target, value) if stmt is None else Assign(target, value, stmt.location))
-        self.count += 1
-        if self.count > MOST_STATEMENTS:
-            raise _CannotMaskError
-        return target
+        if isinstance(value, Op):
+            self.count += 1
+            if self.count > MOST_STATEMENTS:
+                raise _CannotMaskError
+        base = _base(stmt.target.name) if isinstance(stmt, Assign) else TEMPORARY
+        return hold(value, self.own, new, NOWHERE if stmt is None else stmt.location, base)
 
 
 _COUNTING: tuple[tuple[str, Kind], ...] = (("counter", "int"), ("stop", "int"), ("goes", "bool"))
@@ -353,9 +354,6 @@ def _is_small(loop: For) -> bool:
     )
 
 
-def _targets(part: Stmt) -> dict[str, Kind]:
-    return {stmt.target.name: stmt.target.kind for stmt in statements((part,)) if isinstance(stmt, Assign | For)}
-
-
-def _has_loop(part: Stmt) -> bool:
-    return any(isinstance(stmt, For | While) for stmt in statements((part,)))
+def _base(name: str) -> str:
+    """The name of a variable as that of a temporary, without its number."""
+    return TEMPORARY + name.removeprefix(TEMPORARY).partition("#")[0]

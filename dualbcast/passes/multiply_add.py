@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dualbcast.autodiff.operation_cost import cost_of_operation
 from dualbcast.ir.nodes import For, Function, While
+from dualbcast.ir.traversal import assigned, operations_of, statements
 from dualbcast.ir.value_numbering import simplify
-from dualbcast.ir.walk import assigned, operations_of, statements
 
 __all__ = ["fuse_multiply_adds"]
 

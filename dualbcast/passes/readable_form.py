@@ -25,14 +25,18 @@ from dualbcast.ir.nodes import (
     While,
 )
 from dualbcast.ir.printer import format_expr
-from dualbcast.ir.walk import (
+from dualbcast.ir.traversal import (
     all_atoms,
     assigned,
     atoms,
+    has_loops,
     jumping_blocks,
     map_expr,
     map_exprs,
+    renamed,
+    renamed_block,
     statements,
+    targets,
     use_counts,
 )
 from dualbcast.passes.load_placement import LOAD_MARK
@@ -88,33 +92,26 @@ def coalesce_copies(function: Function) -> Function:
 
 
 def _merge_copy(block: Block, copy: Assign, value: Var, reads: Counter[str], writes: Counter[str]) -> Block:
-    """The block with `value` renamed to the copy's target, where nothing can tell the difference."""
+    """The block with `value` renamed to the copy's target, where that changes nothing."""
     target = copy.target
-    leaves = [leaf for stmt in block for leaf in all_atoms(stmt)]
     defining = [position for position, stmt in enumerate(block) if value.name in set(assigned((stmt,)))]
-    # All statements with `value` are here, and the first is its only definition, before the copy.
-    if leaves.count(value) != reads[value.name] or len(defining) != 1 or defining[0] >= block.index(copy):
+    if len(defining) != 1 or defining[0] >= block.index(copy):
         return block
-    if target.name.startswith(TEMPORARY) and leaves.count(value) != sum(_is_copy(at, target, value) for at in block):
-        return block  # other expressions read it under its own name, which says more than that of an output
     first = defining[0]
-    start = block[first]
-    if not isinstance(start, Assign | If) or Counter(assigned((start,)))[value.name] != writes[value.name]:
-        return block
-    if any(value in all_atoms(stmt) for stmt in block[:first]) or (
-        isinstance(start, If) and target in all_atoms(start)
+    before, start, rest = block[:first], block[first], block[first + 1 :]
+    read = [leaf for stmt in block for leaf in all_atoms(stmt)].count(value)
+    # All statements with `value` are here, and the first is its only definition.
+    if (
+        read != reads[value.name]
+        or not isinstance(start, Assign | If)
+        or Counter(assigned((start,)))[value.name] != writes[value.name]
+        or any(value in all_atoms(stmt) for stmt in before)
     ):
         return block
-    if isinstance(start, If) and (target.name in set(assigned((start,))) or jumping_blocks(start)):
+    if target.name.startswith(TEMPORARY) and read != sum(_is_copy(stmt, target, value) for stmt in block):
+        return block  # Other expressions read it under its own name, which says more than that of an output.
+    if _uses_target(start, rest, target, value):
         return block
-    for stmt in block[first + 1 :]:
-        if target in all_atoms(stmt):
-            return block
-        for part in statements((stmt,)):
-            if isinstance(part, Assign | For) and part.target == target and not _is_copy(part, target, value):
-                return block
-        if any(not any(_is_copy(part, target, value) for part in inner) for inner in jumping_blocks(stmt)):
-            return block
 
     def rename(expr: Expr) -> Expr:
         return map_expr(expr, lambda leaf: target if leaf == value else leaf)
@@ -132,10 +129,27 @@ def _merge_copy(block: Block, copy: Assign, value: Var, reads: Counter[str], wri
             new.append(map_exprs(stmt, rename, visit))
         return tuple(new)
 
-    renamed = (*block[:first], *visit(block[first:]))
+    merged = (*block[:first], *visit(block[first:]))
     reads[target.name] += reads.pop(value.name)
     writes[target.name] += writes.pop(value.name)
-    return renamed
+    return merged
+
+
+def _uses_target(start: Stmt, rest: Block, target: Var, value: Var) -> bool:
+    """Whether the target of a copy may have another value than `value` between that one's definition and the copy."""
+    if isinstance(start, If) and (
+        target in all_atoms(start) or target.name in set(assigned((start,))) or jumping_blocks(start)
+    ):
+        return True
+    for stmt in rest:
+        if target in all_atoms(stmt):
+            return True
+        for part in statements((stmt,)):
+            if isinstance(part, Assign | For) and part.target == target and not _is_copy(part, target, value):
+                return True
+        if any(not any(_is_copy(part, target, value) for part in inner) for inner in jumping_blocks(stmt)):
+            return True
+    return False
 
 
 def _is_copy(stmt: Stmt, target: Var, value: Var) -> bool:
@@ -222,11 +236,9 @@ class _Nesting:
                 case If():
                     test = self.expression(stmt.test)
                     # A loop in the branch would write out pending assignments there.
-                    has_loop = any(isinstance(part, While | For) for part in statements((stmt,)))
-                    new += self.flush(set(self.pending) if has_loop else self.touched(stmt))
-                    if jumping_blocks(
-                        stmt
-                    ):  # a jump skips the end of this block, where the others would be written out
+                    new += self.flush(set(self.pending) if has_loops((stmt,)) else self.touched(stmt))
+                    if jumping_blocks(stmt):
+                        # A jump skips the end of this block, where the others would be written out.
                         later = {
                             leaf.name for at in block[position:] for leaf in all_atoms(at) if isinstance(leaf, Var)
                         }
@@ -288,34 +300,23 @@ def name_variables(function: Function, names: Names, *, loads: bool = True) -> F
         for output in function.outputs
         if isinstance(output.value, Var) and output.value.name.startswith(TEMPORARY)
     }
-    mapping: dict[str, str] = {}
+    mapping: dict[str, Var] = {}
+    # The names of the elements of parameters, which may have several loads.
     elements: dict[str, str] = {}
-    scalars = [] if loads else [param.name for param in function.params]
-    for name in dict.fromkeys([*scalars, *assigned(function.body)]):
+    scalars = {} if loads else {param.name: param for param in function.params}
+    for name, var in (scalars | targets(function.body)).items():
         if LOAD_MARK in name:
-            base = name.partition(LOAD_MARK)[0]
-            elements[base] = mapping[name] = elements.get(base) or names.fresh(f"{base}_k")
+            param = name.partition(LOAD_MARK)[0]
+            if param not in elements:
+                elements[param] = names.fresh(f"{param}_k")
+            readable = elements[param]
         elif name in stored:
-            mapping[name] = names.fresh(f"{stored[name]}_k")
+            readable = names.fresh(f"{stored[name]}_k")
         elif name.startswith(TEMPORARY):
-            mapping[name] = names.fresh(re.sub(r"#\d+", "", name).removeprefix(TEMPORARY) or "t")
+            readable = names.fresh(re.sub(r"#\d+", "", name).removeprefix(TEMPORARY) or "t")
         else:
-            mapping[name] = names.fresh(name)
-
-    def change(expr: Expr) -> Expr:
-        def leaf(at: Expr) -> Expr:
-            return Var(mapping[at.name], at.kind) if isinstance(at, Var) and at.name in mapping else at
-
-        return map_expr(expr, leaf)
-
-    def visit(block: Block) -> Block:
-        new: list[Stmt] = []
-        for stmt in block:
-            if isinstance(stmt, Assign | For):
-                stmt = replace(stmt, target=Var(mapping[stmt.target.name], stmt.target.kind))
-            new.append(map_exprs(stmt, change, visit))
-        return tuple(new)
-
-    outputs = tuple(Output(output.name, change(output.value)) for output in function.outputs)
-    params = tuple(replace(param, name=mapping.get(param.name, param.name)) for param in function.params)
-    return replace(function, params=function.params if loads else params, body=visit(function.body), outputs=outputs)
+            readable = names.fresh(name)
+        mapping[name] = Var(readable, var.kind)
+    outputs = tuple(Output(output.name, renamed(output.value, mapping)) for output in function.outputs)
+    params = function.params if loads else tuple(mapping[param.name] for param in function.params)
+    return replace(function, params=params, body=renamed_block(function.body, mapping), outputs=outputs)

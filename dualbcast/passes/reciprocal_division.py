@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dualbcast.ir.nodes import TEMPORARY, Assign, Block, Const, Expr, Function, Names, Op, Stmt, Var
-from dualbcast.ir.walk import assigned, map_exprs
+from dualbcast.ir.traversal import assigned, map_exprs
 from dualbcast.rules.table import RULES
 
 __all__ = ["DIVIDED", "share_reciprocals"]

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
-from dualbcast.errors import Location
+from dualbcast.ir.builder import hold
 from dualbcast.ir.constant_fold import fold
-from dualbcast.ir.nodes import TEMPORARY, Assign, Atom, Block, Expr, Function, Names, Op, Stmt, Var
+from dualbcast.ir.nodes import Assign, Atom, Block, Expr, Function, Names, Op, Stmt, Var
+from dualbcast.ir.traversal import assigned, map_exprs, use_counts
 from dualbcast.ir.value_numbering import simplify
-from dualbcast.ir.walk import assigned, map_exprs, use_counts
 
 __all__ = ["merge_selects"]
 
@@ -64,38 +64,32 @@ class _Merging:
         """The select, or one that needs no other; its condition is appended to `new`."""
         test, then, orelse = value.args
 
-        def hold(name: str, *args: Expr) -> Atom:
-            value_of_test = fold(Op(name, args, "bool", value.location))
-            if isinstance(value_of_test, Atom):
-                return value_of_test
-            return self.hold(value_of_test, value.location, new)
+        def condition(name: str, *args: Expr) -> Atom:
+            atom = hold(fold(Op(name, args, "bool", value.location)), self.names, new, value.location)
+            if isinstance(atom, Var) and atom not in args:
+                self.lasting.add(atom.name)
+            return atom
 
         for inner, other, is_first in ((orelse, then, False), (then, orelse, True)):
             if isinstance(inner, Var) and inner.name in self.selects and self.reads[inner.name] == 1:
-                arguments = _one(test, other, self.selects[inner.name], is_first, hold)
+                arguments = _one(test, other, self.selects[inner.name], is_first, condition)
                 if arguments is not None:
                     self.merges = True
                     return replace(value, args=arguments)
         return value
 
-    def hold(self, value: Expr, location: Location, new: list[Stmt]) -> Var:
-        target = Var(self.names.fresh(TEMPORARY), value.kind)
-        new.append(Assign(target, value, location))
-        self.lasting.add(target.name)
-        return target
-
 
 def _one(
-    test: Expr, other: Expr, inner: tuple[Expr, ...], is_first: bool, hold: Callable[..., Atom]
+    test: Expr, other: Expr, inner: tuple[Expr, ...], is_first: bool, condition: Callable[..., Atom]
 ) -> tuple[Expr, ...] | None:
     """The arguments of one select for `select(test, select(*inner), other)`, or with these two the other way round."""
     inside, then, orelse = inner
     if other == then and not is_first:
-        return hold("or", test, inside), other, orelse
+        return condition("or", test, inside), other, orelse
     if other not in (then, orelse):
         return None
-    # Where the inner one is reached, and takes what is not the other.
-    reached = test if is_first else hold("not", test)
+    # The condition that the inner select is reached and takes its other value.
+    reached = test if is_first else condition("not", test)
     if other == orelse:
-        return hold("and", reached, inside), then, other
-    return hold("and", reached, hold("not", inside)), orelse, other
+        return condition("and", reached, inside), then, other
+    return condition("and", reached, condition("not", inside)), orelse, other

@@ -24,7 +24,7 @@ from dualbcast.ir.nodes import (
     Var,
     While,
 )
-from dualbcast.ir.walk import operations_of, statements
+from dualbcast.ir.traversal import operations_of, statements
 from dualbcast.rules.table import RULES
 
 __all__ = ["is_short", "is_speculatable", "may_run_for_all", "skipping_saves"]

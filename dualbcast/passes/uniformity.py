@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from dualbcast.ir.nodes import Assign, Block, Break, Const, Continue, Expr, For, Function, If, Var, While
-from dualbcast.ir.walk import atoms, expressions, jumps
+from dualbcast.ir.nodes import Assign, Block, Break, Const, Continue, Expr, For, Function, If, Load, Var, While
+from dualbcast.ir.traversal import atoms, expressions, jumps
 from dualbcast.kernel_spec import Layout
 
 __all__ = ["has_divergent_jumps", "is_uniform_loop", "uniform_inputs", "varies", "varying_names"]
@@ -21,7 +21,7 @@ def uniform_inputs(function: Function, layout: Layout) -> set[str]:
 
 
 def varying_names(function: Function, uniform: Set[str]) -> set[str]:
-    """The names whose values can vary, where the parameters in `uniform` cannot."""
+    """The parameters and variables whose values can vary, where the parameters in `uniform` cannot."""
     varying = {param.name for param in function.params} - uniform
 
     def visit(block: Block, is_divergent: bool) -> None:
@@ -54,8 +54,8 @@ def varying_names(function: Function, uniform: Set[str]) -> set[str]:
 
 
 def varies(expr: Expr, varying: Set[str]) -> bool:
-    """Whether an expression can vary, where the names in `varying` can."""
-    return any(isinstance(leaf, Var) and leaf.name in varying for leaf in atoms(expr))
+    """Whether an expression can vary, where the variables and arrays in `varying` can."""
+    return any(isinstance(leaf, Var | Load) and leaf.name in varying for leaf in atoms(expr))
 
 
 def is_uniform_loop(loop: For, varying: Set[str]) -> bool:

@@ -6,8 +6,8 @@ from collections.abc import Set
 from functools import lru_cache
 
 from dualbcast.frontend.rule_bodies import helper_of
-from dualbcast.ir.nodes import Assign, Block, Const, Expr, For, Function, If, Load, Op, Var, While
-from dualbcast.ir.walk import assigned, operations_of, statements
+from dualbcast.ir.nodes import Assign, Block, Expr, For, Function, If, Op, Var, While
+from dualbcast.ir.traversal import blocks, has_loops, operations_of, statements, targets
 from dualbcast.passes.uniformity import is_uniform_loop, varies, varying_names
 from dualbcast.rules.table import RULES
 
@@ -16,9 +16,7 @@ __all__ = ["blocks_vectors", "fits_vectors", "has_varying_branches", "is_scalar"
 
 def is_scalar(function: Function) -> bool:
     """Whether a loop or an operation in a function keeps the loop over elements from being vectorised."""
-    if any(isinstance(stmt, For | While) for stmt in statements(function.body)):
-        return True
-    return any(blocks_vectors(op.name) for op in operations_of(function))
+    return has_loops(function.body) or any(blocks_vectors(op.name) for op in operations_of(function))
 
 
 @lru_cache(maxsize=1024)
@@ -59,65 +57,49 @@ def has_varying_branches(function: Function, uniform: Set[str]) -> bool:
 
 # Each step of a longer chain of uniform operations in branches doubles the time of LLVM's vectoriser
 # (docs/decisions/024-chains-of-uniform-work.md).
-LONGEST = 20
+LONGEST_CHAIN = 20
+# LLVM unrolls loops: a chain is measured through so many more iterations of a loop, for each loop around it.
+_MORE_ITERATIONS = 2
 
 
 def suits_llvm_vectoriser(function: Function, uniform: Set[str]) -> bool:
     """Whether LLVM vectorises a kernel in reasonable time; the parameters in `uniform` do not change within a row."""
-    return _longest(function.body, uniform, {}, False) <= LONGEST
+    return _longest_chain(function, uniform) <= LONGEST_CHAIN
 
 
-def _longest(block: Block, uniform: Set[str], chains: dict[str, int], inside: bool, iterations: int = 3) -> int:
-    """The longest chain of uniform operations, through so many iterations of each loop.
+def _longest_chain(function: Function, uniform: Set[str]) -> int:
+    """The length of the longest chain of uniform operations that LLVM cannot hoist out of the loop over a row."""
+    varying = varying_names(function, uniform)
+    # The length of the chain to each uniform variable.
+    chains: dict[str, int] = {}
 
-    `chains` maps every uniform name to the length of its chain, and is added to.
-    """
+    def length(expr: Expr, inside: bool) -> int:
+        if isinstance(expr, Op):
+            longest = max((length(arg, inside) for arg in expr.args), default=0)
+            return longest + 1 if inside or longest else 0
+        return chains.get(expr.name, 0) if isinstance(expr, Var) else 0
 
-    def chain(expr: Expr) -> int | None:
-        """The length of the chain to a uniform value that LLVM cannot hoist; None for a varying value."""
-        match expr:
-            case Const():
-                return 0
-            case Load():
-                return 0 if expr.name in uniform else None
-            case Var():
-                return chains.get(expr.name)
-            case Op():
-                lengths = [chain(arg) for arg in expr.args]
-                known = [length for length in lengths if length is not None]
-                if len(known) < len(lengths):
-                    return None
-                longest = max(known, default=0)
-                return longest + 1 if inside or longest else 0
+    def visit(block: Block, inside: bool) -> None:
+        """Lengthen the chains through a block, which may be inside a branch or a loop."""
+        for stmt in block:
+            if isinstance(stmt, Assign):
+                name = stmt.target.name
+                if name not in varying and not varies(stmt.value, varying):
+                    chains[name] = max(chains.get(name, 0), length(stmt.value, inside))
+                continue
+            for inner in blocks(stmt):
+                visit(inner, True)
+            if isinstance(stmt, If):
+                # After the branch, LLVM chooses between the values of both sides.
+                for name in targets((stmt,)).keys() & chains.keys():
+                    chains[name] = 1 + max(chains[name], length(stmt.test, inside))
 
-    longest = 0
-    for stmt in block:
-        match stmt:
-            case Assign():
-                length = chain(stmt.value)
-                if length is None:
-                    chains.pop(stmt.target.name, None)
-                else:
-                    chains[stmt.target.name] = length
-                    longest = max(longest, length)
-            case If():
-                test = chain(stmt.test)
-                sides = []
-                for side in (stmt.then, stmt.orelse):
-                    own = dict(chains)
-                    longest = max(longest, _longest(side, uniform, own, True, iterations))
-                    sides.append(own)
-                for name in set(assigned((stmt,))):
-                    lengths = [own[name] for own in sides if name in own]
-                    chains.pop(name, None)
-                    if test is not None and lengths:
-                        chains[name] = max(*lengths, test) + 1 if len(lengths) > 1 else lengths[0] + 1
-            case For() | While():
-                # A loop that LLVM unrolls is as long a chain as it has iterations. Several iterations of the loops
-                # inside it are looked at in its first only: of six nested loops they would be 729.
-                before = dict(chains)
-                for iteration in range(iterations):
-                    longest = max(longest, _longest(stmt.body, uniform, chains, True, 1 if iteration else iterations))
-                for name in set(assigned((stmt,))) & before.keys():
-                    chains.setdefault(name, before[name])
-    return longest
+    for _ in range(1 + _MORE_ITERATIONS * _loop_depth(function.body)):
+        visit(function.body, False)
+    return max(chains.values(), default=0)
+
+
+def _loop_depth(block: Block) -> int:
+    """How deep loops are nested in a block."""
+    inner = ((stmt, max(map(_loop_depth, blocks(stmt)))) for stmt in block if blocks(stmt))
+    return max((depth + isinstance(stmt, For | While) for stmt, depth in inner), default=0)

@@ -14,7 +14,7 @@ from dualbcast.errors import ArgumentError, CompileError, nested_too_deeply
 from dualbcast.garbage import collected_later
 from dualbcast.ir.nodes import Function, Kind
 from dualbcast.ir.structure import Structure
-from dualbcast.ir.walk import floats, statements
+from dualbcast.ir.traversal import floats, statements
 from dualbcast.program import product_cache
 from dualbcast.program.iteration_limit import limit
 from dualbcast.program.jacobian import Jacobian

@@ -15,7 +15,7 @@ import numpy as np
 from dualbcast.errors import BackendError, MissingDependencyError
 from dualbcast.ir.nodes import ARITHMETIC, FUSED, For, Function, If, While
 from dualbcast.ir.printer import dump
-from dualbcast.ir.walk import operations_of, statements, use_counts
+from dualbcast.ir.traversal import operations_of, statements, use_counts
 from dualbcast.kernel_spec import Layout
 from dualbcast.passes.call_scheduling import INSTRUCTIONS
 from dualbcast.passes.if_conversion import branch_choices

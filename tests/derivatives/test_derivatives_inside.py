@@ -33,7 +33,7 @@ from dualbcast import derivative as D  # noqa: N812
 from dualbcast.frontend.rule_bodies import lower
 from dualbcast.ir import verify as ir_verify
 from dualbcast.ir.nodes import Op
-from dualbcast.ir.walk import expressions, statements
+from dualbcast.ir.traversal import expressions, statements
 from dualbcast.program.explain import operations
 from dualbcast.rules.registration import forget
 from dualbcast.rules.table import RULES

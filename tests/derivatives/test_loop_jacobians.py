@@ -12,13 +12,13 @@ from models import eccentric_anomaly
 from run_ir import execute, lowered
 
 from dualbcast import differentiable_broadcast
-from dualbcast.autodiff.linearize import ONE, Direction, ForwardMode
+from dualbcast.autodiff.linearize import Direction, ForwardMode
 from dualbcast.autodiff.loop_jacobians import LoopJacobians, is_shorter
 from dualbcast.frontend.lower import lower
-from dualbcast.ir.nodes import For, Function, While
+from dualbcast.ir.nodes import ONE, For, Function, While
+from dualbcast.ir.traversal import operations_of, statements
 from dualbcast.ir.value_numbering import simplify
 from dualbcast.ir.verify import verify
-from dualbcast.ir.walk import operations_of, statements
 
 
 def oscillator(x: float, v: float, damping: float) -> float:

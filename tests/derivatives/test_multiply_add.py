@@ -18,7 +18,7 @@ from dualbcast.codegen.mathlib import table as mathlib
 from dualbcast.frontend.rule_bodies import lower
 from dualbcast.ir.compose import Step, compose
 from dualbcast.ir.nodes import FUSED, Function
-from dualbcast.ir.walk import operations_of
+from dualbcast.ir.traversal import operations_of
 from dualbcast.program.products import make_product
 
 RANDOM = np.random.default_rng(0)

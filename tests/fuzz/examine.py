@@ -17,9 +17,9 @@ from dualbcast import differentiable_broadcast, gradient
 from dualbcast.autodiff.differentiate import dualize
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import For, While
+from dualbcast.ir.traversal import statements
 from dualbcast.ir.value_numbering import simplify
 from dualbcast.ir.verify import verify
-from dualbcast.ir.walk import statements
 from dualbcast.program import product_cache
 
 __all__ = ["Expected", "Mismatch", "Tally", "compare", "examine", "expect", "expectations", "hold"]

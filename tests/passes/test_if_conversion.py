@@ -18,9 +18,9 @@ from dualbcast import differentiable_broadcast, special
 from dualbcast.codegen import kernel_text
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import TEMPORARY, Assign, Const, Function, If, Op, Output, Var
+from dualbcast.ir.traversal import statements
 from dualbcast.ir.value_numbering import simplify
 from dualbcast.ir.verify import verify
-from dualbcast.ir.walk import statements
 from dualbcast.passes import speculation
 from dualbcast.passes.custom_derivatives import drop_custom_derivatives
 from dualbcast.passes.if_conversion import branch_choices, convert_ifs

@@ -12,9 +12,9 @@ import pytest
 from dualbcast import differentiable_broadcast, special
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Op
+from dualbcast.ir.traversal import expressions, statements
 from dualbcast.ir.value_numbering import simplify
 from dualbcast.ir.verify import verify
-from dualbcast.ir.walk import expressions, statements
 from dualbcast.passes.inline_helpers import inline_helpers
 from dualbcast.passes.vectorization import fits_vectors
 from dualbcast.program import pipeline

@@ -17,9 +17,9 @@ from dualbcast.codegen.llvm.row_loop import WHOLE
 from dualbcast.codegen.mathlib import table as mathlib
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Break, Continue, For, If, While
+from dualbcast.ir.traversal import statements
 from dualbcast.ir.value_numbering import simplify
 from dualbcast.ir.verify import verify
-from dualbcast.ir.walk import statements
 from dualbcast.passes.custom_derivatives import drop_custom_derivatives
 from dualbcast.passes.masked_loops import mask_loops
 from dualbcast.passes.vectorization import fits_vectors

@@ -12,8 +12,8 @@ import pytest
 from dualbcast import differentiable_broadcast
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Function, Op, Var, While
+from dualbcast.ir.traversal import operations_of, statements
 from dualbcast.ir.value_numbering import simplify
-from dualbcast.ir.walk import operations_of, statements
 from dualbcast.passes import interleaving, vectorization
 from dualbcast.passes.masked_loops import mask_loops
 from dualbcast.program import pipeline
@@ -227,7 +227,7 @@ def test_deep_loops_are_looked_at_a_few_times(monkeypatch: pytest.MonkeyPatch, f
             counted(
                 monkeypatch,
                 vectorization,
-                "_longest",
+                "varies",
                 lambda made=made: vectorization.suits_llvm_vectoriser(made, set()),
             )
         )

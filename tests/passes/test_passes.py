@@ -21,9 +21,9 @@ from dualbcast.autodiff.differentiate import dualize
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.dead_code import remove_dead
 from dualbcast.ir.nodes import Assign, Break, Const, For, Function, If, Op, Output, Var, While
+from dualbcast.ir.traversal import statements
 from dualbcast.ir.value_numbering import simplify
 from dualbcast.ir.verify import verify
-from dualbcast.ir.walk import statements
 from dualbcast.program.explain import operations
 
 EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)

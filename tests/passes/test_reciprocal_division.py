@@ -18,9 +18,9 @@ from dualbcast.codegen.mathlib import division as division_code
 from dualbcast.codegen.mathlib import table as mathlib
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Assign, Block, Op
+from dualbcast.ir.traversal import statements
 from dualbcast.ir.value_numbering import simplify
 from dualbcast.ir.verify import verify
-from dualbcast.ir.walk import statements
 from dualbcast.passes.reciprocal_division import share_reciprocals
 from dualbcast.runtime.cpu import kernel as cpu_kernel
 

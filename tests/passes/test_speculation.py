@@ -20,9 +20,9 @@ from run_ir import dual, execute, lowered
 from dualbcast import differentiable_broadcast, graph, set_num_threads
 from dualbcast.codegen.llvm.row_loop import WHOLE
 from dualbcast.ir.nodes import If
+from dualbcast.ir.traversal import statements
 from dualbcast.ir.value_numbering import simplify
 from dualbcast.ir.verify import verify
-from dualbcast.ir.walk import statements
 from dualbcast.passes import if_conversion, speculation
 from dualbcast.passes.custom_derivatives import drop_custom_derivatives
 from dualbcast.passes.if_conversion import branch_choices, convert_ifs

@@ -1,9 +1,13 @@
-"""Ways through a program: its statements, expressions and names, and maps over them that keep what does not change."""
+"""Traversals of a program: its statements, expressions and names, and maps over them.
+
+A map returns the same object where nothing changes.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import replace
 from operator import is_
 
 from dualbcast.ir.nodes import (
@@ -12,6 +16,7 @@ from dualbcast.ir.nodes import (
     Atom,
     Block,
     Break,
+    Const,
     Continue,
     Expr,
     For,
@@ -28,20 +33,26 @@ __all__ = [
     "among",
     "assigned",
     "assigned_always",
+    "assignments",
     "atoms",
     "blocks",
     "breaks",
     "expressions",
     "falls_through",
     "floats",
+    "has_loops",
     "jumping_blocks",
     "jumps",
+    "known_range",
     "map_expr",
     "map_exprs",
+    "map_function",
     "operations_of",
     "read_counts",
     "renamed",
+    "renamed_block",
     "statements",
+    "targets",
     "use_counts",
     "variables",
 ]
@@ -132,11 +143,32 @@ def variables(expr: Expr) -> list[Var]:
     return [leaf for leaf in atoms(expr) if isinstance(leaf, Var)]
 
 
+def assignments(block: Block) -> list[Assign]:
+    """The assignments of a block, those in inner blocks too."""
+    return [stmt for stmt in statements(block) if isinstance(stmt, Assign)]
+
+
 def assigned(block: Block) -> Iterator[str]:
     """The names a block assigns, with repetitions."""
     for stmt in statements(block):
         if isinstance(stmt, Assign | For):
             yield stmt.target.name
+
+
+def targets(block: Block) -> dict[str, Var]:
+    """The variables that a block assigns, by name."""
+    return {stmt.target.name: stmt.target for stmt in statements(block) if isinstance(stmt, Assign | For)}
+
+
+def has_loops(block: Block) -> bool:
+    """Whether there is a loop in a block."""
+    return any(isinstance(stmt, For | While) for stmt in statements(block))
+
+
+def known_range(loop: For) -> range | None:
+    """The range of a loop with constant bounds; None for another loop."""
+    bounds = [bound.value for bound in (loop.start, loop.stop, loop.step) if isinstance(bound, Const)]
+    return range(*map(int, bounds)) if len(bounds) == 3 and bounds[2] != 0 else None
 
 
 def among(names: Container[str], block: Block) -> tuple[str, ...]:
@@ -145,7 +177,7 @@ def among(names: Container[str], block: Block) -> tuple[str, ...]:
 
 
 def assigned_always(block: Iterable[Stmt]) -> set[str]:
-    """The names that a block assigns on every path through it; loops may have no iteration."""
+    """The names that a block assigns on every path through it; a loop may have no iteration."""
     names: set[str] = set()
     for stmt in block:
         if isinstance(stmt, Assign):
@@ -173,6 +205,27 @@ def map_expr(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
 def renamed(expr: Expr, by: Mapping[str, Atom]) -> Expr:
     """The expression with other atoms in the place of some of its variables."""
     return map_expr(expr, lambda leaf: by.get(leaf.name, leaf) if isinstance(leaf, Var) else leaf)
+
+
+def renamed_block(block: Block, by: Mapping[str, Var]) -> Block:
+    """The block with other variables in the place of some, also where it assigns them."""
+    new: list[Stmt] = []
+    for stmt in block:
+        stmt = map_exprs(stmt, lambda expr: renamed(expr, by), lambda inner: renamed_block(inner, by))
+        if isinstance(stmt, Assign | For) and stmt.target.name in by:
+            stmt = replace(stmt, target=by[stmt.target.name])
+        new.append(stmt)
+    return tuple(new)
+
+
+def map_function(function: Function, change: Callable[[Expr], Expr]) -> Function:
+    """The function with `change` applied to every expression of its statements and outputs."""
+
+    def visit(block: Block) -> Block:
+        return tuple([map_exprs(stmt, change, visit) for stmt in block])
+
+    outputs = tuple([replace(output, value=change(output.value)) for output in function.outputs])
+    return replace(function, body=visit(function.body), outputs=outputs)
 
 
 def map_exprs(stmt: Stmt, change: Callable[[Expr], Expr], inner: Callable[[Block], Block]) -> Stmt:
