@@ -95,6 +95,25 @@ class Plan(NamedTuple):
         """The parts of the space that the kernel is run on, where it is not run on ranges."""
         return self.geometry.blocks
 
+    def is_repeatable(self) -> bool:
+        """Whether calls of the same forms can be made alike: all outputs or none were given, and written directly."""
+        return self.given in {(True,) * len(self.given), (False,) * len(self.given)} and (
+            self.targets is self.outputs or not any(self.given)
+        )
+
+    def fit_of_outputs(self) -> Fit | None:
+        """The fit of the arrays of `out=`, if all outputs were given."""
+        if not all(self.given):
+            return None
+        operands = self.operands
+        inputs, outs = tuple(map(form_of, operands.arrays)), tuple(map(form_of, self.outputs))
+        return find_fit(inputs, outs, self.dtypes, operands.names, None, operands.module != "numpy")
+
+    def shapes_to_finish(self) -> Shapes:
+        """`shapes`, but None where the kernel writes the outputs as the caller gets them."""
+        is_written = self.geometry.split is None and {None, self.geometry.shape}.issuperset(self.shapes or ())
+        return None if is_written else self.shapes
+
     def written(self) -> tuple[Array, ...]:
         """To be called once the kernel has succeeded: `outputs`, where arrays of `out=` that it could not write
         directly have been filled, and sums made of what each block has added up."""
