@@ -171,7 +171,7 @@ class Call:
 
 def _interpreted(_: str, write: Callable[[], KernelSource]) -> Any:
     """The kernel that Python runs."""
-    return interpreter.compile_kernel(write())
+    return interpreter.PythonKernel(write())
 
 
 # How the results are made, and the outputs that they are made of.

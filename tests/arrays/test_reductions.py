@@ -71,7 +71,7 @@ def execute(function: Function, call: Plan, dtypes: list[Any], backend: str, thr
             cpu_launch.launch(kernel, call.total, call.ints, call.pointers, threads, call.blocks)
         else:
             arrays = (*call.operands.arrays, *call.targets)
-            interpreter.launch(interpreter.compile_kernel(text), call.total, call.ints, arrays, call.blocks)
+            interpreter.launch(interpreter.PythonKernel(text), call.total, call.ints, arrays, call.blocks)
     return call.finish()
 
 
@@ -89,7 +89,13 @@ def sums(
 ) -> tuple[Any, ...]:
     """What the kernel makes of the arrays; the outputs have the dtype of the first unless one is given."""
     dtypes = [arrays[0].dtype if dtype is None else dtype] * len(shapes)
-    found = execute(function, plan(named(*arrays), dtypes, None, shapes), dtypes, backend, threads)
+    found = execute(
+        function,
+        plan(named(*arrays), dtypes, None, shapes, is_interpreted=backend == "python"),
+        dtypes,
+        backend,
+        threads,
+    )
     whole = np.broadcast_shapes(*(array.shape for array in arrays))
     for result, shape in zip(found, shapes, strict=True):
         assert result.shape == (whole if shape is None else shape)

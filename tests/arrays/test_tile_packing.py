@@ -163,13 +163,13 @@ def test_panels_cover_the_space_once(data: st.DataObject) -> None:
     # What lies where, by the linear index.
     source = sum(index * stride for index, stride in zip(np.indices(sizes), strides, strict=True)).reshape(-1)
     seen = np.zeros(step, int)
-    for panel in panels:
-        assert panel.rows * panel.columns > 0
-        for i, j in itertools.product(range(panel.rows), range(panel.columns)):
-            linear = panel.start + i * panel.step + j
+    (row,) = panels.strides
+    for start, down, rows, columns, offset in panels.table().tolist():
+        assert rows * columns > 0
+        for i, j in itertools.product(range(rows), range(columns)):
+            linear = start + i * down + j
             seen[linear] += 1
-            row = panels.strides[0]
-            assert source[linear] == panel.offsets[0] + i * row[panels.down] + j * row[-1]
+            assert source[linear] == offset + i * row[panels.down] + j * row[-1]
     assert (seen == 1).all()
 
 
