@@ -20,6 +20,7 @@ from dualbcast.ir.value_numbering import simplify
 from dualbcast.program.pipeline import kernel_source
 from dualbcast.runtime.arguments import classify
 from dualbcast.runtime.cpu import kernel as cpu_kernel
+from dualbcast.runtime.cpu import launch as cpu_launch
 from dualbcast.runtime.launch_plan import plan
 
 NAMES = ("x", "w", "b", "g")
@@ -55,7 +56,7 @@ def call(function: Callable[..., Any], arrays: tuple[np.ndarray, ...], shapes: t
 
     def run() -> tuple[Any, ...]:
         planned = plan(classify(arrays, NAMES, operands.signature), dtypes, None, shapes)
-        cpu_kernel.launch(kernel, planned.total, planned.ints, planned.pointers, blocks=planned.blocks)
+        cpu_launch.launch(kernel, planned.total, planned.ints, planned.pointers, blocks=planned.blocks)
         return planned.finish()
 
     return run

@@ -7,7 +7,7 @@ that works.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from numbers import Number
 from typing import Any
 
@@ -15,7 +15,17 @@ import numpy as np
 
 from dualbcast.errors import ArgumentError, a_or_an
 
-__all__ = ["called", "has_own_arithmetic", "instead", "is_plain", "is_variable", "refused_argument", "refused_result"]
+__all__ = [
+    "called",
+    "has_own_arithmetic",
+    "instead",
+    "is_plain",
+    "is_variable",
+    "recorder_of",
+    "refused_argument",
+    "refused_result",
+    "refused_variable",
+]
 
 _NUMPYS = (np.ndarray, np.generic)
 _NUMBERS = {bool, int, float, complex}
@@ -28,9 +38,18 @@ _WAYS_OUT = {"magnitude": ".magnitude", "dims": ".data", "to_numpy": ".to_numpy(
 # --- how they are recognised ------------------------------------------------------------------------------------------
 
 
-def is_variable(kind: type) -> bool:
-    """Whether a class is the Variable of a graph, which need not be imported for the question."""
-    return hasattr(kind, "__broadcast_function__")
+def is_variable(value: object) -> bool:
+    """Whether a value is a Variable of a graph: it has a dtype and stands where an array can, but is none."""
+    return hasattr(type(value), "__broadcast_function__")
+
+
+def recorder_of(values: Iterable[object]) -> Callable[..., Any] | None:
+    """How the graph makes a call with these arguments; None where no Variable is among them."""
+    for value in values:
+        recorder: Callable[..., Any] | None = getattr(type(value), "__broadcast_function__", None)
+        if recorder is not None:
+            return recorder
+    return None
 
 
 def is_plain(value: Any) -> bool:
@@ -50,7 +69,7 @@ def is_plain(value: Any) -> bool:
 def has_own_arithmetic(value: Any) -> bool:
     """Whether a value is an array of another library's that means more than its numbers: a unit, an index, a mask."""
     kind = type(value)
-    if kind is np.ndarray or kind is float or isinstance(value, _NUMPYS) or is_variable(kind) or _is_of_cupy(kind):
+    if kind is np.ndarray or kind is float or isinstance(value, _NUMPYS) or is_variable(value) or _is_of_cupy(kind):
         return False
     return hasattr(kind, "__array_ufunc__") or hasattr(kind, "__array_function__")
 
@@ -158,6 +177,14 @@ def refused_argument(value: Any, name: str) -> ArgumentError:
     return ArgumentError(
         f"{name} is {_described(value)}: what that adds to its numbers (a unit, an index, a mask) would be lost. Pass "
         f"{f'the array in it, x{way}' if way else 'np.asarray(x)'}"
+    )
+
+
+def refused_variable(name: str) -> ArgumentError:
+    """The error for a Variable as an argument, or as a captured array, of a method that works on arrays."""
+    return ArgumentError(
+        f"{name} is a Variable. Calls of a BroadcastFunction take it, and derivatives then come from "
+        f"dualbcast.graph: grad, vjp or jvp of a function that makes the call. For this, pass {name}.value"
     )
 
 

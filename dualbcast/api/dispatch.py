@@ -12,12 +12,13 @@ import numpy as np
 
 from dualbcast.api.binding import Binder, Form, Wrt, directions, wrt_key
 from dualbcast.errors import ArgumentError, CompileError, ShapeError
+from dualbcast.foreign_objects import recorder_of
 from dualbcast.frontend.lower import Lowered
 from dualbcast.frontend.rule_bodies import lower
-from dualbcast.garbage import collected_later
 from dualbcast.program.element import Element, flatten_out, output_dtypes
 from dualbcast.program.jacobian import broadcasts_to
 from dualbcast.program.launch import Call, Ran, Shape, run_again, run_first
+from dualbcast.program.postponed_collection import collection_postponed
 from dualbcast.program.products import Which
 from dualbcast.program.typed_product import Options
 from dualbcast.rules.guards import ABSENT
@@ -25,7 +26,6 @@ from dualbcast.runtime.arguments import DType, Kind, Signature, array_kind, clas
 from dualbcast.runtime.call_key import forms_of
 from dualbcast.runtime.cuda.memory import are_on_device, beside
 from dualbcast.runtime.fast_path import FastPath, Recent
-from dualbcast.runtime.graph_hook import recorder_of
 from dualbcast.runtime.iteration_space import form_of, result_shape
 
 __all__ = ["Dispatch", "Specialisation"]
@@ -123,7 +123,7 @@ class Dispatch:
         remaining = iter(kinds)
         arguments = [next(remaining) if slot is None else slot for slot in form.slots]
         try:
-            with collected_later():
+            with collection_postponed():
                 lowered = lower(self.binder.function, arguments, array_kind)
         except CompileError as error:
             # The user's own lines are in the message; the compiler's frames would only hide them.

@@ -84,7 +84,7 @@ class Derivative(DerivativeOf):
             with beside(values):
                 return call.results.value(call.run())
         kernel = call.spec.kernel(
-            "plain", call.plan.layout, lambda _, write: interpreter.compile_kernel(write(), keep=False)
+            "plain", call.plan.layout, lambda _, write: interpreter.PythonKernel(write(), keep=False)
         )
         interpreter.launch(kernel, call.plan.total, call.plan.ints, (*call.operands.arrays, *call.plan.targets))
         return structure.pack([value.item() for value in call.plan.finish()])

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from dualbcast.errors import ArgumentError, CompileError, nested_too_deeply
-from dualbcast.garbage import collected_later
 from dualbcast.ir.nodes import Function, Kind
 from dualbcast.ir.structure import Structure
 from dualbcast.ir.traversal import floats, statements
@@ -19,6 +18,7 @@ from dualbcast.program import product_cache
 from dualbcast.program.iteration_limit import limit
 from dualbcast.program.jacobian import Jacobian
 from dualbcast.program.launch import Call, Ran, Shape, run_again, run_first
+from dualbcast.program.postponed_collection import collection_postponed
 from dualbcast.program.products import Which
 from dualbcast.program.typed_product import Options, TypedProduct
 from dualbcast.runtime.arguments import DType, Signature, classify
@@ -141,7 +141,7 @@ class Element:
         spec = self._products.get(key)
         if spec is None:
             try:
-                with collected_later():
+                with collection_postponed():
                     product = product_cache.product(self.function, which, wrt, self._identity())
             except CompileError as error:
                 raise error.with_traceback(None) from None
@@ -210,7 +210,9 @@ class Element:
         if spec.limit is not None:
             sums = None if sums is None else (*sums, None)
             given = None if given is None else (*(given if isinstance(given, tuple) else (given,)), None)
-        return Call(spec, operands, plan(operands, spec.dtypes, given, sums, spec.product.work), dtypes, shapes)
+        is_interpreted = self.options.backend == "python"
+        planned = plan(operands, spec.dtypes, given, sums, spec.product.work, is_interpreted)
+        return Call(spec, operands, planned, dtypes, shapes)
 
     def run(
         self,

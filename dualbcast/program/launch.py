@@ -18,6 +18,7 @@ from dualbcast.program.typed_product import Backend, TypedProduct
 from dualbcast.runtime import interpreter
 from dualbcast.runtime.arguments import DType, Operands
 from dualbcast.runtime.cpu import kernel as cpu_kernel
+from dualbcast.runtime.cpu import launch as cpu_launch
 from dualbcast.runtime.cpu.fast_path import CpuFastPath
 from dualbcast.runtime.cpu.kernel import CpuKernel
 from dualbcast.runtime.cuda.memory import beside
@@ -77,7 +78,7 @@ class Call:
         if planned.total == 0 or not planned.targets:
             return planned.written()
         if backend == "cpu":
-            cpu_kernel.launch(self.cpu_kernel(), planned.total, planned.ints, planned.pointers, blocks=planned.blocks)
+            cpu_launch.launch(self.cpu_kernel(), planned.total, planned.ints, planned.pointers, blocks=planned.blocks)
         elif backend == "cuda":
             from dualbcast.runtime.cuda import launch as cuda_launch
 
@@ -170,7 +171,7 @@ class Call:
 
 def _interpreted(_: str, write: Callable[[], KernelSource]) -> Any:
     """The kernel that Python runs."""
-    return interpreter.compile_kernel(write())
+    return interpreter.PythonKernel(write())
 
 
 # How the results are made, and the outputs that they are made of.

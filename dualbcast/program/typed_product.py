@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from dualbcast.errors import nested_too_deeply
-from dualbcast.garbage import collected_later
 from dualbcast.ir.nodes import Function
 from dualbcast.kernel_spec import KernelSource, Layout
 from dualbcast.program.iteration_limit import Limit
+from dualbcast.program.postponed_collection import collection_postponed
 from dualbcast.program.product_cache import kernel_key
 from dualbcast.program.products import Product
 from dualbcast.runtime.arguments import DType
@@ -112,7 +112,7 @@ class TypedProduct:
         key = target, variant, layout
         kernel = self.kernels.get(key)
         if kernel is None:
-            with collected_later():
+            with collection_postponed():
                 text = kernel_key(self.identity, layout, self._said(target))
                 kernel = self.kernels[key] = compiled(text, lambda: self.source(layout, target))
         return kernel

@@ -16,8 +16,7 @@ import numpy as np
 from numpy import ndarray
 
 from dualbcast.errors import ArgumentError, DTypeError, a_or_an
-from dualbcast.foreign_objects import called, instead
-from dualbcast.runtime.graph_hook import is_variable, variable_refused
+from dualbcast.foreign_objects import called, instead, is_variable, refused_variable
 
 __all__ = [
     "STORAGES",
@@ -206,7 +205,7 @@ def classify(arguments: Sequence[object], names: tuple[str, ...], signature: Sig
     for position, value in enumerate(arguments):
         if not (type(value) is ndarray and value.flags.aligned and signature.native):
             if is_variable(value):
-                raise variable_refused(names[position])
+                raise refused_variable(names[position])
             arrays[position] = convert(value, signature.tokens[position], signature, names[position])
             if isinstance(value, (np.generic, *WEAK)):
                 numbers.append(position)

@@ -5,7 +5,6 @@ Slow and easy to step through: the executable meaning of the text that the other
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,12 +14,11 @@ import numpy as np
 from dualbcast import disk_cache
 from dualbcast.errors import kernel_fault
 from dualbcast.kernel_spec import KernelSource
-from dualbcast.runtime.cpu.tile_packing import Copied, Packing, Panel
 
 if TYPE_CHECKING:
     from dualbcast.runtime.reduction_blocks import Block
 
-__all__ = ["PythonKernel", "compile_kernel", "launch"]
+__all__ = ["PythonKernel", "launch"]
 
 _NUMPY = {
     "acos": np.arccos,
@@ -153,65 +151,17 @@ class PythonKernel:
         with np.errstate(all="ignore"):
             self._entry(*block.ints, *map(_Pointer, arrays, block.offsets))
 
-    def run_panel(self, panel: Panel, ints: Sequence[int], arrays: Sequence[np.ndarray[Any, Any]]) -> None:
-        """Run a panel, where inputs are packed."""
-        pointers = list(map(_Pointer, arrays))
-        packing = panel.packing
-        for i, j in itertools.product(range(panel.rows), range(0, panel.columns, packing.columns)):
-            at, count = panel.start + i * panel.step + j, min(packing.columns, panel.columns - j)
-            given = list(pointers)
-            for position, offset, row in zip(packing.inputs, panel.offsets, packing.strides, strict=True):
-                first = offset + packing.offset(row, i) + j * row[-1]
-                tile = _elements(pointers[position], first, row[-1], count)
-                given[position] = _Pointer(np.array(tile, arrays[position].dtype), -at)
-            terms = {position: np.empty(count) for position, _ in packing.sums}
-            given = [_Pointer(terms[k], -at) if k in terms else pointer for k, pointer in enumerate(given)]
-            with np.errstate(all="ignore"):
-                self._entry(at, at + count, *ints, *given[: len(self.source.inputs + self.source.outputs)])
-                for position, over in packing.sums:
-                    # Each panel may have sums over rows of its own: here all are in the first's.
-                    first = at // packing.columns if over == "columns" else 0
-                    added = terms[position] if over == "rows" else terms[position].sum(keepdims=True)
-                    arrays[position][first : first + len(added)] += added
-
-
-def compile_kernel(source: KernelSource, keep: bool = True) -> PythonKernel:
-    """The kernel of `source`; see `PythonKernel`."""
-    return PythonKernel(source, keep)
-
-
-def _copy(packing: Packing, at: int, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """An input whose elements are all in order; `at` is its place among the packed ones."""
-    pointer, row, copy = _Pointer(array), packing.strides[at], np.empty(math.prod(packing.sizes), array.dtype)
-    for panel in packing:
-        for i in range(panel.rows):
-            start, first = panel.start + i * panel.step, panel.offsets[at] + packing.offset(row, i)
-            copy[start : start + panel.columns] = _elements(pointer, first, row[-1], panel.columns)
-    return copy
-
-
-def _elements(pointer: _Pointer, first: int, step: int, count: int) -> list[Any]:
-    return [pointer[first + k * step] for k in range(count)]
-
 
 def launch(
     kernel: PythonKernel,
     total: int,
     ints: Sequence[int],
     arrays: Sequence[np.ndarray[Any, Any]],
-    blocks: Sequence[Block] | Copied | Packing | None = None,
+    blocks: Sequence[Block] | None = None,
 ) -> None:
-    """Run all elements, by `blocks` where there are; `arrays` are the inputs and then what it writes."""
-    if isinstance(blocks, Copied):
-        arrays = list(arrays)
-        for at, position in enumerate(blocks.inputs.inputs):
-            arrays[position] = _copy(blocks.inputs, at, arrays[position])
-        blocks = blocks.blocks
+    """Run all elements, by blocks where the kernel sums; `arrays` are the inputs and then those that it writes."""
     if blocks is not None:
         for block in blocks:
-            if isinstance(block, Panel):
-                kernel.run_panel(block, ints, arrays)
-            else:
-                kernel.run_block(block, arrays)
+            kernel.run_block(block, arrays)
     elif total:
         kernel(0, total, ints, arrays)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -22,11 +22,13 @@ from dualbcast.runtime.cuda.grid import foremost
 from dualbcast.runtime.cuda.memory import allocate, together
 from dualbcast.runtime.reduction_blocks import WORK, Block, Space, Split
 
-__all__ = ["Form", "Geometry", "Shapes", "extent", "form_of", "is_nested", "lay_out", "result_shape"]
+__all__ = ["Form", "Geometry", "Shapes", "Target", "extent", "form_of", "is_nested", "lay_out", "result_shape"]
 
 form_of = attrgetter("shape", "strides", "dtype")
 # For each output the shape of its sums, None where it is not summed; None where none is.
 Shapes: TypeAlias = "tuple[tuple[int, ...] | None, ...] | None"
+# What runs a kernel.
+Target = Literal["cpu", "cuda", "python"]
 
 _INT32_MAX = 2**31 - 1
 
@@ -109,7 +111,7 @@ def lay_out(
     outs: tuple[Form | None, ...],
     names: tuple[str, ...],
     shapes: Shapes = None,
-    gpu: bool = False,
+    target: Target = "cpu",
     least: int = WORK,
 ) -> Geometry:
     """Broadcast, order the axes by memory, and coalesce them.
@@ -124,10 +126,10 @@ def lay_out(
         The parameters, for the error.
     shapes : tuple of (tuple of int or None), optional
         For each output the shape of its sums, None where it is not summed.
-    gpu : bool
-        Whether sums are for a CUDA kernel.
+    target : str
+        Which kernel walks them: "cpu", "cuda" or "python".
     least : int
-        The elements of a block of those for a CPU, at least.
+        Where sums are not for a CUDA kernel, the fewest elements of a block.
 
     Returns
     -------
@@ -160,15 +162,18 @@ def lay_out(
     rows = steps[: len(inputs)]
     others = iter(steps[len(inputs) :])
     spans = (None,) * len(outs) if shapes is None else shapes
-    if not gpu:
+    if target == "cpu":
         order = long_rows(shape, order, rows, spans)
     rows += [
         fresh_strides(shape, order, span) if form is None else next(others)
         for form, span in zip(outs, spans, strict=True)
     ]
-    found = Walk(*coalesced(shape, rows, order)) if gpu else walk(shape, order, rows, inputs, shapes is not None)
+    if target == "cpu":
+        found = walk(shape, order, rows, inputs, shapes is not None)
+    else:
+        found = Walk(*coalesced(shape, rows, order))
     sizes, rows, packing = found.sizes, found.rows, found.packing
-    if shapes is not None and gpu and (summed := [row for row in rows[len(inputs) :] if 0 in row]):
+    if shapes is not None and target == "cuda" and (summed := [row for row in rows[len(inputs) :] if 0 in row]):
         sizes, *rows = _with_first(foremost(sizes, summed), sizes, *rows)
     wide = total > _INT32_MAX or any(
         sum(abs(step) * (size - 1) for step, size in zip(row, sizes, strict=True)) > _INT32_MAX for row in rows
@@ -187,7 +192,7 @@ def lay_out(
         if packing is not None and packing.sums:
             parts = space._replace(rows=found.unjoined).split_by_panels(packing.count)
         else:
-            parts = space.split_for_gpu() if gpu else space.split(least)
+            parts = space.split_for_gpu() if target == "cuda" else space.split(least)
     in_order = order == tuple(range(rank))
     return Geometry(shape, total, None if in_order else order, layout, sizes, strides, sizes + strides, parts, packing)
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 import sys
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from operator import add, le
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +21,17 @@ from dualbcast.kernel_spec import Layout
 from dualbcast.runtime.arguments import Array, DType, Operands
 from dualbcast.runtime.call_key import device_addresses, host_addresses
 from dualbcast.runtime.cpu.tile_packing import Copied, Packing
-from dualbcast.runtime.iteration_space import Form, Geometry, Shapes, extent, form_of, is_nested, lay_out, result_shape
+from dualbcast.runtime.iteration_space import (
+    Form,
+    Geometry,
+    Shapes,
+    Target,
+    extent,
+    form_of,
+    is_nested,
+    lay_out,
+    result_shape,
+)
 from dualbcast.runtime.output_arrays import check_forms, check_out
 from dualbcast.runtime.reduction_blocks import WORK, Block, Split, combine, least_of
 
@@ -95,6 +104,27 @@ class Plan(NamedTuple):
         """The parts of the space that the kernel is run on, where it is not run on ranges."""
         return self.geometry.blocks
 
+    def is_repeatable(self) -> bool:
+        """Whether calls of the same forms can be made alike: all outputs or none were given, and written directly."""
+        return self.given in {(True,) * len(self.given), (False,) * len(self.given)} and (
+            self.targets is self.outputs or not any(self.given)
+        )
+
+    def fit_of_outputs(self) -> Fit | None:
+        """The fit of the arrays of `out=`, if all outputs were given."""
+        if not all(self.given):
+            return None
+        operands = self.operands
+        inputs, outs = tuple(map(form_of, operands.arrays)), tuple(map(form_of, self.outputs))
+        return find_fit(
+            inputs, outs, self.dtypes, operands.names, None, "cpu" if operands.module == "numpy" else "cuda"
+        )
+
+    def shapes_to_finish(self) -> Shapes:
+        """`shapes`, but None where the kernel writes the outputs as the caller gets them."""
+        is_written = self.geometry.split is None and {None, self.geometry.shape}.issuperset(self.shapes or ())
+        return None if is_written else self.shapes
+
     def written(self) -> tuple[Array, ...]:
         """To be called once the kernel has succeeded: `outputs`, where arrays of `out=` that it could not write
         directly have been filled, and sums made of what each block has added up."""
@@ -145,6 +175,7 @@ def plan(
     out: Array | Sequence[Array | None] | None = None,
     shapes: Shapes = None,
     work: float = 0.0,
+    is_interpreted: bool = False,
 ) -> Plan:
     """Broadcast the inputs, allocate or check the outputs, and lay everything out for a kernel.
 
@@ -161,7 +192,9 @@ def plan(
         For each output None where it has the shape of the result, or the shape, which broadcasts to that of the result,
         of the sums that are made of it.
     work : float
-        What an element takes, in units of an addition, where something is summed.
+        The cost of an element in units of an addition, where something is summed.
+    is_interpreted : bool
+        Whether Python runs the kernel.
 
     Returns
     -------
@@ -189,16 +222,17 @@ def plan(
     inputs, dtypes = tuple(map(form_of, operands.arrays)), tuple(dtypes)
     xp = np if operands.module == "numpy" else sys.modules["cupy"]
     locate = host_addresses if xp is np else device_addresses
+    target: Target = "python" if is_interpreted else "cpu" if xp is np else "cuda"
     least = least_of(work)
     if out is None:
-        geometry = lay_out(inputs, (None,) * len(dtypes), operands.names, shapes, xp is not np, least)
+        geometry = lay_out(inputs, (None,) * len(dtypes), operands.names, shapes, target, least)
         outputs, targets = fresh(geometry, dtypes, operands.compute, xp)
         pointers = locate((*operands.arrays, *targets))
         return Plan(geometry, pointers, outputs, operands, targets, (False,) * len(dtypes), dtypes, shapes)
     slots = check_out(out, len(dtypes), operands.module)
     given = tuple([y is not None for y in slots])
     forms = tuple([None if y is None else form_of(y) for y in slots])
-    fit = find_fit(inputs, forms, dtypes, operands.names, shapes, xp is not np, least)
+    fit = find_fit(inputs, forms, dtypes, operands.names, shapes, target, least)
     pointers = locate((*operands.arrays, *[y for y in slots if y is not None]))
     aside = aside_of(fit, pointers)
     if not aside and False not in given:
@@ -207,7 +241,7 @@ def plan(
     geometry = fit.geometry
     if aside != fit.unfit:
         written = tuple([None if position in aside else form for position, form in enumerate(forms)])
-        geometry = lay_out(inputs, written, operands.names, shapes, xp is not np, least)
+        geometry = lay_out(inputs, written, operands.names, shapes, target, least)
     if geometry.split is None:
         targets = _filled(geometry, dtypes, direct, xp)
     else:
@@ -290,7 +324,7 @@ def find_fit(
     dtypes: tuple[DType, ...],
     names: tuple[str, ...],
     shapes: Shapes,
-    gpu: bool,
+    target: Target,
     least: int = WORK,
 ) -> Fit:
     """Check the forms of `out=`, and work out all that does not depend on addresses."""
@@ -301,7 +335,7 @@ def find_fit(
     check_forms(outs, dtypes, result_shape(inputs, names))
     unfit = frozenset(position for position, form in enumerate(outs) if form is not None and not is_nested(form))
     written = tuple([None if position in unfit else form for position, form in enumerate(outs)])
-    geometry = lay_out(inputs, written, names, shapes, gpu, least)
+    geometry = lay_out(inputs, written, names, shapes, target, least)
     forms = (*inputs, *[form for form in outs if form is not None])
     firsts, lasts = zip(*map(extent, forms), strict=True) if forms else ((), ())
     positions = tuple([position for position, form in enumerate(outs) if form is not None])
@@ -319,37 +353,31 @@ def aside_of(fit: Fit, places: tuple[int, ...]) -> frozenset[int]:
     count, positions = fit.count, fit.positions
     skewed = [place % itemsize for place, itemsize in zip(places[count:], fit.itemsizes, strict=True)]
     aside = fit.unfit.union([position for position, rest in zip(positions, skewed, strict=True) if rest])
-    if _apart(fit, places):
-        return aside
     for i, j in _meeting(fit, places):
-        if j >= count and _overlap(fit.forms[i], places[i], fit.forms[j], places[j]):
+        if _overlap(fit.forms[i], places[i], fit.forms[j], places[j]):
             if i >= count:
                 raise ArgumentError("Two arrays of out= share memory, and would overwrite each other.")
             aside |= {positions[j - count]}
     return aside
 
 
-def _apart(fit: Fit, places: tuple[int, ...]) -> bool:
-    """Whether each array of `out=` spans bytes that no other array spans. Inputs may share them: it is `f(x, x)`."""
-    starts, stops = list(map(add, places, fit.firsts)), list(map(add, places, fit.lasts))
-    count = fit.count
-    # Intervals are apart if the k-th stop, in order, is not after the start that follows the k-th start.
-    lows, highs = sorted(starts[count:]), sorted(stops[count:])
-    if not all(map(le, highs, lows[1:])):
-        return False
-    # Then an input is apart from all of them if as many stop before it as start before its end.
-    return [bisect_right(highs, x) for x in starts[:count]] == [bisect_left(lows, x) for x in stops[:count]]
-
-
 def _meeting(fit: Fit, places: tuple[int, ...]) -> Iterator[tuple[int, int]]:
-    """The pairs (i, j), i < j, of arrays whose first to last bytes intersect, found in one sweep over the addresses."""
+    """The pairs (i, j), i < j, of arrays whose first to last bytes intersect, found in one sweep over the addresses.
+
+    Pairs of inputs are left out: there may be many of them, as in `f(x, x)`.
+    """
     starts, stops = map(add, places, fit.firsts), map(add, places, fit.lasts)
-    live: list[tuple[int, int]] = []
+    inputs: list[tuple[int, int]] = []
+    outputs: list[tuple[int, int]] = []
     for start, stop, index in sorted(zip(starts, stops, range(len(places)), strict=True)):
-        live = [other for other in live if other[0] > start]
-        for _, other in live:
+        outputs = [other for other in outputs if other[0] > start]
+        meeting = outputs
+        if index >= fit.count:
+            inputs = [other for other in inputs if other[0] > start]
+            meeting = inputs + outputs
+        for _, other in meeting:
             yield min(index, other), max(index, other)
-        live.append((stop, index))
+        (inputs if index < fit.count else outputs).append((stop, index))
 
 
 class _StandIn:

@@ -188,11 +188,12 @@ import numpy as np
 from dualbcast import differentiable_broadcast
 from dualbcast.kernel_spec import KernelSource, Layout
 from dualbcast.runtime.cpu import kernel as cpu
+from dualbcast.runtime.cpu.launch import launch
 assert "llvmlite" not in sys.modules and "numba" not in sys.modules
 source = eval(sys.argv[1])
 x, out = np.linspace(-2, 2, 1001), np.zeros(1001)
 for _ in range(2):
-    cpu.launch(cpu.compile_kernel(source, False), 1001, (1001,), (x.ctypes.data, out.ctypes.data))
+    launch(cpu.compile_kernel(source, False), 1001, (1001,), (x.ctypes.data, out.ctypes.data))
 np.testing.assert_allclose(out, x + np.tanh(x), rtol=1e-15)
 print("dualbcast.codegen.llvm.build" in sys.modules)
 assert "numba" not in sys.modules
@@ -222,21 +223,26 @@ def test_the_key_covers_every_file_that_makes_code(monkeypatch):
     assert all(f"{path.parent.relative_to(folder)} {path.name} " in disk_cache.STAMP for path in folder.rglob("*.py"))
     for which in (llvm_target.environment, cpu_kernel._environment):
         which.cache_clear()
-    old = cpu_kernel._key(DOUBLE, False)
+    old = cpu_kernel._key(DOUBLE.identity, False)
     monkeypatch.setattr(disk_cache, "STAMP", "changed")
     for which in (llvm_target.environment, cpu_kernel._environment):
         which.cache_clear()
-    assert cpu_kernel._key(DOUBLE, False) != old
+    assert cpu_kernel._key(DOUBLE.identity, False) != old
     monkeypatch.undo()
     for which in (llvm_target.environment, cpu_kernel._environment):
         which.cache_clear()
-    assert cpu_kernel._key(DOUBLE, False) == old
+    assert cpu_kernel._key(DOUBLE.identity, False) == old
 
 
 def test_the_key_covers_source_flags_and_machine(monkeypatch):
-    keys = {cpu_kernel._key(DOUBLE, False), cpu_kernel._key(DOUBLE, True), cpu_kernel._key(renamed(DOUBLE, "x"), False)}
-    keys.add(cpu_kernel._key(DOUBLE._replace(inputs=("float32",)), False))
-    keys.add(cpu_kernel._key(DOUBLE._replace(layout=Layout(1, ("s",), (0, 0))), False))
+    sources = [
+        DOUBLE,
+        renamed(DOUBLE, "x"),
+        DOUBLE._replace(inputs=("float32",)),
+        DOUBLE._replace(layout=Layout(1, ("s",), (0, 0))),
+    ]
+    keys = {cpu_kernel._key(source.identity, False) for source in sources}
+    keys.add(cpu_kernel._key(DOUBLE.identity, True))
     monkeypatch.setattr(cpu_kernel, "_environment", lambda: "another machine")
-    keys.add(cpu_kernel._key(DOUBLE, False))
+    keys.add(cpu_kernel._key(DOUBLE.identity, False))
     assert len(keys) == 6

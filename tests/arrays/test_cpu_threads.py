@@ -18,7 +18,8 @@ from cpu_kernels import DOUBLE, cell_arguments, cell_run, source_of
 from dualbcast import differentiable_broadcast, get_num_threads, num_threads, set_num_threads
 from dualbcast.errors import ArgumentError, BackendError
 from dualbcast.runtime.cpu import kernel as cpu_kernel
-from dualbcast.runtime.cpu import thread_pool, threads
+from dualbcast.runtime.cpu import launch as cpu_launch
+from dualbcast.runtime.cpu import pace, thread_pool, threads
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -38,7 +39,7 @@ class Recorder(cpu_kernel.CpuKernel):
         integers = 2 + rank + len(POINTERS)
         self._code = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * integers)(self.note)
         self._address = ctypes.cast(self._code, ctypes.c_void_p).value
-        self._known, self.pace, self.short, self.is_warm = None, None, 2 * cpu_kernel._first(len(POINTERS)), False
+        self.pace = pace.Pace(len(POINTERS))
         self.polls = False
 
     def goes_past_the_cache(self, _total):
@@ -60,7 +61,7 @@ POINTERS = (1 << 46, 5)
 
 @pytest.fixture(autouse=True)
 def _few_are_many(monkeypatch):
-    monkeypatch.setattr(cpu_kernel, "_PROBE", 1024)  # a launch thinks of threads from 1024 elements on
+    monkeypatch.setattr(pace, "_PROBE", 1024)  # a launch thinks of threads from 1024 elements on
     monkeypatch.setattr(thread_pool, "_MAX_POOLS", 100)
     monkeypatch.setattr(thread_pool, "_MAX_THREADS", 100)  # as on a machine with many processors
 
@@ -74,7 +75,7 @@ def no_pools(monkeypatch):
 def test_ranges_cover_all_and_threads_share_them():
     for ints in ((10_000,), (100, 100), (10, 1000)):
         recorder = Recorder(len(ints))
-        cpu_kernel.launch(recorder, 10_000, ints, POINTERS, threads=4)
+        cpu_launch.launch(recorder, 10_000, ints, POINTERS, threads=4)
         assert recorder.covered() == list(range(10_000))
         assert len({thread for *_, thread in recorder.calls}) >= 2
         assert all(start % ints[-1] % 256 == 0 for start, *_ in recorder.calls)
@@ -83,38 +84,38 @@ def test_ranges_cover_all_and_threads_share_them():
 @pytest.mark.parametrize("total", [0, 1, 1023, 1024, 1025, 1281, 2047])
 def test_every_total_is_covered(total):
     recorder = Recorder(seconds=1e-4)
-    cpu_kernel.launch(recorder, total, (total,), POINTERS, threads=3)
+    cpu_launch.launch(recorder, total, (total,), POINTERS, threads=3)
     assert recorder.covered() == list(range(total))
 
 
 def test_little_work_stays_on_this_thread(monkeypatch):
-    monkeypatch.setattr(cpu_kernel, "WORTH_A_THREAD", 10**10)  # ten seconds: however busy the machine is, this is less
+    monkeypatch.setattr(pace, "THREAD_NS", 10**10)  # ten seconds: however busy the machine is, this is less
     recorder = Recorder(seconds=0)
-    cpu_kernel.launch(recorder, 2000, (2000,), POINTERS, threads=8)
+    cpu_launch.launch(recorder, 2000, (2000,), POINTERS, threads=8)
     assert {thread for *_, thread in recorder.calls} == {threading.get_ident()}
     one = Recorder()
-    cpu_kernel.launch(one, 2000, (2000,), POINTERS, threads=1)
+    cpu_launch.launch(one, 2000, (2000,), POINTERS, threads=1)
     assert one.calls == [(0, 2000, threading.get_ident())]
 
 
 @pytest.mark.parametrize("fail_at", [0, 700, 5000, 9999])
 def test_a_refusal_of_any_range_is_raised_after_the_others_end(fail_at):
     recorder = Recorder(fail_at=fail_at)
-    with pytest.raises(cpu_kernel._Refused):
-        cpu_kernel.launch(recorder, 10_000, (10_000,), POINTERS, threads=3)
+    with pytest.raises(cpu_kernel.Misaligned):
+        cpu_launch.launch(recorder, 10_000, (10_000,), POINTERS, threads=3)
     calls = len(recorder.calls)
     time.sleep(0.01)
     assert len(recorder.calls) == calls
     # The pool still works.
     recorder = Recorder()
-    cpu_kernel.launch(recorder, 10_000, (10_000,), POINTERS, threads=3)
+    cpu_launch.launch(recorder, 10_000, (10_000,), POINTERS, threads=3)
     assert recorder.covered() == list(range(10_000))
 
 
 def test_concurrent_callers():
     recorders = [Recorder() for _ in range(8)]
     callers = [
-        threading.Thread(target=cpu_kernel.launch, args=(recorder, 5000, (5000,), POINTERS, 3))
+        threading.Thread(target=cpu_launch.launch, args=(recorder, 5000, (5000,), POINTERS, 3))
         for recorder in recorders
     ]
     for caller in callers:
@@ -127,7 +128,7 @@ def test_concurrent_callers():
 @pytest.mark.usefixtures("no_pools")
 def test_a_thread_that_falls_asleep_just_before_a_launch_is_woken():
     """The launch had begun when it still watched, and its processor, or this one, was elsewhere for a while."""
-    cpu_kernel.launch(Recorder(), 10_000, (10_000,), POINTERS, threads=2)
+    cpu_launch.launch(Recorder(), 10_000, (10_000,), POINTERS, threads=2)
     (own,) = thread_pool._every
     post = own._post
 
@@ -140,7 +141,7 @@ def test_a_thread_that_falls_asleep_just_before_a_launch_is_woken():
 
     own._post = late
     recorder = Recorder()
-    cpu_kernel.launch(recorder, 10_000, (10_000,), POINTERS, threads=2)
+    cpu_launch.launch(recorder, 10_000, (10_000,), POINTERS, threads=2)
     assert recorder.covered() == list(range(10_000))
     assert len({thread for *_, thread in recorder.calls}) == 2
 
@@ -149,7 +150,7 @@ def test_a_thread_that_falls_asleep_just_before_a_launch_is_woken():
 def test_there_are_no_more_threads_than_processors(monkeypatch):
     monkeypatch.setattr(thread_pool, "_MAX_THREADS", 3)
     recorder = Recorder()
-    cpu_kernel.launch(recorder, 100_000, (100_000,), POINTERS, threads=1000)
+    cpu_launch.launch(recorder, 100_000, (100_000,), POINTERS, threads=1000)
     assert recorder.covered() == list(range(100_000))
     (own,) = thread_pool._every
     assert own._threads == 2
@@ -170,19 +171,19 @@ def test_threads_that_the_system_refuses_are_done_without(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
         recorder = Recorder()
-        cpu_kernel.launch(recorder, 10_000, (10_000,), POINTERS, threads=4)
+        cpu_launch.launch(recorder, 10_000, (10_000,), POINTERS, threads=4)
         assert recorder.covered() == list(range(10_000))
         (own,) = thread_pool._every
         assert own._threads == 1
     # They may be had later.
-    cpu_kernel.launch(recorder, 10_000, (10_000,), POINTERS, threads=4)
+    cpu_launch.launch(recorder, 10_000, (10_000,), POINTERS, threads=4)
     assert own._threads == 3
 
 
 @pytest.mark.parametrize("shape", [(700, 1000), (3, 200_001), (100_000, 7)])
 def test_the_number_of_threads_does_not_change_a_bit(monkeypatch, shape):
-    monkeypatch.setattr(cpu_kernel, "WORTH_A_THREAD", 0)
-    monkeypatch.setattr(cpu_kernel, "_WORTH_A_RANGE", 1)
+    monkeypatch.setattr(pace, "THREAD_NS", 0)
+    monkeypatch.setattr(pace, "RANGE_NS", 1)
     arguments = cell_arguments(*shape)
     alone = cell_run(arguments)
     for count in (2, 3, 7):
@@ -251,7 +252,7 @@ def test_a_launch_uses_no_more_threads_than_was_said():
         while len(used) < 5 or (count > 1 and max(used) == 1 and len(used) < 100):  # a thread may come too late
             recorder = Recorder()
             with num_threads(count):
-                cpu_kernel.launch(recorder, 20_000, (20_000,), POINTERS)
+                cpu_launch.launch(recorder, 20_000, (20_000,), POINTERS)
             assert recorder.covered() == list(range(20_000))
             used.append(len({thread for *_, thread in recorder.calls}))
         assert max(used) <= count
@@ -263,7 +264,7 @@ def test_helpers_that_watch_and_helpers_that_sleep(pause):
     recorder, asleep, helped = Recorder(seconds=5e-4), [], 0
     for _ in range(12):
         recorder.calls.clear()
-        cpu_kernel.launch(recorder, 5000, (5000,), POINTERS, threads=2)
+        cpu_launch.launch(recorder, 5000, (5000,), POINTERS, threads=2)
         assert recorder.covered() == list(range(5000))
         helped += len({thread for *_, thread in recorder.calls}) > 1
         time.sleep(pause)
@@ -277,16 +278,16 @@ def test_helpers_that_watch_and_helpers_that_sleep(pause):
 
 def test_a_pace_is_measured_and_used():
     recorder = Recorder(seconds=1e-3)
-    cpu_kernel.launch(recorder, 20_000, (20_000,), POINTERS, threads=2)
+    cpu_launch.launch(recorder, 20_000, (20_000,), POINTERS, threads=2)
     assert recorder.calls[0][:2] == (0, 512)  # by the first elements, where nothing is known
-    assert recorder.pace > 1e6 * len(recorder.calls) / 20_000 / 2
+    assert recorder.pace.element > 1e6 * len(recorder.calls) / 20_000 / 2
     recorder.calls.clear()
-    cpu_kernel.launch(recorder, 20_000, (20_000,), POINTERS, threads=2)
+    cpu_launch.launch(recorder, 20_000, (20_000,), POINTERS, threads=2)
     assert len(recorder.calls) == 8
     assert recorder.covered() == list(range(20_000))
-    recorder.learn(0.1)
+    recorder.pace.learn(0.1)
     recorder.calls.clear()
-    cpu_kernel.launch(recorder, 20_000, (20_000,), POINTERS, threads=2)
+    cpu_launch.launch(recorder, 20_000, (20_000,), POINTERS, threads=2)
     assert recorder.calls == [(0, 20_000, threading.get_ident())]
 
 
@@ -296,8 +297,8 @@ def test_a_pace_is_measured_and_used():
 def test_there_are_as_many_pieces_for_each_thread(monkeypatch, threads, pieces, count):
     monkeypatch.setattr(thread_pool, "is_watched", lambda: True)
     recorder = Recorder(seconds=0)
-    recorder.learn(pieces * cpu_kernel._WORTH_A_RANGE / 100_000)
-    cpu_kernel.launch(recorder, 100_000, (100_000,), POINTERS, threads)
+    recorder.pace.learn(pieces * pace.RANGE_NS / 100_000)
+    cpu_launch.launch(recorder, 100_000, (100_000,), POINTERS, threads)
     assert len(recorder.calls) == count
     assert recorder.covered() == list(range(100_000))
 
@@ -316,19 +317,19 @@ def test_there_are_as_many_pieces_for_each_thread(monkeypatch, threads, pieces, 
 )
 def test_a_thread_is_woken_for_much_work_and_between_launches_without_pauses(monkeypatch, work, watched, pause, shared):
     """`work` in that of which a thread that watches is given some."""
-    monkeypatch.setattr(cpu_kernel, "WORTH_A_THREAD", 10**9)  # seconds, so that those of a busy machine do not matter
+    monkeypatch.setattr(pace, "THREAD_NS", 10**9)  # seconds, so that those of a busy machine do not matter
     monkeypatch.setattr(thread_pool, "is_watched", lambda: watched)
-    monkeypatch.setattr(cpu_kernel, "_ended", time.perf_counter_ns() - 100 * pause)
+    monkeypatch.setattr(pace, "_last_end", time.perf_counter_ns() - 100 * pause)
     recorder = Recorder(seconds=0)
-    recorder.learn(work * 1e9 / 10_000)
-    cpu_kernel.launch(recorder, 10_000, (10_000,), POINTERS, threads=2)
+    recorder.pace.learn(work * 1e9 / 10_000)
+    cpu_launch.launch(recorder, 10_000, (10_000,), POINTERS, threads=2)
     assert (len(recorder.calls) > 1) == shared
 
 
 @pytest.mark.usefixtures("no_pools")
 def test_who_watches_is_counted():
     assert not thread_pool.is_watched()
-    cpu_kernel.launch(Recorder(), 10_000, (10_000,), POINTERS, threads=3)
+    cpu_launch.launch(Recorder(), 10_000, (10_000,), POINTERS, threads=3)
     (own,) = thread_pool._every
     until = time.monotonic() + 30
     while len(own._asleep) < 2 and time.monotonic() < until:
@@ -344,14 +345,14 @@ def test_who_watches_is_counted():
 
 def test_few_elements_that_take_long_are_shared_from_the_second_time_on():
     recorder = Recorder(seconds=1e-3)
-    recorder.short = 700
-    cpu_kernel.launch(recorder, 512, (512,), POINTERS, threads=2)
-    assert recorder.pace is None  # the first time says little
-    cpu_kernel.launch(recorder, 512, (512,), POINTERS, threads=2)
-    assert recorder.pace > 1e6 / 512
+    recorder.pace.short = 700
+    cpu_launch.launch(recorder, 512, (512,), POINTERS, threads=2)
+    assert recorder.pace.element is None  # the first time says little
+    cpu_launch.launch(recorder, 512, (512,), POINTERS, threads=2)
+    assert recorder.pace.element > 1e6 / 512
     assert [call[:2] for call in recorder.calls] == [(0, 512)] * 2
     recorder.calls.clear()
-    cpu_kernel.launch(recorder, 512, (512,), POINTERS, threads=2)
+    cpu_launch.launch(recorder, 512, (512,), POINTERS, threads=2)
     assert sorted(call[:2] for call in recorder.calls) == [(0, 256), (256, 512)]
 
 
@@ -370,11 +371,11 @@ def test_few_elements_that_take_long_are_shared_on_the_short_way():
     x = np.linspace(0.1, 1, 1024)
     first = thousands_of_sines(x)
     (kernel,) = kernels()
-    assert kernel.pace is None
+    assert kernel.pace.element is None
     for _ in range(3):
         np.testing.assert_array_equal(thousands_of_sines(x), first)
-    assert kernel.pace * 1024 > cpu_kernel.WORTH_A_THREAD
-    assert kernel.short < 1024
+    assert kernel.pace.element * 1024 > pace.THREAD_NS
+    assert kernel.pace.short < 1024
     ran = []
     share = thread_pool.share
     with pytest.MonkeyPatch.context() as patch:
@@ -421,13 +422,14 @@ FORK = """
 import os, sys
 import numpy as np
 from dualbcast.kernel_spec import KernelSource, Layout
-from dualbcast.runtime.cpu import kernel as cpu, thread_pool as pool, threads
-cpu.WORTH_A_THREAD = 0
+from dualbcast.runtime.cpu import kernel as cpu, pace, thread_pool as pool, threads
+from dualbcast.runtime.cpu.launch import launch
+pace.THREAD_NS = 0
 kernel = cpu.compile_kernel(eval(sys.argv[1]), False)
 x = np.linspace(-2, 2, 1_000_000)
 def check():
     out = np.zeros_like(x)
-    cpu.launch(kernel, x.size, (x.size,), (x.ctypes.data, out.ctypes.data), 2)
+    launch(kernel, x.size, (x.size,), (x.ctypes.data, out.ctypes.data), 2)
     np.testing.assert_allclose(out, x + np.tanh(x), rtol=1e-15)
     assert pool._every
 check()

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from dualbcast import CompileError, differentiable_broadcast
-from dualbcast.garbage import collected_later
+from dualbcast.program.postponed_collection import collection_postponed
 
 
 class Cycle:
@@ -35,7 +35,7 @@ def enabled() -> Iterator[None]:
     gc.set_threshold(*usual)
 
 
-@collected_later()
+@collection_postponed()
 def work(depth: int) -> bool:
     """Whether anything is collected at the bottom."""
     return work(depth - 1) if depth else is_collected()
@@ -51,7 +51,7 @@ def test_it_waits_and_goes_on(depth: int) -> None:
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_it_goes_on_after_an_error(error: type[BaseException]) -> None:
-    @collected_later()
+    @collection_postponed()
     def fail() -> None:
         raise error("no")
 
@@ -60,32 +60,32 @@ def test_it_goes_on_after_an_error(error: type[BaseException]) -> None:
     assert is_collected()
 
 
-def test_it_waits_for_the_last_of_several_threads() -> None:
-    first, second = threading.Event(), threading.Event()
-    found = []
+def test_it_goes_on_after_blocks_of_several_threads() -> None:
+    entered, left = threading.Event(), threading.Event()
 
-    @collected_later()
-    def until(event: threading.Event) -> None:
-        assert event.wait(60)
+    @collection_postponed()
+    def first() -> None:
+        assert entered.wait(60)
 
-    def one() -> None:
-        until(first)
-        found.append(is_collected())
-        second.set()
+    @collection_postponed()
+    def second() -> None:
+        entered.set()
+        assert left.wait(60)
 
-    threads = [threading.Thread(target=one), threading.Thread(target=until, args=(second,))]
+    usual = gc.get_threshold()
+    threads = [threading.Thread(target=first), threading.Thread(target=second)]
     for thread in threads:
         thread.start()
-    first.set()
-    for thread in threads:
-        thread.join()
-    assert found == [False]
+    threads[0].join()
+    left.set()
+    threads[1].join()
     assert is_collected()
+    assert gc.get_threshold() == usual
 
 
 @pytest.mark.parametrize("threshold", [None, 123])
 def test_what_is_said_meanwhile_holds(threshold: int | None) -> None:
-    @collected_later()
+    @collection_postponed()
     def compile_something() -> None:
         if threshold is None:
             gc.disable()
@@ -102,7 +102,7 @@ def test_what_is_said_meanwhile_holds(threshold: int | None) -> None:
 def test_a_child_of_a_fork_does_not_wait_for_threads_that_it_has_not() -> None:
     began, end = threading.Event(), threading.Event()
 
-    @collected_later()
+    @collection_postponed()
     def compile_something() -> None:
         began.set()
         assert end.wait(60)

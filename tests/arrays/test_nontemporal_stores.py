@@ -21,9 +21,9 @@ from dualbcast.codegen.loops.recipe import Recipe
 from dualbcast.codegen.loops.thread_pool import write_call
 from dualbcast.codegen.loops.tile_packing import write_gather
 from dualbcast.kernel_spec import Layout
-from dualbcast.runtime.cpu import entry as entries
 from dualbcast.runtime.cpu import kernel as cpu_kernel
-from dualbcast.runtime.cpu import nontemporal_policy
+from dualbcast.runtime.cpu import nontemporal_policy, pace
+from dualbcast.runtime.cpu.array_call import ArrayCall
 from dualbcast.runtime.cpu.nontemporal_policy import goes_past_the_cache
 from dualbcast.runtime.cpu.thread_pool import Work
 
@@ -43,32 +43,31 @@ def cell(c, f, i, z):
 def streamed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Every launch of CPU kernels is streamed that can be; a list of the ranges."""
     found: list[Any] = []
-    ranges, entry, entered = cpu_kernel.CpuKernel.ranges, cpu_kernel.CpuKernel.entry, entries.Entry.ranges
-    past: list[Any] = []
+    ranges, past, called = cpu_kernel.CpuKernel.ranges, cpu_kernel.CpuKernel._past_the_cache, ArrayCall.ranges
+    streaming: set[int] = set()
 
     def record(self: Any, bounds: Any, ints: Any, pointers: Any, streamed: bool = False) -> Work:
         if streamed:
             found.extend(itertools.pairwise(bounds))
         return ranges(self, bounds, ints, pointers, streamed)
 
-    def made(self: Any, total: int, ints: Any, masks: Any) -> Any:
-        new = entry(self, total, ints, masks)
-        if self._streaming and new._numbers[0] == self._streaming[()]:
-            past.append(new)
-        return new
+    def record_address(self: Any, *terms: Any) -> int:
+        address = past(self, *terms)
+        streaming.add(address)
+        return address
 
-    def record_entered(self: Any, bounds: Any, inputs: Any, outputs: Any) -> Work:
-        if self in past:
+    def record_call(self: Any, bounds: Any, inputs: Any, outputs: Any) -> Work:
+        if self._numbers[0] in streaming:
             found.extend(itertools.pairwise(bounds))
-        return entered(self, bounds, inputs, outputs)
+        return called(self, bounds, inputs, outputs)
 
     monkeypatch.setattr(cpu_kernel.CpuKernel, "ranges", record)
-    monkeypatch.setattr(cpu_kernel.CpuKernel, "entry", made)
-    monkeypatch.setattr(entries.Entry, "ranges", record_entered)
+    monkeypatch.setattr(cpu_kernel.CpuKernel, "_past_the_cache", record_address)
+    monkeypatch.setattr(ArrayCall, "ranges", record_call)
     monkeypatch.setattr(nontemporal_policy, "room", lambda: -1)
-    monkeypatch.setattr(cpu_kernel, "_PROBE", 1)
+    monkeypatch.setattr(pace, "_PROBE", 1)
     # However fast the machine is, no launch of two ranges is one of few elements, which are never streamed.
-    monkeypatch.setattr(cpu_kernel, "WORTH_A_THREAD", 0)
+    monkeypatch.setattr(pace, "THREAD_NS", 0)
     return found
 
 
@@ -130,7 +129,7 @@ def test_storage(streamed: list[Any], size: int, dtype: str) -> None:
 def test_the_number_of_threads_does_not_change_a_bit(
     monkeypatch: pytest.MonkeyPatch, streamed: list[Any], shape: tuple[int, ...]
 ) -> None:
-    monkeypatch.setattr(cpu_kernel, "_WORTH_A_RANGE", 1)
+    monkeypatch.setattr(pace, "RANGE_NS", 1)
     random = np.random.default_rng(1)
     arrays = [random.standard_normal(shape, dtype=np.float32) for _ in range(3)]
     z = random.standard_normal((*shape[:-1], 1), dtype=np.float32)

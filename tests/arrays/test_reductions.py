@@ -26,7 +26,9 @@ from dualbcast.program.pipeline import kernel_source
 from dualbcast.runtime import interpreter
 from dualbcast.runtime.arguments import Operands, classify, storage_name
 from dualbcast.runtime.cpu import kernel as cpu_kernel
-from dualbcast.runtime.cpu import thread_pool
+from dualbcast.runtime.cpu import launch as cpu_launch
+from dualbcast.runtime.cpu import pace, thread_pool
+from dualbcast.runtime.cpu.thread_pool import Work
 from dualbcast.runtime.cpu.tile_packing import Packing
 from dualbcast.runtime.iteration_space import form_of, lay_out
 from dualbcast.runtime.launch_plan import Plan, plan
@@ -66,10 +68,10 @@ def execute(function: Function, call: Plan, dtypes: list[Any], backend: str, thr
         text = source(function, call, dtypes, backend)
         if backend == "cpu":
             kernel = cpu_kernel.compile_kernel(text, False)
-            cpu_kernel.launch(kernel, call.total, call.ints, call.pointers, threads, call.blocks)
+            cpu_launch.launch(kernel, call.total, call.ints, call.pointers, threads, call.blocks)
         else:
             arrays = (*call.operands.arrays, *call.targets)
-            interpreter.launch(interpreter.compile_kernel(text), call.total, call.ints, arrays, call.blocks)
+            interpreter.launch(interpreter.PythonKernel(text), call.total, call.ints, arrays, call.blocks)
     return call.finish()
 
 
@@ -87,7 +89,13 @@ def sums(
 ) -> tuple[Any, ...]:
     """What the kernel makes of the arrays; the outputs have the dtype of the first unless one is given."""
     dtypes = [arrays[0].dtype if dtype is None else dtype] * len(shapes)
-    found = execute(function, plan(named(*arrays), dtypes, None, shapes), dtypes, backend, threads)
+    found = execute(
+        function,
+        plan(named(*arrays), dtypes, None, shapes, is_interpreted=backend == "python"),
+        dtypes,
+        backend,
+        threads,
+    )
     whole = np.broadcast_shapes(*(array.shape for array in arrays))
     for result, shape in zip(found, shapes, strict=True):
         assert result.shape == (whole if shape is None else shape)
@@ -365,7 +373,7 @@ def long_way(x: float, y: float) -> float:
 
 
 def test_sums_of_few_elements_that_take_long_are_shared(monkeypatch):
-    monkeypatch.setattr(cpu_kernel, "WORTH_A_THREAD", 0)
+    monkeypatch.setattr(pace, "THREAD_NS", 0)
     x, bar = np.random.default_rng(9).uniform(-1, 1, (2, 10_000))
     ran = []
     share = thread_pool.share
@@ -391,7 +399,7 @@ def test_sums_of_few_elements_that_take_long_are_shared(monkeypatch):
 @pytest.mark.parametrize("dtype", [F4, F8], ids=str)
 @pytest.mark.parametrize("shape", [(500_009,), (900, 700), (3, 150_001), (150_001, 3), (70, 80, 90)])
 def test_threads_do_not_change_a_bit(shape, dtype, monkeypatch):
-    monkeypatch.setattr(cpu_kernel, "WORTH_A_THREAD", 0)
+    monkeypatch.setattr(pace, "THREAD_NS", 0)
     x = np.random.default_rng(6).standard_normal(shape).astype(dtype)
     y = np.random.default_rng(7).standard_normal(shape[-1]).astype(dtype)
     wanted = (None, *patterns(shape))
@@ -404,7 +412,7 @@ def test_threads_do_not_change_a_bit(shape, dtype, monkeypatch):
             np.testing.assert_array_equal(a, b)
     run = cpu_kernel.CpuKernel.run
 
-    def backwards(kernel: cpu_kernel.CpuKernel, work: cpu_kernel.Work, _threads: int, first: int = 0) -> float:
+    def backwards(kernel: cpu_kernel.CpuKernel, work: Work, _threads: int, first: int = 0) -> float:
         for piece in reversed(range(first, work.count)):
             run(kernel, work, 1, piece, piece + 1)
         return 1.0
@@ -415,7 +423,7 @@ def test_threads_do_not_change_a_bit(shape, dtype, monkeypatch):
 
 
 def test_threads_do_not_change_a_bit_of_pairs(monkeypatch):
-    monkeypatch.setattr(cpu_kernel, "WORTH_A_THREAD", 0)
+    monkeypatch.setattr(pace, "THREAD_NS", 0)
     random = np.random.default_rng(8)
     x, y = random.standard_normal((500, 1, 3)), random.standard_normal((400, 3))
     wanted = ((500, 400, 1), (500, 1, 3), (400, 3), ())

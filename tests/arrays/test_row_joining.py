@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from dualbcast import differentiable_broadcast, num_threads
 from dualbcast.runtime import coalescing, iteration_space, launch_plan
-from dualbcast.runtime.cpu import kernel as cpu_kernel
+from dualbcast.runtime.cpu import pace
 from dualbcast.runtime.iteration_space import form_of, lay_out
 
 
@@ -115,7 +115,7 @@ def test_any_short_rows_have_exact_sums(call: tuple[tuple[int, ...], list[np.nda
 @pytest.mark.parametrize("shape", [(1400, 3), (700, 7), (1030, 4), (70, 20, 3), (85, 50)])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_the_python_backend_agrees(shape: tuple[int, ...], dtype: str) -> None:
-    """The same panels and blocks, run by Python, with sums of its own."""
+    """It walks arrays as they lie, and has sums of its own."""
     random = np.random.default_rng(1)
     arrays = [
         random.standard_normal(shape).astype(dtype),
@@ -132,7 +132,7 @@ def test_the_python_backend_agrees(shape: tuple[int, ...], dtype: str) -> None:
 
 @pytest.mark.parametrize("full", [(7, 30, 8, 8), (40, 50, 2, 3), (3, 200, 5, 4), (4, 5, 41, 13), (2, 1500, 3)])
 def test_planes_of_few_rows(full: tuple[int, ...]) -> None:
-    """A panel has several of them, and pieces end within one; the python backend has the same panels."""
+    """A panel has several of them, and pieces end within one; the python backend has none."""
     random = np.random.default_rng(6)
     seen = set()
     for mask in itertools.product((False, True), repeat=len(full)):
@@ -168,7 +168,7 @@ def test_storage(dtype: str) -> None:
 
 @pytest.mark.parametrize("shape", [(40_001, 3), (9000, 23), (5000, 64)])
 def test_the_number_of_threads_does_not_change_a_bit(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int]) -> None:
-    monkeypatch.setattr(cpu_kernel, "WORTH_A_THREAD", 0)
+    monkeypatch.setattr(pace, "THREAD_NS", 0)
     random = np.random.default_rng(3)
     x, y, z, bar = (random.standard_normal(own, dtype=np.float32) for own in (shape, shape[1:], (shape[0], 1), shape))
     f = differentiable_broadcast(lambda x, y, z: math.tanh(x * y) + math.exp(z))

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from dualbcast import differentiable_broadcast
-from dualbcast.runtime.cpu import kernel as cpu_kernel
-from dualbcast.runtime.cpu import scratch
+from dualbcast.runtime.cpu import pace, scratch
 from dualbcast.runtime.cpu.tile_packing import _MOST_TILE_BYTES, Packing
 
 # What is done once in the main thread, where it is compiled, and then in a thread, and in those of the pool.
@@ -123,7 +122,7 @@ def test_launches_at_a_time_have_memory_apart(monkeypatch: pytest.MonkeyPatch) -
 
 def test_callers_at_a_time_do_not_meet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several threads that launch, each with several that help, and more pieces than threads."""
-    monkeypatch.setattr(cpu_kernel, "WORTH_A_THREAD", 0)
+    monkeypatch.setattr(pace, "THREAD_NS", 0)
     monkeypatch.setenv("DUALBCAST_NUM_THREADS", "5")
 
     @differentiable_broadcast

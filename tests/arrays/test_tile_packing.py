@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from dualbcast import differentiable_broadcast
 from dualbcast.runtime import iteration_space, launch_plan
 from dualbcast.runtime.cpu import kernel as cpu_kernel
-from dualbcast.runtime.cpu import tile_packing
+from dualbcast.runtime.cpu import pace, pieces, tile_packing
 from dualbcast.runtime.cpu.tile_packing import Packing
 
 
@@ -163,13 +163,13 @@ def test_panels_cover_the_space_once(data: st.DataObject) -> None:
     # What lies where, by the linear index.
     source = sum(index * stride for index, stride in zip(np.indices(sizes), strides, strict=True)).reshape(-1)
     seen = np.zeros(step, int)
-    for panel in panels:
-        assert panel.rows * panel.columns > 0
-        for i, j in itertools.product(range(panel.rows), range(panel.columns)):
-            linear = panel.start + i * panel.step + j
+    (row,) = panels.strides
+    for start, down, rows, columns, offset in panels.table().tolist():
+        assert rows * columns > 0
+        for i, j in itertools.product(range(rows), range(columns)):
+            linear = start + i * down + j
             seen[linear] += 1
-            row = panels.strides[0]
-            assert source[linear] == panel.offsets[0] + i * row[panels.down] + j * row[-1]
+            assert source[linear] == offset + i * row[panels.down] + j * row[-1]
     assert (seen == 1).all()
 
 
@@ -193,17 +193,17 @@ def test_a_kernel_remembers_some_ways_in_which_arrays_lie() -> None:
 
     random = np.random.default_rng(0)
     x = random.standard_normal((200, 200))
-    views = [random.standard_normal((200, 200 + extra)).T[:200] for extra in range(2 * cpu_kernel._KNOWN)]
+    views = [random.standard_normal((200, 200 + extra)).T[:200] for extra in range(2 * pieces._REMEMBERED_ROWS)]
     before = set(map(id, cpu_kernel._kernels.values()))
     for count in (2, len(views)):
         for view in views[:count] * 3:
             np.testing.assert_array_equal(mixed(x, view), x * view - view)
     (kernel,) = [kernel for kernel in cpu_kernel._kernels.values() if id(kernel) not in before]
-    assert len(kernel._known) == cpu_kernel._KNOWN
+    assert len(kernel.rows) == pieces._REMEMBERED_ROWS
 
 
 def test_the_number_of_threads_does_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu_kernel, "WORTH_A_THREAD", 0)
+    monkeypatch.setattr(pace, "THREAD_NS", 0)
     random = np.random.default_rng(0)
     x, y = random.standard_normal((1003, 777)), random.standard_normal((777, 1003))
     found = []

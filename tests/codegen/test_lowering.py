@@ -639,7 +639,7 @@ def run_alone(source: KernelSource, points: dict[str, Any] = POINTS) -> Arrays:
     try:
         return run(source, *points.values())
     finally:
-        cpu_kernel._kernels.pop((source, False), None)
+        cpu_kernel._kernels.pop(cpu_kernel._key(source.identity, False), None)
 
 
 @settings(max_examples=60, deadline=None)

@@ -56,9 +56,9 @@ hm_lstm(unsigned n0, unsigned n1, int stride,
 def private_cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DUALBCAST_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-        cuda_kernel._kernel.cache_clear()
+        cuda_kernel._kernels.clear()
         yield
-    cuda_kernel._kernel.cache_clear()
+    cuda_kernel._kernels.clear()
 
 
 @pytest.fixture
@@ -379,7 +379,7 @@ def test_an_argument_that_spans_nothing_has_no_index():
 def test_a_cached_kernel_needs_no_compiler(monkeypatch):
     source = elementwise("y0[k] = x0[k] + f32_1", ["float32"], ["float32"])
     made = cuda_kernel.compile_kernel(source, HOPPER)
-    cuda_kernel._kernel.cache_clear()
+    cuda_kernel._kernels.clear()
     monkeypatch.setattr(cuda_build, "build", lambda *_: pytest.fail("compiled again"))
     found = cuda_kernel.compile_kernel(source, HOPPER)
     assert found is not made

@@ -41,7 +41,7 @@ def _own_cache(tmp_path_factory):
 
 
 def geometry_of(arrays: tuple[Any, ...], shapes: list[Any]) -> Geometry:
-    return lay_out(tuple(map(form_of, arrays)), (None,) * len(shapes), ("x", "y")[: len(arrays)], tuple(shapes), True)
+    return lay_out(tuple(map(form_of, arrays)), (None,) * len(shapes), ("x", "y")[: len(arrays)], tuple(shapes), "cuda")
 
 
 def source(geometry: Geometry, dtype: Any, count: int) -> KernelSource:

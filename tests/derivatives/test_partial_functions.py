@@ -247,13 +247,13 @@ def test_what_is_inspected_is_what_runs(monkeypatch: pytest.MonkeyPatch) -> None
     texts: list[str] = []
     from dualbcast.runtime import interpreter
 
-    compile_kernel = interpreter.compile_kernel
+    compile_kernel = interpreter.PythonKernel
 
     def watched(source: Any) -> Any:
         texts.append(source.text)
         return compile_kernel(source)
 
-    monkeypatch.setattr(interpreter, "compile_kernel", watched)
+    monkeypatch.setattr(interpreter, "PythonKernel", watched)
     f = differentiable_broadcast(backend="python")(cube.__wrapped__)
     x, y = np.ones((3, 4)), np.ones(4)
     runs = {

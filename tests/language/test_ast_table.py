@@ -462,7 +462,7 @@ def test_a_node_that_is_compiled(node: str, row: Is) -> None:
 @pytest.mark.usefixtures("no_kernel")
 @pytest.mark.parametrize(("node", "row"), cases(Not))
 def test_a_node_that_is_an_error(node: str, row: Not, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interpreter, "compile_kernel", lambda *_: pytest.fail("an erroneous function was compiled"))
+    monkeypatch.setattr(interpreter, "PythonKernel", lambda *_: pytest.fail("an erroneous function was compiled"))
     cell = cell_of(node, row.text)
     error = cell.error()
     assert error.message == row.message

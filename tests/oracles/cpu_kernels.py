@@ -12,6 +12,7 @@ from dualbcast.codegen.mathlib import libm
 from dualbcast.codegen.mathlib import table as mathlib
 from dualbcast.kernel_spec import KernelSource, Layout
 from dualbcast.runtime.cpu import kernel as cpu_kernel
+from dualbcast.runtime.cpu import launch as cpu_launch
 
 
 def source_of(
@@ -37,7 +38,7 @@ def run(source: KernelSource, *inputs: np.ndarray, fastmath: bool = False, threa
         assert array.flags.c_contiguous
         assert array.dtype.itemsize == np.dtype(storage.get(name, name)).itemsize
     pointers = [array.ctypes.data for array in (*inputs, *outputs)]
-    cpu_kernel.launch(kernel, inputs[0].size, (inputs[0].size,), pointers, threads)
+    cpu_launch.launch(kernel, inputs[0].size, (inputs[0].size,), pointers, threads)
     return outputs
 
 
@@ -139,7 +140,7 @@ def cell_run(arguments: list[np.ndarray], threads: int = 1, pieces: list[int] | 
     pointers = [array.ctypes.data for array in (*arguments, *out)]
     kernel = cpu_kernel.compile_kernel(CELL, False)
     if pieces is None:
-        cpu_kernel.launch(kernel, rows * columns, (rows, columns, 2), pointers, threads)
+        cpu_launch.launch(kernel, rows * columns, (rows, columns, 2), pointers, threads)
     else:
         for start, stop in itertools.pairwise(pieces):
             kernel(start, stop, (rows, columns, 2), pointers)

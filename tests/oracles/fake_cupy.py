@@ -129,8 +129,8 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuPy]:
     monkeypatch.setitem(sys.modules, "cupy", fake)
     monkeypatch.setattr(machine, "gpus", lambda: (machine.Gpu("Pretended H1", "9.0", 4, 1 << 30, 1 << 20),))
     # What is loaded here must not be launched elsewhere.
-    for kept in (cuda_kernel._kernel, by_hand._function):
-        kept.cache_clear()
+    cuda_kernel._kernels.clear()
+    by_hand._function.cache_clear()
     yield fake
-    for kept in (cuda_kernel._kernel, by_hand._function):
-        kept.cache_clear()
+    cuda_kernel._kernels.clear()
+    by_hand._function.cache_clear()

@@ -7,7 +7,7 @@ on any number of threads. The loops that pack are in `codegen.loops`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from dualbcast.runtime.reduction_blocks import Block
 
-__all__ = ["Copied", "Packing", "Panel"]
+__all__ = ["Copied", "Packing"]
 
 # The most rows and columns of a tile, where there are many rows and where there is one; and the most bytes of a tile's
 # column, which is contiguous in a transposed input. See docs/decisions/051-tiles.md.
@@ -36,25 +36,6 @@ _LARGEST_PANEL, _SMALLEST_PANEL = 1 << 18, 4096
 _SMALLEST_SPACE = 1 << 14
 # The fewest elements of a panel of short rows.
 _SMALLEST_JOINED_PANEL = 1024
-
-
-class Panel(NamedTuple):
-    """A part of the iteration space that one thread runs: rows apart by `step`, in the linear index, from `start` on.
-
-    Attributes
-    ----------
-    start, step, rows, columns : int
-    offsets : tuple of int
-        Where each packed input has the first element, in elements.
-    packing : Packing
-    """
-
-    start: int
-    step: int
-    rows: int
-    columns: int
-    offsets: tuple[int, ...]
-    packing: Packing
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +145,11 @@ class Packing:
         return [*counts, -(-last // self.wide)]
 
     def table(self) -> NDArray[np.int64]:
-        """The panels, a row each: `start`, `step`, `rows`, `columns`, and then `offsets`; see `Panel`."""
+        """The panels, a row each.
+
+        A row has the linear index of the panel's first element, the distance of its rows in the linear index, the
+        number of its rows and of its columns, and for each packed input where the first element is, in elements.
+        """
         (cut, most), counts, last = self._cut(), self._counts(), self.sizes[-1]
         places = np.indices(counts, np.int64).reshape(len(counts), -1)
         places[cut] *= most
@@ -174,17 +159,6 @@ class Packing:
         rows = np.minimum(most, self.sizes[cut] - places[cut]) * (self.plane or 1)
         columns = np.minimum(self.wide, last - places[-1])
         return np.stack([start, step, rows, columns, *offsets], axis=1)
-
-    def offset(self, strides: tuple[int, ...], row: int) -> int:
-        """The distance from the beginning of a panel to one of its rows, for an input of these strides."""
-        if not self.plane:
-            return row * strides[self.down]
-        over, down = divmod(row, self.plane)
-        return over * strides[self.down - 1] + down * strides[self.down]
-
-    def __iter__(self) -> Iterator[Panel]:
-        for start, step, rows, columns, *offsets in self.table().tolist():
-            yield Panel(start, step, rows, columns, tuple(offsets), self)
 
 
 class Copied(NamedTuple):

@@ -12,8 +12,7 @@ from dualbcast.runtime.arguments import Array, Operands
 from dualbcast.runtime.cuda.kernel import CudaKernel
 from dualbcast.runtime.cuda.launch import WIDEST_ACCESS, prepared
 from dualbcast.runtime.cuda.memory import allocate, reserve, together
-from dualbcast.runtime.iteration_space import form_of
-from dualbcast.runtime.launch_plan import Fit, Plan, aside_of, find_fit, fresh, summed
+from dualbcast.runtime.launch_plan import Plan, aside_of, fresh, summed
 
 __all__ = ["CudaFastPath"]
 
@@ -45,19 +44,13 @@ class CudaFastPath:
         operands, geometry = planned.operands, planned.geometry
         self._planned = planned.dtypes, operands.compute
         self._geometry, self.results = geometry, results
-        trivial = geometry.split is None and {None, geometry.shape}.issuperset(planned.shapes or ())
-        self._shapes = None if trivial else planned.shapes
+        self._fit, self._shapes = planned.fit_of_outputs(), planned.shapes_to_finish()
         self._converted = tuple([(at, _maker(operands, at)) for at in operands.numbers])
         self._arrays = tuple([at for at in range(len(operands.arrays)) if at not in operands.numbers])
         # Of new outputs that are no sums and not transposed.
         lengths, axes = geometry.memory
         plain = geometry.split is None and axes is None and geometry.total
         self._together = together(lengths, tuple(planned.dtypes)) if plain else None
-        # For calls with out=.
-        self._fit: Fit | None = None
-        if all(planned.given):
-            inputs, outs = tuple(map(form_of, operands.arrays)), tuple(map(form_of, planned.outputs))
-            self._fit = find_fit(inputs, outs, planned.dtypes, operands.names, None, True)
         device = operands.arrays[self._arrays[0]].data.device_id
         itemsizes = [operands.arrays[at].itemsize for at in self._arrays]
         widest = WIDEST_ACCESS if kernel.source.layout.lanes > 1 else max(itemsizes)
@@ -69,17 +62,14 @@ class CudaFastPath:
     def of(
         planned: Plan, values: Sequence[Any], kernel: CudaKernel, results: Any, earlier: object = None
     ) -> CudaFastPath | None:
-        """The fast path of a call that has run and written to its outputs directly, which were either all or none
-        given by the caller; None where it was otherwise, or where an array had to be converted.
+        """The fast path of a call that has run; None where the plan is not repeatable, or an array was converted.
 
         `earlier` is the path that did not serve the call, for arrays on another device.
         """
         operands = planned.operands
         pairs = zip(values, operands.arrays, strict=True)
         copied = [at for at, (x, array) in enumerate(pairs) if x is not array and at not in operands.numbers]
-        if copied or len(operands.numbers) == len(values) or len({*planned.given}) > 1:
-            return None
-        if any(planned.given) and planned.targets is not planned.outputs:
+        if copied or len(operands.numbers) == len(values) or not planned.is_repeatable():
             return None
         return CudaFastPath(planned, kernel, results, earlier)
 

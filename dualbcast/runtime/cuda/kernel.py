@@ -9,7 +9,6 @@ import subprocess
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -108,12 +107,19 @@ class CudaKernel:
 
 
 def compile_kernel(source: KernelSource, cc: tuple[int, int], fastmath: bool = False) -> CudaKernel:
-    """Compile a kernel for a compute capability, or take it from the cache. No GPU and no driver is needed.
+    """The kernel of a text; see `compile_program`."""
+    return compile_program("", lambda: source, cc, fastmath)
+
+
+def compile_program(key: str, write: Callable[[], KernelSource], cc: tuple[int, int], fastmath: bool) -> CudaKernel:
+    """The kernel of a program, from this process, or the cache on disk, or compiled. No GPU and no driver is needed.
 
     Parameters
     ----------
-    source : KernelSource
-        The element function and its helper functions in `text`, the kernel around them in `shell`.
+    key : str
+        What stands for the program and its layout; if empty, the text does.
+    write : callable
+        Gives the text: the element function and its helper functions in `text`, the kernel around them in `shell`.
     cc : tuple of int
         The compute capability, for example (9, 0). The machine code also runs on later minor revisions.
     fastmath : bool
@@ -129,48 +135,28 @@ def compile_kernel(source: KernelSource, cc: tuple[int, int], fastmath: bool = F
     BackendError
         If the installed CUDA compiler does not know the compute capability, or refuses the kernel.
     """
-    key = disk_cache.key(source.identity, *_surroundings(cc, fastmath))
-    return _kernel(source, cc, fastmath, disk_cache.fetch(key, lambda: _build(source, cc, fastmath)))
-
-
-def compile_program(key: str, write: Callable[[], KernelSource], cc: tuple[int, int], fastmath: bool) -> CudaKernel:
-    """The kernel of a program: from the cache on disk, else compiled from the text that `write` gives.
-
-    Parameters
-    ----------
-    key : str
-        What stands for the program and its layout; if empty, the text does.
-    write : callable
-    cc, fastmath
-        As for `compile_kernel`, which also says what is raised.
-    """
     if not key:
-        return compile_kernel(write(), cc, fastmath)
+        text = write()
+        key, write = text.identity, lambda: text
 
     def make() -> bytes:
         source = write()
-        return packed(source, _build(source, cc, fastmath))
+        image, log = cuda_build.build(source, cc, fastmath)
+        return packed(source, json.dumps(cuda_build.resources(log)).encode() + b"\n" + image)
 
-    entry = disk_cache.fetch(disk_cache.key(key, disk_cache.STAMP, *_surroundings(cc, fastmath)), make)
-    source, code = unpacked(entry)
-    return _kernel(source, cc, fastmath, code)
-
-
-def _surroundings(cc: tuple[int, int], fastmath: bool) -> tuple[str, ...]:
-    """All that machine code depends on beside the text it is made of."""
-    return "cuda", f"{cc[0]}.{cc[1]}", repr(bool(fastmath)), cuda_build.toolchain()
-
-
-def _build(source: KernelSource, cc: tuple[int, int], fastmath: bool) -> bytes:
-    image, log = cuda_build.build(source, cc, fastmath)
-    return json.dumps(cuda_build.resources(log)).encode() + b"\n" + image
+    toolchain = cuda_build.toolchain()
+    entry = disk_cache.key("cuda", key, disk_cache.STAMP, f"{cc[0]}.{cc[1]}", repr(bool(fastmath)), toolchain)
+    kernel = _kernels.get(entry)
+    if kernel is None:
+        source, code = unpacked(disk_cache.fetch(entry, make))
+        resources, _, image = code.partition(b"\n")
+        made = CudaKernel(source=source, cc=cc, fastmath=fastmath, image=image, **json.loads(resources))
+        kernel = _kernels.setdefault(entry, made)
+    return kernel
 
 
-@lru_cache(maxsize=1024)
-def _kernel(source: KernelSource, cc: tuple[int, int], fastmath: bool, code: bytes) -> CudaKernel:
-    """One object for equal kernels, so that a device loads them once."""
-    resources, _, image = code.partition(b"\n")
-    return CudaKernel(source=source, cc=cc, fastmath=fastmath, image=image, **json.loads(resources))
+# One object for equal programs, so that a device loads them once.
+_kernels: dict[str, CudaKernel] = {}
 
 
 def disassembler() -> str:
