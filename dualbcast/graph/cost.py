@@ -49,7 +49,7 @@ def count(element: Element, wrt: tuple[int, ...]) -> Counts:
     """The counts of an element function and of its derivatives in the parameters at `wrt`."""
     value = make_product(element.function, "value", ()).function
     both = make_product(element.function, "value_and_jacobian", wrt)
-    pullback = element.pullback(wrt).function
+    pullback = element.derive("pullback", wrt).function
     outputs = len(element.function.outputs)
     return Counts(
         work(value), work(both.function), work(pullback), len(both.kinds) - both.values, outputs, is_scalar(value)

@@ -338,7 +338,7 @@ def pullback_of(
     The blocks are None where it takes the leaves instead.
     """
     if blocks is None:
-        return region.element.select(present).pullback(wrt), None
+        return region.element.select(present).derive("pullback", wrt), None
     pattern = tuple([tuple([None if is_array(blocks[i, p]) else float(blocks[i, p]) for p in wrt]) for i in present])
     kept = [blocks[i, p] for i in present for p in wrt]
     return contracted(pattern, region.element.label), [each for each in kept if is_array(each)]
