@@ -84,10 +84,10 @@ class Element:
         ----------
         derivation : str
             From the same parameters: the "partial" of every output in one parameter, or "select", some of the outputs.
-            From the parameters and then the tangents of those at `wrt`: the "tangent" of every output, or "pushforward",
-            the outputs and then their tangents. From the parameters and then the cotangents of the float outputs: the
-            "pullback", which gives the cotangents of the parameters at `wrt`, or "value_and_pullback", the outputs and
-            then those.
+            From the parameters and then the tangents of those at `wrt`: the "tangent" of every output, or
+            "pushforward", the outputs and then their tangents. From the parameters and then the cotangents of the float
+            outputs: the "pullback", which gives the cotangents of the parameters at `wrt`, or "value_and_pullback", the
+            outputs and then those.
         wrt : tuple of int
             Positions of parameters; of outputs for "select".
         """
