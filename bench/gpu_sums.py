@@ -45,7 +45,7 @@ def own_kernels(cc: tuple[int, int]) -> Iterator[tuple[str, Any]]:
     """The CUDA kernels that are launched, each with a description; needs no GPU."""
     function: Any = differentiable_broadcast(layer)
     for rows, columns in SHAPES:
-        kernel = function.cuda_resources(*arguments(rows, columns)[:3], product="value_and_vjp", cc=cc)
+        kernel = function.explain(*arguments(rows, columns)[:3], product="value_and_vjp", cc=cc).cuda
         yield f"sums of {rows} by {columns}", kernel
 
 

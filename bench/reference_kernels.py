@@ -136,7 +136,7 @@ def cases() -> Iterator[Case]:
         for name, kind in (("hm_lstm", "value_and_jacobian"), ("hm_lstm_pullback", "vjp")):
 
             def compile_cell(cc: tuple[int, int], cell: Any = cell, kind: Any = kind) -> cuda_kernel.CudaKernel:
-                return cell.cuda_resources(*[full] * 4, row, row, wrt=wrt, product=kind, cc=cc)
+                return cell.explain(*[full] * 4, row, row, wrt=wrt, product=kind, cc=cc).cuda
 
             yield Case(name, name, 2, fast, compile_cell)
         for arity in (2, 8, 16):
@@ -144,7 +144,7 @@ def cases() -> Iterator[Case]:
             def compile_product(
                 cc: tuple[int, int], product: Any = product, arity: int = arity
             ) -> cuda_kernel.CudaKernel:
-                return product.cuda_resources(*[full] * arity, cc=cc)
+                return product.explain(*[full] * arity, cc=cc).cuda
 
             yield Case(f"product of {arity}", "product_forward", arity, fast, compile_product)
 

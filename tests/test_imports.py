@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import inspect
 import json
 import re
 import subprocess
@@ -231,3 +232,14 @@ def test_the_cpu_backend_does_not_import_numba(tmp_path: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
         assert done.stdout.strip() == "[]"
+
+
+def test_public_methods_are_documented() -> None:
+    """Each public method of a BroadcastFunction has a docstring, and stands in the README or in docs/."""
+    root = Path(dualbcast.__file__).parents[1]
+    pages = [root / "README.md", *(root / "docs").glob("*.md")]
+    words = set(re.findall(r"\w+", " ".join(page.read_text(encoding="utf-8") for page in pages)))
+    for name, member in inspect.getmembers(dualbcast.BroadcastFunction):
+        if not name.startswith("_"):
+            assert inspect.getdoc(member), name
+            assert name in words

@@ -141,7 +141,7 @@ def own_kernels(n: int, cc: tuple[int, int]) -> Iterator[tuple[str, Any]]:
         z, zb = control_values(np.random.default_rng(0), n, control, "copy")
         for name, scalar in _FUNCTIONS.items():
             function: Any = differentiable_broadcast(scalar)
-            kernel = function.cuda_resources(*gates, z, zb, wrt=WRT, product="jacobian", cc=cc)
+            kernel = function.explain(*gates, z, zb, wrt=WRT, product="jacobian", cc=cc).cuda
             yield f"by {name}, control by {control}", kernel
 
 

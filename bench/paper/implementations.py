@@ -77,9 +77,9 @@ def own_kernels(arrays: Sequence[Any], mode: Mode, cc: tuple[int, int]) -> Itera
     """
     function: Any = differentiable_broadcast(models.cell_update)
     product = "jacobian" if mode == "derivatives" else "value_and_vjp"
-    yield "fused", function.cuda_resources(*arrays[:6], wrt=WRT, product=product, cc=cc)
+    yield "fused", function.explain(*arrays[:6], wrt=WRT, product=product, cc=cc).cuda
     if mode == "derivatives":  # for the host's time of a call
-        yield "value and Jacobian", function.cuda_resources(*arrays[:6], wrt=WRT, cc=cc)
+        yield "value and Jacobian", function.explain(*arrays[:6], wrt=WRT, cc=cc).cuda
     for kernel in ReverseCell("auto", mode != "derivatives").compiled(arrays, cc):
         yield "reverse", kernel
 

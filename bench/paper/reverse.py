@@ -135,6 +135,4 @@ class ReverseCell:
         known = dict(zip(("c", "f", "i", "g", "z", "zb", "bar"), arrays, strict=False))
         for function, names, result in self._steps:
             known[result] = known["c"]  # all results have the form of the gates
-            yield self._kernels[function].cuda_resources(
-                *[known[name] for name in names.split()], product="value", cc=cc
-            )
+            yield self._kernels[function].explain(*[known[name] for name in names.split()], product="value", cc=cc).cuda

@@ -87,4 +87,4 @@ def own_kernels(arities: Sequence[int], n: int, cc: tuple[int, int]) -> Iterator
     function: Any = differentiable_broadcast(models.product)
     xs = [np.empty((n, n), np.float32) for _ in range(max(arities))]
     for arity in arities:
-        yield f"arity {arity}", function.cuda_resources(*xs[:arity], wrt=range(arity), cc=cc)
+        yield f"arity {arity}", function.explain(*xs[:arity], wrt=range(arity), cc=cc).cuda

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import Parameter
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualbcast.api.callables import BY_POSITION, find_subject
+from dualbcast.api.callables import BY_NAME, BY_POSITION, find_subject
 from dualbcast.api.static_arguments import is_operand, plain_number, static_key
 from dualbcast.errors import ArgumentError
 from dualbcast.frontend.source import find_source
@@ -79,32 +79,25 @@ class Binder:
     """
 
     def __init__(self, subject: Callable[..., Any], static: str | Sequence[str]) -> None:
-        self.subject = found = find_subject(subject)
-        self.function: FunctionType = found.function
-        self._fixed, self._preset = found.fixed, found.preset
+        self.subject = find_subject(subject)
+        self.function: FunctionType = self.subject.function
         find_source(self.function)
         self.name: str = getattr(subject, "__name__", "") or (
             self.function.__name__ if isinstance(subject, partial) else type(subject).__name__
         )
-        every = found.parameters()
-        self._positional = [parameter for parameter in every.values() if parameter.kind in BY_POSITION]
-        self._named = [parameter for parameter in every.values() if parameter.kind is Parameter.KEYWORD_ONLY]
-        spread = next((parameter for parameter in every.values() if parameter.kind is Parameter.VAR_POSITIONAL), None)
-        self.vararg = spread.name if spread else ""
+        self._parameters = self.subject.parameters()
+        self.signature = self.subject.signature()
+        varargs = [name for name, each in self._parameters.items() if each.kind is Parameter.VAR_POSITIONAL]
+        self.vararg = varargs[0] if varargs else ""
         self._prefix = self.vararg
-        while self.vararg and any(re.fullmatch(rf"{self._prefix}_\d+", name) for name in every):
+        while self.vararg and any(re.fullmatch(rf"{self._prefix}_\d+", name) for name in self._parameters):
             self._prefix += "_"
-        self._defaults = {
-            name: self._preset.get(name, parameter.default)
-            for name, parameter in every.items()
-            if name in self._preset or parameter.default is not Parameter.empty
-        }
-        self.signature = found.signature()
         wanted = frozenset([static] if isinstance(static, str) else static)
-        self.static: frozenset[str] = wanted or found.static & set(self.signature.parameters)
-        self._fixed = tuple(map(plain_number, self._fixed))
+        self.static: frozenset[str] = wanted or self.subject.static & set(self.signature.parameters)
+        self._fixed = tuple(map(plain_number, self.subject.fixed))
         self._defaults = {
-            name: value if name in self.static else plain_number(value) for name, value in self._defaults.items()
+            name: value if name in self.static else plain_number(value)
+            for name, value in self.subject.defaults().items()
         }
         self._check_names()
         self.plain: dict[int, Form] = {}
@@ -119,10 +112,10 @@ class Binder:
                 raise ArgumentError(f"static={name!r} names no parameter of {self}")
             if array_kind(self._defaults.get(name)) is not None:
                 raise ArgumentError(f"the default of {name} is an array, which cannot be static; see {self}")
-        for parameter in self._named:
-            if parameter.name in _RESERVED:
+        for name, parameter in self._parameters.items():
+            if parameter.kind is Parameter.KEYWORD_ONLY and name in _RESERVED:
                 raise ArgumentError(
-                    f"{self} has a keyword-only parameter {parameter.name}, which calls of a BroadcastFunction take "
+                    f"{self} has a keyword-only parameter {name}, which calls of a BroadcastFunction take "
                     "for themselves; give it another name"
                 )
 
@@ -157,8 +150,6 @@ class Binder:
         ArgumentError
             They do not fit the signature.
         """
-        if not named and len(args) in self.plain:
-            return self.plain[len(args)], args
         filling = self._fillings.get((len(args), *named, wanted))
         if filling is None:
             filling = self._filling(len(args), tuple(named), wanted)
@@ -177,17 +168,17 @@ class Binder:
     def _filling(self, count: int, named: tuple[str, ...], wanted: Any) -> _Filling:
         """Bind as many arguments and these names, whatever their values are."""
         given = count + len(named)
-        names, values, left_out, extra = self._assigned(
-            tuple(range(count)), dict(zip(named, range(count, given), strict=True))
-        )
+        places = dict(zip(named, range(count, given), strict=True))
+        arguments, spread = self._assign(tuple(range(count)), places)
+        names = tuple(argument.name for argument in arguments)
         parameters = names[len(self._fixed) :]
-        asked = _asked(wanted, parameters, names[extra], self.vararg)
+        asked = _asked(wanted, parameters, names[spread], self.vararg)
         order: list[int] = []
         marks: list[Any] = []
         defaults: list[Any] = []
-        for name, value, absent in zip(names, values, left_out, strict=True):
-            order.append(given + len(defaults) if absent else value)
-            if absent:
+        for name, value, left_out in arguments:
+            order.append(given + len(defaults) if left_out else value)
+            if left_out:
                 defaults.append(value)
                 is_array = name not in self.static and is_operand(value)
                 marks.append(None if is_array and (name in asked or array_kind(value) is not None) else _OMITTED)
@@ -195,7 +186,7 @@ class Binder:
                 can_be_known = name in self.static or not is_operand(self._defaults.get(name, 0))
                 marks.append(_OPEN if can_be_known else None)
         undecided = tuple(at for at, mark in enumerate(marks) if mark is _OPEN)
-        filling = _Filling(names, parameters, names[extra], tuple(order), tuple(defaults), tuple(marks), undecided)
+        filling = _Filling(names, parameters, names[spread], tuple(order), tuple(defaults), tuple(marks), undecided)
         self._fillings[count, *named, wanted] = filling
         return filling
 
@@ -222,55 +213,63 @@ class Binder:
         form = self._forms.setdefault(key, Form(slots, names, filling.parameters, spread))
         return form, None if places == tuple(range(len(values))) else places
 
-    def _assigned(
-        self, args: tuple[Any, ...], named: dict[str, Any]
-    ) -> tuple[tuple[str, ...], list[Any], list[bool], slice]:
-        """Names, values, and whether the caller left them out; the slice says which are of `*args`."""
-        given = (*self._fixed, *args)
-        fixed, count = len(self._fixed), len(self._positional)
-        names: list[str] = []
-        values: list[Any] = []
-        left_out: list[bool] = []
-        missing: list[str] = []
-        pending = dict(named)
-
-        def take(parameter: Parameter) -> None:
-            name = parameter.name
-            if name in pending and parameter.kind is not Parameter.POSITIONAL_ONLY:
-                add(name, pending.pop(name), False)
-            elif name in self._defaults:
-                add(name, self._defaults[name], True)
+    def _assign(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[list[_Argument], slice]:
+        """The arguments in the order of the parameters, those of `*args` spread; the slice says which these are."""
+        try:
+            given = self.signature.bind(*args, **named).arguments
+        except TypeError:
+            raise ArgumentError(self._mismatch(len(args), named)) from None
+        fixed, spread = list(self._fixed), slice(0, 0)
+        arguments: list[_Argument] = []
+        for name, parameter in self._parameters.items():
+            if parameter.kind is Parameter.VAR_KEYWORD:
+                if name in given:
+                    raise ArgumentError(self._mismatch(len(args), named))
+            elif parameter.kind is Parameter.VAR_POSITIONAL:
+                values = [(value, True) for value in fixed] + [(value, False) for value in given.get(name, ())]
+                fixed, spread = [], slice(len(arguments), len(arguments) + len(values))
+                arguments += [
+                    _Argument(f"{self._prefix}_{place}", value, left_out)
+                    for place, (value, left_out) in enumerate(values)
+                ]
+            elif parameter.kind in BY_POSITION and fixed:
+                arguments.append(_Argument(name, fixed.pop(0), left_out=True))
+            elif name in given:
+                arguments.append(_Argument(name, given[name], left_out=False))
             else:
-                missing.append(name)
+                arguments.append(_Argument(name, self._defaults[name], left_out=True))
+        return arguments, spread
 
-        def add(name: str, value: Any, absent: bool) -> None:
-            names.append(name)
-            values.append(value)
-            left_out.append(absent)
+    def _mismatch(self, count: int, named: Collection[str]) -> str:
+        """Why so many arguments by position, and these by name, do not fit the signature."""
+        parameters = self.signature.parameters.values()
+        by_name = {each.name for each in parameters if each.kind in BY_NAME}
+        positional = [each for each in self._parameters.values() if each.kind in BY_POSITION]
+        taken = positional[: len(self._fixed) + count]
+        for name in [each.name for each in taken if each.kind is not Parameter.POSITIONAL_ONLY]:
+            if name in named or name in self.subject.preset:
+                return f"{self} gets two values for {name}"
+        kinds = [each.kind for each in parameters]
+        accepted = sum(kind in BY_POSITION for kind in kinds)
+        if count > accepted and Parameter.VAR_POSITIONAL not in kinds:
+            by_position = " by position" if Parameter.KEYWORD_ONLY in kinds else ""
+            return f"{self} takes {accepted} argument{'s' * (accepted != 1)}{by_position}, and {count} are given"
+        unknown = [name for name in named if name not in by_name]
+        if unknown:
+            return f"{self} has no parameter {unknown[0]!r}"
+        required = [
+            each.name for each in parameters if each.kind in BY_POSITION + BY_NAME and each.default is each.empty
+        ]
+        missing = [name for name in required if name not in named and name not in [each.name for each in taken]]
+        return f"{self} lacks a value for {', '.join(missing)}"
 
-        for place, parameter in enumerate(self._positional):
-            name = parameter.name
-            if place >= len(given):
-                take(parameter)
-            elif (name in pending and parameter.kind is not Parameter.POSITIONAL_ONLY) or name in self._preset:
-                raise ArgumentError(f"{self} gets two values for {name}")
-            else:
-                add(name, given[place], place < fixed)
-        rest = given[count:]
-        if rest and not self.vararg:
-            most = count - fixed - sum(parameter.name in self._preset for parameter in self._positional)
-            taken = f"{most} argument{'s' * (most != 1)}" + (" by position" if self._named else "")
-            raise ArgumentError(f"{self} takes {taken}, and {len(args)} are given")
-        extra = slice(len(names), len(names) + len(rest))
-        for place, value in enumerate(rest):
-            add(f"{self._prefix}_{place}", value, count + place < fixed)
-        for parameter in self._named:
-            take(parameter)
-        if pending:
-            raise ArgumentError(f"{self} has no parameter {next(iter(pending))!r}")
-        if missing:
-            raise ArgumentError(f"{self} lacks a value for {', '.join(missing)}")
-        return tuple(names), values, left_out, extra
+
+class _Argument(NamedTuple):
+    """A parameter with its value, or the value's place in the call, and whether the caller has left it out."""
+
+    name: str
+    value: Any
+    left_out: bool
 
 
 _Filled = tuple[Form, tuple[int, ...] | None]

@@ -12,9 +12,10 @@ from typing import Any
 from dualbcast.errors import ArgumentError
 from dualbcast.frontend.derivative_calls import DerivativeOf, called_with
 
-__all__ = ["BY_POSITION", "Subject", "find_subject"]
+__all__ = ["BY_NAME", "BY_POSITION", "Subject", "find_subject"]
 
 BY_POSITION = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +53,18 @@ class Subject:
         for name in self.preset:
             if name not in every or every[name].kind is Parameter.POSITIONAL_ONLY:
                 raise ArgumentError(f"{function.__name__}() has no parameter {name} for the functools.partial to fill")
+        kinds = [each.kind for each in every.values()]
+        accepted = sum(kind in BY_POSITION for kind in kinds)
+        if len(self.fixed) > accepted and Parameter.VAR_POSITIONAL not in kinds:
+            raise ArgumentError(
+                f"{function.__name__}() takes {accepted} arguments by position, and {len(self.fixed)} are fixed already"
+            )
         return every
+
+    def defaults(self) -> dict[str, Any]:
+        """The values of parameters that a caller may leave out."""
+        every = self.parameters().items()
+        return {name: each.default for name, each in every if each.default is not each.empty} | self.preset
 
     def signature(self) -> inspect.Signature:
         """What is left to a caller: without what is fixed; what is preset, and all after it, by name only."""

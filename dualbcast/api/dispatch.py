@@ -17,7 +17,7 @@ from dualbcast.frontend.lower import Lowered
 from dualbcast.frontend.rule_bodies import lower
 from dualbcast.program.element import Element, flatten_out, output_dtypes
 from dualbcast.program.jacobian import broadcasts_to
-from dualbcast.program.launch import Call, Ran, Shape, run_again, run_first
+from dualbcast.program.launch import Call, Ran, Shape, run_call
 from dualbcast.program.postponed_collection import collection_postponed
 from dualbcast.program.products import Which
 from dualbcast.program.typed_product import Options
@@ -135,7 +135,7 @@ class Dispatch:
             positions = directions(wrt, form, names, sign((*values, *captured), names), self.binder)
             if len(positions) != 1:
                 raise ArgumentError(f"partial({wrt!r}) names {len(positions)} arguments of this call; name one of them")
-            element = element.partial(*positions)
+            element = element.derive("partial", positions)
         program = self.programs[form, kinds] = Program(element, lowered)
         return program, captured
 
@@ -242,17 +242,12 @@ class Specialisation:
     def run(self, which: Which, values: tuple[Any, ...], out: Any = None) -> Ran:
         """Make that call."""
         if out is None:
-            path = self._paths.get(which)
-            outputs = None if path is None else path.run(values)
-            if path is not None and outputs is not None:
-                return path.results, outputs
-            return run_first(self._paths, which, values, lambda: self.prepare(which, values))
+            return run_call(self._paths, which, values, (), self.prepare, which, values)
         given = flatten_out(which, out, self.element.function.structure)
         given = given if isinstance(given, tuple) else (given,)
         if {np.ndarray}.issuperset(map(type, given)) or are_on_device(given):
             key = which, forms_of(given)
-            ran = run_again(self._paths, key, values, given)
-            return ran or run_first(self._paths, key, values, lambda: self.prepare(which, values, out), given)
+            return run_call(self._paths, key, values, given, self.prepare, which, values, out)
         with beside((*values, *given)):
             call = self.prepare(which, values, out)
             outputs = call.run()
@@ -262,7 +257,7 @@ class Specialisation:
         """A derivative of the element function, in `wrt`."""
         found = self._derived.get(what)
         if found is None:
-            element: Element = getattr(self.element, what)(self.wrt)
+            element = self.element.derive(what, self.wrt)
             cotangents = (self.signature.result_dtype,) * len(self.element.floats)
             extra = cotangents if what.endswith("pullback") else self.gradient_dtypes()
             found = Derived(element, extra, extended(self.signature, extra, element.names))
@@ -272,9 +267,8 @@ class Specialisation:
     def forward(self, what: Literal["pushforward", "tangent"], values: tuple[Any, ...], tangents: list[Any]) -> Ran:
         """Values with tangents, or the Jacobian of tangents."""
         given = self._tangents(self.derive(what).extra, values, tangents)
-        every, key = (*values, *given), (what, forms_of(given))
-        ran = run_again(self._paths, key, every)
-        return ran or run_first(self._paths, key, every, lambda: self.prepare_forward(what, every))
+        arguments, key = (*values, *given), (what, forms_of(given))
+        return run_call(self._paths, key, arguments, (), self.prepare_forward, what, arguments)
 
     def prepare_forward(self, what: Literal["pushforward", "tangent"], values: tuple[Any, ...]) -> Call:
         """The call for values and then tangents."""
@@ -293,9 +287,8 @@ class Specialisation:
             # As cotangents of the forms of the key they would be left as they are.
             given = self._checked(given, self._shape_of(values))
             key = what, forms_of(given)
-        every = (*values, *given)
-        ran = run_again(self._paths, key, every)
-        results, outputs = ran or run_first(self._paths, key, every, lambda: self.prepare_back(what, every))
+        arguments = (*values, *given)
+        results, outputs = run_call(self._paths, key, arguments, (), self.prepare_back, what, arguments)
         return results.parts(outputs)
 
     def prepare_back(self, what: Literal["pullback", "value_and_pullback"], values: tuple[Any, ...]) -> Call:

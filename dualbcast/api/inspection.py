@@ -17,7 +17,6 @@ from dualbcast.runtime.cuda.memory import beside
 
 if TYPE_CHECKING:
     from dualbcast.program.explain import Explanation
-    from dualbcast.runtime.cuda.kernel import CudaKernel
 
 __all__ = ["PRODUCTS", "Inspectable", "Show"]
 
@@ -124,7 +123,7 @@ class Inspectable:
         **named: Any,
     ) -> str:
         """The PTX of the CUDA kernel; needs no GPU where `cc` is given."""
-        return self.cuda_resources(*arrays, wrt=wrt, product=product, cc=cc, **named).ptx()
+        return self._inspected(arrays, wrt, product, named).cuda_kernel(cc).ptx()
 
     def inspect_sass(
         self,
@@ -135,31 +134,7 @@ class Inspectable:
         **named: Any,
     ) -> str:
         """The machine code of the CUDA kernel, disassembled; needs no GPU where `cc` is given."""
-        return self.cuda_resources(*arrays, wrt=wrt, product=product, cc=cc, **named).sass()
-
-    def cuda_resources(
-        self,
-        *arrays: Any,
-        wrt: Wrt = None,
-        product: Show = "value_and_jacobian",
-        cc: Capability = None,
-        **named: Any,
-    ) -> CudaKernel:
-        """The compiled CUDA kernel, with its registers and spills.
-
-        Parameters
-        ----------
-        *arrays, wrt, product, **named
-            As for `explain`.
-        cc : (int, int), optional
-            The compute capability to compile for, which needs no GPU; by default that of the current device.
-
-        Returns
-        -------
-        CudaKernel
-            Its `registers`, `spill_loads`, `spill_stores`, `stack`, `shared` and `occupancy()` say what a launch takes.
-        """
-        return self._inspected(arrays, wrt, product, named).cuda_kernel(cc)
+        return self._inspected(arrays, wrt, product, named).cuda_kernel(cc).sass()
 
 
 def _example(found: Specialisation, product: str, call: Call, values: tuple[Any, ...]) -> Call:

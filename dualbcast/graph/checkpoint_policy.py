@@ -51,7 +51,7 @@ def cost_of(element: Element, wrt: tuple[int, ...]) -> Cost:
     """The cost of an element function and of its derivatives in the parameters at `wrt`."""
     value = make_product(element.function, "value", ()).function
     both = make_product(element.function, "value_and_jacobian", wrt)
-    pullback = element.pullback(wrt).function
+    pullback = element.derive("pullback", wrt).function
     costs = cost_of_element(value), cost_of_element(both.function), cost_of_element(pullback)
     return Cost(*costs, len(both.kinds) - both.values, len(element.function.outputs), is_scalar(value))
 

@@ -5,8 +5,9 @@ From values in the order of its parameters to arrays that a kernel has written; 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from dualbcast.ir.traversal import floats, statements
 from dualbcast.program import product_cache
 from dualbcast.program.iteration_limit import limit
 from dualbcast.program.jacobian import Jacobian
-from dualbcast.program.launch import Call, Ran, Shape, run_again, run_first
+from dualbcast.program.launch import Call, Shape, run_call
 from dualbcast.program.postponed_collection import collection_postponed
 from dualbcast.program.products import Which
 from dualbcast.program.typed_product import Options, TypedProduct
@@ -26,7 +27,9 @@ from dualbcast.runtime.call_key import forms_of
 from dualbcast.runtime.fast_path import FastPath, Recent
 from dualbcast.runtime.launch_plan import plan
 
-__all__ = ["Element", "flatten_out", "output_dtypes"]
+__all__ = ["Derivation", "Element", "flatten_out", "output_dtypes"]
+
+Derivation = Literal["partial", "select", "pushforward", "tangent", "pullback", "value_and_pullback"]
 
 
 def output_dtypes(kinds: Iterable[Kind], signature: Signature) -> tuple[DType, ...]:
@@ -70,58 +73,43 @@ class Element:
         self.function, self.names, self.label, self.options = function, names, label, options
         self.length, self.floats = 1 + sum(1 for _ in statements(function.body)), floats(function)
         self._products: dict[tuple[Any, ...], TypedProduct] = {}
-        self._derived: dict[tuple[str, tuple[int, ...]], Element] = {}
+        self._derived: dict[tuple[Derivation, tuple[int, ...]], Element] = {}
         self._paths: Recent[FastPath] = Recent()
         self._text: str | None = None
 
-    # --- derivatives, as element functions again -----------------------------------------------------------------
+    def derive(self, derivation: Derivation, wrt: tuple[int, ...]) -> Element:
+        """A function derived from this one, as an element function again.
 
-    def partial(self, position: int) -> Element:
-        """The partial of every output in one parameter, from the same parameters."""
-        return self._derive("partial", (position,))
-
-    def pushforward(self, wrt: tuple[int, ...]) -> Element:
-        """The outputs and then their tangents, from the parameters and then the tangents of those at `wrt`."""
-        return self._derive("pushforward", wrt)
-
-    def tangent(self, wrt: tuple[int, ...]) -> Element:
-        """The tangents of the outputs, from the parameters and then the tangents of those at `wrt`."""
-        return self._derive("tangent", wrt)
-
-    def pullback(self, wrt: tuple[int, ...]) -> Element:
-        """The cotangents of the parameters at `wrt`, from the parameters and then the cotangents of float outputs."""
-        return self._derive("pullback", wrt)
-
-    def value_and_pullback(self, wrt: tuple[int, ...]) -> Element:
-        """The outputs and then what `pullback` gives, from the same parameters as that."""
-        return self._derive("value and pullback", wrt)
+        Parameters
+        ----------
+        derivation : str
+            From the same parameters: the "partial" of every output in one parameter, or "select", some of the outputs.
+            From the parameters and then the tangents of those at `wrt`: the "tangent" of every output, or
+            "pushforward", the outputs and then their tangents. From the parameters and then the cotangents of the float
+            outputs: the "pullback", which gives the cotangents of the parameters at `wrt`, or "value_and_pullback", the
+            outputs and then those.
+        wrt : tuple of int
+            Positions of parameters; of outputs for "select".
+        """
+        element = self._derived.get((derivation, wrt))
+        if element is None:
+            with plain_errors(self.function):
+                function = _derived(derivation, self.function, wrt)
+            tangents = tuple(param.name for param in function.params[len(self.names) :])
+            label = self.label
+            if derivation != "select":
+                label += f": {derivation.replace('_', ' ')} in {', '.join(self.names[at] for at in wrt)}"
+            element = self._derived[derivation, wrt] = Element(function, (*self.names, *tangents), label, self.options)
+        return element
 
     def select(self, outputs: tuple[int, ...]) -> Element:
         """Some of the outputs only."""
-        return self if outputs == tuple(range(len(self.function.outputs))) else self._derive("select", outputs)
-
-    def _derive(self, what: str, wrt: tuple[int, ...]) -> Element:
-        found = self._derived.get((what, wrt))
-        if found is None:
-            try:
-                function = _derived(what, self.function, wrt)
-            except CompileError as error:
-                raise error.with_traceback(None) from None
-            except RecursionError:
-                raise nested_too_deeply(self.function.location) from None
-            new = tuple(param.name for param in function.params[len(self.names) :])
-            label = self.label
-            if what != "select":
-                label += f": {what} in {', '.join(self.names[at] for at in wrt)}"
-            found = self._derived[what, wrt] = Element(function, (*self.names, *new), label, self.options)
-        return found
+        return self if outputs == tuple(range(len(self.function.outputs))) else self.derive("select", outputs)
 
     def _identity(self) -> str:
         if self._text is None:
             self._text = product_cache.identity(self.function)
         return self._text
-
-    # --- products ------------------------------------------------------------------------------------------------
 
     def specialise(
         self, which: Which, signature: Signature, wrt: tuple[int, ...] = (), dtypes: tuple[DType, ...] | None = None
@@ -140,39 +128,40 @@ class Element:
         key = which, signature, wrt, dtypes
         spec = self._products.get(key)
         if spec is None:
-            try:
-                with collection_postponed():
-                    product = product_cache.product(self.function, which, wrt, self._identity())
-            except CompileError as error:
-                raise error.with_traceback(None) from None
-            except RecursionError:
-                raise nested_too_deeply(self.function.location) from None
-            limited, most = None, self.options.max_iterations
-            if most is not None:
-                product, limited = limit(product, most, self.label)
-            stored = list(output_dtypes(product.kinds, signature))
-            if limited is not None:
-                stored[-1] = limited.dtype
-            for place, block in product.blocks.items() if dtypes is not None else ():
-                if block.stored is not None and dtypes is not None:
-                    stored[block.stored] = dtypes[place[0]]
-            within = f" in {', '.join(self.names[at] for at in wrt)}" if wrt else ""
-            what = "value" if which == "parts" else which.replace("_", " ")
-            title = f"{self.label}: {what}{within}; {signature.compute}"
-            spec = self._products[key] = TypedProduct(
-                product,
-                wrt,
-                tuple(stored),
-                signature.result_dtype,
-                signature.compute,
-                signature.storages,
-                title,
-                self.options,
-                self.names,
-                self._identity() and f"{which} {wrt} {most} {self._identity()}",
-                limited,
-            )
+            spec = self._products[key] = self._typed(which, signature, wrt, dtypes)
         return spec
+
+    def _typed(
+        self, which: Which, signature: Signature, wrt: tuple[int, ...], dtypes: tuple[DType, ...] | None
+    ) -> TypedProduct:
+        with plain_errors(self.function), collection_postponed():
+            identity = self._identity()
+            product = product_cache.product(self.function, which, wrt, identity)
+        limited, max_iterations = None, self.options.max_iterations
+        if max_iterations is not None:
+            product, limited = limit(product, max_iterations, self.label)
+        stored = list(output_dtypes(product.kinds, signature))
+        if limited is not None:
+            stored[-1] = limited.dtype
+        if dtypes is not None:
+            for place, block in product.blocks.items():
+                if block.stored is not None:
+                    stored[block.stored] = dtypes[place[0]]
+        within = f" in {', '.join(self.names[at] for at in wrt)}" if wrt else ""
+        subject = "value" if which == "parts" else which.replace("_", " ")
+        return TypedProduct(
+            product,
+            wrt,
+            tuple(stored),
+            signature.result_dtype,
+            signature.compute,
+            signature.storages,
+            f"{self.label}: {subject}{within}; {signature.compute}",
+            self.options,
+            self.names,
+            identity and f"{which} {wrt} {max_iterations} {identity}",
+            limited,
+        )
 
     def prepare(
         self,
@@ -214,19 +203,6 @@ class Element:
         planned = plan(operands, spec.dtypes, given, sums, spec.product.work, is_interpreted)
         return Call(spec, operands, planned, dtypes, shapes)
 
-    def run(
-        self,
-        which: Which,
-        values: tuple[Any, ...],
-        wrt: tuple[int, ...] = (),
-        dtypes: tuple[DType, ...] | None = None,
-        shapes: tuple[Shape | None, ...] | None = None,
-    ) -> Ran:
-        """Compute a product; see `prepare`."""
-        key = which, wrt, dtypes, shapes, forms_of(values)
-        ran = run_again(self._paths, key, values)
-        return ran or run_first(self._paths, key, values, lambda: self.prepare(which, values, wrt, dtypes, shapes))
-
     def parts(
         self,
         values: tuple[Any, ...],
@@ -240,23 +216,36 @@ class Element:
         tuple of array
             An output that is one number everywhere is a read-only view of that number.
         """
-        results, outputs = self.run("parts", values, (), dtypes, shapes)
+        key = dtypes, shapes, forms_of(values)
+        results, outputs = run_call(self._paths, key, values, (), self.prepare, "parts", values, (), dtypes, shapes)
         return results.parts(outputs)
 
 
-def _derived(what: str, function: Function, wrt: tuple[int, ...]) -> Function:
-    # Not imported for what has none.
+@contextmanager
+def plain_errors(function: Function) -> Iterator[None]:
+    """A block in which the compiler works on a function: its errors leave it without the compiler's own frames, which
+    would only hide the user's lines."""
+    try:
+        yield
+    except CompileError as error:
+        raise error.with_traceback(None) from None
+    except RecursionError:
+        raise nested_too_deeply(function.location) from None
+
+
+def _derived(derivation: Derivation, function: Function, wrt: tuple[int, ...]) -> Function:
+    # Imported here, since most processes derive nothing.
     from dualbcast.autodiff.derived_functions import partial_of, pullback_of, pushforward_of
     from dualbcast.ir.compose import restrict
     from dualbcast.ir.value_numbering import simplify
 
-    if what == "partial":
+    if derivation == "partial":
         return partial_of(function, *wrt)
-    if what == "select":
+    if derivation == "select":
         return simplify(restrict(function, wrt))
-    if what in ("pushforward", "tangent"):
-        return pushforward_of(function, wrt, values=what == "pushforward")
-    return pullback_of(function, wrt, values=what == "value and pullback")
+    if derivation in ("pushforward", "tangent"):
+        return pushforward_of(function, wrt, values=derivation == "pushforward")
+    return pullback_of(function, wrt, values=derivation == "value_and_pullback")
 
 
 def flatten_out(which: Which, out: Any, structure: Structure) -> Any:

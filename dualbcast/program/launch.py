@@ -28,7 +28,7 @@ from dualbcast.runtime.launch_plan import Plan
 if TYPE_CHECKING:
     from dualbcast.runtime.cuda.kernel import CudaKernel
 
-__all__ = ["Call", "Ran", "Shape", "run_again", "run_first"]
+__all__ = ["Call", "Ran", "Shape", "run_call"]
 
 Shape = tuple[int, ...]
 
@@ -178,40 +178,38 @@ def _interpreted(_: str, write: Callable[[], KernelSource]) -> Any:
 Ran = tuple[Results, Sequence[Any]]
 
 
-def run_again(paths: Recent[FastPath], key: Any, values: tuple[Any, ...], out: tuple[Any, ...] = ()) -> Ran | None:
-    """Make a call by the fast path of an earlier one; None where there is none, or it does not serve these arrays.
+def run_call(
+    paths: Recent[FastPath],
+    key: Any,
+    values: tuple[Any, ...],
+    out: tuple[Any, ...],
+    prepare: Callable[..., Call],
+    *details: Any,
+) -> Ran:
+    """Make a call by the fast path of an earlier one, or else in full, which leaves a fast path.
 
     Parameters
     ----------
     paths : Recent
-        Those of earlier calls.
+        The fast paths of earlier calls.
     key
         It must say what is computed, and the forms of `values` and of `out`.
     values : tuple
         The arguments.
     out : tuple of array
         The arrays of `out=`, all of one kind.
+    prepare, *details
+        A function and its arguments; it makes the call ready to run.
     """
     path = paths.get(key)
     if path is not None:
         outputs = path.run(values, out)
         if outputs is not None:
             return path.results, outputs
-    return None
-
-
-def run_first(
-    paths: Recent[FastPath],
-    key: Any,
-    values: tuple[Any, ...],
-    prepare: Callable[[], Call],
-    out: tuple[Any, ...] = (),
-) -> Ran:
-    """Make a call that no fast path serves, and leave one; `prepare` makes the call ready to run."""
     with beside((*values, *out)):
-        call = prepare()
+        call = prepare(*details)
         outputs = call.run()
-        path = call.fast_path(values, paths.get(key))
+        path = call.fast_path(values, path)
     if path is None:
         return call.results, outputs
     return paths.keep(key, path).results, outputs

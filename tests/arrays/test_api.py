@@ -738,7 +738,7 @@ def test_explain_for_a_device() -> None:
 @pytest.mark.usefixtures("compilers")
 @pytest.mark.parametrize("arity", range(1, 17))
 def test_the_arity_experiment_stays_in_registers(arity: int) -> None:
-    kernel = differentiable_broadcast(models.product_of_tanh).cuda_resources(*["float32"] * arity, cc=(9, 0))
+    kernel = differentiable_broadcast(models.product_of_tanh).explain(*["float32"] * arity, cc=(9, 0)).cuda
     assert kernel.registers <= 48
     assert (kernel.spill_stores, kernel.spill_loads, kernel.stack) == (0, 0, 0)
     if arity in (1, 5, 16):

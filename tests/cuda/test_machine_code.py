@@ -131,12 +131,12 @@ WRT = tuple("cfig")
 
 def cell(*arrays: Any, product: Any = "value_and_jacobian", fastmath: bool = False) -> Callable[[Capability], Any]:
     function = differentiable_broadcast(models.cell_update, fastmath=fastmath)
-    return lambda cc: function.cuda_resources(*arrays, wrt=WRT, product=product, cc=cc)
+    return lambda cc: function.explain(*arrays, wrt=WRT, product=product, cc=cc).cuda
 
 
 def product(arity: int, array: Any = full, fastmath: bool = False) -> Callable[[Capability], Any]:
     function = differentiable_broadcast(models.product_of_tanh, fastmath=fastmath)
-    return lambda cc: function.cuda_resources(*[array] * arity, cc=cc)
+    return lambda cc: function.explain(*[array] * arity, cc=cc).cuda
 
 
 def sums(*shapes: tuple[int, ...] | None, dtype: Any = np.float32) -> Callable[[Capability], Any]:
@@ -320,11 +320,11 @@ def test_a_number_is_not_read_from_memory(name: str, shape: tuple[int, ...]) -> 
     function = differentiable_broadcast(lambda x, scale, n, flag: x * scale if flag else x * n)
     x = np.zeros((64, 64), dtype)[: shape[0], : shape[1]]
     for scale in (0.5, dtype.type(0.5)):
-        kernel = function.cuda_resources(x, scale, 3, True, wrt="x", cc=(9, 0))
+        kernel = function.explain(x, scale, 3, True, wrt="x", cc=(9, 0)).cuda
         found = kernel.instructions()
         assert sum(found.loads.values()) == 1
         assert (kernel.stack, found.local) == (0, 0)
-    with_sums = function.cuda_resources(x, 0.5, 3, True, wrt="scale", product="value_and_vjp", cc=(9, 0))
+    with_sums = function.explain(x, 0.5, 3, True, wrt="scale", product="value_and_vjp", cc=(9, 0)).cuda
     assert (with_sums.stack, with_sums.instructions().local) == (0, 0)
 
 

@@ -237,7 +237,7 @@ def test_products_compile_for_cuda(product: Any) -> None:
     pytest.importorskip("numba_cuda", reason="compiling for CUDA needs numba-cuda")
     pytest.importorskip("cuda.core", reason="compiling for CUDA needs cuda-core")
     wrt = ("c", "f", "i", "g")
-    kernel = differentiable_broadcast(cell_update).cuda_resources(*["float32"] * 6, wrt=wrt, product=product, cc=(9, 0))
+    kernel = differentiable_broadcast(cell_update).explain(*["float32"] * 6, wrt=wrt, product=product, cc=(9, 0)).cuda
     assert kernel.image
     assert kernel.spill_loads + kernel.spill_stores == 0
     assert ".f64" not in kernel.ptx()

@@ -189,6 +189,6 @@ def test_products_on_the_cpu(case: Case):
 @pytest.mark.skipif(importlib.util.find_spec("numba_cuda") is None, reason="numba-cuda is not installed")
 @pytest.mark.parametrize("case", CORPUS[4::12], ids=lambda case: case.name)
 def test_compiles_for_cuda(case: Case):
-    kernel = compiled(case, "cuda").cuda_resources(*arrays(case, "float32"), cc=(9, 0))
+    kernel = compiled(case, "cuda").explain(*arrays(case, "float32"), cc=(9, 0)).cuda
     assert kernel.image
     assert kernel.registers > 0

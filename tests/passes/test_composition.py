@@ -54,7 +54,7 @@ def test_one_after_the_other_and_one_in_two_places() -> None:
 def test_the_derivative_goes_through_all_steps() -> None:
     found = compose("f", ["float", "int"], [Step(STEPPED, (0, 1)), Step(STEPPED, (2, 1))], [4])
     element = Element(found, ("x", "n"), "f", Options(backend="python"))
-    (slope,) = element.partial(0).parts((X + 0.013, 4))
+    (slope,) = element.derive("partial", (0,)).parts((X + 0.013, 4))
 
     def twice(x: float) -> float:
         return clamp_then_power(clamp_then_power(x, 4)[0], 4)[0]
