@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from types import FunctionType
 from typing import Any
 
-from dualbcast.errors import Location
 from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.inlining import inline
 from dualbcast.frontend.values import (
@@ -21,7 +20,10 @@ from dualbcast.frontend.values import (
     Value,
     by_position,
     describe,
+    is_function,
+    is_sequence,
     items_like,
+    type_of,
 )
 from dualbcast.ir.constant_fold import convert, join, number
 from dualbcast.ir.nodes import FALSE, TEMPORARY, TRUE, Atom, Const, Kind, Op, Var
@@ -69,7 +71,7 @@ def merged(env: Environment, value: Value, node: ast.AST) -> Value:
 
 def as_scalar(env: Environment, value: Value, node: ast.AST) -> Atom:
     """A value that must be a number."""
-    if isinstance(value, Const | Var):
+    if isinstance(value, Atom):
         return value
     if isinstance(value, Static) and isinstance(value.object, int | float):  # a member of an IntEnum
         return number(int(value.object) if isinstance(value.object, int) else float(value.object))
@@ -77,7 +79,7 @@ def as_scalar(env: Environment, value: Value, node: ast.AST) -> Atom:
     instead = "a number"
     if isinstance(value, tuple):
         instead = "one item of it"
-    elif isinstance(value, Closure | Partial | Derived) or (isinstance(value, Static) and callable(value.object)):
+    elif is_function(value):
         instead = "a call of it"
     env.fail(node, f"a number is needed here, and this is {describe(value)}", instead)
 
@@ -88,7 +90,7 @@ def truth(env: Environment, value: Value, node: ast.AST) -> Atom:
         method = method_of(value, name)
         if method is not None:
             return _plain_truth(env, inline(env, method, by_position(value), node), node)
-    if isinstance(value, Record) and not value.is_sequence:
+    if isinstance(value, Record) and not is_sequence(value):
         return TRUE
     return _plain_truth(env, value, node)
 
@@ -100,11 +102,8 @@ def _plain_truth(env: Environment, value: Value, node: ast.AST) -> Atom:
         case Closure() | Partial() | Derived():
             return TRUE
         case Static(known):
-            try:
-                return TRUE if known else FALSE
-            except Exception as error:  # a class may run anything to tell
-                env.fail(node, f"this raises {type(error).__name__}: {error}")
-    return env.emit(convert(as_scalar(env, value, node), "bool"), env.locate(node))
+            return TRUE if env.evaluate(node, bool, known) else FALSE
+    return env.emit(convert(as_scalar(env, value, node), "bool"), node)
 
 
 def method_of(value: Value, name: str) -> FunctionType | None:
@@ -128,14 +127,13 @@ def apply(env: Environment, meaning: Rule | Callable[..., Any], args: tuple[Atom
         faster = _instead_of_pow(*args)
         if faster is not None:
             return apply(env, *faster, node)
-    where = env.locate(node)
     numbers: list[Atom] = []
     for position, arg in enumerate(args):
         is_integer = position in meaning.integer
         if is_integer and arg.kind == "float":
             env.fail(node, f"argument {position + 1} of {meaning.label}() must be an integer", "int(x)")
-        numbers.append(env.convert(arg, "int" if is_integer else "float", where))
-    return env.op(meaning.name, *numbers, kind="float", location=where)
+        numbers.append(env.convert(arg, "int" if is_integer else "float", node))
+    return env.op(meaning.name, *numbers, kind="float", node=node)
 
 
 def with_custom_derivative(
@@ -144,7 +142,7 @@ def with_custom_derivative(
     """A value whose derivative in the given arguments is custom; where all of those are known, it has none."""
     numbers: list[Atom] = []
     for position, arg in enumerate(given):
-        if not isinstance(arg, Const | Var):
+        if not isinstance(arg, Atom):
             problem = f"argument {position + 1} of {custom.label}() is {describe(arg)}"
             env.fail(node, f"{problem}, and {custom.label}() has a custom derivative, which is in numbers", "a number")
         numbers.append(arg)
@@ -157,10 +155,10 @@ def with_custom_derivative(
                 node, f"{problem}, and custom partials are for a function of one number", "a function for each output"
             )
         return items_like(value, [with_custom_derivative(env, custom, item, given, node) for item in value])
-    result, where = as_scalar(env, value, node), env.locate(node)
+    result = as_scalar(env, value, node)
     if custom.partials is not None and any(arg.kind == "float" for arg in numbers):
-        result = env.convert(result, "float", where)
-    marked = env.emit(Op(custom.name, (result, *numbers), result.kind, where), where)
+        result = env.convert(result, "float", node)
+    marked = env.emit(Op(custom.name, (result, *numbers), result.kind, env.locate(node)), node)
     return env.rename(marked, TEMPORARY + custom.label)
 
 
@@ -174,18 +172,17 @@ def binary(env: Environment, operator: ast.operator, left: Atom, right: Atom, no
         return _bitwise(env, operator, left, right, kind, node)
     if kind == "bool":
         kind = "int"
-    where = env.locate(node)
     if isinstance(operator, ast.FloorDiv | ast.Mod) and kind == "int" and right == Const(0, "int"):
         env.fail(node, "an integer division by zero")
     match operator:
         case ast.Add() | ast.Sub() | ast.Mult():
-            return _same_kind(env, _ARITHMETIC[type(operator)], left, right, kind, where)
+            return _of_kind(env, _ARITHMETIC[type(operator)], kind, left, right, node=node)
         case ast.Div():
-            return _same_kind(env, "div", left, right, "float", where)
+            return _of_kind(env, "div", "float", left, right, node=node)
         case ast.FloorDiv() if kind == "int":
-            return _same_kind(env, "floordiv", left, right, kind, where)
+            return _of_kind(env, "floordiv", kind, left, right, node=node)
         case ast.Mod() if kind == "int":
-            return _same_kind(env, "mod", left, right, kind, where)
+            return _of_kind(env, "mod", kind, left, right, node=node)
         case ast.FloorDiv():
             return apply(env, by_spelling("numpy.floor_divide"), (left, right), node)
         case ast.Mod():
@@ -195,28 +192,26 @@ def binary(env: Environment, operator: ast.operator, left: Atom, right: Atom, no
     env.fail(node, "@ multiplies matrices, and these are numbers", "*, or a sum of products")
 
 
-def _same_kind(env: Environment, name: str, left: Atom, right: Atom, kind: Kind, where: Location) -> Atom:
-    left, right = env.convert(left, kind, where), env.convert(right, kind, where)
-    return env.op(name, left, right, kind=kind, location=where)
+def _of_kind(env: Environment, name: str, kind: Kind, *args: Atom, node: ast.AST) -> Atom:
+    """The result of an operation whose arguments are converted to its own kind."""
+    return env.op(name, *(env.convert(arg, kind, node) for arg in args), kind=kind, node=node)
 
 
 def _bitwise(env: Environment, operator: ast.operator, left: Atom, right: Atom, kind: Kind, node: ast.AST) -> Atom:
-    name, where = _BITWISE[type(operator)], env.locate(node)
+    name = _BITWISE[type(operator)]
     if kind == "float":
         word = {ast.BitAnd: ", or `and` between conditions", ast.BitOr: ", or `or` between conditions"}
         instead = "int(x) around the numbers" + word.get(type(operator), "")
         env.fail(node, "a bit operation needs integers", instead)
     if kind == "bool" and name in ("bitand", "bitor", "bitxor"):
-        name = {"bitand": "and", "bitor": "or", "bitxor": "ne"}[name]
-        return env.op(name, left, right, kind="bool", location=where)
+        return logical(env, {"bitand": "and", "bitor": "or", "bitxor": "ne"}[name], left, right, node=node)
     if name in ("shl", "shr") and isinstance(right, Const) and not 0 <= right.value < 64:
         env.fail(node, f"a shift by {right.value} is outside the 64 bits of an integer")
-    return _same_kind(env, name, left, right, "int", where)
+    return _of_kind(env, name, "int", left, right, node=node)
 
 
 def power(env: Environment, base: Atom, exponent: Atom, node: ast.AST) -> Atom:
     """`base ** exponent`: a product for small whole exponents, else the rule for pow, or for a faster function."""
-    where = env.locate(node)
     if isinstance(exponent, Const) and isinstance(base, Const):
         try:
             result = base.value**exponent.value
@@ -228,14 +223,14 @@ def power(env: Environment, base: Atom, exponent: Atom, node: ast.AST) -> Atom:
         count = int(exponent.value)
         kind: Kind = "float" if base.kind == "float" or exponent.kind == "float" or count < 0 else "int"
         if 1 <= abs(count) <= (LARGEST_PRODUCT if kind == "float" else 64):
-            base = env.convert(base, kind, where)
-            product = _product(env, base, abs(count), kind, where)
+            base = env.convert(base, kind, node)
+            product = _product(env, base, abs(count), kind, node)
             if count > 0:
                 return product
-            quotient = env.op("div", Const(1.0, "float"), product, kind="float", location=where)
+            quotient = env.op("div", Const(1.0, "float"), product, kind="float", node=node)
             if count == -1:
                 return quotient
-            return env.emit(Op(INVERSE_POWERS[-count].name, (quotient, base), "float", where), where)
+            return env.emit(Op(INVERSE_POWERS[-count].name, (quotient, base), "float", env.locate(node)), node)
         if count == 0:
             return Const(1.0, "float") if kind == "float" else Const(1, "int")
     return apply(env, by_spelling("numpy.power"), (base, exponent), node)
@@ -253,27 +248,26 @@ def _instead_of_pow(base: Atom, exponent: Atom) -> tuple[Rule, tuple[Atom, ...]]
     return None if row is None else (RULES[row], (base,))
 
 
-def _product(env: Environment, base: Atom, count: int, kind: Kind, where: Location) -> Atom:
+def _product(env: Environment, base: Atom, count: int, kind: Kind, node: ast.AST) -> Atom:
     """A power as a product, by repeated squaring."""
     if count == 1:
         return base
-    half = _product(env, base, count // 2, kind, where)
-    square = env.op("mul", half, half, kind=kind, location=where)
-    return env.op("mul", square, base, kind=kind, location=where) if count % 2 else square
+    half = _product(env, base, count // 2, kind, node)
+    square = env.op("mul", half, half, kind=kind, node=node)
+    return env.op("mul", square, base, kind=kind, node=node) if count % 2 else square
 
 
 def unary(env: Environment, operator: ast.unaryop, value: Value, node: ast.AST) -> Atom:
     """Python's `-`, `+`, `~` and `not`."""
     if isinstance(operator, ast.Not):
         return logical(env, "not", truth(env, value, node), node=node)
-    x, where = as_scalar(env, value, node), env.locate(node)
+    x = as_scalar(env, value, node)
     if isinstance(operator, ast.Invert):
         if x.kind == "float":
             env.fail(node, "a bit operation needs integers", "int(x) around the number")
-        return env.op("invert", env.convert(x, "int", where), kind="int", location=where)
+        return _of_kind(env, "invert", "int", x, node=node)
     kind: Kind = "int" if x.kind == "bool" else x.kind
-    x = env.convert(x, kind, where)
-    return x if isinstance(operator, ast.UAdd) else env.op("neg", x, kind=kind, location=where)
+    return env.convert(x, kind, node) if isinstance(operator, ast.UAdd) else _of_kind(env, "neg", kind, x, node=node)
 
 
 # --- comparisons and choices -----------------------------------------------------------------------------------------
@@ -281,34 +275,30 @@ def unary(env: Environment, operator: ast.unaryop, value: Value, node: ast.AST) 
 
 def comparison(env: Environment, name: str, left: Atom, right: Atom, node: ast.AST) -> Atom:
     """Python's comparison of two numbers; an integer that is not known is compared as a float, as in NumPy."""
-    where = env.locate(node)
     if not (isinstance(left, Const) and isinstance(right, Const)):
         kind = join(left.kind, right.kind)
-        left, right = env.convert(left, kind, where), env.convert(right, kind, where)
-    return env.op(name, left, right, kind="bool", location=where)
+        left, right = env.convert(left, kind, node), env.convert(right, kind, node)
+    return logical(env, name, left, right, node=node)
 
 
-def logical(env: Environment, name: str, *tests: Atom, node: ast.AST) -> Atom:
-    """`and`, `or`, `not` or `ne` of truth values that are at hand."""
-    return env.op(name, *tests, kind="bool", location=env.locate(node))
+def logical(env: Environment, name: str, *args: Atom, node: ast.AST) -> Atom:
+    """An operation that gives a truth value: a comparison, or `and`, `or` or `not` of truth values."""
+    return env.op(name, *args, kind="bool", node=node)
 
 
 def equal(env: Environment, left: Value, right: Value, node: ast.AST) -> Atom:
     """`left == right`, of numbers, tuples and known objects."""
     merged(env, left, node)
     merged(env, right, node)
-    if isinstance(left, Const | Var) and isinstance(right, Const | Var):
+    if isinstance(left, Atom) and isinstance(right, Atom):
         return comparison(env, "eq", left, right, node)
     if isinstance(left, tuple) and isinstance(right, tuple):
         return _equal_items(env, left, right, node)
     for value, other in ((left, right), (right, left)):
-        if isinstance(value, Static) and isinstance(value.object, int | float) and isinstance(other, Const | Var):
+        if isinstance(value, Static) and isinstance(value.object, int | float) and isinstance(other, Atom):
             return comparison(env, "eq", as_scalar(env, value, node), other, node)
     if isinstance(left, Static) and isinstance(right, Static):
-        try:
-            return TRUE if left.object == right.object else FALSE
-        except Exception as error:
-            env.fail(node, f"this raises {type(error).__name__}: {error}")
+        return TRUE if env.evaluate(node, lambda: bool(left.object == right.object)) else FALSE
     if isinstance(left, Static | tuple) or isinstance(right, Static | tuple):
         return FALSE
     env.fail(node, f"{describe(left)} and {describe(right)} cannot be compared", "two numbers")
@@ -329,15 +319,14 @@ def _equal_items(env: Environment, left: tuple[Value, ...], right: tuple[Value, 
 
 def _family(value: tuple[Value, ...]) -> type:
     """The class that a tuple must share with another to be equal to it."""
-    kind = value.python_type if isinstance(value, Record) else tuple
+    kind = type_of(value)
     return tuple if issubclass(kind, tuple) else kind
 
 
 def select(env: Environment, test: Atom, then: Atom, orelse: Atom, node: ast.AST) -> Atom:
-    """One of two numbers that are both at hand."""
+    """One of two numbers that are both computed already."""
     if isinstance(test, Const):
         return then if test.value else orelse
-    where = env.locate(node)
     kind = join(then.kind, orelse.kind)
-    then, orelse = env.convert(then, kind, where), env.convert(orelse, kind, where)
-    return env.op("select", test, then, orelse, kind=kind, location=where)
+    sides = env.convert(then, kind, node), env.convert(orelse, kind, node)
+    return env.op("select", test, *sides, kind=kind, node=node)

@@ -55,65 +55,56 @@ def _abs(env: Environment, node: ast.Call, value: Value) -> Value:
     x = as_scalar(env, value, node)
     if x.kind == "float":
         return apply(env, by_spelling("math.fabs"), (x,), node)
-    x = env.convert(x, "int", env.locate(node))
-    is_negative = comparison(env, "lt", x, Const(0, "int"), node)
+    x = env.convert(x, "int", node)
+    is_negative = comparison(env, "lt", x, ZERO, node)
     return select(env, is_negative, unary(env, ast.USub(), x, node), x, node)
 
 
-def _binary(operation: type[ast.operator]) -> Builtin:
-    def lowering(env: Environment, node: ast.Call, left: Value, right: Value) -> Value:
-        return binary(env, operation(), as_scalar(env, left, node), as_scalar(env, right, node), node)
-
-    return lowering
+# --- operators -------------------------------------------------------------------------------------------------------
 
 
-def _comparison(name: str) -> Builtin:
-    def lowering(env: Environment, node: ast.Call, left: Value, right: Value) -> Value:
-        return comparison(env, name, as_scalar(env, left, node), as_scalar(env, right, node), node)
-
-    return lowering
+def _binary(operation: ast.operator, env: Environment, node: ast.Call, left: Value, right: Value) -> Value:
+    return binary(env, operation, as_scalar(env, left, node), as_scalar(env, right, node), node)
 
 
-def _logical(name: str) -> Builtin:
-    def lowering(env: Environment, node: ast.Call, left: Value, right: Value) -> Value:
-        return logical(env, name, truth(env, left, node), truth(env, right, node), node=node)
-
-    return lowering
+def _comparison(name: str, env: Environment, node: ast.Call, left: Value, right: Value) -> Value:
+    return comparison(env, name, as_scalar(env, left, node), as_scalar(env, right, node), node)
 
 
-def _unary(operation: type[ast.unaryop]) -> Builtin:
-    def lowering(env: Environment, node: ast.Call, value: Value) -> Value:
-        return unary(env, operation(), value, node)
+def _logical(name: str, env: Environment, node: ast.Call, left: Value, right: Value) -> Value:
+    return logical(env, name, truth(env, left, node), truth(env, right, node), node=node)
 
-    return lowering
+
+def _unary(operation: ast.unaryop, env: Environment, node: ast.Call, value: Value) -> Value:
+    return unary(env, operation, value, node)
 
 
 # The operators under NumPy's names and those of the module `operator`.
 for _names, _lowering in {
-    "add": _binary(ast.Add),
-    "subtract sub": _binary(ast.Sub),
-    "multiply mul": _binary(ast.Mult),
-    "divide true_divide truediv": _binary(ast.Div),
-    "mod": _binary(ast.Mod),
-    "floordiv": _binary(ast.FloorDiv),
-    "bitwise_and and_": _binary(ast.BitAnd),
-    "bitwise_or or_": _binary(ast.BitOr),
-    "bitwise_xor xor": _binary(ast.BitXor),
-    "left_shift lshift": _binary(ast.LShift),
-    "right_shift rshift": _binary(ast.RShift),
-    "less lt": _comparison("lt"),
-    "less_equal le": _comparison("le"),
-    "greater gt": _comparison("gt"),
-    "greater_equal ge": _comparison("ge"),
-    "equal eq": _comparison("eq"),
-    "not_equal ne": _comparison("ne"),
-    "logical_and": _logical("and"),
-    "logical_or": _logical("or"),
-    "logical_xor": _logical("ne"),
-    "logical_not not_": _unary(ast.Not),
-    "negative neg": _unary(ast.USub),
-    "positive pos": _unary(ast.UAdd),
-    "invert": _unary(ast.Invert),
+    "add": partial(_binary, ast.Add()),
+    "subtract sub": partial(_binary, ast.Sub()),
+    "multiply mul": partial(_binary, ast.Mult()),
+    "divide true_divide truediv": partial(_binary, ast.Div()),
+    "mod": partial(_binary, ast.Mod()),
+    "floordiv": partial(_binary, ast.FloorDiv()),
+    "bitwise_and and_": partial(_binary, ast.BitAnd()),
+    "bitwise_or or_": partial(_binary, ast.BitOr()),
+    "bitwise_xor xor": partial(_binary, ast.BitXor()),
+    "left_shift lshift": partial(_binary, ast.LShift()),
+    "right_shift rshift": partial(_binary, ast.RShift()),
+    "less lt": partial(_comparison, "lt"),
+    "less_equal le": partial(_comparison, "le"),
+    "greater gt": partial(_comparison, "gt"),
+    "greater_equal ge": partial(_comparison, "ge"),
+    "equal eq": partial(_comparison, "eq"),
+    "not_equal ne": partial(_comparison, "ne"),
+    "logical_and": partial(_logical, "and"),
+    "logical_or": partial(_logical, "or"),
+    "logical_xor": partial(_logical, "ne"),
+    "logical_not not_": partial(_unary, ast.Not()),
+    "negative neg": partial(_unary, ast.USub()),
+    "positive pos": partial(_unary, ast.UAdd()),
+    "invert": partial(_unary, ast.Invert()),
 }.items():
     for _name in _names.split():
         _builtin(*(getattr(_module, _name) for _module in (np, operator) if hasattr(_module, _name)))(_lowering)
@@ -127,57 +118,58 @@ def _log(env: Environment, node: ast.Call, value: Value, base: Value | None = No
     return binary(env, ast.Div(), x, apply(env, by_spelling("numpy.log"), (as_scalar(env, base, node),), node), node)
 
 
-def _extremum(name: str) -> Builtin:
-    def lowering(
-        env: Environment, node: ast.Call, *args: Value, default: Value | None = None, key: Value | None = None
-    ) -> Value:
-        items = sequence(env, args[0], node) if len(args) == 1 else args
-        if default is not None and len(args) > 1:
-            env.fail(node, "default= is for one tuple, which may be empty", "the numbers alone")
-        if not items:
-            if default is not None:
-                return default
-            env.fail(node, "the smallest or largest of nothing", "default=… for an empty tuple")
-        by_key = key is not None and key != Static(None)
+def _extremum(
+    name: str,
+    env: Environment,
+    node: ast.Call,
+    *args: Value,
+    default: Value | None = None,
+    key: Value | None = None,
+) -> Value:
+    items = sequence(env, args[0], node) if len(args) == 1 else args
+    if default is not None and len(args) > 1:
+        env.fail(node, "default= is for one tuple, which may be empty", "the numbers alone")
+    if not items:
+        if default is not None:
+            return default
+        env.fail(node, "the smallest or largest of nothing", "default=… for an empty tuple")
+    by_key = key is not None and key != Static(None)
 
-        def measure(item: Value) -> Atom:
-            return as_scalar(env, call_value(env, key, by_position(item), node) if by_key and key else item, node)
+    def measure(item: Value) -> Atom:
+        return as_scalar(env, call_value(env, key, by_position(item), node) if by_key and key else item, node)
 
-        best, smallest = items[0], measure(items[0])
-        for item in items[1:]:
-            # As Python does it: the first of equal values stays, and a comparison with NaN is false.
-            size = measure(item)
-            test = comparison(env, name, size, smallest, node)
-            smallest = select(env, test, size, smallest, node)
-            best = choose(env, test, partial(_same, item), partial(_same, best), node) if by_key else smallest
-        return best
-
-    return lowering
+    best, smallest = items[0], measure(items[0])
+    for item in items[1:]:
+        # As Python does it: the first of equal values stays, and a comparison with NaN is false.
+        size = measure(item)
+        test = comparison(env, name, size, smallest, node)
+        smallest = select(env, test, size, smallest, node)
+        best = choose(env, test, partial(_same, item), partial(_same, best), node) if by_key else smallest
+    return best
 
 
 def _same(value: Value) -> Value:
     return value
 
 
-BUILTINS[min] = _extremum("lt")
-BUILTINS[max] = _extremum("gt")
+BUILTINS[min] = partial(_extremum, "lt")
+BUILTINS[max] = partial(_extremum, "gt")
 
 
-def _reduction(operation: type[ast.operator], initial: int) -> Builtin:
-    def lowering(env: Environment, node: ast.Call, items: Value, start: Value | None = None) -> Value:
-        # The start is not left out: 0 + -0.0 is 0.0, as in Python.
-        total = Const(initial, "int") if start is None else as_scalar(env, start, node)
-        if total.kind == "bool":
-            total = env.convert(total, "int", env.locate(node))
-        for value in sequence(env, items, node):
-            total = binary(env, operation(), total, as_scalar(env, value, node), node)
-        return total
+def _reduction(
+    operation: ast.operator, initial: int, env: Environment, node: ast.Call, items: Value, start: Value | None = None
+) -> Value:
+    # The start is not left out: 0 + -0.0 is 0.0, as in Python.
+    total = Const(initial, "int") if start is None else as_scalar(env, start, node)
+    if total.kind == "bool":
+        total = env.convert(total, "int", node)
+    for value in sequence(env, items, node):
+        total = binary(env, operation, total, as_scalar(env, value, node), node)
+    return total
 
-    return lowering
 
-
-BUILTINS[sum] = _reduction(ast.Add, 0)
-BUILTINS[math.prod] = _reduction(ast.Mult, 1)
+BUILTINS[sum] = partial(_reduction, ast.Add(), 0)
+BUILTINS[math.prod] = partial(_reduction, ast.Mult(), 1)
 
 
 @_builtin(sorted)
@@ -196,18 +188,18 @@ def _sorted(env: Environment, node: ast.Call, items: Value, *, reverse: Value = 
     return Record(list, numbers)
 
 
-def _quantifier(name: str, empty: Const) -> Builtin:
-    def lowering(env: Environment, node: ast.Call, items: Value) -> Value:
-        result: Atom = empty
-        for item in sequence(env, items, node):
-            result = logical(env, name, result, truth(env, item, node), node=node)
-        return result
-
-    return lowering
+def _quantifier(name: str, empty: Const, env: Environment, node: ast.Call, items: Value) -> Value:
+    result: Atom = empty
+    for item in sequence(env, items, node):
+        result = logical(env, name, result, truth(env, item, node), node=node)
+    return result
 
 
-BUILTINS[all] = _quantifier("and", TRUE)
-BUILTINS[any] = _quantifier("or", FALSE)
+BUILTINS[all] = partial(_quantifier, "and", TRUE)
+BUILTINS[any] = partial(_quantifier, "or", FALSE)
+
+
+# --- arithmetic and conversions --------------------------------------------------------------------------------------
 
 
 @_builtin(pow, math.pow, operator.pow)
@@ -221,25 +213,21 @@ def _divmod(env: Environment, node: ast.Call, left: Value, right: Value) -> Valu
     return (binary(env, ast.FloorDiv(), a, b, node), binary(env, ast.Mod(), a, b, node))
 
 
-def _integral(spelling: str) -> Builtin:
-    def lowering(env: Environment, node: ast.Call, value: Value) -> Value:
-        x = as_scalar(env, value, node)
-        if x.kind == "float":
-            x = apply(env, by_spelling(spelling), (x,), node)
-        return env.convert(x, "int", env.locate(node))
-
-    return lowering
+def _integral(spelling: str, env: Environment, node: ast.Call, value: Value) -> Value:
+    x = as_scalar(env, value, node)
+    if x.kind == "float":
+        x = apply(env, by_spelling(spelling), (x,), node)
+    return env.convert(x, "int", node)
 
 
-BUILTINS[math.floor] = _integral("numpy.floor")
-BUILTINS[math.ceil] = _integral("numpy.ceil")
-BUILTINS[math.trunc] = _integral("numpy.trunc")
+for _function in (math.floor, math.ceil, math.trunc):
+    BUILTINS[_function] = partial(_integral, f"numpy.{_function.__name__}")
 
 
 @_builtin(round)
 def _round(env: Environment, node: ast.Call, value: Value, ndigits: Value | None = None) -> Value:
     if ndigits is None or ndigits == Static(None):
-        return _integral("numpy.rint")(env, node, value)
+        return _integral("numpy.rint", env, node, value)
     if not isinstance(ndigits, Const):
         env.fail(node, "the number of digits must be known when the kernel is compiled")
     if not abs(ndigits.value) <= 300:
@@ -251,7 +239,7 @@ def _round(env: Environment, node: ast.Call, value: Value, ndigits: Value | None
 
 @_builtin(int, np.int64)
 def _int(env: Environment, node: ast.Call, value: Value = ZERO) -> Value:
-    return env.convert(as_scalar(env, value, node), "int", env.locate(node))
+    return env.convert(as_scalar(env, value, node), "int", node)
 
 
 @_builtin(float, np.float64)
@@ -261,7 +249,7 @@ def _float(env: Environment, node: ast.Call, value: Value = ZERO) -> Value:
             return Const(float(value.object), "float")
         except ValueError:
             env.fail(node, f"{value.object!r} is not a number")
-    return env.convert(as_scalar(env, value, node), "float", env.locate(node))
+    return env.convert(as_scalar(env, value, node), "float", node)
 
 
 @_builtin(bool, np.bool_)
@@ -271,23 +259,24 @@ def _bool(env: Environment, node: ast.Call, value: Value = FALSE) -> Value:
 
 @_builtin(np.float32)
 def _float32(env: Environment, node: ast.Call, value: Value) -> Value:
-    where = env.locate(node)
-    return env.op("single", env.convert(as_scalar(env, value, node), "float", where), kind="float", location=where)
+    x = env.convert(as_scalar(env, value, node), "float", node)
+    return env.op("single", x, kind="float", node=node)
 
 
-def _narrow(bits: int, *, signed: bool) -> Builtin:
-    def lowering(env: Environment, node: ast.Call, value: Value) -> Value:
-        x: Atom = env.convert(as_scalar(env, value, node), "int", env.locate(node))
-        half = Const(2 ** (bits - 1) if signed else 0, "int")
-        x = binary(env, ast.BitAnd(), binary(env, ast.Add(), x, half, node), Const(2**bits - 1, "int"), node)
-        return binary(env, ast.Sub(), x, half, node)
-
-    return lowering
+def _narrow(bits: int, offset: int, env: Environment, node: ast.Call, value: Value) -> Value:
+    """An integer of so many bits, of which the smallest is `-offset`."""
+    x: Atom = env.convert(as_scalar(env, value, node), "int", node)
+    shift = Const(offset, "int")
+    x = binary(env, ast.BitAnd(), binary(env, ast.Add(), x, shift, node), Const(2**bits - 1, "int"), node)
+    return binary(env, ast.Sub(), x, shift, node)
 
 
 for _bits in (8, 16, 32):
-    BUILTINS[getattr(np, f"int{_bits}")] = _narrow(_bits, signed=True)
-    BUILTINS[getattr(np, f"uint{_bits}")] = _narrow(_bits, signed=False)
+    BUILTINS[getattr(np, f"int{_bits}")] = partial(_narrow, _bits, 2 ** (_bits - 1))
+    BUILTINS[getattr(np, f"uint{_bits}")] = partial(_narrow, _bits, 0)
+
+
+# --- tuples and their items ------------------------------------------------------------------------------------------
 
 
 @_builtin(len)
@@ -384,8 +373,8 @@ def _range(env: Environment, node: ast.Call, *bounds: Value) -> Value:
     numbers = [as_scalar(env, bound, node) for bound in bounds]
     if any(bound.kind == "float" for bound in numbers):
         env.fail(node, "range() needs integers", "int(x) around the numbers, or a while loop")
-    numbers = [env.convert(bound, "int", env.locate(node)) for bound in numbers]
-    start = numbers[0] if len(numbers) > 1 else Const(0, "int")
+    numbers = [env.convert(bound, "int", node) for bound in numbers]
+    start = numbers[0] if len(numbers) > 1 else ZERO
     step = numbers[2] if len(numbers) > 2 else Const(1, "int")
     if not isinstance(step, Const):
         env.fail(node, "the step of range() must be known when the kernel is compiled", "a while loop")

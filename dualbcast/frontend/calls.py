@@ -33,6 +33,7 @@ from dualbcast.frontend.values import (
     Value,
     by_position,
     describe,
+    object_of,
 )
 from dualbcast.ir.constant_fold import number
 from dualbcast.ir.nodes import Const
@@ -240,11 +241,9 @@ def _call_now(env: Environment, function: Any, arguments: Arguments, node: ast.C
             env.fail(
                 node, f"{function.__name__}() needs what is known when the kernel is compiled, not {describe(arg)}"
             )
-        plain.append(arg.value if isinstance(arg, Const) else arg.object)
-    try:
-        result = function(*plain[: len(args)], **dict(zip(keywords, plain[len(args) :], strict=True)))
-    except Exception as error:
-        env.fail(node, f"this raises {type(error).__name__}: {error}")
+        plain.append(object_of(arg))
+    named = dict(zip(keywords, plain[len(args) :], strict=True))
+    result = env.evaluate(node, lambda: function(*plain[: len(args)], **named))
     known = env.known(result, Capture((result,), 0, result, ast.unparse(node)))
     if known is None:
         env.fail(node, f"this is of type {type(result).__name__}, which a kernel cannot use")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 from dualbcast.frontend.arithmetic import equal, logical, merged, truth, unary
 from dualbcast.frontend.dispatch import expression, lowers, statements
@@ -20,9 +21,10 @@ from dualbcast.frontend.values import (
     Value,
     describe,
     is_instance,
+    is_sequence,
     same,
 )
-from dualbcast.ir.nodes import ARITHMETIC, COMPARISONS, FALSE, FUSED, LOGIC, TRUE, Assign, Atom, Const, Op, Stmt, Var
+from dualbcast.ir.nodes import ARITHMETIC, COMPARISONS, FALSE, FUSED, LOGIC, TRUE, Assign, Atom, Const, Op, Stmt
 
 __all__ = ["choose", "condition", "short_circuit"]
 
@@ -32,6 +34,7 @@ _CHEAP = COMPARISONS | LOGIC | (ARITHMETIC - {"floordiv", "mod"}) | {"to_float",
 _ITSELF = (bool, int, float, str, bytes, tuple, list, frozenset)
 
 Sides = tuple[Callable[[], bool], Callable[[], bool]]
+_If = TypeVar("_If", ast.If, ast.IfExp)
 
 # --- `and` and `or` --------------------------------------------------------------------------------------------------
 
@@ -70,14 +73,14 @@ def short_circuit(env: Environment, name: str, first: Value, rest: Callable[[], 
     block: list[Stmt] = []
     with env.into(block):
         other = rest()
-    where, after = env.locate(node), frame.bindings
-    both_tests = isinstance(other, Const | Var) and other.kind == "bool" and test == first
+    after = frame.bindings
+    both_tests = isinstance(other, Atom) and other.kind == "bool" and test == first
     if both_tests and all(map(_is_cheap, block)) and not _assigns(before, after):
-        assert isinstance(other, Const | Var)
+        assert isinstance(other, Atom)
         env.block.extend(block)
-        return env.op(name, test, other, kind="bool", location=where)
+        return logical(env, name, test, other, node=node)
     ends = [(block, {**after, CHOICE: other}, True), ([], {**before, CHOICE: first}, True)]
-    close_branch(env, test, where, ends if name == "and" else ends[::-1])
+    close_branch(env, test, node, ends if name == "and" else ends[::-1])
     return _chosen(env, node)
 
 
@@ -94,10 +97,7 @@ def _is_cheap(stmt: Stmt) -> bool:
 
 @lowers(ast.IfExp)
 def _conditional(env: Environment, node: ast.IfExp) -> Value:
-    if _needs_order(node.test):
-        first, rest = _split_and(node.test)
-        inner = ast.copy_location(ast.IfExp(rest, node.body, node.orelse), node)
-        node = ast.copy_location(ast.IfExp(first, inner, node.orelse), node)
+    node = _in_order(node)
     test = condition(env, node.test)
     if isinstance(test, Const):
         return expression(env, node.body if test.value else node.orelse)
@@ -113,7 +113,7 @@ def choose(
         env.frame.bindings[CHOICE] = value()
         return True
 
-    branch(env, test, env.locate(node), partial(side, then), partial(side, orelse))
+    branch(env, test, node, partial(side, then), partial(side, orelse))
     return _chosen(env, node)
 
 
@@ -125,20 +125,21 @@ def _chosen(env: Environment, node: ast.AST) -> Value:
     return value
 
 
-def _needs_order(test: ast.expr) -> bool:
-    """Whether a test is an `and` whose later parts assign names: those are there where all of it is true."""
-    return (
-        isinstance(test, ast.BoolOp)
-        and isinstance(test.op, ast.And)
-        and any(isinstance(node, ast.NamedExpr) for part in test.values[1:] for node in ast.walk(part))
-    )
+def _in_order(node: _If) -> _If:
+    """The branch as two, one inside the other, if its test is an `and` of which a later part assigns names.
 
-
-def _split_and(test: ast.expr) -> tuple[ast.expr, ast.expr]:
-    """The first part of an `and`, and the rest of it."""
-    assert isinstance(test, ast.BoolOp)
+    Those names are assigned wherever all of the test is true.
+    """
+    test = node.test
+    if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And):
+        return node
     first, *rest = test.values
-    return first, rest[0] if len(rest) == 1 else ast.copy_location(ast.BoolOp(test.op, rest), test)
+    if not any(isinstance(part, ast.NamedExpr) for value in rest for part in ast.walk(value)):
+        return node
+    later = rest[0] if len(rest) == 1 else ast.copy_location(ast.BoolOp(test.op, rest), test)
+    inner = ast.copy_location(type(node)(later, node.body, node.orelse), node)
+    body = [inner] if isinstance(node, ast.If) else inner
+    return ast.copy_location(type(node)(first, body, node.orelse), node)  # type: ignore[arg-type]
 
 
 # --- `if` ------------------------------------------------------------------------------------------------------------
@@ -146,10 +147,7 @@ def _split_and(test: ast.expr) -> tuple[ast.expr, ast.expr]:
 
 @lowers(ast.If)
 def _if(env: Environment, stmt: ast.If, rest: list[ast.stmt]) -> bool | None:
-    if _needs_order(stmt.test):
-        first, later = _split_and(stmt.test)
-        inner = ast.copy_location(ast.If(later, stmt.body, stmt.orelse), stmt)
-        stmt = ast.copy_location(ast.If(first, [inner], stmt.orelse), stmt)
+    stmt = _in_order(stmt)
     test = condition(env, stmt.test)
     if isinstance(test, Const):
         return None if statements(env, stmt.body if test.value else stmt.orelse) else False
@@ -173,7 +171,7 @@ def _split(env: Environment, test: Atom, sides: Sides, rest: list[ast.stmt], nod
         with env.into(block):
             falls = statements(env, rest)
         ends[at] = (block, env.frame.bindings, falls)
-    falls = close_branch(env, test, env.locate(node), ends)
+    falls = close_branch(env, test, node, ends)
     return falls if is_consumed or not falls else None
 
 
@@ -246,7 +244,7 @@ def _matches(env: Environment, pattern: ast.pattern, value: Value, bound: Bindin
         case ast.MatchValue():
             return equal(env, value, expression(env, pattern.value), pattern)
         case ast.MatchSingleton():
-            if isinstance(pattern.value, bool) and isinstance(value, Const | Var) and value.kind == "bool":
+            if isinstance(pattern.value, bool) and isinstance(value, Atom) and value.kind == "bool":
                 return value if pattern.value else unary(env, ast.Not(), value, pattern)
             return TRUE if pattern.value is None and value == Static(None) else FALSE
         case ast.MatchAs():
@@ -257,8 +255,7 @@ def _matches(env: Environment, pattern: ast.pattern, value: Value, bound: Bindin
         case ast.MatchOr():
             return _alternatives(env, pattern, value, bound)
         case ast.MatchSequence():
-            is_sequence = isinstance(value, tuple) and (not isinstance(value, Record) or value.is_sequence)
-            return _items(env, pattern, tuple(value), bound) if is_sequence else FALSE  # type: ignore[arg-type]
+            return _items(env, pattern, tuple(value), bound) if is_sequence(value) else FALSE
         case ast.MatchClass():
             return _of_class(env, pattern, value, bound)
     env.fail(pattern, "a mapping pattern cannot be compiled", "names or attributes")

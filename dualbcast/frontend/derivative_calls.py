@@ -25,7 +25,9 @@ from dualbcast.frontend.values import (
     Static,
     Value,
     describe,
+    is_function,
     items_like,
+    object_of,
 )
 from dualbcast.ir.nodes import TEMPORARY, Assign, Atom, Block, Const, Function, Names, Output, Stmt, Var
 from dualbcast.ir.traversal import among, assigned, atoms, expressions, statements
@@ -99,7 +101,7 @@ def _differentiate(env: Environment, derived: Derived, arguments: Arguments, nod
     first = Arguments(tuple(given[at] for at in range(len(args))), {key: given[key] for key in keywords})
     body: list[Stmt] = []
     value = _value_in(env, body, derived.function, (first, *later), node)
-    if _is_function(value):
+    if is_function(value):
         # The derivative of a function of functions is a function as well, taken when the last of them is called.
         if operator.has_value:
             problem = f"{describe(derived.function)} returns {describe(value)}, which is no value for an output"
@@ -184,7 +186,7 @@ def _point(env: Environment, value: Value, at: int | str, operator: Operator, wh
         return Const(float(value.value), "float")
     merged(env, value, where)
     others = "wrt= for the arguments that are floats" if operator.wrt is None else ""
-    if not isinstance(value, Const | Var):
+    if not isinstance(value, Atom):
         env.fail(where, f"a derivative is in numbers, and {label} is {describe(value)}", others)
     if value.kind != "float":
         kind = "an integer" if value.kind == "int" else "a bool"
@@ -199,7 +201,7 @@ def _plain_wrt(env: Environment, value: Value, node: ast.AST) -> Any:
         return tuple(_plain_wrt(env, item, node) for item in value)
     if not isinstance(value, Const | Static):
         env.fail(node, f"wrt= must be known when the kernel is compiled, and this is {describe(value)}")
-    return value.value if isinstance(value, Const) else value.object
+    return object_of(value)
 
 
 def _leaves(env: Environment, value: Value, derived: Derived, node: ast.Call) -> Iterator[Atom]:
@@ -207,7 +209,7 @@ def _leaves(env: Environment, value: Value, derived: Derived, node: ast.Call) ->
     if isinstance(value, tuple):
         for item in value:
             yield from _leaves(env, item, derived, node)
-    elif isinstance(value, Const | Var):
+    elif isinstance(value, Atom):
         yield value
     else:
         merged(env, value, node)
@@ -252,10 +254,6 @@ def find_argument(item: int | str, names: Sequence[str], count: int, named: Coll
     return at if at in named or at in range(count) else None
 
 
-def _is_function(value: Value) -> bool:
-    return isinstance(value, Closure | Partial | Derived) or (isinstance(value, Static) and callable(value.object))
-
-
 def _rebuild(model: Value, leaves: Iterator[Atom]) -> Value:
     """The structure of `model` with other numbers in it."""
     if isinstance(model, tuple):
@@ -280,7 +278,7 @@ def take_derivative(public: Callable[..., Any], default: int | None) -> None:
 
     def lowering(env: Environment, node: ast.Call, function: Value, *more: Value, wrt: Value | None = None) -> Value:
         name = public.__name__
-        if more or not _is_function(function):
+        if more or not is_function(function):
             problem = f"{name}() takes a function, and this is {describe(function)}"
             if more:
                 problem = f"{name}() takes a function alone; what it gives takes the arguments"

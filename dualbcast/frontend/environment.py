@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import replace
 from types import FunctionType
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 import numpy as np
 
@@ -36,6 +36,8 @@ _REFUSED = (list, dict, set, bytearray, numbers.Number)
 
 # The kind of the elements of a captured array, or None where an object is no array.
 ArrayKind = Callable[[Any], Kind | None]
+
+_Result = TypeVar("_Result")
 
 
 class Environment:
@@ -89,6 +91,13 @@ class Environment:
 
     def fail(self, node: ast.AST, message: str, hint: str = "") -> NoReturn:
         raise CompileError(message, self.locate(node), hint, self.frame.calls)
+
+    def evaluate(self, node: ast.AST, function: Callable[..., _Result], *args: Any, **named: Any) -> _Result:
+        """The result of a function that is called now, while the kernel is compiled; it may be a user's."""
+        try:
+            return function(*args, **named)
+        except Exception as error:
+            self.fail(node, f"this raises {type(error).__name__}: {error}")
 
     def refuse_iterator(self, value: Value, node: ast.AST, label: str) -> None:
         """Refuse to bind an iterator: it gives its items once, and under a name it would seem to give them again."""
@@ -160,12 +169,13 @@ class Environment:
 
     # --- statements ----------------------------------------------------------------------------------------------
 
-    def emit(self, value: Expr, location: Location, name: str = TEMPORARY) -> Atom:
+    def emit(self, value: Expr, node: ast.AST, name: str = TEMPORARY) -> Atom:
         """The value as an atom, assigned to a new name where it is not one already."""
         if isinstance(value, Atom):
             return value
+        location = self.locate(node)
         if isinstance(value, Op):
-            value = replace(value, args=tuple(self.emit(arg, location) for arg in value.args), location=location)
+            value = replace(value, args=tuple(self.emit(arg, node) for arg in value.args), location=location)
             if name == TEMPORARY and value.name in RULES:
                 name += "_".join([value.name, *filter(None, [_given_name(value.args[0])])])
         target = Var(self.names.fresh(name), value.kind)
@@ -174,28 +184,27 @@ class Environment:
         self.length += 1
         if self.length > LONGEST:
             message = f"this function has more than {LONGEST:,} operations when its calls and loops are written out"
-            raise CompileError(message, location, "a loop over range, or fewer calls within calls", self.frame.calls)
+            self.fail(node, message, "a loop over range, or fewer calls within calls")
         self.block.append(Assign(target, value, location))
         return target
 
-    def op(self, name: str, *args: Expr, kind: Kind, location: Location) -> Atom:
+    def op(self, name: str, *args: Expr, kind: Kind, node: ast.AST) -> Atom:
         """The result of an operation, folded where it can be."""
-        value = fold(Op(name, args, kind, location))
+        value = fold(Op(name, args, kind, self.locate(node)))
         if isinstance(value, Op) and kind == "int" and all(isinstance(arg, Const) for arg in value.args):
-            message = "this integer does not fit 64 bits"
-            raise CompileError(message, location, "a float, such as 2.0**64", self.frame.calls)
-        return self.emit(value, location)
+            self.fail(node, "this integer does not fit 64 bits", "a float, such as 2.0**64")
+        return self.emit(value, node)
 
-    def convert(self, value: Atom, kind: Kind, location: Location) -> Atom:
+    def convert(self, value: Atom, kind: Kind, node: ast.AST) -> Atom:
         """The value as another kind; `float(int(x))` is the whole part of x, however large it is, but never -0.0."""
         definition = self._definition(value) if kind == "float" else None
         if definition is not None and definition.name == "to_int" and definition.args[0].kind == "float":
             (inner,) = definition.args
             whole = self._definition(inner)
             if whole is None or whole.name not in INTEGRAL:
-                inner = self.op("trunc", inner, kind="float", location=location)
-            return self.op("add", inner, Const(0.0, "float"), kind="float", location=location)
-        return self.emit(convert(value, kind), location)
+                inner = self.op("trunc", inner, kind="float", node=node)
+            return self.op("add", inner, Const(0.0, "float"), kind="float", node=node)
+        return self.emit(convert(value, kind), node)
 
     def _definition(self, value: Expr) -> Op | None:
         """The operation behind a name, if the open block has it: then its operands still have the same values."""

@@ -7,7 +7,7 @@ import enum
 
 from dualbcast.frontend.dispatch import expression, lowers, refuses
 from dualbcast.frontend.environment import Environment
-from dualbcast.frontend.values import Closure, Keywords, Range, Record, Static, Value, describe
+from dualbcast.frontend.values import Closure, Keywords, Range, Record, Static, Value, describe, is_sequence, object_of
 from dualbcast.ir.constant_fold import number
 from dualbcast.ir.nodes import Const, Var
 from dualbcast.rules.guards import Capture
@@ -58,13 +58,10 @@ def _format(env: Environment, node: ast.JoinedStr) -> str:
         if not isinstance(value, Const | Static):
             problem = "text is made when the kernel is compiled, and this is not known then"
             env.fail(part.value, problem, "what is known")
-        plain = value.value if isinstance(value, Const) else value.object
-        shown = f"{plain!r}" if part.conversion in (114, 97) else plain
+        plain = object_of(value)
+        shown = f"{plain!r}" if part.conversion in (ord("r"), ord("a")) else plain
         layout = _format(env, part.format_spec) if isinstance(part.format_spec, ast.JoinedStr) else ""
-        try:
-            parts.append(format(shown, layout))
-        except Exception as error:
-            env.fail(part.value, f"this raises {type(error).__name__}: {error}")
+        parts.append(env.evaluate(part.value, format, shown, layout))
     return "".join(parts)
 
 
@@ -104,7 +101,7 @@ def items_of(env: Environment, nodes: list[ast.expr]) -> tuple[Value, ...]:
 
 def sequence(env: Environment, value: Value, node: ast.AST) -> tuple[Value, ...]:
     """The items of an iterable, in number and order known when the kernel is compiled."""
-    if isinstance(value, tuple) and (not isinstance(value, Record) or value.is_sequence or value.is_iterator):
+    if is_sequence(value) or (isinstance(value, Record) and value.is_iterator):
         return tuple(value)
     if isinstance(value, Range):
         known = value.known()

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
-from dualbcast.errors import Location
 from dualbcast.frontend.conditionals import condition
 from dualbcast.frontend.dispatch import expression, lowers, statements
 from dualbcast.frontend.environment import Environment, open_block
@@ -49,9 +47,6 @@ from dualbcast.frontend.values import (
 from dualbcast.ir.nodes import FALSE, TRUE, Atom, Break, Const, Continue, For, Kind, Stmt, Var, While
 
 __all__: list[str] = []
-
-# A path's block, its bindings at the end of it, and the line of that.
-Edge = tuple[list[Stmt], Bindings, Location]
 
 
 @lowers(ast.While)
@@ -131,36 +126,6 @@ def _unroll(env: Environment, stmt: ast.For, items: tuple[Value, ...]) -> bool:
 # --- loops of the kernel ---------------------------------------------------------------------------------------------
 
 
-@dataclass
-class _Body:
-    """A loop that is lowered but for the assignments that carry its names.
-
-    Attributes
-    ----------
-    breaks, continues : list of Edge
-        The paths that leave it, and those that start its next iteration.
-    moves : list of Copies
-        For each of those paths, the assignments at its end.
-    before : Copies
-        The assignments before the loop.
-    start : dict
-        The bindings at the start of each iteration.
-    carried : dict
-        Those among them that an iteration changes.
-    """
-
-    breaks: list[Edge]
-    continues: list[Edge]
-    moves: list[Copies]
-    before: Copies
-    start: Bindings
-    carried: Bindings
-
-    @property
-    def edges(self) -> list[Edge]:
-        return self.breaks + self.continues
-
-
 def _loop(env: Environment, stmt: ast.For | ast.While, test: Callable[[], Atom], over: Range | None) -> bool:
     """Lower a loop; again from the start while an iteration widens the kind of a carried name."""
     raised: dict[str, Kind] = {}
@@ -193,8 +158,8 @@ def _loop_once(
 
     is_endless = go_on == TRUE and over is None
     runs = over is not None and bool(over.known())
-    loop.moves = [[] for _ in loop.edges]
-    for copies, (_, bindings, _) in zip(loop.moves, loop.edges, strict=True):
+    loop.copies = [[] for _ in loop.edges]
+    for copies, (_, bindings, _) in zip(loop.copies, loop.edges, strict=True):
         if bindings.get(RETURNED) == TRUE:
             continue  # nothing reads them any more
         for name, carried in loop.carried.items():
@@ -209,7 +174,7 @@ def _loop_once(
         after = _after(env, loop, every[len(breaks) :] if runs else (), missing=not runs)
         loop.before.append((broke, FALSE))
         for position in breaks:
-            loop.moves[position].append((broke, TRUE))
+            loop.copies[position].append((broke, TRUE))
     else:
         leaving = every if runs and not is_endless else breaks
         after = _after(env, loop, leaving, missing=not is_endless and not runs)
@@ -222,13 +187,13 @@ def _loop_once(
     frame.bindings = after
     if broke is not None:
         otherwise = lower_side(env, after, partial(statements, env, stmt.orelse))
-        return close_branch(env, broke, where, [([], after_breaks, True), otherwise])
+        return close_branch(env, broke, stmt, [([], after_breaks, True), otherwise])
     if is_endless:
         return bool(loop.breaks)
     return statements(env, stmt.orelse)
 
 
-def _start(env: Environment, stmt: ast.For | ast.While, raised: dict[str, Kind]) -> _Body:
+def _start(env: Environment, stmt: ast.For | ast.While, raised: dict[str, Kind]) -> Loop:
     """The names at the start of an iteration: those that the loop assigns are variables."""
     before: Copies = []
     bindings, names, carried = env.frame.bindings, assigned_names([stmt]), {}
@@ -240,33 +205,32 @@ def _start(env: Environment, stmt: ast.For | ast.While, raised: dict[str, Kind])
         name: Unassigned(f"{name} is assigned inside this loop only, and is read where that may not have happened")
         for name in sorted(names - carried.keys())
     }
-    return _Body([], [], [], before, {**bindings, **carried, **late}, carried)
+    return Loop(before, {**bindings, **carried, **late}, carried)
 
 
 def _iteration(
-    env: Environment, stmt: ast.For | ast.While, over: Range | None, loop: _Body
+    env: Environment, stmt: ast.For | ast.While, over: Range | None, loop: Loop
 ) -> tuple[list[Stmt], Var | None]:
     """Lower the body of a loop: its block, and the variable that counts in a `for`."""
     frame = env.frame
     body: list[Stmt] = []
     target: Var | None = None
-    jumps = Loop(loop.breaks, loop.continues)
-    frame.loops.append(jumps)
+    frame.loops.append(loop)
     with env.into(body):
         if over is not None and isinstance(stmt, ast.For):
             base = stmt.target.id if isinstance(stmt.target, ast.Name) else "_"
             target = Var(env.names.fresh(base), "int")
             assign(env, stmt.target, target)
         if statements(env, stmt.body) and settle_return(env, stmt):
-            jumps.continues.append((body, frame.bindings, env.locate(stmt)))
+            loop.continues.append((body, frame.bindings, env.locate(stmt)))
     frame.loops.pop()
     return body, target
 
 
-def _close(env: Environment, loop: _Body, outer: list[Stmt], body: list[Stmt]) -> None:
+def _close(env: Environment, loop: Loop, outer: list[Stmt], body: list[Stmt]) -> None:
     """Append the assignments and the jumps at the ends of a loop's paths."""
     copy_parallel(env, outer, loop.before)
-    for (block, bindings, _), copies in zip(loop.edges, loop.moves, strict=True):
+    for (block, bindings, _), copies in zip(loop.edges, loop.copies, strict=True):
         copy_parallel(env, block, copies, end_of(bindings))
     for block, _, where in loop.breaks:
         block.append(Break(where))
@@ -275,7 +239,7 @@ def _close(env: Environment, loop: _Body, outer: list[Stmt], body: list[Stmt]) -
             block.append(Continue(where))
 
 
-def _after(env: Environment, loop: _Body, leaving: Sequence[int], *, missing: bool) -> Bindings:
+def _after(env: Environment, loop: Loop, leaving: Sequence[int], *, missing: bool) -> Bindings:
     """The bindings after the loop where it was left by the edges at `leaving`.
 
     `missing` says that it may also be left without any of them.
@@ -293,7 +257,7 @@ def _after(env: Environment, loop: _Body, leaving: Sequence[int], *, missing: bo
         lack = start.get(name, Unassigned(f"{name} is assigned inside this loop only, which may have no turn"))
         paths = [edges[position][1] for position in leaving]
         values, _ = fill(env, name, [bindings.get(name, lack) for bindings in paths], paths)
-        targets = [loop.moves[position] for position in leaving]
+        targets = [loop.copies[position] for position in leaving]
         if missing:
             values.append(lack)
             targets.append(loop.before)

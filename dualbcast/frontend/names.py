@@ -25,9 +25,11 @@ from dualbcast.frontend.values import (
     Value,
     by_position,
     describe,
-    items_like,
+    is_list,
+    is_sequence,
+    object_of,
 )
-from dualbcast.ir.nodes import Const, Var
+from dualbcast.ir.nodes import Atom, Const
 from dualbcast.rules.guards import ABSENT, Capture
 
 __all__ = ["assign"]
@@ -72,7 +74,7 @@ def _attribute(env: Environment, node: ast.Attribute) -> Value:
         return _attribute_of_object(env, base.object, node)
     if isinstance(base, Record):
         return _attribute_of_record(env, base, node)
-    if isinstance(base, Const | Var):
+    if isinstance(base, Atom):
         env.fail(
             node,
             f"a number has no {node.attr} here: {_parameter(node.value)} is one element of its array",
@@ -135,7 +137,7 @@ def _attribute_of_object(env: Environment, owner: Any, node: ast.Attribute) -> V
 def _subscript(env: Environment, node: ast.Subscript) -> Value:
     """`items[index]` or a slice, by integers that are known."""
     base = expression(env, node.value)
-    if isinstance(base, Const | Var):
+    if isinstance(base, Atom):
         env.fail(
             node,
             f"{_parameter(node.value)} is one element of its array here, so it cannot be indexed",
@@ -145,7 +147,7 @@ def _subscript(env: Environment, node: ast.Subscript) -> Value:
         return _item_of_object(env, base.object, node)
     if isinstance(base, Keywords):
         return _keyword(env, base, node)
-    if isinstance(base, Record) and not base.is_sequence:
+    if isinstance(base, Record) and not is_sequence(base):
         env.fail(node, f"{describe(base)} cannot be indexed", "its fields by name, or tuple(…) around an iterator")
     items = sequence(env, base, node.value)
     if isinstance(node.slice, ast.Slice):
@@ -154,7 +156,7 @@ def _subscript(env: Environment, node: ast.Subscript) -> Value:
         if bounds[2] == 0:
             env.fail(node.slice, "the step of a slice must not be zero")
         part = items[slice(*bounds)]
-        return items_like(base, part) if isinstance(base, Record) and base.python_type is list else tuple(part)
+        return Record(list, part) if is_list(base) else part
     index = _static_int(env, node.slice)
     if not -len(items) <= index < len(items):
         env.fail(node, f"index {index} is outside this tuple of {len(items)}", f"an index below {len(items)}")
@@ -188,13 +190,10 @@ def _item_of_object(env: Environment, owner: Any, node: ast.Subscript) -> Value:
     key = expression(env, node.slice)
     if not isinstance(key, Const | Static):
         env.fail(node.slice, f"{describe(Static(owner))} can only be indexed by what is known", "if/elif on the index")
-    plain = key.value if isinstance(key, Const) else key.object
+    plain = object_of(key)
     if not hasattr(type(owner), "__getitem__") and not hasattr(owner, "__class_getitem__"):
         env.fail(node, f"{describe(Static(owner))} cannot be indexed")
-    try:
-        item = owner[plain]
-    except Exception as error:
-        env.fail(node, f"this raises {type(error).__name__}: {error}")
+    item = env.evaluate(node, lambda: owner[plain])
     return env.captured(Capture(owner, plain, item, ast.unparse(node)), node)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import enum
-from typing import TypeGuard
 
 from dualbcast.frontend.arithmetic import as_scalar, binary, comparison, equal, logical, method_of, unary
 from dualbcast.frontend.conditionals import condition, short_circuit
@@ -12,8 +11,18 @@ from dualbcast.frontend.dispatch import expression, lowers
 from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.expressions import check_length, sequence
 from dualbcast.frontend.inlining import inline
-from dualbcast.frontend.values import Range, Record, Static, Value, by_position, describe
-from dualbcast.ir.nodes import FALSE, TRUE, Atom, Const, Var
+from dualbcast.frontend.values import (
+    Range,
+    Record,
+    Static,
+    Value,
+    by_position,
+    describe,
+    is_list,
+    is_sequence,
+    object_of,
+)
+from dualbcast.ir.nodes import FALSE, TRUE, Atom, Const
 
 __all__: list[str] = []
 
@@ -55,17 +64,17 @@ def _binary(env: Environment, node: ast.BinOp) -> Value:
             method = method_of(first, f"{prefix}{_METHODS[type(operator)]}__")
             if method is not None:
                 return inline(env, method, by_position(first, second), node)
-    if isinstance(operator, ast.Add) and _is_sequence(left) and _is_sequence(right):
-        if _is_list(left) != _is_list(right):
+    if isinstance(operator, ast.Add) and is_sequence(left) and is_sequence(right):
+        if is_list(left) != is_list(right):
             env.fail(node, f"{describe(left)} and {describe(right)} cannot be joined", "two tuples, or two lists")
         joined = (*sequence(env, left, node.left), *sequence(env, right, node.right))
-        return Record(list, joined) if _is_list(left) else joined
+        return Record(list, joined) if is_list(left) else joined
     if isinstance(operator, ast.Mult):
         for items, count in ((left, right), (right, left)):
-            if _is_sequence(items) and isinstance(count, Const) and count.kind in ("int", "bool"):
+            if is_sequence(items) and isinstance(count, Const) and count.kind in ("int", "bool"):
                 check_length(env, len(items) * int(count.value), node)
                 repeated = sequence(env, items, node) * int(count.value)
-                return Record(list, repeated) if _is_list(items) else repeated
+                return Record(list, repeated) if is_list(items) else repeated
     classes = [side.object for side in (left, right) if isinstance(side, Static) and isinstance(side.object, type)]
     if len(classes) == 2 and isinstance(operator, ast.BitOr):
         return Static(classes[0] | classes[1])  # for isinstance()
@@ -81,15 +90,6 @@ def _unary(env: Environment, node: ast.UnaryOp) -> Value:
     if method is not None:
         return inline(env, method, by_position(value), node)
     return unary(env, node.op, value, node)
-
-
-def _is_sequence(value: Value) -> TypeGuard[tuple[Value, ...]]:
-    """Whether a value is a tuple or a list, and no iterator or dataclass."""
-    return isinstance(value, tuple) and (not isinstance(value, Record) or value.is_sequence)
-
-
-def _is_list(value: Value) -> bool:
-    return isinstance(value, Record) and value.python_type is list
 
 
 # --- comparisons -----------------------------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ def _compare_two(
         case ast.In() | ast.NotIn():
             return _positive(env, isinstance(operator, ast.In), _contains(env, left, right, node, right_node), node)
         case ast.Eq() | ast.NotEq():
-            if not (isinstance(left, Const | Var) and isinstance(right, Const | Var)):
+            if not (isinstance(left, Atom) and isinstance(right, Atom)):
                 return _positive(env, isinstance(operator, ast.Eq), equal(env, left, right, node), node)
     numbers = as_scalar(env, left, left_node), as_scalar(env, right, right_node)
     return comparison(env, _COMPARISONS[type(operator)], *numbers, node)
@@ -147,11 +147,7 @@ def _contains(env: Environment, item: Value, container: Value, node: ast.AST, at
     if isinstance(container, Static) and not isinstance(container.object, enum.EnumMeta):
         if not isinstance(item, Static | Const):
             env.fail(node, f"whether {describe(container)} has a number depends on the data", "a tuple of numbers")
-        plain = item.value if isinstance(item, Const) else item.object
-        try:
-            return TRUE if plain in container.object else FALSE
-        except Exception as error:
-            env.fail(node, f"this raises {type(error).__name__}: {error}")
+        return TRUE if env.evaluate(node, lambda: object_of(item) in container.object) else FALSE
     if isinstance(container, Range) and isinstance(item, Const) and item.kind != "float":
         inside = container.known()
         if inside is not None:

@@ -74,15 +74,13 @@ def lower_side(env: Environment, before: Bindings, side: Callable[[], bool]) -> 
     return block, frame.bindings, falls
 
 
-def branch(
-    env: Environment, test: Atom, location: Location, then: Callable[[], bool], orelse: Callable[[], bool]
-) -> bool:
+def branch(env: Environment, test: Atom, node: ast.AST, then: Callable[[], bool], orelse: Callable[[], bool]) -> bool:
     """Lower both sides of a branch and merge their bindings; False where neither reaches the end."""
     before = env.frame.bindings
-    return close_branch(env, test, location, [lower_side(env, before, side) for side in (then, orelse)])
+    return close_branch(env, test, node, [lower_side(env, before, side) for side in (then, orelse)])
 
 
-def close_branch(env: Environment, test: Atom, location: Location, ends: list[End]) -> bool:
+def close_branch(env: Environment, test: Atom, node: ast.AST, ends: list[End]) -> bool:
     """Merge two lowered sides."""
     (then, then_bindings, then_falls), (orelse, else_bindings, else_falls) = ends
     if then_falls and else_falls:
@@ -90,7 +88,7 @@ def close_branch(env: Environment, test: Atom, location: Location, ends: list[En
     else:
         env.frame.bindings = then_bindings if then_falls else else_bindings
     # Even where both sides are empty: a jump may be added to one when its loop is closed.
-    env.block.append(If(test, open_block(then), open_block(orelse), location))
+    env.block.append(If(test, open_block(then), open_block(orelse), env.locate(node)))
     return then_falls or else_falls
 
 
@@ -141,7 +139,7 @@ def settle_return(env: Environment, node: ast.AST) -> bool:
         env.frame.bindings[RETURNED] = TRUE
         return leave_loop(env, loop, node)
 
-    falls = branch(env, flag, env.locate(node), leave, lambda: True)
+    falls = branch(env, flag, node, leave, lambda: True)
     env.frame.bindings[RETURNED] = env.frame.bindings[SKIPPING] = FALSE
     return falls
 
@@ -154,8 +152,7 @@ def unless(env: Environment, flag: str, state: Var, node: ast.AST, follow: Calla
         env.frame.bindings[flag] = env.frame.bindings[SKIPPING] = value
         return side()
 
-    where = env.locate(node)
-    return branch(env, state, where, partial(decide, TRUE, lambda: True), partial(decide, FALSE, follow))
+    return branch(env, state, node, partial(decide, TRUE, lambda: True), partial(decide, FALSE, follow))
 
 
 def take_up(env: Environment, loop: Unrolled, flag: str) -> None:

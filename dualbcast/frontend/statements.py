@@ -12,7 +12,7 @@ from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.expressions import items_of, make_closure
 from dualbcast.frontend.names import assign
 from dualbcast.frontend.paths import leave_loop, return_from_loop
-from dualbcast.frontend.values import RESULT, RETURNED, RETURNED_AT, SKIPPING, Record, Static, Unrolled
+from dualbcast.frontend.values import RESULT, RETURNED, RETURNED_AT, SKIPPING, Static, Unrolled, is_list, object_of
 from dualbcast.ir.nodes import FALSE, TRUE, Const
 
 __all__: list[str] = []
@@ -42,7 +42,7 @@ def _augmented(env: Environment, stmt: ast.AugAssign, _: Rest) -> None:
         return
     read = ast.copy_location(ast.Name(stmt.target.id, ast.Load()), stmt.target)
     before = expression(env, read)
-    if isinstance(before, Record) and before.python_type is list:
+    if is_list(before):
         name = stmt.target.id  # in Python, every other name of this list would see the change
         env.fail(stmt, "a list does not change in a kernel", f"a new list: {name} = [*{name}, …]")
     both = ast.copy_location(ast.BinOp(read, stmt.op, stmt.value), stmt)
@@ -114,12 +114,9 @@ def _assert(env: Environment, stmt: ast.Assert, _: Rest) -> None:
 
 def _words(env: Environment, nodes: list[ast.expr]) -> str:
     """The text of an exception, where that is known when the kernel is compiled."""
-    parts: list[str] = []
-    for value in items_of(env, nodes):
-        if not isinstance(value, Const | Static):
-            return ""
-        parts.append(str(value.value if isinstance(value, Const) else value.object))
-    return ", ".join(parts)
+    values = items_of(env, nodes)
+    is_known = all(isinstance(value, Const | Static) for value in values)
+    return ", ".join(str(object_of(value)) for value in values) if is_known else ""
 
 
 # --- statements without effect, and without meaning in a kernel ------------------------------------------------------

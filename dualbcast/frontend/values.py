@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from types import FunctionType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from dualbcast.errors import ArgumentError, Location, a_or_an
 from dualbcast.frontend.source import FunctionNode, Source
@@ -27,6 +27,7 @@ __all__ = [
     "Closure",
     "Copies",
     "Derived",
+    "Edge",
     "Frame",
     "Keywords",
     "KindRaised",
@@ -43,12 +44,17 @@ __all__ = [
     "by_position",
     "describe",
     "end_of",
+    "is_function",
     "is_instance",
     "is_like",
+    "is_list",
+    "is_sequence",
     "items_like",
+    "object_of",
     "part_of",
     "partly_assigned",
     "same",
+    "type_of",
     "zeros_like",
 ]
 
@@ -87,11 +93,6 @@ class Record(tuple[Any, ...]):
     @property
     def is_iterator(self) -> bool:
         return issubclass(self.python_type, Iterator)
-
-    @property
-    def is_sequence(self) -> bool:
-        """Whether it can be indexed, unpacked and looped over."""
-        return issubclass(self.python_type, tuple | list)
 
 
 class Arguments(NamedTuple):
@@ -214,12 +215,38 @@ Bindings = dict[str, Value]
 Copies = list[tuple[Var, Expr]]
 
 
+# A path that leaves an iteration of a loop: its block, its bindings at the end of that, and the line of the jump.
+Edge = tuple[list[Stmt], Bindings, Location]
+
+
 @dataclass(eq=False, slots=True)
 class Loop:
-    """A loop of the kernel, with the paths that leave it and that start its next iteration."""
+    """A loop of the kernel that is being lowered.
 
-    breaks: list[tuple[list[Stmt], Bindings, Location]] = field(default_factory=list)
-    continues: list[tuple[list[Stmt], Bindings, Location]] = field(default_factory=list)
+    Attributes
+    ----------
+    before : Copies
+        The assignments before the loop.
+    start : dict
+        The bindings at the start of each iteration.
+    carried : dict
+        Those among them that an iteration changes.
+    breaks, continues : list of Edge
+        The paths that leave the loop, and those that start its next iteration.
+    copies : list of Copies
+        For each of those paths, the assignments at its end.
+    """
+
+    before: Copies
+    start: Bindings
+    carried: Bindings
+    breaks: list[Edge] = field(default_factory=list)
+    continues: list[Edge] = field(default_factory=list)
+    copies: list[Copies] = field(default_factory=list)
+
+    @property
+    def edges(self) -> list[Edge]:
+        return self.breaks + self.continues
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +290,7 @@ def describe(value: Value) -> str:
             return "a number"
         case Record():
             kind = value.python_type.__name__
-            return a_or_an(kind) + (f" of {len(value)}" if value.python_type is list else "")
+            return a_or_an(kind) + (f" of {len(value)}" if is_list(value) else "")
         case tuple():
             return f"a tuple of {len(value)}"
         case Partial():
@@ -287,15 +314,34 @@ def describe(value: Value) -> str:
             return "unassigned"
 
 
+def object_of(value: Value) -> Any:
+    """The Python object that a known value stands for."""
+    assert isinstance(value, Const | Static), value
+    return value.value if isinstance(value, Const) else value.object
+
+
+def is_function(value: Value) -> bool:
+    """Whether a value can be called."""
+    return isinstance(value, Closure | Partial | Derived) or (isinstance(value, Static) and callable(value.object))
+
+
+def is_sequence(value: Value) -> TypeGuard[tuple[Value, ...]]:
+    """Whether a value can be indexed, unpacked and looped over: a tuple or a list, and no iterator or dataclass."""
+    return isinstance(value, tuple) and issubclass(type_of(value), tuple | list)
+
+
+def is_list(value: Value) -> bool:
+    """Whether a value is a list."""
+    return isinstance(value, tuple) and type_of(value) is list
+
+
 def is_instance(value: Value, kind: type | tuple[type, ...]) -> bool:
     """Whether the Python object that a value stands for is of a class; an element of an array is a plain number."""
     match value:
         case Const() | Var():
             return issubclass({"bool": bool, "int": int, "float": float}[value.kind], kind)
-        case Record():
-            return issubclass(value.python_type, kind)
         case tuple():
-            return issubclass(tuple, kind)
+            return issubclass(type_of(value), kind)
         case Static():
             return isinstance(value.object, kind)
         case Range():
@@ -322,13 +368,14 @@ def part_of(name: str, whole: tuple[Value, ...], position: int) -> str:
     return f"{name}[{position}]" if " " not in name else f"item {position} of {name}"
 
 
-def _type(value: tuple[Value, ...]) -> type:
+def type_of(value: tuple[Value, ...]) -> type:
+    """The Python type of items."""
     return value.python_type if isinstance(value, Record) else tuple
 
 
 def are_alike(values: Iterable[tuple[Value, ...]]) -> bool:
     """Whether tuples are of one type and length."""
-    return len({(_type(value), len(value)) for value in values}) == 1
+    return len({(type_of(value), len(value)) for value in values}) == 1
 
 
 def partly_assigned(bindings: Bindings) -> frozenset[tuple[str, str]]:
@@ -341,43 +388,32 @@ def is_like(value: Value, model: Value) -> bool:
     """Whether two values can merge."""
     if isinstance(value, tuple) and isinstance(model, tuple):
         return are_alike((value, model)) and all(map(is_like, value, model))
-    return isinstance(value, Const | Var) and isinstance(model, Const | Var)
+    return isinstance(value, Atom) and isinstance(model, Atom)
 
 
-def same(a: Value, b: Value) -> bool:
+def same(a: Any, b: Any) -> bool:
     """Whether two values are one, so that nothing needs to merge."""
-    if isinstance(a, Static) and isinstance(b, Static):
-        return a.object is b.object
-    if isinstance(a, tuple) and isinstance(b, tuple):
-        return are_alike((a, b)) and all(map(same, a, b))
-    if isinstance(a, Partial) and isinstance(b, Partial):
-        return same(a.function, b.function) and same_arguments(a.arguments, b.arguments)
-    if isinstance(a, Derived) and isinstance(b, Derived):
-        calls = zip(a.calls, b.calls, strict=False)
-        is_same = a.operator == b.operator and same(a.function, b.function) and len(a.calls) == len(b.calls)
-        return is_same and all(same_arguments(*pair) for pair in calls)
-    if isinstance(a, Keywords) and isinstance(b, Keywords):
-        return same_by_name(a, b)
-    if isinstance(a, Closure) and isinstance(b, Closure):
-        same_place = a.node is b.node and a.frame is b.frame
-        return same_place and same(a.defaults, b.defaults) and a.keyword_defaults == b.keyword_defaults
-    return a == b
-
-
-def same_by_name(a: dict[str, Value], b: dict[str, Value]) -> bool:
-    """Whether two sets of named values are one."""
-    return a.keys() == b.keys() and all(same(a[name], b[name]) for name in a)
-
-
-def same_arguments(a: Arguments, b: Arguments) -> bool:
-    """Whether the arguments of two calls are one."""
-    return same(a.args, b.args) and same_by_name(a.keywords, b.keywords)
+    match a, b:
+        case Static(), Static():
+            return a.object is b.object
+        case tuple(), tuple():  # also the arguments of calls
+            return are_alike((a, b)) and all(map(same, a, b))
+        case dict(), dict():
+            return a.keys() == b.keys() and all(same(a[name], b[name]) for name in a)
+        case Partial(), Partial():
+            return same(a.function, b.function) and same(a.arguments, b.arguments)
+        case Derived(), Derived():
+            return a.operator == b.operator and same(a.function, b.function) and same(a.calls, b.calls)
+        case Closure(), Closure():
+            is_same = a.node is b.node and a.frame is b.frame
+            return is_same and same(a.defaults, b.defaults) and a.keyword_defaults == b.keyword_defaults
+    return bool(a == b)
 
 
 def zeros_like(value: Value) -> Value:
     """A value of the same shape and kinds, for a path on which nothing reads it."""
     if isinstance(value, tuple):
         return items_like(value, map(zeros_like, value))
-    if isinstance(value, Const | Var):
+    if isinstance(value, Atom):
         return {"bool": FALSE, "int": Const(0, "int"), "float": Const(0.0, "float")}[value.kind]
     return value
