@@ -27,11 +27,11 @@ WAYS = [("float16", True), ("float16", False), ("bfloat16", True)]
 
 @pytest.fixture(params=WAYS, ids=["float16", "float16-integers", "bfloat16"])
 def sixteen(request, monkeypatch, tmp_path):
-    from dualbcast.codegen.llvm import intrinsics
+    from dualbcast.codegen.mathlib import half_precision
 
     name, hardware = request.param
     if not hardware:
-        monkeypatch.setattr(intrinsics, "_converts_half", lambda: False)
+        monkeypatch.setattr(half_precision, "converts_in_hardware", lambda: False)
         monkeypatch.setattr(cpu_kernel, "_kernels", {})
         monkeypatch.setenv("DUALBCAST_CACHE_DIR", str(tmp_path))
     return name

@@ -11,7 +11,8 @@ from llvmlite import ir
 from dualbcast.codegen.llvm.polling import PollingLoops
 from dualbcast.codegen.llvm.values import TYPES, WORD, Operation, Storage, Typed, llvm_type
 from dualbcast.codegen.mathlib.primitives import attribute
-from dualbcast.codegen.mathlib.vector_types import lone
+from dualbcast.codegen.values import Value
+from dualbcast.codegen.vector_types import lone
 
 __all__ = ["Shape", "Unit", "end_with"]
 
@@ -109,7 +110,7 @@ class Unit:
         if key not in self._functions:
             function = self._inlined(name, kinds)
             builder = ir.IRBuilder(function.append_basic_block())
-            end_with(builder, operation.emit(builder, function.args))
+            end_with(builder, operation.emit(*[Value(builder, argument) for argument in function.args]).value)
             self.take_liberties(function, caller)
             self._functions[key] = _Function(function, "")
         return self._functions[key].function
