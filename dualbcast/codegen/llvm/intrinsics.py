@@ -12,11 +12,11 @@ from dualbcast.codegen.llvm.values import Operation, Storage
 from dualbcast.codegen.mathlib import division as division_code
 from dualbcast.codegen.mathlib import half_precision, libm
 from dualbcast.codegen.mathlib import table as mathlib
-from dualbcast.codegen.mathlib.fallback import declared, for_each, offer_to_vectoriser
+from dualbcast.codegen.mathlib.fallback import declared, for_each
 from dualbcast.codegen.mathlib.primitives import Emit, called, sign_of
 from dualbcast.codegen.mathlib.ranges import AROUND
 from dualbcast.codegen.values import Value, intrinsic
-from dualbcast.codegen.vector_types import Lanes, is_single, lone
+from dualbcast.codegen.vector_types import is_single, lone
 
 __all__ = ["DIVISION", "LIBERTIES", "SUM_TERMS", "inlined", "names"]
 
@@ -87,10 +87,7 @@ def _library_call(name: str, vector: bool) -> Emit:
         precise = name + ("f" if is_single(kind) else "")
         if vector and arguments[0].is_vector:
             return _vector_call(precise, arguments)
-        is_new = libm.symbol(precise) not in module.globals
         function = declared(module, libm.symbol(precise), lone(kind), len(arguments))
-        if is_new and vector:
-            _offer_vector_versions(function, precise)
         return called(for_each(function, kind.count) if arguments[0].is_vector else function, *arguments)
 
     return emit
@@ -107,14 +104,6 @@ def _vector_call(name: str, arguments: tuple[Value, ...]) -> Value:
     of_each = [tuple([value.shuffle(value, part) for value in arguments]) for part in parts]
     low, high = (_vector_call(name, part) for part in of_each)
     return low.shuffle(high, range(kind.count))
-
-
-def _offer_vector_versions(function: ir.Function, name: str) -> None:
-    """Tell LLVM's vectoriser which functions of libmvec compute `function`, C's `name`, on 128, 256 and 512 bits."""
-    kind, arity, module = function.return_value.type, len(function.args), function.module
-    symbols = _versions(name, kind, arity)
-    versions = {lanes: declared(module, symbol, Lanes(kind, lanes), arity) for lanes, symbol in symbols.items()}
-    offer_to_vectoriser(function, versions, "N")
 
 
 def _versions(name: str, kind: ir.Type, arity: int) -> dict[int, str]:

@@ -47,8 +47,8 @@ class Unit:
         The attributes of every function.
     lanes : int
         The length of the vectors in which the entry computes a row; 0 if it computes one element after the other.
-    registers : int
-        How many vector registers the processor has.
+    vectors : int
+        How many vectors it computes side by side.
     write : callable
         Writes the body of a function, for arguments of some shapes, and gives the type of the result. Of the unit, the
         empty function, its definition and the shapes.
@@ -71,11 +71,11 @@ class Unit:
         liberties: Mapping[str, Iterable[str]],
         attributes: Sequence[str],
         lanes: int,
-        registers: int,
+        vectors: int,
         write: Callable[[Unit, ir.Function, ast.FunctionDef, Sequence[Shape]], str],
     ) -> None:
         self.module, self.names, self._liberties, self.attributes = module, names, liberties, attributes
-        self.lanes, self.registers, self._write = lanes, registers, write
+        self.lanes, self.vectors, self.element, self._write = lanes, vectors, element, write
         self.streamed = frozenset[str]()
         self.constants: dict[str, Typed] = {}
         self.definitions: dict[str, ast.FunctionDef] = {}

@@ -12,8 +12,8 @@ import functools
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-from dualbcast.codegen.mathlib.fallback import apart, or_rarely, under_masks
-from dualbcast.codegen.mathlib.primitives import called, fma, format_of, sign_of
+from dualbcast.codegen.mathlib.fallback import or_rarely
+from dualbcast.codegen.mathlib.primitives import fma, format_of, sign_of
 from dualbcast.codegen.values import Value
 
 __all__ = ["divided", "divided_by_constants", "divides_fast"]
@@ -43,7 +43,7 @@ def divided(a: Value, b: Value, reciprocal: Value) -> Value:
     # Zeros are common above, where a search has come to its end; everywhere else they are rare.
     is_something = a.unordered("!=", 0.0)
     is_rare = _is_extraordinary(b) | (_is_extraordinary(q) & is_something)
-    return or_rarely(is_rare, result, lambda: a / b if a.is_vector else called(_division(a), a, b))
+    return or_rarely(is_rare, result, lambda: a / b)
 
 
 def _is_extraordinary(x: Value) -> Value:
@@ -57,10 +57,3 @@ def _is_extraordinary(x: Value) -> Value:
     highest = 1 << (form.width - 2)
     counted = x.bits() + (highest - (first << form.fraction))
     return counted & highest == 0
-
-
-def _division(a: Value) -> ir.Function:
-    """A division of numbers that LLVM does not do before it is asked to."""
-    function = apart(f"dualbcast_division_{format_of(a).width}", a, lambda x, y: x / y)
-    under_masks(function, lambda _: lambda x, y: x / y)
-    return function

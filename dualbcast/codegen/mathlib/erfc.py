@@ -1,4 +1,4 @@
-"""erfc as LLVM IR: where a kernel takes exp(-x * x) too, as the derivative does, most of that is computed once."""
+"""erfc as LLVM IR, in steps that it shares with exp(-x * x), which its derivative takes."""
 
 from __future__ import annotations
 

@@ -7,14 +7,12 @@ from collections.abc import Callable
 from llvmlite import ir
 
 from dualbcast.codegen.mathlib import libm
-from dualbcast.codegen.mathlib.primitives import Emit, attribute, called, keep
+from dualbcast.codegen.mathlib.primitives import Emit, attribute, called
 from dualbcast.codegen.values import Value
 from dualbcast.codegen.vector_types import Lanes, any_of, is_single, lone
 
-__all__ = ["apart", "declared", "for_each", "instead", "library", "offer_to_vectoriser", "or_rarely", "under_masks"]
+__all__ = ["apart", "declared", "for_each", "instead", "library", "or_rarely"]
 
-# The bits that vectors of processors have.
-VECTORS = (128, 256, 512)
 # How often it is one way, and how often the other.
 _RARELY = (1, 2000)
 
@@ -68,9 +66,9 @@ def apart(symbol: str, like: Value, write: Emit) -> ir.Function:
     return function
 
 
-def _write(function: ir.Function, write: Emit, block: ir.Block | None = None) -> None:
+def _write(function: ir.Function, write: Emit) -> None:
     """Return from a function the value that is written for its arguments."""
-    builder = ir.IRBuilder(block or function.append_basic_block())
+    builder = ir.IRBuilder(function.append_basic_block())
     builder.ret(write(*[Value(builder, argument) for argument in function.args]).value)
 
 
@@ -105,45 +103,6 @@ def for_each(function: ir.Function, lanes: int) -> ir.Function:
     return each
 
 
-def under_masks(function: ir.Function, each: Callable[[int], Emit]) -> None:
-    """Give a function of floats of one type versions for vectors with a mask, which LLVM's vectoriser finds.
-
-    They ask whether any of the mask is set, and do nothing if not. Once inlined, that is a branch.
-
-    Parameters
-    ----------
-    function : llvmlite.ir.Function
-        Must not be inlined itself.
-    each : function
-        How to compute it for a vector of so many.
-    """
-    module, kind, arity = function.module, function.return_value.type, len(function.args)
-    if any(name.startswith(f"{function.name}_masked_") for name in module.globals):
-        return
-    versions = {}
-    for bits in VECTORS:
-        lanes = bits // (32 if is_single(kind) else 64)
-        vector, masks = ir.VectorType(kind, lanes), ir.VectorType(ir.IntType(1), lanes)
-        shape = ir.FunctionType(vector, [*[vector] * arity, masks])
-        masked = versions[lanes] = ir.Function(module, shape, f"{function.name}_masked_{lanes}")
-        masked.linkage = "linkonce_odr"
-        attribute(masked, "alwaysinline", "nounwind", "willreturn", "memory(none)")
-        builder = ir.IRBuilder(masked.append_basic_block())
-        rare, common = masked.append_basic_block(), masked.append_basic_block()
-        builder.cbranch(any_of(builder, masked.args[-1]), rare, common).set_weights(_RARELY)
-        ir.IRBuilder(common).ret(ir.Constant(vector, ir.Undefined))
-        _write(masked, lambda *given, lanes=lanes: each(lanes)(*given[:-1]), rare)
-    offer_to_vectoriser(function, versions, "M")
-
-
-def offer_to_vectoriser(function: ir.Function, versions: dict[int, ir.Function], letter: str) -> None:
-    """Tell LLVM's vectoriser which functions compute it of vectors, by their lanes: "M" under a mask, "N" without."""
-    arguments = "v" * len(function.args)
-    mappings = [f"_ZGV_LLVM_{letter}{n}{arguments}_{function.name}({each.name})" for n, each in versions.items()]
-    attribute(function, f'"vector-function-abi-variant"="{",".join(mappings)}"')
-    keep(function.module, list(versions.values()))
-
-
 def library(name: str, *arguments: Value) -> Value:
     """The value of a function of the C library, called under a condition: of vectors, for each element."""
     kind, module = arguments[0].kind, arguments[0].builder.module
@@ -151,5 +110,4 @@ def library(name: str, *arguments: Value) -> Value:
     function = declared(module, symbol, lone(kind), len(arguments), "cold")
     if arguments[0].is_vector:
         return called(for_each(function, kind.count), *arguments)
-    under_masks(function, lambda lanes: lambda *given: called(for_each(function, lanes), *given))
     return called(function, *arguments)

@@ -36,7 +36,6 @@ __all__ = [
     "has_scaling",
     "is_even",
     "is_never_positive",
-    "keep",
     "polynomial",
     "reduced_expm1",
     "rounded",
@@ -280,18 +279,3 @@ def attribute(function: ir.Function, *attributes: str) -> None:
     for each in attributes:
         # llvmlite checks attributes against a list that is older than these.
         set.add(function.attributes, each)
-
-
-def keep(module: ir.Module, functions: list[ir.Function]) -> None:
-    """Keep declarations that nothing refers to yet: LLVM drops them unless `llvm.compiler.used` lists them."""
-    pointer = ir.IntType(8).as_pointer()
-    kept = module.globals.get("llvm.compiler.used")
-    entries = [function.bitcast(pointer) for function in functions]
-    if kept is not None:  # A module has one such array: make it longer.
-        entries = [*kept.initializer.constant, *entries]
-    array = ir.ArrayType(pointer, len(entries))
-    if kept is None:
-        kept = ir.GlobalVariable(module, array, "llvm.compiler.used")
-        kept.linkage, kept.section = "appending", "llvm.metadata"
-    kept.value_type, kept.type = array, array.as_pointer()
-    kept.initializer = ir.Constant(array, entries)

@@ -202,7 +202,7 @@ class CpuKernel:
     def goes_past_the_cache(self, total: int) -> bool:
         """Whether a launch is one for streamed ranges."""
         # Only vectors are stored past the cache.
-        return self.source.straight and nontemporal_policy.goes_past_the_cache(
+        return self.source.vectors > 0 and nontemporal_policy.goes_past_the_cache(
             self.source.layout, total, self._itemsizes, len(self.source.inputs)
         )
 
