@@ -95,11 +95,9 @@ class KernelSource(NamedTuple):
         What the kernel is specialised on.
     shell : str
         For `cuda`, the CUDA C++ text around the element function.
-    vectorise : bool
-        Whether to vectorise over the elements; see `passes.vectorization`.
-    straight : bool
-        Whether what an element takes is a straight line, but for branches that are the same for a whole row: any number
-        of them can be computed as parts of vectors.
+    vectors : int
+        For `cpu`, how many vectors of elements of a row are computed side by side; 0 where elements are computed one
+        after the other.
     """
 
     text: str
@@ -110,8 +108,7 @@ class KernelSource(NamedTuple):
     outputs: tuple[str, ...]
     layout: Layout
     shell: str = ""
-    vectorise: bool = True
-    straight: bool = False
+    vectors: int = 0
 
     @property
     def identity(self) -> str:

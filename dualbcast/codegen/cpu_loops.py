@@ -41,13 +41,8 @@ def loops(
     pointers: Sequence[str],
     indices: Sequence[str],
     names: Names,
-    vectors: int = 0,
-    inputs: int = 0,
 ) -> str:
-    """The text of the entry: a function of start, stop, sizes, strides and pointers that calls the element function.
-
-    With `vectors`, so many vectors are interleaved, each of which should be a cache line of the first output.
-    """
+    """The text of the entry: a function of start, stop, sizes, strides and pointers that calls the element function."""
     sizes = [names.fresh(f"n{dimension}") for dimension in range(layout.rank)]
     strides = run_time_strides(layout, indices, names)
     flat = [stride for by_dimension in strides for stride in by_dimension.values()]
@@ -55,11 +50,8 @@ def loops(
     head = f"def {entry}({', '.join([start, stop, *sizes, *flat, *pointers])}):"
 
     def row_loop(low: str, high: str, by_class: Sequence[str], indent: str) -> list[str]:
-        arguments = [text for text in by_class if text]
-        call = f"{element}({', '.join([*arguments, *pointers])})"
-        place = f"{pointers[inputs]}[{by_class[layout.which[inputs]] or '0'}]"
-        hint = [f"{indent}    side_by_side({vectors}, {place})"] if vectors else []
-        return [f"{indent}for {inner} in range({low}, {high}):", f"{indent}    {call}", *hint]
+        call = f"{element}({', '.join([*filter(None, by_class), *pointers])})"
+        return [f"{indent}for {inner} in range({low}, {high}):", f"{indent}    {call}"]
 
     if layout.rank == 1:
         arguments = [step(pattern, by.get(0), inner, "") for pattern, by in zip(layout.classes, strides, strict=True)]

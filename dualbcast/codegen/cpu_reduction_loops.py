@@ -39,7 +39,6 @@ def summing_loops(
     stored: Sequence[str],
     indices: Sequence[str],
     names: Names,
-    vectors: int = 0,
 ) -> tuple[dict[str, str], str, int]:
     """The entry of a kernel that sums: a function of sizes, strides and pointers, which covers the whole space.
 
@@ -58,8 +57,6 @@ def summing_loops(
         What the index of each address class is called.
     names : Names
         Those taken.
-    vectors : int
-        How many vectors of terms are interleaved; 0 to leave that to the target.
 
     Returns
     -------
@@ -125,10 +122,6 @@ def summing_loops(
     arguments = [at[position] for position in layout.indexed(len(params))]
     line(f"for {inner} in range({count}):")
     line(f"{element}({', '.join([*arguments, inner, *params, *(terms.get(name, name) for name in stored)])})")
-    if vectors:
-        outputs = zip(stored, layout.which[len(params) :], strict=True)
-        places = [f"{name}[{at[which]}]" for name, which in outputs if name not in summed]
-        line(f"side_by_side({', '.join([str(vectors), *places[:1]])})")
     depth -= 1
 
     def add(name: str, index: str, term: str) -> None:

@@ -20,7 +20,7 @@ from dualbcast.ir.traversal import assigned, expressions, statements
 from dualbcast.kernel_spec import KernelSource, Layout
 from dualbcast.passes.interleaving import vectors_to_interleave
 from dualbcast.passes.uniformity import uniform_inputs
-from dualbcast.passes.vectorization import fits_vectors, has_varying_branches, suits_llvm_vectoriser
+from dualbcast.passes.vectorization import fits_vectors, has_varying_branches
 from dualbcast.rules.table import RULES
 
 __all__ = ["HelperForm", "KernelText"]
@@ -109,8 +109,6 @@ class KernelText:
         head = f"def {element}({', '.join([*used, *params, *stored])}):"
         sections = [*self._helpers, "\n".join([head, *writer.text()])]
         functions = (*self._compiled, element)
-        vectorise = self.target != "cpu" or suits_llvm_vectoriser(function, uniform_inputs(function, layout))
-        vectors = self._vectors(function, len(params) + len(stored), vectorise)
         shell = ""
         if self.target == "cuda":
             entry = f"{element}_kernel" if element.isascii() else "element_kernel"
@@ -121,14 +119,14 @@ class KernelText:
         elif summed:
             entry = self.names.fresh("kernel")
             added, loop, rests = summing_loops(
-                layout, self.dtype, element, entry, params, stored, self._indices, self.names, vectors
+                layout, self.dtype, element, entry, params, stored, self._indices, self.names
             )
             sections += [*added.values(), loop]
             functions = (*added, *functions)
             outputs = [*outputs, *["float64"] * rests]
         else:
             entry, pointers = self.names.fresh("kernel"), [*params, *stored]
-            sections.append(loops(layout, element, entry, pointers, self._indices, self.names, vectors, len(params)))
+            sections.append(loops(layout, element, entry, pointers, self._indices, self.names))
         outputs = ["float64" if position in summed else kind for position, kind in enumerate(outputs)]
         prelude = "\n".join([*([f"# {self.title}"] if self.title else []), *self._constants.definitions()])
         return KernelSource(
@@ -140,22 +138,21 @@ class KernelText:
             tuple(outputs),
             layout,
             shell,
-            vectorise,
-            self._fits_vectors,
+            self._vectors(function, len(params) + len(stored)),
         )
 
     def _stored(self, function: Function) -> list[str]:
         """The names of the outputs, each once where a thread computes several elements."""
         return [output.name for output in function.outputs[:: self.layout.lanes]]
 
-    def _vectors(self, function: Function, arrays: int, vectorise: bool) -> int:
-        """How many vectors the CPU computes side by side; 0 to leave that to LLVM."""
-        if self._fits_vectors:
-            # Rows may be shorter. A vector of float64 is a cache line, and memory likes pairs of lines.
-            has_loops = any(isinstance(stmt, For | While) for stmt in statements(function.body))
-            most = 4 if self.layout.rank == 1 or has_loops else 2 if self.dtype == "float64" and not self._summed else 1
-            return vectors_to_interleave(function, arrays, most, 2 if self._has_branches else 1)
-        return 2 if not self._summed and self.target == "cpu" and self.dtype == "float64" and vectorise else 0
+    def _vectors(self, function: Function, arrays: int) -> int:
+        """How many vectors the CPU computes side by side; 0 where it computes one element after the other."""
+        if not self._fits_vectors:
+            return 0
+        # Rows may be shorter. A vector of float64 is a cache line, and memory likes pairs of lines.
+        has_loops = any(isinstance(stmt, For | While) for stmt in statements(function.body))
+        most = 4 if self.layout.rank == 1 or has_loops else 2 if self.dtype == "float64" and not self._summed else 1
+        return vectors_to_interleave(function, arrays, most, 2 if self._has_branches else 1)
 
     # --- helper functions ----------------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ FOREVER = "forever"
 RESERVED = frozenset(keyword.kwlist) | {
     FOREVER,
     *("float32", "float64", "int64", "uint8", "range", "min", "quotient", "divided"),
-    *("scratch", "select", "side_by_side", "sum_terms", "muladd", "mulsub", "submul"),
+    *("scratch", "select", "sum_terms", "muladd", "mulsub", "submul"),
     *(f"{verb}_{half}" for verb in ("load", "store", "from", "to") for half in ("float16", "bfloat16")),
     *(f"{verb}_{lanes}" for verb in ("load", "store") for lanes in (2, 4)),
 }

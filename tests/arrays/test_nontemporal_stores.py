@@ -10,7 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from cpu_kernels import STRAIGHT_CELL, STRAIGHT_DOUBLE, cell_arguments
+from cpu_kernels import CELL, DOUBLE, cell_arguments
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -88,7 +88,7 @@ def test_any_range_writes_the_bits_that_it_writes_unstreamed_and_no_others(data:
     start = data.draw(st.integers(0, total - 1))
     start -= start % columns % 256
     stop = data.draw(st.integers(start + 1, total))
-    kernel = cpu_kernel.compile_kernel(STRAIGHT_CELL, False)
+    kernel = cpu_kernel.compile_kernel(CELL, False)
     arguments = cell_arguments(rows, columns)
     offsets = [4 * data.draw(st.integers(0, 16)) for _ in range(5)]
     found = []
@@ -232,8 +232,8 @@ def test_rows_with_gaps_are_streamed(streamed: list[Any]) -> None:
 def test_all_vectors_of_outputs_are_streamed_and_nothing_else() -> None:
     """The function of whole vectors streams each of its stores, where it is aligned; no store to the stack is streamed,
     nor is a store of the function that is called with addresses of the stack."""
-    first = len(STRAIGHT_CELL.inputs)
-    text = cpu_kernel._build(STRAIGHT_CELL, False, range(first, first + len(STRAIGHT_CELL.outputs))).llvm
+    first = len(CELL.inputs)
+    text = cpu_kernel._build(CELL, False, range(first, first + len(CELL.outputs))).llvm
     bodies = dict(re.findall(r"^define [^\n]*@(\w+)\((.*?)^}", text, re.MULTILINE | re.DOTALL))
     stores = {name: re.findall(r"  store <32 x float> (.*)", body) for name, body in bodies.items()}
     streamed = [store for store in stores[WHOLE] if "!nontemporal" in store]
@@ -258,7 +258,7 @@ def test_what_was_streamed_is_seen_by_who_waits_for_it() -> None:
 
 
 def test_all_vectors_that_are_loaded_are_prefetched() -> None:
-    text = cpu_kernel._build(STRAIGHT_CELL, False).llvm
+    text = cpu_kernel._build(CELL, False).llvm
     (body,) = re.findall(rf"^define [^\n]*@{WHOLE}\(.*?^}}", text, re.MULTILINE | re.DOTALL)
     loads = re.findall(r"= load <32 x float>, ptr", body)
     assert len(loads) >= 1 + 2 + 4  # on three paths
@@ -267,7 +267,7 @@ def test_all_vectors_that_are_loaded_are_prefetched() -> None:
 
 def test_what_is_not_aligned_is_not_streamed() -> None:
     """Vectors that begin anywhere are stored as they are: a streaming store of such a one would end the process."""
-    kernel = cpu_kernel.compile_kernel(STRAIGHT_DOUBLE, False)
+    kernel = cpu_kernel.compile_kernel(DOUBLE, False)
     x = np.linspace(-4, 4, 5000)
     for offset in range(0, 64, 8):
         buffer = np.zeros(5000 * 8 + 128, np.uint8)

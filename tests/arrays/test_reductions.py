@@ -524,7 +524,6 @@ def kernel(n0, n1, k_s0, x, y, out0, out1, out2):
                 k_tile = k_row + first
                 for j in range(count):
                     shifted(k_tile + j, first + j, j, x, y, out0, out1_terms, out2_terms)
-                    side_by_side(1, out0[k_tile + j])
                 for j in range(count):
                     out1[first + j] += out1_terms[j]
                 out2[0] += sum_terms(out2_terms, count)

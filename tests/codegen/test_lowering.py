@@ -475,11 +475,10 @@ FLOW = {
         out[k] = y
         count[k] = n
     """,
-    "turns side by side": """
+    "terms on the stack": """
         terms = scratch(float64, 16)
         for a in range(16):
             terms[a] = x[k] + float64(a)
-            side_by_side(2)
         y = c1
         for a in range(16):
             y = y + terms[a] * c2
@@ -597,7 +596,6 @@ TYPES = [
     "min",
     "range",
     "scratch",
-    "side_by_side",
     "sum_terms",
     "quotient",
     "exp",
@@ -829,13 +827,6 @@ def test_the_entry_is_called_from_outside_and_the_others_are_parts_of_it() -> No
         assert "alwaysinline" in found[name]
         assert "noalias" not in found[name]
     assert all('"stackrealign"' in text and "nounwind" in text for text in found.values())
-
-
-def test_a_loop_may_ask_for_vectors_side_by_side() -> None:
-    loop = "    for a in range(9):\n        out[a] = x[a]\n"
-    text = lowered(f"def kernel(k, x, out):\n{loop}        side_by_side(2)\n{loop}        side_by_side(3)\n{loop}")
-    assert sorted(re.findall(r'llvm\.loop\.interleave\.count", i32 (\d)', text)) == ["2", "3"]
-    assert len(set(re.findall(r"!llvm\.loop (!\d+)", text))) == 2
 
 
 def test_a_variable_assigned_once_is_a_value() -> None:

@@ -221,11 +221,9 @@ PRELUDE = "f64_2 = float64(2.5)\nf64_0 = float64(0.0)\ni64_7 = int64(7)\n"
 def straight(body: str, vectors: int) -> KernelSource:
     """A kernel of rank 1, of whose arguments two are the same for all elements."""
     inputs = {name: array.dtype.name for name, array in POINTS.items()}
-    source = source_of(body, "float64", inputs, OUTPUTS, PRELUDE)
-    call = source.text.splitlines()[-1]
-    hint = f"{call[: len(call) - len(call.lstrip())]}side_by_side({vectors}, out[e])"
+    source = source_of(body, "float64", inputs, OUTPUTS, PRELUDE, vectors)
     layout = Layout(1, ("1", "0"), (0, 0, 0, 1, 1, 0, 0, 0, 0))
-    return source._replace(text=f"{source.text}{hint}\n", layout=layout, straight=True)
+    return source._replace(layout=layout)
 
 
 @pytest.mark.parametrize("count", [40, pytest.param(600, marks=pytest.mark.slow)])

@@ -5,9 +5,12 @@ from __future__ import annotations
 import itertools
 import re
 import textwrap
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
+from dualbcast import differentiable_broadcast
 from dualbcast.codegen.mathlib import libm
 from dualbcast.codegen.mathlib import table as mathlib
 from dualbcast.kernel_spec import KernelSource, Layout
@@ -16,7 +19,7 @@ from dualbcast.runtime.cpu import launch as cpu_launch
 
 
 def source_of(
-    body: str, dtype: str, inputs: dict[str, str], outputs: dict[str, str], prelude: str = ""
+    body: str, dtype: str, inputs: dict[str, str], outputs: dict[str, str], prelude: str = "", vectors: int = 0
 ) -> KernelSource:
     """A rank-1 kernel: `body` is the element function's, `inputs` and `outputs` name the pointers and their dtypes."""
     pointers = ", ".join([*inputs, *outputs])
@@ -27,7 +30,13 @@ def source_of(
     helpers = tuple(re.findall(r"^def (\w+)", prelude, re.MULTILINE))
     layout = Layout(1, ("1",), (0,) * (len(inputs) + len(outputs)))
     storage = tuple(inputs.values()), tuple(outputs.values())
-    return KernelSource(text, (*helpers, "element"), "kernel", dtype, *storage, layout)
+    return KernelSource(text, (*helpers, "element"), "kernel", dtype, *storage, layout, vectors=vectors)
+
+
+def vectors(function: Callable[..., Any], *arrays: Any, product: str = "value_and_jacobian") -> int:
+    """How many vectors the kernel of a function computes side by side; 0 if it computes element after element."""
+    call = differentiable_broadcast(function)._inspected(arrays, None, product)
+    return int(call.spec.source(call.plan.layout, "cpu").vectors)
 
 
 def run(source: KernelSource, *inputs: np.ndarray, fastmath: bool = False, threads: int = 1) -> list[np.ndarray]:
@@ -118,12 +127,7 @@ CELL = KernelSource(
     ("float32",) * 6,
     ("float32",) * 5,
     Layout(2, ("11", "s0"), (0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0)),
-)
-
-# The same in vectors of 16, whose elements lie side by side.
-STRAIGHT_CELL = CELL._replace(
-    text=CELL.text.replace("        e += last", "            side_by_side(2, out[b + j])\n        e += last"),
-    straight=True,
+    vectors=2,
 )
 
 
@@ -159,8 +163,7 @@ def cell_expected(arguments: list[np.ndarray]) -> np.ndarray:
     return np.array([np.where(z == 1, a, np.where(zb == 0, b, u)) for a, b, u in zip(flush, copy, update, strict=True)])
 
 
-DOUBLE = source_of("out[k] = x[k] + tanh(x[k])", "float64", {"x": "float64"}, {"out": "float64"})
-STRAIGHT_DOUBLE = DOUBLE._replace(text=f"{DOUBLE.text}        side_by_side(2, out[e])\n", straight=True)
+DOUBLE = source_of("out[k] = x[k] + tanh(x[k])", "float64", {"x": "float64"}, {"out": "float64"}, vectors=2)
 
 
 def renamed(source: KernelSource, text: str) -> KernelSource:

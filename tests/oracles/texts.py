@@ -33,7 +33,6 @@ def scratch(kind: Callable[[Any], Any], length: int) -> Any:
 
 PYTHON = {
     "select": lambda test, then, orelse: then if test else orelse,
-    "side_by_side": lambda *_: None,
     "bool": converted("bool"),
     **{name: converted(name) for name in INTEGERS},
     "scratch": scratch,
@@ -72,7 +71,6 @@ def numba_names() -> dict[str, Any]:
     names = {name: getattr(numba.types, name) for name in ("float32", "float64", *INTEGERS)}
     names |= {name: getattr(np, name) for name in EXACT}
     names["select"] = numba.njit(lambda test, then, orelse: then if test else orelse)
-    names["side_by_side"] = numba.njit(lambda *_: None)
     names["scratch"] = numba.njit(lambda kind, length: np.zeros(length, kind))
     return names
 

@@ -14,7 +14,7 @@ from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Function, Op, Var, While
 from dualbcast.ir.traversal import operations_of, statements
 from dualbcast.ir.value_numbering import simplify
-from dualbcast.passes import interleaving, vectorization
+from dualbcast.passes import interleaving
 from dualbcast.passes.masked_loops import mask_loops
 from dualbcast.program import pipeline
 
@@ -61,10 +61,10 @@ def test_they_stay_vectors(lengths: tuple[int, ...], form: str, line: str) -> No
     """However deep, and also where numbers that are the same for all elements make long chains."""
     for after in ("", "total += 0.5 * s"):
         for product in ("value", "value_and_jacobian", "value_jacobian_and_hessian"):
-            assert source(nest(lengths, form, line, after), X, Y, product=product).straight
+            assert source(nest(lengths, form, line, after), X, Y, product=product).vectors
     with_helper = nest(lengths, form, "s = step(s, x * y)")
     with_helper.__globals__["step"] = nest((3,), form, line)
-    assert source(with_helper, X, Y).straight
+    assert source(with_helper, X, Y).vectors
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -190,7 +190,7 @@ def test_jumps_that_all_take_at_once(way: str) -> None:
         return -s
 
     function = {"continue": continues, "break": breaks, "return": returns}[way]
-    assert source(function, X, Y).straight
+    assert source(function, X, Y).vectors
     value, jacobian = differentiable_broadcast(function, backend="cpu").value_and_jacobian(X, Y)
     np.testing.assert_array_equal(value, [function(x, y) for x, y in zip(X, Y, strict=True)])
     step = 2.0**-20
@@ -219,18 +219,10 @@ def counted(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, run: Any) -
 @pytest.mark.parametrize("form", FORMS)
 def test_deep_loops_are_looked_at_a_few_times(monkeypatch: pytest.MonkeyPatch, form: str) -> None:
     """Each loop more takes as many steps as the one before, or a few more; not several times as many."""
-    looked, weighed = [], []
+    weighed = []
     for depth in (4, 8, 16):
         function = simplify(lower(nest((2,) * depth, form, CURVED), ("float", "float")).function)
         made = pipeline.run(pipeline.for_vectors(set()), function)
-        looked.append(
-            counted(
-                monkeypatch,
-                vectorization,
-                "varies",
-                lambda made=made: vectorization.suits_llvm_vectoriser(made, set()),
-            )
-        )
         weighed.append(
             counted(
                 monkeypatch,
@@ -239,8 +231,7 @@ def test_deep_loops_are_looked_at_a_few_times(monkeypatch: pytest.MonkeyPatch, f
                 lambda made=made: interleaving.vectors_to_interleave(made, 4, 4),
             )
         )
-    for counts in (looked, weighed):
-        assert counts[2] <= 6 * counts[1] <= 36 * counts[0]
+    assert weighed[2] <= 6 * weighed[1] <= 36 * weighed[0]
 
 
 def test_what_a_loop_carries_is_what_is_alive() -> None:

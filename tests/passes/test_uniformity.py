@@ -1,4 +1,4 @@
-"""Work that is the same for a whole row: when the vectoriser is kept away from it, and that nothing else changes."""
+"""Work that is the same for a whole row: it compiles in reasonable time, and is right."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cpu_kernels import vectors
 from models import cell_update
 
 from dualbcast import differentiable_broadcast
@@ -25,23 +26,10 @@ def steps(count: int, line: str) -> Any:
     return scope["f"]
 
 
-def vectorises(function: Any, *arrays: Any) -> bool:
-    call = differentiable_broadcast(function)._inspected(arrays, None, "value_and_jacobian")
-    return bool(call.spec.source(call.plan.layout, "cpu").vectorise)
-
-
 BRANCHES = "w = math.sin(w) * a + {k} if w > {level} else w * w - a"
 
 
-def test_long_chains_in_branches_are_not_vectorised() -> None:
-    assert vectorises(steps(4, BRANCHES), X, 0.3)
-    assert not vectorises(steps(30, BRANCHES), X, 0.3)
-    # Not a chain of what stays, if it varies within the row; nor if no branch is in the way.
-    assert vectorises(steps(30, BRANCHES), X, X)
-    assert vectorises(steps(30, "w = math.sin(w) * a + {k}"), X, 0.3)
-
-
-def test_long_chains_of_numbers_in_loops_are_not_vectorised() -> None:
+def test_a_chain_of_numbers_in_loops_compiles_at_once() -> None:
     def clumsy(x: float) -> float:
         a, b = 0.0, 1.0
         for _ in range(3):
@@ -53,7 +41,6 @@ def test_long_chains_of_numbers_in_loops_are_not_vectorised() -> None:
                 b = math.frexp(b)[0] if a > 0.25 else math.sin(b)
         return a + b + x
 
-    assert not vectorises(clumsy, X)
     found = differentiable_broadcast(backend="cpu")(clumsy)(X)
     np.testing.assert_allclose(found, [clumsy(x) for x in X], rtol=1e-12)
 
@@ -61,7 +48,7 @@ def test_long_chains_of_numbers_in_loops_are_not_vectorised() -> None:
 def test_control_by_rows_is_vectorised() -> None:
     c, f, i, g = np.ones((4, 8, 8), np.float32)
     z = np.ones((8, 1), np.float32)
-    assert vectorises(cell_update, c, f, i, g, z, z)
+    assert vectors(cell_update, c, f, i, g, z, z)
 
 
 @pytest.mark.parametrize("count", [14, 40])

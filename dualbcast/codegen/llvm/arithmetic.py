@@ -10,7 +10,7 @@ import ast
 from llvmlite import ir
 
 from dualbcast.codegen.llvm.values import FLOATS, TYPES, Typed
-from dualbcast.codegen.mathlib.vector_types import like, splat
+from dualbcast.codegen.vector_types import like, splat
 
 __all__ = ["binary", "cast", "compare", "select", "spread", "unary"]
 

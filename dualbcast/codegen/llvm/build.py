@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
@@ -14,7 +13,6 @@ from dualbcast.codegen.llvm import intrinsics
 from dualbcast.codegen.llvm.lower import lower
 from dualbcast.codegen.llvm.row_loop import WHOLE
 from dualbcast.codegen.llvm.target import LOCK, features, host
-from dualbcast.codegen.mathlib import libm
 from dualbcast.codegen.mathlib import table as mathlib
 from dualbcast.errors import kernel_fault
 from dualbcast.kernel_spec import KernelSource
@@ -23,6 +21,8 @@ __all__ = ["Built", "build"]
 
 # What fastmath=True allows: none of these changes the meaning of NaN or infinity, as "nnan" and "ninf" would.
 _FASTMATH = frozenset({"contract", "nsz", "arcp", "afn"})
+# The vector registers that each of some vectors side by side needs at least.
+_REGISTERS = 8
 _ATTRIBUTES = (
     # Else LLVM may find too late that vectors are kept on the stack, and keep them across cache lines.
     '"stackrealign"',
@@ -102,27 +102,27 @@ def _module(source: KernelSource, fastmath: bool, vector: bool, streamed: Collec
         _signature(source),
         intrinsics.LIBERTIES | dict.fromkeys(source.functions, _FASTMATH if fastmath else frozenset()),
         _ATTRIBUTES,
-        *_lanes(source, vector),
+        *_lanes(source),
         source.element,
         streamed,
     )
     return module
 
 
-def _lanes(source: KernelSource, vector: bool) -> tuple[int, int]:
-    """The length of vectors, 0 where elements are computed one after the other; and the number of vector registers."""
+def _lanes(source: KernelSource) -> tuple[int, int]:
+    """The length of a vector, and how many are computed side by side; both are 0 where elements are computed one by
+    one."""
+    if not source.vectors:
+        return 0, 0
     length = 64 if "avx512f" in features() else 32 if "avx2" in features() else 16
     registers = 32 if length == 64 or mathlib.is_arm() else 16
-    called = set(re.findall(r"\b(\w+)\(", source.text))
-    if not source.straight or (not vector and (libm.FUNCTIONS.keys() - intrinsics.inlined()) & called):
-        return 0, registers
     summed = {len(source.inputs) + position for position in source.summed}
     # The arguments that are read or written at each element; those for the rounding of sums are in no class.
     classes = [source.layout.classes[which] for which in source.layout.which]
     arguments = enumerate(zip(source.inputs + source.outputs, classes, strict=False))
     along = [dtype for position, (dtype, of) in arguments if of[-1] != "0" and position not in summed]
     widest = max(np.dtype(dtype.replace("bfloat", "float")).itemsize for dtype in (source.dtype, *along))
-    return length // widest, registers
+    return length // widest, min(source.vectors, registers // _REGISTERS)
 
 
 def _signature(source: KernelSource) -> list[str]:
@@ -147,10 +147,8 @@ def _optimised(lowered: ir.Module, source: KernelSource) -> Any:
         passes.add_simplify_cfg_pass()
         passes.run(module, llvm.create_pass_builder(host(), llvm.create_pipeline_tuning_options()))
         return module
-    options.loop_vectorization, options.slp_vectorization = source.vectorise, False
+    # For the loops that add terms up.
+    options.loop_vectorization, options.slp_vectorization = bool(source.summed), False
     builder = llvm.create_pass_builder(host(), options)
-    passes = builder.getModulePassManager()
-    # The vectoriser makes calls of functions that are to be inlined, and comes after the inliner.
-    passes.add_always_inliner_pass()
-    passes.run(module, builder)
+    builder.getModulePassManager().run(module, builder)
     return module

@@ -11,6 +11,7 @@ from dualbcast.codegen.llvm.arithmetic import binary, cast, compare, select, spr
 from dualbcast.codegen.llvm.polling import Countdown
 from dualbcast.codegen.llvm.unit import Unit
 from dualbcast.codegen.llvm.values import FLOATS, TYPES, Operation, Storage, Typed, word
+from dualbcast.codegen.values import Value
 
 __all__ = ["Expressions"]
 
@@ -163,8 +164,6 @@ class Expressions:
     def call(self, node: ast.Call) -> Typed:
         assert isinstance(node.func, ast.Name)
         name = node.func.id
-        if name == "side_by_side":  # A statement to the loop around it.
-            return Typed(word(0), "int64")
         if name == "scratch":
             return self.scratch(node)
         arguments = [self.expression(argument) for argument in node.args]
@@ -202,15 +201,15 @@ class Expressions:
         """Load or store a number that is kept in 16 bits."""
         halves = Typed(pointer.value, "*uint16")
         if not storage.stores:
-            return Typed(storage.convert(self.builder, [self.load(halves, index).value]), "float32")
+            return Typed(storage.convert(Value(self.builder, self.load(halves, index).value)).value, "float32")
         (value,) = stored
-        bits = storage.convert(self.builder, [cast(self.builder, value, "float32").value])
-        self.store(halves, index, Typed(bits, "uint16"))
+        bits = storage.convert(Value(self.builder, cast(self.builder, value, "float32").value))
+        self.store(halves, index, Typed(bits.value, "uint16"))
         return value
 
     def operate(self, _name: str, operation: Operation, values: Sequence[ir.Value]) -> ir.Value:
         """The result of the operation with a name."""
-        return operation.emit(self.builder, values)
+        return operation.emit(*[Value(self.builder, value) for value in values]).value
 
     def scratch(self, node: ast.Call) -> Typed:
         """Room for numbers of a type."""

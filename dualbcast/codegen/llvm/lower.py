@@ -30,7 +30,7 @@ def lower(
     liberties: Mapping[str, Iterable[str]],
     attributes: Sequence[str] = (),
     lanes: int = 0,
-    registers: int = 32,
+    vectors: int = 0,
     element: str = "",
     streamed: Collection[int] = (),
 ) -> None:
@@ -48,7 +48,7 @@ def lower(
         overlap. All others are inlined.
     signature : sequence of str
         The types of its parameters, as of `Typed`.
-    liberties, attributes, lanes, registers, element
+    liberties, attributes, lanes, vectors, element
         As of `Unit`. Loops that the element function runs poll, where they may take long.
     streamed : collection of int
         The pointers of the entry, by position among its pointers, to which vectors are stored past the cache.
@@ -60,7 +60,7 @@ def lower(
     SyntaxError
         The text has something that kernels do not have.
     """
-    unit = Unit(module, text, names, element, liberties, attributes, lanes, registers, _write_function)
+    unit = Unit(module, text, names, element, liberties, attributes, lanes, vectors, _write_function)
     node = unit.definitions[entry]
     params = {argument.arg: dtype for argument, dtype in zip(node.args.args, signature, strict=True)}
     pointers = [name for name, dtype in params.items() if dtype[0] == "*"]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from dualbcast.codegen.llvm.values import WORD, word
-from dualbcast.codegen.mathlib.vector_types import PLACE, Lanes
+from dualbcast.codegen.vector_types import PLACE, Lanes
 
 __all__ = ["LINE", "masked_load", "masked_store", "prefetch", "store_past_the_cache"]
 

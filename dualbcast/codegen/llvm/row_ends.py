@@ -16,7 +16,7 @@ from dualbcast.codegen.llvm.memory import LINE, masked_load, masked_store
 from dualbcast.codegen.llvm.row_loop import BOUNDS, RowLoop
 from dualbcast.codegen.llvm.values import TYPES, WORD, Typed, word
 from dualbcast.codegen.llvm.vectorize import Access, Along, VectorBody
-from dualbcast.codegen.mathlib.vector_types import PLACE, Lanes, splat
+from dualbcast.codegen.vector_types import PLACE, Lanes, splat
 
 __all__ = ["EDGE", "write_ends"]
 

@@ -51,7 +51,7 @@ class RowLoop:
 
     def __init__(self, unit: Unit, loop: ast.For, params: dict[str, str], at_once: int) -> None:
         match loop:
-            case ast.For(target=ast.Name(id=place), body=[ast.Expr(ast.Call(ast.Name(id=name), arguments)), *_]):
+            case ast.For(target=ast.Name(id=place), body=[ast.Expr(ast.Call(ast.Name(id=name), arguments))]):
                 self._place, self.element = place, unit.definitions[name]
             case _:
                 raise SyntaxError(f"a loop over a row calls an element function: {ast.unparse(loop)}")

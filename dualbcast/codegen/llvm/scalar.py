@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 from llvmlite import ir
 
-from dualbcast.codegen.llvm.abi import KERNEL
 from dualbcast.codegen.llvm.arithmetic import binary
 from dualbcast.codegen.llvm.expressions import Expressions
 from dualbcast.codegen.llvm.memory import LINE
@@ -19,11 +18,9 @@ from dualbcast.codegen.llvm.row_ends import write_ends
 from dualbcast.codegen.llvm.row_loop import LEFT, WHOLE, RowLoop
 from dualbcast.codegen.llvm.unit import Unit
 from dualbcast.codegen.llvm.values import TYPES, WORD, Typed, word
+from dualbcast.codegen.llvm.vectorize import Access
 
 __all__ = ["ScalarBody"]
-
-# The vector registers that each of some interleaved vectors needs at least.
-_REGISTERS = 8
 
 
 class _Loop(NamedTuple):
@@ -140,9 +137,9 @@ class ScalarBody(Expressions):
     def for_(self, stmt: ast.For) -> None:
         """A loop over a range, whose number of iterations is known before the first."""
         name, start, stop, step = self.range(stmt)
-        vectors, place = _interleaving(stmt.body)
-        if vectors and self.unit.lanes and self.builder.function.name == KERNEL:
-            self._row(stmt, (start, stop), vectors, place)
+        is_row = _calls(stmt.body, self.unit.element)
+        if is_row and self.unit.lanes:
+            self._row(stmt, (start, stop))
             return
         builder = self.builder
         # By ones the target itself is counted, which a vectoriser knows best; else the iterations are.
@@ -167,8 +164,8 @@ class ScalarBody(Expressions):
             self.counted.iterate(builder, units, head, after)
         else:
             back = builder.branch(head)
-            if vectors:
-                self._hint(back, vectors)
+            if is_row:
+                self._leave_scalar(back)
         builder.position_at_end(after)
 
     def _iteration(self, loop: _Loop, body: Sequence[ast.stmt]) -> None:
@@ -177,35 +174,26 @@ class ScalarBody(Expressions):
         self._loops.pop()
         self._go_on(loop.again)
 
-    def _hint(self, back: ir.Instruction, vectors: int) -> None:
-        """Tell LLVM's vectoriser how many vectors of a loop to interleave, and, if that is decided, the length of a
-        vector, with the last elements under a mask.
-
-        By itself it takes one vector where the body is long. The processor then looks ahead on a single chain of
-        instructions, each of which waits for the one before it.
-        """
-        module, lanes = self.unit.module, self.unit.lanes
-        wanted = [("interleave.count", ir.Constant(ir.IntType(32), vectors))]
-        if lanes:
-            wanted.append(("vectorize.width", ir.Constant(ir.IntType(32), lanes)))
-            wanted.append(("vectorize.predicate.enable", ir.Constant(ir.IntType(1), 1)))
-        hints = [module.add_metadata([f"llvm.loop.{name}", value]) for name, value in wanted]
+    def _leave_scalar(self, back: ir.Instruction) -> None:
+        """Keep LLVM's vectoriser from a loop over a row, whose body it may look at for minutes (see
+        docs/decisions/032-one-vectoriser.md)."""
+        module = self.unit.module
+        hint = module.add_metadata(["llvm.loop.vectorize.enable", ir.Constant(ir.IntType(1), 0)])
         # The name of a loop refers to itself, so that it is like no other.
-        loop = ir.MDValue(module, hints, name=str(len(module.metadata)))
-        loop.operands = (loop, *hints)
+        loop = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+        loop.operands = (loop, hint)
         back.set_metadata("llvm.loop", loop)
 
     # --- rows ----------------------------------------------------------------------------------------------------
 
-    def _row(self, loop: ast.For, bounds: Sequence[ir.Value], vectors: int, place: ast.Subscript | None) -> None:
+    def _row(self, loop: ast.For, bounds: Sequence[ir.Value]) -> None:
         """A loop over a row: calls of the function of whole vectors, and of the one of the elements at both ends."""
-        assert isinstance(loop.target, ast.Name)
         names = dict.fromkeys(each.id for part in loop.body for each in ast.walk(part) if isinstance(each, ast.Name))
         known = self.values.keys() | self._variables.keys()
         given = {name: self.name(name) for name in names if name in known}
         if self.countdown is not None:
             given[LEFT] = Typed(self.countdown.place, "*int64")
-        at_once = self.unit.lanes * min(vectors, self.unit.registers // _REGISTERS)
+        at_once = self.unit.lanes * self.unit.vectors
         row = RowLoop(self.unit, loop, {name: value.dtype for name, value in given.items()}, at_once)
         whole, accesses = row.write(WHOLE, self.unit.streamed)
         # Copies on the stack are read at once: stores to them do not go past the cache.
@@ -213,27 +201,31 @@ class ScalarBody(Expressions):
         edge = write_ends(row, plain, accesses)
         builder, rest = self.builder, [each.value for each in given.values()]
         first, end = bounds
-        low = first
-        if place is not None:
-            self.values[loop.target.id] = Typed(first, "int64")
-            pointer, index = self.expression(place.value), self.expression(place.slice)
-            del self.values[loop.target.id]
-            itemsize = np.dtype(pointer.dtype[1:]).itemsize
-            if itemsize * at_once >= LINE:  # Else vectors are no lines, and the next line may be many vectors away.
-                low = self._next_line(first, end, self.element(pointer, index), itemsize, 8 * at_once)
+        low = self._next_line(first, end, given, accesses, at_once)
         high = builder.add(low, builder.and_(builder.sub(end, low), word(-at_once)))
         for part, start, stop in ((edge, first, low), (whole, low, high), (edge, high, end)):
             if start is not stop:
                 with builder.if_then(builder.icmp_signed("<", start, stop)):
                     builder.call(part, [start, stop, *rest])
 
-    def _next_line(self, first: ir.Value, end: ir.Value, address: ir.Value, itemsize: int, least: int) -> ir.Value:
-        """The element of a row with which a line of the cache begins, in an array whose first element in the row is at
-        an address; the first element itself if the row has no more elements than `least`."""
-        builder = self.builder
+    def _next_line(
+        self, first: ir.Value, end: ir.Value, given: dict[str, Typed], accesses: dict[str, Access], at_once: int
+    ) -> ir.Value:
+        """The element of a row at which a vector of the first output begins with a line of the cache; the first
+        element itself if the row has few elements, or if vectors are no lines."""
+        # Terms of sums are stored on the stack.
+        outputs = [name for name, access in accesses.items() if access.stores]
+        output = next((name for name in given if name in outputs and isinstance(given[name].value, ir.Argument)), "")
+        itemsize = np.dtype(given[output].dtype[1:]).itemsize if output else 0
+        if itemsize * at_once < LINE:  # Else the next line may be many vectors away.
+            return first
+        builder, (offset, stride, _) = self.builder, accesses[output]
+        index = builder.mul(first, given[stride].value) if stride else first
+        index = builder.add(given[offset].value, index) if offset else index
+        address = builder.gep(given[output].value, [index])
         ahead = builder.and_(builder.neg(builder.ptrtoint(address, WORD)), word(LINE - 1))
         low = builder.add(first, builder.udiv(ahead, word(itemsize)))
-        is_long = builder.icmp_signed(">", builder.sub(end, first), word(least))
+        is_long = builder.icmp_signed(">", builder.sub(end, first), word(8 * at_once))
         return builder.select(is_long, low, first)
 
     # --- names ---------------------------------------------------------------------------------------------------
@@ -259,10 +251,9 @@ class ScalarBody(Expressions):
             self.builder.branch(block)
 
 
-def _interleaving(body: Sequence[ast.stmt]) -> tuple[int, ast.Subscript | None]:
-    """How many vectors of a loop its text asks to interleave, and the array in which a vector should begin with a line;
-    0 and None if it does not."""
-    match body[-1]:
-        case ast.Expr(ast.Call(ast.Name("side_by_side"), [ast.Constant(value=int() as vectors), *places])):
-            return vectors, next((place for place in places if isinstance(place, ast.Subscript)), None)
-    return 0, None
+def _calls(body: Sequence[ast.stmt], function: str) -> bool:
+    """Whether a block is a call of a function."""
+    match body:
+        case [ast.Expr(ast.Call(ast.Name(name)))]:
+            return name == function
+    return False

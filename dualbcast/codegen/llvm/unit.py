@@ -11,7 +11,8 @@ from llvmlite import ir
 from dualbcast.codegen.llvm.polling import PollingLoops
 from dualbcast.codegen.llvm.values import TYPES, WORD, Operation, Storage, Typed, llvm_type
 from dualbcast.codegen.mathlib.primitives import attribute
-from dualbcast.codegen.mathlib.vector_types import lone
+from dualbcast.codegen.values import Value
+from dualbcast.codegen.vector_types import lone
 
 __all__ = ["Shape", "Unit", "end_with"]
 
@@ -46,8 +47,8 @@ class Unit:
         The attributes of every function.
     lanes : int
         The length of the vectors in which the entry computes a row; 0 if it computes one element after the other.
-    registers : int
-        How many vector registers the processor has.
+    vectors : int
+        How many vectors it computes side by side.
     write : callable
         Writes the body of a function, for arguments of some shapes, and gives the type of the result. Of the unit, the
         empty function, its definition and the shapes.
@@ -70,11 +71,11 @@ class Unit:
         liberties: Mapping[str, Iterable[str]],
         attributes: Sequence[str],
         lanes: int,
-        registers: int,
+        vectors: int,
         write: Callable[[Unit, ir.Function, ast.FunctionDef, Sequence[Shape]], str],
     ) -> None:
         self.module, self.names, self._liberties, self.attributes = module, names, liberties, attributes
-        self.lanes, self.registers, self._write = lanes, registers, write
+        self.lanes, self.vectors, self.element, self._write = lanes, vectors, element, write
         self.streamed = frozenset[str]()
         self.constants: dict[str, Typed] = {}
         self.definitions: dict[str, ast.FunctionDef] = {}
@@ -109,7 +110,7 @@ class Unit:
         if key not in self._functions:
             function = self._inlined(name, kinds)
             builder = ir.IRBuilder(function.append_basic_block())
-            end_with(builder, operation.emit(builder, function.args))
+            end_with(builder, operation.emit(*[Value(builder, argument) for argument in function.args]).value)
             self.take_liberties(function, caller)
             self._functions[key] = _Function(function, "")
         return self._functions[key].function

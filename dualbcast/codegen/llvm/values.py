@@ -9,18 +9,12 @@ from typing import NamedTuple
 from llvmlite import ir
 
 from dualbcast.codegen.mathlib.primitives import Emit
-from dualbcast.codegen.mathlib.vector_types import Lanes
+from dualbcast.codegen.values import FLOATS, INDEX, TYPES
+from dualbcast.codegen.vector_types import Lanes
 
 __all__ = ["FLOATS", "TYPES", "WORD", "Operation", "Storage", "Typed", "llvm_type", "word"]
 
-WORD = ir.IntType(64)
-TYPES: dict[str, ir.Type] = {
-    "bool": ir.IntType(1),
-    "float32": ir.FloatType(),
-    "float64": ir.DoubleType(),
-    **{f"{sign}int{bits}": ir.IntType(bits) for sign in ("", "u") for bits in (8, 16, 32, 64)},
-}
-FLOATS = ("float32", "float64")
+WORD = INDEX
 
 
 class Typed(NamedTuple):
@@ -43,7 +37,7 @@ class Operation:
     Attributes
     ----------
     emit : function
-        Of a builder and the arguments.
+        Of the arguments, as `codegen.values.Value`.
     is_long : bool
         Whether it has so many instructions that they are better written once, as a function, than at each call.
     """
@@ -59,7 +53,7 @@ class Storage:
     Attributes
     ----------
     convert : function
-        Of a builder and a list with the value that is loaded, or is to be stored.
+        Of the `codegen.values.Value` that is loaded, or is to be stored.
     stores : bool
         Whether this is a store.
     """

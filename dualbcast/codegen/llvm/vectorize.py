@@ -19,7 +19,7 @@ from dualbcast.codegen.llvm.names import uses, varying_after
 from dualbcast.codegen.llvm.unit import Unit
 from dualbcast.codegen.llvm.values import TYPES, Operation, Typed, word
 from dualbcast.codegen.mathlib.primitives import is_never_positive
-from dualbcast.codegen.mathlib.vector_types import PLACE, Lanes, any_of
+from dualbcast.codegen.vector_types import PLACE, Lanes, any_of
 
 __all__ = ["Access", "Along", "VectorBody"]
 

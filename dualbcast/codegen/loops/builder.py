@@ -1,7 +1,7 @@
 """A small language for loops: Python's operators, `with` statements for control flow, LLVM's instructions underneath.
 
 A loop is a Python function that is run once, to write the loop. Its numbers and lists are known when the loop is
-compiled; a `Value` is known when the loop runs. Only this file and `values` import llvmlite.
+compiled; a `Value` is known when the loop runs. Only this file, `pointers` and `codegen.values` import llvmlite.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Any
 
 from llvmlite import ir
 
-from dualbcast.codegen.loops.values import INDEX, ORDER, Pointer, Value, Variable, operand, type_of
+from dualbcast.codegen.loops.pointers import ORDER, Pointer, Variable, type_of
+from dualbcast.codegen.values import INDEX, Value, operand
 
 __all__ = ["Function", "Loop", "Module"]
 

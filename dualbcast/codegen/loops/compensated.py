@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dualbcast.codegen.loops.values import Value
+    from dualbcast.codegen.values import Value
 
 __all__ = ["add", "rounded"]
 

@@ -13,7 +13,8 @@ from dualbcast.codegen.loops import compensated, scratch
 
 if TYPE_CHECKING:
     from dualbcast.codegen.loops.builder import Function, Module
-    from dualbcast.codegen.loops.values import Pointer, Value, Variable
+    from dualbcast.codegen.loops.pointers import Pointer, Variable
+    from dualbcast.codegen.values import Value
 
 __all__ = ["ROWS", "SHORT", "Sums", "piece_sizes", "write_join"]
 

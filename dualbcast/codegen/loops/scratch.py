@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dualbcast.codegen.loops.builder import Function
-    from dualbcast.codegen.loops.values import Pointer, Value
+    from dualbcast.codegen.loops.pointers import Pointer
+    from dualbcast.codegen.values import Value
 
 __all__ = ["LINE", "PARAMETERS", "PLACES", "give", "room_of", "take"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dualbcast.codegen.loops.builder import Function, Module
-    from dualbcast.codegen.loops.values import Pointer
+    from dualbcast.codegen.loops.pointers import Pointer
 
 __all__ = ["LINE", "OFFSETS", "STATE_SIZE", "write_call", "write_pool"]
 

@@ -12,7 +12,7 @@ from dualbcast.codegen.loops import scratch
 
 if TYPE_CHECKING:
     from dualbcast.codegen.loops.builder import Function, Module
-    from dualbcast.codegen.loops.values import Value
+    from dualbcast.codegen.values import Value
 
 __all__ = ["tile_sizes", "write_copies", "write_gather"]
 

@@ -8,13 +8,13 @@ division, in a branch that is next to never taken.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-from dualbcast.codegen.mathlib.fallback import or_rarely, under_masks
-from dualbcast.codegen.mathlib.primitives import Steps, attribute
+from dualbcast.codegen.mathlib.fallback import or_rarely
+from dualbcast.codegen.mathlib.primitives import fma, format_of, sign_of
+from dualbcast.codegen.values import Value
 
 __all__ = ["divided", "divided_by_constants", "divides_fast"]
 
@@ -28,51 +28,32 @@ def divides_fast() -> bool:
     return llvm.get_host_cpu_name() in _FAST
 
 
-def divided_by_constants(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
-    """a / b, of a, b and 1 / b, for a host that divides fast: its divider is not to be the only thing at work."""
-    a, b, _ = arguments
-    return divided(builder, arguments) if isinstance(b, ir.Constant) else builder.fdiv(a, b)
+def divided_by_constants(a: Value, b: Value, reciprocal: Value) -> Value:
+    """a / b, for a host that divides fast: its divider is not to be the only thing at work."""
+    return divided(a, b, reciprocal) if isinstance(b.value, ir.Constant) else a / b
 
 
-def divided(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
-    """a / b, of a, b and 1 / b."""
-    a, b, reciprocal = arguments
-    f = Steps(builder, a.type)
-    q = builder.fmul(a, reciprocal)
-    rest = f.fma(builder.fneg(b), q, a)
-    result = f.bits(f.fma(rest, reciprocal, q))
+def divided(a: Value, b: Value, reciprocal: Value) -> Value:
+    """a / b, given 1 / b."""
+    q = a * reciprocal
+    rest = fma(-b, q, a)
+    result = fma(rest, reciprocal, q).bits()
     # A quotient that is zero has lost its sign.
-    sign = builder.and_(f.bits(q), f.integer(1 << (f.width - 1)))
-    result = builder.bitcast(builder.or_(result, sign), f.kind)
+    result = (result | sign_of(q.bits())).as_float()
     # Zeros are common above, where a search has come to its end; everywhere else they are rare.
-    some = builder.fcmp_unordered("!=", a, f.number(0))
-    rare = builder.or_(_extraordinary(f, b), builder.and_(_extraordinary(f, q), some))
-    if isinstance(f.kind, ir.VectorType):
-        return or_rarely(builder, rare, result, lambda: builder.fdiv(a, b))
-    return or_rarely(builder, rare, result, lambda: builder.call(_division(builder.module, f), [a, b]))
+    is_something = a.unordered("!=", 0.0)
+    is_rare = _is_extraordinary(b) | (_is_extraordinary(q) & is_something)
+    return or_rarely(is_rare, result, lambda: a / b)
 
 
-def _extraordinary(f: Steps, x: ir.Value) -> ir.Value:
+def _is_extraordinary(x: Value) -> Value:
     """Whether the exponent of x is not one of half of all, as those of zeros, infinities and NaN.
 
     Where it is one, for two numbers, the product of their last places is a number, so that the remainder is exact.
     """
-    first = f.bias - (f.bias - f.fraction - 1) // 2
+    form = format_of(x)
+    first = form.bias - (form.bias - form.fraction - 1) // 2
     # Counted from there exactly these have their highest bit set; the sign only turns over.
-    highest = 1 << (f.width - 2)
-    counted = f.builder.add(f.bits(x), f.integer(highest - (first << f.fraction)))
-    return f.builder.icmp_unsigned("==", f.builder.and_(counted, f.integer(highest)), f.integer(0))
-
-
-def _division(module: ir.Module, f: Steps) -> ir.Function:
-    """A division that LLVM does not do before it is asked to."""
-    symbol = f"dualbcast_division_{f.width}"
-    function = module.globals.get(symbol)
-    if function is None:
-        function = ir.Function(module, ir.FunctionType(f.kind, [f.kind, f.kind]), symbol)
-        function.linkage = "linkonce_odr"
-        attribute(function, "noinline", "memory(none)", "nounwind", "willreturn", "cold")
-        builder = ir.IRBuilder(function.append_basic_block())
-        builder.ret(builder.fdiv(*function.args))
-        under_masks(function, lambda _: lambda builder, arguments: builder.fdiv(*arguments))
-    return function
+    highest = 1 << (form.width - 2)
+    counted = x.bits() + (highest - (first << form.fraction))
+    return counted & highest == 0

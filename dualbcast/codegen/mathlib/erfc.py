@@ -1,16 +1,22 @@
-"""erfc as LLVM IR: where a kernel takes exp(-x * x) too, as the derivative does, most of that is computed once."""
+"""erfc as LLVM IR, in steps that it shares with exp(-x * x), which its derivative takes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from llvmlite import ir
+from dualbcast.codegen.mathlib.primitives import (
+    absolute,
+    at_most,
+    clamped,
+    fma,
+    for_format,
+    polynomial,
+    reduced_expm1,
+    twice_scaled,
+)
+from dualbcast.codegen.values import Value
 
-from dualbcast.codegen.mathlib.primitives import Steps
-from dualbcast.codegen.mathlib.vector_types import is_single
-
-__all__ = ["FUNCTIONS"]
+__all__ = ["erfc"]
 
 
 @dataclass(frozen=True)
@@ -51,24 +57,18 @@ _FLOAT64 = _Tail(
 )
 
 
-def _erfc(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
+def erfc(argument: Value) -> Value:
     """exp(-x * x) * (1 + S) / (1 + 2 * x) for positive x, with S = x * A(x) / (1 + x * B(x)); and the mirror image."""
-    (argument,) = arguments
-    f = Steps(builder, argument.type)
-    constants, one = _FLOAT32 if is_single(f.kind) else _FLOAT64, f.number(1)
+    constants = for_format(argument, _FLOAT32, _FLOAT64)
     # As the rules in the table write it, so that LLVM sees that it is the same.
-    square = f.clamped(builder.fmul(builder.fneg(argument), argument))
-    x = f.at_most(constants.largest, f.absolute(argument))
-    above = builder.fmul(x, f.polynomial(constants.above, x))
-    below = f.fma(x, f.polynomial(constants.below, x), one)
-    head = builder.fdiv(builder.fadd(above, below), f.fma(builder.fadd(x, x), below, below))
+    square = clamped(-argument * argument)
+    x = at_most(constants.largest, absolute(argument))
+    above = x * polynomial(constants.above, x)
+    below = fma(x, polynomial(constants.below, x), 1.0)
+    head = (above + below) / fma(x + x, below, below)
     # What the square lost when it was rounded, which exp would magnify.
-    rest = builder.fmul(f.fma(x, x, square), builder.fneg(head))
+    rest = fma(x, x, square) * -head
     # exp without its 1: all of it is added to what is there in one step, so that only this rounds.
-    small, n = f.reduced_expm1(square)
-    tail = f.twice_scaled(builder.fadd(head, f.fma(small, builder.fadd(head, rest), rest)), n)
-    below_zero = builder.fcmp_ordered("<", argument, f.number(0))
-    return builder.select(below_zero, builder.fsub(f.number(2), tail), tail)
-
-
-FUNCTIONS = {"erfc": _erfc}
+    small, n = reduced_expm1(square)
+    tail = twice_scaled(head + fma(small, head + rest, rest), n)
+    return (argument < 0.0).choose(2.0 - tail, tail)

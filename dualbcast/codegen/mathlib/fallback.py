@@ -2,126 +2,112 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 
 from llvmlite import ir
 
 from dualbcast.codegen.mathlib import libm
-from dualbcast.codegen.mathlib.primitives import Emit, Steps, attribute, keep
-from dualbcast.codegen.mathlib.vector_types import PLACE, Lanes, any_of, is_single, lone
+from dualbcast.codegen.mathlib.primitives import Emit, attribute, called
+from dualbcast.codegen.values import Value
+from dualbcast.codegen.vector_types import Lanes, any_of, is_single, lone
 
-__all__ = ["for_each", "instead", "library", "or_rarely", "under_masks"]
+__all__ = ["apart", "declared", "for_each", "instead", "library", "or_rarely"]
 
-# How many bits the vectors of processors have.
-VECTORS = (128, 256, 512)
 # How often it is one way, and how often the other.
 _RARELY = (1, 2000)
 
 
-def or_rarely(builder: ir.IRBuilder, rare: ir.Value, result: ir.Value, otherwise: Callable[[], ir.Value]) -> ir.Value:
-    """`result`, or where `rare` is true what `otherwise` computes, which is done if it is true anywhere."""
-    here, large, after = builder.block, builder.append_basic_block("rare"), builder.append_basic_block("common")
-    builder.cbranch(any_of(builder, rare), large, after).set_weights(_RARELY)
-    builder.position_at_end(large)
-    called = otherwise()
-    if isinstance(rare.type, ir.VectorType):
-        called = builder.select(rare, called, result)
+def or_rarely(is_rare: Value, result: Value, otherwise: Callable[[], Value]) -> Value:
+    """`result`, or where `is_rare` is true the value of `otherwise`, which is computed if that is so anywhere."""
+    builder = result.builder
+    here, rare, after = builder.block, builder.append_basic_block("rare"), builder.append_basic_block("common")
+    builder.cbranch(any_of(builder, is_rare.value), rare, after).set_weights(_RARELY)
+    builder.position_at_end(rare)
+    value = otherwise()
+    if is_rare.is_vector:
+        value = is_rare.choose(value, result)
     builder.branch(after)
     builder.position_at_end(after)
-    either = builder.phi(result.type)
-    either.add_incoming(result, here)
-    either.add_incoming(called, large)
-    return either
+    return _either(builder, [(result, here), (value, rare)])
 
 
-def instead(
-    builder: ir.IRBuilder, rare: ir.Value, usual: Callable[[], ir.Value], otherwise: Callable[[], ir.Value]
-) -> ir.Value:
-    """What `usual` computes; or all of it by `otherwise`, if `rare` is true anywhere."""
+def instead(is_rare: Value, usual: Callable[[], Value], otherwise: Callable[[], Value]) -> Value:
+    """The value of `usual`; or all of it by `otherwise`, if `is_rare` is true anywhere."""
+    builder = is_rare.builder
     ways = [builder.append_basic_block(name) for name in ("rare", "usual")]
     after = builder.append_basic_block()
-    builder.cbranch(any_of(builder, rare), *ways).set_weights(_RARELY)
-    made = []
+    builder.cbranch(any_of(builder, is_rare.value), *ways).set_weights(_RARELY)
+    values = []
     for way, compute in zip(ways, (otherwise, usual), strict=True):
         builder.position_at_end(way)
-        made.append((compute(), builder.block))
+        values.append((compute(), builder.block))
         builder.branch(after)
     builder.position_at_end(after)
-    either = builder.phi(made[0][0].type)
-    for value, end in made:
-        either.add_incoming(value, end)
-    return either
+    return _either(builder, values)
+
+
+def _either(builder: ir.IRBuilder, values: list[tuple[Value, ir.Block]]) -> Value:
+    """The value of the block that this place is reached from."""
+    phi = builder.phi(values[0][0].kind)
+    for value, block in values:
+        phi.add_incoming(value.value, block)
+    return Value(builder, phi)
+
+
+def apart(symbol: str, like: Value, write: Emit) -> ir.Function:
+    """A function of two values of a type that stands apart from the code that seldom calls it."""
+    module = like.builder.module
+    function = module.globals.get(symbol)
+    if function is None:
+        function = ir.Function(module, ir.FunctionType(like.kind, [like.kind] * 2), symbol)
+        function.linkage = "linkonce_odr"
+        attribute(function, "noinline", "memory(none)", "nounwind", "willreturn", "cold")
+        _write(function, write)
+    return function
+
+
+def _write(function: ir.Function, write: Emit) -> None:
+    """Return from a function the value that is written for its arguments."""
+    builder = ir.IRBuilder(function.append_basic_block())
+    builder.ret(write(*[Value(builder, argument) for argument in function.args]).value)
+
+
+def declared(module: ir.Module, symbol: str, kind: ir.Type, arity: int, *attributes: str) -> ir.Function:
+    """A function of values of one type that depends on nothing else."""
+    function = module.globals.get(symbol)
+    if function is None:
+        function = ir.Function(module, ir.FunctionType(kind, [kind] * arity), symbol)
+        attribute(function, "memory(none)", "nounwind", "willreturn", *attributes)
+    return function
 
 
 def for_each(function: ir.Function, lanes: int) -> ir.Function:
     """A function of vectors of so many, which calls a function of numbers for each."""
     module, arity = function.module, len(function.args)
     symbol = f"{function.name}_each_{lanes}"
-    made = module.globals.get(symbol)
-    if made is not None:
-        return made
+    each = module.globals.get(symbol)
+    if each is not None:
+        return each
     vector = Lanes(function.return_value.type, lanes)
-    made = ir.Function(module, ir.FunctionType(vector, [vector] * arity), symbol)
-    made.linkage = "linkonce_odr"
-    attribute(made, "noinline", "nounwind", "willreturn", "memory(none)")
-    builder = ir.IRBuilder(made.append_basic_block())
-    result: ir.Value = ir.Constant(vector, ir.Undefined)
-    for lane in range(lanes):
-        place = ir.Constant(PLACE, lane)
-        value = builder.call(function, [builder.extract_element(argument, place) for argument in made.args])
-        result = builder.insert_element(result, value, place)
-    builder.ret(result)
-    return made
+    each = ir.Function(module, ir.FunctionType(vector, [vector] * arity), symbol)
+    each.linkage = "linkonce_odr"
+    attribute(each, "noinline", "nounwind", "willreturn", "memory(none)")
+
+    def one_by_one(*arguments: Value) -> Value:
+        result = Value(arguments[0].builder, ir.Constant(vector, ir.Undefined))
+        for lane in range(lanes):
+            result = result.with_lane(lane, called(function, *[argument.lane(lane) for argument in arguments]))
+        return result
+
+    _write(each, one_by_one)
+    return each
 
 
-def under_masks(function: ir.Function, each: Callable[[int], Emit]) -> None:
-    """Give a function of floats of one type versions for vectors with a mask, which LLVM's vectoriser finds.
-
-    They ask whether any of the mask is set, and do nothing if not. Once inlined, that is a branch.
-
-    Parameters
-    ----------
-    function : llvmlite.ir.Function
-        Must not be inlined itself.
-    each : function
-        How to compute it for a vector of so many.
-    """
-    module, kind, arity = function.module, function.return_value.type, len(function.args)
-    if any(name.startswith(f"{function.name}_masked_") for name in module.globals):
-        return
-    mappings, versions = [], []
-    for bits in VECTORS:
-        lanes = bits // (32 if is_single(kind) else 64)
-        vector, masks = ir.VectorType(kind, lanes), ir.VectorType(ir.IntType(1), lanes)
-        shape = ir.FunctionType(vector, [*[vector] * arity, masks])
-        masked = ir.Function(module, shape, f"{function.name}_masked_{lanes}")
-        masked.linkage = "linkonce_odr"
-        attribute(masked, "alwaysinline", "nounwind", "willreturn", "memory(none)")
-        builder = ir.IRBuilder(masked.append_basic_block())
-        rare, common = masked.append_basic_block(), masked.append_basic_block()
-        builder.cbranch(any_of(builder, masked.args[-1]), rare, common).set_weights(_RARELY)
-        ir.IRBuilder(common).ret(ir.Constant(vector, ir.Undefined))
-        builder = ir.IRBuilder(rare)
-        builder.ret(each(lanes)(builder, masked.args[:-1]))
-        mappings.append(f"_ZGV_LLVM_M{lanes}{'v' * arity}_{function.name}({masked.name})")
-        versions.append(masked)
-    attribute(function, f'"vector-function-abi-variant"="{",".join(mappings)}"')
-    keep(module, versions)
-
-
-def library(f: Steps, name: str, arguments: Sequence[ir.Value]) -> ir.Value:
-    """What a function of the C library gives, called under a condition: of vectors, for each element."""
-    symbol, number, module = libm.symbol(name + ("f" if is_single(f.kind) else "")), lone(f.kind), f.builder.module
-    function = module.globals.get(symbol)
-    if function is None:
-        function = ir.Function(module, ir.FunctionType(number, [number] * len(arguments)), symbol)
-        attribute(function, "memory(none)", "nounwind", "willreturn", "cold")
-    if isinstance(f.kind, ir.VectorType):
-        return f.builder.call(for_each(function, f.kind.count), arguments)
-    under_masks(function, lambda lanes: partial(_call, for_each(function, lanes)))
-    return f.builder.call(function, arguments)
-
-
-def _call(function: ir.Function, builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
-    return builder.call(function, arguments)
+def library(name: str, *arguments: Value) -> Value:
+    """The value of a function of the C library, called under a condition: of vectors, for each element."""
+    kind, module = arguments[0].kind, arguments[0].builder.module
+    symbol = libm.symbol(name + ("f" if is_single(kind) else ""))
+    function = declared(module, symbol, lone(kind), len(arguments), "cold")
+    if arguments[0].is_vector:
+        return called(for_each(function, kind.count), *arguments)
+    return called(function, *arguments)

@@ -8,89 +8,67 @@ of two; glibc's function, which takes one for each bit, is left to single number
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
-from llvmlite import ir
+from dualbcast.codegen.mathlib.fallback import apart, library, or_rarely
+from dualbcast.codegen.mathlib.primitives import absolute, called, copysign, fma, format_of, sign_of, twice_scaled
+from dualbcast.codegen.values import Value, intrinsic
+from dualbcast.codegen.vector_types import any_of
 
-from dualbcast.codegen.mathlib.fallback import library, or_rarely
-from dualbcast.codegen.mathlib.primitives import Steps, attribute
-from dualbcast.codegen.mathlib.vector_types import any_of
-
-__all__ = ["FUNCTIONS"]
+__all__ = ["fmod"]
 
 
-def _fmod(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
-    a, b = arguments
-    f = Steps(builder, a.type)
-    quotient = builder.fdiv(a, b)
-    size = f.absolute(quotient)
-    signed = f.call("copysign", f.absolute(b), a)
-    rest = f.call("copysign", _less(f, a, b, quotient, signed), a)
+def fmod(a: Value, b: Value) -> Value:
+    quotient = a / b
+    size = absolute(quotient)
+    signed = copysign(absolute(b), a)
+    rest = copysign(_reduced(a, b, quotient, signed), a)
     # An infinite b among others, whose product with 0 is no number.
-    rest = builder.select(builder.fcmp_ordered("<", size, f.number(1)), a, rest)
-    large = builder.fcmp_ordered(">=", size, f.number(2.0 ** (f.fraction - 1)))
-    if isinstance(f.kind, ir.VectorType):
-        return or_rarely(builder, large, rest, lambda: builder.call(_in_steps(builder.module, f), [a, b]))
-    return or_rarely(builder, large, rest, lambda: library(f, "fmod", [a, b]))
+    rest = (size < 1.0).choose(a, rest)
+    is_large = size >= 2.0 ** (format_of(a).fraction - 1)
+    if not a.is_vector:
+        return or_rarely(is_large, rest, lambda: library("fmod", a, b))
+    symbol = f"dualbcast_fmod_{a.kind.count}_{format_of(a).width}"
+    return or_rarely(is_large, rest, lambda: called(apart(symbol, a, _in_steps), a, b))
 
 
-FUNCTIONS = {"fmod": _fmod}
-
-
-def _less(f: Steps, a: ir.Value, b: ir.Value, quotient: ir.Value, signed: ir.Value) -> ir.Value:
+def _reduced(a: Value, b: Value, quotient: Value, signed: Value) -> Value:
     """a less a multiple of b, of their quotient, which is below 2**(digits - 1); `signed` is b with the sign of a."""
-    builder = f.builder
-    rest = f.fma(builder.fneg(f.call("trunc", quotient)), b, a)
-    beyond = builder.xor(f.bits(rest), builder.and_(f.bits(a), f.integer(1 << (f.width - 1))))
-    is_beyond = builder.fcmp_ordered("<", builder.bitcast(beyond, f.kind), f.number(0))
-    return builder.select(is_beyond, builder.fadd(rest, signed), rest)
+    rest = fma(-intrinsic("trunc", quotient), b, a)
+    beyond = rest.bits() ^ sign_of(a.bits())
+    return (beyond.as_float() < 0.0).choose(rest + signed, rest)
 
 
-def _in_steps(module: ir.Module, f: Steps) -> ir.Function:
-    """The function for vectors with large quotients."""
-    symbol = f"dualbcast_fmod_{f.kind.count}_{f.width}"
-    function = module.globals.get(symbol)
-    if function is None:
-        function = ir.Function(module, ir.FunctionType(f.kind, [f.kind, f.kind]), symbol)
-        function.linkage = "linkonce_odr"
-        attribute(function, "noinline", "memory(none)", "nounwind", "willreturn", "cold")
-        builder = ir.IRBuilder(function.append_basic_block())
-        builder.ret(_reduced(Steps(builder, f.kind), *function.args))
-    return function
-
-
-def _reduced(f: Steps, a: ir.Value, b: ir.Value) -> ir.Value:
-    builder, fraction = f.builder, f.fraction
-    left, divisor = f.absolute(a), f.absolute(b)
-    zero, infinity = f.number(0), f.number(math.inf)
+def _in_steps(a: Value, b: Value) -> Value:
+    """The remainders of vectors with large quotients."""
+    builder, form = a.builder, format_of(a)
+    left, divisor = absolute(a), absolute(b)
     # Where there is a remainder; and where a is it.
-    is_number = builder.and_(builder.fcmp_ordered("<", left, infinity), builder.fcmp_ordered(">", divisor, zero))
-    is_small = builder.fcmp_ordered("<", left, divisor)
-    runs = builder.and_(is_number, builder.not_(is_small))
-    left, divisor = builder.select(runs, left, zero), builder.select(runs, divisor, f.number(1))
+    is_number = (left < math.inf) & (divisor > 0.0)
+    is_small = left < divisor
+    runs = is_number & ~is_small
+    left, divisor = runs.choose(left, 0.0), runs.choose(divisor, 1.0)
     # The divisor as a normal number, and by how many powers of two that is more.
-    lift = fraction + 2
-    is_subnormal = builder.fcmp_ordered("<", divisor, f.number(float(f.info.tiny)))
-    normal = builder.select(is_subnormal, builder.fmul(divisor, f.number(2.0**lift)), divisor)
-    lifted = builder.select(is_subnormal, f.integer(lift), f.integer(0))
-    exponent = builder.sub(builder.lshr(f.bits(normal), f.integer(fraction)), lifted)
-    # A quotient is then below 2**(digits - 1).
-    reach = f.integer(fraction - 2)
+    lift = form.fraction + 2
+    is_subnormal = divisor < form.normal
+    normal = is_subnormal.choose(divisor * 2.0**lift, divisor)
+    bits = normal.bits()
+    lifted = is_subnormal.choose(bits.constant(lift), 0)
+    exponent = (bits >> form.fraction) - lifted
     start, again, end = builder.block, builder.append_basic_block(), builder.append_basic_block()
     builder.branch(again)
     builder.position_at_end(again)
-    now = builder.phi(f.kind)
-    now.add_incoming(left, start)
-    own = builder.lshr(f.bits(now), f.integer(fraction))
-    ahead = builder.sub(builder.sub(own, exponent), reach)
+    now = Value(builder, builder.phi(a.kind))
+    now.value.add_incoming(left.value, start)
+    own = now.bits() >> form.fraction
+    # A quotient is then below 2**(digits - 1).
+    ahead = own - exponent - (form.fraction - 2)
     # Two subnormal numbers have no larger quotient, whatever their exponents are.
-    is_far = builder.and_(builder.icmp_signed(">", ahead, f.integer(0)), builder.icmp_signed(">", own, f.integer(0)))
-    ahead = builder.select(is_far, ahead, f.integer(0))
-    power = builder.add(builder.sub(ahead, lifted), f.bits(f.number(f.shifter)))
-    multiple = f.twice_scaled(normal, power)
-    less = _less(f, now, multiple, builder.fdiv(now, multiple), multiple)
-    now.add_incoming(less, again)
-    builder.cbranch(any_of(builder, is_far), again, end)
+    is_far = (ahead > 0) & (own > 0)
+    ahead = is_far.choose(ahead, 0)
+    multiple = twice_scaled(normal, ahead - lifted + a.constant(form.shifter).bits())
+    less = _reduced(now, multiple, now / multiple, multiple)
+    now.value.add_incoming(less.value, again)
+    builder.cbranch(any_of(builder, is_far.value), again, end)
     builder.position_at_end(end)
-    result = builder.select(is_small, a, f.call("copysign", less, a))
-    return builder.select(is_number, result, f.number(math.nan))
+    result = is_small.choose(a, copysign(less, a))
+    return is_number.choose(result, math.nan)

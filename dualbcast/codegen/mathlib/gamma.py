@@ -8,15 +8,23 @@ multiplied by x. Negative numbers are reflected: -1 / gamma(-x) is x * sin(pi * 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
-from llvmlite import ir
+from dualbcast.codegen.mathlib.primitives import (
+    absolute,
+    at_most,
+    copysign,
+    fma,
+    for_format,
+    format_of,
+    is_even,
+    polynomial,
+    rounded,
+    twice_scaled,
+)
+from dualbcast.codegen.values import Value, intrinsic
 
-from dualbcast.codegen.mathlib.primitives import Steps
-from dualbcast.codegen.mathlib.vector_types import is_single
-
-__all__ = ["FUNCTIONS"]
+__all__ = ["tgamma"]
 
 
 class _Constants(NamedTuple):
@@ -91,123 +99,109 @@ _FLOAT64 = _Constants(
 _ROOT = 0.9189385332046728, -3.8782941580672414e-17
 
 
-def _tgamma(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
-    (x,) = arguments
-    f = Steps(builder, x.type)
-    constants, one = _FLOAT32 if is_single(f.kind) else _FLOAT64, f.number(1)
-    is_reflected = builder.fcmp_ordered("<", x, f.number(-0.5))
-    size = f.absolute(x)
-    whole = f.call("rint", size)
-    rest = builder.fsub(size, whole)
-    m = f.at_most(constants.largest, builder.select(is_reflected, size, x))
-    t = builder.select(builder.fcmp_ordered("<=", size, f.number(0.5)), x, rest)
+def tgamma(x: Value) -> Value:
+    constants, one = for_format(x, _FLOAT32, _FLOAT64), x.constant(1.0)
+    is_reflected = x < -0.5
+    size = absolute(x)
+    whole = intrinsic("rint", size)
+    rest = size - whole
+    m = at_most(constants.largest, is_reflected.choose(size, x))
+    t = (size <= 0.5).choose(x, rest)
     # Where gamma(m + 1) / m is to be reflected, which multiplies by m, neither is done.
-    is_last = builder.fcmp_ordered("<", whole, f.number(2))
-    top, lost, bottom = _small(f, constants, m, whole, t, builder.select(is_reflected, one, m))
-    power, n = _large(f, constants, m)
-    is_large = builder.fcmp_ordered(">=", m, f.number(constants.steps + 0.5))
-    top, bottom = builder.select(is_large, power, top), builder.select(is_large, one, bottom)
-    lost = builder.select(is_large, f.number(0), lost)
-    none = f.bits(f.number(f.shifter))
-    n = builder.select(is_large, n, none)
+    is_last = whole < 2.0
+    top, lost, bottom = _small(constants, m, whole, t, is_reflected.choose(one, m))
+    power, n = _large(constants, m)
+    is_large = m >= constants.steps + 0.5
+    top, bottom = is_large.choose(power, top), is_large.choose(one, bottom)
+    lost = is_large.choose(0.0, lost)
+    none = x.constant(format_of(x).shifter).bits()
+    n = is_large.choose(n, none)
 
-    square = builder.fmul(rest, rest)
-    sine = f.fma(builder.fmul(rest, square), f.polynomial(constants.sine, square), rest)
-    half = builder.fmul(whole, f.number(0.5))
-    is_even = builder.fcmp_ordered("==", f.call("trunc", half), half)
-    sine = builder.select(is_even, builder.fneg(sine), sine)
+    square = rest * rest
+    sine = fma(rest * square, polynomial(constants.sine, square), rest)
+    sine = is_even(whole).choose(-sine, sine)
     # A product of many numbers, whose errors would add up: what the first steps lose comes in at the last.
-    scale = builder.select(is_last, one, m)
-    first = builder.fmul(scale, sine)
-    losses = f.fma(f.fma(scale, sine, builder.fneg(first)), top, builder.fmul(first, lost))
-    reflected = f.fma(first, top, losses)
-    quotient = builder.fdiv(builder.select(is_reflected, bottom, top), builder.select(is_reflected, reflected, bottom))
-    n = builder.select(is_reflected, builder.sub(builder.add(none, none), n), n)
-    result = f.twice_scaled(quotient, n)
+    scale = is_last.choose(one, m)
+    first = scale * sine
+    losses = fma(fma(scale, sine, -first), top, first * lost)
+    reflected = fma(first, top, losses)
+    quotient = is_reflected.choose(bottom, top) / is_reflected.choose(reflected, bottom)
+    n = is_reflected.choose(none + none - n, n)
+    result = twice_scaled(quotient, n)
     # There is none at whole negative numbers, and at what has no distance from one: -inf.
-    is_pole = builder.and_(is_reflected, builder.fcmp_unordered("==", rest, f.number(0)))
-    result = builder.select(is_pole, f.number(math.nan), result)
-    return builder.select(builder.fcmp_unordered("uno", x, x), x, result)
+    is_pole = is_reflected & rest.unordered("==", 0.0)
+    result = is_pole.choose(math.nan, result)
+    return x.unordered("uno", x).choose(x, result)
 
 
-FUNCTIONS = {"tgamma": _tgamma}
-
-
-def _small(
-    f: Steps, constants: _Constants, m: ir.Value, whole: ir.Value, t: ir.Value, divisor: ir.Value
-) -> tuple[ir.Value, ...]:
+def _small(constants: _Constants, m: Value, whole: Value, t: Value, divisor: Value) -> tuple[Value, Value, Value]:
     """Two numbers whose quotient is gamma(m), for m = whole + t from -1/2 on; between them what the first lacks.
 
     `divisor` is m, or what to divide by instead where m is less than 3 / 2.
     """
-    builder, one = f.builder, f.number(1)
-    bottom = f.fma(t, f.polynomial(constants.around, t), one)
+    bottom = fma(t, polynomial(constants.around, t), 1.0)
     # gamma(m) is (m - 1) * gamma(m - 1), down to an argument near 2; near 1 and 0 it is gamma(m + 1) / m.
-    top, lost = one, f.number(0)
+    top, lost = m.constant(1.0), m.constant(0.0)
     for step in range(1, constants.steps - 1):
-        is_above, factor = builder.fcmp_ordered(">", whole, f.number(step + 1)), builder.fsub(m, f.number(step))
-        product = builder.fmul(top, factor)
+        is_above, factor = whole > step + 1, m - step
+        product = top * factor
         if step > 1:  # The first product is a factor.
-            lacking = f.fma(lost, factor, f.fma(top, factor, builder.fneg(product)))
-            lost = builder.select(is_above, lacking, lost)
-        top = builder.select(is_above, product, top)
-    once = builder.fmul(bottom, divisor)
-    twice = f.call("copysign", f.fma(once, m, once), m)  # which would make 0.0 of -0.0
-    bottom = builder.select(builder.fcmp_ordered("<", whole, f.number(2)), once, bottom)
-    return top, lost, builder.select(builder.fcmp_ordered("<", whole, one), twice, bottom)
+            lacking = fma(lost, factor, fma(top, factor, -product))
+            lost = is_above.choose(lacking, lost)
+        top = is_above.choose(product, top)
+    once = bottom * divisor
+    twice = copysign(fma(once, m, once), m)  # which would make 0.0 of -0.0
+    bottom = (whole < 2.0).choose(once, bottom)
+    return top, lost, (whole < 1.0).choose(twice, bottom)
 
 
-def _large(f: Steps, constants: _Constants, m: ir.Value) -> tuple[ir.Value, ir.Value]:
+def _large(constants: _Constants, m: Value) -> tuple[Value, Value]:
     """A number near 1 and a whole one in the last bits, n, so that gamma(m) is the first times 2**n."""
-    builder = f.builder
-    high, low = _logarithm(f, constants, m)
+    form = format_of(m)
+    high, low = _logarithm(constants, m)
     # (m - 1/2) * log(m) - m, and what it lost when it was rounded.
-    factor = builder.fsub(m, f.number(0.5))
-    product = builder.fmul(factor, high)
-    rest = f.fma(factor, low, f.fma(factor, high, builder.fneg(product)))
-    exponent = builder.fsub(product, m)
-    rest = builder.fadd(rest, builder.fsub(builder.fsub(product, exponent), m))
-    inverse = builder.fdiv(f.number(1), m)
-    series = f.polynomial(constants.far, builder.fmul(inverse, inverse))
-    rest = builder.fadd(f.fma(series, inverse, rest), f.number(_lost(f)))
+    factor = m - 0.5
+    product = factor * high
+    rest = fma(factor, low, fma(factor, high, -product))
+    exponent = product - m
+    rest = rest + (product - exponent - m)
+    inverse = 1.0 / m
+    series = polynomial(constants.far, inverse * inverse)
+    # What log(2 * pi) / 2 loses in the format.
+    lost = _ROOT[1] if form.width == 64 else _ROOT[0] - float(form.dtype(_ROOT[0]))
+    rest = fma(series, inverse, rest) + lost
     # exp, where the constant and the rest come in after the multiples of log(2) are taken out.
-    halvings = f.fma(exponent, f.number(1 / math.log(2.0)), f.number(_ROOT[0] / math.log(2.0)))
-    shifted = builder.fadd(halvings, f.number(f.shifter))
-    n = builder.fsub(shifted, f.number(f.shifter))
-    r = builder.fadd(f.fma(n, f.number(-constants.high), exponent), f.number(_ROOT[0]))
-    r = builder.fadd(r, f.fma(n, f.number(-constants.low), rest))
-    small = f.fma(builder.fmul(r, r), f.polynomial(f.format.exponential, r), r)
-    return builder.fadd(f.number(1), small), f.bits(shifted)
+    halvings = fma(exponent, 1 / math.log(2.0), _ROOT[0] / math.log(2.0))
+    shifted = halvings + form.shifter
+    n = rounded(shifted)
+    r = fma(n, -constants.high, exponent) + _ROOT[0]
+    r = r + fma(n, -constants.low, rest)
+    small = fma(r * r, polynomial(form.exponential, r), r)
+    return 1.0 + small, shifted.bits()
 
 
-def _lost(f: Steps) -> float:
-    """What log(2 * pi) / 2 loses in the format."""
-    return _ROOT[1] if f.width == 64 else _ROOT[0] - float(f.format.dtype(_ROOT[0]))
-
-
-def _logarithm(f: Steps, constants: _Constants, m: ir.Value) -> tuple[ir.Value, ir.Value]:
+def _logarithm(constants: _Constants, m: Value) -> tuple[Value, Value]:
     """log(m) as the sum of two numbers, for m that are above 2, with half as many digits again as one has."""
-    builder, one = f.builder, f.number(1)
+    form = format_of(m)
     # m = 2**k * (1 + d), where d is counted from sqrt(1/2).
-    root, unit, whole = f.bits(f.number(math.sqrt(0.5))), f.bits(one), 2.0**f.fraction
-    counted = builder.add(builder.sub(f.bits(m), root), unit)
-    exponent = builder.or_(builder.lshr(counted, f.integer(f.fraction)), f.bits(f.number(whole)))
-    k = builder.fsub(builder.bitcast(exponent, f.kind), f.number(whole + f.bias))
-    left = builder.add(builder.and_(counted, f.integer((1 << f.fraction) - 1)), root)
-    left = builder.bitcast(left, f.kind)
+    root, unit, whole = m.constant(math.sqrt(0.5)).bits(), m.constant(1.0).bits(), 2.0**form.fraction
+    counted = m.bits() - root + unit
+    exponent = (counted >> form.fraction) | m.constant(whole).bits()
+    k = exponent.as_float() - (whole + form.bias)
+    left = ((counted & ((1 << form.fraction) - 1)) + root).as_float()
     # s = d / (2 + d), and what of the divisor and of the quotient is rounded off.
-    d, divisor = builder.fsub(left, one), builder.fadd(left, one)
-    lacking = builder.fsub(left, builder.fsub(divisor, one))
-    reciprocal = builder.fdiv(one, divisor)
-    s = builder.fmul(d, reciprocal)
-    off = f.fma(builder.fneg(s), divisor, d)
-    off = builder.fmul(f.fma(builder.fneg(s), lacking, off), reciprocal)
+    d, divisor = left - 1.0, left + 1.0
+    lacking = left - (divisor - 1.0)
+    reciprocal = 1.0 / divisor
+    s = d * reciprocal
+    off = fma(-s, divisor, d)
+    off = fma(-s, lacking, off) * reciprocal
     # What s lacks counts in all of the series, whose slope in s is 2 / (1 - s**2).
-    square, off = builder.fmul(s, s), builder.fadd(off, off)
-    tail = f.fma(builder.fmul(s, square), f.polynomial(constants.log, square), f.fma(off, square, off))
-    steps, double = builder.fmul(k, f.number(constants.high)), builder.fadd(s, s)
-    high = builder.fadd(steps, double)
-    low = builder.fadd(f.fma(k, f.number(constants.low), tail), builder.fsub(double, builder.fsub(high, steps)))
+    square, off = s * s, off + off
+    tail = fma(s * square, polynomial(constants.log, square), fma(off, square, off))
+    steps, double = k * constants.high, s + s
+    high = steps + double
+    low = fma(k, constants.low, tail) + (double - (high - steps))
     # The second is then as small as can be, and what it loses next to nothing.
-    total = builder.fadd(high, low)
-    return total, builder.fadd(builder.fsub(high, total), low)
+    total = high + low
+    return total, high - total + low

@@ -6,17 +6,14 @@ argument is made smaller step by step, and the logarithm of the product is added
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
-from llvmlite import ir
-
-from dualbcast.codegen.mathlib import log as log_code
 from dualbcast.codegen.mathlib.fallback import library, or_rarely
-from dualbcast.codegen.mathlib.primitives import Steps
-from dualbcast.codegen.mathlib.vector_types import is_single
+from dualbcast.codegen.mathlib.log import log
+from dualbcast.codegen.mathlib.primitives import fma, for_format, polynomial
+from dualbcast.codegen.values import Value
 
-__all__ = ["FUNCTIONS"]
+__all__ = ["lgamma"]
 
 
 class _Constants(NamedTuple):
@@ -65,33 +62,27 @@ _FLOAT64 = _Constants(
 _REST = 0.4189385332046727  # log(2 * pi) / 2 - 1 / 2
 
 
-def _lgamma(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
-    (x,) = arguments
-    f = Steps(builder, x.type)
-    constants, one = _FLOAT32 if is_single(f.kind) else _FLOAT64, f.number(1)
-    is_small = builder.fcmp_ordered("<", x, one)
-    is_large = builder.fcmp_ordered(">=", x, f.number(3 + constants.steps))
+def lgamma(x: Value) -> Value:
+    constants, one = for_format(x, _FLOAT32, _FLOAT64), x.constant(1.0)
+    is_small = x < 1.0
+    is_large = x >= 3 + constants.steps
     # gamma(x) is (x - 1) * gamma(x - 1), down to an argument below 3; below 1 it is gamma(1 + x) / x.
-    d, product = builder.fsub(x, one), one
+    d, product = x - 1.0, one
     for step in range(constants.steps):
         # Each is exact: of a number below 8 one that is at least 1.
-        next_d = builder.fsub(x, f.number(2 + step))
-        is_left = builder.fcmp_ordered(">=", d, f.number(2))
-        product = builder.select(is_left, builder.fmul(product, d), product)
-        d = builder.select(is_left, next_d, d)
-    d = builder.select(is_small, x, d)
-    log = log_code.FUNCTIONS["log"](builder, [builder.select(builder.or_(is_small, is_large), x, product)])
-    above = builder.select(is_large, one, f.polynomial(constants.above, d))
-    below = builder.select(is_large, x, f.polynomial(constants.below, d))
-    quotient = builder.fdiv(above, below)
+        next_d = x - (2 + step)
+        is_left = d >= 2.0
+        product = is_left.choose(product * d, product)
+        d = is_left.choose(next_d, d)
+    d = is_small.choose(x, d)
+    logarithm = log((is_small | is_large).choose(x, product))
+    above = is_large.choose(one, polynomial(constants.above, d))
+    below = is_large.choose(x, polynomial(constants.below, d))
+    quotient = above / below
     # The zeros at 1 and 2 are taken out, and one half of what is left, so that the quotient's errors count little.
-    zeros = builder.fmul(d, builder.fsub(d, one))
-    near = f.fma(zeros, quotient, builder.fmul(zeros, f.number(0.5)))
-    near = builder.fadd(near, builder.select(is_small, builder.fneg(log), log))
-    series = f.fma(f.polynomial(constants.far, builder.fmul(quotient, quotient)), quotient, f.number(_REST))
-    far = f.fma(builder.fsub(x, f.number(0.5)), builder.fsub(log, one), series)
-    is_negative = builder.fcmp_ordered("<", x, f.number(0))
-    return or_rarely(builder, is_negative, builder.select(is_large, far, near), lambda: library(f, "lgamma", [x]))
-
-
-FUNCTIONS = {"lgamma": _lgamma}
+    zeros = d * (d - 1.0)
+    near = fma(zeros, quotient, zeros * 0.5) + is_small.choose(-logarithm, logarithm)
+    series = fma(polynomial(constants.far, quotient * quotient), quotient, _REST)
+    far = fma(x - 0.5, logarithm - 1.0, series)
+    is_negative = x < 0.0
+    return or_rarely(is_negative, is_large.choose(far, near), lambda: library("lgamma", x))

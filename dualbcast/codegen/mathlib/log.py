@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
-from llvmlite import ir
+from dualbcast.codegen.mathlib.primitives import fma, for_format, format_of, polynomial
+from dualbcast.codegen.values import Value
 
-from dualbcast.codegen.mathlib.primitives import Steps
-from dualbcast.codegen.mathlib.vector_types import is_single
-
-__all__ = ["FUNCTIONS"]
+__all__ = ["log"]
 
 # P in log(1 + f) = f - f**2 / 2 + f**3 * P(f) from sqrt(1/2) to sqrt(2); by docs/generate_coefficients.py.
 _FLOAT32 = (
@@ -25,32 +22,26 @@ _FLOAT64 = (
 )
 
 
-def _log(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
+def log(x: Value) -> Value:
     """With x = 2**n * (1 + f)."""
-    (x,) = arguments
-    f = Steps(builder, x.type)
-    smallest, lift = float(f.info.tiny), 2 * f.fraction
-    subnormal = builder.fcmp_ordered("<", x, f.number(smallest))
-    normal = builder.select(subnormal, builder.fmul(x, f.number(2.0**lift)), x)
+    form = format_of(x)
+    lift, whole = 2 * form.fraction, 2.0**form.fraction
+    is_subnormal = x < form.normal
+    normal = is_subnormal.choose(x * 2.0**lift, x)
     # Counted from sqrt(1/2) the exponent is n, and what is left is the distance from there. It goes to a float by way
     # of the last bits of one, since AVX2 cannot convert.
-    root, one = f.bits(f.number(math.sqrt(0.5))), f.bits(f.number(1))
-    counted = builder.add(builder.sub(f.bits(normal), root), one)
-    whole = 2.0**f.fraction
-    exponent = builder.or_(builder.lshr(counted, f.integer(f.fraction)), f.bits(f.number(whole)))
-    bias = builder.select(subnormal, f.number(whole + f.bias + lift), f.number(whole + f.bias))
-    n = builder.fsub(builder.bitcast(exponent, f.kind), bias)
-    rest = builder.add(builder.and_(counted, f.integer((1 << f.fraction) - 1)), root)
-    r = builder.fsub(builder.bitcast(rest, f.kind), f.number(1))
+    root, one = x.constant(math.sqrt(0.5)).bits(), x.constant(1.0).bits()
+    counted = normal.bits() - root + one
+    exponent = (counted >> form.fraction) | x.constant(whole).bits()
+    bias = is_subnormal.choose(x.constant(whole + form.bias + lift), whole + form.bias)
+    n = exponent.as_float() - bias
+    f = ((counted & ((1 << form.fraction) - 1)) + root).as_float() - 1.0
 
-    square = builder.fmul(r, r)
-    tail = f.fma(r, f.polynomial(_FLOAT32 if is_single(f.kind) else _FLOAT64, r), f.number(-0.5))
-    low = f.fma(square, tail, builder.fmul(n, f.number(f.format.log2_low)))
-    result = f.fma(n, f.number(float(f.format.dtype(math.log(2.0)))), builder.fadd(r, low))
+    square = f * f
+    tail = fma(f, polynomial(for_format(x, _FLOAT32, _FLOAT64), f), -0.5)
+    low = fma(square, tail, n * form.log2_low)
+    result = fma(n, form.log2, f + low)
 
-    result = builder.select(builder.fcmp_ordered("<", x, f.number(math.inf)), result, x)
-    nothing = builder.select(builder.fcmp_ordered("==", x, f.number(0)), f.number(-math.inf), f.number(math.nan))
-    return builder.select(builder.fcmp_unordered(">", x, f.number(0)), result, nothing)
-
-
-FUNCTIONS = {"log": _log}
+    result = (x < math.inf).choose(result, x)
+    nothing = (x == 0.0).choose(x.constant(-math.inf), math.nan)
+    return x.unordered(">", 0.0).choose(result, nothing)

@@ -1,4 +1,8 @@
-"""Steps of elementary functions as LLVM IR in one floating-point format, and what depends on the format."""
+"""Steps of elementary functions as LLVM IR in one floating-point format, and what depends on the format.
+
+All take numbers or vectors. Comparisons are false for NaN, and the bits of a NaN are shifted like others: a NaN stays
+one through all of it.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +10,42 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 
-from dualbcast.codegen.mathlib.vector_types import is_single, like
+from dualbcast.codegen.values import Value, intrinsic
+from dualbcast.codegen.vector_types import is_single, like, lone
 
-__all__ = ["Emit", "Steps", "attribute", "has_scaling", "is_never_positive", "keep"]
+__all__ = [
+    "Emit",
+    "absolute",
+    "at_least",
+    "at_most",
+    "attribute",
+    "called",
+    "clamped",
+    "copysign",
+    "exp",
+    "fma",
+    "for_format",
+    "format_of",
+    "half_expm1",
+    "has_scaling",
+    "is_even",
+    "is_never_positive",
+    "polynomial",
+    "reduced_expm1",
+    "rounded",
+    "sign_of",
+    "twice_scaled",
+]
 
-# What writes an operation on these values, and gives its result.
-Emit = Callable[[ir.IRBuilder, Sequence[ir.Value]], ir.Value]
+# What writes an operation on some values, and gives its result.
+Emit = Callable[..., Value]
+_Any = TypeVar("_Any")
 
 
 @functools.cache
@@ -29,13 +57,15 @@ def has_scaling() -> bool:
 
 
 @dataclass(frozen=True)
-class _Format:
+class Format:
     """What depends on the floating-point format.
 
     Attributes
     ----------
     dtype : type
         The format.
+    fraction, bias, width : int
+        The bits of the fraction, the bias of the exponent, and all bits.
     exponential : tuple of float
         P in exp(r) = 1 + r + r**2 * P(r) for abs(r) <= log(2) / 2, from the constant on: it interpolates at
         Chebyshev's points, and leaves out less than a tenth of a unit in the last place of exp.
@@ -48,6 +78,9 @@ class _Format:
     """
 
     dtype: type[np.floating[Any]]
+    fraction: int
+    bias: int
+    width: int
     exponential: tuple[float, ...]
     log2_low: float
     largest: float
@@ -56,9 +89,27 @@ class _Format:
     saturated: float
     tiny: float
 
+    @property
+    def normal(self) -> float:
+        """The smallest normal number."""
+        return 2.0 ** (1 - self.bias)
 
-_FLOAT32 = _Format(
+    @property
+    def shifter(self) -> float:
+        """Added to a small number it rounds it to a whole one, which the last bits of the sum then hold."""
+        return 1.5 * 2.0**self.fraction
+
+    @property
+    def log2(self) -> float:
+        """log(2) in this format."""
+        return float(self.dtype(math.log(2.0)))
+
+
+_FLOAT32 = Format(
     dtype=np.float32,
+    fraction=23,
+    bias=127,
+    width=32,
     exponential=(0.5, 0.16666576266288757, 0.041666556149721146, 0.008363178931176662, 0.0013926184037700295),
     log2_low=-1.9046542121259336e-09,
     largest=89.0,
@@ -67,8 +118,11 @@ _FLOAT32 = _Format(
     saturated=10.0,
     tiny=2.0**-25,
 )
-_FLOAT64 = _Format(
+_FLOAT64 = Format(
     dtype=np.float64,
+    fraction=52,
+    bias=1023,
+    width=64,
     exponential=(
         *(0.5000000000000001, 0.16666666666666669, 0.04166666666662413, 0.008333333333330062, 0.0013888888917213717),
         *(0.00019841269863053618, 2.4801521295954376e-05, 2.7557268459997064e-06, 2.7620088445409746e-07),
@@ -83,121 +137,127 @@ _FLOAT64 = _Format(
 )
 
 
-class Steps:
-    """Steps of a computation in one format, of numbers or of vectors.
+def for_format(x: Value, float32: _Any, float64: _Any) -> _Any:
+    """One of two things, by the format of a number."""
+    return float32 if is_single(x.kind) else float64
 
-    Comparisons are false for NaN, and the bits of a NaN are shifted like others: a NaN stays one through all of it.
+
+def format_of(x: Value) -> Format:
+    """The format of a number."""
+    return for_format(x, _FLOAT32, _FLOAT64)
+
+
+def fma(a: Value, b: Any, c: Any) -> Value:
+    """a * b + c, rounded once."""
+    return intrinsic("fma", a, b, c)
+
+
+def absolute(x: Value) -> Value:
+    return intrinsic("fabs", x)
+
+
+def copysign(x: Value, sign: Any) -> Value:
+    return intrinsic("copysign", x, sign)
+
+
+def at_most(limit: float, x: Value) -> Value:
+    """The lesser of two numbers; NaN stays."""
+    if limit >= 0 and is_never_positive(x.value):
+        return x
+    return (x > limit).choose(limit, x)
+
+
+def at_least(limit: float, x: Value) -> Value:
+    """The greater of two numbers; NaN stays."""
+    return (x < limit).choose(limit, x)
+
+
+def rounded(shifted: Value) -> Value:
+    """The whole number in the last bits of a sum with `Format.shifter`."""
+    return shifted - format_of(shifted).shifter
+
+
+def is_even(x: Value) -> Value:
+    """Whether a number is whole and even."""
+    half = x * 0.5
+    return intrinsic("trunc", half) == half
+
+
+def sign_of(bits: Value) -> Value:
+    """The bit of the sign among zeros, of the bits of a float."""
+    return bits & (1 << (lone(bits.kind).width - 1))
+
+
+def polynomial(coefficients: Sequence[float], x: Value) -> Value:
+    """Short ones in the fewest steps (Horner), long ones by halves (Estrin): then few wait for the one before."""
+    terms = [x.constant(coefficient) for coefficient in coefficients]
+    if len(terms) < 8:
+        total = terms[-1]
+        for term in terms[-2::-1]:
+            total = fma(total, x, term)
+        return total
+    while len(terms) > 1:
+        pairs = [fma(high, x, low) for low, high in zip(terms[::2], terms[1::2], strict=False)]
+        terms = pairs + terms[2 * len(pairs) :]
+        if len(terms) > 1:
+            x = x * x
+    return terms[0]
+
+
+def _power_of_two(n: Value, form: Format) -> Value:
+    """2**n, which is normal; only the last bits of n count."""
+    return (n + form.bias << form.fraction).as_float()
+
+
+def twice_scaled(x: Value, n: Value) -> Value:
+    """x * 2**n, though neither 2**n nor a subnormal result leaves room for one step.
+
+    Without an instruction for it in two steps, of which the last rounds: the same bits.
     """
+    form = format_of(x)
+    if has_scaling():
+        return _ldexp(x, n - x.constant(form.shifter).bits())
+    # Shifted as if it had no sign, which takes AVX-512 else: the bits that it lets in are shifted out again.
+    half = n >> 1
+    return (x.bits() + (half << form.fraction)).as_float() * _power_of_two(n - half, form)
 
-    def __init__(self, builder: ir.IRBuilder, kind: ir.Type) -> None:
-        self.builder, self.kind = builder, kind
-        self.format = _FLOAT32 if is_single(kind) else _FLOAT64
-        info = np.finfo(self.format.dtype)
-        self.info = info
-        self.fraction, self.bias = int(info.nmant), int(info.maxexp) - 1
-        self.width = int(info.bits)
-        self.word = like(kind, ir.IntType(self.width))
-        # Added to a small number it rounds it to a whole one, which the last bits of the sum then hold.
-        self.shifter = 1.5 * 2.0**self.fraction
 
-    def number(self, value: float) -> ir.Constant:
-        return ir.Constant(self.kind, float(value))
+def _ldexp(x: Value, n: Value) -> Value:
+    builder, int32 = x.builder, like(x.kind, ir.IntType(32))
+    kinds = [x.kind, int32]
+    declared = builder.module.declare_intrinsic("llvm.ldexp", kinds, ir.FunctionType(x.kind, kinds))
+    return Value(builder, builder.call(declared, [x.value, n.truncated(32).value]))
 
-    def integer(self, value: int) -> ir.Constant:
-        return ir.Constant(self.word, value)
 
-    def call(self, name: str, *arguments: ir.Value) -> ir.Value:
-        function_type = ir.FunctionType(self.kind, [self.kind] * len(arguments))
-        declared = self.builder.module.declare_intrinsic(f"llvm.{name}", [self.kind], function_type)
-        return self.builder.call(declared, arguments)
+def reduced_expm1(x: Value) -> tuple[Value, Value]:
+    """s and n, so that exp(x) = 2**n * (1 + s), where s is r + r**2 * P(r) (Cody and Waite).
 
-    def fma(self, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
-        return self.call("fma", a, b, c)
+    The integer n is in the last bits of what is returned, which has others above them.
+    """
+    form = format_of(x)
+    shifted = fma(x, 1 / math.log(2.0), form.shifter)
+    n = rounded(shifted)
+    # The first of these is exact.
+    r = fma(n, -form.log2_low, fma(n, -form.log2, x))
+    return fma(r * r, polynomial(form.exponential, r), r), shifted.bits()
 
-    def absolute(self, x: ir.Value) -> ir.Value:
-        return self.call("fabs", x)
 
-    def at_most(self, limit: float, x: ir.Value) -> ir.Value:
-        if limit >= 0 and is_never_positive(x):
-            return x
-        return self.builder.select(self.builder.fcmp_ordered(">", x, self.number(limit)), self.number(limit), x)
+def clamped(x: Value) -> Value:
+    """Beyond what is left, exp is infinite or 0."""
+    form = format_of(x)
+    return at_least(form.smallest, at_most(form.largest, x))
 
-    def at_least(self, limit: float, x: ir.Value) -> ir.Value:
-        return self.builder.select(self.builder.fcmp_ordered("<", x, self.number(limit)), self.number(limit), x)
 
-    def bits(self, x: ir.Value) -> ir.Value:
-        return self.builder.bitcast(x, self.word)
+def exp(x: Value) -> Value:
+    s, n = reduced_expm1(clamped(x))
+    return twice_scaled(1.0 + s, n)
 
-    def polynomial(self, coefficients: Sequence[float], x: ir.Value) -> ir.Value:
-        """Short ones in the fewest steps (Horner), long ones by halves (Estrin): then few wait for the one before."""
-        if len(coefficients) < 8:
-            total: ir.Value = self.number(coefficients[-1])
-            for coefficient in coefficients[-2::-1]:
-                total = self.fma(total, x, self.number(coefficient))
-            return total
-        terms: list[ir.Value] = [self.number(coefficient) for coefficient in coefficients]
-        while len(terms) > 1:
-            pairs = [self.fma(high, x, low) for low, high in zip(terms[::2], terms[1::2], strict=False)]
-            terms = pairs + terms[2 * len(pairs) :]
-            if len(terms) > 1:
-                x = self.builder.fmul(x, x)
-        return terms[0]
 
-    def power_of_two(self, n: ir.Value) -> ir.Value:
-        """2**n, which is normal; only the last bits of n count."""
-        biased = self.builder.add(n, self.integer(self.bias))
-        return self.builder.bitcast(self.builder.shl(biased, self.integer(self.fraction)), self.kind)
-
-    def scaled(self, x: ir.Value, n: ir.Value) -> ir.Value:
-        """x * 2**n, where both are normal."""
-        return self.builder.bitcast(
-            self.builder.add(self.bits(x), self.builder.shl(n, self.integer(self.fraction))), self.kind
-        )
-
-    def reduced_expm1(self, x: ir.Value) -> tuple[ir.Value, ir.Value]:
-        """s and n, so that exp(x) = 2**n * (1 + s), where s is r + r**2 * P(r) (Cody and Waite).
-
-        The integer n is in the last bits of what is returned, which has others above them.
-        """
-        shifted = self.fma(x, self.number(1 / math.log(2.0)), self.number(self.shifter))
-        n = self.builder.fsub(shifted, self.number(self.shifter))
-        # The first of these is exact.
-        r = self.fma(n, self.number(-float(self.format.dtype(math.log(2.0)))), x)
-        r = self.fma(n, self.number(-self.format.log2_low), r)
-        s = self.fma(self.builder.fmul(r, r), self.polynomial(self.format.exponential, r), r)
-        return s, self.bits(shifted)
-
-    def clamped(self, x: ir.Value) -> ir.Value:
-        """Beyond what is left, exp is infinite or 0."""
-        return self.at_least(self.format.smallest, self.at_most(self.format.largest, x))
-
-    def exp(self, x: ir.Value) -> ir.Value:
-        s, n = self.reduced_expm1(self.clamped(x))
-        return self.twice_scaled(self.builder.fadd(self.number(1), s), n)
-
-    def twice_scaled(self, x: ir.Value, n: ir.Value) -> ir.Value:
-        """x * 2**n, though neither 2**n nor a subnormal result leaves room for one step.
-
-        Without an instruction for it in two steps, of which the last rounds: the same bits.
-        """
-        builder = self.builder
-        if has_scaling():
-            return self._ldexp(x, builder.sub(n, builder.bitcast(self.number(self.shifter), self.word)))
-        # Shifted as if it had no sign, which takes AVX-512 else: the bits that it lets in are shifted out again.
-        half = builder.lshr(n, self.integer(1))
-        return builder.fmul(self.scaled(x, half), self.power_of_two(builder.sub(n, half)))
-
-    def _ldexp(self, x: ir.Value, n: ir.Value) -> ir.Value:
-        int32 = like(self.kind, ir.IntType(32))
-        kinds = [self.kind, int32]
-        declared = self.builder.module.declare_intrinsic("llvm.ldexp", kinds, ir.FunctionType(self.kind, kinds))
-        return self.builder.call(declared, [x, n if n.type == int32 else self.builder.trunc(n, int32)])
-
-    def half_expm1(self, x: ir.Value) -> ir.Value:
-        """expm1(x) / 2: halved, it is finite wherever 2**(n - 1) is."""
-        s, n = self.reduced_expm1(x)
-        scale = self.power_of_two(self.builder.sub(n, self.integer(1)))
-        return self.fma(scale, s, self.builder.fsub(scale, self.number(0.5)))
+def half_expm1(x: Value) -> Value:
+    """expm1(x) / 2: halved, it is finite wherever 2**(n - 1) is."""
+    s, n = reduced_expm1(x)
+    scale = _power_of_two(n - 1, format_of(x))
+    return fma(scale, s, scale - 0.5)
 
 
 def is_never_positive(x: ir.Value) -> bool:
@@ -208,23 +268,14 @@ def is_never_positive(x: ir.Value) -> bool:
     return isinstance(inner, ir.CallInstr) and inner.callee.name.startswith("llvm.fabs.")
 
 
+def called(function: ir.Function, *arguments: Value) -> Value:
+    """The result of a function of the module that is being written."""
+    builder = arguments[0].builder
+    return Value(builder, builder.call(function, [argument.value for argument in arguments]))
+
+
 def attribute(function: ir.Function, *attributes: str) -> None:
     """Add attributes to a function."""
     for each in attributes:
         # llvmlite checks attributes against a list that is older than these.
         set.add(function.attributes, each)
-
-
-def keep(module: ir.Module, functions: list[ir.Function]) -> None:
-    """Keep declarations that nothing refers to yet: LLVM drops them unless `llvm.compiler.used` lists them."""
-    pointer = ir.IntType(8).as_pointer()
-    kept = module.globals.get("llvm.compiler.used")
-    entries = [function.bitcast(pointer) for function in functions]
-    if kept is not None:  # A module has one such array: make it longer.
-        entries = [*kept.initializer.constant, *entries]
-    array = ir.ArrayType(pointer, len(entries))
-    if kept is None:
-        kept = ir.GlobalVariable(module, array, "llvm.compiler.used")
-        kept.linkage, kept.section = "appending", "llvm.metadata"
-    kept.value_type, kept.type = array, array.as_pointer()
-    kept.initializer = ir.Constant(array, entries)

@@ -8,35 +8,30 @@ where it does not want the value. So the library is given a harmless number inst
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-
-from llvmlite import ir
+from collections.abc import Callable
 
 from dualbcast.codegen.mathlib.fallback import instead
 from dualbcast.codegen.mathlib.power import of_any_base
-from dualbcast.codegen.mathlib.primitives import Emit, Steps
-from dualbcast.codegen.mathlib.vector_types import is_single
+from dualbcast.codegen.mathlib.primitives import Emit, absolute, copysign, for_format, format_of
+from dualbcast.codegen.values import Value
 
 __all__ = ["AROUND"]
 
-# Of a number: whether it is in the range; and what writes the value if it is not.
-_Known = Callable[[Steps, ir.Value], tuple[ir.Value, Callable[[], ir.Value]]]
+# Of a number: whether it is in the range; and a function that writes the value if it is not.
+_Known = Callable[[Value], tuple[Value, Callable[[], Value]]]
 
 
 def _within(known: _Known, harmless: float) -> Callable[[Emit], Emit]:
     def around(library: Emit) -> Emit:
-        def emit(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
-            (x,) = arguments
-            if not isinstance(x.type, ir.VectorType):
-                return library(builder, arguments)
-            f = Steps(builder, x.type)
-            is_inside, beyond = known(f, x)
+        def emit(x: Value) -> Value:
+            if not x.is_vector:
+                return library(x)
+            is_inside, beyond = known(x)
 
-            def some() -> ir.Value:
-                value = library(builder, [builder.select(is_inside, x, f.number(harmless))])
-                return builder.select(is_inside, value, beyond())
+            def some() -> Value:
+                return is_inside.choose(library(is_inside.choose(x, harmless)), beyond())
 
-            return instead(builder, builder.not_(is_inside), lambda: library(builder, arguments), some)
+            return instead(~is_inside, lambda: library(x), some)
 
         return emit
 
@@ -46,72 +41,56 @@ def _within(known: _Known, harmless: float) -> Callable[[Emit], Emit]:
 def _logarithm(pole: float) -> _Known:
     """Of more than a pole, where it is -inf. (Infinity takes twice as long, and a second test would cost all.)"""
 
-    def known(f: Steps, x: ir.Value) -> tuple[ir.Value, Callable[[], ir.Value]]:
-        builder, end = f.builder, f.number(pole)
-        at_pole = builder.fcmp_ordered("==", x, end)
-        is_above = builder.fcmp_ordered(">", x, end)
-        return is_above, lambda: builder.select(at_pole, f.number(-math.inf), f.number(math.nan))
+    def known(x: Value) -> tuple[Value, Callable[[], Value]]:
+        is_pole = x == pole
+        return x > pole, lambda: is_pole.choose(x.constant(-math.inf), math.nan)
 
     return known
 
 
-def _up_to_one(f: Steps, x: ir.Value) -> tuple[ir.Value, Callable[[], ir.Value]]:
-    return f.builder.fcmp_ordered("<=", f.absolute(x), f.number(1)), lambda: f.number(math.nan)
+def _otherwise_nan(is_inside: Callable[[Value], Value]) -> _Known:
+    return lambda x: (is_inside(x), lambda: x.constant(math.nan))
 
 
-def _below_one(f: Steps, x: ir.Value) -> tuple[ir.Value, Callable[[], ir.Value]]:
-    builder, size, one = f.builder, f.absolute(x), f.number(1)
+def _below_one(x: Value) -> tuple[Value, Callable[[], Value]]:
+    size = absolute(x)
 
-    def beyond() -> ir.Value:
-        infinite = f.call("copysign", f.number(math.inf), x)
-        return builder.select(builder.fcmp_ordered("==", size, one), infinite, f.number(math.nan))
+    def beyond() -> Value:
+        infinite = copysign(x.constant(math.inf), x)
+        return (size == 1.0).choose(infinite, math.nan)
 
-    return builder.fcmp_ordered("<", size, one), beyond
+    return size < 1.0, beyond
 
 
-def _up_to(single: float, double: float, is_even: bool = False) -> _Known:
+def _up_to(float32: float, float64: float, even: bool = False) -> _Known:
     """Of what is less than so much in absolute value, from where on the value is infinite, with the number's sign."""
 
-    def known(f: Steps, x: ir.Value) -> tuple[ir.Value, Callable[[], ir.Value]]:
-        size, limit = f.absolute(x), f.number(single if is_single(f.kind) else double)
-        is_inside = f.builder.fcmp_ordered("<", size, limit)
-        return is_inside, lambda: f.builder.fmul(size if is_even else x, f.number(math.inf))
+    def known(x: Value) -> tuple[Value, Callable[[], Value]]:
+        size = absolute(x)
+        is_inside = size < for_format(x, float32, float64)
+        return is_inside, lambda: (size if even else x) * math.inf
 
     return known
 
 
-def _exp2(f: Steps, x: ir.Value) -> tuple[ir.Value, Callable[[], ir.Value]]:
-    builder, info = f.builder, f.info
-
-    def beyond() -> ir.Value:
-        is_below = builder.fcmp_ordered("<", x, f.number(0))
-        return builder.select(is_below, f.number(0), builder.fmul(x, f.number(math.inf)))
-
-    above = builder.fcmp_ordered(">", x, f.number(info.minexp - info.nmant - 2))
-    return builder.and_(above, builder.fcmp_ordered("<", x, f.number(info.maxexp))), beyond
+def _exp2(x: Value) -> tuple[Value, Callable[[], Value]]:
+    form = format_of(x)
+    is_above = x > -form.bias - form.fraction - 1
+    return is_above & (x < form.bias + 1), lambda: (x < 0.0).choose(0.0, x * math.inf)
 
 
-def _acosh(f: Steps, x: ir.Value) -> tuple[ir.Value, Callable[[], ir.Value]]:
-    from_one = f.builder.fcmp_ordered(">=", x, f.number(1))
-    return from_one, lambda: f.number(math.nan)
-
-
-def _tan(f: Steps, x: ir.Value) -> tuple[ir.Value, Callable[[], ir.Value]]:
-    return f.builder.fcmp_ordered("<", f.absolute(x), f.number(math.inf)), lambda: f.number(math.nan)
-
-
-# What goes around the library's function of vectors.
+# The code around the library's function of vectors.
 AROUND: dict[str, Callable[[Emit], Emit]] = {
     "pow": of_any_base,
     "exp2": _within(_exp2, 0.0),
     "log2": _within(_logarithm(0.0), 1.0),
     "log10": _within(_logarithm(0.0), 1.0),
     "log1p": _within(_logarithm(-1.0), 0.0),
-    "asin": _within(_up_to_one, 0.0),
-    "acos": _within(_up_to_one, 0.0),
+    "asin": _within(_otherwise_nan(lambda x: absolute(x) <= 1.0), 0.0),
+    "acos": _within(_otherwise_nan(lambda x: absolute(x) <= 1.0), 0.0),
     "atanh": _within(_below_one, 0.0),
-    "acosh": _within(_acosh, 2.0),
+    "acosh": _within(_otherwise_nan(lambda x: x >= 1.0), 2.0),
     "sinh": _within(_up_to(90.0, 711.0), 0.0),
-    "cosh": _within(_up_to(90.0, 711.0, is_even=True), 0.0),
-    "tan": _within(_tan, 0.0),
+    "cosh": _within(_up_to(90.0, 711.0, even=True), 0.0),
+    "tan": _within(_otherwise_nan(lambda x: absolute(x) < math.inf), 0.0),
 }

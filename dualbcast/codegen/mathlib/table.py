@@ -7,18 +7,27 @@ what is inlined gives the same bits in a vector as alone: no result depends on w
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 
 import llvmlite.binding as llvm
-from llvmlite import ir
 
-from dualbcast.codegen.mathlib import erfc as erfc_code
-from dualbcast.codegen.mathlib import fmod as fmod_code
-from dualbcast.codegen.mathlib import gamma as gamma_code
-from dualbcast.codegen.mathlib import lgamma as lgamma_code
-from dualbcast.codegen.mathlib import log as log_code
-from dualbcast.codegen.mathlib import trig as trig_code
-from dualbcast.codegen.mathlib.primitives import Steps
+from dualbcast.codegen.mathlib.erfc import erfc
+from dualbcast.codegen.mathlib.fmod import fmod
+from dualbcast.codegen.mathlib.gamma import tgamma
+from dualbcast.codegen.mathlib.lgamma import lgamma
+from dualbcast.codegen.mathlib.log import log
+from dualbcast.codegen.mathlib.primitives import (
+    Emit,
+    absolute,
+    at_least,
+    at_most,
+    copysign,
+    exp,
+    fma,
+    format_of,
+    half_expm1,
+)
+from dualbcast.codegen.mathlib.trig import cos, sin
+from dualbcast.codegen.values import Value
 
 __all__ = ["FUNCTIONS", "has_fma", "is_arm"]
 
@@ -34,39 +43,32 @@ def is_arm() -> bool:
     return bool(llvm.get_process_triple().startswith(("aarch64", "arm64")))
 
 
-def _exp(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
-    return Steps(builder, arguments[0].type).exp(arguments[0])
-
-
-def _expm1(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
-    (argument,) = arguments
-    f = Steps(builder, argument.type)
-    x = f.at_least(f.format.minus_one, f.at_most(f.format.largest, argument))
-    half = f.half_expm1(x)
-    result = builder.fadd(half, half)
+def _expm1(x: Value) -> Value:
+    form = format_of(x)
+    half = half_expm1(at_least(form.minus_one, at_most(form.largest, x)))
+    result = half + half
     # Where it is x its last bits, or the sign of a zero, would be lost in halves.
-    return builder.select(builder.fcmp_ordered("<", f.absolute(argument), f.number(f.format.tiny)), argument, result)
+    return (absolute(x) < form.tiny).choose(x, result)
 
 
-def _tanh(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
+def _tanh(x: Value) -> Value:
     """With h = expm1(2 * abs(x)) / 2, h / (1 + h): for small h as h - h * h / (1 + h), whose last term is small."""
-    f = Steps(builder, arguments[0].type)
-    x = f.at_most(f.format.saturated, f.absolute(arguments[0]))
-    h = f.half_expm1(builder.fadd(x, x))
-    ratio = builder.fdiv(h, builder.fadd(f.number(1), h))
-    small = f.fma(builder.fneg(h), ratio, h)
-    result = builder.select(builder.fcmp_ordered("<", h, f.number(0.45)), small, ratio)
-    return f.call("copysign", result, arguments[0])
+    size = at_most(format_of(x).saturated, absolute(x))
+    h = half_expm1(size + size)
+    ratio = h / (1.0 + h)
+    small = fma(-h, ratio, h)
+    return copysign((h < 0.45).choose(small, ratio), x)
 
 
-FUNCTIONS = {
-    "exp": _exp,
+FUNCTIONS: dict[str, Emit] = {
+    "exp": exp,
     "expm1": _expm1,
     "tanh": _tanh,
-    **log_code.FUNCTIONS,
-    **trig_code.FUNCTIONS,
-    **erfc_code.FUNCTIONS,
-    **lgamma_code.FUNCTIONS,
-    **gamma_code.FUNCTIONS,
-    **fmod_code.FUNCTIONS,
+    "log": log,
+    "sin": sin,
+    "cos": cos,
+    "erfc": erfc,
+    "lgamma": lgamma,
+    "tgamma": tgamma,
+    "fmod": fmod,
 }

@@ -6,16 +6,13 @@ and whose calls nothing else is laid out for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from llvmlite import ir
-
 from dualbcast.codegen.mathlib.fallback import library, or_rarely
-from dualbcast.codegen.mathlib.primitives import Steps
-from dualbcast.codegen.mathlib.vector_types import is_single, like
+from dualbcast.codegen.mathlib.primitives import absolute, fma, for_format, format_of, polynomial, rounded, sign_of
+from dualbcast.codegen.values import Value
 
-__all__ = ["FUNCTIONS"]
+__all__ = ["cos", "sin"]
 
 
 @dataclass(frozen=True)
@@ -59,52 +56,40 @@ _FLOAT64 = _Trigonometry(
 )
 
 
-def _sin(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
-    (x,) = arguments
-    f = Steps(builder, x.type)
-    sine, cosine, quarters = _reduced(f, x)
-    odd = builder.trunc(quarters, like(f.kind, ir.IntType(1)))
+def sin(x: Value) -> Value:
+    sine, cosine, quarters = _reduced(x)
+    is_odd = quarters.truncated(1)
     # The sign is that of x, turned over in every other half of a turn.
-    turned = builder.shl(quarters, f.integer(f.width - 2))
-    sign = builder.and_(builder.xor(turned, f.bits(x)), f.integer(1 << (f.width - 1)))
-    return _or_library(f, "sin", x, _with_sign(f, builder.select(odd, cosine, sine), sign))
+    turned = quarters << (format_of(x).width - 2)
+    sign = sign_of(turned ^ x.bits())
+    return _or_library("sin", x, is_odd.choose(cosine, sine), sign)
 
 
-def _cos(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> ir.Value:
-    (x,) = arguments
-    f = Steps(builder, x.type)
-    sine, cosine, quarters = _reduced(f, x)
-    odd = builder.trunc(quarters, like(f.kind, ir.IntType(1)))
-    turned = builder.shl(builder.add(quarters, f.integer(1)), f.integer(f.width - 2))
-    sign = builder.and_(turned, f.integer(1 << (f.width - 1)))
-    return _or_library(f, "cos", x, _with_sign(f, builder.select(odd, sine, cosine), sign))
+def cos(x: Value) -> Value:
+    sine, cosine, quarters = _reduced(x)
+    is_odd = quarters.truncated(1)
+    sign = sign_of(quarters + 1 << (format_of(x).width - 2))
+    return _or_library("cos", x, is_odd.choose(sine, cosine), sign)
 
 
-FUNCTIONS = {"sin": _sin, "cos": _cos}
-
-
-def _reduced(f: Steps, argument: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
+def _reduced(argument: Value) -> tuple[Value, Value, Value]:
     """sin(r), cos(r) and the whole number n with abs(x) = n * pi / 2 + r (Cody and Waite), in its last bits."""
-    builder, constants = f.builder, _FLOAT32 if is_single(f.kind) else _FLOAT64
-    x = f.absolute(argument)
-    shifted = f.fma(x, f.number(1 / _FLOAT64.half_pi[0]), f.number(f.shifter))
-    n, r = builder.fsub(shifted, f.number(f.shifter)), x
+    constants = for_format(argument, _FLOAT32, _FLOAT64)
+    x = absolute(argument)
+    shifted = fma(x, 1 / _FLOAT64.half_pi[0], format_of(x).shifter)
+    n, r = rounded(shifted), x
     # The first of these is exact.
     for part in constants.half_pi:
-        r = f.fma(n, f.number(-part), r)
-    square = builder.fmul(r, r)
-    sine = f.fma(builder.fmul(r, square), f.polynomial(constants.sine, square), r)
-    high = f.fma(square, f.number(-0.5), f.number(1))
-    cosine = f.fma(builder.fmul(square, square), f.polynomial(constants.cosine, square), high)
-    return sine, cosine, f.bits(shifted)
+        r = fma(n, -part, r)
+    square = r * r
+    sine = fma(r * square, polynomial(constants.sine, square), r)
+    high = fma(square, -0.5, 1.0)
+    cosine = fma(square * square, polynomial(constants.cosine, square), high)
+    return sine, cosine, shifted.bits()
 
 
-def _with_sign(f: Steps, x: ir.Value, sign: ir.Value) -> ir.Value:
-    return f.builder.bitcast(f.builder.xor(f.bits(x), sign), f.kind)
-
-
-def _or_library(f: Steps, name: str, x: ir.Value, result: ir.Value) -> ir.Value:
-    """`result`, or where x is large the C library's."""
-    builder, limit = f.builder, (_FLOAT32 if is_single(f.kind) else _FLOAT64).limit
-    large = builder.fcmp_ordered(">", f.absolute(x), f.number(limit))
-    return or_rarely(builder, large, result, lambda: library(f, name, [x]))
+def _or_library(name: str, x: Value, size: Value, sign: Value) -> Value:
+    """A number with its sign turned over or not, or where x is large what the C library has."""
+    result = (size.bits() ^ sign).as_float()
+    is_large = absolute(x) > for_format(x, _FLOAT32, _FLOAT64).limit
+    return or_rarely(is_large, result, lambda: library(name, x))

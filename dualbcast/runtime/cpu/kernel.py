@@ -110,7 +110,7 @@ class CpuKernel:
     def goes_past_the_cache(self, total: int) -> bool:
         """Whether a launch of so many elements stores its outputs past the cache."""
         # Only vectors are stored past the cache.
-        return self.source.straight and nontemporal_policy.goes_past_the_cache(
+        return self.source.vectors > 0 and nontemporal_policy.goes_past_the_cache(
             self.source.layout, total, self.itemsizes, len(self.source.inputs)
         )
 

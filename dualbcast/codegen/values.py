@@ -1,0 +1,224 @@
+"""The values of LLVM code that is being written: numbers and vectors of numbers, with Python's operators.
+
+A Python number among the operands is a constant of the other operand's type, in all lanes of a vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from llvmlite import ir
+
+from dualbcast.codegen.vector_types import Lanes, like, lone, shuffled, splat
+
+__all__ = ["FLOATS", "INDEX", "TYPES", "Value", "intrinsic", "operand"]
+
+TYPES: dict[str, ir.Type] = {
+    "bool": ir.IntType(1),
+    "float32": ir.FloatType(),
+    "float64": ir.DoubleType(),
+    **{f"{sign}int{bits}": ir.IntType(bits) for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}
+FLOATS = ("float32", "float64")
+INDEX = TYPES["int64"]
+
+
+def operand(given: Any, kind: ir.Type) -> ir.Value:
+    """A value's LLVM value, or Python's number as a constant of a type."""
+    if not isinstance(given, int | float):
+        return given.value
+    return ir.Constant(kind, float(given) if _is_float(kind) else given)
+
+
+def _is_float(kind: ir.Type) -> bool:
+    return lone(kind) in (ir.FloatType(), ir.DoubleType())
+
+
+class Value:
+    """A number, or a vector of numbers.
+
+    Comparisons are those of Python: signed for integers, false for NaN except `!=`. `//`, `%` and `>>` take integers as
+    unsigned.
+    """
+
+    __slots__ = ("builder", "value")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, builder: ir.IRBuilder, value: ir.Value) -> None:
+        self.builder, self.value = builder, value
+
+    @property
+    def kind(self) -> ir.Type:
+        """The LLVM type."""
+        return self.value.type
+
+    @property
+    def is_vector(self) -> bool:
+        return isinstance(self.kind, ir.VectorType)
+
+    def constant(self, number: float) -> Value:
+        """A number in this value's type."""
+        return Value(self.builder, operand(number, self.kind))
+
+    # --- operators -----------------------------------------------------------------------------------------------
+
+    def _binary(self, name: str, other: Any) -> Value:
+        operation = getattr(self.builder, f"f{name}" if _is_float(self.kind) else name)
+        return Value(self.builder, operation(self.value, operand(other, self.kind)))
+
+    def _compared(self, sign: str, other: Any) -> Value:
+        if not _is_float(self.kind):
+            compare = self.builder.icmp_signed
+        else:
+            compare = self.builder.fcmp_unordered if sign == "!=" else self.builder.fcmp_ordered
+        return Value(self.builder, compare(sign, self.value, operand(other, self.kind)))
+
+    def __neg__(self) -> Value:
+        return Value(self.builder, (self.builder.fneg if _is_float(self.kind) else self.builder.neg)(self.value))
+
+    def __invert__(self) -> Value:
+        return Value(self.builder, self.builder.not_(self.value))
+
+    def __add__(self, other: Any) -> Value:
+        return self._binary("add", other)
+
+    def __radd__(self, other: float) -> Value:
+        return self.constant(other) + self
+
+    def __sub__(self, other: Any) -> Value:
+        return self._binary("sub", other)
+
+    def __rsub__(self, other: float) -> Value:
+        return self.constant(other) - self
+
+    def __mul__(self, other: Any) -> Value:
+        return self._binary("mul", other)
+
+    def __truediv__(self, other: Any) -> Value:
+        return self._binary("div", other)
+
+    def __rtruediv__(self, other: float) -> Value:
+        return self.constant(other) / self
+
+    def __floordiv__(self, other: Any) -> Value:
+        return self._binary("udiv", other)
+
+    def __rfloordiv__(self, other: int) -> Value:
+        return self.constant(other) // self
+
+    def __mod__(self, other: Any) -> Value:
+        return self._binary("urem", other)
+
+    def __and__(self, other: Any) -> Value:
+        return self._binary("and_", other)
+
+    def __or__(self, other: Any) -> Value:
+        return self._binary("or_", other)
+
+    def __xor__(self, other: Any) -> Value:
+        return self._binary("xor", other)
+
+    def __lshift__(self, places: int) -> Value:
+        return self._binary("shl", places)
+
+    def __rshift__(self, places: int) -> Value:
+        return self._binary("lshr", places)
+
+    def __lt__(self, other: Any) -> Value:
+        return self._compared("<", other)
+
+    def __le__(self, other: Any) -> Value:
+        return self._compared("<=", other)
+
+    def __gt__(self, other: Any) -> Value:
+        return self._compared(">", other)
+
+    def __ge__(self, other: Any) -> Value:
+        return self._compared(">=", other)
+
+    def __eq__(self, other: object) -> Value:  # type: ignore[override]
+        return self._compared("==", other)
+
+    def __ne__(self, other: object) -> Value:  # type: ignore[override]
+        return self._compared("!=", other)
+
+    def unordered(self, sign: str, other: Any) -> Value:
+        """A comparison of floats that is true where one of them is NaN; the sign "uno" asks for nothing else."""
+        return Value(self.builder, self.builder.fcmp_unordered(sign, self.value, operand(other, self.kind)))
+
+    def unsigned(self, sign: str, other: Any) -> Value:
+        """A comparison of integers without their signs."""
+        return Value(self.builder, self.builder.icmp_unsigned(sign, self.value, operand(other, self.kind)))
+
+    def choose(self, then: Any, otherwise: Any) -> Value:
+        """One of two values, by this test; both are computed, and one of them may be Python's number."""
+        kind = (otherwise if isinstance(then, int | float) else then).kind
+        chosen = self.builder.select(self.value, operand(then, kind), operand(otherwise, kind))
+        return Value(self.builder, chosen)
+
+    def at_most(self, limit: Any) -> Value:
+        """The number, or the limit where that is less."""
+        return (self < limit).choose(self, limit)
+
+    # --- conversions ---------------------------------------------------------------------------------------------
+
+    def bits(self) -> Value:
+        """The bits of a float, as an integer of its width."""
+        width = 32 if lone(self.kind) == ir.FloatType() else 64
+        return Value(self.builder, self.builder.bitcast(self.value, like(self.kind, ir.IntType(width))))
+
+    def as_float(self) -> Value:
+        """The float whose bits are those of this integer."""
+        kind = ir.FloatType() if lone(self.kind).width == 32 else ir.DoubleType()
+        return Value(self.builder, self.builder.bitcast(self.value, like(self.kind, kind)))
+
+    def truncated(self, width: int) -> Value:
+        """The lowest bits of an integer."""
+        return Value(self.builder, self.builder.trunc(self.value, like(self.kind, ir.IntType(width))))
+
+    def zero_extended(self, width: int) -> Value:
+        """An unsigned integer in more bits."""
+        return Value(self.builder, self.builder.zext(self.value, like(self.kind, ir.IntType(width))))
+
+    def to_int64(self) -> Value:
+        return Value(self.builder, self.builder.sext(self.value, INDEX))
+
+    def to_float64(self) -> Value:
+        """The same number, or vector of numbers, in float64."""
+        wide = like(self.kind, ir.DoubleType())
+        return self if self.kind == wide else Value(self.builder, self.builder.fpext(self.value, wide))
+
+    # --- vectors -------------------------------------------------------------------------------------------------
+
+    def splat(self, lanes: int) -> Value:
+        """A vector with this number in all lanes."""
+        return Value(self.builder, splat(self.builder, self.value, lanes))
+
+    def first_lanes(self, lanes: int) -> Value:
+        """A mask of so many lanes, true in as many of them, from the first on, as this number says."""
+        numbers = Value(self.builder, ir.Constant(Lanes(INDEX, lanes), list(range(lanes))))
+        return self.splat(lanes).unsigned(">", numbers)
+
+    def shuffle(self, other: Value, places: Sequence[int]) -> Value:
+        """Elements of this vector and another one, by their places in one after the other."""
+        return Value(self.builder, shuffled(self.builder, self.value, other.value, places))
+
+    def lane(self, place: int) -> Value:
+        """An element of a vector."""
+        return Value(self.builder, self.builder.extract_element(self.value, ir.Constant(TYPES["int32"], place)))
+
+    def with_lane(self, place: int, number: Value) -> Value:
+        """A vector with another element in a place."""
+        lane = ir.Constant(TYPES["int32"], place)
+        return Value(self.builder, self.builder.insert_element(self.value, number.value, lane))
+
+
+def intrinsic(name: str, first: Value, *others: Any) -> Value:
+    """What LLVM's function `llvm.{name}` computes of values of one type."""
+    builder, kind = first.builder, first.kind
+    arguments = [first.value, *[operand(each, kind) for each in others]]
+    function_type = ir.FunctionType(kind, [kind] * len(arguments))
+    return Value(
+        builder, builder.call(builder.module.declare_intrinsic(f"llvm.{name}", [kind], function_type), arguments)
+    )
