@@ -1,4 +1,4 @@
-"""The bugs of planted_bugs.py can be planted: their text is in the package once, in every folder, and their tests exist."""
+"""The bugs of planted_bugs.py can be planted: their texts stand in the package once, and their tests exist."""
 
 from __future__ import annotations
 

@@ -296,6 +296,7 @@ def pullback_of(
 
     The blocks are None where it takes the leaves instead.
     """
+    blocks = region.blocks
     if blocks is None or not takes_jacobian:
         return region.element.select(present).derive("pullback", wrt), None
     pattern = tuple([tuple([None if is_array(blocks[i, p]) else float(blocks[i, p]) for p in wrt]) for i in present])

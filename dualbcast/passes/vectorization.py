@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from dualbcast.frontend.rule_bodies import helper_of
 from dualbcast.ir.nodes import For, Function, If, While
-from dualbcast.ir.traversal import operations_of, statements
+from dualbcast.ir.traversal import has_loops, operations_of, statements
 from dualbcast.passes.uniformity import is_uniform_loop, varies, varying_names
 from dualbcast.rules.table import RULES
 

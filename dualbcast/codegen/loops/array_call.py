@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dualbcast.codegen.loops.builder import Function, Module
-    from dualbcast.codegen.loops.values import Pointer, Value
+    from dualbcast.codegen.values import Pointer, Value
 
 __all__ = ["MISALIGNED", "write_array_calls"]
 
