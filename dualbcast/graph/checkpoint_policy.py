@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualbcast.autodiff.operation_cost import cost_of_element
+from dualbcast.graph.primitives import tracked_positions
 from dualbcast.graph.tape import STATE
 from dualbcast.graph.variable import Variable
 from dualbcast.passes.vectorization import is_scalar
@@ -108,20 +109,17 @@ class Decision(NamedTuple):
     blocks: int = 0
 
 
-def decide(
-    element: Element, leaves: Sequence[Any], wrt: tuple[int, ...], shape: tuple[int, ...], dtype: np.dtype[Any]
-) -> Decision:
-    """Whether a kernel that is about to run should keep its Jacobian.
-
-    It computes in `dtype`, from arguments that broadcast to `shape`; of these, the ones at `wrt` carry derivatives.
-    """
+def decide(element: Element, leaves: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> Decision:
+    """Whether a kernel should keep its Jacobian, which computes in `dtype` from leaves that broadcast to `shape`."""
     mode = element.options.jacobian if STATE.jacobian == "auto" else STATE.jacobian
     if mode == "recompute":
         return Decision(False, 'jacobian="recompute"')
     if mode == "cache":
-        return Decision(True, 'jacobian="cache"', cost_of(element, wrt).blocks * math.prod(shape) * dtype.itemsize)
+        blocks = cost_of(element, tracked_positions(leaves)).blocks
+        return Decision(True, 'jacobian="cache"', blocks * math.prod(shape) * dtype.itemsize)
     if _cost_of_values(element) * math.prod(shape) <= _NEGLIGIBLE:
         return _EITHER
+    wrt = tracked_positions(leaves)
     arrays = [leaf.array for leaf in leaves if isinstance(leaf, Variable)]
     read = sum([array.nbytes for array in arrays])
     gradients = sum([leaves[at].array.nbytes for at in wrt])

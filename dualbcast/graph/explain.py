@@ -18,6 +18,7 @@ from dualbcast.autodiff.operation_cost import cost_of_element
 from dualbcast.errors import ArgumentError, a_or_an
 from dualbcast.graph.fused_region import REGION, Region, pullback_of, region_of
 from dualbcast.graph.lazy import Output, gather
+from dualbcast.graph.primitives import tracked_positions
 from dualbcast.graph.tape import Node
 from dualbcast.graph.variable import Variable
 from dualbcast.program.element import Element
@@ -120,7 +121,7 @@ def explain(result: Variable) -> Explanation:
         steps.append(_Step(node, node.static["region"] if node.primitive is REGION else None, node.inputs))
     rows = [_forward(step) for step in reversed(steps)]
     for step in steps if result.tracked else ():
-        wrt = tuple([at for at, each in enumerate(step.inputs) if isinstance(each, Variable) and each.tracked])
+        wrt = tracked_positions(step.inputs)
         if wrt:
             rows.append(_backward(step, wrt))
     return Explanation(tuple(rows))
@@ -162,7 +163,7 @@ def _forward(step: _Step) -> Row:
         assert step.node is not None
         return _operation("forward", step.node, step.node.primitive.name, read, _bytes_of_outputs(step.node), note)
     written = _bytes(*region.outputs)
-    decision = region.decision or region.decide()
+    decision = region.decision or (region.decide() if tracked_positions(step.inputs) else None)
     if decision is not None:
         note += f"; {'keeps its Jacobian' if decision.keeps else 'no Jacobian'}: {decision.reason}"
         if decision.keeps:
