@@ -1,4 +1,4 @@
-"""Whether a recorded kernel keeps its Jacobian for the backward pass, or computes the derivatives anew there.
+"""The decision whether a recorded kernel keeps its Jacobian, or the backward pass computes the derivatives anew.
 
 Comes in: the element function of a kernel and its arguments. Goes out: a decision for the way that a roofline model
 expects to be faster. The ratios of the model are fixed, so the same program chooses the same on every run.
@@ -36,7 +36,7 @@ class Cost(NamedTuple):
     blocks, outputs : int
         The number of entries of the Jacobian that vary, and the number of outputs.
     scalar : bool
-        Whether something in it, such as a loop of its own, keeps the loop over elements from being vectorised.
+        Whether an operation or a loop in it keeps the loop over elements from being vectorised.
     """
 
     value: float
@@ -59,7 +59,10 @@ def cost_of(element: Element, wrt: tuple[int, ...]) -> Cost:
 
 @lru_cache(maxsize=1024)
 def _cost_of_values(element: Element) -> float:
-    """The operations for the values of an element, or infinity if they are not vectorised; no derivative is made."""
+    """The operations for the values of an element, or infinity if they are not vectorised.
+
+    The decision for a small kernel needs no more, so its derivatives are not compiled for that.
+    """
     return math.inf if is_scalar(element.function) else cost_of_element(element.function)
 
 
@@ -86,9 +89,9 @@ _ROOFLINES = {
     "numpy": _Roofline(balance=(1.5, 0.75), scalar=(10.0, 6.0), launch=2.5e5),
     "cupy": _Roofline(balance=(10.0, 5.0), scalar=(1.0, 1.0), launch=2e7),
 }
-# A Jacobian that takes more than this part of all memory is not kept.
+# A Jacobian that takes a larger share of all memory is not kept.
 _MEMORY_SHARE = 1 / 4
-# So many operations for the values take, with their derivatives, less time than a launch on any machine.
+# If the values take no more operations, they take less time than a launch on any machine, with their derivatives.
 _NEGLIGIBLE = 1e4
 
 

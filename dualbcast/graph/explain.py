@@ -94,8 +94,8 @@ def explain(result: Variable) -> Explanation:
     Parameters
     ----------
     result : Variable
-        Its value need not have been computed yet. The recorded part of the graph leads back to the Variables that
-        derivatives may be asked for; operations that were not recorded are not known any more.
+        Its value need not have been computed yet. The graph leads back to the Variables in which derivatives can be
+        taken; operations that were not recorded do not appear.
 
     Examples
     --------
@@ -128,7 +128,7 @@ def explain(result: Variable) -> Explanation:
 
 
 class _Step(NamedTuple):
-    """A node that is not a region's; or a region with its node, or without one if it waits."""
+    """An operation of the array library, which has no region; or a region, which has no node while it waits."""
 
     node: Node | None
     region: Region | None
