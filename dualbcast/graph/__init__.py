@@ -7,7 +7,7 @@ Each file imports only files of lines further up in this list:
 
     trees  arrays                           containers of arrays; the arrays
     tape                                    nodes, primitives, and the settings of a thread
-    frozen                                  arrays of the user's stay as they are
+    frozen                                  user's arrays stay as they are
     variable                                an array that remembers how it was computed; the operations by name
     primitives  launch_log                  primitives run on Variables and are recorded; a list of kernels
     lazy                                    element-wise operations wait for one another
@@ -31,7 +31,7 @@ Each file imports only files of lines further up in this list:
 from dualbcast.graph.checkpoint import checkpoint
 from dualbcast.graph.explain import explain
 from dualbcast.graph.launch_log import launches
-from dualbcast.graph.operations import protocols as _protocols  # noqa: F401 (NumPy's functions register themselves)
+from dualbcast.graph.operations import protocols as _protocols  # noqa: F401 (it enters NumPy's functions into the table)
 from dualbcast.graph.operations.broadcasting import broadcast_to, reshape, sum
 from dualbcast.graph.operations.elementwise import astype, clip, where
 from dualbcast.graph.operations.indexing import scatter, take, take_along_axis

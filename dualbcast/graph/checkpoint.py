@@ -15,7 +15,7 @@ from dualbcast.graph.arrays import is_array
 from dualbcast.graph.backward import backward, key_of
 from dualbcast.graph.frozen import Frozen, freeze
 from dualbcast.graph.nesting import check_results, name_of
-from dualbcast.graph.primitives import alias, record
+from dualbcast.graph.primitives import alias, record, tracked_positions
 from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive, next_serial, observe, setting
 from dualbcast.graph.trees import leaves, rebuild
 from dualbcast.graph.variable import Variable
@@ -46,7 +46,7 @@ def checkpoint(function: Function) -> Function:
         if not STATE.is_recording:
             return function(*args, **named)
         given = leaves((args, named))
-        positions = [at for at, leaf in enumerate(given) if isinstance(leaf, Variable) and leaf.tracked]
+        positions = tracked_positions(given)
         arguments = [given[at] for at in positions]
         # The node refers to the structure of the arguments, and to their leaves that carry no derivative.
         structure = rebuild((args, named), [False] * len(given))
@@ -74,7 +74,7 @@ def checkpoint(function: Function) -> Function:
     return checkpointed  # type: ignore[return-value]
 
 
-def _constants(given: list[Any], positions: list[int]) -> tuple[list[Any], list[Frozen | None]]:
+def _constants(given: list[Any], positions: Sequence[int]) -> tuple[list[Any], list[Frozen | None]]:
     """The leaves of arguments except those at some positions. Arrays among them are frozen."""
     constants = [None if at in positions else leaf for at, leaf in enumerate(given)]
     frozen = []

@@ -1,4 +1,4 @@
-"""Whether a recorded kernel keeps its Jacobian for the backward pass, or computes the derivatives anew there.
+"""The decision whether a recorded kernel keeps its Jacobian, or the backward pass computes the derivatives anew.
 
 Comes in: the element function of a kernel and its arguments. Goes out: a decision for the way that a roofline model
 expects to be faster. The ratios of the model are fixed, so the same program chooses the same on every run.
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualbcast.autodiff.operation_cost import cost_of_element
+from dualbcast.graph.primitives import tracked_positions
 from dualbcast.graph.tape import STATE
 from dualbcast.graph.variable import Variable
 from dualbcast.passes.vectorization import is_scalar
@@ -35,7 +36,7 @@ class Cost(NamedTuple):
     blocks, outputs : int
         The number of entries of the Jacobian that vary, and the number of outputs.
     scalar : bool
-        Whether something in it, such as a loop of its own, keeps the loop over elements from being vectorised.
+        Whether an operation or a loop in it keeps the loop over elements from being vectorised.
     """
 
     value: float
@@ -58,7 +59,10 @@ def cost_of(element: Element, wrt: tuple[int, ...]) -> Cost:
 
 @lru_cache(maxsize=1024)
 def _cost_of_values(element: Element) -> float:
-    """The operations for the values of an element, or infinity if they are not vectorised; no derivative is made."""
+    """The operations for the values of an element, or infinity if they are not vectorised.
+
+    The decision for a small kernel needs no more, so its derivatives are not compiled for that.
+    """
     return math.inf if is_scalar(element.function) else cost_of_element(element.function)
 
 
@@ -85,9 +89,9 @@ _ROOFLINES = {
     "numpy": _Roofline(balance=(1.5, 0.75), scalar=(10.0, 6.0), launch=2.5e5),
     "cupy": _Roofline(balance=(10.0, 5.0), scalar=(1.0, 1.0), launch=2e7),
 }
-# A Jacobian that takes more than this part of all memory is not kept.
+# A Jacobian that takes a larger share of all memory is not kept.
 _MEMORY_SHARE = 1 / 4
-# So many operations for the values take, with their derivatives, less time than a launch on any machine.
+# If the values take no more operations, they take less time than a launch on any machine, with their derivatives.
 _NEGLIGIBLE = 1e4
 
 
@@ -108,20 +112,17 @@ class Decision(NamedTuple):
     blocks: int = 0
 
 
-def decide(
-    element: Element, leaves: Sequence[Any], wrt: tuple[int, ...], shape: tuple[int, ...], dtype: np.dtype[Any]
-) -> Decision:
-    """Whether a kernel that is about to run should keep its Jacobian.
-
-    It computes in `dtype`, from arguments that broadcast to `shape`; of these, the ones at `wrt` carry derivatives.
-    """
+def decide(element: Element, leaves: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> Decision:
+    """Whether a kernel should keep its Jacobian, which computes in `dtype` from leaves that broadcast to `shape`."""
     mode = element.options.jacobian if STATE.jacobian == "auto" else STATE.jacobian
     if mode == "recompute":
         return Decision(False, 'jacobian="recompute"')
     if mode == "cache":
-        return Decision(True, 'jacobian="cache"', cost_of(element, wrt).blocks * math.prod(shape) * dtype.itemsize)
+        blocks = cost_of(element, tracked_positions(leaves)).blocks
+        return Decision(True, 'jacobian="cache"', blocks * math.prod(shape) * dtype.itemsize)
     if _cost_of_values(element) * math.prod(shape) <= _NEGLIGIBLE:
         return _EITHER
+    wrt = tracked_positions(leaves)
     arrays = [leaf.array for leaf in leaves if isinstance(leaf, Variable)]
     read = sum([array.nbytes for array in arrays])
     gradients = sum([leaves[at].array.nbytes for at in wrt])

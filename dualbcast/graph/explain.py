@@ -18,6 +18,7 @@ from dualbcast.autodiff.operation_cost import cost_of_element
 from dualbcast.errors import ArgumentError, a_or_an
 from dualbcast.graph.fused_region import REGION, Region, pullback_of, region_of
 from dualbcast.graph.lazy import Output, gather
+from dualbcast.graph.primitives import tracked_positions
 from dualbcast.graph.tape import Node
 from dualbcast.graph.variable import Variable
 from dualbcast.program.element import Element
@@ -93,8 +94,8 @@ def explain(result: Variable) -> Explanation:
     Parameters
     ----------
     result : Variable
-        Its value need not have been computed yet. The recorded part of the graph leads back to the Variables that
-        derivatives may be asked for; operations that were not recorded are not known any more.
+        Its value need not have been computed yet. The graph leads back to the Variables in which derivatives can be
+        taken; operations that were not recorded do not appear.
 
     Examples
     --------
@@ -120,14 +121,14 @@ def explain(result: Variable) -> Explanation:
         steps.append(_Step(node, node.static["region"] if node.primitive is REGION else None, node.inputs))
     rows = [_forward(step) for step in reversed(steps)]
     for step in steps if result.tracked else ():
-        wrt = tuple([at for at, each in enumerate(step.inputs) if isinstance(each, Variable) and each.tracked])
+        wrt = tracked_positions(step.inputs)
         if wrt:
             rows.append(_backward(step, wrt))
     return Explanation(tuple(rows))
 
 
 class _Step(NamedTuple):
-    """A node that is not a region's; or a region with its node, or without one if it waits."""
+    """An operation of the array library, which has no region; or a region, which has no node while it waits."""
 
     node: Node | None
     region: Region | None
@@ -162,7 +163,7 @@ def _forward(step: _Step) -> Row:
         assert step.node is not None
         return _operation("forward", step.node, step.node.primitive.name, read, _bytes_of_outputs(step.node), note)
     written = _bytes(*region.outputs)
-    decision = region.decision or region.decide()
+    decision = region.decision or (region.decide() if tracked_positions(step.inputs) else None)
     if decision is not None:
         note += f"; {'keeps its Jacobian' if decision.keeps else 'no Jacobian'}: {decision.reason}"
         if decision.keeps:

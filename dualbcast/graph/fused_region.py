@@ -19,7 +19,7 @@ from dualbcast.graph.arrays import as_array, is_array, is_float
 from dualbcast.graph.composition import TOTAL, composition_of, contracted
 from dualbcast.graph.launch_log import launched
 from dualbcast.graph.lazy import LIMITS, Expression, Gathered, Output, gather
-from dualbcast.graph.primitives import arrays_of, is_any_tracked, record
+from dualbcast.graph.primitives import arrays_of, is_any_tracked, record, tracked_positions
 from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive
 from dualbcast.graph.variable import Variable, registered
 from dualbcast.program.element import Element
@@ -167,8 +167,6 @@ class Region:
         The dtypes of the outputs, and the shapes that they are summed to, or None.
     shape, compute
         As for an Expression.
-    tracked : tuple of int
-        The leaves that carry derivatives.
     decision : Decision or None
         Whether it keeps its Jacobian, and why; None before it has run, and where no derivative can be asked for, or
         something is summed.
@@ -186,17 +184,11 @@ class Region:
         self.decision: checkpoint_policy.Decision | None = None
         self.blocks: dict[tuple[int, int], Any] | None = None
 
-    @property
-    def tracked(self) -> tuple[int, ...]:
-        leaves = enumerate(self.gathered.leaves)
-        return tuple([at for at, leaf in leaves if isinstance(leaf, Variable) and leaf.tracked])
-
     def decide(self) -> checkpoint_policy.Decision | None:
-        """Whether to keep the Jacobian."""
-        wrt = self.tracked
-        if not wrt or self.sums.count(None) < len(self.sums):
+        """Whether to keep the Jacobian of a region in which a derivative may be asked for."""
+        if self.sums.count(None) < len(self.sums):
             return None
-        return checkpoint_policy.decide(self.element, self.gathered.leaves, wrt, self.shape, self.compute)
+        return checkpoint_policy.decide(self.element, self.gathered.leaves, self.shape, self.compute)
 
     def run(self) -> list[Any]:
         """Compute the arrays of the outputs, and the Jacobian as well if that is expected to be faster."""
@@ -213,7 +205,7 @@ class Region:
         count, values = len(self.dtypes), arrays_of(self.gathered.leaves)
         try:
             with beside(values):
-                call = self.element.prepare("value_and_jacobian", values, self.tracked)
+                call = self.element.prepare("value_and_jacobian", values, tracked_positions(self.gathered.leaves))
                 if call.spec.dtypes[:count] != self.dtypes:
                     return None
                 outputs = call.run()

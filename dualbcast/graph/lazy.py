@@ -253,13 +253,13 @@ def gather(
     first : iterable of Variable
         The first leaves, whether an expression reads them or not.
     """
-    order, computed = _reached(roots, stops)
+    visited, order, computed = _reached(roots, stops)
     leaves = list(first)
     numbers: dict[Any, int] = {id(leaf): number for number, leaf in enumerate(leaves)}
     # The numbers of outputs are known when all leaves are.
-    inputs: list[list[int | Output]] = []
-    for expression in order:
-        numbered: list[int | Output] = []
+    inputs: dict[Expression, list[int | Output]] = {}
+    for expression in visited:
+        numbered = inputs[expression] = []
         for each in expression.inputs:
             if type(each) is Output:
                 leaf = computed.get(each.key) if computed else None
@@ -274,39 +274,56 @@ def gather(
                 number = numbers[key] = len(leaves)
                 leaves.append(leaf)
             numbered.append(number)
-        inputs.append(numbered)
     count = len(leaves)
     for expression in order:
         numbers[id(expression)] = count
         count += len(expression.dtypes)
     refs = [
         tuple([each if isinstance(each, int) else numbers[id(each.expression)] + each.index for each in numbered])
-        for numbered in inputs
+        for numbered in [inputs[expression] for expression in order]
     ]
     return Gathered(order, leaves, refs, computed, numbers)
 
 
 def _reached(
     roots: Sequence[Expression], stops: Mapping[tuple[int, int], Variable] | None
-) -> tuple[list[Expression], dict[tuple[int, int], Variable]]:
-    """The expressions that `gather` collects, in the order in which they were created, and the computed outputs."""
+) -> tuple[Iterable[Expression], list[Expression], dict[tuple[int, int], Variable]]:
+    """The expressions that `gather` collects, and the computed outputs where it stops.
+
+    The expressions are given twice: in the order in which their leaves are numbered, and in that in which they are
+    computed. Both are the order of creation as long as no kernel has computed any of the expressions; afterwards, and
+    with `stops`, they are visited depth first. The order decides how the sums of cotangents are rounded.
+    """
     computed = {} if stops is None else dict(stops)
     if len(roots) == 1 and Output not in map(type, roots[0].inputs):
-        return [*roots], computed
-    reached: dict[int, Expression] = {}
-    pending = list(roots)
+        return roots, list(roots), computed
+    is_depth_first = stops is not None
+    visited: dict[Expression, None] = {}
+    order: list[Expression] = []
+    pending = [(root, False) for root in reversed(roots)]
     while pending:
-        expression = pending.pop()
-        if id(expression) in reached:
-            continue
-        reached[id(expression)] = expression
-        for each in expression.inputs:
-            if type(each) is not Output:
-                continue
-            if stops is None and each.expression.has_run:
-                variable = each.expression.outputs[each.index]()
-                if variable is not None and variable._value is not None:
-                    computed[each.key] = variable
-            if not computed or each.key not in computed:
-                pending.append(each.expression)
-    return sorted(reached.values(), key=_serial), computed
+        expression, is_ready = pending.pop()
+        if is_ready:
+            order.append(expression)
+        elif expression not in visited:
+            visited[expression] = None
+            pending.append((expression, True))
+            is_depth_first = is_depth_first or expression.has_run
+            for output in expression.inputs:
+                if type(output) is Output:
+                    if stops is None:
+                        _note_value(output, computed)
+                    if not computed or output.key not in computed:
+                        pending.append((output.expression, False))
+    if is_depth_first or computed:
+        return visited, order, computed
+    order.sort(key=_serial)
+    return order, order, computed
+
+
+def _note_value(output: Output, computed: dict[tuple[int, int], Variable]) -> None:
+    """Enter an output among those computed if the Variable that stands for it has a value."""
+    if output.expression.has_run:
+        variable = output.expression.outputs[output.index]()
+        if variable is not None and variable._value is not None:
+            computed[output.key] = variable

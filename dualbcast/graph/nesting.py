@@ -1,7 +1,7 @@
 """Nesting levels: one application of a transformation, inside others or not.
 
-Comes in: the arguments and results of a differentiated function. Goes out: aliases to differentiate in, and results as
-the caller of the transformation gets them.
+Comes in: the arguments and results of a differentiated function. Goes out: aliases of the arguments, in which the
+function is differentiated, and results in the form in which the caller of the transformation gets them.
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ __all__ = [
     "run",
     "run_multiple",
     "stop_gradient",
+    "tracked_positions",
     "zeros",
 ]
 
@@ -101,6 +102,11 @@ def output_of(node: Node, index: int = 0) -> Variable:
 def is_any_tracked(inputs: Sequence[Any]) -> bool:
     """Whether one of the inputs carries a derivative."""
     return True in [isinstance(each, Variable) and each.tracked for each in inputs]
+
+
+def tracked_positions(inputs: Sequence[Any]) -> tuple[int, ...]:
+    """The positions of the inputs that carry a derivative."""
+    return tuple([at for at, each in enumerate(inputs) if isinstance(each, Variable) and each.tracked])
 
 
 def arrays_of(inputs: Sequence[Any]) -> tuple[Any, ...]:

@@ -35,29 +35,29 @@ def grad(of: Any, wrt: Any = 0, *, has_aux: bool = False, record: bool = False) 
     ----------
     of : callable or Variable
         A function that returns one number (a Variable of no dimensions); or such a number, for its gradient in
-        Variables that it was computed from.
+        Variables from which it was computed.
     wrt : int, str, or sequence of them; or Variable, or container of them
         Of a function the arguments to differentiate in, by position or name: arrays of a float dtype, Python floats,
         Variables, or nested containers of these (dicts, lists, tuples, dataclasses). Of a Variable, the Variables.
     has_aux : bool
-        Whether the function returns a pair, of the number and of anything else that is to be handed on.
+        Whether the function returns a pair of the number and an auxiliary value, which is handed on.
     record : bool
         For a Variable: whether the gradient is recorded, and so a Variable that can be differentiated again.
 
     Returns
     -------
     callable
-        For a function, another one of the same arguments that gives the gradient, in a container such as the argument;
-        a tuple of them where `wrt` is a sequence; and where the function `has_aux`, the pair of that and the rest.
-        From arrays it gives arrays. Called with Variables, or inside another transformation, it gives Variables, and is
-        itself recorded.
+        For a function, another function of the same arguments. It returns the gradient in a container like the
+        argument; if `wrt` is a sequence, a tuple of gradients; with `has_aux`, the pair of these and the auxiliary
+        value. From arrays it returns arrays. Called with Variables, or inside another transformation, it returns
+        Variables and is recorded itself.
     array, Variable, or container of them
         For a Variable: its gradient.
 
     Raises
     ------
     ArgumentError, DTypeError, ShapeError
-        There is no gradient: the result is not one number, or an argument is of integers.
+        There is no gradient: the result is not one number, or an argument has an integer dtype.
 
     Examples
     --------
@@ -96,7 +96,8 @@ def value_and_grad(function: Callable[..., Any], wrt: Wrt = 0, *, has_aux: bool 
     Returns
     -------
     callable
-        It gives the pair of the value (with `has_aux` all that the function returns) and the gradient.
+        It returns the pair of the value and the gradient. With `has_aux` the value is the pair that the function
+        returns.
 
     Examples
     --------
@@ -131,22 +132,22 @@ def value_and_grad(function: Callable[..., Any], wrt: Wrt = 0, *, has_aux: bool 
 
 @thaw_on_failure
 def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., Any]]:
-    """The value of a function, and the function that carries cotangents of it back to the arguments.
+    """The value of a function, and its pullback, which carries cotangents of the value back to the arguments.
 
     Parameters
     ----------
     function : callable
         It returns a Variable, or a container of them.
     *args
-        All its arguments, each to be differentiated in; they may be the same as for `grad`.
+        All its arguments. The function is differentiated in each of them; they may be the same as for `grad`.
 
     Returns
     -------
     value
-        What the function returns.
+        The result of the function.
     pullback : callable
-        Of a cotangent for each array in the value, in a container like it. It gives a tuple with the cotangent of each
-        argument, and may be called again and again. It keeps all that was computed on the way to the value.
+        It takes a cotangent for each array in the value, in a container like the value, and returns a tuple with the
+        cotangent of each argument. It may be called many times, and keeps all arrays that the derivative needs.
 
     Examples
     --------
@@ -195,8 +196,9 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
 
     Notes
     -----
-    The pullback is linear in the cotangent, and its own pullback is the product wanted: J. Townsend, "A new trick for
-    calculating Jacobian vector products" (2017). It costs about three evaluations, and keeps the same arrays as `vjp`.
+    The pullback is linear in the cotangent, and the pullback of that is the product with the tangents: J. Townsend, "A
+    new trick for calculating Jacobian vector products" (2017). It costs about three evaluations, and keeps the same
+    arrays as `vjp`.
 
     Examples
     --------
@@ -235,7 +237,7 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
 
 
 def _like_trees(trees: list[Any], values: list[Any]) -> tuple[Any, ...]:
-    """For each container one like it, with the next of the values for its leaves."""
+    """Containers like these, whose leaves are the values in their order."""
     remaining = iter(values)
     return tuple([rebuild(tree, [next(remaining) for _ in leaves(tree)]) for tree in trees])
 
@@ -244,7 +246,7 @@ def _like_trees(trees: list[Any], values: list[Any]) -> tuple[Any, ...]:
 
 
 def _matched(given: Any, like: Any, outputs: list[Any], kind: str) -> list[Variable]:
-    """Cotangents or tangents for arrays, whose shapes they must have."""
+    """Cotangents or tangents as Variables, whose shapes must be those of the arrays that they are for."""
     values = leaves(given)
     if len(values) != len(outputs):
         raise ArgumentError(f"{len(outputs)} {kind}s are needed, one for each array of {like!r}; got {len(values)}")
@@ -326,7 +328,7 @@ def _gradient_of(number: Variable, variables: Any, record: bool) -> Any:
 
 
 def _position(function: Any, wrt: Any, args: tuple[Any, ...], named: dict[str, Any]) -> int | str:
-    """Where an argument to differentiate in is: its position, or its name if it is given by name."""
+    """The position of an argument to differentiate in, or its name if it is passed by name."""
     if isinstance(wrt, str):
         if wrt in named:
             return wrt

@@ -1,6 +1,6 @@
 """`Variable`: an array that remembers how it was computed, with the operators and methods of an array.
 
-Comes in: an array of the user's, or of an operation. Goes out: calls of the operations, which the operators and methods
+Comes in: a user's array, or that of an operation. Goes out: calls of the operations, which the operators and methods
 find by name in a table. Each operation enters itself into the table, so this file imports none of them.
 """
 

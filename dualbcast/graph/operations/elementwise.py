@@ -1,7 +1,7 @@
 """All element-wise arithmetic on Variables: operators, ufuncs, casts, choices, and BroadcastFunctions.
 
 Comes in: an operation, with Variables, arrays and numbers that broadcast together. Goes out: Variables, which may wait
-for their values; the rest of the graph reads `.array` and need not know.
+for their values until `.array` is read.
 """
 
 from __future__ import annotations
@@ -59,8 +59,9 @@ OPERATIONS.update({name: functools.partial(apply, name) for name in _OPERATORS})
 def where(condition: Any, x: Any, y: Any) -> Variable:
     """`x` where the condition holds, else `y`: `numpy.where`.
 
-    The side that is not taken gets no cotangent, but has been computed: where its own derivative is not finite, the
-    derivative is NaN. The `if` of a BroadcastFunction does not have that trouble.
+    Both sides are computed in each element, and the cotangent of the side that is not chosen is zero. Where the
+    derivative of that side is not finite, the product with zero is NaN. The `if` of a BroadcastFunction computes one
+    side only.
 
     Examples
     --------
@@ -103,13 +104,13 @@ def call(function: BroadcastFunction, args: tuple[Any, ...], name: str = "") -> 
 
 @registered
 def call_bound(specialisation: Specialisation, values: tuple[Any, ...], name: str) -> Any:
-    """Apply a function that is bound, and is called `name` in messages, to the values of its parameters."""
+    """Call a function of which the specialisation is known, for the values of its parameters; see `call`."""
     inputs = tuple([each if isinstance(each, Variable) else _operand(each, values) for each in values])
     observe(inputs)
     element, result = specialisation.element, specialisation.signature.result_dtype
     shapes = [each.shape for each in inputs if isinstance(each, Variable)]
     try:
-        # NumPy's function takes as long as all else here.
+        # `numpy.broadcast_shapes` takes as long as the rest of this function.
         shape = shapes[0] if len({*shapes}) == 1 else np.broadcast_shapes(*shapes)
     except ValueError:
         described = ", ".join(
@@ -122,10 +123,9 @@ def call_bound(specialisation: Specialisation, values: tuple[Any, ...], name: st
 
 
 def _operand(value: Any, beside: tuple[Any, ...]) -> Any:
-    """An argument of an element function, which has the arguments `beside`.
+    """An argument of an element function as a number of Python or a Variable; `beside` has all arguments.
 
-    Python's numbers are weak, and anything else counts with its dtype. NumPy's numbers become arrays of the library of
-    the other arguments.
+    The dtype of a number of Python does not count. NumPy's numbers become arrays of the library of the other arguments.
     """
     if type(value) in _NUMBERS:
         return value

@@ -23,7 +23,7 @@ __all__ = ["GETITEM", "getitem", "is_injective", "scatter", "take", "take_along_
 
 @registered
 def getitem(x: Any, key: Any) -> Variable:
-    """`x[key]` for every key that NumPy knows: integers, slices, `None`, `...`, arrays of integers or bools, mixed.
+    """`x[key]` for all keys of NumPy: integers, slices, `None`, `...`, arrays of integers or bools, and mixtures.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def take(x: Any, indices: Any, axis: int | None = None) -> Variable:
 
 
 def take_along_axis(x: Any, indices: Any, axis: int = -1) -> Variable:
-    """For each place along the other axes the elements at its own indices: `numpy.take_along_axis`."""
+    """Elements along an axis, with other indices at each position along the other axes: `numpy.take_along_axis`."""
     x, at = constant(x), constant(indices).array
     position = axis_of(axis, x.ndim, "take_along_axis")
     if at.ndim != x.ndim:
@@ -96,7 +96,7 @@ def _scatter(values: Any, key: Any, shape: tuple[int, ...]) -> Any:
     arrays = [at for at, part in enumerate(parts) if hasattr(part, "dtype")]
     if arrays == [len(parts) - 1] and all(isinstance(part, slice) and part == slice(None) for part in parts[:-1]):
         return _scatter_along(values, parts[-1], shape, arrays[0])
-    # For any other key: where each of the elements comes from, as positions in the flattened array.
+    # For any other key: the positions of its elements in the flattened array.
     size = int(np.prod(shape, dtype=np.int64))
     places = xp.arange(size).reshape(shape)[key]
     return _add_rows(values.reshape(-1, 1), places.reshape(-1), size).reshape(shape)
@@ -173,7 +173,7 @@ def _plain_part(part: Any, xp: Any) -> Any:
         return xp.asarray(np.asarray(part, dtype=None if len(part) else np.intp))
     if not getattr(part, "ndim", 0):
         return part
-    # Of a user's array a copy, because the derivative needs it later. A checkpoint will index with the array itself.
+    # The derivative needs a user's array later, so it is copied. A checkpoint will index with the array itself.
     if STATE.observer is not None:
         observe((constant(part),))
     return xp.asarray(part, copy=True) if isinstance(part, np.ndarray) else part.copy()

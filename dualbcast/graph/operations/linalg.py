@@ -1,6 +1,6 @@
 """Products of matrices and tensors: matmul, tensordot, einsum, diagonals and traces.
 
-Comes in: Variables or arrays. Goes out: Variables of sums of products.
+Comes in: Variables or arrays. Goes out: Variables, the elements of which are sums of products.
 """
 
 from __future__ import annotations

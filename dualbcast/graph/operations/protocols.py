@@ -1,7 +1,7 @@
 """NumPy's functions on Variables.
 
-Comes in: a function or ufunc of NumPy's, or CuPy's, with its arguments. Goes out: the result of the graph's function of
-that meaning.
+Comes in: a function or ufunc of NumPy or CuPy, with its arguments. Goes out: the result of the same function of the
+graph.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ _SPECIAL: dict[Any, Callable[..., Any]] = {
 
 
 def _checked(name: str, options: dict[str, Any], names: set[str]) -> dict[str, Any]:
-    """The options; an error if there are others than these."""
+    """The options, after a refusal of all that have other names than these."""
     for option in options:
         if option not in names:
             raise ArgumentError(f"np.{name} takes no {option}= for Variables")
@@ -99,7 +99,7 @@ def array_function(function: Any, args: tuple[Any, ...], options: dict[str, Any]
     name = f"{function.__module__}.{function.__name__}".replace("numpy", "np", 1)
     if options.get("out") is not None:
         raise ArgumentError(f"{name} with out=: a derivative cannot follow arrays that change; use what it returns")
-    # NumPy's own functions and methods hand these on where nothing was asked for.
+    # NumPy passes these on for options that were not given.
     options = {key: value for key, value in options.items() if not (key == "out" or value is np._NoValue)}
     if not args:
         args = tuple([options.pop(each) for each in _FIRST_PARAMETERS if each in options])
@@ -136,12 +136,12 @@ _WITHOUT_DERIVATIVE = {
 }
 
 
-# The names that NumPy's functions have for the array, which is their first argument.
+# The names that NumPy's functions have for their first argument, the array.
 _FIRST_PARAMETERS = ("a", "m", "A", "arr", "ary", "array")
 
 
 def _with_ddof(function: Callable[..., Variable]) -> Callable[..., Variable]:
-    """`var` or `std` with NumPy's other name for its correction."""
+    """`var` or `std`, with the correction under either of the names that it has in NumPy."""
 
     def moment(
         a: Any, axis: Any = None, ddof: float = 0, keepdims: bool = False, correction: float | None = None
@@ -208,7 +208,7 @@ def _tile(a: Any, reps: Any) -> Variable:
     return shapes.tile(a, reps)
 
 
-# They take the same arguments as the functions of NumPy's that have their names, but for the name of the first.
+# NumPy's functions of the same names take the same arguments, except for the name of the first one.
 _OF_THE_SAME_NAME: tuple[Callable[..., Any], ...] = (
     *(broadcasting.sum, broadcasting.broadcast_to, indexing.take, indexing.take_along_axis),
     *(reductions.mean, reductions.max, reductions.min, reductions.prod, reductions.cumsum, reductions.cumulative_sum),

@@ -44,7 +44,7 @@ __all__ = [
 
 
 def _aligned(reduced: Any, node: Node) -> Variable:
-    """An array of a reduction's shape, with axes of length 1 where it has none: so it broadcasts with the input."""
+    """The result of a reduction with its axes kept at length 1, so that it broadcasts with the input."""
     return reshape(reduced, keepdims_shape(node.inputs[0].shape, node.static["axes"]))
 
 
@@ -157,7 +157,7 @@ _MIN = unary(
 
 @registered
 def max(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
-    """The greatest element along axes, by default all. Where several are, the cotangent is shared evenly among them.
+    """The greatest element along axes, by default all. If several elements are, they share the cotangent evenly.
 
     Examples
     --------
@@ -172,7 +172,7 @@ def max(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
 
 @registered
 def min(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
-    """The least element along axes, by default all. Where several are, the cotangent is shared evenly among them."""
+    """The least element along axes, by default all. If several elements are, they share the cotangent evenly."""
     x = constant(x)
     return run(_MIN, (x,), axes=axes_of(axis, x.ndim, "min"), keepdims=keepdims)
 
@@ -199,7 +199,7 @@ def prod(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
     result = keepdims_shape(x.shape, axes) if keepdims else shape
     if not is_float(x.dtype):
         return Variable._of(as_array(x.array.prod(axis=axes, keepdims=keepdims)), False)
-    # The axes in one, at the front.
+    # All axes become one, at the front.
     factors = reshape(moveaxis(x, axes, tuple(range(len(axes)))), (size_of(x.shape, axes), *shape))
     while factors.shape[0] > 1:
         half = factors.shape[0] // 2
@@ -224,7 +224,7 @@ def _logsumexp(array: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
 
 
 def _powers(array: Any, greatest: Any) -> Variable:
-    """The exponentials of arrays less their greatest elements, as constants that are summed where they are computed."""
+    """The exponentials of an array less its greatest elements. The kernel that computes many of them can sum them."""
     if not is_for_kernels(array):
         return Variable._of(as_array(namespace(array).exp(array - greatest)), False)
     return apply("exp", apply("subtract", Variable._of(array, False), Variable._of(as_array(greatest), False)))
@@ -307,5 +307,5 @@ def _floating(x: Any) -> Variable:
 
 
 def _wide(x: Variable) -> Variable:
-    """Half precision is summed in float32, where NumPy does so, too: 65504 is the greatest float16."""
+    """Half precision becomes float32 before it is summed, as in NumPy: the greatest float16 is 65504."""
     return astype(x, np.float32) if x.dtype.itemsize == 2 else x

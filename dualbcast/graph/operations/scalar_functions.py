@@ -1,6 +1,6 @@
 """Element-wise operations as scalar functions.
 
-Comes in: the name of a ufunc, or a ufunc. Goes out: the scalar function that kernels are made of, where it has one.
+Comes in: a ufunc, or the name of one. Goes out: the scalar function that kernels contain for it, if there is one.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def operation(key: str | np.ufunc) -> ScalarOperation:
 
 
 def _scalar_function(function: Callable[..., Any], name: str) -> BroadcastFunction:
-    """A BroadcastFunction that has a name of ours in messages."""
+    """A BroadcastFunction with this name in messages."""
     scalar = differentiable_broadcast(function)
     scalar.__name__ = scalar.__qualname__ = scalar._binder.name = name
     return scalar

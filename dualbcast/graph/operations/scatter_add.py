@@ -1,6 +1,7 @@
-"""Adds rows of a NumPy array to rows of a table, in their order and in float64: several may go to one place.
+"""The sums of rows of a NumPy array that belong to the same row of a table.
 
-Where many float64 rows go to one place, what rounding takes from the sums is kept beside them, as in kernels.
+Comes in: rows, and for each the index of its row in the table. Goes out: the table. The rows are added in their order,
+in float64. If many float64 rows have one index, the rounding errors are added up beside the sums, as in kernels.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def row_sums(rows: NDArray[Any], places: NDArray[Any], length: int) -> NDArray[A
     arrays = sums, lost, rows, places
     _scatter_add(rows.dtype.name, is_compensated)(*[each.ctypes.data for each in arrays], count, columns)
     if is_compensated:
-        # Where a sum is infinite, what it lost is NaN.
+        # Where a sum is infinite, its rounding error is NaN.
         np.add(sums, lost, out=sums, where=np.isfinite(lost))
     return sums.reshape(length, columns)
 
