@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from dualbcast.autodiff.differentiate import Dual, dualize, push
 from dualbcast.errors import Location
-from dualbcast.ir.builder import hold
+from dualbcast.ir.builder import free_names, hold
 from dualbcast.ir.constant_fold import fold
 from dualbcast.ir.nodes import (
     NOWHERE,
@@ -217,11 +217,4 @@ def _is_copy(stmt: Stmt) -> bool:
 
 def _names(function: Function) -> Names:
     """Names that are not in use in a function."""
-    return Names(
-        [
-            *(param.name for param in function.params),
-            *assigned(function.body),
-            *(output.name for output in function.outputs),
-            *RULES,
-        ]
-    )
+    return free_names(function, [*(output.name for output in function.outputs), *RULES])

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from dualbcast.frontend.rule_bodies import helper_of
 from dualbcast.ir.nodes import Assign, Block, Expr, For, Function, If, Op, While
-from dualbcast.ir.traversal import expressions, known_range
+from dualbcast.ir.traversal import expressions, known_iterations
 from dualbcast.rules.table import RULES
 
 __all__ = ["ITERATIONS", "cost_of_block", "cost_of_element", "cost_of_operation", "iterations_of"]
@@ -53,8 +53,8 @@ def cost_of_block(block: Block, iterations: int | None = None) -> float:
 
 def iterations_of(loop: For) -> int:
     """The number of iterations of a loop, where its bounds are known; else an assumed one."""
-    iterations = known_range(loop)
-    return ITERATIONS if iterations is None else len(iterations)
+    iterations = known_iterations(loop)
+    return ITERATIONS if iterations is None else iterations
 
 
 def _cost_of_expression(expr: Expr) -> float:

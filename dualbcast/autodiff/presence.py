@@ -23,7 +23,7 @@ from dualbcast.ir.traversal import (
     assignments,
     blocks,
     expressions,
-    known_range,
+    known_iterations,
     statements,
     variables,
 )
@@ -184,7 +184,7 @@ def _least_iterations(loop: For | While) -> int:
     """The least number of iterations of a loop."""
     if isinstance(loop, While) or any(isinstance(stmt, Break) for stmt in statements((loop,))):
         return 0
-    return len(known_range(loop) or ())
+    return known_iterations(loop) or 0
 
 
 def _factors(value: Expr) -> dict[str, bool]:

@@ -43,7 +43,7 @@ __all__ = [
     "has_loops",
     "jumping_blocks",
     "jumps",
-    "known_range",
+    "known_iterations",
     "map_expr",
     "map_exprs",
     "map_function",
@@ -165,10 +165,12 @@ def has_loops(block: Block) -> bool:
     return any(isinstance(stmt, For | While) for stmt in statements(block))
 
 
-def known_range(loop: For) -> range | None:
-    """The range of a loop with constant bounds; None for another loop."""
-    bounds = [bound.value for bound in (loop.start, loop.stop, loop.step) if isinstance(bound, Const)]
-    return range(*map(int, bounds)) if len(bounds) == 3 and bounds[2] != 0 else None
+def known_iterations(loop: For) -> int | None:
+    """The number of iterations of a loop with constant bounds; None for another loop."""
+    match loop:
+        case For(start=Const(value=start), stop=Const(value=stop), step=Const(value=step)) if step != 0:
+            return max(0, -((int(start) - int(stop)) // int(step)))
+    return None
 
 
 def among(names: Container[str], block: Block) -> tuple[str, ...]:

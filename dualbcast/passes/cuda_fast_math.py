@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from dualbcast.ir.nodes import TEMPORARY, Assign, Block, Const, Expr, Function, Names, Op, Stmt, Var
+from dualbcast.ir.builder import free_names
+from dualbcast.ir.nodes import ONE, TEMPORARY, Assign, Block, Const, Expr, Function, Names, Op, Stmt, Var
 from dualbcast.ir.traversal import assigned, assignments, map_exprs, map_function
 from dualbcast.ir.value_numbering import simplify
 
@@ -19,7 +20,6 @@ _LARGEST_DIVISOR = 2.0**126
 
 Interval = tuple[float, float]
 _ANY: Interval = (-math.inf, math.inf)
-_ONE = Const(1.0, "float")
 
 
 def fast_math(function: Function) -> Function:
@@ -63,12 +63,12 @@ def _with_tanh_partials(function: Function) -> Function:
     The hardware's tanh is off by up to 2**-11 of itself, which near saturation is more than the whole derivative.
     """
     values = _definitions(function)
-    names = Names({*assigned(function.body), *(param.name for param in function.params)})
+    names = free_names(function)
 
     def saturating(value: Expr) -> str | None:
         """The name of t where a value is 1 - t * t."""
         match value:
-            case Op(name="sub", args=(Const() as one, Var(name=square))) if one == _ONE:
+            case Op(name="sub", args=(Const() as one, Var(name=square))) if one == ONE:
                 match values.get(square):
                     case Op(name="mul", args=(Var(name=t), Var(name=other))) if t == other:
                         value_of_t = values.get(t)
@@ -106,7 +106,7 @@ def _tanh_partial(stmt: Assign, x: Expr, names: Names) -> Iterator[Stmt]:
     size = step("fabs", x)
     twice = step("mul", Const(-2.0, "float"), size.target)
     decay = step("exp", twice.target)
-    above = step("add", _ONE, decay.target)
+    above = step("add", ONE, decay.target)
     square = step("mul", above.target, above.target)
     ratio = step("div", decay.target, square.target)
     yield from (size, twice, decay, above, square, ratio)

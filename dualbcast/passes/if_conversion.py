@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from dualbcast.autodiff.operation_cost import cost_of_block
 from dualbcast.errors import Location
-from dualbcast.ir.builder import hold
+from dualbcast.ir.builder import free_names, hold
 from dualbcast.ir.constant_fold import fold, zero
 from dualbcast.ir.nodes import (
     TEMPORARY,
@@ -27,7 +27,6 @@ from dualbcast.ir.nodes import (
     Function,
     If,
     Kind,
-    Names,
     Op,
     Stmt,
     Var,
@@ -134,7 +133,7 @@ class _Conversion:
     def __init__(self, function: Function, varying: set[str]) -> None:
         self.varying = varying
         self.seen = {param.name for param in function.params}
-        self.names = Names([*self.seen, *assigned(function.body)])
+        self.names = free_names(function)
         self.reads = use_counts(function)
         self.choices: list[Choice] = []
         self.depth = 0

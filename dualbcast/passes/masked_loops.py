@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
-from dualbcast.ir.builder import hold
+from dualbcast.ir.builder import free_names, hold
 from dualbcast.ir.constant_fold import fold, zero
 from dualbcast.ir.nodes import (
     FALSE,
@@ -28,7 +28,6 @@ from dualbcast.ir.nodes import (
     Function,
     If,
     Kind,
-    Names,
     Op,
     Stmt,
     Var,
@@ -111,10 +110,9 @@ class _Masking:
     def __init__(self, function: Function, uniform: Set[str]) -> None:
         self.varying = varying_names(function, uniform)
         self.reads = use_counts(function)
-        params = [param.name for param in function.params]
-        self.own = Names([*params, *assigned(function.body)])
+        self.own = free_names(function)
         # Names that have a value at this statement; `held` may have a newer one.
-        self.seen = set(params)
+        self.seen = {param.name for param in function.params}
         # The variables that count the iterations of one loop; and in how many loops the statement at hand is.
         self.counters: set[str] = set()
         self.depth = 0

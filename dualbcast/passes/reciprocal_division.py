@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dualbcast.ir.nodes import TEMPORARY, Assign, Block, Const, Expr, Function, Names, Op, Stmt, Var
+from dualbcast.ir.builder import free_names
+from dualbcast.ir.nodes import ONE, TEMPORARY, Assign, Block, Const, Expr, Function, Names, Op, Stmt, Var
 from dualbcast.ir.traversal import assigned, map_exprs
 from dualbcast.rules.table import RULES
 
@@ -47,7 +48,7 @@ def share_reciprocals(function: Function) -> Function:
         Simplified, operations on atoms.
     """
     writes = Counter(assigned(function.body))
-    names = Names([*RULES, *(param.name for param in function.params), *writes])
+    names = free_names(function, RULES)
 
     def visit(block: Block) -> Block:
         inner = tuple(map_exprs(stmt, _by_constant, visit) for stmt in block)
@@ -106,9 +107,9 @@ def _reciprocal(divisions: Sequence[Assign], writes: Counter[str], names: Names)
     """One of the divisions, if its numerator is 1 and it may come before all the others; or else a new one."""
     for stmt in divisions:
         assert isinstance(stmt.value, Op)
-        if stmt.value.args[0] == Const(1.0, "float") and writes[stmt.target.name] == 1:
+        if stmt.value.args[0] == ONE and writes[stmt.target.name] == 1:
             return stmt
     first = divisions[0].value
     assert isinstance(first, Op)
-    value = Op("div", (Const(1.0, "float"), first.args[1]), "float", first.location)
+    value = Op("div", (ONE, first.args[1]), "float", first.location)
     return Assign(Var(names.fresh(TEMPORARY), "float"), value, divisions[0].location)
