@@ -174,7 +174,7 @@ def known_iterations(loop: For) -> int | None:
 
 
 def among(names: Container[str], block: Block) -> tuple[str, ...]:
-    """Those of some names that a block assigns, each once."""
+    """The names that a block assigns and that are in `names`, each once."""
     return tuple([name for name in dict.fromkeys(assigned(block)) if name in names])
 
 
@@ -205,12 +205,12 @@ def map_expr(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
 
 
 def renamed(expr: Expr, by: Mapping[str, Atom]) -> Expr:
-    """The expression with other atoms in the place of some of its variables."""
+    """The expression with the atoms of `by` in place of the variables of these names."""
     return map_expr(expr, lambda leaf: by.get(leaf.name, leaf) if isinstance(leaf, Var) else leaf)
 
 
 def renamed_block(block: Block, by: Mapping[str, Var]) -> Block:
-    """The block with other variables in the place of some, also where it assigns them."""
+    """The block with the variables of `by` in place of those of these names, also where it assigns them."""
     new: list[Stmt] = []
     for stmt in block:
         stmt = map_exprs(stmt, lambda expr: renamed(expr, by), lambda inner: renamed_block(inner, by))
