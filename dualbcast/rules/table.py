@@ -28,7 +28,7 @@ class Rule:
     name : str
         Its name in the IR; that of a user's row ends with `#` and a number, so that two rows are never confused.
     partials : function
-        In the scalar language, from the arguments and the result to a tuple with a partial derivative for each argument.
+        In the scalar language, from the arguments and the result to the tuple of partial derivatives, one an argument.
         A literal 0 says that the partial is zero everywhere; it needs no code.
     spellings : tuple of str
         Dotted names of the Python callables that mean this function.
