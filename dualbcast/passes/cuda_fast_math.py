@@ -1,4 +1,4 @@
-"""Approximate mathematics on a GPU: formulas that keep their digits with it, and divisions that may be approximate."""
+"""Approximate mathematics on a GPU: approximate divisions, and a formula that keeps the digits of tanh's derivative."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ANY: Interval = (-math.inf, math.inf)
 
 
 def fast_math(function: Function) -> Function:
-    """The function for approximate mathematics, simplified IR on atoms; itself where nothing changes.
+    """The function for approximate mathematics: simplified IR on atoms, or itself where nothing changes.
 
     Before::
 
@@ -78,17 +78,17 @@ def _with_tanh_partials(function: Function) -> Function:
     wanted = {name for stmt in assignments(function.body) if (name := saturating(stmt.value))}
     if not wanted:
         return function
-    # The value of x where t is computed: the variable may have another one where the derivative is.
-    kept = {name: Var(names.fresh(f"{TEMPORARY}{name.lstrip(TEMPORARY)}_x"), "float") for name in wanted}
+    # The value of x where t is computed: the variable may have changed where the derivative is computed.
+    arguments = {name: Var(names.fresh(f"{TEMPORARY}{name.lstrip(TEMPORARY)}_x"), "float") for name in wanted}
 
     def visit(block: Block) -> Block:
         new: list[Stmt] = []
         for stmt in block:
             match stmt:
                 case Assign(value=Op(args=(x,))) if stmt.target.name in wanted:
-                    new += [Assign(kept[stmt.target.name], x, stmt.location), stmt]
+                    new += [Assign(arguments[stmt.target.name], x, stmt.location), stmt]
                 case Assign() if (t := saturating(stmt.value)) is not None:
-                    new += _tanh_partial(stmt, kept[t], names)
+                    new += _tanh_partial(stmt, arguments[t], names)
                 case _:
                     new.append(map_exprs(stmt, lambda expr: expr, visit))
         return tuple(new)
@@ -160,7 +160,7 @@ def _range(expr: Expr, values: Mapping[str, Expr], depth: int = 16) -> Interval:
             products = (a * c, a * d, b * c, b * d)
             return min(products), max(products)
         case "mul", [(a, b), (c, d)]:
-            # Signs alone: enough for -2 |x|.
+            # The signs alone, which are enough for -2 |x|.
             same = (a >= 0 and c >= 0) or (b <= 0 and d <= 0)
             opposite = (a >= 0 and d <= 0) or (b <= 0 and c >= 0)
             return (0.0, math.inf) if same else (-math.inf, 0.0) if opposite else _ANY

@@ -18,7 +18,7 @@ __all__ = ["select_signs"]
 
 
 def select_signs(function: Function) -> Function:
-    """The function with selects in place of such products, simplified IR on atoms; itself where there is none.
+    """The function with selects in place of such products: simplified IR on atoms, or itself where there is none.
 
     Before::
 

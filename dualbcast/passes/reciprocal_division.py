@@ -1,4 +1,4 @@
-"""Divisions by one number share its reciprocal.
+"""Divisions by the same number share its reciprocal.
 
 The derivative of a quotient needs the reciprocal of the divisor, and the quotient follows from that to the last bit
 (`codegen.mathlib.division`). A division takes a CPU as long as thirty multiplications.
@@ -23,7 +23,7 @@ DIVIDED = "divided"
 
 
 def share_reciprocals(function: Function) -> Function:
-    """The function with one division for each divisor in a block; itself where no divisor has several.
+    """The function with one division for each divisor in a block; itself if no divisor has several divisions.
 
     Before::
 
@@ -63,7 +63,7 @@ def _share_in(block: Block, writes: Counter[str], names: Names) -> Block:
     for stmt in block:
         if isinstance(stmt, Assign) and (divisor := _divisor(stmt.value)) and writes[divisor] <= 1:
             divisions.setdefault(divisor, []).append(stmt)
-    # The reciprocal of each divisor of several divisions.
+    # The reciprocal of each divisor that several divisions have.
     reciprocals = {
         divisor: _reciprocal(several, writes, names) for divisor, several in divisions.items() if len(several) > 1
     }
@@ -104,7 +104,7 @@ def _divisor(value: Expr) -> str | None:
 
 
 def _reciprocal(divisions: Sequence[Assign], writes: Counter[str], names: Names) -> Assign:
-    """One of the divisions, if its numerator is 1 and it may come before all the others; or else a new one."""
+    """One of the divisions, if its numerator is 1 and it can move before all others; or else a new one."""
     for stmt in divisions:
         assert isinstance(stmt.value, Op)
         if stmt.value.args[0] == ONE and writes[stmt.target.name] == 1:
