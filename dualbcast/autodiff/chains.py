@@ -1,8 +1,8 @@
 """Chains: variables that need no tangents of their own, since each depends on one other variable alone.
 
-The local partials along a chain are multiplied, and then the tangents of its first variable. A chain takes one
-multiplication for each operation and one for each tangent, and not one for each pair. Chains depend on the function
-alone and not on the derivatives that are asked for, and so do the bits of derivatives.
+The local partials along a chain are multiplied with each other first, and then with the tangents of its first variable.
+A chain takes one multiplication for each operation and one for each tangent, instead of one for each pair. Chains
+depend on the function alone, so that the bits of a derivative do not depend on the other derivatives.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def chained(function: Function) -> frozenset[str]:
     uncertain = sometimes_absent(function, active)
     writes, reads = Counter(assigned(function.body)), use_counts(function)
     once = {name for name in active if writes[name] == reads[name] == 1 and not uncertain.get(name)}
-    # For each such variable the first one of its chain, and all operands of its partial in that.
+    # For each chained variable, the first variable of its chain and all operands of its partial in that.
     chains: dict[str, tuple[str, frozenset[str]]] = {}
 
     def visit(block: Block) -> None:

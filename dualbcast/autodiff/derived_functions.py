@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from dualbcast.autodiff.differentiate import Dual, dualize, push
 from dualbcast.errors import Location
-from dualbcast.ir.builder import hold
+from dualbcast.ir.builder import free_names, hold
 from dualbcast.ir.constant_fold import fold
 from dualbcast.ir.nodes import (
     NOWHERE,
@@ -124,15 +124,15 @@ def hessian_of(function: Function, wrt: Sequence[int], *, reverse: bool = False)
     first = dualize(function, wrt, reverse=reverse)
     inner = simplify(first.function)
     second = dualize(inner, wrt)
-    place = {output.name: at for at, output in enumerate(inner.outputs)}
+    position = {output.name: at for at, output in enumerate(inner.outputs)}
     seconds: Hessian = {}
     for (at, p), name in first.partials.items():
         for q in wrt[wrt.index(p) :]:
-            twice = second.partials.get((place[name], q))
+            twice = second.partials.get((position[name], q))
             if twice is not None:
                 seconds[at, p, q] = twice
-    kept = {output.name for output in inner.outputs} | set(seconds.values())
-    outputs = tuple(output for output in second.function.outputs if output.name in kept)
+    wanted = {output.name for output in inner.outputs} | set(seconds.values())
+    outputs = tuple(output for output in second.function.outputs if output.name in wanted)
     return Dual(replace(second.function, outputs=outputs), first.partials), seconds
 
 
@@ -177,9 +177,10 @@ def _contracted(terms: Iterable[_Term], names: Names, block: list[Stmt], where: 
 
 
 def _append_in_branches(block: Block, make: Callable[[], Block], reads: Counter[str]) -> Block:
-    """The block with more statements at its end, inside the branch that it ends with: it knows more of their operands.
+    """The block with more statements at its end; if it ends with a branch, at the end of each side.
 
-    Copies of the results of that branch go there, too. `reads` is how often each name is read before.
+    More operands are known there. Copies of the branch's results move there, too. `reads` is how often each name is
+    read before.
     """
     count = len(block)
     while count and _is_copy(block[count - 1]):
@@ -192,7 +193,7 @@ def _append_in_branches(block: Block, make: Callable[[], Block], reads: Counter[
 
 
 def _direct(block: Block, reads: Counter[str]) -> Block:
-    """Copies without the intermediate ones: in a chain of `elif` each side would have all of them."""
+    """The copies without intermediate ones, of which each side of a chain of `elif` would have all."""
     sources: dict[str, Expr] = {}
     for stmt in block:
         assert isinstance(stmt, Assign)
@@ -217,11 +218,4 @@ def _is_copy(stmt: Stmt) -> bool:
 
 def _names(function: Function) -> Names:
     """Names that are not in use in a function."""
-    return Names(
-        [
-            *(param.name for param in function.params),
-            *assigned(function.body),
-            *(output.name for output in function.outputs),
-            *RULES,
-        ]
-    )
+    return free_names(function, [*(output.name for output in function.outputs), *RULES])

@@ -29,11 +29,11 @@ def dualize(
     seeds : sequence of int
         Positions of float parameters.
     names : Names, optional
-        The names that are taken, where the function is to be part of another; those of its own if not given.
+        The names of the function that the result becomes part of; those of `function` if not given.
     reverse : bool
-        Use reverse mode, for a function of which `eliminate.is_shorter` says that it is shorter.
+        Whether to use reverse mode, where `eliminate.is_shorter` holds.
     flagged : bool
-        For a caller that asks the flags of the `Dual`: where one is false the tangent may be any number.
+        Whether the caller reads the flags of the `Dual`: where one is false, the tangent may be any number.
     """
     directions = {seed: Direction(function.params[seed].name, {seed: ONE}) for seed in seeds}
     mode = ReverseMode if reverse else LoopJacobians if is_shorter(function) else ForwardMode
@@ -46,7 +46,7 @@ def push(function: Function, tangents: Mapping[int, Atom]) -> Dual:
     Parameters
     ----------
     function : Function
-        As the front end gives it; `tangents` may name parameters of it, too.
+        As the front end gives it; `tangents` may be parameters of it.
     tangents : mapping of int to Atom
         By the positions of float parameters; the one direction is 0 in the result.
     """

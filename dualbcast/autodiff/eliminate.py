@@ -1,8 +1,8 @@
 """Reverse mode: the partials of an output in each intermediate result, from the last statement to the first.
 
 A step is a statement of the function's body: an operation with its local partials, or a branch, whose partials in the
-variables it reads are found in forward mode. For one output of many parameters this takes a few operations for each
-step, and not for each step and parameter.
+variables that it reads come from forward mode. For one output, each step takes a few operations, however many
+parameters there are.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ class Step(NamedTuple):
 def is_shorter(function: Function) -> bool:
     """Whether reverse mode takes fewer operations for all parameters; it depends on the function alone."""
     both = operations_each_way(function)
-    # Where both are about as long, forward mode is easier to read.
+    # If both are about equally long, forward mode is easier to read.
     return both is not None and 4 * both[1] < 3 * both[0]
 
 
 def operations_each_way(function: Function) -> tuple[int, int] | None:
     """About how many operations the partials in all parameters take in forward and in reverse mode.
 
-    None where reverse mode is impossible: where a step does not depend on a variable along some path, its partial would
-    be a zero that is multiplied by partials which may be infinite. Forward mode does not multiply an absent partial.
+    None where reverse mode is impossible: if a step does not depend on a variable along some path, its partial would be
+    a zero that is multiplied by other partials, which may be infinite. Forward mode does not multiply absent partials.
     """
     every = _seeded(function)
     times = Counter([*every, *(name for stmt in function.body for name in set(assigned((stmt,))))])
@@ -92,7 +92,7 @@ def operations_each_way(function: Function) -> tuple[int, int] | None:
 
 
 def _operations(function: Function, active: _Active, alone: Set[str]) -> int:
-    """About how many operations the partials take in forward mode, where the variables in `alone` have none."""
+    """About how many operations the partials take in forward mode; the variables in `alone` have no tangents."""
     params = {param.name for param in function.params}
     count = 0
     for stmt in assignments(function.body):
@@ -136,7 +136,7 @@ def _parts(function: Function, active: _Active) -> dict[int, Function]:
 
 
 class ReverseMode(ForwardMode):
-    """Reverse mode of a function; see the module."""
+    """The partials of every output in the variables before it."""
 
     def run(self, *, flagged: bool = False) -> Dual:  # noqa: ARG002
         steps = self.steps()
@@ -154,7 +154,7 @@ class ReverseMode(ForwardMode):
         return Dual(self.whole(tuple(self.block), outputs), partials)
 
     def steps(self) -> list[Step]:
-        """The steps of the function; their statements are appended, with those of the local partials."""
+        """The steps of the function; the statements for values and local partials are appended."""
         parts = _parts(self.function, self.active)
         steps: list[Step] = []
         for position, stmt in enumerate(self.function.body):

@@ -1,7 +1,7 @@
-"""A derivative that a kernel takes of a function it calls, carried out in IR.
+"""Derivatives inside kernels: the partials of a function that a kernel differentiates.
 
-Comes in: the function in IR, each parameter of which the derivative is in. Goes out: a function that gives its
-partials, and the guards of the rules and custom derivatives that those rest on.
+Comes in: the function in IR. Goes out: a function that gives its partials in all parameters, and the guards of the
+rules and custom derivatives that they depend on.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["with_partials"]
 def with_partials(function: Function, names: Names, *, has_value: bool) -> tuple[Function, Sequence[Capture]]:
     """The function that gives the outputs of `function`, with `has_value`, and then its partials by parameter.
 
-    Names of its own are taken from `names`, so that its body can be part of the function that takes the derivative.
+    Its variables have fresh names from `names`, so that its body can become part of the calling function.
     """
     guards = guards_of(function)  # before differentiation, which takes operations away
     dual = dualize(function, range(len(function.params)), names)

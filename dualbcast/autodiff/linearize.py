@@ -1,8 +1,8 @@
 """Forward mode: each active variable gets tangents beside it, in variables of their own, by the rules of the table.
 
-A variable has no tangent in a direction it never depends on, and an output that never does has a structural zero there.
-Where a variable depends on a direction along some paths only, a flag beside it says so: an absent tangent is not
-multiplied by a partial, which may be infinite (`presence`). The variables of a chain have no tangents (`chains`).
+A variable has no tangent in a direction that it never depends on; an output has a structural zero there. If a variable
+depends on a direction along some paths only, a flag beside it tells the path: an absent tangent must not be multiplied
+by a partial, which may be infinite (`presence`). The variables of a chain have no tangents (`chains`).
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ UNNAMED = re.compile(rf"{TEMPORARY}(#\d+)?")
 class Dual:
     """A function of values and tangents; `partials[i, d]` names the output that is the tangent of i in direction d.
 
-    The directions of a Jacobian are parameters. A pair that is not there is a structural zero. Where an output depends
-    on a direction along some paths only, `flags[i, d]` is whether it does: elsewhere the tangent is zero, or
-    any number if it was made for a caller that asks the flags.
+    The directions of a Jacobian are parameters. A missing pair is a structural zero. Where an output depends on a
+    direction along some paths only, `flags[i, d]` tells whether it does. Elsewhere the tangent is zero, or any number
+    for a caller that reads the flags.
     """
 
     function: Function
@@ -59,7 +59,7 @@ class Dual:
 
 
 class Direction(NamedTuple):
-    """A direction to differentiate in: the tangents of the parameters that have one, and the end of partials' names."""
+    """A direction to differentiate in: the tangents of the parameters that have one, and a label for the names."""
 
     label: str
     tangents: Mapping[int, Atom]
@@ -74,7 +74,7 @@ class ForwardMode:
         As the front end gives it: operations on atoms.
     directions : dict of int to Direction
     names : Names, optional
-        The names that are taken, where the function is to be part of another; those of its own if not given.
+        The names of the function that the result becomes part of; those of `function` if not given.
     """
 
     def __init__(self, function: Function, directions: dict[int, Direction], names: Names | None) -> None:
@@ -98,7 +98,7 @@ class ForwardMode:
         self.scaled: dict[str, Op] = {}
         self.block: list[Stmt] = []
 
-    # Reverse mode needs none of these.
+    # These are computed when they are first needed: reverse mode needs none of them.
     @cached_property
     def uncertain(self) -> dict[str, frozenset[int]]:
         return sometimes_absent(self.function, self.active)
@@ -112,7 +112,7 @@ class ForwardMode:
         return chained(self.function)
 
     def run(self, *, flagged: bool = False) -> Dual:
-        """The function of values and tangents; with `flagged` for a caller that asks the flags."""
+        """The function of values and tangents; `flagged` says whether the caller reads the flags."""
         body, where = self.visit(self.function.body), self.function.location
         self.block = []
         outputs, partials, flags = list(self.function.outputs), {}, {}
@@ -233,7 +233,7 @@ class ForwardMode:
         return fold(Op("select", (flag, self.emit(tangent, where), ZERO), "float", where))
 
     def is_unspecified(self, value: Expr, seed: int) -> bool:
-        """Whether the tangent of a value is any number where its flag is false."""
+        """Whether the tangent of a value is unspecified where its flag is false."""
         return isinstance(value, Var) and (value.name, seed) in self.absent_terms.unspecified
 
     def _presence(self, value: Expr, seed: int, where: Location) -> Expr:
@@ -248,7 +248,7 @@ class ForwardMode:
         return result
 
     def _copied(self, value: Expr, where: Location) -> dict[int, list[Expr]]:
-        """For each direction, the tangent of a value that is another's, or one of two."""
+        """For each direction, the tangent of a copy or of a select."""
         if isinstance(value, Var):
             return {seed: [tangent] for seed, tangent in self._tangents(value)}
         if not isinstance(value, Op):
@@ -316,7 +316,7 @@ class ForwardMode:
         constant, rest = op.args
         assert isinstance(constant, Const)
         product = constant.value * factor.value
-        # Beyond, one factor times all of the constant may leave the format where the product of two factors does not.
+        # With larger or smaller constants, the product could overflow or underflow where the original one does not.
         return replace(op, args=(Const(product, "float"), rest)) if 1e-6 < abs(product) < 1e6 else None
 
     def _tangents(self, value: Expr) -> list[tuple[int, Atom]]:

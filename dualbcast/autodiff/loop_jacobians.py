@@ -1,7 +1,7 @@
 """Forward mode through loops, with the Jacobian of each straight line in an iteration from reverse mode.
 
-Each direction then takes one product for each partial of that Jacobian, and not one for each operation of the
-iteration. Most of the time goes into loops of many iterations.
+Each direction then takes one product for each partial of that Jacobian, instead of one for each operation of the
+iteration. Kernels spend most of their time in loops of many iterations.
 """
 
 from __future__ import annotations
@@ -64,20 +64,20 @@ def is_shorter(function: Function) -> bool:
         cost_of_block(remove_dead(kind(function, directions, None).run().function).body)
         for kind in (ForwardMode, LoopJacobians)
     )
-    # Where both are about as long, plain forward mode is easier to read.
+    # If both are about equally long, plain forward mode is easier to read.
     return through < 0.9 * every
 
 
 class LoopJacobians(ForwardMode):
-    """Forward mode with loop Jacobians; see the module."""
+    """Forward mode in which each straight line of a loop has its Jacobian from reverse mode."""
 
     def __init__(self, function: Function, directions: dict[int, Direction], names: Names | None) -> None:
         super().__init__(function, directions, names)
         self.depth = 0
-        # How often the derivative of each variable is needed.
         values = [output.value for output in function.outputs if isinstance(output.value, Var)]
         self.results = [value.name for value in values if value.kind == "float"]
         self.useful = self._useful()
+        # How often the derivative of each variable is needed.
         self.flows = _flows(function.body, self.useful) + Counter(self.results)
         self.reads = use_counts(function)
 
@@ -121,8 +121,8 @@ class LoopJacobians(ForwardMode):
         inside = read_counts(tuple(run))
         needed = _flows(run, self.useful)
         once, last = _written_once(run, before, self.names)
-        # The variables whose derivative is needed outside of the straight line.
-        kept = {
+        # The variables whose derivatives are needed outside of the straight line.
+        results = {
             name: var
             for name, var in last.items()
             if name in self.useful and self.directions(Var(name, var.kind))
@@ -132,17 +132,17 @@ class LoopJacobians(ForwardMode):
         mentioned = {*last, *inside}
         # In a branch the dependences are those of the path that was taken.
         unsure = any(isinstance(stmt, If) for stmt in run) and mentioned & self.uncertain.keys()
-        if not kept or unsure or mentioned & self.chain_partials.keys():
+        if not results or unsure or mentioned & self.chain_partials.keys():
             return False
-        outputs = tuple(Output(name, var) for name, var in kept.items())
+        outputs = tuple(Output(name, var) for name, var in results.items())
         part = Function(self.function.name, tuple(params), tuple(once), outputs, self.function.location)
         if operations_each_way(part) is None:
             return False
         labels = {at: Direction(param.name.strip(TEMPORARY), {at: ONE}) for at, param in enumerate(params)}
         back = ReverseMode(part, labels, self.names)
         self.values |= back.values
-        steps, ends = back.steps(), {var.name for var in kept.values()} - before.keys()
-        cotangents = {var.name: back.back(var, steps, ends) for var in dict.fromkeys(kept.values())}
+        steps, ends = back.steps(), {var.name for var in results.values()} - before.keys()
+        cotangents = {var.name: back.back(var, steps, ends) for var in dict.fromkeys(results.values())}
         output += back.block
         self.block = output
         computed = {stmt.target.name for stmt in _assigns(run, self.useful)}
@@ -152,7 +152,7 @@ class LoopJacobians(ForwardMode):
         # Their tangents, and whether they depend on the direction, by their names in the straight line.
         new: dict[tuple[str, int], tuple[Atom, Atom]] = {}
         after: list[tuple[Var, Expr]] = []
-        for name, var in sorted(kept.items(), key=lambda pair: order.get(pair[1].name, -1)):
+        for name, var in sorted(results.items(), key=lambda pair: order.get(pair[1].name, -1)):
             # A constant, and a variable that holds the earlier value of another one, have no step.
             where = steps[order[var.name]].where if var.name in order else self.function.location
             for seed in sorted(self.directions(Var(name, "float"))):
@@ -165,7 +165,7 @@ class LoopJacobians(ForwardMode):
                 after += self._named(Var(name, "float"), seed, *new[var.name, seed])
         for name, var in last.items():
             if var.name != name and (self.reads[name] > inside[name] or name in before):
-                # The earlier value of a variable that cotangents is copied first.
+                # The earlier value of a variable is copied before the variable changes.
                 value = self.held(var, self.function.location) if var.name in before else var
                 after.append((Var(name, var.kind), value))
         output += [Assign(target, value) for target, value in after]
@@ -203,7 +203,7 @@ class LoopJacobians(ForwardMode):
                 yield target, value
 
     def held(self, value: Expr, where: Location) -> Atom:
-        """A value in a variable of its own, since its operands will change."""
+        """The value in a variable of its own, since its operands will change."""
         if isinstance(value, Const):
             return value
         target = Var(self.names.fresh(TEMPORARY), value.kind)
@@ -231,12 +231,12 @@ def _is_straight(stmt: Stmt) -> bool:
 
 
 def _flows(block: Iterable[Stmt], useful: Container[str]) -> Counter[str]:
-    """How often the derivative of each variable is needed by some statements."""
+    """How often the statements of a block need the derivative of each variable."""
     return Counter(source.name for stmt in _assigns(block, useful) for source in differentiable(stmt.value))
 
 
 def _assigns(block: Iterable[Stmt], names: Container[str]) -> Iterator[Assign]:
-    """The assignments to floats among some names."""
+    """The assignments of a block to floats of these names."""
     for stmt in assignments(tuple(block)):
         if stmt.target.name in names and stmt.target.kind == "float":
             yield stmt
@@ -245,7 +245,7 @@ def _assigns(block: Iterable[Stmt], names: Container[str]) -> Iterator[Assign]:
 def _read_first(run: Sequence[Stmt]) -> dict[str, Var] | None:
     """The variables that a straight line reads before it assigns them.
 
-    None if it assigns a variable on some paths only, whose earlier value it does not read.
+    None if it assigns a variable on some paths only and does not read its earlier value.
     """
     reads, writes = reads_and_writes(run)
     return reads if set(assigned(tuple(run))) <= writes | reads.keys() else None

@@ -1,4 +1,4 @@
-"""The cost of operations on a CPU, in units of a vectorised addition, by which equivalent programs are compared."""
+"""The cost of operations on a CPU in units of a vectorised addition, to compare equivalent programs."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from functools import lru_cache
 
 from dualbcast.frontend.rule_bodies import helper_of
 from dualbcast.ir.nodes import Assign, Block, Expr, For, Function, If, Op, While
-from dualbcast.ir.traversal import expressions, known_range
+from dualbcast.ir.traversal import expressions, known_iterations
 from dualbcast.rules.table import RULES
 
 __all__ = ["ITERATIONS", "cost_of_block", "cost_of_element", "cost_of_operation", "iterations_of"]
 
-# Measured with a kernel of each, vectorised or not. The cost of a scalar loop comes on top. A rule that is not here and
-# has a helper function costs as much as that.
+# Measured with a kernel of each operation. A rule that is not here costs as much as its helper function, if it has one,
+# and else as much as an addition.
 _WEIGHTS = {
     **dict.fromkeys(("div", "sqrt", "floordiv", "mod"), 5.0),
     "hypot": 9.0,
@@ -33,7 +33,7 @@ def cost_of_element(function: Function) -> float:
 
 
 def cost_of_block(block: Block, iterations: int | None = None) -> float:
-    """The cost of a block, with so many iterations of each loop where that is given."""
+    """The cost of a block; `iterations` is the number of iterations of each loop, if it is given."""
     total = 0.0
     for stmt in block:
         own = sum(_cost_of_expression(expr) for expr in expressions(stmt))
@@ -52,9 +52,9 @@ def cost_of_block(block: Block, iterations: int | None = None) -> float:
 
 
 def iterations_of(loop: For) -> int:
-    """The number of iterations of a loop, where its bounds are known; else an assumed one."""
-    iterations = known_range(loop)
-    return ITERATIONS if iterations is None else len(iterations)
+    """The number of iterations of a loop with constant bounds; for another loop an assumed number."""
+    iterations = known_iterations(loop)
+    return ITERATIONS if iterations is None else iterations
 
 
 def _cost_of_expression(expr: Expr) -> float:
@@ -66,8 +66,7 @@ def _cost_of_expression(expr: Expr) -> float:
 @lru_cache(maxsize=1024)
 def cost_of_operation(name: str) -> float:
     """The cost of one operation or call."""
-    known = _WEIGHTS.get(name)
-    if known is not None:
-        return known
+    if name in _WEIGHTS:
+        return _WEIGHTS[name]
     row = RULES.get(name)
     return cost_of_element(helper_of(row)) if row is not None and row.function is not None else 1.0

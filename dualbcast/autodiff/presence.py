@@ -1,11 +1,11 @@
-"""Presence analysis: the tangents that are absent along some path, and the terms that must ask a flag because of it.
+"""Presence analysis: the tangents that are absent along some path, and the terms that must read a flag for that.
 
-A name that depends on an argument along some paths only has a tangent of zero on the others. The product of that zero
-and an infinite partial would be NaN, so that a flag decides about the term, and not the number.
+A variable that depends on an argument along some paths only has a tangent of zero on the others. The product of that
+zero and an infinite partial would be NaN; therefore a flag decides whether the term counts.
 
-A tangent that is absent in the first iterations of a loop, and present in all later ones whatever path they take, is an
-ordinary zero until then, unless it is multiplied by a partial with a pole. Else each iteration of an integration would
-ask a flag whose value is known.
+A tangent may be absent in the first iterations of a loop, and present in all later ones on every path. It is then an
+ordinary zero in the first iterations, unless it is multiplied by a partial with a pole. Otherwise each iteration of an
+integration would read a flag whose value is known.
 """
 
 from __future__ import annotations
@@ -23,24 +23,25 @@ from dualbcast.ir.traversal import (
     assignments,
     blocks,
     expressions,
-    known_range,
+    known_iterations,
     statements,
     variables,
 )
 
 __all__ = ["AbsentTerms", "absent_terms", "always_present", "sometimes_absent"]
 
-# For every name, parameters.
+# A set of parameters for every name.
 _Sets = Mapping[str, frozenset[int]]
 _NONE: frozenset[int] = frozenset()
-# An assignment, what is uncertain of the names it reads, and what is in all but the first iterations of its loop.
+# An assignment; the uncertain parameters of each name that it reads; and those in all but the first iterations of its
+# loop, if it is in one.
 _Step = tuple[Assign, _Sets, _Sets | None]
 # Operations through which a partial becomes infinite where the value need not be.
 _POLES = frozenset({"div", "log", "log2", "log10", "log1p", "pow", "lgamma", "tgamma", "digamma", "polygamma"})
 
 
 def sometimes_absent(function: Function, active: _Sets) -> dict[str, frozenset[int]]:
-    """For every name, the parameters that its value does not depend on along some path, though on others it does."""
+    """For every name, its uncertain parameters: the value depends on them along some paths, but not along all."""
     uncertain: dict[str, frozenset[int]] = {}
     assigns = [stmt for stmt in assignments(function.body) if active.get(stmt.target.name)]
     changed = True
@@ -72,9 +73,9 @@ class AbsentTerms(NamedTuple):
     Attributes
     ----------
     guarded : set of (str, str, int)
-        A name, an operand of its value, a parameter: the term is set to zero where the operand's flag is false.
+        A name, an operand of its value, a parameter: the term is zero where the operand's flag is false.
     unspecified : set of (str, int)
-        A name, a parameter: where the name's flag is false its tangent is an arbitrary number, which no one may read.
+        A name, a parameter: where the name's flag is false, its tangent is an arbitrary number, which nothing may read.
     """
 
     guarded: set[tuple[str, str, int]]
@@ -82,9 +83,10 @@ class AbsentTerms(NamedTuple):
 
 
 def absent_terms(function: Function, active: _Sets, uncertain: _Sets) -> AbsentTerms:
-    """Which terms of tangents ask a flag, and which tangents are arbitrary where they are absent.
+    """The terms of tangents that read a flag, and the tangents that are arbitrary where they are absent.
 
-    A value of one variable alone is absent where that is, so that only the end of a chain of operations asks.
+    A value of one variable alone is absent where that variable is, so that only the end of a chain of operations reads
+    a flag.
     """
     terms = AbsentTerms(set(), set())
     if not any(uncertain.values()):
@@ -113,7 +115,7 @@ def absent_terms(function: Function, active: _Sets, uncertain: _Sets) -> AbsentT
 
 
 class _Flow:
-    """What is uncertain at each statement of a function, which is less than what is uncertain of a name anywhere."""
+    """The uncertain parameters of each name at each statement; at other statements, a name may have more."""
 
     def __init__(self, function: Function, active: _Sets, uncertain: _Sets) -> None:
         self.active, self.uncertain = active, uncertain
@@ -122,9 +124,9 @@ class _Flow:
         self.block(function.body, {}, None)
 
     def block(self, block: Block, here: dict[str, frozenset[int]], late: _Sets | None) -> dict[str, None]:
-        """Append the assignments of a block, with what is uncertain of the names that each reads.
+        """Append the assignments of a block, with the uncertain parameters of the names that each reads.
 
-        `here` is what is uncertain before the block; it is updated to what is after it. The names that the block
+        `here` has the uncertain parameters before the block, and is updated to those after it. The names that the block
         assigns and that may be read after it are returned.
         """
         changed: dict[str, None] = {}
@@ -132,7 +134,7 @@ class _Flow:
             if isinstance(stmt, Assign):
                 name = stmt.target.name
                 if name in self.active:
-                    step = stmt, _of_what_is_read(stmt, here), None if late is None else _of_what_is_read(stmt, late)
+                    step = stmt, _of_operands(stmt, here), None if late is None else _of_operands(stmt, late)
                     self.steps.append(step)
                     here[name] = self.active[name] - always_present(stmt.value, self.active, here)
                     changed[name] = None
@@ -155,7 +157,7 @@ class _Flow:
         return changed
 
     def after(self, loop: For | While, here: _Sets, iterations: int | None) -> _Sets:
-        """What is uncertain after so many iterations of a loop, or any number, whatever path each of them takes."""
+        """The uncertain parameters after this number of iterations of a loop, or any number, whatever their paths."""
         assigns = [stmt for stmt in assignments((loop,)) if stmt.target.name in self.active]
         iteration = (*loop.pre, *loop.body) if isinstance(loop, While) else loop.body
         ends = (
@@ -163,7 +165,7 @@ class _Flow:
         )
         always = assigned_always(iteration[: next(ends, len(iteration))])
         inside = Counter(assigned((loop,)))
-        # These have values from before the iteration.
+        # These may have values from before the iteration.
         carried = [name for name in inside if name not in always and self.times[name] > inside[name]]
         for _ in count() if iterations is None else range(iterations):
             now = {name: here.get(name, _NONE) if name in carried else _NONE for name in inside}
@@ -176,7 +178,7 @@ class _Flow:
         return here
 
 
-def _of_what_is_read(stmt: Assign, uncertain: _Sets) -> _Sets:
+def _of_operands(stmt: Assign, uncertain: _Sets) -> _Sets:
     return {leaf.name: uncertain.get(leaf.name, _NONE) for leaf in variables(stmt.value)}
 
 
@@ -184,7 +186,7 @@ def _least_iterations(loop: For | While) -> int:
     """The least number of iterations of a loop."""
     if isinstance(loop, While) or any(isinstance(stmt, Break) for stmt in statements((loop,))):
         return 0
-    return len(known_range(loop) or ())
+    return known_iterations(loop) or 0
 
 
 def _factors(value: Expr) -> dict[str, bool]:
@@ -202,7 +204,7 @@ def _chooses(value: Expr) -> bool:
 
 
 def _has_poles(value: Expr) -> bool:
-    """Whether a partial of an operation can be infinite at finite arguments with a finite value, or at a pole."""
+    """Whether a partial of an operation can be infinite at finite arguments."""
     if _chooses(value):
         return False
     assert isinstance(value, Op)

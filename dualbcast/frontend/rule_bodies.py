@@ -15,9 +15,10 @@ from dualbcast.frontend.builtins import BUILTINS
 from dualbcast.frontend.lower import ArrayKind, Lowered, no_arrays
 from dualbcast.frontend.source import find_source, locate
 from dualbcast.frontend.values import Static
-from dualbcast.ir.nodes import TEMPORARY, Assign, Const, Expr, Function, Kind, Names, Op, Var
+from dualbcast.ir.builder import free_names
+from dualbcast.ir.nodes import TEMPORARY, Assign, Const, Expr, Function, Kind, Op, Var
 from dualbcast.ir.structure import NUMBER
-from dualbcast.ir.traversal import assigned, operations_of
+from dualbcast.ir.traversal import operations_of
 from dualbcast.rules.guards import Capture
 from dualbcast.rules.registration import open_to_users
 from dualbcast.rules.table import CUSTOMS, RULES, Rule
@@ -92,7 +93,7 @@ def _numbers(function: Function) -> Function:
     """The function with outputs that are all floats."""
     if all(output.value.kind == "float" for output in function.outputs):
         return function
-    names = Names([*(param.name for param in function.params), *assigned(function.body)])
+    names = free_names(function)
     body, outputs = list(function.body), []
     for output in function.outputs:
         value = output.value

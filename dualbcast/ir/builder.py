@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from dualbcast.errors import Location
-from dualbcast.ir.nodes import NOWHERE, TEMPORARY, Assign, Atom, Expr, Names, Stmt, Var
+from collections.abc import Iterable
 
-__all__ = ["hold"]
+from dualbcast.errors import Location
+from dualbcast.ir.nodes import NOWHERE, TEMPORARY, Assign, Atom, Expr, Function, Names, Stmt, Var
+from dualbcast.ir.traversal import assigned
+
+__all__ = ["free_names", "hold"]
+
+
+def free_names(function: Function, taken: Iterable[str] = ()) -> Names:
+    """Names that neither the parameters nor the variables of a function have, nor any of those in `taken`."""
+    return Names([*taken, *(param.name for param in function.params), *assigned(function.body)])
 
 
 def hold(value: Expr, names: Names, block: list[Stmt], location: Location = NOWHERE, base: str = TEMPORARY) -> Atom:

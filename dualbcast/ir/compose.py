@@ -95,8 +95,8 @@ def compose(name: str, params: Sequence[Kind], steps: Sequence[Step], outputs: S
 
 def restrict(function: Function, outputs: Sequence[int]) -> Function:
     """The function with some of its outputs only, in a tuple."""
-    kept = tuple(function.outputs[at] for at in outputs)
-    return replace(function, outputs=kept, structure=Structure(tuple, (Structure(),) * len(kept)))
+    selected = tuple(function.outputs[at] for at in outputs)
+    return replace(function, outputs=selected, structure=Structure(tuple, (Structure(),) * len(selected)))
 
 
 class Copy:

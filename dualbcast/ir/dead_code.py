@@ -1,4 +1,4 @@
-"""Dead code: statements that no output needs are removed; loops are taken to end."""
+"""Removal of dead code: statements that no output needs. Every loop is assumed to end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["remove_dead"]
 
 
 def remove_dead(function: Function) -> Function:
-    """The function without the statements that no output needs; loops are taken to end."""
+    """The function without the statements that no output needs; every loop is assumed to end."""
     live = {leaf.name for output in function.outputs for leaf in variables(output.value)}
     size = -1
     while size != len(live):
@@ -43,18 +43,18 @@ def _mark(block: Block, live: set[str], in_live_loop: bool) -> None:
 
 
 def _sweep(block: Block, live: set[str], in_live_loop: bool = False) -> Block:
-    kept: list[Stmt] = []
+    new: list[Stmt] = []
     for stmt in block:
         if not _needed(stmt, live, in_live_loop):
             continue
         if isinstance(stmt, Assign):
             if stmt.value != stmt.target:
-                kept.append(stmt)
+                new.append(stmt)
             continue
         inside = in_live_loop or isinstance(stmt, While | For)
         stmt = map_exprs(stmt, lambda expr: expr, lambda inner, inside=inside: _sweep(inner, live, inside))  # type: ignore[misc]
-        kept.append(stmt)
+        new.append(stmt)
         if isinstance(stmt, If) and stmt.orelse and not falls_through(stmt.then):
-            kept[-1] = replace(stmt, orelse=())
-            kept.extend(stmt.orelse)
-    return tuple(kept)
+            new[-1] = replace(stmt, orelse=())
+            new.extend(stmt.orelse)
+    return tuple(new)

@@ -48,12 +48,12 @@ __all__ = [
 ]
 
 Kind = Literal["bool", "int", "float"]
-# The compiler's own names start with this, until they get readable ones.
+# The prefix of the compiler's own names, until they get readable ones.
 TEMPORARY = "%"
 # Names of operators.
 COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 ARITHMETIC = frozenset({"add", "sub", "mul", "div", "floordiv", "mod", "neg"})
-# Of a, b and c: a * b + c, a * b - c and c - a * b, with one rounding or two, as is fastest.
+# The operations a * b + c, a * b - c and c - a * b of a, b and c, with one rounding or two, whichever is fastest.
 MULADD, MULSUB, SUBMUL = FUSED = "muladd", "mulsub", "submul"
 LOGIC = frozenset({"and", "or", "not"})
 BITWISE = frozenset({"bitand", "bitor", "bitxor", "shl", "shr", "invert"})
@@ -91,7 +91,7 @@ class Var:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The element of an input array, once the load of a parameter has its place."""
+    """The element of an input array, after the pass that places loads."""
 
     name: str
     kind: Kind
@@ -217,7 +217,7 @@ class Names:
         return name
 
     def take(self, names: Iterable[str]) -> None:
-        """Take some names as they are."""
+        """Mark names as taken."""
         self._taken.update(names)
 
     def mark(self) -> frozenset[str]:

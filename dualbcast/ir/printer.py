@@ -1,4 +1,4 @@
-"""A program as text, which is what `inspect_ir` shows."""
+"""A program as text, as `inspect_ir` shows it."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class Structure:
             return tuple.__new__(self.type, parts)
         if not hasattr(self.type, "__post_init__"):
             return self.type(**dict(zip(self.fields, parts, strict=True)))
-        # Its __post_init__ is for numbers, and would see arrays; what it did to them is in the leaves already.
+        # Its __post_init__ is for numbers, and would see arrays. The kernel has carried it out on each number already.
         built = object.__new__(self.type)
         for name, part in zip(self.fields, parts, strict=True):
             object.__setattr__(built, name, part)
@@ -106,7 +106,7 @@ class Structure:
         else:
             items = []
         if len(items) != len(self.parts):
-            found = (
+            given = (
                 f"{len(items)} are given"
                 if isinstance(value, tuple | list)
                 else f"this is {a_or_an(type(value).__name__)}"
@@ -114,7 +114,7 @@ class Structure:
             kind = a_or_an(self.type.__name__)
             raise ArgumentError(
                 f"{name} must be {kind} of {len(self.parts)}, as the function returns, or a tuple with one array for "
-                f"each of {self.count} outputs; {found}"
+                f"each of {self.count} outputs; {given}"
             )
         labels = self.fields or range(len(items))
         return tuple(

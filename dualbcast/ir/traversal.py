@@ -43,7 +43,7 @@ __all__ = [
     "has_loops",
     "jumping_blocks",
     "jumps",
-    "known_range",
+    "known_iterations",
     "map_expr",
     "map_exprs",
     "map_function",
@@ -165,14 +165,16 @@ def has_loops(block: Block) -> bool:
     return any(isinstance(stmt, For | While) for stmt in statements(block))
 
 
-def known_range(loop: For) -> range | None:
-    """The range of a loop with constant bounds; None for another loop."""
-    bounds = [bound.value for bound in (loop.start, loop.stop, loop.step) if isinstance(bound, Const)]
-    return range(*map(int, bounds)) if len(bounds) == 3 and bounds[2] != 0 else None
+def known_iterations(loop: For) -> int | None:
+    """The number of iterations of a loop with constant bounds; None for another loop."""
+    match loop:
+        case For(start=Const(value=start), stop=Const(value=stop), step=Const(value=step)) if step != 0:
+            return max(0, -((int(start) - int(stop)) // int(step)))
+    return None
 
 
 def among(names: Container[str], block: Block) -> tuple[str, ...]:
-    """Those of some names that a block assigns, each once."""
+    """The names that a block assigns and that are in `names`, each once."""
     return tuple([name for name in dict.fromkeys(assigned(block)) if name in names])
 
 
@@ -203,12 +205,12 @@ def map_expr(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
 
 
 def renamed(expr: Expr, by: Mapping[str, Atom]) -> Expr:
-    """The expression with other atoms in the place of some of its variables."""
+    """The expression with the atoms of `by` in place of the variables of these names."""
     return map_expr(expr, lambda leaf: by.get(leaf.name, leaf) if isinstance(leaf, Var) else leaf)
 
 
 def renamed_block(block: Block, by: Mapping[str, Var]) -> Block:
-    """The block with other variables in the place of some, also where it assigns them."""
+    """The block with the variables of `by` in place of those of these names, also where it assigns them."""
     new: list[Stmt] = []
     for stmt in block:
         stmt = map_exprs(stmt, lambda expr: renamed(expr, by), lambda inner: renamed_block(inner, by))

@@ -1,8 +1,7 @@
 """Global value numbering: folding, common subexpressions and copy propagation.
 
-Two names with one number hold the same value at this point, on every path. Only identities that hold for NaN,
-infinities and signed zeros are used. Sums and products of derivatives may be fused, since their last bits may depend on
-how they are computed.
+Two names with the same number hold the same value at this point, on every path. All identities hold for NaN, infinities
+and signed zeros. Sums and products of derivatives may be fused: their last bits may depend on how they are computed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The invariants of a program, which tests verify after every pass."""
+"""The invariants of a program, on which every pass relies; tests verify them after every pass."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["verify"]
 
 
 def verify(function: Function) -> Function:
-    """Assert what every pass may rely on: kinds agree, names are assigned before they are read, jumps are in loops.
+    """Assert the invariants: kinds agree, names are assigned before they are read, and jumps are in loops.
 
     Returns the function, so that a pass can end with it.
     """

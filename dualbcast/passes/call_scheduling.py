@@ -10,8 +10,9 @@ from dataclasses import replace
 from functools import lru_cache
 
 from dualbcast.frontend.rule_bodies import helper_of
+from dualbcast.ir.builder import free_names
 from dualbcast.ir.nodes import TEMPORARY, Assign, Block, Function, Names, Op, Stmt, Var
-from dualbcast.ir.traversal import assigned, map_exprs, operations_of, renamed, renamed_block, variables
+from dualbcast.ir.traversal import map_exprs, operations_of, renamed, renamed_block, variables
 from dualbcast.rules.table import RULES
 
 __all__ = ["INSTRUCTIONS", "is_call", "schedule_calls"]
@@ -48,7 +49,7 @@ def schedule_calls(function: Function) -> Function:
     function : Function
         Simplified, operations on atoms.
     """
-    names = Names([*RULES, *(param.name for param in function.params), *assigned(function.body)])
+    names = free_names(function, RULES)
     # Results of calls get names that are no temporaries', so that they stay statements of their own.
     named: dict[str, Var] = {}
 

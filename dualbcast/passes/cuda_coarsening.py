@@ -16,14 +16,14 @@ from dualbcast.passes.uniformity import uniform_inputs, varies, varying_names
 
 __all__ = ["coarsen", "elements_a_thread", "group_loads", "group_outputs", "may_coarsen"]
 
-# It separates an array's name from the number of a neighbour.
+# The separator of an array's name and the number of a neighbour.
 _LANE = "+"
 
-# The elements of a thread are at most so many bytes of the compute dtype, the widest access there is. All arguments
-# take at most so many registers, which leaves a multiprocessor at least half of its warps. Fewer elements a thread need
-# fewer registers; more elements need fewer instructions each, and fewer threads keep memory busy. Only a measurement on
-# a GPU says which of them pays (bench/README.md).
+# The widest access to memory, in bytes, which limits the elements of a thread.
 WIDEST_ACCESS = 16
+# The most registers for all arguments, with which a multiprocessor keeps at least half of its warps. More elements a
+# thread need more registers, and fewer instructions for each element. Only a measurement on a GPU tells which number
+# is best (bench/README.md).
 MOST_REGISTERS = 64
 
 _SUFFIXES = "abcd"

@@ -1,4 +1,4 @@
-"""Approximate mathematics on a GPU: formulas that keep their digits with it, and divisions that may be approximate."""
+"""Approximate mathematics on a GPU: approximate divisions, and a formula that keeps the digits of tanh's derivative."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from dualbcast.ir.nodes import TEMPORARY, Assign, Block, Const, Expr, Function, Names, Op, Stmt, Var
+from dualbcast.ir.builder import free_names
+from dualbcast.ir.nodes import ONE, TEMPORARY, Assign, Block, Const, Expr, Function, Names, Op, Stmt, Var
 from dualbcast.ir.traversal import assigned, assignments, map_exprs, map_function
 from dualbcast.ir.value_numbering import simplify
 
@@ -19,11 +20,10 @@ _LARGEST_DIVISOR = 2.0**126
 
 Interval = tuple[float, float]
 _ANY: Interval = (-math.inf, math.inf)
-_ONE = Const(1.0, "float")
 
 
 def fast_math(function: Function) -> Function:
-    """The function for approximate mathematics, simplified IR on atoms; itself where nothing changes.
+    """The function for approximate mathematics: simplified IR on atoms, or itself where nothing changes.
 
     Before::
 
@@ -63,12 +63,12 @@ def _with_tanh_partials(function: Function) -> Function:
     The hardware's tanh is off by up to 2**-11 of itself, which near saturation is more than the whole derivative.
     """
     values = _definitions(function)
-    names = Names({*assigned(function.body), *(param.name for param in function.params)})
+    names = free_names(function)
 
     def saturating(value: Expr) -> str | None:
         """The name of t where a value is 1 - t * t."""
         match value:
-            case Op(name="sub", args=(Const() as one, Var(name=square))) if one == _ONE:
+            case Op(name="sub", args=(Const() as one, Var(name=square))) if one == ONE:
                 match values.get(square):
                     case Op(name="mul", args=(Var(name=t), Var(name=other))) if t == other:
                         value_of_t = values.get(t)
@@ -78,17 +78,17 @@ def _with_tanh_partials(function: Function) -> Function:
     wanted = {name for stmt in assignments(function.body) if (name := saturating(stmt.value))}
     if not wanted:
         return function
-    # The value of x where t is computed: the variable may have another one where the derivative is.
-    kept = {name: Var(names.fresh(f"{TEMPORARY}{name.lstrip(TEMPORARY)}_x"), "float") for name in wanted}
+    # The value of x where t is computed: the variable may have changed where the derivative is computed.
+    arguments = {name: Var(names.fresh(f"{TEMPORARY}{name.lstrip(TEMPORARY)}_x"), "float") for name in wanted}
 
     def visit(block: Block) -> Block:
         new: list[Stmt] = []
         for stmt in block:
             match stmt:
                 case Assign(value=Op(args=(x,))) if stmt.target.name in wanted:
-                    new += [Assign(kept[stmt.target.name], x, stmt.location), stmt]
+                    new += [Assign(arguments[stmt.target.name], x, stmt.location), stmt]
                 case Assign() if (t := saturating(stmt.value)) is not None:
-                    new += _tanh_partial(stmt, kept[t], names)
+                    new += _tanh_partial(stmt, arguments[t], names)
                 case _:
                     new.append(map_exprs(stmt, lambda expr: expr, visit))
         return tuple(new)
@@ -106,7 +106,7 @@ def _tanh_partial(stmt: Assign, x: Expr, names: Names) -> Iterator[Stmt]:
     size = step("fabs", x)
     twice = step("mul", Const(-2.0, "float"), size.target)
     decay = step("exp", twice.target)
-    above = step("add", _ONE, decay.target)
+    above = step("add", ONE, decay.target)
     square = step("mul", above.target, above.target)
     ratio = step("div", decay.target, square.target)
     yield from (size, twice, decay, above, square, ratio)
@@ -160,7 +160,7 @@ def _range(expr: Expr, values: Mapping[str, Expr], depth: int = 16) -> Interval:
             products = (a * c, a * d, b * c, b * d)
             return min(products), max(products)
         case "mul", [(a, b), (c, d)]:
-            # Signs alone: enough for -2 |x|.
+            # The signs alone, which are enough for -2 |x|.
             same = (a >= 0 and c >= 0) or (b <= 0 and d <= 0)
             opposite = (a >= 0 and d <= 0) or (b <= 0 and c >= 0)
             return (0.0, math.inf) if same else (-math.inf, 0.0) if opposite else _ANY

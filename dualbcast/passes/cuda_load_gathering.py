@@ -1,4 +1,4 @@
-"""Loads are gathered in groups, each before its first value is needed, so that a thread has several in flight.
+"""Loads are gathered in groups before the first value of each group is needed; a thread has several in flight.
 
 Compilers do not move a load across a branch: of two loads with a branch between, one would wait for the other.
 """
@@ -20,7 +20,7 @@ IN_FLIGHT = 8
 
 
 def gather_loads(function: Function, names: Names) -> Function:
-    """The function with the loads of each block in groups, into variables of their own.
+    """The function in which the loads of each block are groups of assignments to variables.
 
     Loads in one side of a conditional expression stay there, and so do loads in loops.
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
+from dualbcast.ir.builder import free_names
 from dualbcast.ir.nodes import TEMPORARY, Assign, Block, Const, Expr, Function, If, Names, Op, Stmt, Var
 from dualbcast.ir.traversal import assigned, map_exprs
 from dualbcast.ir.value_numbering import simplify
@@ -17,7 +18,7 @@ __all__ = ["select_signs"]
 
 
 def select_signs(function: Function) -> Function:
-    """The function with selects in place of such products, simplified IR on atoms; itself where there is none.
+    """The function with selects in place of such products: simplified IR on atoms, or itself where there is none.
 
     Before::
 
@@ -45,7 +46,7 @@ def select_signs(function: Function) -> Function:
             output out = slope
     """
     writes = Counter(assigned(function.body))
-    names = Names({*writes, *(param.name for param in function.params)})
+    names = free_names(function)
 
     def visit(block: Block, signs: Mapping[str, tuple[Expr, bool]]) -> Block:
         signs = dict(signs)

@@ -1,9 +1,9 @@
 """If-conversion: varying branches become selects, or branches without an `else` that vectors skip.
 
-Selects compute both sides for all elements and choose between the results. What the sides have in common is then
-computed once, and every element is read and written by the same instructions. A uniform branch stays: the loop over the
-row is then one of either side. A varying branch stays as an `if` without an `else` where a side costs much, has a loop,
-or must not run on arbitrary numbers; a vector goes through it if one of its elements does.
+Selects compute both sides for all elements and choose between the results. Operations that the sides share are then
+computed once, and the same instructions read and write every element. A uniform branch stays: the loop over the row is
+then split into one for each side. A varying branch stays as an `if` without an `else` if a side costs much, has a loop,
+or must not run on arbitrary numbers. A vector runs such a side if one of its elements takes it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from dualbcast.autodiff.operation_cost import cost_of_block
 from dualbcast.errors import Location
-from dualbcast.ir.builder import hold
+from dualbcast.ir.builder import free_names, hold
 from dualbcast.ir.constant_fold import fold, zero
 from dualbcast.ir.nodes import (
     TEMPORARY,
@@ -27,7 +27,6 @@ from dualbcast.ir.nodes import (
     Function,
     If,
     Kind,
-    Names,
     Op,
     Stmt,
     Var,
@@ -57,16 +56,16 @@ _DEEPEST = 12
 
 
 class Choice(NamedTuple):
-    """What becomes of an `if`.
+    """The decision about an `if`.
 
     Attributes
     ----------
     location : Location
-        Of the `if`, or of the expression that it is made for, in the user's file.
+        The location of the `if`, or of its conditional expression, in the user's file.
     selects : bool
         Whether both sides are computed.
     reason : str
-        Why, for readers.
+        The reason, for readers.
     """
 
     location: Location
@@ -116,7 +115,7 @@ def convert_ifs(function: Function, uniform: Set[str]) -> Function:
 
 
 def branch_choices(function: Function, uniform: Set[str]) -> list[Choice]:
-    """What becomes of each branch in `convert_ifs`."""
+    """The decision of `convert_ifs` about each branch."""
     return _converted(function, uniform)[1]
 
 
@@ -134,7 +133,7 @@ class _Conversion:
     def __init__(self, function: Function, varying: set[str]) -> None:
         self.varying = varying
         self.seen = {param.name for param in function.params}
-        self.names = Names([*self.seen, *assigned(function.body)])
+        self.names = free_names(function)
         self.reads = use_counts(function)
         self.choices: list[Choice] = []
         self.depth = 0
@@ -142,10 +141,10 @@ class _Conversion:
     def varies(self, expr: Expr) -> bool:
         return varies(expr, self.varying)
 
-    # --- which -------------------------------------------------------------------------------------------------------
+    # --- decisions ---------------------------------------------------------------------------------------------------
 
     def block(self, block: Block, scalar: str = "") -> Block:
-        """The converted block; `scalar` says what around it keeps the loop over the row from being vectorised."""
+        """The converted block; `scalar` names an obstacle around it to vectorising the loop over the row."""
         scalar = scalar or self.obstacle(block)
         new: list[Stmt] = []
         for stmt in block:
@@ -163,7 +162,7 @@ class _Conversion:
         self.choices += [Choice(part.location, False, reason) for part in statements((stmt,)) if isinstance(part, If)]
 
     def obstacle(self, block: Block) -> str:
-        """What keeps a block from being vectorised; a uniform branch does not: the loop over the row can be split."""
+        """An obstacle to vectorising a block, if there is one. A uniform branch is none: the loop can be split."""
         for stmt in block:
             if isinstance(stmt, For) and is_uniform_loop(stmt, self.varying):
                 inside = self.obstacle(stmt.body)
@@ -200,7 +199,7 @@ class _Conversion:
         self.count(stmt)
         new: list[Stmt] = []
         merged = self.flatten(stmt, {}, new)
-        # They are assigned one after the other: none may read a name that another has changed.
+        # They are assigned one after the other: none may read a name that another one has changed.
         if any(leaf.name != name for name, value in merged.items() for leaf in variables(value) if leaf.name in merged):
             clash = {leaf.name for value in merged.values() for leaf in variables(value)} & merged.keys()
             copies = {name: Var(self.names.fresh(TEMPORARY), merged[name].kind) for name in sorted(clash)}
@@ -210,7 +209,7 @@ class _Conversion:
         return new
 
     def count(self, stmt: If) -> int:
-        """Note that both sides of a branch, and of the branches in it, are computed; the number of their operations."""
+        """Record that both sides of a branch, and of inner branches, are computed; the number of their operations."""
         choice = len(self.choices)
         counts = [
             sum(self.count(part) if isinstance(part, If) else len([*operations_of((part,))]) for part in side)
@@ -220,10 +219,10 @@ class _Conversion:
         self.choices.insert(choice, Choice(stmt.location, True, reason))
         return sum(counts)
 
-    # --- how ---------------------------------------------------------------------------------------------------------
+    # --- conversion --------------------------------------------------------------------------------------------------
 
     def flatten(self, stmt: If, outer: dict[str, Atom], new: list[Stmt]) -> dict[str, Expr]:
-        """Compute both sides, appending to `new`; the value after the branch of each name that either side assigns.
+        """Append the statements of both sides to `new`; the value of each assigned name after the branch.
 
         `outer` maps names to the variables that hold their values inside of other flattened branches.
         """
@@ -244,7 +243,7 @@ class _Conversion:
             sides.append(held)
         merged: dict[str, Expr] = {}
         for name, kind in changed.items():
-            # Where one side does not assign it, it keeps its value; if it had none, it is not read afterwards.
+            # If one side does not assign it, it keeps its value. If it had none, it is not read after the branch.
             old = Var(name, kind) if name in self.seen else None
             then, orelse = (held.get(name, old) for held in sides)
             if then is not None and orelse is not None:
@@ -252,22 +251,22 @@ class _Conversion:
         return merged
 
     def skipping(self, stmt: If) -> list[Stmt]:
-        """The branch as one or two without an `else`, each of which a vector takes if one of its elements does.
+        """The branch as one or two without an `else`, which a vector runs if one of its elements takes it.
 
-        A short side is computed before, for all elements.
+        A short side is computed before them, for all elements.
         """
         choice = len(self.choices)
         new: list[Stmt] = []
-        # A variable that is read later gets a place of its own until then: the other side may read its old value.
+        # The new values of variables that are read later: the other side may still read the old ones.
         inside = read_counts((stmt,))
-        places = {
+        results = {
             name: Var(self.names.fresh(_base(name)), target.kind)
             for name, target in targets((stmt,)).items()
             if self.reads[name] > inside[name]
         }
-        # A variable without a value before the branch is not read on a path that does not assign it.
+        # A path that does not assign a variable without an earlier value does not read it either.
         values: dict[str, Atom] = {
-            name: Var(name, place.kind) if name in self.seen else zero(place.kind) for name, place in places.items()
+            name: Var(name, result.kind) if name in self.seen else zero(result.kind) for name, result in results.items()
         }
         otherwise = self.hold("", fold(Op("not", (stmt.test,), "bool", stmt.location)), stmt.location, new)
         tests, sides = (stmt.test, otherwise), (stmt.then, stmt.orelse)
@@ -280,7 +279,7 @@ class _Conversion:
                     assert isinstance(part, Assign)
                     name = part.target.name
                     held[name] = self.hold(name, renamed(part.value, held), part.location, new)
-                values |= {name: value for name, value in held.items() if name in places}
+                values |= {name: value for name, value in held.items() if name in results}
             else:
                 seen = set(self.seen)
                 self.depth += 1
@@ -288,18 +287,19 @@ class _Conversion:
                 self.depth -= 1
                 self.seen = seen
                 ends = [
-                    Assign(places[name], Var(name, places[name].kind), stmt.location) for name in among(places, body)
+                    Assign(results[name], Var(name, results[name].kind), stmt.location) for name in among(results, body)
                 ]
                 longer.append(If(test, (*body, *ends), (), stmt.location))
-        new += [Assign(places[name], value, stmt.location) for name, value in values.items()]
+        new += [Assign(results[name], value, stmt.location) for name, value in values.items()]
         new += longer
-        new += [Assign(Var(name, place.kind), place, stmt.location) for name, place in places.items()]
-        which = "each side runs" if short is None else "the longer side runs"
-        self.choices.insert(choice, Choice(stmt.location, False, f"{which} for vectors of which an element takes it"))
+        new += [Assign(Var(name, result.kind), result, stmt.location) for name, result in results.items()]
+        side_run = "each side runs" if short is None else "the longer side runs"
+        reason = f"{side_run} for vectors with an element that takes it"
+        self.choices.insert(choice, Choice(stmt.location, False, reason))
         return new
 
     def hoist_uniform(self, side: Block, new: list[Stmt]) -> Block:
-        """A side without its uniform operations, which are appended to `new`."""
+        """The side without its uniform operations, which are appended to `new`."""
         counts = Counter(assigned(side))
         held: dict[str, Atom] = {}
         left: list[Stmt] = []

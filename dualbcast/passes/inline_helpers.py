@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dualbcast.frontend.rule_bodies import helper_of
+from dualbcast.ir.builder import free_names
 from dualbcast.ir.compose import Copy
-from dualbcast.ir.nodes import Assign, Block, Function, Names, Op, Stmt
-from dualbcast.ir.traversal import assigned, has_loops, map_exprs
+from dualbcast.ir.nodes import Assign, Block, Function, Op, Stmt
+from dualbcast.ir.traversal import has_loops, map_exprs
 from dualbcast.ir.value_numbering import simplify
 from dualbcast.rules.table import RULES
 
@@ -37,7 +38,7 @@ def inline_helpers(function: Function) -> Function:
     function : Function
         Simplified, operations on atoms; and so is the result.
     """
-    names = Names([*RULES, *(param.name for param in function.params), *assigned(function.body)])
+    names = free_names(function, RULES)
 
     def visit(block: Block) -> Block:
         inlined: list[Stmt] = []

@@ -1,4 +1,4 @@
-"""Interleaving: how many vectors of elements are computed side by side, so that instructions need not wait."""
+"""Interleaving: the number of vectors that are computed side by side, so that instructions need not wait."""
 
 from __future__ import annotations
 
@@ -16,9 +16,13 @@ from dualbcast.ir.nodes import Assign, Block, Expr, For, Function, If, Op, Var, 
 
 __all__ = ["vectors_to_interleave"]
 
-# With 32 registers: the wanted number of operations none of which waits for another; the most work of all vectors, for
-# the sake of compile time; the most arrays; and the most loop-carried variables (docs/decisions/021-interleaving.md).
-_READY, _MOST_WORK, _MOST_ARRAYS, _MOST_CARRIED = 12.0, 1000.0, 48, 32
+# Limits for processors with 32 vector registers (docs/decisions/021-interleaving.md): the wanted number of operations
+# of which none waits for another; and for all vectors together, the cost of their operations (for the sake of compile
+# time), the number of arrays and of loop-carried variables.
+WANTED_PARALLELISM = 12.0
+COST_LIMIT = 1000.0
+ARRAY_LIMIT = 48
+CARRIED_LIMIT = 32
 
 
 def vectors_to_interleave(function: Function, arrays: int, most: int, free: int = 1) -> int:
@@ -33,19 +37,19 @@ def vectors_to_interleave(function: Function, arrays: int, most: int, free: int 
     most : int
         The most vectors.
     free : int, optional
-        So many are allowed whatever their work is.
+        This many are allowed whatever the limits are.
     """
-    ready = cost_of_element(function) / max(1.0, _depth(function))
+    parallelism = cost_of_element(function) / max(1.0, _depth(function))
     written = cost_of_block(function.body, iterations=1) + cost_of_element(replace(function, body=()))
-    limits = (written, _MOST_WORK), (arrays, _MOST_ARRAYS), (most_carried(function), _MOST_CARRIED)
+    limits = (written, COST_LIMIT), (arrays, ARRAY_LIMIT), (most_carried(function), CARRIED_LIMIT)
     fits = [n for n in (2, 4) if n <= most and (n <= free or all(n * each <= limit for each, limit in limits))]
-    return next((n for n in (1, *fits) if n * ready >= _READY), max((1, *fits)))
+    return next((n for n in (1, *fits) if n * parallelism >= WANTED_PARALLELISM), max((1, *fits)))
 
 
 def _depth(function: Function) -> float:
     """The cost of the longest chain of operations that wait for one another."""
     done: dict[str, float] = {}
-    # By loop: how much longer each iteration after the first makes a chain.
+    # For each loop, the length that each iteration after the first one adds to the chains.
     longer: dict[int, dict[str, float]] = {}
 
     def of(expr: Expr) -> float:
@@ -57,13 +61,13 @@ def _depth(function: Function) -> float:
         for stmt in block:
             match stmt:
                 case Assign():
-                    # Of a name that several branches assign, the longest one counts.
+                    # If several branches assign a name, the longest chain counts.
                     done[stmt.target.name] = max(of(stmt.value), done.get(stmt.target.name, 0.0))
                 case If():
                     visit(stmt.then)
                     visit(stmt.orelse)
                 case For() | While():
-                    # All iterations after the first lengthen a chain as the second one does.
+                    # Every later iteration lengthens a chain as the second one does.
                     visit(stmt.body)
                     if id(stmt) not in longer:
                         first = dict(done)

@@ -1,21 +1,39 @@
-"""Loops that end after a limit of iterations: an additional output says which loop an element left because of it."""
+"""Loops that end after a limit of iterations: an additional output names the first loop that ended because of it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from dualbcast.errors import Location
-from dualbcast.ir.nodes import Assign, Block, Break, Const, Expr, For, Function, If, Names, Op, Output, Stmt, Var, While
-from dualbcast.ir.traversal import assigned, statements
+from dualbcast.ir.builder import free_names, hold
+from dualbcast.ir.nodes import (
+    TEMPORARY,
+    Assign,
+    Atom,
+    Block,
+    Break,
+    Const,
+    Expr,
+    For,
+    Function,
+    If,
+    Names,
+    Op,
+    Output,
+    Stmt,
+    Var,
+    While,
+)
+from dualbcast.ir.traversal import known_iterations, statements
 
 __all__ = ["has_long_loops", "limit_iterations"]
 
 _NONE = Const(0, "int")
 
 
-def has_long_loops(function: Function, most: int) -> bool:
-    """Whether a function has a loop that may take more than `most` iterations."""
-    return any(_is_long(stmt, most) for stmt in statements(function.body))
+def has_long_loops(block: Block, most: int) -> bool:
+    """Whether a block has a loop that may take more than `most` iterations."""
+    return any(_is_long(stmt, most) for stmt in statements(block) if isinstance(stmt, For | While))
 
 
 def limit_iterations(function: Function, most: int, loops: dict[Location, int], last: int) -> Function:
@@ -62,8 +80,7 @@ def limit_iterations(function: Function, most: int, loops: dict[Location, int], 
     Function
         The last output is the number of the first loop that the element left because of the limit, or 0.
     """
-    names = Names([*assigned(function.body), *(param.name for param in function.params)])
-    writer = _Writer(names, most, loops, last)
+    writer = _Writer(free_names(function), most, loops, last)
     body = writer.block(function.body, inside=False)
     taken = Names(output.name for output in function.outputs)
     output = Output(taken.fresh("reached"), writer.reached)
@@ -93,8 +110,8 @@ class _Writer:
                     new.append(replace(stmt, then=then, orelse=orelse))
                 case For() | While():
                     new += self.loop(stmt)
-                    if inside and _has_long(stmt, self.most):
-                        left = self.holds("ne", self.reached, _NONE, stmt.location, new)
+                    if inside and has_long_loops((stmt,), self.most):
+                        left = self.compared("ne", self.reached, _NONE, stmt.location, new)
                         new.append(If(left, (Break(stmt.location),), (), stmt.location))
                 case _:
                     new.append(stmt)
@@ -109,32 +126,20 @@ class _Writer:
         iterations, place = Var(self.names.fresh("iterations"), "int"), loop.location
         number = Const(min(self.loops.setdefault(place, len(self.loops) + 1), self.last), "int")
         head: list[Stmt] = []
-        over = self.holds("ge", iterations, Const(self.most, "int"), place, head)
+        over = self.compared("ge", iterations, Const(self.most, "int"), place, head)
         leave: list[Stmt] = []
-        first = self.holds("eq", self.reached, _NONE, place, leave)
+        first = self.compared("eq", self.reached, _NONE, place, leave)
         leave.append(Assign(self.reached, Op("select", (first, number, self.reached), "int", place), place))
         head.append(If(over, (*leave, Break(place)), (), place))
         head.append(Assign(iterations, Op("add", (iterations, Const(1, "int")), "int", place), place))
         return [Assign(iterations, _NONE, place), replace(loop, body=(*head, *body))]
 
-    def holds(self, name: str, left: Expr, right: Expr, place: Location, new: list[Stmt]) -> Var:
-        """A comparison, which is added to some statements."""
-        test = Var(self.names.fresh("%test"), "bool")
-        new.append(Assign(test, Op(name, (left, right), "bool", place), place))
-        return test
+    def compared(self, name: str, left: Expr, right: Expr, place: Location, new: list[Stmt]) -> Atom:
+        """The result of a comparison, which is appended to some statements."""
+        return hold(Op(name, (left, right), "bool", place), self.names, new, place, f"{TEMPORARY}test")
 
 
-def _has_long(loop: Stmt, most: int) -> bool:
-    return any(_is_long(stmt, most) for stmt in statements((loop,)))
-
-
-def _is_long(stmt: Stmt, most: int) -> bool:
-    """Whether a statement is a loop that may take more than `most` iterations."""
-    match stmt:
-        case While():
-            return True
-        case For(start=Const(value=start), stop=Const(value=stop), step=Const(value=step)) if step:
-            return -(-(int(stop) - int(start)) // int(step)) > most
-        case For():
-            return True
-    return False
+def _is_long(loop: For | While, most: int) -> bool:
+    """Whether a loop may take more than `most` iterations."""
+    iterations = known_iterations(loop) if isinstance(loop, For) else None
+    return iterations is None or iterations > most

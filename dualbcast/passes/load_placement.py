@@ -11,7 +11,7 @@ from dualbcast.ir.traversal import all_atoms, renamed, renamed_block, variables
 
 __all__ = ["LOAD_MARK", "place_loads"]
 
-# It separates a parameter's name from the number of its load, until names are chosen.
+# The separator of a parameter's name and the number of its load, until variables get readable names.
 LOAD_MARK = "@"
 
 
@@ -55,7 +55,7 @@ def place_loads(function: Function) -> Function:
 
 
 def _place(block: Block, params: Mapping[str, Var], later: Set[str], places: Mapping[str, Iterator[int]]) -> Block:
-    """The block with the loads of these parameters; those in `later` are read after it, too."""
+    """The block with the loads of these parameters; the names in `later` are read after it."""
     using: dict[str, list[int]] = {name: [] for name in params}
     for position, stmt in enumerate(block):
         for name in {leaf.name for leaf in all_atoms(stmt) if isinstance(leaf, Var)} & params.keys():

@@ -1,8 +1,8 @@
 """Masked loops, which elements leave one by one: an iteration changes nothing for an element that has left.
 
-Each loop that may end earlier for one element than for another becomes a `While` on a flag of its own. Its body is a
-straight line with all paths through its branches, in which selects keep the variables of elements that have left. Such
-loops may be nested, and lie in branches and in loops with a uniform number of iterations, which stay as they are.
+Each loop that may end earlier for one element than for another becomes a `While` on a flag. Its body is a straight line
+with all paths through its branches; selects keep the variables of elements that have left. Such loops may be nested.
+They may also be in branches, and in loops with a uniform number of iterations, which stay as they are.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
-from dualbcast.ir.builder import hold
+from dualbcast.ir.builder import free_names, hold
 from dualbcast.ir.constant_fold import fold, zero
 from dualbcast.ir.nodes import (
     FALSE,
@@ -28,7 +28,6 @@ from dualbcast.ir.nodes import (
     Function,
     If,
     Kind,
-    Names,
     Op,
     Stmt,
     Var,
@@ -60,7 +59,7 @@ MOST_STATEMENTS = 2000
 
 
 def mask_loops(function: Function, uniform: Set[str]) -> Function:
-    """The function with masked loops; itself where it has no loop that needs a mask, or one that cannot have it.
+    """The function with masked loops; itself if no loop needs a mask, or if one cannot have a mask.
 
     Before (uniform=set())::
 
@@ -111,11 +110,10 @@ class _Masking:
     def __init__(self, function: Function, uniform: Set[str]) -> None:
         self.varying = varying_names(function, uniform)
         self.reads = use_counts(function)
-        params = [param.name for param in function.params]
-        self.own = Names([*params, *assigned(function.body)])
+        self.own = free_names(function)
         # Names that have a value at this statement; `held` may have a newer one.
-        self.seen = set(params)
-        # The variables that count the iterations of one loop; and in how many loops the statement at hand is.
+        self.seen = {param.name for param in function.params}
+        # The variables that count the iterations of one loop; and the number of loops around the current statement.
         self.counters: set[str] = set()
         self.depth = 0
         self.count = 0
@@ -123,7 +121,7 @@ class _Masking:
     # --- where control flow is uniform -------------------------------------------------------------------------------
 
     def block(self, block: Block) -> Block:
-        """A block that all elements of a row come to."""
+        """A block that all elements of a row reach."""
         before, new = set(self.seen), list[Stmt]()
         for stmt in block:
             match stmt:
@@ -159,11 +157,11 @@ class _Masking:
         held : dict of str to Atom
             The newest value of each variable that is not in the variable itself; it is updated.
         here : Atom
-            The mask of the elements that come here.
+            The mask of the elements that reach the block.
         new : list of Stmt
             New statements are appended to it.
         is_outer : bool
-            Whether all elements of the iteration around the block come here.
+            Whether all elements in the iteration around the block reach it.
 
         Returns
         -------
@@ -197,7 +195,7 @@ class _Masking:
         for side, goes_there in ((stmt.then, test), (stmt.orelse, None)):
             path = (*side, *rest) if falls_through(side) else side
             there = here
-            if has_loops(path):  # Nobody must wait for an element that does not come here.
+            if has_loops(path):  # A loop must not run on for elements that do not reach it.
                 if goes_there is None:
                     goes_there = self.hold(fold(Op("not", (test,), "bool")), new)
                 there = self.hold(fold(Op("and", (here, goes_there), "bool")), new)
@@ -209,7 +207,7 @@ class _Masking:
             old = held.get(name)
             values = [side.get(name) for side in (then, orelse)]
             kind = next(value.kind for value in values if value is not None)
-            # Where one side does not assign it, it keeps its value; if it had none, it is not read afterwards.
+            # If one side does not assign it, it keeps its value. If it had none, it is not read after the branch.
             if old is None and name in self.seen:
                 old = Var(name, kind)
             one, other = (value or old for value in values)
@@ -235,7 +233,7 @@ class _Masking:
 
     def divergent_loop(self, loop: For | While, held: dict[str, Atom], here: Atom, new: list[Stmt]) -> None:
         """A loop that elements leave one by one."""
-        # Elements that all come here and iterate equally often need no mask.
+        # If all elements reach the loop and iterate equally often, it needs no mask.
         is_uniform = here == TRUE and not any(varies(expr, self.varying) for expr in expressions(loop))
         is_uniform = is_uniform and not has_divergent_jumps(loop.body, self.varying)
         if isinstance(loop, For):
@@ -264,10 +262,10 @@ class _Masking:
         changes: list[tuple[Var, Expr]] = [(going, self.hold(goes_on, iteration))]
         for name, place in places.items():
             value = tested[name]
-            # The variables of the test change only for elements that have not left in the body.
+            # The test changes variables only for elements that have not left in the body.
             if value != end[name]:
                 value = self.hold(fold(Op("select", (stays, value, end[name]), value.kind)), iteration)
-            # A variable that only counts iterations may run on in elements that have left.
+            # A variable that only counts iterations may count on for elements that have left.
             only_counts = place.kind == "int" and not self.depth and self.reads[name] == inside[name]
             if not (is_uniform or only_counts or name in self.counters):
                 value = self.hold(fold(Op("select", (going, value, place), place.kind)), iteration)
@@ -278,9 +276,9 @@ class _Masking:
     def places(
         self, loop: For | While, inside: Mapping[str, int], held: Mapping[str, Atom], new: list[Stmt]
     ) -> dict[str, Var]:
-        """The variables that carry a loop's variables from iteration to iteration, with their initial values.
+        """The variables that carry values from iteration to iteration; their initial assignments are appended.
 
-        `inside` says how often names are read in the loop.
+        `inside` is how often each name is read in the loop.
         """
         tested = set(assigned(loop.pre)) if isinstance(loop, While) else set()
         places: dict[str, Var] = {}
@@ -337,7 +335,7 @@ _COUNTING: tuple[tuple[str, Kind], ...] = (("counter", "int"), ("stop", "int"), 
 
 
 def _refuse_unmaskable(part: Stmt) -> None:
-    """Refuse a loop that may not run for arbitrary elements, or not in vectors."""
+    """Refuse a loop that must not run for arbitrary elements, or that vectors cannot run."""
     for stmt in statements((part,)):
         if isinstance(stmt, For) and not (isinstance(stmt.step, Const) and (stmt.step.value == 1 or _is_small(stmt))):
             raise _CannotMaskError

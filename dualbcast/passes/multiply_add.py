@@ -1,4 +1,4 @@
-"""Sums and products of derivatives are fused to multiply-adds, with one rounding, where that is faster.
+"""Sums and products of derivatives are fused to multiply-adds where that is faster.
 
 The last bits of derivatives may depend on how they are computed; values keep all roundings of the source.
 """

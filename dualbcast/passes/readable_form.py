@@ -1,4 +1,4 @@
-"""IR as people read it: without copies, with nested expressions in place of temporaries, and with readable names."""
+"""The readable form of IR: without copies, with nested expressions in place of temporaries, and with readable names."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ from dualbcast.passes.load_placement import LOAD_MARK
 
 __all__ = ["coalesce_copies", "name_variables", "nest_expressions"]
 
-# An expression is not nested into another one if its text in the IR is longer than this.
-LONGEST = 70
+# The length of the longest text, in the IR, of an expression that is nested into another one.
+LONGEST_NESTED = 70
 
 
 # --- copies at the ends of branches ----------------------------------------------------------------------------------
 
 
 def coalesce_copies(function: Function) -> Function:
-    """The function without copies `m = v` at the ends of branches: the value of `v` is computed into `m` at once.
+    """The function without copies `m = v` at the ends of branches: the value of `v` is assigned to `m` instead.
 
     Before::
 
@@ -160,7 +160,7 @@ def _is_copy(stmt: Stmt, target: Var, value: Var) -> bool:
 
 
 def nest_expressions(function: Function) -> Function:
-    """The function with each temporary that is read once in the place where it is read, but never moved into a loop.
+    """The function with each temporary that is read once at the place where it is read; none moves into a loop.
 
     Before::
 
@@ -204,7 +204,12 @@ class _Nesting:
     def movable(self, stmt: Assign) -> bool:
         name = stmt.target.name
         temporary = name.startswith(TEMPORARY) or isinstance(stmt.value, Load)
-        return temporary and name in self.once and self.counts[name] == 1 and len(format_expr(stmt.value)) <= LONGEST
+        return (
+            temporary
+            and name in self.once
+            and self.counts[name] == 1
+            and len(format_expr(stmt.value)) <= LONGEST_NESTED
+        )
 
     def flush(self, names: set[str]) -> list[Stmt]:
         """The pending assignments to these names."""
@@ -293,7 +298,7 @@ def name_variables(function: Function, names: Names, *, loads: bool = True) -> F
     names : Names
         The names of the text around the function, which variables must not take.
     loads : bool
-        Whether parameters are arrays, as of the element function, or numbers, as of a helper function.
+        Whether parameters are arrays, as in the element function, or numbers, as in a helper function.
     """
     stored = {
         output.value.name: output.name

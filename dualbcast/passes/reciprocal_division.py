@@ -1,4 +1,4 @@
-"""Divisions by one number share its reciprocal.
+"""Divisions by the same number share its reciprocal.
 
 The derivative of a quotient needs the reciprocal of the divisor, and the quotient follows from that to the last bit
 (`codegen.mathlib.division`). A division takes a CPU as long as thirty multiplications.
@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dualbcast.ir.nodes import TEMPORARY, Assign, Block, Const, Expr, Function, Names, Op, Stmt, Var
+from dualbcast.ir.builder import free_names
+from dualbcast.ir.nodes import ONE, TEMPORARY, Assign, Block, Const, Expr, Function, Names, Op, Stmt, Var
 from dualbcast.ir.traversal import assigned, map_exprs
 from dualbcast.rules.table import RULES
 
@@ -22,7 +23,7 @@ DIVIDED = "divided"
 
 
 def share_reciprocals(function: Function) -> Function:
-    """The function with one division for each divisor in a block; itself where no divisor has several.
+    """The function with one division for each divisor in a block; itself if no divisor has several divisions.
 
     Before::
 
@@ -47,7 +48,7 @@ def share_reciprocals(function: Function) -> Function:
         Simplified, operations on atoms.
     """
     writes = Counter(assigned(function.body))
-    names = Names([*RULES, *(param.name for param in function.params), *writes])
+    names = free_names(function, RULES)
 
     def visit(block: Block) -> Block:
         inner = tuple(map_exprs(stmt, _by_constant, visit) for stmt in block)
@@ -62,7 +63,7 @@ def _share_in(block: Block, writes: Counter[str], names: Names) -> Block:
     for stmt in block:
         if isinstance(stmt, Assign) and (divisor := _divisor(stmt.value)) and writes[divisor] <= 1:
             divisions.setdefault(divisor, []).append(stmt)
-    # The reciprocal of each divisor of several divisions.
+    # The reciprocal of each divisor that several divisions have.
     reciprocals = {
         divisor: _reciprocal(several, writes, names) for divisor, several in divisions.items() if len(several) > 1
     }
@@ -103,12 +104,12 @@ def _divisor(value: Expr) -> str | None:
 
 
 def _reciprocal(divisions: Sequence[Assign], writes: Counter[str], names: Names) -> Assign:
-    """One of the divisions, if its numerator is 1 and it may come before all the others; or else a new one."""
+    """One of the divisions, if its numerator is 1 and it can move before all others; or else a new one."""
     for stmt in divisions:
         assert isinstance(stmt.value, Op)
-        if stmt.value.args[0] == Const(1.0, "float") and writes[stmt.target.name] == 1:
+        if stmt.value.args[0] == ONE and writes[stmt.target.name] == 1:
             return stmt
     first = divisions[0].value
     assert isinstance(first, Op)
-    value = Op("div", (Const(1.0, "float"), first.args[1]), "float", first.location)
+    value = Op("div", (ONE, first.args[1]), "float", first.location)
     return Assign(Var(names.fresh(TEMPORARY), "float"), value, divisions[0].location)

@@ -1,4 +1,4 @@
-"""Pairs of selects that choose between three values of which two are equal become one select."""
+"""Pairs of selects between three values become one select if two of the values are equal."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ __all__ = ["merge_selects"]
 def merge_selects(function: Function) -> Function:
     """The function with one select for each such pair, simplified; itself where there is none.
 
-    Of an `if` with `elif` and `else`, two sides often agree on a partial: it is zero on both, or they have a term in
-    common. The condition of the merged select, a mask, is the same for all such partials.
+    In an `if` with `elif` and `else`, two sides often agree on a partial: it is zero on both, or they share a term. All
+    such partials share the condition of the merged select, which is a mask.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def merge_selects(function: Function) -> Function:
 class _Merging:
     def __init__(self, function: Function) -> None:
         counts = Counter([*(param.name for param in function.params), *assigned(function.body)])
-        # Names with one value, or with one in each iteration of a loop.
+        # Names with one assignment: they have one value, or one in each iteration of a loop.
         self.lasting = {name for name, count in counts.items() if count == 1}
         self.names = Names(counts)
         self.reads = use_counts(function)

@@ -1,4 +1,4 @@
-"""What may be computed for all elements of a row, and which sides of a branch had better not be."""
+"""Speculation: which operations may run for all elements of a row, and whether the sides of a branch should."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from dualbcast.rules.table import RULES
 
 __all__ = ["is_short", "is_speculatable", "may_run_for_all", "skipping_saves"]
 
-# A vector that skips a side must save at least so many additions (docs/decisions/022-branch-or-select.md), and so many
-# times the cost of the operations that the sides share, which selects compute once.
+# The least saving, in additions, of a vector that skips a side (docs/decisions/022-branch-or-select.md); and the least
+# ratio of that saving to the cost of the operations that the sides share, which selects compute once.
 LEAST_SAVING = 30.0
-_SHARING = 8.0
+_LEAST_RATIO = 8.0
 _SPECULATABLE = COMPARISONS | LOGIC | ARITHMETIC | BITWISE | {"to_float", "to_int", "select", "single", *FUSED}
 
 
 def is_speculatable(op: Op) -> bool:
-    """Whether an operation may run on any numbers, also on those that a branch would have kept away from it."""
+    """Whether an operation may run on any numbers, including those for which a branch would skip it."""
     if op.name in ("floordiv", "mod") and op.kind == "int":
         divisor = op.args[1]
         return isinstance(divisor, Const) and divisor.value not in (0, -1)
@@ -68,14 +68,14 @@ def may_run_for_all(stmt: If) -> bool:
 def skipping_saves(stmt: If, seen: Set[str]) -> bool:
     """Whether a branch that vectors can skip beats selects; `seen` are the names that were assigned before it.
 
-    Selects compute both sides, but only once what they have in common. A vector that skips a side saves that side.
+    Selects compute both sides, and shared operations once. A vector that skips a side saves the cost of that side.
     """
     selected = _cost_of_selects(stmt, seen)
-    return selected - _cheapest_path(stmt) > max(LEAST_SAVING, _SHARING * (_cost_of_all_paths(stmt) - selected))
+    return selected - _cheapest_path(stmt) > max(LEAST_SAVING, _LEAST_RATIO * (_cost_of_all_paths(stmt) - selected))
 
 
 def is_short(side: Block) -> bool:
-    """Whether a side may run for all elements at next to no cost."""
+    """Whether a side may run for all elements at almost no cost."""
     is_line = all(isinstance(part, Assign) for part in side)
     return is_line and all(map(is_speculatable, operations_of(side))) and cost_of_block(side) <= LEAST_SAVING
 

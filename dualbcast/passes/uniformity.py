@@ -1,4 +1,4 @@
-"""Divergence analysis: the names whose values can differ between the elements of a row, given those that cannot.
+"""Divergence analysis: the variables whose values can differ between the elements of a row, given those that cannot.
 
 A value is *uniform* if it is the same for all elements of a row, and *varying* if it need not be.
 """
@@ -25,7 +25,7 @@ def varying_names(function: Function, uniform: Set[str]) -> set[str]:
     varying = {param.name for param in function.params} - uniform
 
     def visit(block: Block, is_divergent: bool) -> None:
-        """Add the names that a block makes varying; `is_divergent` says whether only some elements may come to it."""
+        """Add the names that a block makes varying; `is_divergent` says whether only some elements may reach it."""
         for stmt in block:
             inside = is_divergent or (
                 not isinstance(stmt, Assign) and any(varies(expr, varying) for expr in expressions(stmt))
@@ -66,7 +66,7 @@ def is_uniform_loop(loop: For, varying: Set[str]) -> bool:
 
 
 def has_divergent_jumps(block: Block, varying: Set[str], is_divergent: bool = False) -> bool:
-    """Whether some elements jump in a block where others do not; `is_divergent` says that only some come to it."""
+    """Whether some elements jump in a block where others do not; `is_divergent` says that only some reach it."""
     for stmt in block:
         match stmt:
             case Break() | Continue() if is_divergent:

@@ -27,7 +27,7 @@ def blocks_vectors(name: str) -> bool:
 
 
 def fits_vectors(function: Function, uniform: Set[str]) -> bool:
-    """Whether nothing in a function keeps elements of a row from being computed as lanes of vectors.
+    """Whether the elements of a row can be lanes of vectors.
 
     Its varying branches must be selects or have no `else`, and its varying loops must be masked.
     """

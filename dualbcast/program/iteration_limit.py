@@ -73,7 +73,7 @@ def limit(product: Product, most: int, name: str) -> tuple[Product, Limit | None
     from dualbcast.passes.iteration_limits import has_long_loops
     from dualbcast.program import pipeline
 
-    if not has_long_loops(product.function, most):
+    if not has_long_loops(product.function.body, most):
         return product, None
     loops: dict[Location, int] = {}
     passes = pipeline.limited(most, loops, _LAST)

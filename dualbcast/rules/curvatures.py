@@ -1,10 +1,10 @@
-"""Slopes of the table's functions whose own derivatives are written out, and not found from their text.
+"""First derivatives of the table's functions that come with derivatives of their own.
 
-Found from the text they would lose all digits by cancellation, or over- and underflow on the way to an ordinary number.
-What a slope of y computes first is unchanged by it: a function here is inlined where the table calls it.
+The compiler would derive second derivatives from the text of the first ones. For these functions the result would
+cancel, overflow or underflow on the way to an ordinary number. Each function here is inlined where the table calls it.
 """
 
-# The partials have all parameters, whether they need them or not.
+# All partials have the same parameters; some need only a few of them.
 # ruff: noqa: ARG001, ARG005
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Scalar = TypeVar("Scalar", bound=Callable[..., Any])
 
 
 def partials(of: Callable[..., Any]) -> Callable[[Scalar], Scalar]:
-    """Give a slope partials of its own."""
+    """Give a first derivative partials of its own."""
 
     def decorate(function: Scalar) -> Scalar:
         customise(function, of, None, "partials")
@@ -59,9 +59,9 @@ def partials(of: Callable[..., Any]) -> Callable[[Scalar], Scalar]:
 
 @partials(lambda y, b, slope: (-(1.0 / b), y * (1.0 / b) * (1.0 / b)))
 def quotient_slope(y: float, b: float) -> float:
-    """The slope of y = a / b in b, by the reciprocal of b, which is the slope in a.
+    """The slope of y = a / b in b, by the reciprocal of b, which is also the slope in a.
 
-    The square of that, which its text would lead to, overflows long before the curvature does.
+    The derivative of this text would contain the square of b, which overflows long before the curvature does.
     """
     return -(y * (1.0 / b))
 
@@ -77,11 +77,11 @@ def cbrt_slope(y: float) -> float:
 
 @partials(lambda x, p, y, s: ((p - 1.0) * s / x, y / x + s * math.log(x), 0))
 def power_slope(x: float, p: float, y: float) -> float:
-    """The slope in x of y = x**p if p - 1 is not exact: its rounding would be magnified."""
+    """The slope in x of y = x**p where p - 1 is not exact: the power would magnify its rounding."""
     return p * (math.inf if x == 0 else 0.0 if isinf(x) else y / x)
 
 
-# --- inverse functions: the slope tends to 0, or to infinity, and the curvature as a power of that ------------------
+# --- inverse functions: where the slope tends to 0 or infinity, the curvature does as a power of it ----------------
 
 
 @partials(lambda x, y: (x * y * y * y,))
@@ -104,7 +104,7 @@ def logit_slope(x: float) -> float:
 
 @partials(lambda x, y: (0.0 if y == 0 else -(x * y * y * y),))
 def acosh_slope(x: float) -> float:
-    """The slope of acosh; the product of two roots is NaN below -1, as the function is, and does not overflow."""
+    """The slope of acosh. The product of two roots does not overflow, and is NaN below -1, as the function is."""
     return 1.0 / (math.sqrt(x - 1.0) * math.sqrt(x + 1.0))
 
 
@@ -116,7 +116,7 @@ def asinh_slope(x: float) -> float:
 
 @partials(lambda x, y: (0.0 if y == 0 else -(2.0 * (x * y) * y),))
 def atan_slope(x: float) -> float:
-    """1 / (1 + x * x), over 2**60, so that the square overflows only where the slope is 0."""
+    """The slope of atan, 1 / (1 + x * x); scaled by 2**-60, so that the square overflows only where the slope is 0."""
     scaled = 2.0**-30 * x
     return 2.0**-60 / (2.0**-60 + scaled * scaled)
 
@@ -125,7 +125,7 @@ def atan_slope(x: float) -> float:
 
 
 def cosine(a: float, b: float) -> float:
-    """a / hypot(a, b), by the ratio of the shorter side to the longer: the hypotenuse itself may overflow."""
+    """a / hypot(a, b), from the ratio of the shorter side to the longer: the hypotenuse itself may overflow."""
     ratio = ratio_of_sides(a, b)
     size = 1.0 / math.sqrt(1.0 + ratio * ratio)
     return math.copysign(size if abs(a) >= abs(b) else ratio * size, a)
@@ -167,7 +167,7 @@ partials(
 
 
 def ratio_of_sides(a: float, b: float) -> float:
-    """The shorter side by the longer one, 0 where both are."""
+    """The shorter side divided by the longer one; 0 where both are 0."""
     longer = maximum(abs(a), abs(b))
     return 0.0 if longer == 0 else minimum(abs(a), abs(b)) / longer
 
@@ -195,7 +195,7 @@ def difference_of_squares(a: float, b: float) -> float:
 
 @partials(lambda x, y: (-(y * math.tanh(0.5 * x)),))
 def logistic_density(x: float) -> float:
-    """The slope of the logistic function to all digits."""
+    """The slope of the logistic function, to all digits."""
     decay = math.exp(-abs(x))
     inverse = 1.0 / (1.0 + decay)
     return decay * inverse * inverse
@@ -203,13 +203,13 @@ def logistic_density(x: float) -> float:
 
 @partials(lambda x, y, s: (-(logistic_density(x) * math.tanh(0.5 * x)), 0))
 def sigmoid_slope(x: float, y: float) -> float:
-    """The slope of y = sigmoid(x). It has few digits where y is almost 1, but needs no further exponential."""
+    """The slope of y = sigmoid(x). It loses digits where y is almost 1, but needs no further exponential."""
     return y * (1.0 - y)
 
 
 @partials(lambda x, y: (logistic_density(x),))
 def logistic(x: float) -> float:
-    """The logistic function as a slope: its own slope has all digits."""
+    """The logistic function as a first derivative: its own derivative has all digits."""
     return special.sigmoid(x)
 
 
@@ -224,12 +224,12 @@ partials(lambda g, y: (LN2 * (math.exp2(-abs(g)) * share_of_two(abs(g)) * share_
 
 @partials(lambda x, y, s: (-(2.0 * y * squared_secant(x)), 0))
 def tanh_slope(x: float, y: float) -> float:
-    """The slope of y = tanh(x). It has few digits where y is almost 1, but needs no further exponential."""
+    """The slope of y = tanh(x). It loses digits where y is almost 1, but needs no further exponential."""
     return 1.0 - y * y
 
 
 def squared_secant(x: float) -> float:
-    """1 / cosh(x)**2, which is the slope of tanh to all digits."""
+    """1 / cosh(x)**2, the slope of tanh, to all digits."""
     decay = math.exp(-2.0 * abs(x))
     inverse = 1.0 / (1.0 + decay)
     return 4.0 * (decay * inverse * inverse)
@@ -239,7 +239,7 @@ def squared_secant(x: float) -> float:
 def bell(x: float) -> float:
     """exp(-x * x), to within a few units in the last place; the rounding of x * x alone would cost hundreds."""
     size = min(abs(x), 32.0)
-    # The square of sixteenths is exact, and so is what the sum with the rest has lost.
+    # The square of a multiple of 1/16 is exact, and so is the rounding error of its sum with the rest.
     head: float = np.rint(16.0 * size) / 16.0
     rest = (size - head) * (size + head)
     square = head * head + rest

@@ -1,6 +1,6 @@
 """Guards: the captures that a compiled function depends on, and whether they are unchanged.
 
-A capture is a place, such as a scope, and a key there, so that it can be read again and compared.
+A capture names a container, such as a scope, and a key in it, so that it can be read again and compared.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ABSENT = object()
 
 
 class Capture(NamedTuple):
-    """Something that a function takes from its surroundings, and how to read it again later (for guards).
+    """An object that a function takes from its surroundings, and how to read it again.
 
     Attributes
     ----------
@@ -26,7 +26,7 @@ class Capture(NamedTuple):
     key : str or int
         The name or position there.
     value
-        The object that was there; `ABSENT` for a name that must not be in a scope, as it would hide a builtin one.
+        The object that was there; `ABSENT` for a name that must not be in a scope, where it would hide a builtin one.
     path : str
         How the user writes it: `slope`, `self.weights`, `np.pi`.
     attribute : bool
@@ -40,13 +40,13 @@ class Capture(NamedTuple):
     attribute: bool = False
 
     def read(self) -> Any:
-        """The object that is there now; raises an `Exception` where there is none any more."""
+        """The object that is there now; raises an `Exception` if there is none any more."""
         if self.attribute:
             return getattr(self.place, self.key)
         return self.place.cell_contents if isinstance(self.place, CellType) else self.place[self.key]
 
     def holds(self) -> bool:
-        """Whether the object that is there now makes the same kernel."""
+        """Whether the object that is there now leads to the same kernel."""
         if self.value is ABSENT:
             return self.key not in self.place
         try:

@@ -1,11 +1,11 @@
 """The rule table: every function that kernels know, with its partial derivatives.
 
-The partials are functions of the arguments and then of the result `y`, in the scalar language. Outside a function's
-domain, where its value is NaN, they mean nothing. What a partial is made of must keep its digits when it is
-differentiated in turn; where its text would not, it is one of `curvatures`.
+The partials are functions of the arguments and then of the result `y`, in the scalar language. They are undefined
+outside the function's domain, where its value is NaN. The derivatives of their texts must not lose digits; partials for
+which they would are in `curvatures`.
 """
 
-# Every row's lambda has the same parameters, whether it needs them or not.
+# All lambdas have the same parameters; some need only a few of them.
 # ruff: noqa: ARG005
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ rule(
     domain=((1e-2, 10.0), NEAR),
     kinks=(((0.0, 0.0), (0.0, -math.inf)), ((0.0, 1.0), (1.0, 0.0)), ((0.0, 2.0), (0.0, 0.0))),
 )
-# Powers by a constant, where roots are faster. (x + 0.0 is x, but 0.0 for -0.0, of which a power is inf.)
+# Powers with a constant exponent for which roots are faster. (x + 0.0 is x, but turns -0.0 into 0.0.)
 rule("root", lambda x, y: (0.5 / y,), function=arithmetic.root, domain=(POSITIVE,))
 rule("inverse_root", lambda x, y: (-0.5 * y / (x + 0.0),), function=arithmetic.inverse_root, domain=(POSITIVE,))
 rule("root_cubed", lambda x, y: (1.5 * arithmetic.root(x),), function=arithmetic.root_cubed, domain=(POSITIVE,))
@@ -248,7 +248,7 @@ rule(
     domain=(REAL, REAL),
     kinks=(((0.0, 1.0), (0.0, 0.0)), ((0.0, -1.0), (0.0, 0.0))),
 )
-# The next number is the same number, to within the rounding of everything else.
+# The next number is the same number, to within rounding.
 rule("nextafter", lambda a, b, y: (1.0, 0), "math.nextafter", "numpy.nextafter", domain=(REAL, REAL))
 rule("sign", lambda x, y: (0,), "numpy.sign", function=arithmetic.sign, domain=(REAL,), kinks=(((0.0,), (0.0,)),))
 # math.floor, math.ceil, math.trunc and round give integers, as in Python; the front end makes them of these.
@@ -274,7 +274,7 @@ rule(
     integer=(1,),
 )
 
-# --- division with remainder: the quotient ends differentiation ----------------------------------------------------
+# --- division with remainder: the quotient is piecewise constant ---------------------------------------------------
 
 rule("fmod", lambda a, b, y: (1.0, -np.rint((a - y) / b)), "math.fmod", "numpy.fmod", domain=(REAL, DIVISOR))
 rule(
@@ -301,7 +301,7 @@ rule(
     domain=(REAL, DIVISOR),
 )
 
-# --- choices and questions: nothing but control flow ---------------------------------------------------------------
+# --- choices and tests: control flow only --------------------------------------------------------------------------
 
 alias(arithmetic.maximum, "numpy.maximum")
 alias(arithmetic.minimum, "numpy.minimum")
@@ -320,7 +320,7 @@ alias(arithmetic.isclose, "math.isclose")
 alias(arithmetic.frexp, "math.frexp", "numpy.frexp")
 alias(arithmetic.modf, "math.modf", "numpy.modf")
 
-# --- what the table leaves out -------------------------------------------------------------------------------------
+# --- functions that have no row ------------------------------------------------------------------------------------
 
 _COMPLEX = "is about complex numbers; arrays are real here"
 _SEQUENCE = "takes a sequence; write the sum or product out, or loop over a tuple"
@@ -328,7 +328,7 @@ _MATRIX = "multiplies along an axis, which is not an element-wise operation"
 _COUNTING = "counts with whole numbers of any size; loop over int64 values instead"
 _SPACING = "measures the floating-point format, not a number"
 
-# Functions of `math` and ufuncs of NumPy that have no meaning in a kernel, each with the reason (said after "it").
+# Functions of `math` and ufuncs of NumPy that have no meaning in a kernel, with the reason (after "it").
 EXCLUDED: dict[str, str] = {
     "math.comb": _COUNTING,
     "math.factorial": _COUNTING + "; math.gamma(x + 1.0) is the differentiable factorial",

@@ -1,4 +1,4 @@
-"""Powers with a known exponent that products or roots compute in less time than pow, and their partials."""
+"""Powers with a known exponent that products or roots compute faster than pow does, and their partials."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dualbcast.rules.table import CUSTOMS, Custom
 
 __all__ = ["INVERSE_POWERS", "LARGEST_PRODUCT", "ROOTS"]
 
-# The rows of powers that roots are faster for, by their exponents.
+# The rules for powers that roots compute faster, by exponent.
 ROOTS = {0.5: "root", -0.5: "inverse_root", 1.5: "root_cubed", -1.5: "inverse_root_cubed"}
 
 # The largest whole exponent, of either sign, whose power is a product.
@@ -18,8 +18,8 @@ LARGEST_PRODUCT = 8
 def _inverse_power(count: int) -> Custom:
     """The derivative of x ** -count.
 
-    By the rules for products and quotients, that of 1 / (x * x) has the square of the result in it, which overflows or
-    underflows where the derivative is an ordinary number. This one has no intermediate result beyond it.
+    The rules for products and quotients would square the result, which overflows or underflows where the derivative is
+    an ordinary number. This form overflows or underflows only where the derivative does.
     """
 
     def power(x: float) -> float:

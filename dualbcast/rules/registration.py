@@ -28,9 +28,9 @@ _check: Callable[[Rule, list[Any]], None] | None = None
 
 
 def open_to_users(check: Callable[[Rule, list[Any]], None]) -> None:
-    """End the library's own part of the table: rows from now on are users', and `check` refuses the wrong ones.
+    """End the library's own part of the table: later rows are users', and `check` refuses wrong ones.
 
-    It is called with a row that has just been added, and the Python callables that mean it.
+    `check` is called with a row that has just been added, and the Python callables that mean it.
     """
     global _check
     _check = check
@@ -51,12 +51,12 @@ def rule(
     """Add a differentiable function to the rule table; kernels that call it then use these partial derivatives.
 
     Calls of `function` itself and of every one of `spellings` mean it. Registered again under the same name (as when a
-    notebook cell is run again), it takes the place of what it was, and kernels that used it are compiled anew.
+    notebook cell is run again), it replaces the earlier rule, and kernels that used that are compiled anew.
 
     Parameters
     ----------
     name : str
-        What kernels call it.
+        Its name in kernels.
     partials : function
         From the arguments and then the result `y` to the tuple of partial derivatives, one for each argument, in the
         scalar language. A literal 0 says that the function never depends on that argument; nothing is computed for it.
@@ -68,8 +68,8 @@ def rule(
     domain : tuple of (float, float), optional
         For each argument the closed interval in which `testing.check_partials` takes points; [-20, 20] if not given.
     kinks : tuple of (point, partials), optional
-        Points where the derivative is a convention, with the partials chosen there. For readers and tests; what a
-        kernel computes there is what `partials` gives.
+        Points where the derivative is a convention, with the partials chosen there, for readers and tests. Kernels
+        compute `partials` there, too.
     integer : tuple of int, optional
         Positions of the arguments that are integers; they carry no derivative.
 
@@ -81,7 +81,7 @@ def rule(
     Raises
     ------
     ArgumentError
-        The parts do not fit together, or a name or spelling means something already.
+        The parts do not fit together, or a name or spelling has a meaning already.
     CompileError
         `function` or `partials` cannot be compiled, at the line that is wrong.
 
@@ -139,15 +139,17 @@ def rule(
 
 
 def customise(
-    function: Any, partials: Callable[..., Any] | None, domain: tuple[Interval, ...] | None, what: str
+    function: Any, partials: Callable[..., Any] | None, domain: tuple[Interval, ...] | None, decorator: str
 ) -> Custom:
-    """Give a Python function custom partials, or with None mark it as not differentiable, for the decorator `what`."""
+    """Give a Python function custom partials, or with None mark it as not differentiable, for the decorator named."""
     if not isinstance(function, FunctionType):
         kind = type(function).__name__
-        raise ArgumentError(f"{what} decorates a Python function, not {a_or_an(kind)}; put it directly above the `def`")
+        raise ArgumentError(
+            f"{decorator} decorates a Python function, not {a_or_an(kind)}; put it directly above the `def`"
+        )
     present = lookup(function)
     if present is not None and not isinstance(present, Custom):
-        raise ArgumentError(f"{function.__name__}() has a rule already; {what} would change its meaning")
+        raise ArgumentError(f"{function.__name__}() has a rule already; {decorator} would change its meaning")
     label = function.__name__ if function.__name__.isidentifier() else "lambda"
     arity = None if partials is None else _arity(label, partials, function, domain)
     if arity is not None:
@@ -159,13 +161,13 @@ def customise(
 
 
 def alias(function: Callable[..., Any], *spellings: str) -> None:
-    """Say that the callables of these names mean `function`, which is inlined and differentiated as user code is."""
+    """Let the callables of these names mean `function`, which is inlined and differentiated as user code is."""
     ALIASES.update(dict.fromkeys(spellings, function))
     _add(function, [function], spellings)
 
 
 def forget(row: Rule) -> None:
-    """Take a row of a user's out of the table, with all its spellings."""
+    """Remove a user's row from the table, with all its spellings."""
     del RULES[row.name]
     for spelling in row.spellings:
         if BY_SPELLING.get(spelling) is row:
@@ -176,7 +178,7 @@ def forget(row: Rule) -> None:
 
 
 def _add(meaning: Rule | Callable[..., Any], callables: list[Any], spellings: tuple[str, ...]) -> None:
-    """Give callables and dotted names a meaning of the library's; nothing has given them another before it."""
+    """Give callables and dotted names a meaning of the library's; they have no other meaning yet."""
     if isinstance(meaning, Rule):
         RULES[meaning.name] = meaning
         FUNCTIONS[meaning.name] = functools.partial(_computed, meaning)
@@ -188,7 +190,7 @@ def _add(meaning: Rule | Callable[..., Any], callables: list[Any], spellings: tu
 def _add_users(
     row: Rule, callables: list[Any], spellings: tuple[str, ...], check: Callable[[Rule, list[Any]], None]
 ) -> None:
-    """Add a user's row, which replaces one of the same name; all is as before where `check` refuses it."""
+    """Add a user's row, which replaces one of the same name; if `check` refuses it, nothing changes."""
     resolved = [(spelling, resolve(spelling)) for spelling in spellings]
     replaced = _replaced_rows(row, resolved, callables)
     callables = [*callables, *(each for _, each in resolved if each is not None)]
@@ -217,7 +219,7 @@ def _add_users(
 
 
 def _replaced_rows(row: Rule, resolved: list[tuple[str, Any]], callables: list[Any]) -> set[Rule]:
-    """The user's rows that a row of the same name replaces; an error where a callable means something else."""
+    """The user's rows that a row of the same name replaces; an error if a callable has another meaning."""
     rows: set[Rule] = set()
     present = [(spelling, BY_SPELLING.get(spelling) or lookup(each)) for spelling, each in resolved]
     for spelling, old in [*present, *((each, lookup(each)) for each in callables)]:
@@ -229,15 +231,15 @@ def _replaced_rows(row: Rule, resolved: list[tuple[str, Any]], callables: list[A
 
 
 def _computed(row: Rule, *args: float) -> Any:
-    """A function of the library at known numbers, as Python has it; an error where that has none."""
-    found = (resolve(each) for each in row.spellings if each.startswith(("math.", "numpy.")))
+    """The result of a function of the library at known numbers; an exception where Python has none."""
+    originals = (resolve(each) for each in row.spellings if each.startswith(("math.", "numpy.")))
     with np.errstate(all="raise"):
-        result = (next(found, None) or row.function)(*args)  # type: ignore[misc] # one of the two is there
+        result = (next(originals, None) or row.function)(*args)  # type: ignore[misc] # one of the two exists
     return result.item() if isinstance(result, np.generic) else result
 
 
 def _arity(name: str, partials: Any, function: FunctionType | None, domain: tuple[Interval, ...] | None) -> int | None:
-    """How many arguments a function has, on which all that says so must agree; None where nothing does."""
+    """The number of arguments of a function, on which all sources must agree; None if there is no source."""
     if not isinstance(partials, FunctionType):
         raise ArgumentError(f"the partials of {name} are {partials!r}, not a Python function")
     if partials.__code__.co_kwonlyargcount:
@@ -249,8 +251,8 @@ def _arity(name: str, partials: Any, function: FunctionType | None, domain: tupl
         counts["the function takes"] = function.__code__.co_argcount + function.__code__.co_kwonlyargcount
     known = {of: count for of, count in counts.items() if count is not None}
     if len(set(known.values())) > 1:
-        said = ", ".join(f"{of} {count}" for of, count in known.items())
-        raise ArgumentError(f"it is unclear how many arguments {name} has: {said}")
+        sources = ", ".join(f"{of} {count}" for of, count in known.items())
+        raise ArgumentError(f"it is unclear how many arguments {name} has: {sources}")
     arity = next(iter(known.values()), None)
     if arity is not None and arity < 1:
         raise ArgumentError(f"the partials of {name} take its arguments, one at least, and then its result")
@@ -260,7 +262,7 @@ def _arity(name: str, partials: Any, function: FunctionType | None, domain: tupl
 def _domain(
     name: str, arity: int, domain: tuple[Interval, ...] | None, integer: tuple[int, ...]
 ) -> tuple[Interval, ...]:
-    """The domain, one interval an argument."""
+    """The domain: one interval for each argument."""
     if any(position not in range(arity) for position in integer):
         raise ArgumentError(f"integer={integer} of {name} is not of positions of its arguments, from 0 to {arity - 1}")
     if domain is None:
@@ -289,12 +291,12 @@ def _called(meaning: Any) -> str:
 
 
 def _require_spelling(spelling: str) -> None:
-    """Refuse a dotted name that can never be that of a callable."""
+    """Refuse a dotted name that cannot be the name of a callable."""
     module, _, name = spelling.rpartition(".")
     if not module or not all(part.isidentifier() for part in spelling.split(".")):
         raise ArgumentError(f"{spelling!r} is not the dotted name of a callable, such as 'scipy.special.i0'")
-    found = resolve(spelling)
-    if found is None and module in sys.modules:
+    spelled = resolve(spelling)
+    if spelled is None and module in sys.modules:
         raise ArgumentError(f"the module {module} has no {name}")
-    if found is not None and not callable(found):
-        raise ArgumentError(f"{spelling} is {a_or_an(type(found).__name__)}, which cannot be called")
+    if spelled is not None and not callable(spelled):
+        raise ArgumentError(f"{spelling} is {a_or_an(type(spelled).__name__)}, which cannot be called")

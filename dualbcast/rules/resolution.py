@@ -1,4 +1,4 @@
-"""The meanings of Python callables in kernels, beyond their source, and guards for them.
+"""The meanings of Python callables in kernels, and guards for them.
 
 The meaning of a callable is a row of the rule table, a custom derivative, or another function to inline.
 """
@@ -17,9 +17,9 @@ __all__ = ["BY_SPELLING", "by_spelling", "lookup", "meanings", "resolve", "set_m
 
 BY_SPELLING: dict[str, Any] = {}
 
-# For each callable a dictionary of its own, which kernels guard as they guard captured names. Python functions are not
-# kept alive for it; other callables, which may be neither hashable nor weakly referable, have one only if they mean
-# something.
+# Each callable has a dictionary for its meaning, which kernels guard as they guard captured names. A Python function is
+# not kept alive by it. Another callable may be neither hashable nor weakly referable; it has a dictionary only if it
+# has a meaning.
 _FUNCTIONS: WeakKeyDictionary[FunctionType, dict[str, Any]] = WeakKeyDictionary()
 _OBJECTS: dict[int, tuple[Any, dict[str, Any]]] = {}
 
@@ -44,7 +44,7 @@ def by_spelling(spelling: str) -> Any:
 
 
 def set_meaning(function: Any, meaning: Any) -> None:
-    """Give a callable a meaning, or with None take it away; kernels that have used it see that from their guards."""
+    """Give a callable a meaning, or with None take it away; the guards of kernels that have used it then fail."""
     place = _stored(function)
     if place is None:
         _store(function, meaning)
@@ -60,7 +60,7 @@ def meanings() -> list[tuple[Any, Any]]:
 def resolve(spelling: str) -> Any:
     """The object of a dotted name; None where there is none, or its module would have to be imported."""
     module, _, name = spelling.rpartition(".")
-    # SciPy's spellings count where SciPy is imported already; it is not imported to find out.
+    # SciPy is not imported to look its functions up: a program that has not imported it does not call them.
     if module not in sys.modules and not module.startswith(("math", "numpy", "builtins", "dualbcast")):
         return None
     return getattr(sys.modules.get(module) or import_module(module), name, None)

@@ -8,7 +8,8 @@ from typing import Any
 
 __all__ = ["home", "leads_to"]
 
-# How a callable names the one inside it, and how many may lie in each other: an object may have any attribute.
+# The attributes by which a callable names the one inside it; and the deepest nesting, since an object may have any
+# attribute.
 _INNER = ("__func__", "__wrapped__", "py_func")
 _DEEPEST = 4
 
@@ -36,9 +37,9 @@ def home(value: Any) -> str:
     if "." in name or not name.isidentifier():
         return ""
     package = origin.partition(".")[0]
-    # A ufunc does not say which library it is from.
+    # A ufunc does not name its library.
     anywhere = getattr(value, "__module__", None) is None
-    found = [
+    names = [
         f"{key}.{name}"
         for key, module in list(sys.modules.items())
         if isinstance(module, ModuleType)
@@ -46,12 +47,12 @@ def home(value: Any) -> str:
         and (key.partition(".")[0] == package or (anywhere and _is_installed(module)))
         and leads_to(vars(module).get(name), value)
     ]
-    # NumPy's own functions are shown by others, too.
-    return min(found, key=lambda path: (not path.startswith("numpy."), path.count("."), len(path), path), default="")
+    # Other libraries export NumPy's functions, too.
+    return min(names, key=lambda path: (not path.startswith("numpy."), path.count("."), len(path), path), default="")
 
 
 def _home_of_object(value: Any, origin: str) -> str:
-    """The name of an object that does not know it, such as a distribution of SciPy's: in what its class is in."""
+    """The name of an object without `__name__`, such as a distribution of SciPy's, in the modules around its class."""
     parts = origin.split(".")
     for count in range(len(parts), 0, -1):
         module = sys.modules.get(path := ".".join(parts[:count]))

@@ -1,4 +1,4 @@
-"""The one rule table: a row for each differentiable function, and the custom derivatives of users' functions.
+"""The rule table: a row for each differentiable function, and the custom derivatives of users' functions.
 
 Differentiation, the documentation and the tests all read the same rows.
 """
@@ -29,7 +29,7 @@ class Rule:
         Its name in the IR; that of a user's row ends with `#` and a number, so that two rows are never confused.
     partials : function
         In the scalar language, from the arguments and the result to the tuple of partial derivatives, one an argument.
-        A literal 0 says that the partial is zero everywhere, so no code is made for it.
+        A literal 0 says that the partial is zero everywhere; it needs no code.
     spellings : tuple of str
         Dotted names of the Python callables that mean this function.
     function : function or None
@@ -68,10 +68,10 @@ class Rule:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Custom:
-    """A Python function whose derivative is given, not found from its body.
+    """A Python function whose derivative is given instead of derived from its body.
 
-    The body is inlined, as any function's is; then the operation `name(value, *arguments)` stands for "`value`, with
-    this derivative in `arguments`". It computes nothing, and emitted text has nothing for it.
+    The body is inlined, as any function's is. Then the operation `name(value, *arguments)` stands for "`value`, with
+    this derivative in `arguments`". It computes nothing, and kernels have no code for it.
 
     Attributes
     ----------

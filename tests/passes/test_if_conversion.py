@@ -102,8 +102,8 @@ def choices_of(function: Any, *kinds: Any, steady: set[str] = frozenset()) -> li
     return [(choice.selects, choice.reason) for choice in choices]
 
 
-EACH = "each side runs for vectors of which an element takes it"
-LONGER = "the longer side runs for vectors of which an element takes it"
+EACH = "each side runs for vectors with an element that takes it"
+LONGER = "the longer side runs for vectors with an element that takes it"
 
 
 def test_what_stays_a_branch_and_why() -> None:

@@ -1,4 +1,4 @@
-"""Branches that stay: a side runs for vectors of which an element takes it, and changes nothing for the others."""
+"""Branches that stay: a side runs for vectors with an element that takes it, and changes nothing for the others."""
 
 from __future__ import annotations
 
@@ -351,11 +351,11 @@ def test_calls_are_behind_a_jump() -> None:
 def test_explain_says_what_the_kernel_does() -> None:
     given = [np.ones(10)] * 3
     text = str(differentiable_broadcast(one_side).explain(*given))
-    assert "if c < 0.5:  →  branch (the longer side runs for vectors of which an element takes it)" in text
+    assert "if c < 0.5:  →  branch (the longer side runs for vectors with an element that takes it)" in text
     text = str(differentiable_broadcast(two_sides).explain(*given))
-    assert "if c < 0.5:  →  branch (each side runs for vectors of which an element takes it)" in text
+    assert "if c < 0.5:  →  branch (each side runs for vectors with an element that takes it)" in text
     text = str(differentiable_broadcast(loops).explain(*given))
-    assert "if c < 0.5:  →  branch (each side runs for vectors of which an element takes it)" in text
+    assert "if c < 0.5:  →  branch (each side runs for vectors with an element that takes it)" in text
     assert "for k in range(20):  →  vectors (all elements have as many iterations)" in text
     assert "e - y * math.sin(e) - x) > 1e-5:  →  vectors (elements leave the masked loop one by one)" in text
 
