@@ -21,12 +21,12 @@ import numpy as np
 from dualbcast.errors import ArgumentError, BackendError
 from dualbcast.runtime.arguments import Array, DType
 
-__all__ = ["POOL", "SMALLEST", "WORTH", "Lease", "Pool", "size_class", "total_memory"]
+__all__ = ["MIN_ARRAY_BYTES", "MIN_CALL_BYTES", "POOL", "Lease", "Pool", "size_class", "total_memory"]
 
 # The fewest bytes, of all arrays of a call together and of one of them, for which blocks of the pool pay. For less the
 # C library is faster. For more it returns memory to the system each time and gets it anew.
-WORTH = 1 << 16
-SMALLEST = 1 << 14
+MIN_CALL_BYTES = 1 << 16
+MIN_ARRAY_BYTES = 1 << 14
 # Blocks of this size and more begin at a multiple of it, so that the system can back them with huge pages.
 _HUGE = 1 << 21
 _PAGE = mmap.PAGESIZE
@@ -152,14 +152,14 @@ class Pool:
 
     def empty(self, shape: tuple[int, ...], dtype: DType) -> Array:
         """An uninitialised array in C order: `numpy.empty`, with memory of the pool where that is worth while."""
-        if math.prod(shape) * dtype.itemsize < WORTH:
+        if math.prod(shape) * dtype.itemsize < MIN_CALL_BYTES:
             return np.empty(shape, dtype)
         return self.empties(shape, (dtype,))[0]
 
     def empties(self, shape: tuple[int, ...], dtypes: Iterable[DType]) -> list[Array]:
         """Such arrays for a call, one for each of `dtypes`, that begin at different places of their pages.
 
-        Worth while where they have `WORTH` bytes together.
+        Worth while where they have `MIN_CALL_BYTES` bytes together.
         """
         arrays: list[Array] = []
         places, ndarray = self._places, np.ndarray
@@ -185,7 +185,7 @@ class Pool:
 
     def zeros(self, size: int) -> Array:
         """An array of `size` zeros, in float64."""
-        if size * 8 < WORTH:
+        if size * 8 < MIN_CALL_BYTES:
             return np.zeros(size)
         array = self.empty((size,), np.dtype(np.float64))
         array.fill(0.0)
@@ -206,7 +206,7 @@ class Pool:
 
     def _shelf(self, nbytes: int) -> _Shelf | None:
         """Where blocks for an array of so many bytes are; None where it should have memory of its own."""
-        if nbytes < SMALLEST:
+        if nbytes < MIN_ARRAY_BYTES:
             return None
         size = size_class(nbytes)
         if size > self.limit:

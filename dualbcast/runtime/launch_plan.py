@@ -116,9 +116,8 @@ class Plan(NamedTuple):
             return None
         operands = self.operands
         inputs, outs = tuple(map(form_of, operands.arrays)), tuple(map(form_of, self.outputs))
-        return find_fit(
-            inputs, outs, self.dtypes, operands.names, None, "cpu" if operands.module == "numpy" else "cuda"
-        )
+        target: Target = "cpu" if operands.module == "numpy" else "cuda"
+        return find_fit(inputs, outs, self.dtypes, operands.names, None, target)
 
     def shapes_to_finish(self) -> Shapes:
         """`shapes`, but None where the kernel writes the outputs as the caller gets them."""
