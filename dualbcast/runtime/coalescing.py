@@ -21,7 +21,8 @@ Form: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...], DType]"
 _Row: TypeAlias = "tuple[int, ...]"
 
 # Short rows are joined if there are `_MANY_ELEMENTS`, and a row has at most `_SHORT_ROW` of them, but not a multiple of
-# `_WHOLE_VECTORS`. With sums over all rows they are joined up to `SHORT`. See docs/decisions/043-limits-of-short-rows.md.
+# `_WHOLE_VECTORS`. With sums over all rows they are joined up to `SHORT`. The figures are in
+# docs/decisions/043-limits-of-short-rows.md.
 _SHORT_ROW, _WHOLE_VECTORS, _MANY_ELEMENTS = 24, 16, 4096
 # The elements of a row that is long. More arrays than this, 16 KiB each, would overflow the second-level cache.
 _LONG_ROW, _MOST_JOINED_ARRAYS = 100, 128
@@ -99,11 +100,8 @@ def long_rows(
     if len(axes) < 2 or math.prod(shape) < _MANY_ELEMENTS:
         return order
     high, last = axes[-2:]
-    if (
-        shape[last] > SHORT
-        or shape[high] < max(_LONG_COLUMN, shape[last])
-        or shape[high] * shape[last] > _LARGEST_PLANE
-    ):
+    rows, columns = shape[high], shape[last]
+    if columns > SHORT or rows < max(_LONG_COLUMN, columns) or rows * columns > _LARGEST_PLANE:
         return order
     if any(all(row[axis] for axis in axes) for row in inputs):
         return order
@@ -111,7 +109,7 @@ def long_rows(
     if any(own is None or all(span[axis] for axis in axes) for own, span in zip(sums, spans, strict=True)):
         return order
     is_over_columns = any(span[last] and not span[high] for span in spans)
-    if not is_over_columns and (shape[last] == SHORT or (shape[high] <= SHORT and shape[last] >= _TINY_ROW)):
+    if not is_over_columns and (columns == SHORT or (rows <= SHORT and columns >= _TINY_ROW)):
         return order
     return (*[axis for axis in order if axis not in (high, last)], last, high)
 
@@ -224,6 +222,5 @@ def _packed(
     packing = Packing.of(tuple(packed), sizes, columns[0], tuple(columns[1:]), itemsizes)
     if packing is None:
         return None
-    return Dimensions(
-        *coalesced(shape, [whole if at in packed else row for at, row in enumerate(rows)], order), packing
-    )
+    rows = [whole if at in packed else row for at, row in enumerate(rows)]
+    return Dimensions(*coalesced(shape, rows, order), packing)

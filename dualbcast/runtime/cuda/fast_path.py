@@ -18,7 +18,7 @@ __all__ = ["CudaFastPath"]
 
 
 class _Ready(NamedTuple):
-    """The kernel as it is loaded on a device, its launch, and what no address may have a bit of."""
+    """The kernel as it is loaded on a device, its launch, and the bits that no address may have."""
 
     function: Any
     grid: tuple[int, int, int]
@@ -35,7 +35,7 @@ class CudaFastPath:
     Attributes
     ----------
     results
-        Whatever belongs to those calls, too.
+        The caller's own object.
     """
 
     __slots__ = ("_arrays", "_block", "_converted", "_fit", "_geometry", "_planned", "_ready", "_shapes", "results")
@@ -131,7 +131,7 @@ class CudaFastPath:
 
 
 def _maker(operands: Operands, at: int) -> Callable[[Any], Any]:
-    """What makes of a number what `launch.by_value` would, at once."""
+    """A function from a number to the argument that `launch.by_value` would make of it."""
     array = operands.arrays[at]
     if isinstance(operands.signature.tokens[at], type):
         make: Callable[[Any], Any] = array.dtype.type
