@@ -29,7 +29,7 @@ class CacheInfo(NamedTuple):
     directory : Path
         Where it is; it may not exist yet.
     entries : int
-        Compiled kernels, and what else the compiler has made.
+        The number of compiled kernels and other results of the compiler.
     bytes : int
         Size of everything the cache has written: the entries, and the text of kernels for people to read.
     """
@@ -85,27 +85,27 @@ def stamp(package: str | os.PathLike[str]) -> str:
     Python decides by the same whether to compile a file anew. The text of `__init__.py` is read too: it has the
     version, and some archives give all files one time.
     """
-    found = [sys.version]
+    parts = [sys.version]
     for folder, folders, names in os.walk(package):
         folders.sort()
         for name in sorted(names):
             if name.endswith(".py"):
                 status = os.stat(os.path.join(folder, name))
-                found.append(f"{os.path.relpath(folder, package)} {name} {status.st_size} {status.st_mtime_ns}")
+                parts.append(f"{os.path.relpath(folder, package)} {name} {status.st_size} {status.st_mtime_ns}")
     with open(os.path.join(package, "__init__.py"), encoding="utf-8") as text:
-        found.append(text.read())
-    return "\n".join(found)
+        parts.append(text.read())
+    return "\n".join(parts)
 
 
-# Taken when the package is imported: what a process makes after a file was changed is found by no other.
+# Taken when the package is imported: no other process finds an entry that is made after a file was changed.
 STAMP = stamp(os.path.dirname(__file__))
 
 
 def fetch(key: str, make: Callable[[], bytes]) -> bytes:
-    """The payload stored under `key`, or what `make` returns, which is then stored.
+    """The payload stored under `key`, or else the result of `make`, which is then stored.
 
     An entry that is damaged, that was stored under another key, or that another user wrote is made anew. Where nothing
-    can be read or written the payload is simply made: the cache is never the reason for an error.
+    can be read or written the payload is made: the cache is never the reason for an error.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def info() -> CacheInfo:
 
 
 def clear() -> None:
-    """Delete what the cache has written; kernels already loaded stay usable."""
+    """Delete all files that the cache has written; kernels already loaded stay usable."""
     for path in _files():
         with contextlib.suppress(OSError):
             os.unlink(path)
@@ -155,8 +155,8 @@ def _files() -> Iterator[str]:
     # Only our own folders: DUALBCAST_CACHE_DIR may name a directory that holds other things too.
     for folder in (_ENTRIES, _TEXTS):
         try:
-            with os.scandir(os.path.join(_directory(), folder)) as found:
-                paths = [item.path for item in found if item.is_file(follow_symlinks=False)]
+            with os.scandir(os.path.join(_directory(), folder)) as items:
+                paths = [item.path for item in items if item.is_file(follow_symlinks=False)]
         except OSError:
             continue
         yield from paths

@@ -25,7 +25,7 @@ __all__ = [
     "nested_too_deeply",
 ]
 
-# How many of the calls that led to an error it shows, where they are many: those next to it, and the user's own.
+# The most calls that led to an error and are shown: the innermost, and the outermost, which are the user's own.
 INNERMOST, OUTERMOST = 8, 4
 
 
@@ -77,11 +77,11 @@ class CompileError(DualbcastError):
     Parameters
     ----------
     message : str
-        What is wrong.
+        The fault.
     location : Location
-        Where, in the user's source.
+        Its place in the user's source.
     hint : str
-        What to write instead.
+        The construct to write instead.
     calls : sequence of (str, Location)
         The calls that led there, outermost first: the name of the callee and where it was called.
 
@@ -140,15 +140,15 @@ class IterationError(DualbcastError, RuntimeError):
     Parameters
     ----------
     name : str
-        The scalar function's.
+        The scalar function's name.
     most : int
-        How many iterations the loop may take.
+        The most iterations that the loop may take.
     index : tuple of int
         The first element that would have taken more, in the shape that the arguments broadcast to.
     count : int
-        How many elements would.
+        The number of such elements.
     location : Location
-        Of the loop, in the user's source.
+        The place of the loop in the user's source.
 
     Attributes
     ----------
@@ -200,20 +200,20 @@ def nested_too_deeply(location: Location) -> CompileError:
 
 
 def kernel_fault(function: str, compiler: str, path: str, error: Exception) -> BackendError:
-    """The error of a kernel that its compiler refuses, which no program of a user's should make.
+    """The error of a kernel that its compiler refuses, which no user's program should cause.
 
     Parameters
     ----------
     function : str
         The scalar function's name.
     compiler : str
-        What refused the kernel.
+        The compiler that refused the kernel.
     path : str
         The file that has the kernel's text.
     error : Exception
-        What the compiler raised.
+        The compiler's error.
     """
-    where = f"is in {path}" if os.path.exists(path) else f"is what {function}.inspect_source(…) gives"
+    where = f"is in {path}" if os.path.exists(path) else f"is the result of {function}.inspect_source(…)"
     return BackendError(
         f"{compiler} cannot compile the kernel of {function}(). This is a fault of dualbcast's, not of your function: "
         f"please report it.\nThe kernel's text {where}\n{type(error).__name__}: {error}"

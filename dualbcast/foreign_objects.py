@@ -1,7 +1,6 @@
 """Objects that are no plain arrays of NumPy's or CuPy's: how they are recognised, and how messages speak of them.
 
-Comes in: any object of a user's. Goes out: whether a derivative would be lost in it, its name, and a hint of a call
-that works.
+A user's object comes in. Out go the answer whether a derivative would be lost in it, its name, and a call that works.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _NUMBERS = {bool, int, float, complex}
 # DLPack's names of the memory of a host: kDLCPU, kDLCUDAHost, kDLROCMHost.
 _HOSTS = (1, 3, 11)
 # By an attribute of the classes of other libraries, the way to the array inside.
-_WAYS_OUT = {"magnitude": ".magnitude", "dims": ".data", "to_numpy": ".to_numpy()", "compute": ".compute()"}
+_ARRAY_INSIDE = {"magnitude": ".magnitude", "dims": ".data", "to_numpy": ".to_numpy()", "compute": ".compute()"}
 
 
 # --- how they are recognised ------------------------------------------------------------------------------------------
@@ -97,8 +96,13 @@ def instead(value: Any, name: str) -> str:
     ('Pass np.asarray(x).', 'Pass np.fromiter(x, float).', '')
     """
     name = name if name.isidentifier() else "it"
+    return _instead_of_array(value, name) or _instead_of_number(value, name)
+
+
+def _instead_of_array(value: Any, name: str) -> str:
+    """The sentence for an array of another library."""
     if isinstance(value, np.ndarray):
-        return f"What the subclass adds (a mask, a unit) would be lost; if that is right, pass np.asarray({name})."
+        return f"A mask, a unit or whatever the subclass adds would be lost; if that is right, pass np.asarray({name})."
     if _is(value, "jax.core", "Tracer"):
         return (
             "JAX is tracing it, inside jax.jit, jax.grad, jax.vmap or the like, so it has no numbers yet: make this "
@@ -110,15 +114,18 @@ def instead(value: Any, name: str) -> str:
         return f"Pass {name}.detach(){'' if value.device.type == 'cpu' else '.cpu()'}.numpy()."
     if _is(value, "scipy.sparse", "sparray", "spmatrix"):
         return (
-            f"Pass {name}.toarray(); or {name}.data, for what is stored alone, if the function gives 0 for all the "
-            "elements that are not."
+            f"Pass {name}.toarray(); or {name}.data, for its stored elements alone, if the function gives 0 for all "
+            "others."
         )
     if hasattr(value, "__array__") or hasattr(value, "__array_interface__"):
         return f"Pass np.asarray({name})."
     if hasattr(value, "__cuda_array_interface__"):
         return f"Pass cupy.asarray({name})."
-    if hasattr(value, "__dlpack__"):
-        return f"Pass {_library(value)}.from_dlpack({name})."
+    return f"Pass {_library(value)}.from_dlpack({name})." if hasattr(value, "__dlpack__") else ""
+
+
+def _instead_of_number(value: Any, name: str) -> str:
+    """The sentence for a number, or for a container of numbers."""
     if isinstance(value, complex):
         return f"Pass {name}.real and {name}.imag as two arguments."
     if isinstance(value, Number) or (hasattr(type(value), "__float__") and not isinstance(value, type)):
@@ -158,11 +165,11 @@ def refused_result(value: Any, name: str, path: str = "result") -> ArgumentError
         Where the object is in the result.
     """
     at = "" if path == "result" else f" in {path}"
-    way = _way_out(value)
-    if isinstance(value, np.ndarray) or way == ".to_numpy()":
+    inside = _array_inside(value)
+    if isinstance(value, np.ndarray) or inside == ".to_numpy()":
         hint = "Put Variables together with np.stack([…])"
-    elif way:
-        hint = f"Return the Variable in it, {path}{way}"
+    elif inside:
+        hint = f"Return the Variable in it, {path}{inside}"
     else:
         hint = "Return Variables: one, or a list, tuple, dict or dataclass of them"
     return ArgumentError(
@@ -173,10 +180,10 @@ def refused_result(value: Any, name: str, path: str = "result") -> ArgumentError
 
 def refused_argument(value: Any, name: str) -> ArgumentError:
     """The error for an argument, or another value, that is to become a Variable."""
-    way = _way_out(value)
+    inside = _array_inside(value)
     return ArgumentError(
-        f"{name} is {_described(value)}: what that adds to its numbers (a unit, an index, a mask) would be lost. Pass "
-        f"{f'the array in it, x{way}' if way else 'np.asarray(x)'}"
+        f"{name} is {_described(value)}: a unit, an index or a mask that it adds to its numbers would be lost. Pass "
+        f"{f'the array in it, x{inside}' if inside else 'np.asarray(x)'}"
     )
 
 
@@ -196,5 +203,5 @@ def _described(value: Any) -> str:
     return f"an object of type {module}{kind.__name__}"
 
 
-def _way_out(value: Any) -> str:
-    return next((way for name, way in _WAYS_OUT.items() if hasattr(type(value), name)), "")
+def _array_inside(value: Any) -> str:
+    return next((way for name, way in _ARRAY_INSIDE.items() if hasattr(type(value), name)), "")

@@ -1,4 +1,4 @@
-"""What the compiler hands to the runtime: the layout a kernel is specialised on, and its text with its signature."""
+"""The interface of compiler and runtime: the layout a kernel is specialised on, and its text with its signature."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 __all__ = ["TILE", "KernelSource", "Layout", "packed", "unpacked"]
 
-# What a row is cut into where outputs are summed: the most elements whose terms are kept before they are added up.
+# The most elements of a row whose terms are stored before they are added up, where outputs are summed.
 TILE = 1024
 
 
@@ -90,9 +90,9 @@ class KernelSource(NamedTuple):
         The compute dtype, "float32" or "float64".
     inputs, outputs : tuple of str
         The dtype name that each pointer argument is stored as. A summed output is stored as float64. Where sums of
-        float64 are compensated, what rounding has taken from them follows the outputs, in an array for each.
+        float64 are compensated, the rounding errors follow the outputs, in an array for each.
     layout : Layout
-        What the kernel is specialised on.
+        The layout that the kernel is specialised on.
     shell : str
         For `cuda`, the CUDA C++ text around the element function.
     vectors : int

@@ -1,4 +1,4 @@
-"""The pool of memory for large results on the host: look how much it holds, limit it, and give it back.
+"""The pool of memory for large results on the host: see how much it holds, limit it, and give memory back.
 
 The results of a call come from the pool if they have 64 KiB or more together, and 16 KiB or more each. When such an
 array and all its views are gone, its memory waits for the next result. Fresh memory would cost more, since the system

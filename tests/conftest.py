@@ -114,4 +114,4 @@ def no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     def reached(*_: Any) -> None:
         pytest.fail("an erroneous function reached the backend")
 
-    monkeypatch.setattr(cpu_kernel, "compile_kernel", reached)
+    monkeypatch.setattr(cpu_kernel, "compile_program", reached)

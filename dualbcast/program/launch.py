@@ -90,7 +90,9 @@ class Call:
         else:
             interpreted = self.spec.kernel("python", planned.layout, _interpreted)
             arrays = (*self.operands.arrays, *planned.targets)
-            interpreter.launch(interpreted, planned.total, planned.ints, arrays, planned.blocks)
+            split = planned.geometry.split
+            blocks = None if split is None else split.blocks
+            interpreter.launch(interpreted, planned.total, planned.ints, arrays, blocks)
         return planned.written()
 
     def _backend(self) -> Backend:

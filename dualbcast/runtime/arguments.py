@@ -1,6 +1,6 @@
-"""Validates the arguments of a call and settles its dtypes: what is stored, what is computed in, what comes out.
+"""Validates the arguments of a call and settles its dtypes: of storage, of arithmetic, and of results.
 
-This is where every argument is looked at first, so that nothing has run when one of them is refused.
+Every argument is looked at here first, so that nothing has run when one of them is refused.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = [
 Array: TypeAlias = Any  # numpy.ndarray or cupy.ndarray: CuPy is optional and has no types
 DType: TypeAlias = "np.dtype[Any]"
 Kind = Literal["bool", "int", "float"]
-# What promotion looks at: the dtype of an array or a NumPy scalar, or the type of a (weak) Python scalar.
+# An argument as promotion sees it: the dtype of an array or a NumPy scalar, or the type of a (weak) Python scalar.
 Token: TypeAlias = "DType | type[float] | type[int] | type[bool]"
 
 STORAGES = {
@@ -57,7 +57,7 @@ is_writeable = attrgetter("flags.writeable")
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What follows from the dtypes of a call's arguments alone; made once for each combination.
+    """The properties of a call that follow from the dtypes of its arguments, made once for each combination.
 
     Attributes
     ----------
@@ -91,8 +91,8 @@ class Operands(NamedTuple):
         kernel on a GPU is given the number itself.
     names : tuple of str
         The parameters, for error messages.
-    signature
-        What follows from the dtypes alone; read it through the properties below.
+    signature : Signature
+        To be read through the properties below.
     module : str
         "numpy" or "cupy".
     numbers : tuple of int
@@ -108,8 +108,8 @@ class Operands(NamedTuple):
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """For each argument "float", "int" or "bool": what a scalar function sees. uint64 is "float", as in NumPy,
-        where it meets int64 in float64."""
+        """For each argument "float", "int" or "bool", the kind of a scalar function's parameter. uint64 is "float", as
+        in NumPy, where it meets int64 in float64."""
         return self.signature.kinds
 
     @property
@@ -129,9 +129,9 @@ class Operands(NamedTuple):
 
 
 def array_kind(value: object) -> Kind | None:
-    """The kind of an array's elements; None for what is no array of NumPy's or CuPy's.
+    """The kind of an array's elements; None for an object that is no array of NumPy's or CuPy's.
 
-    An array of a dtype that is not supported counts as "float": `sign` refuses it, with the name that it goes by.
+    An array of a dtype that is not supported counts as "float": `sign` refuses it later, by its name.
 
     Examples
     --------
@@ -150,7 +150,7 @@ def extended(signature: Signature, dtypes: Sequence[DType], names: tuple[str, ..
 
 
 def sign(arguments: Sequence[object], names: tuple[str, ...]) -> Signature:
-    """What follows from the dtypes of the arguments; `classify` says what they may be and what it raises."""
+    """The signature of the arguments, which may be as for `classify`; it raises the same errors."""
     tokens = [
         value.dtype if type(value) is ndarray else _token(value, name)
         for value, name in zip(arguments, names, strict=True)
@@ -169,7 +169,7 @@ def classify(arguments: Sequence[object], names: tuple[str, ...], signature: Sig
     names : tuple of str
         One for each argument.
     signature : Signature, optional
-        What `sign` gave for them.
+        As `sign` gives it for them.
 
     Returns
     -------
@@ -276,7 +276,7 @@ def _kind(storage: str) -> Kind:
 
 
 def _token(value: object, name: str) -> Token:
-    """What promotion looks at in one argument, which is refused here if it is neither an array nor a number."""
+    """An argument as promotion sees it. It is refused here if it is neither an array nor a number."""
     if isinstance(value, np.generic) or is_array(value, "numpy") or is_array(value, "cupy") or is_variable(value):
         dtype: DType = value.dtype  # type: ignore[attr-defined]
         return dtype
@@ -292,7 +292,7 @@ def _token(value: object, name: str) -> Token:
 
 
 def no_derivative(name: str, token: Token) -> str:
-    """Why there is no derivative in an argument that is no float, and what to write instead.
+    """Says why there is no derivative in an argument that is no float, and which expression to write instead.
 
     Examples
     --------
@@ -306,7 +306,7 @@ def no_derivative(name: str, token: Token) -> str:
 
 
 def _dtype_hint(dtype: DType, name: str) -> str:
-    """What to write instead of an array of a dtype that is not supported."""
+    """The expression to write instead of an array of a dtype that is not supported."""
     name = "it" if " " in name else name
     if dtype.names is not None:
         return f"Pass its fields one by one, for example {name}[{dtype.names[0]!r}]."

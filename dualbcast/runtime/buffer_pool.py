@@ -21,12 +21,12 @@ import numpy as np
 from dualbcast.errors import ArgumentError, BackendError
 from dualbcast.runtime.arguments import Array, DType
 
-__all__ = ["POOL", "SMALLEST", "WORTH", "Lease", "Pool", "size_class", "total_memory"]
+__all__ = ["MIN_ARRAY_BYTES", "MIN_CALL_BYTES", "POOL", "Lease", "Pool", "size_class", "total_memory"]
 
 # The fewest bytes, of all arrays of a call together and of one of them, for which blocks of the pool pay. For less the
 # C library is faster. For more it returns memory to the system each time and gets it anew.
-WORTH = 1 << 16
-SMALLEST = 1 << 14
+MIN_CALL_BYTES = 1 << 16
+MIN_ARRAY_BYTES = 1 << 14
 # Blocks of this size and more begin at a multiple of it, so that the system can back them with huge pages.
 _HUGE = 1 << 21
 _PAGE = mmap.PAGESIZE
@@ -34,8 +34,8 @@ _LIMIT = "DUALBCAST_POOL_BYTES"
 # The offsets in the first page of a block at which arrays begin, one after the other. They differ, since a processor's
 # first cache has few lines for the same offset of all pages. A kernel with 42 outputs is twice as fast.
 _PLACES = tuple([at * 320 % _PAGE for at in range(_PAGE // 64)])
-# One part in so many of the machine's memory is the most that is kept without being in use.
-_UNUSED_PART = 8
+# The limit of the memory that waits is the machine's memory divided by this.
+_LIMIT_DIVISOR = 8
 
 
 class _Block:
@@ -80,7 +80,7 @@ class _Shelf:
     blocks : WeakSet of _Block
         All of them.
     lease : callable
-        Makes what an array has for its `base` of an address.
+        Makes the `base` of an array from an address.
     """
 
     __slots__ = ("blocks", "lease", "size", "waiting")
@@ -121,7 +121,7 @@ class Pool:
         self._shelves: dict[int, _Shelf] = {}
         self._places = itertools.cycle(_PLACES)
         self.clock = itertools.count(1)
-        # Whether there are blocks of more bytes than may be kept: as long as not, what comes back need not be counted.
+        # Whether all blocks have more bytes than the limit: otherwise nothing need be counted when one comes back.
         self.is_beyond = False
 
     @property
@@ -129,7 +129,7 @@ class Pool:
         """The most bytes that are kept without being in use; with 0, every array has memory of its own."""
         if self._limit is None:
             chosen = os.environ.get(_LIMIT, "").strip()
-            self._limit = _parse_limit(chosen) if chosen else total_memory() // _UNUSED_PART
+            self._limit = _parse_limit(chosen) if chosen else total_memory() // _LIMIT_DIVISOR
         return self._limit
 
     @limit.setter
@@ -137,7 +137,7 @@ class Pool:
         if isinstance(nbytes, bool) or not isinstance(nbytes, (int, np.integer)) or nbytes < 0:
             raise ArgumentError(f"the limit of the memory pool is a number of bytes, not {nbytes!r}")
         self._limit = int(nbytes)
-        self._look()
+        self._note_excess()
         self.trim()
 
     @property
@@ -151,15 +151,15 @@ class Pool:
         return sum([size * max(0, len(shelf.blocks) - len(shelf.waiting)) for size, shelf in self._shelves.items()])
 
     def empty(self, shape: tuple[int, ...], dtype: DType) -> Array:
-        """An uninitialised array in C order: `numpy.empty`, with memory of the pool where that is worth while."""
-        if math.prod(shape) * dtype.itemsize < WORTH:
+        """An uninitialised array in C order, as of `numpy.empty`; with memory of the pool if it is large."""
+        if math.prod(shape) * dtype.itemsize < MIN_CALL_BYTES:
             return np.empty(shape, dtype)
         return self.empties(shape, (dtype,))[0]
 
     def empties(self, shape: tuple[int, ...], dtypes: Iterable[DType]) -> list[Array]:
         """Such arrays for a call, one for each of `dtypes`, that begin at different places of their pages.
 
-        Worth while where they have `WORTH` bytes together.
+        The pool pays where they have `MIN_CALL_BYTES` bytes together.
         """
         arrays: list[Array] = []
         places, ndarray = self._places, np.ndarray
@@ -185,7 +185,7 @@ class Pool:
 
     def zeros(self, size: int) -> Array:
         """An array of `size` zeros, in float64."""
-        if size * 8 < WORTH:
+        if size * 8 < MIN_CALL_BYTES:
             return np.zeros(size)
         array = self.empty((size,), np.dtype(np.float64))
         array.fill(0.0)
@@ -206,7 +206,7 @@ class Pool:
 
     def _shelf(self, nbytes: int) -> _Shelf | None:
         """Where blocks for an array of so many bytes are; None where it should have memory of its own."""
-        if nbytes < SMALLEST:
+        if nbytes < MIN_ARRAY_BYTES:
             return None
         size = size_class(nbytes)
         if size > self.limit:
@@ -226,10 +226,10 @@ class Pool:
             self.clear()
             return None
         shelf.blocks.add(block)
-        self._look()
+        self._note_excess()
         return block
 
-    def _look(self) -> None:
+    def _note_excess(self) -> None:
         self.is_beyond = sum([size * len(shelf.blocks) for size, shelf in self._shelves.items()]) > self.limit
 
     def _firsts(self) -> Iterator[tuple[int, int]]:
@@ -240,15 +240,15 @@ class Pool:
 
 
 class Lease:
-    """What an array with memory of a pool has for its `base`."""
+    """The `base` of an array with memory of a pool."""
 
     __slots__ = ()
 
 
 def _lease_type(pool: Pool, shelf: _Shelf) -> Any:
-    """The class of what the arrays of a shelf have for their `base`: the end of one gives its block back.
+    """The class of the `base` of a shelf's arrays, which gives its block back when it is collected.
 
-    NumPy keeps it for as long as the array or a view lives; a view's base is the array, or the array's base.
+    NumPy keeps the base for as long as the array or a view lives; a view's base is the array, or the array's base.
     """
     waiting, clock = shelf.waiting, pool.clock
 
@@ -280,13 +280,13 @@ def size_class(nbytes: int) -> int:
 
 def total_memory() -> int:
     """The bytes of memory that this process may use: the machine's, or less in a container."""
-    found = 1 << 34
+    size = 1 << 34
     with contextlib.suppress(AttributeError, ValueError, OSError):
-        found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        size = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         with contextlib.suppress(OSError, ValueError), open(path) as file:  # no such file, or "max"
-            found = min(found, int(file.read()))
-    return found
+            size = min(size, int(file.read()))
+    return size
 
 
 def _parse_limit(text: str) -> int:

@@ -1,4 +1,4 @@
-"""What calls of one form have in common, and what each has for itself: the key of a form, and addresses."""
+"""The key of a call's form, which many calls share, and the addresses of its arrays, which are its own."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ HEADER = object.__basicsize__
 
 
 def forms_of(values: tuple[Any, ...]) -> Hashable:
-    """What calls of one form have in common, as a key: an array's shape, strides and dtype, a number's type.
+    """A key of the form of a call: an array's shape, strides and dtype, a number's type.
 
-    Arguments with the same forms have the same signature and broadcast to the same shape; and where they `are_plain`,
-    everything else about a call is the same, too, but what is in the arrays and where they are.
+    Arguments with the same forms have the same signature and broadcast to the same shape. Where they `are_plain`, calls
+    differ only in the arrays' contents and addresses.
     """
     # A flat tuple takes the least time to make, to hash and to compare. It is unambiguous: a NumPy array is as many
     # integers as it has lengths and strides, and then a dtype; anything else is a tuple.

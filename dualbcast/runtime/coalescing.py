@@ -1,4 +1,4 @@
-"""From axes to the dimensions that a CPU kernel walks: inputs packed or copied, short rows joined or made long ones."""
+"""From the axes of a result to the dimensions of a CPU kernel: neighbouring axes merged, inputs packed, rows joined."""
 
 from __future__ import annotations
 
@@ -13,43 +13,37 @@ from dualbcast.kernel_spec import TILE
 from dualbcast.runtime.arguments import DType
 from dualbcast.runtime.cpu.tile_packing import Packing
 
-__all__ = ["Form", "Walk", "coalesced", "fresh_strides", "long_rows", "walk"]
+__all__ = ["Dimensions", "Form", "coalesced", "dimensions_of", "fresh_strides", "long_rows"]
 
 # How an array lies in memory: its shape, its strides in bytes, its dtype.
 Form: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...], DType]"
 # Strides in elements along axes or dimensions.
 _Row: TypeAlias = "tuple[int, ...]"
 
-# Short rows are joined where there are some thousand elements in them and they have at most so many, but not as many as
-# whole vectors (of float32 they are of 16): where that takes less time, of x * z, tanh(x) * z and the HM-LSTM update
-# with derivatives, where z and the control are one number a row. With 3 in a row they take 0.11 to 0.27 of it, with 12
-# 0.38 to 0.84, with 24 0.47 to 1.09. With sums over all rows, in the pullback of tanh(x * w + b) with a w and a b for
-# each column, it takes less up to `SHORT`: 0.06 of the time with 3 in a row, 0.34 with 32.
-_SHORT, _WHOLE, _MANY = 24, 16, 4096
-# A row of so many elements is long. And more arrays than this would be laid out in more than the second-level cache has
-# room for, 16 KiB each.
-_LONG, _MOST = 100, 128
-# Columns that rows are short beside have so many elements at least. And the most elements of a plane of short rows that
-# is walked along its columns, once for each of these. Where no sum is over columns alone, rows of `_TINY` elements and
-# more stay rows beside columns that are short, too, and rows of `SHORT` beside any: to turn them took up to ten times
-# as long, for squared distances of 5000 by 24 points with 24 coordinates in float64 17 ms instead of 2. With sums over
-# columns alone, as in their pullback, it takes a fifth.
-_COLUMN, _PLANE, _TINY = 16, 1 << 15, 8
+# Short rows are joined if there are `_MANY_ELEMENTS`, and a row has at most `_SHORT_ROW` of them, but not a multiple of
+# `_WHOLE_VECTORS`. With sums over all rows they are joined up to `SHORT`. The figures are in
+# docs/decisions/043-limits-of-short-rows.md.
+_SHORT_ROW, _WHOLE_VECTORS, _MANY_ELEMENTS = 24, 16, 4096
+# The elements of a row that is long. More arrays than this, 16 KiB each, would overflow the second-level cache.
+_LONG_ROW, _MOST_JOINED_ARRAYS = 100, 128
+# Two axes change places if rows are short beside columns. The fewest elements of such a column; the most elements of a
+# plane of short rows; and the fewest elements of a row that stays a row beside short columns if no sum is over columns.
+_LONG_COLUMN, _LARGEST_PLANE, _TINY_ROW = 16, 1 << 15, 8
 
 
-class Walk(NamedTuple):
-    """Dimensions that a kernel walks.
+class Dimensions(NamedTuple):
+    """The dimensions of a kernel's iteration space.
 
     Attributes
     ----------
     sizes : tuple of int
         Their lengths, outermost first.
     rows : list of tuple of int
-        The strides of each array, in elements; of a packed one those of what the kernel has for it.
+        The strides of each array, in elements; those of its contiguous stand-in if it is packed.
     packing : Packing or None
         The packed inputs.
     unjoined : sequence of tuple of int
-        The strides of arrays in dimensions in which rows are not joined, where there are sums of what is in them.
+        The strides of arrays in dimensions in which rows are not joined, where there are sums over joined rows.
     folds, length
         See `Space`.
     """
@@ -62,10 +56,10 @@ class Walk(NamedTuple):
     length: int = 1
 
 
-def walk(
+def dimensions_of(
     shape: tuple[int, ...], order: tuple[int, ...], rows: Sequence[_Row], inputs: tuple[Form, ...], sums: bool
-) -> Walk:
-    """How a kernel walks arrays, and which of them it should not have as they lie.
+) -> Dimensions:
+    """The dimensions of a kernel, and the inputs that are packed for it.
 
     Parameters
     ----------
@@ -77,8 +71,12 @@ def walk(
     sums : bool
         Whether outputs may be sums.
     """
-    found = _joined(shape, order, rows, inputs) or _grouped(shape, order, rows, len(inputs))
-    return found or _packed(shape, order, rows, inputs, sums) or Walk(*coalesced(shape, rows, order))
+    return (
+        _joined(shape, order, rows, inputs)
+        or _grouped(shape, order, rows, len(inputs))
+        or _packed(shape, order, rows, inputs, sums)
+        or Dimensions(*coalesced(shape, rows, order))
+    )
 
 
 def long_rows(
@@ -92,17 +90,18 @@ def long_rows(
     Parameters
     ----------
     shape, order : tuple of int
-        As for `walk`.
+        As for `dimensions_of`.
     inputs : sequence of tuple of int
         Their strides along each axis.
     sums : sequence of (tuple of int or None)
         The shape of each output that is summed.
     """
     axes = [axis for axis in order if shape[axis] > 1]
-    if len(axes) < 2 or math.prod(shape) < _MANY:
+    if len(axes) < 2 or math.prod(shape) < _MANY_ELEMENTS:
         return order
     high, last = axes[-2:]
-    if shape[last] > SHORT or shape[high] < max(_COLUMN, shape[last]) or shape[high] * shape[last] > _PLANE:
+    rows, columns = shape[high], shape[last]
+    if columns > SHORT or rows < max(_LONG_COLUMN, columns) or rows * columns > _LARGEST_PLANE:
         return order
     if any(all(row[axis] for axis in axes) for row in inputs):
         return order
@@ -110,7 +109,7 @@ def long_rows(
     if any(own is None or all(span[axis] for axis in axes) for own, span in zip(sums, spans, strict=True)):
         return order
     is_over_columns = any(span[last] and not span[high] for span in spans)
-    if not is_over_columns and (shape[last] == SHORT or (shape[high] <= SHORT and shape[last] >= _TINY)):
+    if not is_over_columns and (columns == SHORT or (rows <= SHORT and columns >= _TINY_ROW)):
         return order
     return (*[axis for axis in order if axis not in (high, last)], last, high)
 
@@ -144,47 +143,49 @@ def fresh_strides(shape: tuple[int, ...], order: tuple[int, ...], own: tuple[int
 
 def _joined(
     shape: tuple[int, ...], order: tuple[int, ...], rows: Sequence[_Row], inputs: tuple[Form, ...]
-) -> Walk | None:
-    """Short rows made one: the inputs are packed whose elements do not all follow one another, and sums are of terms
-    that the kernel hands over, in the dtype that it computes in."""
+) -> Dimensions | None:
+    """Short rows joined to one row. Inputs are packed unless all their elements follow one another; the kernel hands
+    over the terms of sums, in its compute dtype."""
     whole, count = fresh_strides(shape, order, None), len(inputs)
     packed = tuple([position for position, row in enumerate(rows[:count]) if row != whole and any(row)])
     summed = tuple([position for position, row in enumerate(rows[count:], count) if row != whole])
-    if not 0 < len(packed) + len(summed) <= _MOST:
+    if not 0 < len(packed) + len(summed) <= _MOST_JOINED_ARRAYS:
         return None
     sizes, (steps, *strides) = coalesced(shape, [whole, *[rows[position] for position in (*packed, *summed)]], order)
     sums = {position: _OVER.get(row, "") for position, row in zip(summed, strides[len(packed) :], strict=True)}
     if len(sizes) == 1 or "" in sums.values() or (sums and not _is_of_one_float(inputs)):
         return None
     last = sizes[-1]
-    is_short = last <= SHORT if "rows" in sums.values() else last <= _SHORT and last % _WHOLE
-    if not is_short or math.prod(sizes) < _MANY:
+    is_short = last <= SHORT if "rows" in sums.values() else last <= _SHORT_ROW and last % _WHOLE_VECTORS
+    if not is_short or math.prod(sizes) < _MANY_ELEMENTS:
         return None
     packing = Packing.of_rows(packed, sizes, steps, tuple(strides[: len(packed)]), tuple(sums.items()))
     joined = [whole if position in packed or position in summed else row for position, row in enumerate(rows)]
-    return Walk(*coalesced(shape, joined, order), packing, coalesced(shape, rows, order)[1])
+    return Dimensions(*coalesced(shape, joined, order), packing, coalesced(shape, rows, order)[1])
 
 
-# What a sum is over that has these strides in two dimensions.
+# The elements that a sum is over, by its strides in two dimensions.
 _OVER: dict[_Row, str] = {(1, 0): "columns", (0, 1): "rows", (0, 0): "all"}
 
 
 def _is_of_one_float(inputs: tuple[Form, ...]) -> bool:
-    """Whether what is computed and stored is all float32 or all float64; whole numbers have no say in that."""
+    """Whether all that is computed and stored is float32, or all float64; integers do not count."""
     dtypes = {dtype for shape, _, dtype in inputs if dtype.kind not in ("b" if shape else "biu")}
     return len(dtypes) == 1 and dtypes <= {np.dtype(np.float32), np.dtype(np.float64)}
 
 
-def _grouped(shape: tuple[int, ...], order: tuple[int, ...], rows: Sequence[_Row], count: int) -> Walk | None:
-    """Short rows made long ones of several each, where there are sums in more dimensions than two: sums over what is in
-    a long row are as many side by side. Inputs whose rows do not follow one another there have copies in which they do.
+def _grouped(shape: tuple[int, ...], order: tuple[int, ...], rows: Sequence[_Row], count: int) -> Dimensions | None:
+    """Several short rows joined to each long row, where there are sums in more dimensions than two.
+
+    A sum over the elements of short rows becomes as many sums side by side as a long row has short ones. Inputs are
+    copied unless their short rows follow one another.
     """
     whole = fresh_strides(shape, order, None)
     if all(row == whole for row in rows[count:]):
         return None
     sizes, (steps, *every) = coalesced(shape, [whole, *rows], order)
     *outer, high, last = (1, *sizes)
-    if len(sizes) < 3 or last > SHORT or math.prod(sizes) < _MANY:
+    if len(sizes) < 3 or last > SHORT or math.prod(sizes) < _MANY_ELEMENTS:
         return None
     if any(any(row) and (row[-1] != 1 or row[-2] not in (0, last)) for row in every[count:]):
         return None
@@ -192,23 +193,23 @@ def _grouped(shape: tuple[int, ...], order: tuple[int, ...], rows: Sequence[_Row
     # A whole number of long rows, so that there is no rest; and several, if sums are over them.
     most = min(high - (True in over_rows), TILE // last)
     group = max((n for n in range(1, most + 1) if high % n == 0), default=1)
-    if group * last < _LONG:
+    if group * last < _LONG_ROW:
         return None
     packed = tuple([at for at, row in enumerate(every[:count]) if any(row[-2:]) and row[-2:] != (last, 1)])
     folds = tuple([group if is_over else 1 for is_over in over_rows])
-    found = [steps if at in packed else row for at, row in enumerate(every)]
-    found[count:] = [(*[n * fold for n in row[:-2]], *row[-2:]) for row, fold in zip(every[count:], folds, strict=True)]
-    found = [(*row[:-2], row[-2] * group, row[-1]) for row in found]
+    rows = [steps if at in packed else row for at, row in enumerate(every[:count])]
+    rows += [(*[n * fold for n in row[:-2]], *row[-2:]) for row, fold in zip(every[count:], folds, strict=True)]
+    rows = [(*row[:-2], row[-2] * group, row[-1]) for row in rows]
     lengths = (*outer[1:], high // group, group * last)
     packing = Packing.of_rows(packed, sizes, steps, tuple([every[at] for at in packed])) if packed else None
-    return Walk(*coalesced(lengths, found, tuple(range(len(lengths)))), packing, folds=folds, length=last)
+    return Dimensions(*coalesced(lengths, rows, tuple(range(len(lengths)))), packing, folds=folds, length=last)
 
 
 def _packed(
     shape: tuple[int, ...], order: tuple[int, ...], rows: Sequence[_Row], inputs: tuple[Form, ...], copied: bool
-) -> Walk | None:
-    """Inputs packed whose elements are not next to each other in the innermost axis; those that have all axes, if they
-    are to be `copied`, as they are where there are sums."""
+) -> Dimensions | None:
+    """Inputs are packed if their elements are not next to each other in the innermost axis. Where there are sums they
+    are `copied`, and only those that span all axes."""
     axes = [axis for axis in order if shape[axis] > 1]
     packed = [position for position, row in enumerate(rows[: len(inputs)]) if row[axes[-1]] not in (0, 1)]
     if copied:
@@ -221,4 +222,5 @@ def _packed(
     packing = Packing.of(tuple(packed), sizes, columns[0], tuple(columns[1:]), itemsizes)
     if packing is None:
         return None
-    return Walk(*coalesced(shape, [whole if at in packed else row for at, row in enumerate(rows)], order), packing)
+    rows = [whole if at in packed else row for at, row in enumerate(rows)]
+    return Dimensions(*coalesced(shape, rows, order), packing)

@@ -10,8 +10,8 @@ from dualbcast.runtime.arguments import Array
 __all__ = ["FastPath", "Recent"]
 
 _T = TypeVar("_T")
-# Entries of a table whose keys are forms of arrays, of which there can be ever new ones.
-_LIMIT = 1024
+# The most entries of a table whose keys are forms of arrays: new forms may come without end.
+_MOST_ENTRIES = 1024
 
 
 class Recent(dict[Any, _T]):
@@ -19,7 +19,7 @@ class Recent(dict[Any, _T]):
 
     def keep(self, key: Any, value: _T) -> _T:
         """Remember `value`."""
-        if len(self) >= _LIMIT:
+        if len(self) >= _MOST_ENTRIES:
             self.clear()
         self[key] = value
         return value
@@ -31,7 +31,7 @@ class FastPath(Protocol):
     Attributes
     ----------
     results
-        Whatever the caller wants to find again with it.
+        The caller's own object.
     """
 
     results: Any

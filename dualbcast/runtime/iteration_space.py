@@ -15,11 +15,11 @@ import numpy as np
 from dualbcast.errors import ShapeError
 from dualbcast.kernel_spec import Layout
 from dualbcast.runtime.arguments import Array, DType
-from dualbcast.runtime.buffer_pool import POOL, SMALLEST, WORTH
-from dualbcast.runtime.coalescing import Form, Walk, coalesced, fresh_strides, long_rows, walk
+from dualbcast.runtime.buffer_pool import MIN_ARRAY_BYTES, MIN_CALL_BYTES, POOL
+from dualbcast.runtime.coalescing import Dimensions, Form, coalesced, dimensions_of, fresh_strides, long_rows
 from dualbcast.runtime.cpu.tile_packing import Copied, Packing
 from dualbcast.runtime.cuda.grid import foremost
-from dualbcast.runtime.cuda.memory import allocate, together
+from dualbcast.runtime.cuda.memory import allocate, shared_block
 from dualbcast.runtime.reduction_blocks import WORK, Block, Space, Split
 
 __all__ = ["Form", "Geometry", "Shapes", "Target", "extent", "form_of", "is_nested", "lay_out", "result_shape"]
@@ -76,7 +76,7 @@ class Geometry(NamedTuple):
     def is_large(self, count: int) -> bool:
         """Whether so many new arrays of NumPy's have memory of the pool."""
         most = 8 * self.total  # bytes an element
-        return most >= SMALLEST and most * count >= WORTH
+        return most >= MIN_ARRAY_BYTES and most * count >= MIN_CALL_BYTES
 
     def allocate_all(self, dtypes: Sequence[DType], xp: Any) -> tuple[Array, ...]:
         """Uninitialised arrays of the result's shape, contiguous in the order in which the kernel walks them.
@@ -101,7 +101,7 @@ class Geometry(NamedTuple):
 
     def _on_device(self, dtypes: Sequence[DType]) -> tuple[Array, ...]:
         lengths, axes = self.memory
-        arrays = allocate(together(lengths, tuple(dtypes)))
+        arrays = allocate(shared_block(lengths, tuple(dtypes)))
         return arrays if axes is None else tuple([array.transpose(axes) for array in arrays])
 
 
@@ -144,8 +144,8 @@ def lay_out(
     Examples
     --------
     >>> import numpy as np
-    >>> found = lay_out((form_of(np.ones((2, 3, 4))), form_of(np.ones(4))), (None,), ("x", "y"))
-    >>> found.layout.classes, found.sizes, found.strides
+    >>> geometry = lay_out((form_of(np.ones((2, 3, 4))), form_of(np.ones(4))), (None,), ("x", "y"))
+    >>> geometry.layout.classes, geometry.sizes, geometry.strides
     (('s1', '01'), (6, 4), (4,))
     """
     shape = result_shape(inputs, names)
@@ -169,10 +169,10 @@ def lay_out(
         for form, span in zip(outs, spans, strict=True)
     ]
     if target == "cpu":
-        found = walk(shape, order, rows, inputs, shapes is not None)
+        dimensions = dimensions_of(shape, order, rows, inputs, shapes is not None)
     else:
-        found = Walk(*coalesced(shape, rows, order))
-    sizes, rows, packing = found.sizes, found.rows, found.packing
+        dimensions = Dimensions(*coalesced(shape, rows, order))
+    sizes, rows, packing = dimensions.sizes, dimensions.rows, dimensions.packing
     if shapes is not None and target == "cuda" and (summed := [row for row in rows[len(inputs) :] if 0 in row]):
         sizes, *rows = _with_first(foremost(sizes, summed), sizes, *rows)
     wide = total > _INT32_MAX or any(
@@ -188,9 +188,9 @@ def lay_out(
     )
     parts = None
     if shapes is not None:
-        space = Space(shape, order, sizes, strides, rows, shapes, found.folds, found.length)
+        space = Space(shape, order, sizes, strides, rows, shapes, dimensions.folds, dimensions.length)
         if packing is not None and packing.sums:
-            parts = space._replace(rows=found.unjoined).split_by_panels(packing.count)
+            parts = space._replace(rows=dimensions.unjoined).split_by_panels(packing.count)
         else:
             parts = space.split_for_gpu() if target == "cuda" else space.split(least)
     in_order = order == tuple(range(rank))
@@ -225,10 +225,10 @@ def result_shape(inputs: tuple[Form, ...], names: tuple[str, ...]) -> tuple[int,
         spanning = {shape[axis] for shape, _, _ in inputs if len(shape) >= -axis} - {1}
         if len(spanning) > 1:
             listing = ", ".join(f"{name} {shape}" for name, (shape, _, _) in zip(names, inputs, strict=True))
-            found = " and ".join(map(str, sorted(spanning)))
+            lengths_there = " and ".join(map(str, sorted(spanning)))
             raise ShapeError(
                 f"The shapes do not broadcast together: {listing}. "
-                f"Axis {axis} has lengths {found}; lengths along an axis must be equal, or 1."
+                f"Axis {axis} has lengths {lengths_there}; lengths along an axis must be equal, or 1."
             )
         lengths.append(spanning.pop() if spanning else 1)
     return tuple(lengths)

@@ -50,13 +50,13 @@ class Plan(NamedTuple):
     pointers : tuple of int
         The address of element 0 of each input and then of each output.
     outputs : tuple of array
-        What the caller gets: the arrays of `out=` where given, 0-d arrays where the result has shape (). For outputs
-        that are summed, what the kernel adds to.
+        The caller's arrays: those of `out=` where given, 0-d arrays where the result has shape (). In the place of an
+        output that is summed, its accumulators.
     operands : Operands
         The inputs, kept alive.
     targets : tuple of array
-        What the kernel writes: `outputs`, except for arrays of `out=` that a kernel cannot write to directly, and then
-        what rounding takes from sums.
+        The arrays that the kernel writes: `outputs`, but others for arrays of `out=` that it cannot write to directly;
+        and then the rounding errors of sums.
     given : tuple of bool
         Which outputs came through `out=`.
     dtypes : tuple of numpy.dtype
@@ -76,7 +76,7 @@ class Plan(NamedTuple):
 
     @property
     def layout(self) -> Layout:
-        """What the kernel is specialised on."""
+        """The layout that the kernel is specialised on."""
         return self.geometry.layout
 
     @property
@@ -116,9 +116,8 @@ class Plan(NamedTuple):
             return None
         operands = self.operands
         inputs, outs = tuple(map(form_of, operands.arrays)), tuple(map(form_of, self.outputs))
-        return find_fit(
-            inputs, outs, self.dtypes, operands.names, None, "cpu" if operands.module == "numpy" else "cuda"
-        )
+        target: Target = "cpu" if operands.module == "numpy" else "cuda"
+        return find_fit(inputs, outs, self.dtypes, operands.names, None, target)
 
     def shapes_to_finish(self) -> Shapes:
         """`shapes`, but None where the kernel writes the outputs as the caller gets them."""
@@ -126,8 +125,8 @@ class Plan(NamedTuple):
         return None if is_written else self.shapes
 
     def written(self) -> tuple[Array, ...]:
-        """To be called once the kernel has succeeded: `outputs`, where arrays of `out=` that it could not write
-        directly have been filled, and sums made of what each block has added up."""
+        """The outputs after the kernel has succeeded: arrays of `out=` that it could not write directly are filled,
+        and the accumulators of blocks are added up."""
         if self.targets is not self.outputs:
             for output, target in zip(self.outputs, self.targets, strict=False):
                 if output is not target:
@@ -254,7 +253,7 @@ def plan(
 def fresh(
     geometry: Geometry, dtypes: tuple[DType, ...], compute: str, xp: Any
 ) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-    """New arrays for the outputs, and all that the kernel writes: those, and what rounding takes from sums."""
+    """New arrays for the outputs; and all that the kernel writes, which are those and the rounding errors of sums."""
     if geometry.split is not None:
         return _with_sums(geometry, geometry.split, dtypes, (None,) * len(dtypes), compute, xp)
     outputs = geometry.allocate_all(dtypes, xp)
@@ -269,7 +268,7 @@ def _with_sums(
     compute: str,
     xp: Any,
 ) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-    """What a kernel that sums writes, one array for each output; and these with the rests of the sums after them."""
+    """The arrays that a kernel that sums writes, one for each output; and these followed by the rounding errors."""
     sums, rests = parts.accumulators(compute, xp)
     slots = [s if y is None else y for y, s in zip(direct, sums, strict=True)]
     outputs = _filled(geometry, dtypes, slots, xp)
@@ -287,7 +286,9 @@ def _filled(geometry: Geometry, dtypes: Sequence[DType], slots: Sequence[Array |
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fit:
-    """What follows from the forms of a call's inputs and of its `out=` alone; made once, and so compared by identity.
+    """The properties of a call that follow from the forms of its inputs and of its `out=`.
+
+    A fit is made once for these forms, and so compared by identity.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Validates the arrays of `out=`: what they are, which is looked at in every call, and how they lie in memory."""
+"""Validates the arrays of `out=`: their types in every call, and once for each form how they lie in memory."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ def check_out(out: Array | Sequence[Array | None], count: int, module: str) -> t
 def check_forms(
     forms: Sequence[tuple[tuple[int, ...], Any, DType] | None], dtypes: Sequence[DType], shape: tuple[int, ...]
 ) -> None:
-    """Check how the arrays of `out=` lie in memory: the part of their validity that can be remembered.
+    """Check the shapes and dtypes of the arrays of `out=`, a result that can be remembered.
 
     Parameters
     ----------
     forms : sequence of ((shape, strides, dtype) or None)
         One for each output.
     dtypes : sequence of numpy.dtype
-        What each must have, exactly.
+        The dtype that each must have, exactly.
     shape : tuple of int
-        What all must have, exactly.
+        The shape that all must have, exactly.
 
     Raises
     ------

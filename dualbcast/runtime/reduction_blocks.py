@@ -100,9 +100,9 @@ class Split(NamedTuple):
     is_written: bool = False
 
     def accumulators(self, compute: str, xp: Any) -> tuple[list[Array | None], list[Array]]:
-        """An array for each summed output, and where what rounding takes is kept apart, others for that.
+        """An array for each summed output; and others for rounding errors where sums are compensated.
 
-        What a CPU kernel adds to are zeros; a CUDA kernel writes each partial sum once.
+        A CPU kernel adds to them, so they are zeros. A CUDA kernel writes each partial sum once.
         """
         if self.is_written:
             return [None if s is None else xp.empty(s.total) for s in self.sums], []
@@ -234,5 +234,5 @@ def _compensated(sums: Any, rests: Any) -> Any:
         if len(sums) % 2:
             new, rest = np.concatenate([new, sums[-1:]]), np.concatenate([rest, rests[-1:]])
         sums, rests = new, rest
-    # Where a sum is infinite, what rounding took from it is NaN.
+    # Where a sum is infinite, its rounding error is NaN.
     return sums[0] + np.where(np.isfinite(rests[0]), rests[0], 0.0)

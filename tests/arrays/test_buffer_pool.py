@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from dualbcast import differentiable_broadcast, graph, memory
 from dualbcast.errors import ArgumentError, BackendError
-from dualbcast.runtime.buffer_pool import POOL, SMALLEST, WORTH, Pool, size_class
+from dualbcast.runtime.buffer_pool import MIN_ARRAY_BYTES, MIN_CALL_BYTES, POOL, Pool, size_class
 from dualbcast.runtime.cpu import kernel as cpu_kernel
 
 F4, F8 = np.dtype(np.float32), np.dtype(np.float64)
@@ -181,7 +181,7 @@ def test_results_are_arrays_like_any_other() -> None:
         y.resize(3)
 
 
-@pytest.mark.parametrize("size", [WORTH // 8, 100_001, 1 << 18, 600_001])
+@pytest.mark.parametrize("size", [MIN_CALL_BYTES // 8, 100_001, 1 << 18, 600_001])
 def test_alignment(size: int) -> None:
     places = [address(y) for y in [double(np.ones(size)) for _ in range(5)]]
     assert all(place % 64 == 0 for place in places)
@@ -203,18 +203,18 @@ def test_the_order_of_inputs_is_kept() -> None:
 
 def test_small_and_empty_results_have_their_own() -> None:
     before = memory.info()
-    small = double(np.ones(WORTH // 8 - 1))
+    small = double(np.ones(MIN_CALL_BYTES // 8 - 1))
     assert small.flags.owndata
     assert double(np.ones((0, 1 << 20))).shape == (0, 1 << 20)
     assert memory.info() == before
 
 
 def test_outputs_that_are_small_but_many_are_from_the_pool() -> None:
-    x = np.ones(SMALLEST // 8)
+    x = np.ones(MIN_ARRAY_BYTES // 8)
     many = differentiable_broadcast(lambda x, y, z, u: x * y * z * u)
     before = memory.info().used
     value, jacobian = many.value_and_jacobian(x, x, x, x)
-    assert memory.info().used - before == 5 * SMALLEST
+    assert memory.info().used - before == 5 * MIN_ARRAY_BYTES
     assert len({block(y) for y in (value, *[jacobian[at] for at in range(4)])}) == 5
     del value, jacobian
     smaller = many.value_and_jacobian(*[x[1:]] * 4)
@@ -357,7 +357,7 @@ def test_cleared_memory_goes_back_to_the_system() -> None:
     assert before - mapped() > 100 << 20
 
 
-@given(st.integers(SMALLEST, 1 << 45))
+@given(st.integers(MIN_ARRAY_BYTES, 1 << 45))
 def test_size_classes(nbytes: int) -> None:
     size = size_class(nbytes)
     assert nbytes <= size < nbytes * 1.13 + 4096
@@ -406,7 +406,10 @@ def hammer(pool: Pool, seed: int, handed: list[Any], errors: list[str], rounds: 
     choose = random.Random(seed)
     mine: list[tuple[Any, float]] = []
     for turn in range(rounds):
-        array = pool.empty((choose.choice([WORTH // 8, WORTH // 8 + 3, WORTH // 4, WORTH // 2]),), F8)
+        array = pool.empty(
+            (choose.choice([MIN_CALL_BYTES // 8, MIN_CALL_BYTES // 8 + 3, MIN_CALL_BYTES // 4, MIN_CALL_BYTES // 2]),),
+            F8,
+        )
         mark = seed * 1e6 + turn
         array.fill(mark)
         mine.append((array, mark))

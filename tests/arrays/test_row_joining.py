@@ -40,7 +40,7 @@ def forget() -> None:
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """However few elements there are."""
-    monkeypatch.setattr(coalescing, "_MANY", 1)
+    monkeypatch.setattr(coalescing, "_MANY_ELEMENTS", 1)
     forget()
     yield
     forget()

@@ -102,8 +102,8 @@ def test_tiles_of_many_inputs_are_smaller(sizes: tuple[int, ...], count: int) ->
 
 
 def test_launches_at_a_time_have_memory_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = scratch.deque[scratch.Scratch]()
-    monkeypatch.setattr(scratch, "_kept", kept)
+    waiting = scratch.deque[scratch.Scratch]()
+    monkeypatch.setattr(scratch, "_waiting", waiting)
     lent = [scratch.lend(room, 3) for room in (1000, 5000)]
     assert [places for _, places in lent] == [3, 3]
     one, other = (found for found, _ in lent)
@@ -117,7 +117,7 @@ def test_launches_at_a_time_have_memory_apart(monkeypatch: pytest.MonkeyPatch) -
     assert larger.size == 1 << 21
     for _ in range(20):
         scratch.give_back(scratch.Scratch(1))
-    assert len(kept) == scratch._MAX_KEPT
+    assert len(waiting) == scratch._MOST_WAITING
 
 
 def test_callers_at_a_time_do_not_meet(monkeypatch: pytest.MonkeyPatch) -> None:

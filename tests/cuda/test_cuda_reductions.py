@@ -71,7 +71,7 @@ def emulate(
     (fresh,) = geometry.allocate_all([dtype], np)
     targets = [np.empty_like(fresh) if s is None else np.full(s.copies * s.size + 2, np.nan) for s in sums]
     inside = [target if s is None else target[1:-1] for target, s in zip(targets, sums, strict=True)]
-    how = cuda_grid.walk(geometry.sizes)
+    how = cuda_grid.reduction_grid(geometry.sizes)
     size, stride = (np.int64, np.int64) if wide else (np.uint32, np.int32)
     numbers = [*map(size, (*geometry.sizes, how.span)), *map(stride, geometry.strides)]
     given = [each[()] if at in values else np.uint64(each.ctypes.data) for at, each in enumerate((*arrays, *inside))]
@@ -172,7 +172,7 @@ def test_walks_of_float64_are_compensated(tmp_path):
     """10^16, ones and -10^16, one after another for the same thread."""
     x = np.ones((3 * 64, 3))
     x[0], x[128] = 1e16, -1e16
-    how = cuda_grid.walk((192, 3))
+    how = cuda_grid.reduction_grid((192, 3))
     assert (how.chunks, how.block) == (1, (4, 64, 1))
     (row,) = emulate((x, np.ones((192, 1))), [(3,)], tmp_path)
     np.testing.assert_array_equal(row, [190.0] * 3)
@@ -225,7 +225,7 @@ def test_from_plan_to_result(shape, tmp_path, monkeypatch):
     "sizes", [(1,), (2,), (257,), (10**8,), (2**31 + 5,), (3, 3), (10**7, 3), (3, 10**7), (4096, 4096), (7, 9, 11, 13)]
 )
 def test_a_walk_covers_the_space(sizes):
-    how = cuda_grid.walk(sizes)
+    how = cuda_grid.reduction_grid(sizes)
     x, y, z = how.block
     assert (x * y, z) == (kernel_shell.THREADS_PER_BLOCK, 1)
     assert x & (x - 1) == 0

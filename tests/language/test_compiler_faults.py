@@ -179,7 +179,7 @@ def test_what_python_refuses_is_our_fault(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_where_there_is_no_file_the_fault_says_how_to_see_the_text() -> None:
     text = str(kernel_fault("f", "LLVM", "/nowhere/f.py", KeyError("a")))
-    assert "what f.inspect_source(…) gives" in text
+    assert "the result of f.inspect_source(…)" in text
     assert "/nowhere" not in text
 
 

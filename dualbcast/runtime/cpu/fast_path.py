@@ -28,7 +28,7 @@ class CpuFastPath:
     Attributes
     ----------
     results
-        Whatever belongs to those calls, too.
+        The caller's own object.
     """
 
     __slots__ = (

@@ -1,4 +1,4 @@
-"""Which launches store past the cache.
+"""The launches whose outputs are stored past the cache.
 
 A store to memory that is not in the cache reads the line first, and drives out what inputs would be read from; a
 streaming store of a whole line does neither.
@@ -18,11 +18,11 @@ from dualbcast.runtime.cpu.threads import allowed_cpus
 
 __all__ = ["goes_past_the_cache", "room"]
 
-# Of the last-level cache, the most for each CPU that the process may use: a virtual machine is told of a cache that
-# others use as well. On a Xeon of 105 MiB, of which 2 CPUs are ours, streaming pays from 16 MiB on, for those who read
-# the outputs next as well; of many outputs from less on.
-_PER_CPU = 1 << 23
-_MANY = 24
+# The most bytes of the last-level cache for each CPU that the process may use: a virtual machine sees a cache that
+# others use too. More outputs than `_MANY_OUTPUTS` are streamed from half the room on. The figures are in
+# docs/decisions/044-room-in-the-cache.md.
+_CACHE_PER_CPU = 1 << 23
+_MANY_OUTPUTS = 24
 
 
 def goes_past_the_cache(layout: Layout, total: int, itemsizes: Sequence[int], inputs: int) -> bool:
@@ -43,13 +43,13 @@ def goes_past_the_cache(layout: Layout, total: int, itemsizes: Sequence[int], in
     moved = total * sum(itertools.compress(itemsizes, ["0" not in pattern for pattern in patterns]))
     # Sums stay in the cache.
     stored = [pattern for pattern in patterns[inputs:] if "0" not in pattern]
-    most = room() // 2 if len(stored) > _MANY else room()
+    most = room() // 2 if len(stored) > _MANY_OUTPUTS else room()
     return moved > most and _stores_lines() and bool(stored) and all(pattern.endswith("1") for pattern in stored)
 
 
 def room() -> int:
     """The bytes that may be thought to stay in the cache from one launch to the next."""
-    return min(_last_level_cache(), _PER_CPU * allowed_cpus())
+    return min(_last_level_cache(), _CACHE_PER_CPU * allowed_cpus())
 
 
 @once
@@ -57,11 +57,11 @@ def _last_level_cache() -> int:
     """The bytes of the processor's largest cache, as far as the system tells."""
     import glob
 
-    found = []
+    sizes = []
     for path in glob.glob("/sys/devices/system/cpu/cpu0/cache/index*/size"):
         with contextlib.suppress(OSError, ValueError), open(path) as file:
-            found.append(int(file.read().strip().removesuffix("K")) << 10)
-    return max(found, default=1 << 25)
+            sizes.append(int(file.read().strip().removesuffix("K")) << 10)
+    return max(sizes, default=1 << 25)
 
 
 @once

@@ -14,12 +14,12 @@ from dualbcast.runtime.call_key import host_addresses
 
 __all__ = ["Scratch", "give_back", "lend"]
 
-# For how many launches at a time memory is kept. To allocate it takes longer than some launches do.
-_MAX_KEPT = 8
+# The most pieces of memory that wait for a launch. To allocate one takes longer than some launches.
+_MOST_WAITING = 8
 
 
 class Scratch:
-    """Memory of one launch at a time. No place is taken while there is none.
+    """Memory of one launch at a time. Between launches no thread has a place in it.
 
     Attributes
     ----------
@@ -42,16 +42,16 @@ def lend(room: int, threads: int) -> tuple[Scratch, int]:
     places = min(threads, PLACES)
     size = room * places
     try:
-        found = _kept.pop()
+        scratch = _waiting.pop()
     except IndexError:
-        found = Scratch(size)
-    return (found if found.size >= size else Scratch(size)), places
+        scratch = Scratch(size)
+    return (scratch if scratch.size >= size else Scratch(size)), places
 
 
 def give_back(scratch: Scratch) -> None:
     """Keep memory that no thread works in for another launch."""
-    if len(_kept) < _MAX_KEPT:
-        _kept.append(scratch)
+    if len(_waiting) < _MOST_WAITING:
+        _waiting.append(scratch)
 
 
-_kept: deque[Scratch] = deque()
+_waiting: deque[Scratch] = deque()

@@ -1,4 +1,4 @@
-"""How many threads a launch on the CPU may use: what was said, the environment, or the CPUs that the process has."""
+"""The number of threads of a launch on the CPU: set by the program or the environment, or else the number of CPUs."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def get_num_threads() -> int:
     for, in it or after the fork that made it. A kernel uses fewer where more would not pay, never more than the machine
     has CPUs, and gives the same bits with any number.
     """
-    found = _within.get() or _chosen
-    if found is not None:
-        return found
+    chosen = _within.get() or _chosen
+    if chosen is not None:
+        return chosen
     if _is_absent():
         return allowed_cpus()
     return _parsed(os.environ[_NAME]) or allowed_cpus()
 
 
 def _is_absent() -> bool:
-    """Whether the environment says nothing. To find that out `os.environ` raises an exception, which takes 1.6 µs at
-    each launch; the dict that it keeps takes a tenth."""
+    """Whether the environment has no number. To ask `os.environ` raises an exception, which takes 1.6 µs at each
+    launch; to ask the dict in it takes a tenth."""
     return _KEY not in _ENVIRONMENT if type(_ENVIRONMENT) is dict else _NAME not in os.environ
 
 

@@ -11,14 +11,14 @@ import numpy as np
 from dualbcast.runtime.arguments import Array, Operands
 from dualbcast.runtime.cuda.kernel import CudaKernel
 from dualbcast.runtime.cuda.launch import WIDEST_ACCESS, prepared
-from dualbcast.runtime.cuda.memory import allocate, reserve, together
+from dualbcast.runtime.cuda.memory import allocate, reserve, shared_block
 from dualbcast.runtime.launch_plan import Plan, aside_of, fresh, summed
 
 __all__ = ["CudaFastPath"]
 
 
 class _Ready(NamedTuple):
-    """The kernel as it is loaded on a device, its launch, and what no address may have a bit of."""
+    """The kernel as it is loaded on a device, its launch, and the bits that no address may have."""
 
     function: Any
     grid: tuple[int, int, int]
@@ -35,10 +35,10 @@ class CudaFastPath:
     Attributes
     ----------
     results
-        Whatever belongs to those calls, too.
+        The caller's own object.
     """
 
-    __slots__ = ("_arrays", "_converted", "_fit", "_geometry", "_planned", "_ready", "_shapes", "_together", "results")
+    __slots__ = ("_arrays", "_block", "_converted", "_fit", "_geometry", "_planned", "_ready", "_shapes", "results")
 
     def __init__(self, planned: Plan, kernel: CudaKernel, results: Any, earlier: object) -> None:
         operands, geometry = planned.operands, planned.geometry
@@ -50,7 +50,7 @@ class CudaFastPath:
         # Of new outputs that are no sums and not transposed.
         lengths, axes = geometry.memory
         plain = geometry.split is None and axes is None and geometry.total
-        self._together = together(lengths, tuple(planned.dtypes)) if plain else None
+        self._block = shared_block(lengths, tuple(planned.dtypes)) if plain else None
         device = operands.arrays[self._arrays[0]].data.device_id
         itemsizes = [operands.arrays[at].itemsize for at in self._arrays]
         widest = WIDEST_ACCESS if kernel.source.layout.lanes > 1 else max(itemsizes)
@@ -111,12 +111,12 @@ class CudaFastPath:
         geometry, (dtypes, compute) = self._geometry, self._planned
         outputs: Sequence[Array]
         targets: Sequence[Any]
-        if self._fit is None and self._together is not None:
+        if self._fit is None and self._block is not None:
             if self.results.may_wait:
-                outputs = reserve(self._together)
+                outputs = reserve(self._block)
                 targets = outputs.pointers
             else:
-                outputs = targets = allocate(self._together)
+                outputs = targets = allocate(self._block)
         elif self._fit is None:
             outputs, targets = fresh(geometry, dtypes, compute, cupy)
         else:
@@ -131,7 +131,7 @@ class CudaFastPath:
 
 
 def _maker(operands: Operands, at: int) -> Callable[[Any], Any]:
-    """What makes of a number what `launch.by_value` would, at once."""
+    """A function from a number to the argument that `launch.by_value` would make of it."""
     array = operands.arrays[at]
     if isinstance(operands.signature.tokens[at], type):
         make: Callable[[Any], Any] = array.dtype.type

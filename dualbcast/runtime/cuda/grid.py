@@ -13,20 +13,20 @@ from typing import NamedTuple
 from dualbcast.codegen.cuda.kernel_shell import THREADS_PER_BLOCK
 from dualbcast.errors import BackendError
 
-__all__ = ["MAX_GRID_X", "MAX_GRID_YZ", "Walk", "foremost", "partial_sums", "walk"]
+__all__ = ["MAX_GRID_X", "MAX_GRID_YZ", "ReductionGrid", "foremost", "partial_sums", "reduction_grid"]
 
 MAX_GRID_X, MAX_GRID_YZ = 2**31 - 1, 65535
-# Blocks that are enough for any GPU, and the turns that a thread makes before there are more of them.
-_BLOCKS, _TURNS = 2048, 8
+# The number of blocks that is enough for any GPU, and the iterations of a thread from which on there are more blocks.
+_BLOCKS, _ITERATIONS = 2048, 8
 
 
-class Walk(NamedTuple):
-    """A launch.
+class ReductionGrid(NamedTuple):
+    """The blocks of a launch.
 
     Attributes
     ----------
     span : int
-        What a block walks of the outermost dimension.
+        The elements of the outermost dimension that a block goes through.
     chunks : int
         How many spans there are in it.
     columns : int
@@ -43,14 +43,14 @@ class Walk(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def walk(sizes: tuple[int, ...]) -> Walk:
-    """The launch over `sizes`, for the kernels of `compiler.cuda_reductions`.
+def reduction_grid(sizes: tuple[int, ...]) -> ReductionGrid:
+    """The launch over `sizes`, for the kernels of `codegen.cuda.reduction_shell`.
 
     Examples
     --------
-    >>> walk((1000, 3))  # 4 threads for a row of 3, 64 rows in a block
-    Walk(span=512, chunks=2, columns=1, grid=(1, 2, 1), block=(4, 64, 1))
-    >>> walk((4096, 4096)).grid
+    >>> reduction_grid((1000, 3))  # 4 threads for a row of 3, 64 rows in a block
+    ReductionGrid(span=512, chunks=2, columns=1, grid=(1, 2, 1), block=(4, 64, 1))
+    >>> reduction_grid((4096, 4096)).grid
     (16, 128, 1)
     """
     x = min(THREADS_PER_BLOCK, 1 << (sizes[-1] - 1).bit_length()) if len(sizes) > 1 else THREADS_PER_BLOCK
@@ -59,25 +59,25 @@ def walk(sizes: tuple[int, ...]) -> Walk:
     middle = math.prod(sizes[1:-1])
     # Elements of the outermost dimension that the block takes at a time.
     step = y if len(sizes) > 1 else x
-    turns = -(-sizes[0] // step)
-    wanted = min(-(-_BLOCKS // (columns * middle)), max(1, turns // _TURNS))
-    span = step * -(-turns // wanted)
+    iterations = -(-sizes[0] // step)
+    wanted = min(-(-_BLOCKS // (columns * middle)), max(1, iterations // _ITERATIONS))
+    span = step * -(-iterations // wanted)
     chunks = -(-sizes[0] // span)
     depth = -(-chunks * middle // MAX_GRID_YZ)
     if columns > MAX_GRID_X or depth > MAX_GRID_YZ:
         raise BackendError(f"An iteration space of {' x '.join(map(str, sizes))} is too large for one launch.")
-    return Walk(span, chunks, columns, (columns, -(-chunks * middle // depth), depth), (x, y, 1))
+    return ReductionGrid(span, chunks, columns, (columns, -(-chunks * middle // depth), depth), (x, y, 1))
 
 
 def partial_sums(sizes: tuple[int, ...], row: Sequence[int]) -> int:
     """How many partial sums there are for each sum, where `row` has its strides."""
-    how, last = walk(sizes), len(sizes) - 1
+    grid, last = reduction_grid(sizes), len(sizes) - 1
     across = [size for size, step in zip(sizes[1:last], row[1:last], strict=True) if not step]
-    return math.prod(across) * (1 if row[0] else how.chunks) * (1 if row[last] else how.columns)
+    return math.prod(across) * (1 if row[0] else grid.chunks) * (1 if row[last] else grid.columns)
 
 
 def foremost(sizes: tuple[int, ...], rows: Sequence[tuple[int, ...]]) -> int:
-    """Which dimension should be the outermost, which blocks walk, for sums with these strides to need least memory."""
+    """The dimension that, as the outermost, lets sums with these strides need least memory."""
 
     def cost(dimension: int) -> int:
         moved = _moved(sizes, dimension)

@@ -19,7 +19,7 @@ from dualbcast.codegen.cuda.kernel_shell import THREADS_PER_BLOCK
 from dualbcast.codegen.cuda.occupancy import WARP
 from dualbcast.errors import BackendError, MissingDependencyError
 from dualbcast.kernel_spec import Layout
-from dualbcast.runtime.cuda.grid import MAX_GRID_X, MAX_GRID_YZ, walk
+from dualbcast.runtime.cuda.grid import MAX_GRID_X, MAX_GRID_YZ, reduction_grid
 from dualbcast.runtime.cuda.kernel import CudaKernel
 
 __all__ = [
@@ -152,8 +152,8 @@ def prepared(
         )
     span: tuple[Any, ...] = ()
     if kernel.source.summed:
-        how = walk(sizes)
-        span, grid, block = (size_type(how.span),), how.grid, how.block
+        sums = reduction_grid(sizes)
+        span, grid, block = (size_type(sums.span),), sums.grid, sums.block
     else:
         grid, block = launch_shape(sizes, kernel.block)
     numbers = (*map(size_type, sizes), *span, *map(index_type, strides))

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 from dualbcast.errors import ArgumentError
 from dualbcast.runtime.arguments import Array, DType
 
-__all__ = ["Reserved", "Together", "allocate", "are_on_device", "beside", "reserve", "together"]
+__all__ = ["Reserved", "SharedBlock", "allocate", "are_on_device", "beside", "reserve", "shared_block"]
 
 # What CuPy's pool rounds to, and more than any access needs.
 _ALIGNMENT = 512
 
 
-class Together(NamedTuple):
+class SharedBlock(NamedTuple):
     """Arrays of one shape in one block of memory, whose size this is: for each its type and where it begins."""
 
     shape: tuple[int, ...]
@@ -29,18 +29,18 @@ class Together(NamedTuple):
 
 
 @lru_cache
-def together(shape: tuple[int, ...], dtypes: tuple[DType, ...]) -> Together:
+def shared_block(shape: tuple[int, ...], dtypes: tuple[DType, ...]) -> SharedBlock:
     """How arrays of a shape share a block."""
     sizes = [-(-math.prod(shape) * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT for dtype in dtypes]
     # CuPy makes an array of a type in less time than of a dtype.
     kinds = tuple([dtype.type for dtype in dtypes])
-    return Together(shape, sum(sizes), kinds, tuple(itertools.accumulate([0, *sizes[:-1]])))
+    return SharedBlock(shape, sum(sizes), kinds, tuple(itertools.accumulate([0, *sizes[:-1]])))
 
 
 class Reserved(Sequence[Array]):
-    """Arrays that are in memory already, and objects as soon as somebody looks.
+    """Arrays whose memory is there already, while the objects are made at the first look.
 
-    To make them takes as long as the launch, and with that the kernel need not wait: it takes the `pointers`.
+    To make the objects takes as long as the launch. The kernel takes the `pointers` and need not wait for them.
     """
 
     __slots__ = ("_arrays", "_kinds", "_shape", "pointers")
@@ -49,26 +49,26 @@ class Reserved(Sequence[Array]):
         self._shape, self._kinds, self.pointers = shape, kinds, pointers
         self._arrays: tuple[Array, ...] | None = None
 
-    def _made(self) -> tuple[Array, ...]:
+    def _all(self) -> tuple[Array, ...]:
         if self._arrays is None:
             make, shape = sys.modules["cupy"].ndarray, self._shape
-            made = [make(shape, kind, pointer) for kind, pointer in zip(self._kinds, self.pointers, strict=True)]
-            self._arrays = tuple(made)
+            kinds = zip(self._kinds, self.pointers, strict=True)
+            self._arrays = tuple([make(shape, kind, pointer) for kind, pointer in kinds])
         return self._arrays
 
     def __len__(self) -> int:
         return len(self.pointers)
 
     def __iter__(self) -> Iterator[Array]:
-        return iter(self._made())
+        return iter(self._all())
 
     def __getitem__(self, at: Any) -> Any:
         if isinstance(at, slice) and self._arrays is None:
             return Reserved(self._shape, self._kinds[at], self.pointers[at])
-        return self._made()[at]
+        return self._all()[at]
 
 
-def allocate(wanted: Together) -> tuple[Array, ...]:
+def allocate(wanted: SharedBlock) -> tuple[Array, ...]:
     """Uninitialised contiguous CuPy arrays, in one block of CuPy's current pool. One that is kept keeps the block.
 
     Raises
@@ -80,12 +80,12 @@ def allocate(wanted: Together) -> tuple[Array, ...]:
     return tuple([make(shape, kind, pointer) for kind, pointer in zip(wanted.kinds, _pointers(wanted), strict=True)])
 
 
-def reserve(wanted: Together) -> Reserved:
-    """The same, of which only the memory is there yet."""
+def reserve(wanted: SharedBlock) -> Reserved:
+    """The memory of such arrays, whose objects are made later."""
     return Reserved(wanted.shape, wanted.kinds, _pointers(wanted))
 
 
-def _pointers(wanted: Together) -> list[Any]:
+def _pointers(wanted: SharedBlock) -> list[Any]:
     if not wanted.kinds:
         return []
     try:
