@@ -1,4 +1,4 @@
-"""Checks of derivatives, for users' tests: custom partials against automatic ones, Jacobians against differences."""
+"""Checks of derivatives for users' tests: custom partials against automatic ones, Jacobians against differences."""
 
 from __future__ import annotations
 
@@ -24,17 +24,16 @@ Array = np.ndarray[Any, Any]
 
 EPS = float(np.finfo(np.float64).eps)
 SAMPLES = 64
-# How many lines an error's table has at most.
-LONGEST = 8
+MAX_TABLE_LINES = 8
 # Where a derivative is below this share of the largest one, its error is measured against that share of the largest.
-SMALL = 1e-6
-# How many times the rounding of its dtype a Jacobian may be off, unless a call says otherwise.
+SMALLEST_SHARE = 1e-6
+# The default tolerance of a Jacobian, in roundings of its dtype.
 ROUNDINGS = 100
-# The steps in units of the argument, and how often they are extrapolated.
+# The steps of the differences in units of the argument, and the highest order of extrapolation.
 STEPS = tuple(4.0**-power for power in range(2, 14))
-ORDERS = 4
-# Differences to one side have no others to be compared with: they count where they come together to within this share.
-TOGETHER = 1e-6
+MAX_ORDER = 4
+# One-sided differences cannot be compared with the other side. They count where they converge to within this share.
+ONE_SIDED_TOLERANCE = 1e-6
 
 
 def check_partials(function: Any, *points: Any, rtol: float | None = None) -> float:
@@ -64,10 +63,10 @@ def check_partials(function: Any, *points: Any, rtol: float | None = None) -> fl
 
     Notes
     -----
-    All is computed in float64. Points where an automatic partial is not finite are left out: that is where custom ones
-    may be needed. Where a partial is below a millionth of the largest over all points, the difference is measured
+    Everything is computed in float64. Points where an automatic partial is not finite are left out: custom ones may be
+    needed just there. Where a partial is below a millionth of the largest over all points, the difference is measured
     against a millionth of the largest. At a kink the automatic partial is that of the branch which Python takes.
-    A derivative that is meant to differ from that of the body, such as a straight-through one, is reported.
+    A custom derivative that differs from that of the body on purpose, such as a straight-through one, is reported.
 
     Examples
     --------
@@ -90,7 +89,7 @@ def check_partials(function: Any, *points: Any, rtol: float | None = None) -> fl
     table = _Table(f"the custom partials of {label} differ from the automatic ones", "custom", "automatic", wide)
     for name in ours:
         got, wanted = ours[name], theirs[name]
-        size = _sizes(got, wanted, SMALL)
+        size = _sizes(got, wanted, SMALLEST_SHARE)
         table.compare(
             f"∂{label}/∂{name}", got, wanted, np.isfinite(wanted), size, (EPS**0.5 if rtol is None else rtol) * size
         )
@@ -103,7 +102,7 @@ def check_derivatives(function: Any, *arrays: Any, wrt: Wrt = None, rtol: float 
     Parameters
     ----------
     function : BroadcastFunction
-        What to check; a plain scalar function is decorated first.
+        The function to check; a plain scalar function is decorated first.
     *arrays, **named : array
         The arguments at which to check. Each element counts, so a few well chosen ones are better than many.
     wrt : str, int, or sequence of them, optional
@@ -126,15 +125,16 @@ def check_derivatives(function: Any, *arrays: Any, wrt: Wrt = None, rtol: float 
 
     Notes
     -----
-    The Jacobian is that of the arrays as they are; the differences are central ones of the value in float64, with
-    twelve steps extrapolated to zero, and what extrapolations differ by is taken for their error. An argument x is
-    moved by no more than |x| / 16, so that it keeps its sign and stays in the domain of functions such as a
-    logarithm; one that is 0, by a sixteenth of the largest that the argument is in this call, or of 1. (Where the
-    function changes over a much longer way than x, differences are the less exact, and the bound is the wider.)
-    Where the function is not finite on one side, or raises, the differences are those to the other. Elements are left
-    out where the value is not finite at the point or on both sides, and where differences do not come together, to the
-    left and to the right or with ever shorter steps: at kinks and jumps the derivative is a convention. Derivatives
-    that are meant to differ from those of the value, by `custom_partials` or `stop_derivative`, are reported.
+    The Jacobian is computed in the dtype of the arrays. The differences are central ones of the value in float64,
+    extrapolated from twelve steps to zero, and the difference between extrapolations is their error. An argument x is
+    moved by no more than |x| / 16, so that it keeps its sign and stays in the domain of functions such as a logarithm.
+    An argument that is 0 is moved by a sixteenth of its largest element in this call, or of 1. (Where the function
+    changes over a much longer distance than x, differences are less exact, and the bound is wider.) Where the function
+    is not finite on one side, or raises an exception, differences to the other side are used. Elements are left out
+    where the value is not finite at the point or on both sides, and where differences to the left and to the right, or
+    with ever shorter steps, do not converge to one number: at kinks and jumps the derivative is a convention.
+    Derivatives that differ from those of the value on purpose, by `custom_partials` or `stop_derivative`, are
+    reported.
 
     Examples
     --------
@@ -155,7 +155,8 @@ def check_derivatives(function: Any, *arrays: Any, wrt: Wrt = None, rtol: float 
     values = jacobian.structure.flatten(result)
     library = library_of(values[0])
     bound = inspect.signature(f).bind(*arrays, **named)
-    form, operands = f._dispatch.binder.bind(arrays, named, f._dispatch.asked(wrt_key(wrt)))
+    binder = f._dispatch.binder
+    form, operands = binder.bind(arrays, named, f._dispatch.asked(wrt_key(wrt)))
     given = [np.broadcast_to(_host(array), jacobian.shape) for array in operands]
     wide = [array if array.dtype.kind in "biu" else array.astype(np.float64) for array in given]
     title = str(getattr(f, "__name__", f))
@@ -170,9 +171,7 @@ def check_derivatives(function: Any, *arrays: Any, wrt: Wrt = None, rtol: float 
             else:
                 arguments[name] = value
         if spread:
-            arguments[
-                next(name for name, each in bound.signature.parameters.items() if each.kind == each.VAR_POSITIONAL)
-            ] = spread
+            arguments[binder.vararg] = spread
         again = inspect.BoundArguments(bound.signature, OrderedDict(arguments))
         return [_host(each) for each in jacobian.structure.flatten(f(*again.args, **again.kwargs))]
 
@@ -186,14 +185,14 @@ def check_derivatives(function: Any, *arrays: Any, wrt: Wrt = None, rtol: float 
             if value.dtype.kind in "biu":
                 continue
             got = _host(jacobian[output, name]).astype(np.float64)
-            size = _sizes(got, wanted, SMALL**0.5)
+            size = _sizes(got, wanted, SMALLEST_SHARE**0.5)
             allowed = (_rounding(value.dtype) if rtol is None else rtol) * size + 10 * error
             which = f"[{output}]" if len(values) > 1 else ""
             table.compare(f"∂{title}{which}/∂{name}", got, wanted, usable, size, allowed)
     return table.judge()
 
 
-# --- what is compared ------------------------------------------------------------------------------------------------
+# --- points and differences -------------------------------------------------------------------------------------------
 
 
 def _described(function: Any) -> tuple[FunctionType, tuple[Interval, ...] | None, tuple[int, ...], str]:
@@ -210,7 +209,7 @@ def _described(function: Any) -> tuple[FunctionType, tuple[Interval, ...] | None
 
 
 def _plain(function: FunctionType) -> FunctionType:
-    """The same function without its meaning in kernels: it is differentiated as its body says."""
+    """The same function without rules and custom partials, so that its body is differentiated."""
     code, scope, name = function.__code__, function.__globals__, function.__name__
     return FunctionType(code, scope, name, function.__defaults__, function.__closure__)
 
@@ -220,17 +219,16 @@ def _sample(domain: tuple[Interval, ...] | None, integer: tuple[int, ...], label
     if domain is None:
         raise ArgumentError(f"{label}() takes any number of arguments; give points, an array for each")
     draw = np.random.default_rng(0)
-    found: list[Array] = []
-    for position, (low, high) in enumerate(domain):
-        if position in integer:
-            found.append(draw.integers(round(low), round(high), SAMPLES, endpoint=True))
-        else:
-            found.append(draw.uniform(low, high, SAMPLES))
-    return found
+    return [
+        draw.integers(round(low), round(high), SAMPLES, endpoint=True)
+        if position in integer
+        else draw.uniform(low, high, SAMPLES)
+        for position, (low, high) in enumerate(domain)
+    ]
 
 
-class _Moved(NamedTuple):
-    """An output on both sides of the points: where that is, and what it is there."""
+class _Step(NamedTuple):
+    """An argument moved by one step to both sides, and an output there."""
 
     below: Array
     above: Array
@@ -239,21 +237,21 @@ class _Moved(NamedTuple):
 
 
 def _slopes(outputs: Callable[[int, Array], list[Array]], position: int, x: Array) -> list[tuple[Array, Array, Array]]:
-    """For each output its slope in an argument, the error of that, and whether there is a slope at all."""
+    """For each output its slope in an argument, the error of the slope, and whether there is a slope at all."""
     size = np.where(np.isfinite(x), np.abs(x), 0.0)
     scale = np.where(x == 0, np.max(size, initial=0.0) or 1.0, np.abs(x))
     middles = outputs(position, x)
     with np.errstate(all="ignore"):
         pairs = [(x - step * scale, x + step * scale) for step in STEPS]
         lows, highs = ([_evaluated(outputs, position, x, pair[side], middles) for pair in pairs] for side in (0, 1))
-        found = []
+        slopes = []
         for output, middle in enumerate(middles):
             steps = [
-                _Moved(below, above, low[output], high[output])
+                _Step(below, above, low[output], high[output])
                 for (below, above), low, high in zip(pairs, lows, highs, strict=True)
             ]
-            found.append(_slope(middle.astype(np.float64), x, steps))
-    return found
+            slopes.append(_slope(middle.astype(np.float64), x, steps))
+    return slopes
 
 
 def _evaluated(
@@ -261,9 +259,9 @@ def _evaluated(
 ) -> list[Array]:
     """The outputs at moved points, in float64; NaN where a point is not finite, or the function raises there."""
     try:
-        found = [output.astype(np.float64) for output in outputs(position, np.where(np.isfinite(moved), moved, x))]
-    except Exception:  # whatever a user's function may raise: each element is asked by itself
-        found = [np.full(x.shape, np.nan) for _ in middles]
+        results = [output.astype(np.float64) for output in outputs(position, np.where(np.isfinite(moved), moved, x))]
+    except Exception:  # a user's function may raise anything at some points: each point is evaluated by itself
+        results = [np.full(x.shape, np.nan) for _ in middles]
         for at in np.ndindex(x.shape):
             alone = x.copy()
             alone[at] = moved[at]
@@ -271,14 +269,14 @@ def _evaluated(
                 values = outputs(position, alone)
             except Exception:
                 continue
-            for output, value in zip(found, values, strict=True):
+            for output, value in zip(results, values, strict=True):
                 output[at] = value[at]
-    for output in found:
+    for output in results:
         output[~np.isfinite(moved)] = np.nan
-    return found
+    return results
 
 
-def _slope(middle: Array, x: Array, steps: Sequence[_Moved]) -> tuple[Array, Array, Array]:
+def _slope(middle: Array, x: Array, steps: Sequence[_Step]) -> tuple[Array, Array, Array]:
     sizes = [[np.where(np.isfinite(y), np.abs(y), 0.0) for y in (each.low, each.high, middle)] for each in steps]
     noise = [4 * EPS * np.max(size, axis=0) / (step.above - x) for size, step in zip(sizes, steps, strict=True)]
     lefts = [(middle - each.low) / (x - each.below) for each in steps]
@@ -294,35 +292,38 @@ def _slope(middle: Array, x: Array, steps: Sequence[_Moved]) -> tuple[Array, Arr
         largest = np.max([np.where(np.isfinite(each), np.abs(each), 0.0) for each in quotients], axis=0)
         alone = ~np.isfinite(other) & np.isfinite(slope)
         best, least = np.where(alone, slope, best), np.where(alone, error, least)
-        usable = np.where(alone, error <= TOGETHER * largest + 100 * noise[-1], usable)
+        usable = np.where(alone, error <= ONE_SIDED_TOLERANCE * largest + 100 * noise[-1], usable)
     return best, least, np.isfinite(middle) & usable
 
 
 def _extrapolated(quotients: Sequence[Array], noises: Sequence[Array], ratio: float) -> tuple[Array, Array]:
-    """Quotients for ever shorter steps, extrapolated to none, and the error; their own falls by `ratio` at first."""
+    """Quotients for ever shorter steps, extrapolated to a step of zero, and the error of that.
+
+    From one step to the next the leading term of a quotient's own error falls by `ratio`.
+    """
     best, least = np.full(quotients[0].shape, np.nan), np.full(quotients[0].shape, np.inf)
     before: list[Array] = []
     for quotient, noise in zip(quotients, noises, strict=True):
         row = [quotient]
-        for order in range(1, min(len(before), ORDERS) + 1):
+        for order in range(1, min(len(before), MAX_ORDER) + 1):
             row.append(row[-1] + (row[-1] - before[order - 1]) / (ratio**order - 1))
         for order in range(1, len(row)):
             error = np.maximum(np.abs(row[order] - row[order - 1]), np.abs(row[order] - before[order - 1])) + noise
-            # Where two steps contradict each other, the shorter is right: the longer has passed over a kink or a jump.
+            # Where two steps contradict each other, the shorter one counts: the longer went over a kink or a jump.
             better = (error < least) | (np.abs(row[order] - best) > 10 * (error + least))
             best, least = np.where(better, row[order], best), np.where(better, error, least)
         before = row
     return best, least
 
 
-def _sizes(got: Array, wanted: Array, small: float) -> Array:
-    """What errors are relative to: the larger of the two, and at least a share of the largest of all."""
+def _sizes(got: Array, wanted: Array, smallest_share: float) -> Array:
+    """The sizes that errors are relative to: the larger of the two, and at least a share of the largest of all."""
     sizes = np.maximum(*(np.where(np.isfinite(each), np.abs(each), 0.0) for each in (got, wanted)))
-    return np.asarray(np.maximum(sizes, small * np.max(sizes, initial=0.0)))
+    return np.asarray(np.maximum(sizes, smallest_share * np.max(sizes, initial=0.0)))
 
 
 def _rounding(dtype: np.dtype[Any]) -> float:
-    """How far a derivative of this dtype may be off; the 16-bit ones are computed in float32."""
+    """The default tolerance of a derivative of this dtype; 16-bit floats are computed in float32."""
     if dtype.itemsize > 2:
         return ROUNDINGS * float(np.finfo(dtype).eps)
     eps = float(ml_dtypes.finfo(dtype).eps)  # type: ignore[no-untyped-call]
@@ -334,11 +335,11 @@ def _host(array: Any) -> Array:
     return np.asarray(array.get() if hasattr(array, "get") else array)
 
 
-# --- what is said ----------------------------------------------------------------------------------------------------
+# --- the table of differences -----------------------------------------------------------------------------------------
 
 
 class _Table:
-    """Differences as they are found, and the error that shows them."""
+    """Collects differences, and raises the error that shows them."""
 
     def __init__(self, title: str, got: str, wanted: str, arguments: Sequence[Array]) -> None:
         self.title, self.arguments = title, arguments
@@ -347,7 +348,7 @@ class _Table:
         self.largest = 0.0
 
     def compare(self, label: str, got: Array, wanted: Array, usable: Array, size: Array, allowed: Array) -> None:
-        """Note where `got` is not `wanted` to within `allowed`, among the usable elements."""
+        """Add the usable elements whose difference is more than `allowed`."""
         with np.errstate(all="ignore"):
             error = np.where(got == wanted, 0.0, np.abs(got - wanted))
             relative = np.where(error == 0, 0.0, error / size)
@@ -357,13 +358,13 @@ class _Table:
         for index in np.argwhere(usable & ~(error <= allowed)):
             at = tuple(int(place) for place in index)
             self.wrong += 1
-            if self.wrong <= LONGEST:
+            if self.wrong <= MAX_TABLE_LINES:
                 point = ", ".join(f"{array[at]:.6g}" for array in self.arguments)
                 shown = f"{relative[at]:.2g}"
                 self.lines.append((label, str(list(at)), f"({point})", f"{got[at]:.10g}", f"{wanted[at]:.10g}", shown))
 
     def judge(self) -> float:
-        """The largest relative difference, or the error."""
+        """The largest relative difference; raises the error where an element differs by too much."""
         if not self.compared:
             raise ArgumentError("there is nothing to compare with at any of these points; give other points")
         if self.wrong:
@@ -371,8 +372,8 @@ class _Table:
             lines = [
                 "  ".join(f"{text:<{width}}" for text, width in zip(line, widths, strict=True)) for line in self.lines
             ]
-            if self.wrong > LONGEST:
-                lines.append(f"… and {self.wrong - LONGEST} more")
+            if self.wrong > MAX_TABLE_LINES:
+                lines.append(f"… and {self.wrong - MAX_TABLE_LINES} more")
             counted = f"{self.wrong} of {self.compared} elements"
             raise DerivativeError("\n".join([f"{self.title} ({counted})", *(line.rstrip() for line in lines)]))
         return self.largest

@@ -22,7 +22,7 @@ def wall_clock(call: Callable[[], object], wait: Callable[[], object], repeat: i
         wait()
         return time.perf_counter() - start
 
-    return collect_samples(sample, repeat, min_time, most_calls=32)
+    return collect_samples(sample, repeat, min_time, max_calls=32)
 
 
 def host_seconds(device: Device, call: Callable[[], object]) -> float:

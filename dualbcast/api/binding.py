@@ -1,6 +1,6 @@
-"""How calls bind: what was decorated, its parameters, and for each call which of them are arrays and which are known.
+"""Binds the arguments of calls to parameters, as Python does, and tells arrays from arguments that are known.
 
-An argument that is known when the kernel is compiled is part of the `Form` of a call, and so of what is compiled.
+An argument that is known when a kernel is compiled is part of the `Form` of the call, and is compiled into the kernel.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Binder", "Form", "Wrt", "directions", "wrt_key"]
 
 Wrt = str | int | Sequence[str | int] | None
 
-# What the methods of a BroadcastFunction take themselves.
+# The keywords of the methods of a BroadcastFunction.
 _RESERVED = ("out", "wrt")
 
 
@@ -38,12 +38,12 @@ class Form:
     Attributes
     ----------
     slots : tuple of (Static or None)
-        For each parameter in the order of the signature, with those of `*args` spread, what is known in its place;
-        None for an array.
+        For each parameter in the order of the signature, with those of `*args` spread, the known value, or None for an
+        array.
     names : tuple of str
         The parameters that are arrays.
     parameters : tuple of str
-        All parameters that a caller can give: what positions in `wrt` count.
+        All parameters that a caller can give. Positions in `wrt` count these.
     spread : tuple of str
         Those of `names` that are of `*args`.
     """
@@ -60,8 +60,8 @@ class Binder:
     Parameters
     ----------
     subject : callable
-        What was decorated: a function, a method with its object, a `functools.partial`, an object with `__call__`, or
-        a function that Numba has compiled.
+        The decorated object: a function, a method with its object, a `functools.partial`, an object with `__call__`,
+        or a function that Numba has compiled.
     static : sequence of str
         The parameters that are known when a kernel is compiled.
 
@@ -71,7 +71,7 @@ class Binder:
     function : function
         The Python function behind it.
     name : str
-        What messages call it.
+        Its name in messages.
     signature : inspect.Signature
         Of the parameters that are left to a caller.
     plain : dict
@@ -157,16 +157,16 @@ class Binder:
         marks: tuple[Any, ...] = ()
         if filling.open:
             marks = tuple([self._mark(filling.names[at], values[filling.order[at]]) for at in filling.open])
-        found = filling.forms.get(marks)
-        if found is None:
-            found = filling.forms[marks] = self._form(filling, marks, values)
-            if found[1] is None and not (named or filling.open or filling.defaults):
-                self.plain[len(args)] = found[0]
-        form, places = found
+        filled = filling.forms.get(marks)
+        if filled is None:
+            filled = filling.forms[marks] = self._form(filling, marks, values)
+            if filled[1] is None and not (named or filling.open or filling.defaults):
+                self.plain[len(args)] = filled[0]
+        form, places = filled
         return form, values if places is None else tuple([values[place] for place in places])
 
     def _filling(self, count: int, named: tuple[str, ...], wanted: Any) -> _Filling:
-        """Bind as many arguments and these names, whatever their values are."""
+        """Bind `count` arguments by position and these by name, whatever their values are."""
         given = count + len(named)
         places = dict(zip(named, range(count, given), strict=True))
         arguments, spread = self._assign(tuple(range(count)), places)
@@ -191,10 +191,10 @@ class Binder:
         return filling
 
     def _mark(self, name: str, value: Any) -> Any:
-        """What stands in the key of a form for an argument that can be known; None for an array."""
+        """The part of a form's key for an argument that can be known; None for an array."""
         if name in self.static:
             return static_key(value, name)
-        # The default of its parameter, which is no number and no array, counts as left out.
+        # Its default is neither a number nor an array. An argument that is the default counts as left out.
         default = self._defaults[name]
         return _OMITTED if value is default or (isinstance(value, str) and value == default) else None
 
@@ -209,7 +209,7 @@ class Binder:
         )
         names = tuple(name for name, array in zip(filling.names, is_array, strict=True) if array)
         spread = tuple(name for name in filling.spread if name in names)
-        # setdefault: of two threads that come here at once both get one object.
+        # With setdefault two threads that come here at once get the same object.
         form = self._forms.setdefault(key, Form(slots, names, filling.parameters, spread))
         return form, None if places == tuple(range(len(values))) else places
 
@@ -277,24 +277,25 @@ _Filled = tuple[Form, tuple[int, ...] | None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Filling:
-    """How so many arguments and these names fill the parameters, all but their values.
+    """How calls with one number of arguments and one set of names fill the parameters, whatever the values are.
 
     Attributes
     ----------
     names : tuple of str
         All parameters, with those of `*args` spread.
     parameters, spread : tuple of str
-        As in `Form`; all of `*args`, though.
+        As in `Form`, but `spread` has all of `*args`.
     order : tuple of int
         For each parameter its place among the arguments, those by name, and `defaults`.
     defaults : tuple
-        What is left out.
+        The values of the parameters that the caller leaves out.
     marks : tuple
-        For each parameter what stands for it in the key of a form: None for an array.
+        For each parameter its part of a form's key: None for an array.
     open : tuple of int
         The parameters whose mark depends on the value.
     forms : dict
-        By the marks of those, the form, and the places of its arrays: None where all are arrays, in their order.
+        By the marks of the parameters in `open`: the form, and the places of its arrays, or None where all values are
+        arrays and stand in order.
     """
 
     names: tuple[str, ...]
@@ -308,7 +309,7 @@ class _Filling:
 
 
 _ELLIPSIS = type("_", (), {"__repr__": lambda _: "..."})()
-# In the key of a form: the parameter has its default; its mark is still to be found.
+# In the key of a form: the parameter has its default; its mark depends on the value.
 _OMITTED, _OPEN = object(), object()
 
 
@@ -316,7 +317,7 @@ _OMITTED, _OPEN = object(), object()
 
 
 def wrt_key(wrt: Any) -> str | int | tuple[Any, ...] | None:
-    """`wrt=` as part of a key; whether it names arguments is found out later."""
+    """`wrt=` as part of a key; `directions` checks that it names arguments."""
     if wrt is None or isinstance(wrt, str):
         return wrt
     if type(wrt) is tuple:
@@ -350,14 +351,14 @@ def _is_position(item: Any, count: int) -> bool:
 
 
 def _asked(wanted: Any, parameters: tuple[str, ...], spread: tuple[str, ...], vararg: str) -> set[str]:
-    """The names that `wrt` speaks of."""
-    found: set[str] = set()
+    """The parameters that `wrt` names."""
+    names: set[str] = set()
     for item in _items(wanted):
         if isinstance(item, str):
-            found.update(spread if item == vararg else (item,))
+            names.update(spread if item == vararg else (item,))
         elif _is_position(item, len(parameters)):
-            found.add(parameters[item])
-    return found
+            names.add(parameters[item])
+    return names
 
 
 def directions(
@@ -373,20 +374,20 @@ def directions(
     kinds = signature.kinds
     if wanted is None:
         return tuple(position for position, _ in enumerate(form.names) if kinds[position] == "float")
-    found: list[int] = []
+    positions: list[int] = []
     for item in _items(wanted):
         name = form.parameters[item] if _is_position(item, len(form.parameters)) else item
         if isinstance(name, str) and name == binder.vararg:
-            found.extend(map(names.index, form.spread))
+            positions.extend(map(names.index, form.spread))
         elif isinstance(name, str) and name in names:
-            found.append(names.index(name))
+            positions.append(names.index(name))
         elif isinstance(name, str) and name in binder.static:
             raise ArgumentError(f"wrt={item!r}: {name} is static, so there is no derivative in it")
         elif isinstance(name, str) and name in form.parameters:
             raise ArgumentError(f"wrt={item!r}: {name} is no array or number in this call, so it carries no derivative")
         else:
             raise ArgumentError(f"wrt={item!r} is no argument of this call; they are {', '.join(names) or 'none'}")
-    for position in found:
+    for position in positions:
         if kinds[position] != "float":
             raise ArgumentError(f"{no_derivative(names[position], signature.tokens[position])}, or leave it out")
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(positions))

@@ -1,4 +1,4 @@
-"""What was decorated: the Python function behind a callable, and the arguments that the callable has for it."""
+"""Looks through a callable: the Python function behind it, and the arguments that the callable has for that."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Subject:
     Attributes
     ----------
     function : function
-        The Python function; what is no such thing when the callable has none.
+        The Python function; the callable itself where there is none behind it.
     fixed : tuple
         The arguments before those of a call: the object of a method, those of a `functools.partial`.
     preset : dict
@@ -44,30 +44,30 @@ class Subject:
         return replace(self, fixed=(*self.fixed, *args), preset={**self.preset, **named})
 
     def parameters(self) -> dict[str, Parameter]:
-        """All parameters of the function itself: not of one that it wraps, and not those it claims to have."""
+        """The parameters of the function's own code, whatever its `__wrapped__` and `__signature__` say."""
         function = self.function
         bare = FunctionType(function.__code__, {}, function.__name__, function.__defaults__, function.__closure__)
         bare.__kwdefaults__ = function.__kwdefaults__
         bare.__annotations__ = function.__annotations__
-        every = dict(inspect.signature(bare).parameters)
+        parameters = dict(inspect.signature(bare).parameters)
         for name in self.preset:
-            if name not in every or every[name].kind is Parameter.POSITIONAL_ONLY:
+            if name not in parameters or parameters[name].kind is Parameter.POSITIONAL_ONLY:
                 raise ArgumentError(f"{function.__name__}() has no parameter {name} for the functools.partial to fill")
-        kinds = [each.kind for each in every.values()]
+        kinds = [each.kind for each in parameters.values()]
         accepted = sum(kind in BY_POSITION for kind in kinds)
         if len(self.fixed) > accepted and Parameter.VAR_POSITIONAL not in kinds:
             raise ArgumentError(
                 f"{function.__name__}() takes {accepted} arguments by position, and {len(self.fixed)} are fixed already"
             )
-        return every
+        return parameters
 
     def defaults(self) -> dict[str, Any]:
         """The values of parameters that a caller may leave out."""
-        every = self.parameters().items()
-        return {name: each.default for name, each in every if each.default is not each.empty} | self.preset
+        parameters = self.parameters().items()
+        return {name: each.default for name, each in parameters if each.default is not each.empty} | self.preset
 
     def signature(self) -> inspect.Signature:
-        """What is left to a caller: without what is fixed; what is preset, and all after it, by name only."""
+        """The parameters that are left to a caller: none that is fixed; from the first preset one on by name only."""
         left: list[Parameter] = []
         by_name = False
         for place, parameter in enumerate(self.parameters().values()):
@@ -85,7 +85,7 @@ class Subject:
 def find_subject(thing: Any) -> Subject:
     """Look through methods, `functools.partial`, objects with `__call__`, Numba's dispatchers and BroadcastFunctions.
 
-    A function that wraps another is itself the function: what it does around the other counts.
+    A function with `__wrapped__` is itself the function, since it may do more than the one that it wraps.
     """
     if isinstance(thing, FunctionType):
         return Subject(thing)
@@ -101,9 +101,9 @@ def find_subject(thing: Any) -> Subject:
     decorated = _of_broadcast_function(thing)
     if decorated is not None:
         return decorated
-    compiled = getattr(thing, "py_func", None)  # Numba's dispatchers
-    if isinstance(compiled, FunctionType):
-        return Subject(compiled)
+    python_function = getattr(thing, "py_func", None)  # Numba's dispatchers
+    if isinstance(python_function, FunctionType):
+        return Subject(python_function)
     if not isinstance(thing, type):
         call = getattr(type(thing), "__call__", None)  # noqa: B004 (the function is wanted, not whether there is one)
         if isinstance(call, FunctionType) or _of_broadcast_function(call) is not None:
@@ -113,9 +113,9 @@ def find_subject(thing: Any) -> Subject:
 
 def _of_broadcast_function(thing: Any) -> Subject | None:
     binder: Any = getattr(thing, "_binder", None)
-    found = getattr(binder, "subject", None)
+    subject = getattr(binder, "subject", None)
     if getattr(thing, "_partials", ()):
         raise ArgumentError(
             f"{thing!r} cannot be decorated by way of another object; decorate first, then take .partial"
         )
-    return replace(found, static=binder.static) if isinstance(found, Subject) else None
+    return replace(subject, static=binder.static) if isinstance(subject, Subject) else None

@@ -18,12 +18,12 @@ Tangents = Sequence[Any] | Mapping[str, Any]
 
 
 class Pullback:
-    """Carries cotangents of a function's outputs back to its arguments; what `vjp` returns.
+    """Carries cotangents of a function's outputs back to its arguments. `vjp` returns it.
 
     Attributes
     ----------
     shape : tuple of int
-        What the cotangents of the outputs must have.
+        The shape of the outputs, and of their cotangents.
     """
 
     def __init__(self, specialisation: Specialisation, values: tuple[Any, ...], shape: Shape) -> None:
@@ -98,9 +98,9 @@ class Derivatives:
         (array([3., 6.]), array([3., 3.]))
         """
         wanted, given = _directions(primals, tangents)
-        found, values = self._dispatch.find(tuple(primals), named, wanted)
-        results, outputs = found.forward("pushforward", values, given)
-        parts, structure = results.parts(outputs), found.element.function.structure
+        specialisation, values = self._dispatch.find(tuple(primals), named, wanted)
+        results, outputs = specialisation.forward("pushforward", values, given)
+        parts, structure = results.parts(outputs), specialisation.element.function.structure
         return structure.pack(parts[: structure.count]), structure.pack(parts[structure.count :])
 
     def vjp(self, *arrays: Any, wrt: Wrt = None, **named: Any) -> tuple[Any, Pullback]:
@@ -118,8 +118,8 @@ class Derivatives:
         value : array, or structure of arrays
         pullback : Pullback
             Called with cotangents it launches one kernel, which computes the derivatives anew, contracts them with the
-            cotangents, and sums over the dimensions along which an argument was broadcast: no Jacobian is stored. The
-            arguments must not be changed before.
+            cotangents, and sums over the dimensions along which an argument was broadcast. No Jacobian is stored. The
+            arguments must not be changed in between.
 
         Examples
         --------
@@ -132,15 +132,17 @@ class Derivatives:
         >>> pullback(np.ones(3))
         (array([10., 10., 10.]), np.float64(6.0))
         """
-        found, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
-        found.derive("pullback")
-        results, outputs = found.run("value", values)
-        return results.value(outputs), Pullback(found, values, results.shape)
+        specialisation, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
+        specialisation.derive("pullback")
+        results, outputs = specialisation.run("value", values)
+        return results.value(outputs), Pullback(specialisation, values, results.shape)
 
     def value_and_vjp(
         self, primals: Sequence[Any], cotangents: Any, /, wrt: Wrt = None, **named: Any
     ) -> tuple[Any, tuple[Any, ...]]:
-        """The value, and what `vjp` pulls back to the arguments, from one launch: for cotangents that are known before.
+        """The value and the cotangents of the arguments from one launch, where those of the outputs are known before.
+
+        A `Pullback` gives the same cotangents, for cotangents that depend on the value.
 
         Parameters
         ----------
@@ -177,8 +179,11 @@ class Derivatives:
             raise ArgumentError(
                 "the primals are a tuple with one for each argument: f.value_and_vjp((x, y), cotangent)"
             )
-        found, values = self._dispatch.find(tuple(primals), named, self._dispatch.wrt_of(wrt))
-        parts, structure = found.back("value_and_pullback", values, (cotangents,)), found.element.function.structure
+        specialisation, values = self._dispatch.find(tuple(primals), named, self._dispatch.wrt_of(wrt))
+        parts, structure = (
+            specialisation.back("value_and_pullback", values, (cotangents,)),
+            specialisation.element.function.structure,
+        )
         return structure.pack(parts[: structure.count]), parts[structure.count :]
 
     def hessian(self, *arrays: Any, wrt: Wrt = None, **named: Any) -> Hessian:
@@ -195,8 +200,8 @@ class Derivatives:
         >>> H["x", "x"], H["y", "x"], H["y", "y"]
         (array([6., 6.]), array([2., 4.]), array([0., 0.]))
         """
-        found, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
-        results, outputs = found.run("hessian", values)
+        specialisation, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
+        results, outputs = specialisation.run("hessian", values)
         return results.hessian(outputs)
 
     def value_jacobian_and_hessian(self, *arrays: Any, wrt: Wrt = None, **named: Any) -> tuple[Any, Jacobian, Hessian]:
@@ -216,8 +221,8 @@ class Derivatives:
         hessian : Hessian
             Only one of ∂²f/∂x∂y and ∂²f/∂y∂x is computed and stored.
         """
-        found, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
-        results, outputs = found.run("value_jacobian_and_hessian", values)
+        specialisation, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
+        results, outputs = specialisation.run("value_jacobian_and_hessian", values)
         return results.value(outputs), results.jacobian(outputs), results.hessian(outputs)
 
     def hvp(self, primals: Sequence[Any], tangents: Tangents, /, wrt: Wrt = None, **named: Any) -> Jacobian:
@@ -246,8 +251,10 @@ class Derivatives:
         array([2., 4.])
         """
         wanted, given = _directions(primals, tangents)
-        found, values = self._dispatch.find(tuple(primals), named, wanted, None if wrt is None else wrt_key(wrt))
-        results, outputs = found.forward("tangent", values, given)
+        specialisation, values = self._dispatch.find(
+            tuple(primals), named, wanted, None if wrt is None else wrt_key(wrt)
+        )
+        results, outputs = specialisation.forward("tangent", values, given)
         return results.jacobian(outputs)
 
 
@@ -262,6 +269,6 @@ def _directions(primals: Sequence[Any], tangents: Tangents) -> tuple[tuple[str |
     return _with_tangent(enumerate(tangents))
 
 
-def _with_tangent(every: Iterable[tuple[str | int, Any]]) -> tuple[tuple[str | int, ...], list[Any]]:
-    pairs = [(at, tangent) for at, tangent in every if tangent is not None]
-    return tuple(at for at, _ in pairs), [tangent for _, tangent in pairs]
+def _with_tangent(tangents: Iterable[tuple[str | int, Any]]) -> tuple[tuple[str | int, ...], list[Any]]:
+    nonzero = [(at, tangent) for at, tangent in tangents if tangent is not None]
+    return tuple(at for at, _ in nonzero), [tangent for _, tangent in nonzero]

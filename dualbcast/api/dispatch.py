@@ -30,7 +30,9 @@ from dualbcast.runtime.iteration_space import form_of, result_shape
 
 __all__ = ["Dispatch", "Specialisation"]
 
-Derivative = Literal["pushforward", "tangent", "pullback", "value_and_pullback"]
+Forward = Literal["pushforward", "tangent"]
+Backward = Literal["pullback", "value_and_pullback"]
+Derivation = Forward | Backward
 
 
 class Dispatch:
@@ -41,25 +43,26 @@ class Dispatch:
     binder : Binder
     options : Options
     wrt
-        What is differentiated in by default, as `wrt_key` gives it.
+        The default of a call's `wrt`, as `wrt_key` gives it.
     partials : tuple of (str or int)
-        The partial derivative in these, one after the other, is meant, and not the function itself.
+        The arguments of a partial derivative, taken one after the other; empty for the function itself.
     """
 
     def __init__(self, binder: Binder, options: Options, wrt: Any, partials: tuple[str | int, ...] = ()) -> None:
         self.binder, self.options, self.wrt, self.partials = binder, options, wrt, partials
         # The function lowered, by the form of a call and the kinds of its arrays.
         self.programs: dict[tuple[Form, tuple[Kind, ...]], Program] = {}
-        # By the form of a call, what it is differentiated in, and the forms of its arrays. Where the function captures
-        # arrays, that has any specialisation of its program, and the key with the forms of those has the right one.
+        # By the form of a call, the directions of its derivatives, and the forms of its arrays. Where the function
+        # captures arrays, that entry is the latest specialisation of the program, and the key with the forms of the
+        # captured arrays has the right one.
         self.specialisations: Recent[Specialisation] = Recent()
 
     def wrt_of(self, wrt: Wrt) -> Any:
-        """What a call's `wrt` means, as a key."""
+        """A call's `wrt`, or else the default, as a key."""
         return self.wrt if wrt is None else wrt_key(wrt)
 
     def asked(self, *wrt: Any) -> tuple[Any, ...]:
-        """All that is differentiated in, now or for the partial that this is: a default number there is an argument."""
+        """All arguments that a call differentiates in, with `partials`; a default number that is named is an array."""
         items = [each if isinstance(each, tuple) else (each,) for each in wrt if each is not None]
         return (*self.partials, *[name for each in items for name in each])
 
@@ -73,9 +76,9 @@ class Dispatch:
         args, named
             The arguments.
         wrt
-            What is differentiated in, as `wrt_key` gives it; None for all arguments of a float dtype.
+            The arguments to differentiate in, as `wrt_key` gives them; None for all of a float dtype.
         gradient
-            For products of a Hessian with tangents, what the gradient is taken in; else None.
+            For products of a Hessian with tangents, the arguments of the gradient; else None.
         """
         if not named and gradient is None and len(args) in self.binder.plain:
             form, values = self.binder.plain[len(args)], args
@@ -83,19 +86,20 @@ class Dispatch:
             asked = wrt if gradient is None and not self.partials else self.asked(wrt, gradient)
             form, values = self.binder.bind(args, named, asked)
         key: Any = (form, wrt, gradient, forms_of(values))
-        found = self.specialisations.get(key)
-        if found is not None:
-            captured = found.program.captured()
+        specialisation = self.specialisations.get(key)
+        if specialisation is not None:
+            captured = specialisation.program.captured()
             if captured is not None:
                 if not captured:
-                    return found, values
+                    return specialisation, values
                 exact = self.specialisations.get((key, forms_of(captured)))
-                if exact is not None and exact.program is found.program:
+                if exact is not None and exact.program is specialisation.program:
                     return exact, (*values, *captured)
-        made, every = self.specialise(form, values, wrt, gradient)
-        if len(every) > len(values):
-            self.specialisations.keep((key, forms_of(every[len(values) :])), made)
-        return self.specialisations.keep(key, made), every
+        specialisation, values_and_captured = self.specialise(form, values, wrt, gradient)
+        if len(values_and_captured) > len(values):
+            exact_key = key, forms_of(values_and_captured[len(values) :])
+            self.specialisations.keep(exact_key, specialisation)
+        return self.specialisations.keep(key, specialisation), values_and_captured
 
     def specialise(
         self, form: Form, values: tuple[Any, ...], wrt: Any, gradient: Any = None
@@ -119,14 +123,14 @@ class Dispatch:
         return program, captured
 
     def _lower(self, form: Form, values: tuple[Any, ...], kinds: tuple[Kind, ...]) -> tuple[Program, tuple[Any, ...]]:
-        """The function lowered anew, and the captured arrays that were found."""
+        """The function lowered anew, and the arrays that it captures."""
         remaining = iter(kinds)
         arguments = [next(remaining) if slot is None else slot for slot in form.slots]
         try:
             with collection_postponed():
                 lowered = lower(self.binder.function, arguments, array_kind)
         except CompileError as error:
-            # The user's own lines are in the message; the compiler's frames would only hide them.
+            # The compiler's frames would hide the user's lines, which the message shows.
             raise error.with_traceback(None) from None
         captured = tuple(capture.value for capture in lowered.arrays.values())
         names = (*form.names, *lowered.arrays)
@@ -147,7 +151,8 @@ class Program:
 
     def __init__(self, element: Element, lowered: Lowered) -> None:
         self.element = element
-        # Names in scopes and functions' code, which most are, are looked at here, as this happens at every call.
+        # Most guards are of names in scopes and of functions' code. They are compared in `captured` itself, since every
+        # call does that.
         names_in_scopes, codes, others = [], [], []
         for guard in lowered.guards:
             if guard.attribute and guard.key == "__code__":
@@ -157,14 +162,14 @@ class Program:
             else:
                 others.append(guard)
         self._names, self._codes, self._guards = tuple(names_in_scopes), tuple(codes), tuple(others)
-        # The arrays found then are not kept: they may be large, and others may take their place.
+        # Without references to the arrays: they may be large, and the names may be given others.
         self._captures = tuple(capture._replace(value=None) for capture in lowered.arrays.values())
         params = lowered.function.params
         self._kinds = tuple(param.kind for param in params[len(params) - len(self._captures) :])
 
     def captured(self) -> tuple[Any, ...] | None:
-        """The captured arrays as they are now; None where the function must be lowered anew, because what was compiled
-        in is no longer so, or for those arrays."""
+        """The captured arrays as they are now; None where the function must be lowered anew, because a guard does not
+        hold or a captured array is of another kind."""
         try:
             for place, key, value, guard in self._names:
                 if place[key] is not value and not guard.holds():
@@ -181,7 +186,7 @@ class Program:
             return ()
         try:
             arrays = tuple([capture.read() for capture in self._captures])
-        except Exception:  # a name is gone; or a property raises, which the front end reports at its line
+        except Exception:  # a name is gone, or a property raises; the front end will report it at its line
             return None
         return arrays if tuple(map(array_kind, arrays)) == self._kinds else None
 
@@ -194,9 +199,9 @@ class Derived(NamedTuple):
     element : Element
         Of the arguments, and then of tangents or cotangents.
     extra : tuple of numpy.dtype
-        What those must have.
+        The dtypes of the tangents or cotangents.
     signature : Signature
-        Of the arguments and those.
+        Of the arguments and the tangents or cotangents.
     """
 
     element: Element
@@ -210,7 +215,7 @@ class Specialisation:
     Attributes
     ----------
     program : Program
-        Where the function comes from, with what must still hold of its surroundings.
+        The lowered function, and the guards of its captures.
     element : Element
     signature : Signature
     wrt : tuple of int
@@ -229,8 +234,8 @@ class Specialisation:
         self.program, self.element = program, program.element
         self.signature, self.wrt, self.gradient, self.recorder = signature, wrt, gradient, recorder
         self.dtypes = output_dtypes([output.value.kind for output in self.element.function.outputs], signature)
-        self._derived: dict[Derivative, Derived] = {}
-        # By what is computed, and the forms of tangents, cotangents or the arrays of `out=`.
+        self._derived: dict[Derivation, Derived] = {}
+        # By the product, and the forms of tangents, of cotangents or of the arrays of `out=`.
         self._paths: Recent[FastPath] = Recent()
         self._shape: Shape | None = None
 
@@ -253,53 +258,51 @@ class Specialisation:
             outputs = call.run()
         return call.results, outputs
 
-    def derive(self, what: Derivative) -> Derived:
-        """A derivative of the element function, in `wrt`."""
-        found = self._derived.get(what)
-        if found is None:
-            element = self.element.derive(what, self.wrt)
+    def derive(self, derivation: Derivation) -> Derived:
+        """The element function of a derivative in `wrt`, for the dtypes of the call."""
+        derived = self._derived.get(derivation)
+        if derived is None:
+            element = self.element.derive(derivation, self.wrt)
             cotangents = (self.signature.result_dtype,) * len(self.element.floats)
-            extra = cotangents if what.endswith("pullback") else self.gradient_dtypes()
-            found = Derived(element, extra, extended(self.signature, extra, element.names))
-            self._derived[what] = found
-        return found
+            extra = cotangents if derivation.endswith("pullback") else self.gradient_dtypes()
+            derived = Derived(element, extra, extended(self.signature, extra, element.names))
+            self._derived[derivation] = derived
+        return derived
 
-    def forward(self, what: Literal["pushforward", "tangent"], values: tuple[Any, ...], tangents: list[Any]) -> Ran:
+    def forward(self, derivation: Forward, values: tuple[Any, ...], tangents: list[Any]) -> Ran:
         """Values with tangents, or the Jacobian of tangents."""
-        given = self._tangents(self.derive(what).extra, values, tangents)
-        arguments, key = (*values, *given), (what, forms_of(given))
-        return run_call(self._paths, key, arguments, (), self.prepare_forward, what, arguments)
+        given = self._tangents(self.derive(derivation).extra, values, tangents)
+        arguments, key = (*values, *given), (derivation, forms_of(given))
+        return run_call(self._paths, key, arguments, (), self.prepare_forward, derivation, arguments)
 
-    def prepare_forward(self, what: Literal["pushforward", "tangent"], values: tuple[Any, ...]) -> Call:
+    def prepare_forward(self, derivation: Forward, values: tuple[Any, ...]) -> Call:
         """The call for values and then tangents."""
-        found = self.derive(what)
-        if what == "pushforward":
-            return found.element.prepare("parts", values, signature=found.signature)
-        return found.element.prepare("jacobian", values, self.gradient, signature=found.signature)
+        derived = self.derive(derivation)
+        if derivation == "pushforward":
+            return derived.element.prepare("parts", values, signature=derived.signature)
+        return derived.element.prepare("jacobian", values, self.gradient, signature=derived.signature)
 
-    def back(
-        self, what: Literal["pullback", "value_and_pullback"], values: tuple[Any, ...], cotangents: tuple[Any, ...]
-    ) -> tuple[Any, ...]:
+    def back(self, derivation: Backward, values: tuple[Any, ...], cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
         """The cotangents of parameters for cotangents of all outputs, or the outputs and then these."""
         given = self._of_floats(cotangents)
-        key = what, forms_of(given)
+        key = derivation, forms_of(given)
         if key not in self._paths:
-            # As cotangents of the forms of the key they would be left as they are.
+            # Checked cotangents have a form of their own; a call whose cotangents have it already is not checked.
             given = self._checked(given, self._shape_of(values))
-            key = what, forms_of(given)
+            key = derivation, forms_of(given)
         arguments = (*values, *given)
-        results, outputs = run_call(self._paths, key, arguments, (), self.prepare_back, what, arguments)
+        results, outputs = run_call(self._paths, key, arguments, (), self.prepare_back, derivation, arguments)
         return results.parts(outputs)
 
-    def prepare_back(self, what: Literal["pullback", "value_and_pullback"], values: tuple[Any, ...]) -> Call:
+    def prepare_back(self, derivation: Backward, values: tuple[Any, ...]) -> Call:
         """The call for values and then cotangents."""
-        found = self.derive(what)
+        derived = self.derive(derivation)
         shapes: tuple[Shape | None, ...] = tuple([_shape_of(values[at]) for at in self.wrt])
         dtypes = self.gradient_dtypes()
-        if what == "value_and_pullback":
+        if derivation == "value_and_pullback":
             shapes = ((None,) * len(self.dtypes)) + shapes
             dtypes = (*self.dtypes, *dtypes)
-        return found.element.prepare("parts", values, (), dtypes, shapes, found.signature)
+        return derived.element.prepare("parts", values, (), dtypes, shapes, derived.signature)
 
     def _shape_of(self, values: tuple[Any, ...]) -> Shape:
         """The shape that the arguments broadcast to; that of the outputs."""
@@ -321,13 +324,13 @@ class Specialisation:
     def _checked(self, given: tuple[Any, ...], shape: Shape) -> tuple[Any, ...]:
         """The cotangents of the float outputs, in the dtype of the result."""
         count, dtype = self.element.function.structure.count, self.signature.result_dtype
-        found = []
+        checked = []
         for at, cotangent in zip(self.element.floats, given, strict=True):
             if type(cotangent) is not np.ndarray or cotangent.dtype != dtype or cotangent.shape != shape:
                 name = f"the cotangent of output {at}" if count > 1 else "the cotangent"
                 cotangent = _cotangent(cotangent, dtype, shape, name)
-            found.append(cotangent)
-        return tuple(found)
+            checked.append(cotangent)
+        return tuple(checked)
 
     def gradient_dtypes(self) -> tuple[DType, ...]:
         """The dtypes of the cotangents of arguments: their own; for Python numbers and uint64 that of the result."""
@@ -341,7 +344,7 @@ class Specialisation:
             raise ArgumentError(
                 "a tangent is for one argument, and an argument has one tangent; name each argument once"
             )
-        found = []
+        checked = []
         for at, tangent, dtype in zip(self.wrt, given, dtypes, strict=True):
             if type(tangent) is not np.ndarray or tangent.dtype != dtype:
                 tangent = _converted(tangent, dtype, f"the tangent of {self.element.names[at]}")
@@ -351,8 +354,8 @@ class Specialisation:
                     f"the tangent of {self.element.names[at]} has shape {shape}, "
                     f"which does not broadcast to that of the argument, {own}"
                 )
-            found.append(tangent)
-        return tuple(found)
+            checked.append(tangent)
+        return tuple(checked)
 
 
 def _shape_of(value: Any) -> Shape:

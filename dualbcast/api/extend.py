@@ -18,7 +18,7 @@ def custom_partials(
 ) -> Callable[[Scalar], Scalar]:
     """Give a scalar function partial derivatives of your own; its value is still computed by its body.
 
-    The function stays what it is for Python. Wherever a kernel calls it, its result is a float that has these partials,
+    Python calls the function as before. Wherever a kernel calls it, its result is a float that has these partials,
     whatever its body does. `dualbcast.testing.check_partials` compares them with the automatic ones.
 
     Parameters
@@ -26,7 +26,7 @@ def custom_partials(
     partials : function
         From the arguments and then the result `y` to the tuple of partial derivatives, one for each argument, in the
         scalar language. A literal 0 says that the function never depends on that argument; nothing is computed for it.
-        What it gives for an argument that is an integer is not used.
+        Its result for an argument that is an integer is not used.
     domain : tuple of (float, float), optional
         For each argument the closed interval in which `check_partials` takes points; [-20, 20] if not given.
 

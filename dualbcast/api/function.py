@@ -1,4 +1,4 @@
-"""The public face: the decorator, and the object it makes, which compiles products on demand and launches them."""
+"""The decorator, and the `BroadcastFunction` that it makes. A call compiles the product if needed, and launches it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ class BroadcastFunction(Derivatives, Inspectable):
     ) -> None:
         if backend not in ("auto", "python", "cpu", "cuda"):
             raise BackendError(f"there is no backend {backend!r}; choose auto, python, cpu or cuda")
-        # What is meant: the partial derivative in these, one after the other; and the function that it is the last of.
+        # For a partial derivative: the arguments it is taken in, one after the other, and the function that it is the
+        # derivative of in the last one.
         self._partials: tuple[str | int, ...] = ()
         self._whole: BroadcastFunction | None = None
         if isinstance(function, BroadcastFunction):
@@ -65,16 +66,16 @@ class BroadcastFunction(Derivatives, Inspectable):
         self._binder.check_wrt(self._wrt)
         if jacobian not in ("auto", "cache", "recompute"):
             raise ArgumentError(f"jacobian={jacobian!r} is no policy; choose auto, cache or recompute")
-        self._choices = Options(fastmath, backend, jacobian, _checked(max_iterations))
+        self._choices = Options(fastmath, backend, jacobian, _checked_limit(max_iterations))
         self._dispatch = Dispatch(self._binder, self._choices, self._wrt, self._partials)
-        # A method's: the object, and the name that the class has for the function.
+        # For a bound method: the object, and the name of the function in the class.
         self._instance: Any = None
         self._parts: dict[str | int, BroadcastFunction] = {}
         self._attribute, self._unbound = self._binder.name, self
-        # Only a function's own attributes: an object's are its business.
+        # The attributes of a function are copied, those of an object with `__call__` are not.
         functools.update_wrapper(self, function, updated=("__dict__",) if isinstance(function, FunctionType) else ())
         self._function: Callable[..., Any] = function
-        if self._partials:  # Whoever looks for the function that is meant must not take that for it.
+        if self._partials:  # `__wrapped__` would be the function, and not its partial derivative.
             del vars(self)["__wrapped__"]
         self.__name__ = self._binder.name
         self.__qualname__: str = getattr(function, "__qualname__", self.__name__)
@@ -94,16 +95,17 @@ class BroadcastFunction(Derivatives, Inspectable):
             return self
         if self._whole is not None:
             return self._whole.__get__(instance, owner).partial(self._partials[-1])
-        # Kept with the object, for its kernels. The key is no attribute's, so that this is asked every time: a copy of
-        # the object has a copy of the dictionary, with what is bound to the object that was copied.
-        own = getattr(instance, "__dict__", None)
-        kept = own if isinstance(own, dict) else {}
-        bound = kept.get(self.__qualname__ + "()")
+        # The bound function is stored in the object, so that its kernels are found again. The key is not the name of an
+        # attribute, so that this method is called every time: a copy of the object has a copy of the dictionary, with
+        # the function that is bound to the original.
+        attributes = getattr(instance, "__dict__", None)
+        storage = attributes if isinstance(attributes, dict) else {}
+        bound = storage.get(self.__qualname__ + "()")
         if isinstance(bound, BroadcastFunction) and bound._instance is instance and bound._unbound is self:
             return bound
         bound = self._like(MethodType(self._function, instance))
         bound._instance, bound._attribute, bound._unbound = instance, self._attribute, self
-        kept[self.__qualname__ + "()"] = bound
+        storage[self.__qualname__ + "()"] = bound
         return bound
 
     def __reduce__(self) -> str | tuple[Any, ...]:
@@ -111,17 +113,18 @@ class BroadcastFunction(Derivatives, Inspectable):
             return BroadcastFunction.partial, (self._whole, self._partials[-1])
         if self._instance is not None:
             return getattr, (self._instance, self._attribute)
-        found: Any = sys.modules.get(self.__module__)
+        # A global of a module is pickled by its name.
+        global_object: Any = sys.modules.get(self.__module__)
         for part in self.__qualname__.split("."):
-            found = getattr(found, part, None)
-        if found is self:
+            global_object = getattr(global_object, part, None)
+        if global_object is self:
             return str(self.__qualname__)
         return _rebuilt, (self._function, self._options)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> BroadcastFunction:
         if self._whole is not None:
             return copy.deepcopy(self._whole, memo).partial(self._partials[-1])
-        if isinstance(self._function, FunctionType):  # which is not copied either
+        if isinstance(self._function, FunctionType):  # deepcopy does not copy functions either
             return self
         if self._instance is not None:
             copied: BroadcastFunction = getattr(copy.deepcopy(self._instance, memo), self._attribute)
@@ -151,13 +154,14 @@ class BroadcastFunction(Derivatives, Inspectable):
         *arrays, **named
             The arguments, by position or by name.
         out : array, or structure or tuple of arrays, optional
-            Where to put the result: arrays exactly of its shape and dtype, in what the function returns or in a tuple
-            with one for each output. They may overlap the arguments.
+            The arrays to write the result to, exactly of its shape and dtype, in the structure that the function
+            returns or in a tuple with one for each output. They may overlap the arguments.
 
         Returns
         -------
         array, or structure of arrays
-            What the function returns, with arrays for its numbers. Scalars where all arguments are scalars.
+            The structure that the function returns, with arrays for its numbers; scalars where all arguments are
+            scalars.
 
         Raises
         ------
@@ -166,11 +170,11 @@ class BroadcastFunction(Derivatives, Inspectable):
         ArgumentError, ShapeError, DTypeError
             The arguments do not fit; nothing has run and `out` is untouched.
         """
-        found, values = self._dispatch.find(arrays, named, None)
-        if found.recorder is not None:
-            # The graph makes the call its own way, and records it.
-            return found.recorder(self, found, values, out)
-        results, outputs = found.run("value", values, out)
+        specialisation, values = self._dispatch.find(arrays, named, None)
+        if specialisation.recorder is not None:
+            # A graph records the call, and runs it when its value is needed.
+            return specialisation.recorder(self, specialisation, values, out)
+        results, outputs = specialisation.run("value", values, out)
         return results.value(outputs)
 
     def value_and_jacobian(self, *arrays: Any, wrt: Wrt = None, out: Any = None, **named: Any) -> tuple[Any, Jacobian]:
@@ -184,7 +188,7 @@ class BroadcastFunction(Derivatives, Inspectable):
             The arguments to differentiate in, by name or position; by default all that are of a float dtype. A captured
             array goes by its name, and is differentiated in only where it is named.
         out : (value, Jacobian), optional
-            What an earlier call with the same shapes, dtypes and `wrt` returned, to be overwritten.
+            The pair that an earlier call with the same shapes, dtypes and `wrt` returned. It is overwritten.
 
         Returns
         -------
@@ -205,14 +209,14 @@ class BroadcastFunction(Derivatives, Inspectable):
         array([[1.   , 2.718],
                [0.   , 0.   ]])
         """
-        found, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
-        results, outputs = found.run("value_and_jacobian", values, out)
+        specialisation, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
+        results, outputs = specialisation.run("value_and_jacobian", values, out)
         return results.value(outputs), results.jacobian(outputs)
 
     def jacobian(self, *arrays: Any, wrt: Wrt = None, **named: Any) -> Jacobian:
         """The partial derivatives alone; see `value_and_jacobian`."""
-        found, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
-        results, outputs = found.run("jacobian", values)
+        specialisation, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
+        results, outputs = specialisation.run("jacobian", values)
         return results.jacobian(outputs)
 
     def partial(self, wrt: str | int) -> BroadcastFunction:
@@ -226,8 +230,8 @@ class BroadcastFunction(Derivatives, Inspectable):
         Returns
         -------
         BroadcastFunction
-            It returns what the function returns, with partial derivatives in the place of values. (Calling the
-            derivative inside another scalar function is `dualbcast.derivative`.)
+            It returns the same structure as the function, with partial derivatives in place of values. (To call the
+            derivative inside another scalar function, use `dualbcast.derivative`.)
 
         Examples
         --------
@@ -244,15 +248,15 @@ class BroadcastFunction(Derivatives, Inspectable):
         if not isinstance(key, str | int):
             raise ArgumentError(f"partial takes the name or the position of one argument, not {wrt!r}")
         self._binder.check_wrt(key)
-        # Kept, so that asking again does not compile again; setdefault: two threads get one object.
-        found = self._parts.get(key)
-        if found is None:
+        # One object for each argument, so that it is compiled once; with setdefault two threads get the same one.
+        partial = self._parts.get(key)
+        if partial is None:
             new = self._like(self._function)
             new._partials, new._whole = (*self._partials, key), self
             new._dispatch = Dispatch(new._binder, new._choices, new._wrt, new._partials)
             vars(new).pop("__wrapped__", None)
-            found = self._parts.setdefault(key, new)
-        return found
+            partial = self._parts.setdefault(key, new)
+        return partial
 
 
 @overload
@@ -326,10 +330,15 @@ def differentiable_broadcast(
     return BroadcastFunction(function, wrt=wrt, static=static, **options)
 
 
-def _checked(most: Any) -> int | None:
-    if most is not None and (isinstance(most, bool) or not isinstance(most, int | np.integer) or most < 1):
-        raise ArgumentError(f"max_iterations={most!r} is no number of iterations; give a positive integer, or None")
-    return None if most is None else int(most)
+def _checked_limit(max_iterations: Any) -> int | None:
+    """`max_iterations=` as a Python integer."""
+    if max_iterations is None:
+        return None
+    if isinstance(max_iterations, bool) or not isinstance(max_iterations, int | np.integer) or max_iterations < 1:
+        raise ArgumentError(
+            f"max_iterations={max_iterations!r} is no number of iterations; give a positive integer, or None"
+        )
+    return int(max_iterations)
 
 
 def _rebuilt(function: Callable[..., Any], options: dict[str, Any]) -> BroadcastFunction:

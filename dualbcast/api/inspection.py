@@ -20,23 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = ["PRODUCTS", "Inspectable", "Show"]
 
-# The products of a BroadcastFunction that can be looked at: its own, and those of what is derived from it.
+# The products that can be shown: those of the function itself, and those of a function derived from it.
 _Own = Literal["value", "jacobian", "value_and_jacobian", "hessian", "value_jacobian_and_hessian"]
 _Derived = Literal["jvp", "vjp", "value_and_vjp", "hvp"]
 Show = _Own | _Derived
 Capability = tuple[int, int] | None
 PRODUCTS: tuple[str, ...] = (*get_args(_Own), *get_args(_Derived))
-
-
-def _check_product(product: str) -> None:
-    """Refuse a product that there is not."""
-    if product not in PRODUCTS:
-        raise ArgumentError(f"product={product!r} is none of {', '.join(PRODUCTS)}")
-
-
-def _is_derived(product: str) -> bool:
-    """Whether a product is computed by a function that is derived from the one that is looked at."""
-    return product in get_args(_Derived)
 
 
 class Inspectable:
@@ -46,21 +35,23 @@ class Inspectable:
 
     def _inspected(self, args: tuple[Any, ...], wrt: Wrt, product: Show, named: dict[str, Any] | None = None) -> Call:
         """The call of a product, where dtypes may stand for arrays."""
-        _check_product(product)
-        which: Which = "value" if _is_derived(product) else cast(Which, product)
+        if product not in PRODUCTS:
+            raise ArgumentError(f"product={product!r} is none of {', '.join(PRODUCTS)}")
+        is_derived = product in get_args(_Derived)
+        which: Which = "value" if is_derived else cast(Which, product)
         dispatch = self._dispatch
         wanted = None if product == "value" else dispatch.wrt_of(wrt)
         form, given = dispatch.binder.bind(args, named or {}, dispatch.asked(wanted))
-        found, values = dispatch.specialise(form, tuple(map(_stand_in, given)), wanted)
+        specialisation, values = dispatch.specialise(form, tuple(map(_stand_in, given)), wanted)
         with beside(values):
-            call = found.prepare(which, values)
+            call = specialisation.prepare(which, values)
             if any(map(_is_dtype, given)):
                 # Dtypes stand for arrays of the kind and shape that the others have, captured ones among them.
                 shape = call.shape if call.plan.total != 1 else (2,)
                 given = tuple(_stand_in(value, shape, call.operands.module) for value in given)
-                found, values = dispatch.specialise(form, given, wanted)
-                call = found.prepare(which, values)
-            return _example(found, product, call, values) if _is_derived(product) else call
+                specialisation, values = dispatch.specialise(form, given, wanted)
+                call = specialisation.prepare(which, values)
+            return _example(specialisation, product, call, values) if is_derived else call
 
     def explain(
         self,
@@ -88,7 +79,7 @@ class Inspectable:
         passes : bool
             Also show the IR after each pass of the compiler.
         """
-        # With what it tells of, much of the compiler is imported.
+        # Imported here, since it imports much of the compiler.
         from dualbcast.program.explain import explain_kernel
 
         call = self._inspected(arrays, wrt, product, named)
@@ -137,21 +128,21 @@ class Inspectable:
         return self._inspected(arrays, wrt, product, named).cuda_kernel(cc).sass()
 
 
-def _example(found: Specialisation, product: str, call: Call, values: tuple[Any, ...]) -> Call:
-    """A call for a derived product, to be looked at; `call` is that of the value."""
+def _example(specialisation: Specialisation, product: str, call: Call, values: tuple[Any, ...]) -> Call:
+    """A call of a derived product with empty tangents or cotangents; `call` is that of the value."""
     if product in ("vjp", "value_and_vjp"):
         back: Literal["pullback", "value_and_pullback"] = "pullback" if product == "vjp" else "value_and_pullback"
-        zeros = [call.library.empty(call.shape, dtype) for dtype in found.derive(back).extra]
-        return found.prepare_back(back, (*values, *zeros))
+        zeros = [call.library.empty(call.shape, dtype) for dtype in specialisation.derive(back).extra]
+        return specialisation.prepare_back(back, (*values, *zeros))
     forward: Literal["pushforward", "tangent"] = "pushforward" if product == "jvp" else "tangent"
-    shapes = [getattr(values[at], "shape", ()) for at in found.wrt]
-    dtypes = found.derive(forward).extra
+    shapes = [getattr(values[at], "shape", ()) for at in specialisation.wrt]
+    dtypes = specialisation.derive(forward).extra
     tangents = [call.library.empty(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
-    return found.prepare_forward(forward, (*values, *tangents))
+    return specialisation.prepare_forward(forward, (*values, *tangents))
 
 
 def _stand_in(value: Any, shape: tuple[int, ...] | None = None, module: str = "numpy") -> Any:
-    """For a dtype that is given in an array's place a contiguous array; without a shape a number, which suits any."""
+    """A contiguous array in place of a dtype, or without a shape a number; anything else as it is."""
     if not _is_dtype(value):
         return value
     try:

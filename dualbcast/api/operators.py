@@ -1,4 +1,4 @@
-"""Derivatives inside the language: what a scalar function, or plain Python, calls to differentiate another function."""
+"""Derivatives inside the language: a scalar function, or plain Python, calls them to differentiate another function."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ __all__ = ["Derivative", "derivative", "gradient", "value_and_derivative", "valu
 class Derivative(DerivativeOf):
     """A derivative of a scalar function, to be called with that function's arguments.
 
-    Made by `derivative` and its kin. A kernel compiles it into itself. Called by plain Python with numbers it gives
-    Python numbers; with arrays it broadcasts over them, as what `differentiable_broadcast` makes of it.
+    `derivative`, `gradient` and the like return it. A kernel that calls it has it compiled in. In plain Python it takes
+    numbers and gives Python numbers, or takes arrays and broadcasts over them.
     """
 
     def __init__(self, function: Callable[..., Any], operator: Operator) -> None:
@@ -68,11 +68,11 @@ class Derivative(DerivativeOf):
         if compiled is None:
             compiled = self._compiled[names] = BroadcastFunction(functools.partial(called_with, self, names))
         try:
-            found, values = compiled._dispatch.find(tuple(given), {}, None)
+            specialisation, values = compiled._dispatch.find(tuple(given), {}, None)
             with beside(values):
-                call = found.prepare("value", values)
+                call = specialisation.prepare("value", values)
         except CompileError as error:
-            # The lines of this package that are on the way are no business of the reader's.
+            # The error points at a line of this package only where the user's call is wrong, not their function.
             own = called_with.__code__.co_filename
             if error.filename == own:
                 instead = f"\nWrite instead: {error.hint}" if error.hint else ""
@@ -90,7 +90,7 @@ class Derivative(DerivativeOf):
         return structure.pack([value.item() for value in call.plan.finish()])
 
     def _operands(self, args: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
-        """The arguments in their order, with floats for the integers among those that are differentiated in."""
+        """The arguments in order; integers among those that are differentiated in become floats."""
         given: list[Any] = [*args, *named.values()]
         labels = [*(f"argument {at + 1}" for at in range(len(args))), *named]
         for label, value in zip(labels, given, strict=True):
@@ -111,12 +111,12 @@ class Derivative(DerivativeOf):
         return given
 
     def _positions(self, count: int, named: tuple[str, ...]) -> list[int]:
-        """Which are differentiated in, of so many arguments by position and then these by name."""
+        """The positions of those differentiated in, among `count` arguments by position and then these by name."""
         if self.operator.wrt is None:
             return list(range(count + len(named)))
         names = parameter_names(Static(self.function))
-        found = [find_argument(item, names, count, named) for item in self.operator.items]
-        return [count + named.index(at) if isinstance(at, str) else at for at in found if at is not None]
+        arguments = [find_argument(item, names, count, named) for item in self.operator.items]
+        return [count + named.index(at) if isinstance(at, str) else at for at in arguments if at is not None]
 
 
 def derivative(function: Callable[..., Any], /, *, wrt: int | str = 0) -> Derivative:
@@ -129,8 +129,8 @@ def derivative(function: Callable[..., Any], /, *, wrt: int | str = 0) -> Deriva
     ----------
     function : callable
         Anything that a kernel could call: a function, also one defined inside the kernel, a lambda, a function of
-        `math`, a `functools.partial`, a decorated function, another derivative. What it takes from its surroundings is
-        constant for this derivative.
+        `math`, a `functools.partial`, a decorated function, another derivative. Variables that it captures are
+        constants for this derivative.
     wrt : int or str
         The argument to differentiate in, by position or name; the first if not given.
 

@@ -1,4 +1,4 @@
-"""Arguments that are known when a kernel is compiled: which may be, and what stands for them in a key."""
+"""Arguments that are known when a kernel is compiled: which may be, and their keys."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def plain_number(value: Any) -> Any:
 
 
 def static_key(value: Any, name: str) -> Any:
-    """What stands for a static argument in a key. Equal keys make the same kernel: 1, 1.0 and True have three."""
+    """The key of a static argument. Equal keys make the same kernel: those of 1, 1.0 and True differ."""
     if array_kind(value) is not None:
         raise ArgumentError(f"{name} is static, and an array cannot be: leave it out of static=, or pass a tuple")
     try:
@@ -55,20 +55,16 @@ def _typed(value: Any) -> Any:
     if is_dataclass(kind) and kind.__dataclass_params__.frozen and kind.__dataclass_params__.eq:  # type: ignore[attr-defined]
         # All fields, also those that its == leaves out.
         return kind, *(_typed(getattr(value, field.name)) for field in fields(kind))
-    if isinstance(value, str | bytes | MethodType) or _equality(kind) is object.__eq__:
+    if isinstance(value, str | bytes | MethodType) or getattr(kind, "__eq__") is object.__eq__:  # noqa: B009
         return kind, value
     return kind, _Identity(value)
 
 
-def _equality(kind: type) -> Any:
-    return kind.__eq__
-
-
 class _Identity:
-    """Equal only to that of the same object: what another == calls equal can make another kernel."""
+    """Equal only for the same object: objects that their own == calls equal can make different kernels."""
 
     def __init__(self, value: Any) -> None:
-        self._value = value  # kept, so that no other object gets its id
+        self._value = value  # a reference, so that no other object gets its id
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Identity) and self._value is other._value

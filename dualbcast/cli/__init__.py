@@ -1,6 +1,7 @@
 """The command line.
 
-Comes in: the arguments of `dualbcast sweep`, `info` or `cache`. Goes out: tables, pictures, JSON and CSV files.
+Comes in: the arguments of `dualbcast sweep`, `explain`, `info` or `cache`. Goes out: tables, pictures, JSON and CSV
+files.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`dualbcast cache`: where compiled kernels are kept and how much that is."""
+"""`dualbcast cache`: the folder of the compiled kernels, and their number and size."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ __all__ = ["cache", "contents"]
 
 def contents() -> tuple[str, str]:
     """The folder of the cache, and its entries and size in words."""
-    held = disk_cache.info()
-    return str(held.directory), f"{held.entries} entries, {size_text(held.bytes)}"
+    info = disk_cache.info()
+    return str(info.directory), f"{info.entries} entries, {size_text(info.bytes)}"
 
 
 @click.command(short_help="Show or clear the cache of compiled kernels.")
@@ -25,6 +25,6 @@ def cache(clear: bool) -> None:
     """
     if clear:
         disk_cache.clear()
-    folder, held = contents()
+    folder, size = contents()
     click.echo(folder)
-    click.echo(held + (", just cleared" if clear else ""))
+    click.echo(size + (", just cleared" if clear else ""))

@@ -1,4 +1,4 @@
-"""`dualbcast explain`: what a call of a function will run, and the IR after each pass."""
+"""`dualbcast explain`: the kernel that a call of a function runs, in figures, and the IR after each pass."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def explain(
 
 
 def _parameters(function: Callable[..., Any]) -> int:
-    """How many arguments a call needs."""
+    """The number of arguments that a call must give by position."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = inspect.signature(function).parameters.values()
     return sum(each.kind in kinds and each.default is inspect.Parameter.empty for each in parameters)

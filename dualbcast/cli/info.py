@@ -44,7 +44,7 @@ def info(clear_cache: bool) -> None:
     else:
         table.add_row("CUDA driver", f"supports CUDA {machine.driver_version()}")
     table.add_section()
-    folder, held = cache.contents()
+    folder, size = cache.contents()
     table.add_row("kernel cache", folder)
-    table.add_row("", held + (", just cleared" if clear_cache else ""))
+    table.add_row("", size + (", just cleared" if clear_cache else ""))
     report.show(table)

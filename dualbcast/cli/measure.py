@@ -1,5 +1,5 @@
 """Timing on the host and on a CUDA device: repeated calls on arrays that no cache holds, and the bandwidth of a large
-copy to hold them against.
+copy to compare them with.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Timing:
 
 
 class Rotation:
-    """Calls that take turns, each on arrays of its own; the last result of each call is kept.
+    """Makes calls in turn, each on arrays of its own, and stores the last result of each.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class Rotation:
 
 
 def copies(device: Device, arrays: Sequence[Any], written: int) -> list[list[Any]]:
-    """The arrays and so many copies of them that calls that take turns with them never find their set in the cache.
+    """The given set of arrays and copies of it: as many that calls in turn never find their set in the cache.
 
     Parameters
     ----------
@@ -105,14 +105,14 @@ def copies(device: Device, arrays: Sequence[Any], written: int) -> list[list[Any
     return [list(arrays), *([array.copy() for array in arrays] for _ in range(count - 1))]
 
 
-def collect_samples(sample: Callable[[int], float], repeat: int, min_time: float, most_calls: int) -> Timing:
+def collect_samples(sample: Callable[[int], float], repeat: int, min_time: float, max_calls: int) -> Timing:
     """Call `sample(calls)`, which returns the seconds for that many calls, until there are enough samples.
 
     `min_time` is wall-clock time: on a GPU a sample of a short kernel takes much longer than the time it measures.
     """
     sample(1)  # caches, page faults, clocks, the thread pool
     once = max(sample(1), 1e-9)
-    calls = min(most_calls, max(1, math.ceil(_SHORTEST_SAMPLE / once)))
+    calls = min(max_calls, max(1, math.ceil(_SHORTEST_SAMPLE / once)))
     times: list[float] = []
     started = time.perf_counter()
     while len(times) < repeat or time.perf_counter() - started < min_time:
@@ -157,7 +157,7 @@ class HostDevice:
                 call()
             return time.perf_counter() - start
 
-        return collect_samples(sample, repeat, min_time, most_calls=1 << 20)
+        return collect_samples(sample, repeat, min_time, max_calls=1 << 20)
 
     def copy_bandwidth(self, min_time: float) -> float:
         """Bytes per second of `numpy.copyto`, the array cut into one contiguous part a thread."""
@@ -227,7 +227,7 @@ class CudaDevice:
             waited |= not ready
             return float(self.xp.cuda.get_elapsed_time(begin, end)) * 1e-3
 
-        timing = collect_samples(sample, repeat, min_time, most_calls=8)
+        timing = collect_samples(sample, repeat, min_time, max_calls=8)
         return replace(timing, waited=waited)
 
     def copy_bandwidth(self, min_time: float) -> float:

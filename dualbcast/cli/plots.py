@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dualbcast.cli.measure import Device
-from dualbcast.cli.report import Row, fits_cache, written
+from dualbcast.cli.report import Row, fits_cache, write_whole
 from dualbcast.errors import MissingDependencyError
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ def new_figure(panels: tuple[int, int], title: str, device: Device, bandwidth: f
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write the figure as its file's ending says: all of it or nothing."""
-    written(path, lambda target: figure.savefig(target))
+    """Write the figure in the format of the file's ending, all of it or nothing."""
+    write_whole(path, lambda target: figure.savefig(target))
 
 
 def plot_sweep(
@@ -62,7 +62,7 @@ def plot_sweep(
 ) -> None:
     """Draw the time per element and the share of a copy's bandwidth; with capabilities registers and occupancy too."""
     keys = [f"sm_{major}{minor}" for major, minor in capabilities]
-    keys = [key for key in keys if any(row.get(f"{key}_registers") is not None for row in rows)]
+    keys = [key for key in keys if _has(rows, f"{key}_registers")]
     figure, axes = new_figure((2 if keys else 1, 2), title, device, bandwidth)
     arity = [row["arity"] for row in rows]
     from matplotlib.ticker import MaxNLocator
@@ -79,35 +79,44 @@ def plot_sweep(
     save_figure(figure, path)
 
 
+def _values(rows: Sequence[Row], key: str, scale: float = 1.0) -> list[float]:
+    """The figures of a column; NaN where a row has none, which leaves a gap in the line."""
+    return [float("nan") if row.get(key) is None else scale * row[key] for row in rows]
+
+
+def _has(rows: Sequence[Row], key: str) -> bool:
+    return any(row.get(key) is not None for row in rows)
+
+
+def _finish_panel(ax: Axes, title: str, unit: str, legend: str | None = None) -> None:
+    """Title and vertical axis of a panel, and the place of its legend."""
+    ax.set_title(title, loc="left", fontsize=11)
+    ax.set_ylabel(unit)
+    if legend is not None:
+        ax.legend(frameon=False, fontsize=9, loc=legend)
+
+
 def _time_panel(ax: Axes, rows: Sequence[Row], arity: list[int], bandwidth: float) -> None:
     elements = [row["seconds"] / row["ns_per_element"] * 1e9 for row in rows]
 
-    def per_element(key: str) -> list[float]:
-        return [row[key] / count * 1e9 for row, count in zip(rows, elements, strict=True)]
+    def per_element(seconds: Sequence[float]) -> list[float]:
+        return [each / count * 1e9 for each, count in zip(seconds, elements, strict=True)]
 
-    floor = [row["bytes"] / bandwidth / count * 1e9 for row, count in zip(rows, elements, strict=True)]
+    floor = per_element(_values(rows, "bytes", 1 / bandwidth))
     ax.plot(arity, floor, "--", color=REFERENCE, label="moving the bytes at copy bandwidth")
-    ax.fill_between(
-        arity,
-        per_element("seconds_lower_quartile"),
-        per_element("seconds_upper_quartile"),
-        color=MEASURED,
-        alpha=0.2,
-        linewidth=0,
-    )
-    ax.plot(arity, per_element("seconds"), "o-", color=MEASURED, label="measured (median, quartiles)")
-    if any(row.get("by_hand_seconds") for row in rows):
-        by_hand = [float("nan") if row.get("by_hand_seconds") is None else row["by_hand_seconds"] for row in rows]
-        times = [seconds / count * 1e9 for seconds, count in zip(by_hand, elements, strict=True)]
-        ax.plot(arity, times, "s--", color=ALARM, markersize=4, label="CUDA C++ by hand")
+    lower, upper = (per_element(_values(rows, f"seconds_{which}_quartile")) for which in ("lower", "upper"))
+    ax.fill_between(arity, lower, upper, color=MEASURED, alpha=0.2, linewidth=0)
+    measured = per_element(_values(rows, "seconds"))
+    ax.plot(arity, measured, "o-", color=MEASURED, label="measured (median, quartiles)")
+    if _has(rows, "by_hand_seconds"):
+        by_hand = per_element(_values(rows, "by_hand_seconds"))
+        ax.plot(arity, by_hand, "s--", color=ALARM, markersize=4, label="CUDA C++ by hand")
     ax.set_ylim(bottom=0)
-    ax.set_ylabel("time per element [ns]")
-    ax.set_title("Time", loc="left", fontsize=11)
-    ax.legend(frameon=False, fontsize=9)
+    _finish_panel(ax, "Time", "time per element [ns]", legend="best")
 
 
 def _share_panel(ax: Axes, rows: Sequence[Row], arity: list[int], device: Device) -> None:
-    share = [row["copy_share"] * 100 for row in rows]
+    share = _values(rows, "copy_share", 100)
     ax.axhline(100, linestyle="--", color=REFERENCE)
     ax.annotate(
         "a large copy", (0.99, 100), xycoords=("axes fraction", "data"), ha="right", va="bottom", color=REFERENCE
@@ -119,12 +128,11 @@ def _share_panel(ax: Axes, rows: Sequence[Row], arity: list[int], device: Device
         title += f" (shaded: fits in {device.cache_bytes / 2**20:.0f} MiB of cache)"
     ax.plot(arity, share, "o-", color=MEASURED)
     ax.set_ylim(0, max(110.0, *share) * 1.05)
-    ax.set_ylabel("share of copy bandwidth [%]")
-    ax.set_title(title, loc="left", fontsize=11)
+    _finish_panel(ax, title, "share of copy bandwidth [%]")
 
 
 def _style(number: int, key: str) -> dict[str, Any]:
-    """How a compute capability is drawn: lines that lie on each other differ in mark and size too."""
+    """The style of a compute capability's line: lines that lie on each other differ in mark and size too."""
     return {
         "color": SERIES[number % len(SERIES)],
         "marker": "os^Dv"[number % 5],
@@ -135,32 +143,24 @@ def _style(number: int, key: str) -> dict[str, Any]:
 
 
 def _register_panel(ax: Axes, rows: Sequence[Row], arity: list[int], keys: Sequence[str]) -> None:
-    spilled = False
+    spills: list[tuple[int, float]] = []
     for number, key in enumerate(keys):
-        registers = [row.get(f"{key}_registers") for row in rows]
-        ax.plot(arity, [float("nan") if count is None else count for count in registers], **_style(number, key))
-        places = [k for k, row in enumerate(rows) if row.get(f"{key}_spill_bytes")]
-        if places:
-            x, y = [arity[k] for k in places], [float(registers[k] or 0) for k in places]
-            mark = "_spills" if spilled else "spills"  # an underscore keeps it out of the legend
-            ax.plot(x, y, "s", color=ALARM, markersize=9, fillstyle="none", linestyle="none", label=mark)
-            spilled = True
+        registers = _values(rows, f"{key}_registers")
+        ax.plot(arity, registers, **_style(number, key))
+        points = zip(rows, arity, registers, strict=True)
+        spills += [(count, height) for row, count, height in points if row.get(f"{key}_spill_bytes")]
+    if spills:
+        mark = {"color": ALARM, "marker": "s", "markersize": 9, "fillstyle": "none", "linestyle": "none"}
+        ax.plot(*zip(*spills, strict=True), label="spills", **mark)
     ax.set_ylim(bottom=0)
-    ax.set_ylabel("registers per thread")
-    ax.set_title("Registers" + ("" if spilled else " (no spills)"), loc="left", fontsize=11)
-    ax.legend(frameon=False, fontsize=9, loc="lower right")
+    _finish_panel(ax, "Registers" + ("" if spills else " (no spills)"), "registers per thread", legend="lower right")
 
 
 def _occupancy_panel(ax: Axes, rows: Sequence[Row], arity: list[int], keys: Sequence[str]) -> None:
     for number, key in enumerate(keys):
-        share = [row.get(f"{key}_occupancy") for row in rows]
-        values = [float("nan") if value is None else 100 * value for value in share]
-        ax.plot(arity, values, **_style(number, key))
+        ax.plot(arity, _values(rows, f"{key}_occupancy", 100), **_style(number, key))
     for key, mark, label in (("achieved_occupancy", "x-", "achieved"), ("compute_share", "+:", "compute utilisation")):
-        if any(row.get(key) is not None for row in rows):
-            values = [float("nan") if row.get(key) is None else 100 * row[key] for row in rows]
-            ax.plot(arity, values, mark, color=REFERENCE, label=label)
+        if _has(rows, key):
+            ax.plot(arity, _values(rows, key, 100), mark, color=REFERENCE, label=label)
     ax.set_ylim(0, 105)
-    ax.set_ylabel("theoretical occupancy [%]")
-    ax.set_title("Occupancy", loc="left", fontsize=11)
-    ax.legend(frameon=False, fontsize=9, loc="lower right")
+    _finish_panel(ax, "Occupancy", "theoretical occupancy [%]", legend="lower right")

@@ -38,7 +38,7 @@ __all__ = [
     "width",
     "write_csv",
     "write_json",
-    "written",
+    "write_whole",
 ]
 
 Row = dict[str, Any]
@@ -112,7 +112,7 @@ def notes(lines: Sequence[str]) -> RenderableType:
 
 
 def width() -> int:
-    """How many characters a line of standard output has: 120 where that is not a terminal."""
+    """The width of standard output in characters; 120 where it is not a terminal."""
     console = Console()
     return console.width if console.is_terminal else 120
 
@@ -156,7 +156,7 @@ TIMING_COLUMNS = (
 
 
 def fits_cache(row: Row, device: Device) -> bool:
-    """Whether the cache holds all arrays that the calls of a row take turns with."""
+    """Whether the cache holds all arrays that the calls of a row use in turn."""
     return bool(row["bytes"] * row.get("arrays_in_turn", 1) < device.cache_bytes)
 
 
@@ -200,7 +200,7 @@ def record(
 def write_json(path: Path, contents: Mapping[str, Any]) -> None:
     """Write a JSON file, all of it or nothing."""
     text = json.dumps(contents, indent=2, ensure_ascii=False, allow_nan=False)
-    written(path, lambda target: target.write_text(text + "\n", encoding="utf-8"))
+    write_whole(path, lambda target: target.write_text(text + "\n", encoding="utf-8"))
 
 
 def write_csv(path: Path, rows: Sequence[Row]) -> None:
@@ -210,11 +210,11 @@ def write_csv(path: Path, rows: Sequence[Row]) -> None:
     writer = csv.DictWriter(text, keys, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    written(path, lambda target: target.write_text(text.getvalue(), encoding="utf-8"))
+    write_whole(path, lambda target: target.write_text(text.getvalue(), encoding="utf-8"))
 
 
-def written(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a temporary file beside `path`, then rename it: a reader never sees half a file."""
+def write_whole(path: Path, write: Callable[[Path], object]) -> None:
+    """Call `write` with a temporary file beside `path`, then rename that: a reader never sees half a file."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
     os.close(handle)
     temporary = Path(name)

@@ -1,4 +1,4 @@
-"""From IR to a program that runs: products (value, Jacobian, pullback), their kernels, and what is made of the results.
+"""From IR to a program that runs: products (value, Jacobian, pullback), their kernels, and their results.
 
-Comes in: an IR `Function`, what to compute of it, and arrays. Goes out: arrays, a `Jacobian` or a `Hessian`.
+Comes in: an IR `Function`, the product to compute, and arrays. Goes out: arrays, a `Jacobian` or a `Hessian`.
 """

@@ -1,6 +1,6 @@
 """Element functions: IR that broadcasts over arrays, its products for dtypes, and the functions derived from it.
 
-From values in the order of its parameters to arrays that a kernel has written; nothing here knows Python functions.
+Comes in: values in the order of the parameters. Goes out: arrays that a kernel has written.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class Element:
     function : Function
         Its IR.
     names : tuple of str
-        What the parameters are called in messages.
+        The parameters' names in messages.
     label : str
-        What the function is called.
+        The function's name in messages.
     options : Options
     length : int
         How many statements it has.
@@ -123,7 +123,7 @@ class Element:
         signature : Signature
             Of the arguments.
         dtypes : tuple of numpy.dtype, optional
-            What each output of the function is to be stored as, for "parts"; else that follows from the arguments.
+            For "parts", the dtype to store each output in; otherwise the arguments decide.
         """
         key = which, signature, wrt, dtypes
         spec = self._products.get(key)
@@ -183,11 +183,12 @@ class Element:
             Arrays and numbers, one for each parameter.
         shapes : tuple of (tuple of int or None), optional
             For "parts": for each output None, or the shape of an array that broadcasts to the result's shape; the
-            output is summed over what it does not span.
+            output is summed over the dimensions that the array does not span.
         signature : Signature, optional
             Of the values, where it is known.
         out : optional
-            What the function returns, or for a Jacobian the pair with it, to be written to.
+            The arrays to write to, in the structure that the function returns; for a Jacobian the pair of that and a
+            `Jacobian`.
         """
         operands = classify(values, self.names, signature)
         spec = self.specialise(which, operands.signature, wrt, dtypes)
@@ -253,7 +254,7 @@ def flatten_out(which: Which, out: Any, structure: Structure) -> Any:
     if out is None:
         return None
     if which == "value":
-        # What is no such structure is refused later, with the other things that an array can have wrong.
+        # Another structure is refused later, where arrays are checked.
         return structure.flatten(out, "out=") if structure.holds(out) else out
     if not (isinstance(out, tuple) and len(out) == 2 and isinstance(out[1], Jacobian)):
         raise ArgumentError("out= must be the pair (value, Jacobian) that an earlier call returned")

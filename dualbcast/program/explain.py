@@ -33,35 +33,35 @@ __all__ = ["Explanation", "explain_kernel", "operations"]
 
 
 class Explanation(NamedTuple):
-    """What a call will run. Print it.
+    """The kernel that a call runs, in figures. Print it.
 
     Attributes
     ----------
     name : str
-        The function's.
+        The function's name.
     dtype : str
-        Of the arithmetic.
+        The dtype of the arithmetic.
     shape : tuple of int
-        Of the result.
+        The shape of the result.
     outputs : tuple of str
-        What the kernel stores.
+        The names of the outputs that the kernel stores.
     operations : dict
-        For each operation how often the kernel's text has it: both sides of branches, one iteration of loops.
+        For each operation how often it stands in the kernel's text: both sides of branches, one iteration of loops.
     bytes_read, bytes_written : int
-        With every element of an argument read once; an argument that the kernel never reads counts nothing.
+        Each element of an argument counts once. An argument that the kernel never reads counts nothing.
     layout : str
         The coalesced dimensions that each argument spans: 1 contiguous, s strided, 0 broadcast. An input that is
-        packed lies otherwise in memory, or repeats along short rows, and is read piece by piece; see
-        `runtime.cpu.tile_packing`.
+        packed has another order in memory, or repeats along short rows, and is read piece by piece.
     branches : tuple of str
         The outcome of each `if` and each loop in vectors on the CPU, with its line: a branch or a select, and why.
     cuda : CudaKernel or None
-        Where a compute capability was given.
+        The compiled CUDA kernel, where a compute capability was given: `registers`, `spill_loads`, `spill_stores`,
+        `stack`, `shared` and `occupancy()` say how much of a GPU a launch takes.
     streamed : bool
-        Whether a CPU kernel stores its outputs past the cache; see `runtime.cpu.nontemporal_policy`.
+        Whether a CPU kernel stores its outputs past the cache.
     passes : tuple of (str, str)
-        Where it was asked for, the IR after each pass by the name of the pass; empty for a pass that changes nothing.
-        The first one is the product that the passes begin with.
+        With `passes=True`, the name of each pass and the IR after it, which is empty for a pass that changes nothing.
+        The first entry is the product before all passes.
     """
 
     name: str
@@ -160,7 +160,7 @@ def explain_kernel(
 
 
 def operations(function: Function) -> dict[str, int]:
-    """How many operations of each name a function computes; both sides of a branch, one iteration of a loop."""
+    """The number of operations of each name in a function: both sides of a branch, one iteration of a loop."""
     return dict(Counter(op.name for op in operations_of(pipeline.run(pipeline.plain(), function))))
 
 

@@ -1,4 +1,4 @@
-"""The Hessian of a broadcast: one block, kept as an array, for each output and each pair of arguments."""
+"""The Hessian of a broadcast: one block, an array, for each output and each pair of arguments."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Hessian(Index):
     labels : tuple of str
         One for each output; "" where the function returns a number.
     shape : tuple of int
-        Of every block: the result's shape.
+        The shape of each block, which is the result's.
     structure : Structure
-        What the function returns.
+        The structure that the function returns.
 
     Notes
     -----

@@ -1,9 +1,8 @@
-"""`max_iterations=`: products whose loops end after so many iterations, and the error that names the first element."""
+"""`max_iterations=`: products whose loops end after some iterations, and the error that names the first element."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache as once
 from typing import Any
 
 import numpy as np
@@ -15,23 +14,23 @@ from dualbcast.runtime.fast_path import FastPath
 
 __all__ = ["Limit", "Limited", "limit"]
 
-# What loops are numbered in, for each element.
+# The dtype of the last output, in which an element has the number of a loop, and the largest number.
 _DTYPE, _LAST = np.dtype(np.uint8), 255
 
 
 class Limit:
-    """What the last output of a product says.
+    """The meaning of the last output of a product: the loop that an element has left too early, or 0.
 
     Attributes
     ----------
     dtype : numpy.dtype
-        Of that output.
+        The output's dtype.
     """
 
-    __slots__ = ("_loops", "_most", "_name", "dtype")
+    __slots__ = ("_loops", "_max_iterations", "_name", "dtype")
 
-    def __init__(self, most: int, loops: dict[Location, int], name: str) -> None:
-        self._most, self._loops, self._name, self.dtype = most, loops, name, _DTYPE
+    def __init__(self, max_iterations: int, loops: dict[Location, int], name: str) -> None:
+        self._max_iterations, self._loops, self._name, self.dtype = max_iterations, loops, name, _DTYPE
 
     def check(self, outputs: Sequence[Any]) -> Any:
         """The outputs but the last one.
@@ -41,7 +40,7 @@ class Limit:
         IterationError
             An element has left a loop that had not ended.
         """
-        (reached,) = outputs[-1:]  # A slice, since on a GPU the others may wait to be made.
+        (reached,) = outputs[-1:]  # a slice, since on a GPU the other outputs may not be arrays yet
         with beside((reached,)):
             count = int((reached != 0).sum())
             if count:
@@ -50,7 +49,7 @@ class Limit:
         if count:
             index = tuple([int(at) for at in np.unravel_index(first, reached.shape)])
             place = next(place for place, each in self._loops.items() if each == number)
-            raise IterationError(self._name, self._most, index, count, place)
+            raise IterationError(self._name, self._max_iterations, index, count, place)
         return outputs[:-1]
 
 
@@ -68,17 +67,17 @@ class Limited:
         return None if outputs is None else self._limit.check(outputs)
 
 
-def limit(product: Product, most: int, name: str) -> tuple[Product, Limit | None]:
-    """The product with loops that end after `most` iterations, and an output more; itself where none can be longer."""
+def limit(product: Product, max_iterations: int, name: str) -> tuple[Product, Limit | None]:
+    """The product with limited loops, and one more output; the product itself where no loop can take longer."""
     from dualbcast.passes.iteration_limits import has_long_loops
     from dualbcast.program import pipeline
 
-    if not has_long_loops(product.function.body, most):
+    if not has_long_loops(product.function.body, max_iterations):
         return product, None
     loops: dict[Location, int] = {}
-    passes = pipeline.limited(most, loops, _LAST)
+    passes = pipeline.limited(max_iterations, loops, _LAST)
     function = pipeline.run(passes, product.function)
-    found = Product(
+    limited = Product(
         (*product.kinds, "int"),
         product.values,
         product.count,
@@ -87,6 +86,6 @@ def limit(product: Product, most: int, name: str) -> tuple[Product, Limit | None
         product.jacobian,
         product.work,
         lambda: function,
-        once(lambda: pipeline.run(passes, product.forward)),
+        lambda: pipeline.run(passes, product.forward),
     )
-    return found, Limit(most, loops, name)
+    return limited, Limit(max_iterations, loops, name)

@@ -1,4 +1,4 @@
-"""The Jacobian of a broadcast: one diagonal block, kept as an array, for each output and each argument."""
+"""The Jacobian of a broadcast: one diagonal block, an array, for each output and each argument."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Frame", "Index", "Jacobian", "broadcasts_to", "everywhere", "library
 
 
 class Frame(NamedTuple):
-    """All of a Jacobian or a Hessian but its arrays, which is the same for every call of one form.
+    """A Jacobian or a Hessian without its arrays: the part that all calls of one form share.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Index:
     """How the blocks of derivatives are asked for: by output, which is a position or a label, and by argument."""
 
     def __init__(self, frame: Frame, stored: Sequence[Any]) -> None:
-        # `stored` are the arrays that a kernel wrote, in its order: what `out=` hands back to it.
+        # `stored` are the arrays that a kernel wrote, in its order. With `out=` it writes to them again.
         self._frame, self._stored = frame, stored
 
     @functools.cached_property
@@ -71,12 +71,12 @@ class Index:
 
     @property
     def structure(self) -> Structure:
-        """What the function returns."""
+        """The structure that the function returns."""
         return self._frame.structure
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of every block: the result's shape."""
+        """The shape of each block, which is the result's."""
         return self._frame.shape
 
     @property
@@ -86,7 +86,7 @@ class Index:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What the outputs are called, where the function names them."""
+        """The outputs' names, where the function names them."""
         return self.structure.labels()
 
     def stacked(self, output: int | str = 0) -> Any:
@@ -103,10 +103,9 @@ class Index:
         if copy is False:
             raise ValueError("blocks are arrays of their own, so that one array of all is a copy; leave out copy=False")
         if self.structure == NUMBER:
-            found = self.stacked()
-        else:
-            found = np.stack([self.stacked(output) for output in range(self.outputs)], axis=len(self.shape))
-        return np.asarray(found, dtype)
+            return np.asarray(self.stacked(), dtype)
+        every_output = [self.stacked(output) for output in range(self.outputs)]
+        return np.asarray(np.stack(every_output, axis=len(self.shape)), dtype)
 
     def _counted(self) -> str:
         return f"{self.outputs} output{'s' * (self.outputs != 1)}"
@@ -142,8 +141,8 @@ class Jacobian(Index):
 
     Element k of output i depends on each argument only through the element that broadcasting puts at k, so the block
     for output i and argument x is an array of the output's shape. Index by argument name or position, with the output
-    first where there are several: `J["x"]`, `J[0]`, `J[i, "x"]`, `J[i, j]`. An output is a position, counted through
-    what the function returns, or a label: the names of fields and the positions that lead to it, joined by dots, as in
+    first where there are several: `J["x"]`, `J[0]`, `J[i, "x"]`, `J[i, j]`. An output is its position among all
+    outputs, or a label: the names of fields and the positions that lead to it, joined by dots, as in
     `J["price", "spot"]` and `J["greeks.delta", "spot"]`. Without an output, a function that returns a tuple, or any
     other structure, gives that structure of blocks.
 
@@ -156,9 +155,9 @@ class Jacobian(Index):
     labels : tuple of str
         One for each output; "" where the function returns a number.
     shape : tuple of int
-        Of every block: the result's shape.
+        The shape of each block, which is the result's.
     structure : Structure
-        What the function returns.
+        The structure that the function returns.
 
     Notes
     -----
@@ -221,7 +220,7 @@ class Jacobian(Index):
         Returns
         -------
         array, or structure of arrays
-            One for each output, of shape `shape`, in what the function returns.
+            One for each output, of shape `shape`, in the structure that the function returns.
         """
         if len(tangents) != len(self.wrt):
             raise ArgumentError(
@@ -258,12 +257,12 @@ class Jacobian(Index):
         for cotangent in cotangents:
             if getattr(cotangent, "shape", ()) != self.shape:
                 raise ShapeError(f"a cotangent must have the output's shape {self.shape}, not {np.shape(cotangent)}")
-        found = []
+        results = []
         with beside(self._stored):
             for name in self.wrt:
                 total = sum(self._blocks[output, name] * cotangents[output] for output in range(self.outputs))
-                found.append(_sum_to(total, self._frame.shapes[name]))
-        return tuple(found)
+                results.append(_sum_to(total, self._frame.shapes[name]))
+        return tuple(results)
 
     def dense(self, output: int | str, argument: int | str) -> Any:
         """The block as a matrix of shape (elements of the output, elements of the argument). For small arrays."""

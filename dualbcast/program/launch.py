@@ -1,4 +1,4 @@
-"""A call on its way: a typed product with arrays, ready to run or after it has run."""
+"""Runs calls: a typed product with its arguments, on the backend of these, or a fast path that an earlier call left."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ Shape = tuple[int, ...]
 
 @dataclass(slots=True)
 class Call:
-    """A call that is ready to run, or has run.
+    """A call that is ready to run.
 
     Attributes
     ----------
     spec, operands, plan
-        The product, its arguments, and how they are walked.
+        The product, its arguments, and the loops over them.
     parts : tuple of numpy.dtype, optional
-        For a product of "parts", what each is stored as.
+        For a product of "parts", the dtype that each is stored in.
     sums : tuple of (tuple of int or None), optional
         For a product of "parts", the shape that each is summed to.
     """
@@ -65,7 +65,7 @@ class Call:
 
     @property
     def results(self) -> Results:
-        """What is made of the outputs."""
+        """The rule that makes results of the outputs."""
         return Results(self.spec, self.plan, self.parts, self.sums)
 
     def run(self) -> tuple[Any, ...]:
@@ -108,8 +108,10 @@ class Call:
         return backend
 
     def fast_path(self, values: tuple[Any, ...], earlier: FastPath | None = None) -> FastPath | None:
-        """The fast path of later calls with arguments of the same forms as `values`, which were those of this one;
-        None where there is none. `earlier` is the path that did not serve this call."""
+        """The fast path of later calls whose arguments have the forms of `values`, the arguments of this one; or None.
+
+        `earlier` is a fast path that did not serve this call.
+        """
         path, limit = self._fast_path(values, earlier), self.spec.limit
         return path if path is None or limit is None else Limited(path, limit)
 
@@ -123,12 +125,12 @@ class Call:
 
             wide, form = self.spec.wide(planned.layout), (planned.sizes, planned.strides)
             if fits(wide, *form, ()) and not fits(wide, *form, planned.pointers):
-                return None  # for want of alignment alone, which other arrays of these forms may have
+                return None  # only the alignment does not suit, and other arrays of these forms may have it
             return CudaFastPath.of(planned, values, self.cuda_kernel(None), self.results, earlier)
         return CpuFastPath.of(planned, values, self.cpu_kernel(), self.results)
 
     def passes(self, cc: tuple[int, int] | None = None) -> list[tuple[str, Function]]:
-        """The passes of its kernel, each with the IR after it; of the CUDA kernel if `cc` is given."""
+        """The passes of the kernel, each with the IR after it; of the CUDA kernel if `cc` is given."""
         target, layout = self._backend() if cc is None else "cuda", self.plan.layout
         return self.spec.passes(self.spec.wide(layout) if target == "cuda" else layout, target)
 
@@ -158,7 +160,7 @@ class Call:
         return self._cuda_kernel(layout, cc)
 
     def _cuda_kernel(self, layout: Layout, cc: tuple[int, int]) -> CudaKernel:
-        """The kernel; of fewer elements a thread than the layout says if registers do not suffice for them."""
+        """The kernel, with fewer elements a thread than the layout has if the registers do not suffice."""
         from dualbcast.runtime.cuda import kernel as cuda_kernel
 
         def compiled(key: str, write: Callable[[], KernelSource]) -> CudaKernel:
@@ -172,11 +174,11 @@ class Call:
 
 
 def _interpreted(_: str, write: Callable[[], KernelSource]) -> Any:
-    """The kernel that Python runs."""
+    """The kernel that Python interprets."""
     return interpreter.PythonKernel(write())
 
 
-# How the results are made, and the outputs that they are made of.
+# The rule that makes results of outputs, and the outputs.
 Ran = tuple[Results, Sequence[Any]]
 
 
@@ -195,7 +197,7 @@ def run_call(
     paths : Recent
         The fast paths of earlier calls.
     key
-        It must say what is computed, and the forms of `values` and of `out`.
+        It tells the product, and the forms of `values` and of `out`.
     values : tuple
         The arguments.
     out : tuple of array

@@ -1,7 +1,7 @@
 """The passes of every target in order, each with the reason for its place. Nothing else decides which passes run.
 
-Every pass takes a function in IR and returns one; where it does not apply it returns the function itself. What a pass
-must know beside the function is bound when the list is built.
+Every pass takes a function in IR and returns one; where it does not apply it returns the function itself. Its other
+arguments are bound when the list is built.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ def product(fused: bool) -> list[Pass]:
     ]
 
 
-def limited(most: int, loops: dict[Location, int], last: int) -> list[Pass]:
+def limited(max_iterations: int, loops: dict[Location, int], last: int) -> list[Pass]:
     """The passes of a product with `max_iterations=`, between `product` and all targets."""
     return [
         # Before the targets' passes, so that masked loops have the limit in them, too.
-        partial(limit_iterations, most=most, loops=loops, last=last),
+        partial(limit_iterations, most=max_iterations, loops=loops, last=last),
     ]
 
 

@@ -1,4 +1,4 @@
-"""What can be computed of an element function, each as IR ready to be emitted: values, Jacobian, Hessian, or more."""
+"""Products of an element function: from its IR to that of a kernel for its values, Jacobian, Hessian, or several."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Block(NamedTuple):
 
 
 class Product:
-    """A product: its IR, and what its kernels store.
+    """A product: its IR, and the results that its kernels store.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class Product:
     count : int
         How many outputs the scalar function has.
     structure : Structure
-        What the scalar function returns.
+        The structure that the scalar function returns.
     blocks : dict
         Where the other results come from: the partial of an output by (output, parameter), a second partial by (output,
         parameter, parameter) with the parameters in the order of `wrt`, a value among "parts" by (output,). A
@@ -70,12 +70,12 @@ class Product:
 
     @property
     def function(self) -> Function:
-        """Its IR, ready to be emitted; the outputs are what is stored."""
+        """The IR of its kernels, with one output for each stored result."""
         return self._function()
 
     @property
     def forward(self) -> Function:
-        """The same where registers are few: its partials are found with the values, from the parameters on."""
+        """The same in forward mode, for targets with few registers: partials are computed along with the values."""
         return self._forward()
 
 
@@ -87,7 +87,7 @@ def make_product(function: Function, which: Which, wrt: Sequence[int]) -> Produc
     function : Function
         As it was lowered.
     which : str
-        What to compute.
+        The product to compute.
     wrt : sequence of int
         The parameters to differentiate in.
 
@@ -96,7 +96,7 @@ def make_product(function: Function, which: Which, wrt: Sequence[int]) -> Produc
     CompileError
         At the user's line.
     """
-    # They are not needed, nor imported, for what has been kept.
+    # Imported here, since a product whose facts are on disk does not need them.
     from dualbcast.autodiff.eliminate import is_shorter
     from dualbcast.autodiff.operation_cost import cost_of_element
 
@@ -154,7 +154,7 @@ def _computed(
     named = {output.name: output for output in both.outputs}
     results: dict[_Place, Output] = {(at,): output for at, output in enumerate(both.outputs[:count])}
     for place, name in names.items():
-        # What is zero everywhere has no name.
+        # A partial that is zero everywhere has no name.
         zero = Output("_".join(["zero", *map(str, place)]), Const(0.0, "float"))
         results[place] = zero if name is None else named[name]
     return both, results

@@ -1,4 +1,4 @@
-"""What is made of the arrays that a kernel has written: values, a Jacobian, a Hessian, or the parts of a function."""
+"""Results from the arrays that a kernel has written: values, a Jacobian, a Hessian, or the parts of a function."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["Results"]
 
 
 class Results:
-    """How the results of a call are made of the outputs of its kernel: the same for every call of one form.
+    """Makes the results of a call from the outputs of its kernel, in the same way for all calls of one form.
 
     Attributes
     ----------
     shape : tuple of int
         The shape that the arguments broadcast to.
     may_wait : bool
-        Whether there are partials, of which arrays are made when somebody asks for them.
+        Whether there are partials. Arrays are made of them when they are asked for.
     """
 
     __slots__ = (
@@ -65,7 +65,7 @@ class Results:
         self._are_stored: bool | None = None
 
     def value(self, outputs: Sequence[Any]) -> Any:
-        """What the function returns."""
+        """The structure that the function returns, with arrays."""
         if self._given is not None:
             outputs = scalars(tuple(outputs), self._given)
         return self._structure.pack(outputs[: self._values])
@@ -86,18 +86,18 @@ class Results:
         return Hessian(self._hessian, outputs[first:])
 
     def parts(self, outputs: Sequence[Any]) -> tuple[Any, ...]:
-        """The results of a product of "parts": what is stored, and numbers for what is constant."""
+        """The results of a product of "parts": stored arrays, and views of one number where a part is constant."""
         if self._are_stored is None:
             self._are_stored = self._find_stored()
         if self._are_stored:
             return tuple(outputs)
-        found = [
+        parts = [
             self._constant(place[0], block.constant, outputs) if block.stored is None else outputs[block.stored]
             for place, block in self._spec.product.blocks.items()
         ]
         if self._module == "numpy" and (self._given is not None or self._sums is not None):
-            return tuple([y if y.shape else y[()] for y in found])
-        return tuple(found)
+            return tuple([y if y.shape else y[()] for y in parts])
+        return tuple(parts)
 
     def _find_stored(self) -> bool:
         """Whether the parts are the arrays that the kernel writes, as they are."""
@@ -107,14 +107,14 @@ class Results:
 
     def _constant(self, at: int, number: float, outputs: Sequence[Any]) -> Any:
         shape = None if self._sums is None else self._sums[at]
-        # Each element of a summed output has as many terms as there are elements for it.
+        # The number of elements that are summed into one.
         terms = 1 if shape is None else self._total // max(1, math.prod(shape))
         dtype = self._parts[at] if self._parts else self._spec.result
         with beside(outputs):
             return everywhere(number * terms, dtype, self.shape if shape is None else shape, self._module)
 
     def _frame(self, depth: int, first: int) -> Frame:
-        """Of the blocks whose keys are an output and `depth - 1` arguments; `first` is the output they begin with."""
+        """The frame of the blocks whose keys have `depth` parts; `first` is the kernel's output they begin with."""
         spec = self._spec
         places = []
         for place, block in spec.product.blocks.items():
@@ -126,5 +126,6 @@ class Results:
             for name, kind, token in zip(spec.names, self._signature.kinds, self._signature.tokens, strict=False)
             if name not in spec.within
         }
-        found = spec.within, self._structure, self.shape, self._arrays, tuple(places), spec.result, self._module
-        return Frame(*found, others)
+        return Frame(
+            spec.within, self._structure, self.shape, self._arrays, tuple(places), spec.result, self._module, others
+        )

@@ -1,4 +1,4 @@
-"""A product for given dtypes, and its kernels: what a layout turns into the text of a kernel."""
+"""A product for given dtypes, and its kernels for the layouts of its arguments."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from dualbcast.runtime.arguments import DType
 __all__ = ["Backend", "Keeping", "Options", "TypedProduct"]
 
 Backend = Literal["auto", "python", "cpu", "cuda"]
-# Makes a kernel of what stands for its text in a key, and what writes the text.
+# Makes a kernel from the key of its text and a function that writes the text.
 Compiler = Callable[[str, Callable[[], KernelSource]], Any]
 # Whether a graph keeps the Jacobian of a recorded call for the backward pass.
 Keeping = Literal["auto", "cache", "recompute"]
 
 
 class Options(NamedTuple):
-    """How kernels are made, where they run, and whether a graph keeps their Jacobians, as the decorator was told."""
+    """Options of the decorator: how kernels are made, where they run, and whether a graph keeps their Jacobians."""
 
     fastmath: bool = False
     backend: Backend = "auto"
@@ -33,7 +33,7 @@ class Options(NamedTuple):
     max_iterations: int | None = None
 
     def runs_like(self, other: Options) -> bool:
-        """Whether kernels of both can be one."""
+        """Whether functions with these options can be in one kernel."""
         return self._replace(jacobian=other.jacobian) == other
 
 
@@ -43,17 +43,18 @@ class TypedProduct:
 
     Attributes
     ----------
-    product, wrt, dtypes, result, compute, inputs, title, options
-        What is computed; the parameters differentiated in; the dtypes of outputs, of floats among the results, of the
-        arithmetic, and of the inputs as they are stored; what it is called in the kernel's text; how it is made.
-    names : tuple of str
-        All parameters.
+    product, wrt
+        The product, and the positions of the parameters that it is differentiated in.
+    dtypes, result, compute, inputs
+        The dtypes of the outputs, of floats among the results, of the arithmetic, and of the inputs in memory.
+    title, options, names
+        The first line of the kernel's text, the decorator's options, and the names of all parameters.
     identity : str
-        What tells the product's IR from any other; see `product_cache`; empty where nothing does.
+        A text that only products with the same IR share; see `product_cache`. Empty where there is none.
     limit : Limit or None
-        What the last output says, where loops end after some iterations.
+        The meaning of the last output, where loops end after some iterations.
     within : tuple of str
-        The names of those in `wrt`.
+        The names of the parameters in `wrt`.
     """
 
     product: Product
@@ -89,30 +90,30 @@ class TypedProduct:
 
         function = self.product.forward if target == "cuda" else self.product.function
         try:
-            return kernel_source(function, layout, *self._said(target), trace)
+            return kernel_source(function, layout, *self._text_arguments(target), trace)
         except RecursionError:
             raise nested_too_deeply(function.location) from None
 
-    def _said(self, target: str) -> tuple[str, tuple[str, ...], tuple[str, ...], str, str, bool]:
+    def _text_arguments(self, target: str) -> tuple[str, tuple[str, ...], tuple[str, ...], str, str, bool]:
         outputs = tuple([dtype.name for dtype in self.dtypes])
         return self.compute, self.inputs, outputs, target, self.title, self.options.fastmath
 
     def wide(self, layout: Layout) -> Layout:
-        """The layout with as many elements for a CUDA thread as pay."""
-        found = self.widened.get(layout)
-        if found is None:
+        """The layout with the number of elements for a CUDA thread that is fastest."""
+        wide = self.widened.get(layout)
+        if wide is None:
             from dualbcast.program.pipeline import elements_a_thread
 
             lanes = elements_a_thread(self.product.forward, layout, self.compute)
-            found = self.widened[layout] = layout._replace(lanes=lanes)
-        return found
+            wide = self.widened[layout] = layout._replace(lanes=lanes)
+        return wide
 
-    def kernel(self, target: str, layout: Layout, compiled: Compiler, variant: Any = None) -> Any:
-        """The kernel for a layout, `compiled` where this product has none yet for the target's variant."""
+    def kernel(self, target: str, layout: Layout, compile_kernel: Compiler, variant: Any = None) -> Any:
+        """The kernel for a layout and a variant of the target, compiled where this product has none yet."""
         key = target, variant, layout
         kernel = self.kernels.get(key)
         if kernel is None:
             with collection_postponed():
-                text = kernel_key(self.identity, layout, self._said(target))
-                kernel = self.kernels[key] = compiled(text, lambda: self.source(layout, target))
+                key_of_text = kernel_key(self.identity, layout, self._text_arguments(target))
+                kernel = self.kernels[key] = compile_kernel(key_of_text, lambda: self.source(layout, target))
         return kernel

@@ -379,7 +379,7 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        report.written(path, interrupted)
+        report.write_whole(path, interrupted)
     assert json.loads(path.read_text()) == {"rows": [1]}
     assert list(tmp_path.iterdir()) == [path]
 
