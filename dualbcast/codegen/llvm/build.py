@@ -13,6 +13,7 @@ from dualbcast.codegen.llvm import intrinsics
 from dualbcast.codegen.llvm.lower import lower
 from dualbcast.codegen.llvm.row_loop import WHOLE
 from dualbcast.codegen.llvm.target import LOCK, features, host
+from dualbcast.codegen.llvm.unit import Unit
 from dualbcast.codegen.mathlib import table as mathlib
 from dualbcast.errors import kernel_fault
 from dualbcast.kernel_spec import KernelSource
@@ -94,18 +95,10 @@ def _module(source: KernelSource, fastmath: bool, vector: bool, streamed: Collec
     names = intrinsics.names(vector)
     if fastmath:  # LLVM, which may multiply by reciprocals, has a shorter way.
         names = names | {"divided": intrinsics.DIVISION}
-    lower(
-        module,
-        intrinsics.SUM_TERMS + source.text,
-        names,
-        source.entry,
-        _signature(source),
-        intrinsics.LIBERTIES | dict.fromkeys(source.functions, _FASTMATH if fastmath else frozenset()),
-        _ATTRIBUTES,
-        *_lanes(source),
-        source.element,
-        streamed,
-    )
+    text = intrinsics.SUM_TERMS + source.text
+    liberties = intrinsics.LIBERTIES | dict.fromkeys(source.functions, _FASTMATH if fastmath else frozenset())
+    unit = Unit(module, text, names, source.element, liberties, _ATTRIBUTES, *_lanes(source))
+    lower(unit, source.entry, _signature(source), streamed)
     return module
 
 

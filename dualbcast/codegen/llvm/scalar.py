@@ -54,9 +54,7 @@ class ScalarBody(Expressions):
         arguments = zip(node.args.args, function.args, dtypes, strict=False)
         self.values = {each.arg: Typed(value, dtype) for each, value, dtype in arguments}
         self._variables: dict[str, Typed] = {}
-        assigned, values = assigned_names(node)
-        self._single = values - self.values.keys()
-        for name in assigned & self.values.keys():
+        for name in [*self.values.keys() & assigned_names(node)]:
             self.assign(name, self.values.pop(name))
 
     def finish(self) -> None:
@@ -96,12 +94,12 @@ class ScalarBody(Expressions):
                     raise SyntaxError(f"a kernel has no such statement: {ast.unparse(stmt)}")
 
     def assign(self, name: str, value: Typed) -> None:
-        """Give a variable a value, whose type is that of its first value."""
-        if name in self._single:
+        """Give a variable a value, whose type is that of its first value. Of a pointer there is one value."""
+        if value.dtype[0] == "*":
+            if name in self.values:
+                raise TypeError(f"{name} is more than one pointer")
             self.values[name] = value
             return
-        if value.dtype[0] == "*":
-            raise TypeError(f"{name} is more than one pointer")
         if name not in self._variables:
             self._variables[name] = Typed(self.start.alloca(value.value.type, name=name), value.dtype)
         place, dtype = self._variables[name]

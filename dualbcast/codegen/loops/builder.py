@@ -115,6 +115,11 @@ class Function:
         variable.value = value
         return variable
 
+    def room(self, count: int) -> Pointer:
+        """Memory on the stack for so many int64."""
+        with self._builder.goto_entry_block():
+            return Pointer(self._builder, self._builder.alloca(INDEX, count), "int64")
+
     # --- control flow ---------------------------------------------------------------------------------------------
 
     @contextmanager
@@ -190,6 +195,11 @@ class Function:
         return Value(
             self._builder, self._builder.call(self._builder.inttoptr(address.value, kind.as_pointer()), values)
         )
+
+    def variable_of_process(self, name: str) -> Pointer:
+        """The address of an integer, or of an object, that has this symbol in the process."""
+        module = self.module.module
+        return Pointer(self._builder, module.globals.get(name) or ir.GlobalVariable(module, INDEX, name), "int64")
 
     def prefetch(self, pointer: Pointer) -> None:
         """Ask for the line of memory at an address, which is read soon."""
