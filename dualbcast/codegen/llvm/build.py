@@ -20,16 +20,16 @@ from dualbcast.kernel_spec import KernelSource
 
 __all__ = ["Built", "build"]
 
-# What fastmath=True allows: none of these changes the meaning of NaN or infinity, as "nnan" and "ninf" would.
+# The liberties of fastmath=True. None of them changes the meaning of NaN or infinity, as "nnan" and "ninf" would.
 _FASTMATH = frozenset({"contract", "nsz", "arcp", "afn"})
 # The vector registers that each of some vectors side by side needs at least.
 _REGISTERS = 8
 _ATTRIBUTES = (
-    # Else LLVM may find too late that vectors are kept on the stack, and keep them across cache lines.
+    # Without it LLVM may find too late that vectors are on the stack, and store them across cache lines.
     '"stackrealign"',
     # For Intel's processors LLVM prefers vectors of half the size, from when whole ones slowed the clock.
     '"prefer-vector-width"="512"',
-    # Their stores could not be made streaming ones.
+    # Stores of these functions cannot go past the cache.
     '"no-builtin-memset"',
     '"no-builtin-memcpy"',
 )

@@ -1,4 +1,4 @@
-"""Which names the statements of a kernel's text read, assign and write to: what its values depend on."""
+"""The names that the statements of a kernel's text read, assign and write to, and which of them vary in a row."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Uses(NamedTuple):
     written : set of str
         The arrays that are written to.
     calls : bool
-        Whether a function is called for more than its value.
+        Whether a function is called as a statement.
     """
 
     names: set[str]

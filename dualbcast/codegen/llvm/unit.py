@@ -1,4 +1,4 @@
-"""The module that is being made of a kernel's text: its constants, and the LLVM functions of its functions."""
+"""The LLVM module of a kernel's text while it is written: its constants, and the LLVM functions of its functions."""
 
 from __future__ import annotations
 

@@ -97,4 +97,6 @@ def _milliseconds(f: Function) -> Value:
         return f.call(f.module.external("GetTickCount64", [], "int64"))
     instant = f.room(2)
     f.call(f.module.external("clock_gettime", ["int32", "*int64"], "int32"), time.CLOCK_MONOTONIC, instant)
-    return instant[0] * 1000 + instant[1] // 1_000_000
+    seconds: Value = instant[0]
+    nanoseconds: Value = instant[1]
+    return seconds * 1000 + nanoseconds // 1_000_000
