@@ -15,8 +15,8 @@ from dualbcast.kernel_spec import TILE, Layout
 __all__ = ["summing_loops"]
 
 # The most bytes of terms on the stack, of all sums: they stay in the first-level cache, and a thread may have 32 KiB in
-# all. And the least bytes for each sum, which are some vectors.
-_TERMS, _VECTORS = 16384, 256
+# all. And the fewest bytes for each sum, which are some vectors.
+_BYTES_OF_TERMS, _BYTES_OF_A_SUM = 16384, 256
 # The most elements of a row before the next row, where accumulators lie along it: they stay in the second-level cache.
 _PANEL = 8 * TILE
 
@@ -54,9 +54,9 @@ def summing_loops(
     params, stored : sequence of str
         The names of inputs and outputs.
     indices : sequence of str
-        What the index of each address class is called.
+        The name of the index of each address class.
     names : Names
-        Those taken.
+        The names that are taken.
 
     Returns
     -------
@@ -77,10 +77,7 @@ def summing_loops(
     places = [names.fresh(f"i{dimension}") for dimension in range(layout.rank - 1)]
     first, count, inner = (names.fresh(name) for name in ("first", "count", "j"))
     length, last = sizes[-1], layout.rank - 1
-    tile, itemsize = TILE, 8 if compensated else 4
-    while tile * itemsize > _VECTORS and tile * itemsize * len(summed) > _TERMS:
-        tile //= 2
-
+    tile = _tile_length(len(summed), 8 if compensated else 4)
     flat = [stride for by_dimension in strides for stride in by_dimension.values()]
     lines = [
         f"# Adds the sums over {' by '.join(sizes)} to {', '.join(summed)}, tile by tile of a row.",
@@ -101,7 +98,7 @@ def summing_loops(
         stop = f"min({length}, {panel} + {_PANEL})"
     for place, size in zip(places, sizes, strict=False):
         line(f"for {place} in range({size}):")
-    # Where each class has its index in the row, the tile, and at the tile's element `j`.
+    # The text of each class's index: of its first element in the row, then in the tile, then of the tile's element `j`.
     at = []
     for by, index in zip(strides, indices, strict=True):
         row = " + ".join(f"{places[dimension]} * {stride}" for dimension, stride in by.items() if dimension != last)
@@ -110,31 +107,36 @@ def summing_loops(
             line(f"{at[-1]} = {row}")
     line(f"for {first} in range({panel}, {stop}, {tile}):")
     line(f"{count} = min({length} - {first}, {tile})")
-    for position, (pattern, by, index) in enumerate(zip(layout.classes, strides, indices, strict=True)):
-        if pattern[last] != "0":
-            start = step(pattern[last], by.get(last), first, at[position])
-            if start != first:
-                at[position] = names.fresh(f"{index}_tile")
-                line(f"{at[position]} = {start}")
-            else:
-                at[position] = first
-            at[position] = step(pattern[last], by.get(last), inner, at[position])
+    along_row = [position for position, pattern in enumerate(layout.classes) if pattern[last] != "0"]
+    for position in along_row:
+        kind, stride = layout.classes[position][last], strides[position].get(last)
+        start = step(kind, stride, first, at[position])
+        at[position] = start if start == first else names.fresh(f"{indices[position]}_tile")
+        if start != first:
+            line(f"{at[position]} = {start}")
+        at[position] = step(kind, stride, inner, at[position])
     arguments = [at[position] for position in layout.indexed(len(params))]
     line(f"for {inner} in range({count}):")
     line(f"{element}({', '.join([*arguments, inner, *params, *(terms.get(name, name) for name in stored)])})")
     depth -= 1
 
-    def add(name: str, index: str, term: str) -> None:
-        line(f"{helper}({name}, {rests[name]}, {index}, {term})" if compensated else f"{name}[{index}] += {term}")
+    def addition(name: str, index: str, term: str) -> str:
+        return f"{helper}({name}, {rests[name]}, {index}, {term})" if compensated else f"{name}[{index}] += {term}"
 
     along = [name for name, which in summed.items() if layout.classes[which][last] != "0"]
     if along:
         line(f"for {inner} in range({count}):")
         for name in along:
-            add(name, at[summed[name]], f"{terms[name]}[{inner}]")
+            line(addition(name, at[summed[name]], f"{terms[name]}[{inner}]"))
         depth -= 1
-    for name, which in summed.items():
-        if name not in along:
-            add(name, at[which] or "0", f"sum_terms({terms[name]}, {count})")
-    helpers = {helper: _ADD_TO.format(name=helper)} if compensated else {}
-    return helpers, "\n".join(lines), len(rests)
+    for name in [name for name in summed if name not in along]:
+        line(addition(name, at[summed[name]] or "0", f"sum_terms({terms[name]}, {count})"))
+    return {helper: _ADD_TO.format(name=helper)} if compensated else {}, "\n".join(lines), len(rests)
+
+
+def _tile_length(sums: int, itemsize: int) -> int:
+    """The most terms of each of some sums at a time."""
+    length = TILE
+    while length * itemsize > _BYTES_OF_A_SUM and length * itemsize * sums > _BYTES_OF_TERMS:
+        length //= 2
+    return length

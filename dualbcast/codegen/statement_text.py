@@ -158,7 +158,7 @@ class Writer:
                 lines.append(_cut(f"{code:<{_COMMENT_COLUMN}}  # {comment}"))
             else:
                 indent = code[: len(code) - len(code.lstrip())]
-                # Of a comment beyond the page not even the sign would be left.
+                # Beyond the page nothing of a comment would be left.
                 lines += [_cut(f"{indent}# {comment}"), code] if len(indent) < _PAGE - 2 else [code]
         return lines
 
@@ -281,6 +281,12 @@ class Writer:
                 return self.constants.floating(float(value)), _ATOM
             case Const(value=value):
                 return repr(value), _ATOM if value >= 0 else 11
+            case Op():
+                return self._operation(expr)
+        raise AssertionError(expr)
+
+    def _operation(self, op: Op) -> tuple[str, int]:
+        match op:
             case Op(name="select", args=args) if self.target == "cpu":
                 return f"select({', '.join(map(self.assigned, args))})", _ATOM
             case Op(name=name, args=args) if name in _INFIX:
@@ -300,10 +306,8 @@ class Writer:
                 if self.constants.dtype == "float32":
                     return self._parts(arg)
                 return f"float64(float32({self.expression(arg)}))", _ATOM
-            case Op(name=name, args=args):
-                function = {"to_float": self.constants.dtype, "to_int": "int64", **self.called}.get(name, name)
-                return f"{function}({', '.join(map(self.expression, args))})", _ATOM
-        raise AssertionError(expr)
+        function = {"to_float": self.constants.dtype, "to_int": "int64", **self.called}.get(op.name, op.name)
+        return f"{function}({', '.join(map(self.expression, op.args))})", _ATOM
 
     def _load(self, load: Load) -> tuple[str, int]:
         index = self.address[load.name]
@@ -312,7 +316,7 @@ class Writer:
         return self._from_storage(load, f"{load.name}[{index}]", "")
 
     def _from_storage(self, load: Load, text: str, verb: str) -> tuple[str, int]:
-        """What is loaded, in the kind that it is computed with; `verb` is that of the functions for 16 bits."""
+        """A loaded element in the kind that it is computed with; `verb` is that of the functions for 16 bits."""
         storage = self.storage[load.name]
         if storage in _HALVES:
             text = f"{verb}_{storage}({text})"

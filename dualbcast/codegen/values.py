@@ -159,7 +159,7 @@ class Value:
 
     def at_most(self, limit: Any) -> Value:
         """The number, or the limit where that is less."""
-        return (self < limit).choose(self, limit)
+        return self._compared("<", limit).choose(self, limit)
 
     # --- conversions ---------------------------------------------------------------------------------------------
 

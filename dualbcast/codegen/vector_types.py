@@ -61,9 +61,9 @@ def splat(builder: ir.IRBuilder, value: ir.Value, count: int) -> ir.Value:
 
 def shuffled(builder: ir.IRBuilder, one: ir.Value, other: ir.Value, places: Sequence[int]) -> ir.Value:
     """Elements of two vectors, by their places in one after the other."""
-    made = builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(PLACE, len(places)), list(places)))
-    made.type = Lanes(one.type.element, len(places))
-    return made
+    vector = builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(PLACE, len(places)), list(places)))
+    vector.type = Lanes(one.type.element, len(places))
+    return vector
 
 
 def any_of(builder: ir.IRBuilder, test: ir.Value) -> ir.Value:

@@ -22,6 +22,7 @@ from texts import Arrays, assert_same_bits, by_numba, by_python, suits_numba, wi
 from dualbcast import differentiable_broadcast
 from dualbcast.codegen.llvm import intrinsics
 from dualbcast.codegen.llvm.lower import lower
+from dualbcast.codegen.llvm.unit import Unit
 from dualbcast.errors import BackendError
 from dualbcast.kernel_spec import KernelSource
 from dualbcast.runtime.cpu import kernel as cpu_kernel
@@ -754,7 +755,8 @@ def lowered(text: str, liberties: dict[str, Any] | None = None, attributes: tupl
     """The module of a text whose entry is `kernel(k, x, out)`, which LLVM has found in order."""
     module = ir.Module("test")
     names = intrinsics.names(False)
-    lower(module, text, names, "kernel", ["int64", "*float64", "*float64"], liberties or {}, attributes)
+    unit = Unit(module, text, names, "", liberties or {}, attributes)
+    lower(unit, "kernel", ["int64", "*float64", "*float64"])
     found = binding.parse_assembly(str(module))
     found.verify()
     return str(module)
@@ -827,10 +829,3 @@ def test_the_entry_is_called_from_outside_and_the_others_are_parts_of_it() -> No
         assert "alwaysinline" in found[name]
         assert "noalias" not in found[name]
     assert all('"stackrealign"' in text and "nounwind" in text for text in found.values())
-
-
-def test_a_variable_assigned_once_is_a_value() -> None:
-    body = "    y = x[k]\n    if k > 0:\n        z = y * y\n        out[k] = z\n    else:\n        out[k] = y\n"
-    assert "alloca" not in lowered(f"def kernel(k, x, out):\n{body}")
-    again = "    y = y + y\n    out[k] = y\n"
-    assert "alloca" in lowered(f"def kernel(k, x, out):\n{body}{again}")

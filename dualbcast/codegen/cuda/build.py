@@ -67,8 +67,8 @@ extern "C" __device__ float dualbcast_fast_{name}(float x)
 # For the linker, which makes the code. Numba's own fastmath would also assume that there is no NaN and no infinity.
 _FAST_LINK = ("-ftz=1", "-prec-div=0", "-prec-sqrt=0")
 
-# How much larger machine code may be that leaves room for more blocks.
-_COSTS_NOTHING = 1.02
+# The factor by which machine code that leaves room for more blocks may be larger.
+_LARGEST_GROWTH = 1.02
 
 _COMPILERS = ("numba-cuda", "cuda-core", "cuda-bindings")
 _LIBRARIES = ("nvidia-nvjitlink", "nvidia-cuda-nvrtc", "nvidia-nvvm", "nvidia-cuda-nvcc")
@@ -95,7 +95,7 @@ def optional(module: str, package: str, purpose: str, install: str = '"dualbcast
 
 @lru_cache(maxsize=1)
 def toolchain() -> str:
-    """What machine code depends on beside its source: the compilers' versions, and this file."""
+    """Everything that machine code depends on beside its source: the compilers' versions, and this file."""
     versions = []
     for package in _PACKAGES:
         try:
@@ -147,19 +147,20 @@ def _settled(
 
     The assembler decides for itself how many blocks are worth a spill or an instruction, if it is not told.
     """
-    found = resources(log)
-    blocks = 1 if found["stack"] else roomier(cc, found["registers"])
+    first = resources(log)
+    blocks = 1 if first["stack"] else roomier(cc, first["registers"])
     if blocks is None:
         return image, log
     bound = f"__launch_bounds__({THREADS_PER_BLOCK}"
-    other, its_log = link(shell.replace(f"{bound})", f"{bound}, {blocks})"))
-    its = resources(its_log)
-    better = found["stack"] or (its["registers"] < found["registers"] and len(other) <= _COSTS_NOTHING * len(image))
-    return (other, its_log) if better and not its["stack"] else (image, log)
+    second_image, second_log = link(shell.replace(f"{bound})", f"{bound}, {blocks})"))
+    second = resources(second_log)
+    has_more_room = second["registers"] < first["registers"] and len(second_image) <= _LARGEST_GROWTH * len(image)
+    is_better = (first["stack"] or has_more_room) and not second["stack"]
+    return (second_image, second_log) if is_better else (image, log)
 
 
 def _with_numpy(compile_element: Callable[..., bytes], source: KernelSource, *arguments: Any) -> bytes:
-    """Run Numba-CUDA; releases of it and of NumPy that do not go together are named, all else is a fault of ours."""
+    """Run Numba-CUDA. An error names releases of it and of NumPy that do not fit; any other is a fault of ours."""
     try:
         return compile_element(source, *arguments)
     except DualbcastError:
@@ -343,11 +344,11 @@ def resources(log: str) -> dict[str, int]:
         "spill_loads": r"(\d+) bytes spill loads",
         "stack": r"(\d+) bytes stack frame",
     }
-    found = {name: re.findall(pattern, log) for name, pattern in patterns.items()}
-    if not all(found.values()):
+    matches = {name: re.findall(pattern, log) for name, pattern in patterns.items()}
+    if not all(matches.values()):
         raise BackendError(f"The CUDA assembler's report cannot be read:\n{log}")
     # A function that was not inlined has figures of its own: the largest count.
-    figures = {name: max(map(int, values)) for name, values in found.items()}
+    figures = {name: max(map(int, values)) for name, values in matches.items()}
     return figures | {"shared": max(map(int, re.findall(r"(\d+) bytes smem", log)), default=0)}
 
 

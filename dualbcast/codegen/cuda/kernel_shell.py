@@ -8,7 +8,18 @@ from collections.abc import Sequence
 
 from dualbcast.kernel_spec import Layout
 
-__all__ = ["C_TYPES", "THREADS_PER_BLOCK", "class_index", "cuda_shell", "half_access", "handed_over", "strides_of"]
+__all__ = [
+    "C_TYPES",
+    "THREADS_PER_BLOCK",
+    "class_index",
+    "cuda_shell",
+    "half_access",
+    "handed_over",
+    "kernel_lines",
+    "pointer_types",
+    "size_and_index",
+    "strides_of",
+]
 
 # 8 warps: a launch fills every multiprocessor evenly, and even 255 registers a thread leave room for one block.
 THREADS_PER_BLOCK = 256
@@ -107,11 +118,6 @@ def cuda_shell(layout: Layout, entry: str, inputs: Sequence[str], outputs: Seque
         `layout.values`) and the output pointers. With lanes the innermost size, and the strides of classes that span
         the innermost dimension, are in groups of so many elements.
 
-    Raises
-    ------
-    ValueError
-        If `entry` is not an ASCII identifier.
-
     Examples
     --------
     >>> layout = Layout(rank=2, classes=("s1", "10"), which=(0, 1, 0))
@@ -128,21 +134,15 @@ def cuda_shell(layout: Layout, entry: str, inputs: Sequence[str], outputs: Seque
     }
     <BLANKLINE>
     """
-    if not (entry.isascii() and entry.isidentifier()):
-        raise ValueError(f"{entry!r} cannot name a CUDA kernel")
-    size, index = ("long long", "long long") if layout.wide else ("unsigned int", "int")
-
-    types = [f"const {C_TYPES[dtype]}*" for dtype in inputs] + [f"{C_TYPES[dtype]}*" for dtype in outputs]
-    names = [f"in{i}" for i in range(len(inputs))] + [f"out{i}" for i in range(len(outputs))]
+    size, index = size_and_index(layout)
+    types = pointer_types(inputs, outputs)
     indexed = [(number, pattern) for number, pattern in enumerate(layout.classes) if pattern.strip("0")]
 
-    element_parameters = [f"{index} k{number}" for number, _ in indexed]
-    element_parameters += [f"{kind} {name}" for kind, name in zip(types, names, strict=True)]
+    element = [f"{index} k{number}" for number, _ in indexed]
+    element += [f"{kind} {name}" for name, kind in types.items()]
     parameters = [f"{size} n{dimension}" for dimension in range(layout.rank)]
     parameters += [f"{index} {stride}" for number, pattern in indexed for stride in strides_of(number, pattern)]
-    given = [
-        handed_over(kind, name, at in layout.values) for at, (kind, name) in enumerate(zip(types, names, strict=True))
-    ]
+    given = [handed_over(kind, name, at in layout.values) for at, (name, kind) in enumerate(types.items())]
     parameters += [parameter for parameter, _ in given]
     arguments = [class_index(number, pattern, index) for number, pattern in indexed] + [text for _, text in given]
     if layout.lanes > 1:
@@ -151,19 +151,41 @@ def cuda_shell(layout: Layout, entry: str, inputs: Sequence[str], outputs: Seque
             for text, (_, pattern) in zip(arguments, indexed, strict=False)
         ]
 
-    halves = half_access([*inputs, *outputs])
-    kernel = [
-        f'extern "C" __device__ void {entry}_element({", ".join(element_parameters)});',
+    body = [*_position(layout.rank, size), f"{entry}_element({', '.join(arguments)});"]
+    return "\n".join([*half_access([*inputs, *outputs]), *kernel_lines(entry, element, parameters, body)])
+
+
+def size_and_index(layout: Layout) -> tuple[str, str]:
+    """The C++ types of sizes, and of indices and strides."""
+    return ("long long", "long long") if layout.wide else ("unsigned int", "int")
+
+
+def pointer_types(inputs: Sequence[str], outputs: Sequence[str]) -> dict[str, str]:
+    """The C++ types of pointers to arrays that are stored as these dtypes, by name."""
+    types = {f"in{i}": f"const {C_TYPES[dtype]}*" for i, dtype in enumerate(inputs)}
+    return types | {f"out{i}": f"{C_TYPES[dtype]}*" for i, dtype in enumerate(outputs)}
+
+
+def kernel_lines(entry: str, element: Sequence[str], parameters: Sequence[str], body: Sequence[str]) -> list[str]:
+    """The C++ lines of a kernel, with the declaration of its element function.
+
+    Raises
+    ------
+    ValueError
+        If `entry` is not an ASCII identifier.
+    """
+    if not (entry.isascii() and entry.isidentifier()):
+        raise ValueError(f"{entry!r} cannot name a CUDA kernel")
+    return [
+        f'extern "C" __device__ void {entry}_element({", ".join(element)});',
         "",
         f'extern "C" __global__ void __launch_bounds__({THREADS_PER_BLOCK})',
         f"{entry}({', '.join(parameters)})",
         "{",
-        *(f"    {line}" for line in _position(layout.rank, size)),
-        f"    {entry}_element({', '.join(arguments)});",
+        *(f"    {line}" for line in body),
         "}",
         "",
     ]
-    return "\n".join([*halves, *kernel])
 
 
 def handed_over(kind: str, name: str, is_value: bool) -> tuple[str, str]:

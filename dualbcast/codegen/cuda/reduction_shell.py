@@ -14,6 +14,9 @@ from dualbcast.codegen.cuda.kernel_shell import (
     class_index,
     half_access,
     handed_over,
+    kernel_lines,
+    pointer_types,
+    size_and_index,
     strides_of,
 )
 from dualbcast.kernel_spec import Layout
@@ -94,20 +97,17 @@ def summing_shell(layout: Layout, entry: str, dtype: str, inputs: Sequence[str],
     inputs, outputs : sequence of str
         The dtype name that each pointer argument is stored as; it is ignored for summed outputs.
     """
-    if not (entry.isascii() and entry.isidentifier()):
-        raise ValueError(f"{entry!r} cannot name a CUDA kernel")
-    size, index = ("long long", "long long") if layout.wide else ("unsigned int", "int")
+    size, index = size_and_index(layout)
     real, rank, count = C_TYPES[dtype], layout.rank, len(inputs)
     summed = {f"out{i}": layout.which[count + i] for i in layout.summed(count)}
-    names = [f"in{i}" for i in range(count)] + [f"out{i}" for i in range(len(outputs))]
-    types = [f"const {C_TYPES[kind]}*" for kind in inputs] + [f"{C_TYPES[kind]}*" for kind in outputs]
+    types = pointer_types(inputs, outputs)
 
     indexed = [(number, layout.classes[number]) for number in layout.indexed(count)]
     element = [f"{index} k{number}" for number, _ in indexed]
-    element += [f"{real + '*' if name in summed else kind} {name}" for kind, name in zip(types, names, strict=True)]
+    element += [f"{real + '*' if name in summed else kind} {name}" for name, kind in types.items()]
     arguments = [class_index(number, pattern, index) for number, pattern in indexed]
     given = {}
-    for at, (kind, name) in enumerate(zip(types, names, strict=True)):
+    for at, (name, kind) in enumerate(types.items()):
         partial, term = f"double* __restrict__ {name}", f"&term_{name}"
         given[name] = (partial, term) if name in summed else handed_over(kind, name, at in layout.values)
     arguments += [text for _, text in given.values()]
@@ -154,20 +154,9 @@ def summing_shell(layout: Layout, entry: str, dtype: str, inputs: Sequence[str],
         "}",
         *after,
     ]
-    halves = half_access(
-        [*inputs, *(kind for name, kind in zip(names[count:], outputs, strict=True) if name not in summed)]
-    )
-    kernel = [
-        f'extern "C" __device__ void {entry}_element({", ".join(element)});',
-        "",
-        f'extern "C" __global__ void __launch_bounds__({THREADS_PER_BLOCK})',
-        f"{entry}({', '.join(parameters)})",
-        "{",
-        *(f"    {line}" for line in body),
-        "}",
-        "",
-    ]
-    return "\n".join([*halves, _SUMS, *([_COMPENSATED] if dtype == "float64" else []), *kernel])
+    halves = half_access([*inputs, *(kind for i, kind in enumerate(outputs) if f"out{i}" not in summed)])
+    compensated = [_COMPENSATED] if dtype == "float64" else []
+    return "\n".join([*halves, _SUMS, *compensated, *kernel_lines(entry, element, parameters, body)])
 
 
 def _steps(

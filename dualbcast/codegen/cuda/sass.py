@@ -56,14 +56,14 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Instructions:
-    """What a kernel's machine code consists of; every count is of instructions in the text, one turn of loops.
+    """Counts of a kernel's instructions. Each stands once in the text, however often a loop runs it.
 
     Attributes
     ----------
     total : int
-        All, but for padding and what stands after the kernel's last exit only to stop it there.
+        All but padding and the endless loop after the kernel's last exit.
     straight : int
-        Those from the entry to the first exit where no conditional branch is taken.
+        The instructions from the entry to the first exit if no conditional branch is taken.
     loads, stores : mapping of int to int
         From and to global memory, by how many bits each moves.
     read_only : int
@@ -112,13 +112,13 @@ def count(sass: str, entry: str | None = None) -> Instructions:
     Parameters
     ----------
     sass : str
-        What nvdisasm printed.
+        The output of nvdisasm.
     entry : str, optional
         The kernel's name, where the text has more than one.
 
     Examples
     --------
-    >>> found = count('''
+    >>> counts = count('''
     ...     /*0000*/       LDG.E.128.CONSTANT R4, desc[UR4][R2.64] ;
     ...     /*0010*/       FADD R4, R4, 1 ;
     ...     /*0020*/  @P0  BRA `(.L_x_0) ;
@@ -130,7 +130,7 @@ def count(sass: str, entry: str | None = None) -> Instructions:
     ...     /*0060*/       BRA `(.L_x_1);
     ...     /*0070*/       NOP;
     ... ''')
-    >>> found.total, found.straight, found.loads, found.stores, found.transcendental
+    >>> counts.total, counts.straight, counts.loads, counts.stores, counts.transcendental
     (6, 6, {128: 1}, {32: 1}, {'EX2': 1})
     """
     code = parse(sass, entry)
@@ -138,7 +138,7 @@ def count(sass: str, entry: str | None = None) -> Instructions:
     loads = [at for at in code if at.kind in {"LDG", "LD"}]
     return Instructions(
         total=len(code),
-        straight=_straight(code),
+        straight=sum(1 for _ in _up_to_exit(code)),
         loads=_by_bits(loads),
         stores=_by_bits([at for at in code if at.kind in {"STG", "ST"}]),
         read_only=sum(".CONSTANT" in at.opcode for at in loads),
@@ -159,15 +159,15 @@ def parse(sass: str, entry: str | None = None) -> list[Instruction]:
     ValueError
         If there is no kernel of that name, or none at all.
     """
-    found: list[tuple[str, bool, str | None]] = []
+    parsed: list[tuple[str, bool, str | None]] = []
     labels: dict[str, int] = {}
     for match in _LINE.finditer(_section(sass, entry)):
         if match["label"]:
-            labels[match["label"]] = len(found)
+            labels[match["label"]] = len(parsed)
         elif match["opcode"] != "NOP":
             target = _TARGET.search(match["rest"])
-            found.append((match["opcode"], match["predicate"] not in (None, "PT"), target and target[0]))
-    code = [Instruction(opcode, guarded, labels.get(name or "")) for opcode, guarded, name in found]
+            parsed.append((match["opcode"], match["predicate"] not in (None, "PT"), target and target[0]))
+    code = [Instruction(opcode, guarded, labels.get(name or "")) for opcode, guarded, name in parsed]
     # An endless loop of one instruction stands after the code, in case that an exit is missed.
     while code and code[-1].kind == "BRA" and code[-1].target == len(code) - 1:
         code.pop()
@@ -188,12 +188,8 @@ def _by_bits(accesses: list[Instruction]) -> dict[int, int]:
     return dict(sorted(Counter(at.bits for at in accesses).items()))
 
 
-def _straight(code: list[Instruction]) -> int:
-    return sum(1 for _ in _walk(code))
-
-
-def _walk(code: list[Instruction]) -> Iterator[Instruction]:
-    """The instructions up to the first exit, by every branch that has no condition and by none that has one."""
+def _up_to_exit(code: list[Instruction]) -> Iterator[Instruction]:
+    """The instructions up to the first exit. Every unconditional branch is taken, and no conditional one."""
     place, passed = 0, set()
     while place < len(code) and place not in passed:
         passed.add(place)

@@ -13,22 +13,23 @@ from dualbcast.codegen.llvm import intrinsics
 from dualbcast.codegen.llvm.lower import lower
 from dualbcast.codegen.llvm.row_loop import WHOLE
 from dualbcast.codegen.llvm.target import LOCK, features, host
+from dualbcast.codegen.llvm.unit import Unit
 from dualbcast.codegen.mathlib import table as mathlib
 from dualbcast.errors import kernel_fault
 from dualbcast.kernel_spec import KernelSource
 
 __all__ = ["Built", "build"]
 
-# What fastmath=True allows: none of these changes the meaning of NaN or infinity, as "nnan" and "ninf" would.
+# The liberties of fastmath=True. None of them changes the meaning of NaN or infinity, as "nnan" and "ninf" would.
 _FASTMATH = frozenset({"contract", "nsz", "arcp", "afn"})
 # The vector registers that each of some vectors side by side needs at least.
 _REGISTERS = 8
 _ATTRIBUTES = (
-    # Else LLVM may find too late that vectors are kept on the stack, and keep them across cache lines.
+    # Without it LLVM may find too late that vectors are on the stack, and store them across cache lines.
     '"stackrealign"',
     # For Intel's processors LLVM prefers vectors of half the size, from when whole ones slowed the clock.
     '"prefer-vector-width"="512"',
-    # Their stores could not be made streaming ones.
+    # Stores of these functions cannot go past the cache.
     '"no-builtin-memset"',
     '"no-builtin-memcpy"',
 )
@@ -94,18 +95,10 @@ def _module(source: KernelSource, fastmath: bool, vector: bool, streamed: Collec
     names = intrinsics.names(vector)
     if fastmath:  # LLVM, which may multiply by reciprocals, has a shorter way.
         names = names | {"divided": intrinsics.DIVISION}
-    lower(
-        module,
-        intrinsics.SUM_TERMS + source.text,
-        names,
-        source.entry,
-        _signature(source),
-        intrinsics.LIBERTIES | dict.fromkeys(source.functions, _FASTMATH if fastmath else frozenset()),
-        _ATTRIBUTES,
-        *_lanes(source),
-        source.element,
-        streamed,
-    )
+    text = intrinsics.SUM_TERMS + source.text
+    liberties = intrinsics.LIBERTIES | dict.fromkeys(source.functions, _FASTMATH if fastmath else frozenset())
+    unit = Unit(module, text, names, source.element, liberties, _ATTRIBUTES, *_lanes(source))
+    lower(unit, source.entry, _signature(source), streamed)
     return module
 
 

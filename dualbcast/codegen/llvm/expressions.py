@@ -1,4 +1,4 @@
-"""Expressions of a kernel's text as LLVM IR, of numbers and of vectors: which of them a value is its LLVM type says."""
+"""Expressions of a kernel's text as LLVM IR. The LLVM type of a value says whether it is a number or a vector."""
 
 from __future__ import annotations
 
@@ -121,7 +121,10 @@ class Expressions:
         return self.merged([values], ends, after)[0]
 
     def merged(self, values: Sequence[Sequence[Typed]], ends: Sequence[ir.Block], after: ir.Block) -> list[Typed]:
-        """Values in the block after some others; `values` has for each its values at the end of each of the others."""
+        """The values of names in a block that several blocks go on to.
+
+        For each name, `values` has the values at the ends of these blocks.
+        """
         lanes = [max(each.lanes for each in versions) for versions in values]
         incoming: list[list[ir.Value]] = [[] for _ in values]
         for position, block in enumerate(ends):

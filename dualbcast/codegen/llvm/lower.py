@@ -7,7 +7,7 @@ takes several times as long as LLVM's optimisation of a kernel.
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from llvmlite import ir
 
@@ -15,41 +15,23 @@ from dualbcast.codegen.llvm.abi import KERNEL
 from dualbcast.codegen.llvm.polling import Countdown
 from dualbcast.codegen.llvm.scalar import ScalarBody
 from dualbcast.codegen.llvm.unit import Shape, Unit, end_with
-from dualbcast.codegen.llvm.values import Operation, Storage, Typed
+from dualbcast.codegen.llvm.values import Typed
 from dualbcast.codegen.llvm.vectorize import VectorBody
 
 __all__ = ["lower"]
 
 
-def lower(
-    module: ir.Module,
-    text: str,
-    names: Mapping[str, Operation | Storage],
-    entry: str,
-    signature: Sequence[str],
-    liberties: Mapping[str, Iterable[str]],
-    attributes: Sequence[str] = (),
-    lanes: int = 0,
-    vectors: int = 0,
-    element: str = "",
-    streamed: Collection[int] = (),
-) -> None:
-    """Put the functions of a text into a module.
+def lower(unit: Unit, entry: str, signature: Sequence[str], streamed: Collection[int] = ()) -> None:
+    """Put the functions of a text into its module.
 
     Parameters
     ----------
-    module : llvmlite.ir.Module
-    text : str
-        Constants, and functions, callees first.
-    names : mapping of str to Operation or Storage
-        The free names of the functions.
+    unit : Unit
     entry : str
         The function that is called from outside. Its symbol is `KERNEL`, it returns a status, and its pointers do not
         overlap. All others are inlined.
     signature : sequence of str
         The types of its parameters, as of `Typed`.
-    liberties, attributes, lanes, vectors, element
-        As of `Unit`. Loops that the element function runs poll, where they may take long.
     streamed : collection of int
         The pointers of the entry, by position among its pointers, to which vectors are stored past the cache.
 
@@ -60,14 +42,14 @@ def lower(
     SyntaxError
         The text has something that kernels do not have.
     """
-    unit = Unit(module, text, names, element, liberties, attributes, lanes, vectors, _write_function)
+    unit.write = _write_function
     node = unit.definitions[entry]
     params = {argument.arg: dtype for argument, dtype in zip(node.args.args, signature, strict=True)}
     pointers = [name for name, dtype in params.items() if dtype[0] == "*"]
     unit.streamed = frozenset(pointers[position] for position in streamed)
     body = ScalarBody(unit, unit.declared(KERNEL, ir.IntType(32), params), node, signature)
     if unit.polling.functions:
-        body.countdown = Countdown.begin(module, body.start)
+        body.countdown = Countdown.begin(unit.module, body.start)
     body.block(node.body)
     if body.countdown is None:
         body.builder.ret(ir.Constant(ir.IntType(32), 0))

@@ -1,4 +1,4 @@
-"""Accesses to memory that LLVM does not make by itself: prefetches, stores past the cache, accesses with a mask."""
+"""Accesses to memory that a plain load or store does not express: prefetches, nontemporal stores, masked accesses."""
 
 from __future__ import annotations
 

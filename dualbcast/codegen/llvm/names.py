@@ -1,4 +1,4 @@
-"""Which names the statements of a kernel's text read, assign and write to: what its values depend on."""
+"""The names that the statements of a kernel's text read, assign and write to, and which of them vary in a row."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Uses(NamedTuple):
     written : set of str
         The arrays that are written to.
     calls : bool
-        Whether a function is called for more than its value.
+        Whether a function is called as a statement.
     """
 
     names: set[str]
@@ -121,48 +121,6 @@ def varying_after(statements: Sequence[ast.stmt], varying: Set[str]) -> set[str]
     return result
 
 
-def assigned_names(function: ast.FunctionDef) -> tuple[set[str], set[str]]:
-    """The names that a function assigns, and those of them that stand for one value: with a single assignment, which
-    comes before all uses, in the same block as these or in a block around it."""
-    blocks_of: dict[str, list[int]] = {}
-    is_value: dict[str, bool] = {}
-
-    def read(node: ast.expr, open_blocks: set[int]) -> None:
-        for name in names_in(node, set()):
-            if name in blocks_of:
-                is_value[name] &= blocks_of[name][-1] in open_blocks
-            else:
-                is_value.setdefault(name, False)
-
-    def assign(name: str, block: int) -> None:
-        # A name that was read before is a variable of a loop.
-        is_value[name] = name not in is_value
-        blocks_of.setdefault(name, []).append(block)
-
-    def visit(statements: Sequence[ast.stmt], open_blocks: set[int]) -> None:
-        here = id(statements)
-        open_blocks = {*open_blocks, here}
-        for stmt in statements:
-            match stmt:
-                case ast.Assign(targets=[target], value=value) | ast.AugAssign(target=target, value=value):
-                    read(value, open_blocks)
-                    if not isinstance(target, ast.Name):
-                        read(target, open_blocks)
-                        continue
-                    if isinstance(stmt, ast.AugAssign):
-                        is_value[target.id] = False
-                    assign(target.id, here)
-                case ast.If() | ast.While():
-                    read(stmt.test, open_blocks)
-                    visit(stmt.body, open_blocks)
-                    visit(stmt.orelse, open_blocks)
-                case ast.For():
-                    read(stmt.iter, open_blocks)
-                    assert isinstance(stmt.target, ast.Name)
-                    assign(stmt.target.id, id(stmt.body))
-                    visit(stmt.body, open_blocks)
-                case ast.Expr(value=ast.expr() as value) | ast.Return(value=ast.expr() as value):
-                    read(value, open_blocks)
-
-    visit(function.body, set())
-    return set(blocks_of), {name for name, single in is_value.items() if single and name in blocks_of}
+def assigned_names(function: ast.FunctionDef) -> set[str]:
+    """The names that a function assigns."""
+    return {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}

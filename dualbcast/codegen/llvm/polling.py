@@ -1,7 +1,7 @@
 """Which loops of a kernel poll, and the instructions for it.
 
-A loop counts down the cost of its iterations. Where nothing is left it calls a function, which says how much work there
-is until the next call, or that all loops end. That costs an instruction and a branch in each iteration.
+A loop counts down the cost of its iterations. At zero it calls a function, which returns the units of work until the
+next call, or says that all loops end. An iteration takes an instruction and a branch more.
 """
 
 from __future__ import annotations

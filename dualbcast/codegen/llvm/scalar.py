@@ -1,5 +1,8 @@
-"""Functions of a kernel's text as LLVM IR, one element at a time: its variables are places on the stack, which LLVM
-puts into registers. A loop over a row becomes calls of functions on vectors."""
+"""Functions of a kernel's text as LLVM IR, one element at a time.
+
+Variables are places on the stack, which LLVM puts into registers. A loop over a row becomes calls of functions of
+vectors.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ class ScalarBody(Expressions):
 
     def __init__(self, unit: Unit, function: ir.Function, node: ast.FunctionDef, dtypes: Sequence[str]) -> None:
         self.unit, self.function = unit, node.name
-        # Room for variables is made before all else.
+        # The places of variables come before all other instructions.
         self.start = ir.IRBuilder(function.append_basic_block())
         self._first = function.append_basic_block()
         self.builder = ir.IRBuilder(self._first)
@@ -54,13 +57,11 @@ class ScalarBody(Expressions):
         arguments = zip(node.args.args, function.args, dtypes, strict=False)
         self.values = {each.arg: Typed(value, dtype) for each, value, dtype in arguments}
         self._variables: dict[str, Typed] = {}
-        assigned, values = assigned_names(node)
-        self._single = values - self.values.keys()
-        for name in assigned & self.values.keys():
+        for name in [*self.values.keys() & assigned_names(node)]:
             self.assign(name, self.values.pop(name))
 
     def finish(self) -> None:
-        """Let the room for variables be followed by the rest."""
+        """Go on from the places of variables to the rest."""
         self.start.branch(self._first)
 
     # --- statements ----------------------------------------------------------------------------------------------
@@ -68,16 +69,10 @@ class ScalarBody(Expressions):
     def block(self, statements: Sequence[ast.stmt]) -> None:
         for stmt in statements:
             match stmt:
-                case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                    self.assign(name, self.expression(value))
-                case ast.Assign(targets=[ast.Subscript() as place], value=value):
-                    self.store(self.expression(place.value), self.expression(place.slice), self.expression(value))
-                case ast.AugAssign(target=ast.Name(id=name), op=op, value=value):
-                    self.assign(name, binary(self.builder, op, self.name(name), self.expression(value)))
-                case ast.AugAssign(target=ast.Subscript() as place, op=op, value=value):
-                    pointer, index = self.expression(place.value), self.expression(place.slice)
-                    changed = binary(self.builder, op, self.load(pointer, index), self.expression(value))
-                    self.store(pointer, index, changed)
+                case ast.Assign(targets=[target], value=value):
+                    self.put(target, self.expression(value))
+                case ast.AugAssign(target=target, op=op, value=value):
+                    self.put(target, binary(self.builder, op, self.expression(target), self.expression(value)))
                 case ast.Expr(value=ast.Call() as call):
                     self.call(call)
                 case ast.If():
@@ -95,13 +90,23 @@ class ScalarBody(Expressions):
                 case _:
                     raise SyntaxError(f"a kernel has no such statement: {ast.unparse(stmt)}")
 
+    def put(self, target: ast.expr, value: Typed) -> None:
+        """Give a variable, or an element of an array, a value."""
+        match target:
+            case ast.Name(name):
+                self.assign(name, value)
+            case ast.Subscript(array, index):
+                self.store(self.expression(array), self.expression(index), value)
+            case _:
+                raise SyntaxError(f"nothing is assigned to {ast.unparse(target)}")
+
     def assign(self, name: str, value: Typed) -> None:
-        """Give a variable a value, whose type is that of its first value."""
-        if name in self._single:
+        """Give a variable a value, whose type is that of its first value. Of a pointer there is one value."""
+        if value.dtype[0] == "*":
+            if name in self.values:
+                raise TypeError(f"{name} is more than one pointer")
             self.values[name] = value
             return
-        if value.dtype[0] == "*":
-            raise TypeError(f"{name} is more than one pointer")
         if name not in self._variables:
             self._variables[name] = Typed(self.start.alloca(value.value.type, name=name), value.dtype)
         place, dtype = self._variables[name]

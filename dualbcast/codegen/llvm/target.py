@@ -1,4 +1,4 @@
-"""The machine that code is made for, as LLVM describes it, and modules in LLVM's language as object files for it."""
+"""LLVM's description of the machine that code runs on, and object files for it of modules in LLVM's language."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def features() -> frozenset[str]:
 
 @cache
 def environment() -> str:
-    """Everything that machine code depends on beside the text it is made of."""
+    """Everything that machine code depends on beside its text."""
     import llvmlite
     import llvmlite.binding as llvm
 
@@ -57,7 +57,7 @@ def environment() -> str:
 
 
 def assemble(text: str, optimise: bool) -> bytes:
-    """The object file of a module in LLVM's language; `optimise` says whether its loops are worth vectorising."""
+    """The object file of a module in LLVM's language; `optimise` asks for the vectorisation of its loops."""
     import llvmlite.binding as llvm
 
     with LOCK:

@@ -1,4 +1,4 @@
-"""The module that is being made of a kernel's text: its constants, and the LLVM functions of its functions."""
+"""The LLVM module of a kernel's text while it is written: its constants, and the LLVM functions of its functions."""
 
 from __future__ import annotations
 
@@ -49,9 +49,6 @@ class Unit:
         The length of the vectors in which the entry computes a row; 0 if it computes one element after the other.
     vectors : int
         How many vectors it computes side by side.
-    write : callable
-        Writes the body of a function, for arguments of some shapes, and gives the type of the result. Of the unit, the
-        empty function, its definition and the shapes.
 
     Attributes
     ----------
@@ -60,6 +57,9 @@ class Unit:
     polling : PollingLoops
     streamed : frozenset of str
         The arrays to which vectors are stored past the cache.
+    write : callable
+        Writes the body of a function, for arguments of some shapes, and gives the type of the result. Of the unit, the
+        empty function, its definition and the shapes.
     """
 
     def __init__(
@@ -69,14 +69,14 @@ class Unit:
         names: Mapping[str, Operation | Storage],
         element: str,
         liberties: Mapping[str, Iterable[str]],
-        attributes: Sequence[str],
-        lanes: int,
-        vectors: int,
-        write: Callable[[Unit, ir.Function, ast.FunctionDef, Sequence[Shape]], str],
+        attributes: Sequence[str] = (),
+        lanes: int = 0,
+        vectors: int = 0,
     ) -> None:
         self.module, self.names, self._liberties, self.attributes = module, names, liberties, attributes
-        self.lanes, self.vectors, self.element, self._write = lanes, vectors, element, write
+        self.lanes, self.vectors, self.element = lanes, vectors, element
         self.streamed = frozenset[str]()
+        self.write: Callable[[Unit, ir.Function, ast.FunctionDef, Sequence[Shape]], str]
         self.constants: dict[str, Typed] = {}
         self.definitions: dict[str, ast.FunctionDef] = {}
         for node in ast.parse(text).body:
@@ -99,7 +99,7 @@ class Unit:
         if key not in self._functions:
             kinds = [llvm_type(*shape) for shape in shapes]
             function = self._inlined(name, [*kinds, WORD.as_pointer()] if name in self.polling.functions else kinds)
-            result = self._write(self, function, self.definitions[name], shapes)
+            result = self.write(self, function, self.definitions[name], shapes)
             self.take_liberties(function, name)
             self._functions[key] = _Function(function, result)
         return self._functions[key]

@@ -1,6 +1,6 @@
-"""Straight lines of a kernel's text as LLVM IR on vectors, with an element of the row in each place.
+"""The statements of an element function as LLVM IR on vectors, with an element of the row in each lane.
 
-LLVM's vectoriser would make the same of them, and would take most of the time of a kernel's compilation for that.
+LLVM's vectoriser would write the same code, in most of the time of a kernel's compilation.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Access(NamedTuple):
 
 
 class VectorBody(Expressions):
-    """Writes a straight line: a name stands for the value that it has at the place where the text is.
+    """Writes statements on vectors. A name stands for its value at that place of the text.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ class VectorBody(Expressions):
     ) -> None:
         self.unit, self.builder, self.function, self.at_once = unit, builder, function, at_once
         self.values, self.prefetches, self.streamed = dict(values), prefetches, streamed
-        # Whether elements differ in whether they come here; and which do, None where all do.
+        # Whether some elements may not take the branch that is being written, and the mask of those that do (None: all).
         self.is_split = False
         self.here: ir.Value | None = None
         self.accesses: dict[str, Access | None] = {}
@@ -118,7 +118,7 @@ class VectorBody(Expressions):
                 case ast.Pass():
                     pass
                 case _:
-                    raise SyntaxError(f"a straight line has no such statement: {ast.unparse(stmt)}")
+                    raise SyntaxError(f"vectors have no such statement: {ast.unparse(stmt)}")
 
     def if_(self, stmt: ast.If) -> None:
         """A branch. Where elements differ in the side that they take, both sides run, and selects choose the values; a
@@ -263,7 +263,7 @@ class VectorBody(Expressions):
         prefetches, self.prefetches = self.prefetches, False
         goes_on = iteration()
         self.prefetches = prefetches
-        # A value that has varied between elements may be the same for all from now on.
+        # A value that varied between elements before may be uniform after an iteration.
         left = self.values | self.spread_out(carried, {name for name in carried if before[name].lanes})
         backs = leaves = [builder.block]
         if units:

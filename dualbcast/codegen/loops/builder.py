@@ -65,10 +65,10 @@ class Module:
         """
         kind = ir.FunctionType(type_of(returns), [type_of(each) for each in parameters])
         function = Function(self, ir.Function(self.module, kind, name), parameters)
-        function.made.linkage = "internal"
+        function.code.linkage = "internal"
         if inline:
-            function.made.attributes.add("alwaysinline")
-        for parameter in function.made.args if noalias else ():
+            function.code.attributes.add("alwaysinline")
+        for parameter in function.code.args if noalias else ():
             if isinstance(parameter.type, ir.PointerType):
                 parameter.add_attribute("noalias")
         return function
@@ -81,11 +81,11 @@ class Module:
 
     def external(self, name: str, parameters: Sequence[str], returns: str) -> Any:
         """A function of the C library, of LLVM, or of the process."""
-        found = self.module.globals.get(name)
-        if found is None:
+        function = self.module.globals.get(name)
+        if function is None:
             kind = ir.FunctionType(type_of(returns), [type_of(each) for each in parameters])
-            found = ir.Function(self.module, kind, name)
-        return found
+            function = ir.Function(self.module, kind, name)
+        return function
 
 
 class Function:
@@ -94,14 +94,14 @@ class Function:
     Attributes
     ----------
     module : Module
-    made : llvmlite.ir.Function
+    code : llvmlite.ir.Function
     parameters : list of Value and Pointer
     """
 
-    def __init__(self, module: Module, made: ir.Function, parameters: Sequence[str]) -> None:
-        self.module, self.made = module, made
-        self._builder = ir.IRBuilder(made.append_basic_block("entry"))
-        self.parameters = [self._given(each, kind) for each, kind in zip(made.args, parameters, strict=True)]
+    def __init__(self, module: Module, code: ir.Function, parameters: Sequence[str]) -> None:
+        self.module, self.code = module, code
+        self._builder = ir.IRBuilder(code.append_basic_block("entry"))
+        self.parameters = [self._given(each, kind) for each, kind in zip(code.args, parameters, strict=True)]
 
     def _given(self, value: ir.Value, kind: str) -> Any:
         return Pointer(self._builder, value, kind[1:]) if kind[0] == "*" else Value(self._builder, value)
@@ -114,6 +114,11 @@ class Function:
         variable = Variable(self._builder, place, given.type)
         variable.value = value
         return variable
+
+    def room(self, count: int) -> Pointer:
+        """Memory on the stack for so many int64."""
+        with self._builder.goto_entry_block():
+            return Pointer(self._builder, self._builder.alloca(INDEX, count), "int64")
 
     # --- control flow ---------------------------------------------------------------------------------------------
 
@@ -168,7 +173,7 @@ class Function:
         if value is None:
             self._builder.ret_void()
         else:
-            self._builder.ret(operand(value, self.made.return_value.type))
+            self._builder.ret(operand(value, self.code.return_value.type))
 
     def _go_on(self, block: ir.Block) -> None:
         if not self._builder.block.is_terminated:
@@ -178,10 +183,10 @@ class Function:
 
     def call(self, function: Any, *arguments: Any) -> Value:
         """The result of a function of this module, or of an external one."""
-        made = function.made if isinstance(function, Function) else function
-        kinds = made.function_type.args
+        code = function.code if isinstance(function, Function) else function
+        kinds = code.function_type.args
         values = [operand(each, kind) for each, kind in zip(arguments, kinds, strict=True)]
-        return Value(self._builder, self._builder.call(made, values))
+        return Value(self._builder, self._builder.call(code, values))
 
     def call_address(self, address: Value, returns: str, arguments: Sequence[Any]) -> Value:
         """The result of a function at an address."""
@@ -190,6 +195,11 @@ class Function:
         return Value(
             self._builder, self._builder.call(self._builder.inttoptr(address.value, kind.as_pointer()), values)
         )
+
+    def variable_of_process(self, name: str) -> Pointer:
+        """The address of an integer, or of an object, that has this symbol in the process."""
+        module = self.module.module
+        return Pointer(self._builder, module.globals.get(name) or ir.GlobalVariable(module, INDEX, name), "int64")
 
     def prefetch(self, pointer: Pointer) -> None:
         """Ask for the line of memory at an address, which is read soon."""

@@ -47,6 +47,10 @@ class Pointer:
         """The same address, of elements of another kind."""
         return Pointer(self.builder, self.value, kind)
 
+    def address(self) -> Value:
+        """The address as a number."""
+        return Value(self.builder, self.builder.ptrtoint(self.value, INDEX))
+
     def __getitem__(self, index: Any) -> Any:
         address, kind = self.at(index).value, type_of(self.kind)
         value = self.builder.load(address, typ=kind, align=_size_of(self.kind))

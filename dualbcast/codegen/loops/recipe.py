@@ -1,4 +1,4 @@
-"""Loops by name: what is to be written is known without writing it, so that a loop in the cache costs nothing."""
+"""Loops by the functions that write them and their parameters, so that a loop in the cache need not be written."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ class Recipe:
         module = Module()
         written = self.write(module, *self.parameters)
         for function in written if isinstance(written, tuple) else (written,):
-            function.made.linkage = "external"
+            function.code.linkage = "external"
         return str(module)

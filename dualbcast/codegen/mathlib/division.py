@@ -1,8 +1,8 @@
-"""A quotient of which the divisor's reciprocal is known, as LLVM IR: the same bits as a division, and none of its time.
+"""A quotient by a divisor whose reciprocal is known, as LLVM IR: the bits of a division in the time of multiplications.
 
 With r = 1 / b rounded and q = a * r, the remainder a - q * b is exact, or near enough, and what it adds to q gives the
-quotient as it should be rounded (P. Markstein, 1990) where nothing overflows or is subnormal. For what may, there is a
-division, in a branch that is next to never taken.
+correctly rounded quotient (P. Markstein, 1990) where nothing overflows or is subnormal. Elsewhere there is a division,
+in a branch that is almost never taken.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is computed under a condition that next to never holds, in vectors too."""
+"""Code under a condition that is almost never true, for numbers and for vectors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dualbcast.codegen.vector_types import Lanes, any_of, is_single, lone
 
 __all__ = ["apart", "declared", "for_each", "instead", "library", "or_rarely"]
 
-# How often it is one way, and how often the other.
+# The weights of the rare side of a branch and of the usual one.
 _RARELY = (1, 2000)
 
 

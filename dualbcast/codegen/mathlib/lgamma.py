@@ -1,4 +1,4 @@
-"""The logarithm of the gamma function as LLVM IR, for what is not negative; the rest is left to the C library.
+"""The logarithm of the gamma function as LLVM IR; the C library takes negative numbers.
 
 Near its zeros, at 1 and 2, it is a quotient of polynomials, beyond some limit Stirling's series; between the two an
 argument is made smaller step by step, and the logarithm of the product is added.

@@ -1,4 +1,4 @@
-"""The C mathematics library for machine code made by LLVM: which functions kernels call, and where they are."""
+"""The C mathematics library for LLVM's machine code: the functions that kernels call, and their addresses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VECTORISED = FUNCTIONS.keys() - {"fmod", "lgamma", "tgamma"}
 
 
 def symbol(name: str) -> str:
-    """What machine code calls the C function `name`.
+    """The symbol of the C function `name` in machine code.
 
     Under its own name LLVM would know the function, and turn the logarithm of what it sees is positive, or a power
     of two, into an operation of its own, which it cannot vectorise.

@@ -185,7 +185,8 @@ def is_even(x: Value) -> Value:
 
 def sign_of(bits: Value) -> Value:
     """The bit of the sign among zeros, of the bits of a float."""
-    return bits & (1 << (lone(bits.kind).width - 1))
+    width: int = lone(bits.kind).width
+    return bits & (1 << (width - 1))
 
 
 def polynomial(coefficients: Sequence[float], x: Value) -> Value:

@@ -1,8 +1,8 @@
-"""A library's functions of vectors, and what they are beyond their ranges, as LLVM IR.
+"""A library's functions of vectors as LLVM IR, and their values outside of their ranges.
 
-glibc's libmvec hands what is outside a function's domain, or infinite, or has an infinite value, to the function for
-single numbers, which takes up to six times as long; and a branch of which both sides are computed takes such numbers
-where it does not want the value. So the library is given a harmless number instead, and the value is selected after it.
+Where an argument is outside a function's domain or infinite, or the value is infinite, glibc's libmvec calls the
+function for single numbers, which takes up to six times as long. A branch of which both sides are computed has such
+arguments where it does not need the value. So the library gets a harmless number, and the value is selected afterwards.
 """
 
 from __future__ import annotations

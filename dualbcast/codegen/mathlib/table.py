@@ -1,7 +1,7 @@
 """Elementary functions as LLVM IR, for processors with fused multiply-add: they vectorise without a library.
 
-No vector register survives a call, so around a call of a library a kernel stores and reloads all that it holds. And
-what is inlined gives the same bits in a vector as alone: no result depends on where in a row its element lies.
+No vector register survives a call, so a kernel stores and reloads all of them around a call of a library. And an
+inlined function has the same bits in a vector as alone: no result depends on the place of its element in a row.
 """
 
 from __future__ import annotations

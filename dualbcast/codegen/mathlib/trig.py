@@ -1,7 +1,6 @@
 """sin and cos as LLVM IR; a kernel that takes both of one number reduces it once.
 
-Beyond some limit the C library's functions take over, for each element alone: a branch that is next to never taken,
-and whose calls nothing else is laid out for.
+Beyond a limit the C library's functions take over, for each element alone, in a branch that is almost never taken.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ _FLOAT64 = _Trigonometry(
 def sin(x: Value) -> Value:
     sine, cosine, quarters = _reduced(x)
     is_odd = quarters.truncated(1)
-    # The sign is that of x, turned over in every other half of a turn.
+    # The sign is that of x, and the opposite in every other half of a period.
     turned = quarters << (format_of(x).width - 2)
     sign = sign_of(turned ^ x.bits())
     return _or_library("sin", x, is_odd.choose(cosine, sine), sign)

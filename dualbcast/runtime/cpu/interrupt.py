@@ -15,6 +15,8 @@ from threading import get_ident
 from typing import Any
 
 from dualbcast.codegen.llvm.abi import PERIOD, POLL, WORK_LEFT
+from dualbcast.codegen.loops.poll import PYTHON, write_poll
+from dualbcast.codegen.loops.recipe import Recipe
 from dualbcast.errors import KernelCancelled
 from dualbcast.runtime.cpu.loader import compiled, keep_forever
 
@@ -68,14 +70,12 @@ def raised() -> BaseException:
 @functools.cache
 def symbols() -> tuple[tuple[str, int], ...]:
     """The symbols of this process that code uses which polls: names and addresses."""
-    from dualbcast.codegen.llvm.poll_function import PYTHON, poll_function  # which imports LLVM
-
     elsewhere = {name: _address(getattr(ctypes.pythonapi, name)) for name in PYTHON}
     elsewhere |= {"ask": id(_ask), "raised": id(_raised), "key": _key()}
     elsewhere["closing"] = ctypes.addressof(_closing)
     if sys.platform == "win32":
         elsewhere["GetTickCount64"] = _address(ctypes.WinDLL("kernel32").GetTickCount64)
-    poll = compiled(poll_function(_PERIOD_MS), "poll", elsewhere=tuple(elsewhere.items()))
+    poll = compiled(Recipe(write_poll, (_PERIOD_MS,)), "poll", elsewhere=tuple(elsewhere.items()))
     return (POLL, poll), (WORK_LEFT, ctypes.addressof(_work_left))
 
 
