@@ -55,7 +55,7 @@ _BITWISE = {
     ast.LShift: "shl",
     ast.RShift: "shr",
 }
-# Exponents of this size and more are not looked at for being whole: no product stands for them.
+# No product stands for an exponent of this size or more, so whether it is whole does not matter.
 _LARGE_EXPONENT = 99
 
 
@@ -63,14 +63,14 @@ _LARGE_EXPONENT = 99
 
 
 def merged(env: Environment, value: Value, node: ast.AST) -> Value:
-    """A value that is read; one that paths could not agree on is an error then."""
+    """The value itself; an error if it stands for values that paths could not merge."""
     if isinstance(value, Unassigned):
         env.fail(node, value.reason, "one kind of thing on every path")
     return value
 
 
 def as_scalar(env: Environment, value: Value, node: ast.AST) -> Atom:
-    """A value that must be a number."""
+    """The value as a number; an error if it is none."""
     if isinstance(value, Atom):
         return value
     if isinstance(value, Static) and isinstance(value.object, int | float):  # a member of an IntEnum
@@ -107,9 +107,9 @@ def _plain_truth(env: Environment, value: Value, node: ast.AST) -> Atom:
 
 
 def method_of(value: Value, name: str) -> FunctionType | None:
-    """A method that a named tuple's or dataclass's author has written."""
+    """A method that the author of a named tuple or dataclass has written."""
     method = getattr(value.python_type, name, None) if isinstance(value, Record) else None
-    # Those that the dataclass decorator makes have no file.
+    # Methods that the dataclass decorator makes have no file.
     return method if isinstance(method, FunctionType) and method.__code__.co_filename != "<string>" else None
 
 
@@ -139,7 +139,7 @@ def apply(env: Environment, meaning: Rule | Callable[..., Any], args: tuple[Atom
 def with_custom_derivative(
     env: Environment, custom: Custom, value: Value, given: tuple[Value, ...], node: ast.AST
 ) -> Value:
-    """A value whose derivative in the given arguments is custom; where all of those are known, it has none."""
+    """Mark a value as one whose derivative in the given arguments is custom; known arguments have no derivative."""
     numbers: list[Atom] = []
     for position, arg in enumerate(given):
         if not isinstance(arg, Atom):
@@ -241,7 +241,7 @@ def _is_whole(exponent: float) -> bool:
 
 
 def _instead_of_pow(base: Atom, exponent: Atom) -> tuple[Rule, tuple[Atom, ...]] | None:
-    """A function that takes less time than pow and has the same values, if one of the two numbers is known."""
+    """A faster function with the values of pow, if the base is 2 or the exponent is that of a root."""
     if base == Const(2.0, "float") or base == Const(2, "int"):
         return RULES["exp2"], (exponent,)
     row = ROOTS.get(exponent.value) if isinstance(exponent, Const) else None

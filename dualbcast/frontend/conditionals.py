@@ -1,4 +1,4 @@
-"""Syntax of which only a part runs: `and`, `or`, conditional expressions, `if` and `match`."""
+"""Branches: `and`, `or`, conditional expressions, `if` and `match`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _If = TypeVar("_If", ast.If, ast.IfExp)
 def condition(env: Environment, node: ast.expr) -> Atom:
     """The truth of an expression."""
     if isinstance(node, ast.BoolOp):
-        # Each part's truth decides; as values, `a and b` would be one of a and b.
+        # Only the truth of each part counts here; as a value, `a and b` would be a or b itself.
         return truth(env, _boolean(env, node, node.values, condition), node)
     return truth(env, expression(env, node), node)
 
@@ -155,12 +155,12 @@ def _if(env: Environment, stmt: ast.If, rest: list[ast.stmt]) -> bool | None:
 
 
 def _split(env: Environment, test: Atom, sides: Sides, rest: list[ast.stmt], node: ast.AST) -> bool | None:
-    """Lower both sides of a branch; where only one gets to `rest`, lower that there. The result is that of a statement.
+    """Lower both sides of a branch, and `rest` inside the side that reaches it, if only one does.
 
-    So the other side need not have assigned the names that `rest` reads.
+    The other side then need not have assigned the names that `rest` reads. The result is that of a statement.
     """
     before = env.frame.bindings
-    # No comprehension: before Python 3.12 it is a frame more for each `elif` of a chain.
+    # Not a comprehension: before Python 3.12 that is one more frame for each `elif` of a chain.
     then, orelse = sides
     ends = [lower_side(env, before, then), lower_side(env, before, orelse)]
     alive = [falls and bindings.get(SKIPPING) != TRUE for _, bindings, falls in ends]
@@ -192,7 +192,7 @@ def _cases(
     rest: list[ast.stmt],
     ruled_out: tuple[bool, ...] = (),
 ) -> bool | None:
-    """Lower the cases that are left; of the two truth values some may be `ruled_out` by those before."""
+    """Lower the remaining cases; `ruled_out` has the truth values that earlier cases have matched."""
     if not cases:
         return None
     case, later = cases[0], cases[1:]
@@ -217,7 +217,7 @@ def _cases(
         test = truth(env, decided, guard)
 
     def body() -> bool:
-        if not has_bound:  # else the guard may have given them other values since
+        if not has_bound:  # otherwise the guard may have given the names other values since
             env.frame.bindings.update(bound)
         return statements(env, case.body)
 
@@ -230,7 +230,7 @@ def _cases(
 
 
 def _refuse_rebinding(env: Environment, guard: ast.expr, bound: Bindings) -> None:
-    """Refuse a guard that assigns a name of its pattern, which is bound only on the paths where the pattern matches."""
+    """Refuse a guard that assigns a name of its pattern: the name is bound only where the pattern matches."""
     for node in ast.walk(guard):
         if isinstance(node, ast.NamedExpr) and node.target.id in bound:
             env.fail(node, f"this guard assigns {node.target.id}, which its pattern binds", "another name")

@@ -1,4 +1,4 @@
-"""Operators in the syntax: on numbers, on tuples, which join and repeat, and on classes that define their own."""
+"""Operators: on numbers, on tuples, which `+` joins and `*` repeats, and on objects whose class defines them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _COMPARISONS = {
     ast.Eq: "eq",
     ast.NotEq: "ne",
 }
-# The names of the methods that give classes operators of their own.
+# The methods by which a class defines operators: `__add__`, and `__radd__` for the right operand.
 _METHODS = {
     ast.Add: "add",
     ast.Sub: "sub",
@@ -57,7 +57,7 @@ _METHODS = {
 
 @lowers(ast.BinOp)
 def _binary(env: Environment, node: ast.BinOp) -> Value:
-    """An operator on numbers, on tuples (`+` joins, `*` repeats), or on objects that define it."""
+    """An operator with two operands."""
     left, right, operator = expression(env, node.left), expression(env, node.right), node.op
     for first, second, prefix in ((left, right, "__"), (right, left, "__r")):
         if isinstance(first, Record):

@@ -626,7 +626,7 @@ ERRORS: dict[str, tuple[str, str, Any]] = {
     ),
     "the arguments too early": (
         "return «derivative(math.sin, x)»",
-        "derivative() takes a function alone; what it gives takes the arguments",
+        "derivative() takes only a function; its result takes the arguments",
         "derivative(g)(x)",
     ),
     "nothing": ("return «derivative()»(x)", "derivative() does not take 0 arguments", None),

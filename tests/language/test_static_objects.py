@@ -97,7 +97,7 @@ ERRORS = {
     "field twice": ("return «Pair(x, first=y)».first", "Pair() gets two values for first", ...),
     "replaced field": ("return «Pair(x, y)._replace(third=x)».first", "Pair has no field third", "first, second"),
     "no such item": ("return «table['width']» * x", "this raises KeyError: 'width'", ...),
-    "key by data": ("return table[«int(x)»]", "can only be indexed by what is known", ...),
+    "key by data": ("return table[«int(x)»]", "can only be indexed by a known value", ...),
     "property that raises": ("return x * «awkward.broken»", "reading broken of", ...),
     "truth that raises": ("return x if «awkward» else y", "this raises RuntimeError: neither", ...),
     "no class": ("match x:\n    case «text»():\n        return x\nreturn y", "is no class", ...),
