@@ -234,10 +234,7 @@ def _call_now(env: Environment, function: Any, arguments: Arguments, node: ast.C
         plain.append(object_of(arg))
     named = dict(zip(keywords, plain[len(args) :], strict=True))
     result = env.evaluate(node, lambda: function(*plain[: len(args)], **named))
-    known = env.constant(result, ast.unparse(node))
-    if known is None:
-        env.fail(node, f"this is of type {type(result).__name__}, which a kernel cannot use")
-    return known
+    return env.usable(Capture((result,), 0, result, ast.unparse(node)), node, "this")
 
 
 def _fold(function: Any, args: tuple[Value, ...]) -> Const | None:

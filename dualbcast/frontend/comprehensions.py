@@ -43,12 +43,6 @@ _LOOPS: dict[Any, tuple[str, str, str]] = {
 }
 
 
-class _Undecided(CompileError):
-    """How many items a comprehension gives depends on the data."""
-
-    comprehension: _Comprehension
-
-
 @lowers(ast.ListComp, ast.GeneratorExp)
 def _comprehension(env: Environment, node: _Comprehension) -> Value:
     """A list, or the items of a generator."""
@@ -71,8 +65,8 @@ def reduce_generator(
         if function in (any, all) and len(node.args) == 1:
             return _quantified(env, "or" if function is any else "and", generator)
         return call()
-    except _Undecided as error:
-        if error.comprehension is not generator:
+    except CompileError as error:
+        if getattr(error, "undecided", None) is not generator:
             raise
     restore()
     return _loop_of(env, function, generator, node)
@@ -102,8 +96,8 @@ def _iterate(env: Environment, node: _Comprehension, iteration: Callable[[], obj
     def refuse(part: ast.expr) -> NoReturn:
         instead = "sum, prod, min, max, any or all of it, or a for loop"
         message = "how many items this gives depends on the data"
-        error = _Undecided(message, env.locate(part), instead, inner.calls)
-        error.comprehension = node
+        error = CompileError(message, env.locate(part), instead, inner.calls)
+        error.undecided = node  # type: ignore[attr-defined] # for `reduce_generator` alone
         raise error
 
     def loop(depth: int, iterable: Value) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from dualbcast.frontend.arithmetic import equal, logical, merged, truth, unary
+from dualbcast.frontend.arithmetic import chain, equal, logical, merged, truth, unary
 from dualbcast.frontend.dispatch import expression, lowers, statements
 from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.paths import branch, close_branch, lower_side
@@ -20,6 +20,7 @@ from dualbcast.frontend.values import (
     Unassigned,
     Value,
     describe,
+    fit_items,
     is_instance,
     is_sequence,
     same,
@@ -247,6 +248,10 @@ def _matches(env: Environment, pattern: ast.pattern, value: Value, bound: Bindin
             if isinstance(pattern.value, bool) and isinstance(value, Atom) and value.kind == "bool":
                 return value if pattern.value else unary(env, ast.Not(), value, pattern)
             return TRUE if pattern.value is None and value == Static(None) else FALSE
+        case ast.MatchStar():
+            if pattern.name is not None:
+                bound[pattern.name] = value
+            return TRUE
         case ast.MatchAs():
             test = TRUE if pattern.pattern is None else _matches(env, pattern.pattern, value, bound)
             if pattern.name is not None:
@@ -279,17 +284,11 @@ def _alternatives(env: Environment, pattern: ast.MatchOr, value: Value, bound: B
 
 def _items(env: Environment, pattern: ast.MatchSequence, items: tuple[Value, ...], bound: Bindings) -> Atom:
     parts = pattern.patterns
-    stars = [position for position, part in enumerate(parts) if isinstance(part, ast.MatchStar)]
-    if len(items) < len(parts) - len(stars) or (not stars and len(items) != len(parts)):
+    fitted = fit_items(items, [isinstance(part, ast.MatchStar) for part in parts])
+    if fitted is None:
         return FALSE
-    if stars:
-        (at,) = stars
-        end = len(items) - (len(parts) - at - 1)
-        star = parts[at]
-        if isinstance(star, ast.MatchStar) and star.name is not None:
-            bound[star.name] = Record(list, items[at:end])
-        parts, items = [*parts[:at], *parts[at + 1 :]], (*items[:at], *items[end:])
-    return _all(env, pattern, [_matches(env, part, item, bound) for part, item in zip(parts, items, strict=True)])
+    tests = [_matches(env, part, item, bound) for part, item in zip(parts, fitted, strict=True)]
+    return chain(env, "and", tests, pattern)
 
 
 def _of_class(env: Environment, pattern: ast.MatchClass, value: Value, bound: Bindings) -> Atom:
@@ -312,11 +311,4 @@ def _of_class(env: Environment, pattern: ast.MatchClass, value: Value, bound: Bi
         if not isinstance(value, Record) or name not in value.fields:
             env.fail(part, f"{describe(value)} has no field {name}")
         tests.append(_matches(env, part, value[value.fields.index(name)], bound))
-    return _all(env, pattern, tests)
-
-
-def _all(env: Environment, node: ast.AST, tests: list[Atom]) -> Atom:
-    result: Atom = TRUE
-    for test in tests:
-        result = logical(env, "and", result, test, node=node)
-    return result
+    return chain(env, "and", tests, pattern)

@@ -104,7 +104,7 @@ def _differentiate(env: Environment, derived: Derived, arguments: Arguments, nod
     if is_function(value):
         # The derivative of a function that returns a function is a function too; it is taken when that is called.
         if operator.has_value:
-            problem = f"{describe(derived.function)} returns {describe(value)}, which is no value for an output"
+            problem = f"{describe(derived.function)} returns {describe(value)}, which cannot be an output"
             instead = f"{operator.name.removeprefix('value_and_')}(…), and the value by a call of its own"
             env.fail(node, problem, instead)
         return Derived(operator, derived.function, sequence)
@@ -170,7 +170,7 @@ def _wanted(
         if at is None:
             shown = f"argument {item + 1}" if isinstance(item, int) and item >= 0 else f"wrt={item!r}"
             problem = f"{operator.name}() is taken in {shown}, which this call does not give"
-            env.fail(node, problem, "a call that gives it, too")
+            env.fail(node, problem, "a call that also gives it")
         places.append(at)
     return places
 
@@ -183,7 +183,7 @@ def _point(env: Environment, value: Value, at: int | str, operator: Operator, wh
     merged(env, value, where)
     others = "wrt= for the arguments that are floats" if operator.wrt is None else ""
     if not isinstance(value, Atom):
-        env.fail(where, f"a derivative is in numbers, and {label} is {describe(value)}", others)
+        env.fail(where, f"a derivative is taken in numbers, and {label} is {describe(value)}", others)
     if value.kind != "float":
         kind = "an integer" if value.kind == "int" else "a bool"
         instead = f"float(…) around it{', or ' * bool(others)}{others}"

@@ -154,16 +154,20 @@ class Environment:
         """A Python object that nothing outside refers to under this path; None where a kernel cannot use it."""
         return self.known(value, Capture((value,), 0, value, path))
 
-    def captured(self, capture: Capture, node: ast.AST) -> Value:
-        """The value of a capture, which becomes a guard: each call compares it with the object that is there then."""
+    def usable(self, capture: Capture, node: ast.AST, label: str, hint: str = "") -> Value:
+        """The value of a capture, which messages call `label`; an error where a kernel cannot use it."""
         value = self.known(capture.value, capture)
         if value is None:
             kind = type(capture.value).__name__
-            instead = f"a parameter for {capture.path}"
-            if isinstance(capture.value, list | set):
-                instead = f"a tuple, which cannot change, or {instead}"
-            message = f"{capture.path} is captured from outside the function and is of type {kind}, "
-            self.fail(node, message + "which a kernel cannot use", instead)
+            self.fail(node, f"{label} is of type {kind}, which a kernel cannot use", hint)
+        return value
+
+    def captured(self, capture: Capture, node: ast.AST) -> Value:
+        """The value of a capture, which becomes a guard: each call compares it with the object that is there then."""
+        instead = f"a parameter for {capture.path}"
+        if isinstance(capture.value, list | set):
+            instead = f"a tuple, which cannot change, or {instead}"
+        value = self.usable(capture, node, f"{capture.path} is captured from outside the function and", instead)
         if self.array_kind(capture.value) is None:
             self.guards.append(capture)
         return value

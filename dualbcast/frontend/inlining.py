@@ -82,11 +82,8 @@ def _defaults(env: Environment, function: FunctionType, spec: ast.arguments, nod
     places += [(param.arg, (by_keyword[param.arg],), 0) for param in spec.kwonlyargs if param.arg in by_keyword]
     values: dict[str, Value] = {}
     for name, place, at in places:
-        value = env.known(place[at], Capture(place, at, place[at], f"default_{at}"))
-        if value is None:
-            kind = type(place[at]).__name__
-            env.fail(node, f"a default of {function.__name__}() is of type {kind}, which a kernel cannot use")
-        values[name] = value
+        capture = Capture(place, at, place[at], f"default_{at}")
+        values[name] = env.usable(capture, node, f"a default of {function.__name__}()")
     return values
 
 

@@ -148,12 +148,9 @@ def _values(
         if isinstance(argument, Const):
             values.append(argument)
         elif isinstance(argument, Static):
-            value = env.constant(argument.object, name)
-            if value is None:
-                kind = type(argument.object).__name__
-                instead = "a tuple" if isinstance(argument.object, list) else "a number, an array, or a static argument"
-                env.fail(param, f"{name} is of type {kind}, which a kernel cannot use", instead)
-            values.append(value)
+            known = argument.object
+            instead = "a tuple" if isinstance(known, list) else "a number, an array, or a static argument"
+            values.append(env.usable(Capture((known,), 0, known, name), param, name, instead))
         else:
             params[name] = Var(env.names.fresh(name), argument)
             values.append(params[name])

@@ -25,6 +25,7 @@ from dualbcast.frontend.values import (
     Value,
     by_position,
     describe,
+    fit_items,
     is_list,
     is_sequence,
     object_of,
@@ -124,7 +125,7 @@ def _attribute_of_object(env: Environment, owner: Any, node: ast.Attribute) -> V
         env.fail(node, message, _nearest(node.attr, dir(owner)))
     path = ast.unparse(node)
     if isinstance(owner, types.ModuleType) and callable(member) and not isinstance(member, types.FunctionType):
-        return Static(member)  # not guarded: a library's own function does not change
+        return Static(member)  # a guard would cost time at each call, and a library's functions do not change
     if type(owner) is types.ModuleType and node.attr in vars(owner):
         return env.captured(Capture(vars(owner), node.attr, member, path), node)
     return env.captured(Capture(owner, node.attr, member, path, attribute=True), node)
@@ -230,17 +231,14 @@ def assign(env: Environment, target: ast.expr, value: Value) -> None:
 
 
 def _unpack(env: Environment, target: ast.Tuple | ast.List, value: Value) -> None:
-    items = list(sequence(env, value, target))
-    stars = [position for position, part in enumerate(target.elts) if isinstance(part, ast.Starred)]
-    if stars:
-        before, after = stars[0], len(target.elts) - stars[0] - 1
-        if len(items) < before + after:
-            env.fail(target, f"{len(items)} values cannot fill {before + after} names and a starred one")
-        middle = Record(list, items[before : len(items) - after])
-        items = [*items[:before], middle, *items[len(items) - after :]]
-    if len(items) != len(target.elts):
-        env.fail(target, f"{len(items)} values cannot be unpacked into {len(target.elts)} names")
-    for part, item in zip(target.elts, items, strict=True):
+    items = sequence(env, value, target)
+    starred = [isinstance(part, ast.Starred) for part in target.elts]
+    fitted = fit_items(items, starred)
+    if fitted is None:
+        count = len(starred)
+        targets = f"fill {count - 1} names and a starred one" if any(starred) else f"be unpacked into {count} names"
+        env.fail(target, f"{len(items)} values cannot {targets}")
+    for part, item in zip(target.elts, fitted, strict=True):
         assign(env, part.value if isinstance(part, ast.Starred) else part, item)
 
 

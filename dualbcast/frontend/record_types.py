@@ -38,11 +38,9 @@ def make_record(env: Environment, kind: type, arguments: Arguments, node: ast.AS
         inits = any("__init__" in vars(base) for base in kind.__mro__[:-2])
         has_own = inits or not str(scope.get("__name__")).startswith("namedtuple_")
     if has_own:
-        env.fail(
-            node,
-            f"making {a_or_an(name)} runs code of its own (__init__, __new__ or __post_init__), which a kernel cannot",
-            "a class that holds its fields, and a function that makes it",
-        )
+        problem = f"making {a_or_an(name)} runs code of its own (__init__, __new__ or __post_init__)"
+        instead = "a class that holds its fields, and a function that makes it"
+        env.fail(node, f"{problem}, which a kernel cannot run", instead)
     if len(args) > len(positional):
         env.fail(node, f"{name}() takes {len(positional)} positional arguments, and {len(args)} are given")
     values: dict[str, Value] = dict(zip(positional, args, strict=False))

@@ -107,7 +107,7 @@ def _locate(function: FunctionType) -> FunctionNode:
         if code.co_filename == "<stdin>":
             reason = "the REPL keeps no text before Python 3.13"
             instead = "the function in a file, in IPython or a notebook"
-        raise CompileError(f"the source of {function.__qualname__} cannot be had: {reason}", where, instead)
+        raise CompileError(f"the source of {function.__qualname__} is not available: {reason}", where, instead)
     raise CompileError(
         f"the text of {function.__qualname__} has changed since it was defined, so it is not what would run",
         where,
@@ -131,7 +131,8 @@ if hasattr(os, "register_at_fork"):
 def _statement(lines: Sequence[str], line: int) -> str:
     """The top-level statement around a line, as it seems from the lines, after blank lines in place of those before it.
 
-    Parsing a whole file takes milliseconds. The statement is the right one if the function is in it.
+    The statement is the right one if the function is in it. See
+    docs/decisions/012-one-statement-is-parsed.md.
     """
 
     def begins(at: int) -> bool:

@@ -44,6 +44,7 @@ __all__ = [
     "by_position",
     "describe",
     "end_of",
+    "fit_items",
     "is_function",
     "is_instance",
     "is_like",
@@ -357,6 +358,17 @@ def end_of(bindings: Bindings) -> Location:
 def items_like(model: tuple[Value, ...], items: Iterable[Value]) -> tuple[Value, ...]:
     """The items as a value of the type of `model`."""
     return model.like(items) if isinstance(model, Record) else tuple(items)
+
+
+def fit_items(items: tuple[Value, ...], starred: list[bool]) -> tuple[Value, ...] | None:
+    """The items for as many targets, of which a starred one takes a list of the rest; None if they do not fit."""
+    if True not in starred:
+        return items if len(items) == len(starred) else None
+    if len(items) < len(starred) - 1:
+        return None
+    start = starred.index(True)
+    end = len(items) - (len(starred) - start - 1)
+    return (*items[:start], Record(list, items[start:end]), *items[end:])
 
 
 def part_of(name: str, whole: tuple[Value, ...], position: int) -> str:

@@ -195,7 +195,7 @@ EXPRESSIONS = {
     "double star": ("math.tanh(**«x»)", "`**` spreads", "written out"),
     "starred number": ("math.atan2(*«x»)", "a tuple is needed here", ...),
     "two to abs": ("«abs(x, y)»", "abs() does not take 2 arguments", ...),
-    "min of nothing": ("«min(())»", "of nothing", ...),
+    "min of nothing": ("«min(())»", "min() of an empty tuple", ...),
     "min of a number": ("«min(x)»", "a tuple is needed here", ...),
     "sum of a number": ("«sum(x)»", "a tuple is needed here", ...),
     "len of a number": ("«len(x)»", "a tuple is needed here", ...),
