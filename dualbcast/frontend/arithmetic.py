@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import FunctionType
 from typing import Any
 
@@ -35,11 +35,12 @@ __all__ = [
     "apply",
     "as_scalar",
     "binary",
+    "call_method",
+    "chain",
     "comparison",
     "equal",
     "logical",
     "merged",
-    "method_of",
     "power",
     "select",
     "truth",
@@ -55,7 +56,7 @@ _BITWISE = {
     ast.LShift: "shl",
     ast.RShift: "shr",
 }
-# Exponents of this size and more are not looked at for being whole: no product stands for them.
+# No product stands for an exponent of this size or more, so whether it is whole does not matter.
 _LARGE_EXPONENT = 99
 
 
@@ -63,14 +64,14 @@ _LARGE_EXPONENT = 99
 
 
 def merged(env: Environment, value: Value, node: ast.AST) -> Value:
-    """A value that is read; one that paths could not agree on is an error then."""
+    """The value itself; an error if it stands for values that paths could not merge."""
     if isinstance(value, Unassigned):
         env.fail(node, value.reason, "one kind of thing on every path")
     return value
 
 
 def as_scalar(env: Environment, value: Value, node: ast.AST) -> Atom:
-    """A value that must be a number."""
+    """The value as a number; an error if it is none."""
     if isinstance(value, Atom):
         return value
     if isinstance(value, Static) and isinstance(value.object, int | float):  # a member of an IntEnum
@@ -87,9 +88,9 @@ def as_scalar(env: Environment, value: Value, node: ast.AST) -> Atom:
 def truth(env: Environment, value: Value, node: ast.AST) -> Atom:
     """Whether Python takes a value for true."""
     for name in ("__bool__", "__len__"):
-        method = method_of(value, name)
-        if method is not None:
-            return _plain_truth(env, inline(env, method, by_position(value), node), node)
+        own = call_method(env, value, name, node=node)
+        if own is not None:
+            return _plain_truth(env, own, node)
     if isinstance(value, Record) and not is_sequence(value):
         return TRUE
     return _plain_truth(env, value, node)
@@ -106,11 +107,13 @@ def _plain_truth(env: Environment, value: Value, node: ast.AST) -> Atom:
     return env.emit(convert(as_scalar(env, value, node), "bool"), node)
 
 
-def method_of(value: Value, name: str) -> FunctionType | None:
-    """A method that a named tuple's or dataclass's author has written."""
+def call_method(env: Environment, value: Value, name: str, *args: Value, node: ast.AST) -> Value | None:
+    """The result of a method that the author of a named tuple or dataclass has written; None if there is none."""
     method = getattr(value.python_type, name, None) if isinstance(value, Record) else None
-    # Those that the dataclass decorator makes have no file.
-    return method if isinstance(method, FunctionType) and method.__code__.co_filename != "<string>" else None
+    # Methods that the dataclass decorator makes have no file.
+    if not isinstance(method, FunctionType) or method.__code__.co_filename == "<string>":
+        return None
+    return inline(env, method, by_position(value, *args), node)
 
 
 # --- functions of the rule table -------------------------------------------------------------------------------------
@@ -139,7 +142,7 @@ def apply(env: Environment, meaning: Rule | Callable[..., Any], args: tuple[Atom
 def with_custom_derivative(
     env: Environment, custom: Custom, value: Value, given: tuple[Value, ...], node: ast.AST
 ) -> Value:
-    """A value whose derivative in the given arguments is custom; where all of those are known, it has none."""
+    """Mark a value as one whose derivative in the given arguments is custom; known arguments have no derivative."""
     numbers: list[Atom] = []
     for position, arg in enumerate(given):
         if not isinstance(arg, Atom):
@@ -241,7 +244,7 @@ def _is_whole(exponent: float) -> bool:
 
 
 def _instead_of_pow(base: Atom, exponent: Atom) -> tuple[Rule, tuple[Atom, ...]] | None:
-    """A function that takes less time than pow and has the same values, if one of the two numbers is known."""
+    """A faster function with the values of pow, if the base is 2 or the exponent is that of a root."""
     if base == Const(2.0, "float") or base == Const(2, "int"):
         return RULES["exp2"], (exponent,)
     row = ROOTS.get(exponent.value) if isinstance(exponent, Const) else None
@@ -286,6 +289,14 @@ def logical(env: Environment, name: str, *args: Atom, node: ast.AST) -> Atom:
     return env.op(name, *args, kind="bool", node=node)
 
 
+def chain(env: Environment, name: str, tests: Iterable[Atom], node: ast.AST) -> Atom:
+    """`and` or `or` of any number of tests."""
+    result: Atom = TRUE if name == "and" else FALSE
+    for test in tests:
+        result = logical(env, name, result, test, node=node)
+    return result
+
+
 def equal(env: Environment, left: Value, right: Value, node: ast.AST) -> Atom:
     """`left == right`, of numbers, tuples and known objects."""
     merged(env, left, node)
@@ -306,15 +317,12 @@ def equal(env: Environment, left: Value, right: Value, node: ast.AST) -> Atom:
 
 def _equal_items(env: Environment, left: tuple[Value, ...], right: tuple[Value, ...], node: ast.AST) -> Atom:
     for one, two in ((left, right), (right, left)):
-        method = method_of(one, "__eq__")
-        if method is not None:
-            return truth(env, inline(env, method, by_position(one, two), node), node)
+        own = call_method(env, one, "__eq__", two, node=node)
+        if own is not None:
+            return truth(env, own, node)
     if _family(left) is not _family(right) or len(left) != len(right) or issubclass(_family(left), Iterator):
         return FALSE
-    result: Atom = TRUE
-    for a, b in zip(left, right, strict=True):
-        result = logical(env, "and", result, equal(env, a, b, node), node=node)
-    return result
+    return chain(env, "and", (equal(env, a, b, node) for a, b in zip(left, right, strict=True)), node)
 
 
 def _family(value: tuple[Value, ...]) -> type:

@@ -16,7 +16,18 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast.frontend.arithmetic import apply, as_scalar, binary, comparison, logical, power, select, truth, unary
+from dualbcast.frontend.arithmetic import (
+    apply,
+    as_scalar,
+    binary,
+    chain,
+    comparison,
+    logical,
+    power,
+    select,
+    truth,
+    unary,
+)
 from dualbcast.frontend.conditionals import choose
 from dualbcast.frontend.dispatch import call_value
 from dualbcast.frontend.environment import Environment
@@ -132,7 +143,7 @@ def _extremum(
     if not items:
         if default is not None:
             return default
-        env.fail(node, "the smallest or largest of nothing", "default=… for an empty tuple")
+        env.fail(node, f"{'min' if name == 'lt' else 'max'}() of an empty tuple", "default=… for an empty tuple")
     by_key = key is not None and key != Static(None)
 
     def measure(item: Value) -> Atom:
@@ -188,15 +199,12 @@ def _sorted(env: Environment, node: ast.Call, items: Value, *, reverse: Value = 
     return Record(list, numbers)
 
 
-def _quantifier(name: str, empty: Const, env: Environment, node: ast.Call, items: Value) -> Value:
-    result: Atom = empty
-    for item in sequence(env, items, node):
-        result = logical(env, name, result, truth(env, item, node), node=node)
-    return result
+def _quantifier(name: str, env: Environment, node: ast.Call, items: Value) -> Value:
+    return chain(env, name, (truth(env, item, node) for item in sequence(env, items, node)), node)
 
 
-BUILTINS[all] = partial(_quantifier, "and", TRUE)
-BUILTINS[any] = partial(_quantifier, "or", FALSE)
+BUILTINS[all] = partial(_quantifier, "and")
+BUILTINS[any] = partial(_quantifier, "or")
 
 
 # --- arithmetic and conversions --------------------------------------------------------------------------------------
@@ -338,7 +346,7 @@ def _map(env: Environment, node: ast.Call, function: Value, *values: Value) -> V
 def _reduce(env: Environment, node: ast.Call, function: Value, items: Value, start: Value | None = None) -> Value:
     values = [*(() if start is None else (start,)), *sequence(env, items, node)]
     if not values:
-        env.fail(node, "reduce() of nothing", "a start value")
+        env.fail(node, "reduce() of an empty tuple", "a start value")
     total: Value = values[0]
     for value in values[1:]:
         total = call_value(env, function, by_position(total, value), node)

@@ -1,4 +1,4 @@
-"""Calls: functions of the rule table become operations, all others are inlined, and the rest is refused."""
+"""Calls: a function of the rule table becomes an operation, a Python function is inlined, all else is refused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dualbcast import errors
 from dualbcast.errors import CompileError
 from dualbcast.frontend.arithmetic import apply, as_scalar, with_custom_derivative
 from dualbcast.frontend.builtins import BUILTINS, KEYWORDS
-from dualbcast.frontend.comprehensions import reduction
+from dualbcast.frontend.comprehensions import is_reduction, reduce_generator
 from dualbcast.frontend.derivative_calls import DerivativeOf
 from dualbcast.frontend.dispatch import call_value, calls, expression, lowers
 from dualbcast.frontend.environment import Environment
@@ -46,8 +46,8 @@ __all__: list[str] = []
 
 _LIBRARIES = ("cupy", "numpy", "scipy", "jax", "torch", "random")
 _STANDARD, _PACKAGE = os.path.dirname(os.__file__), os.path.dirname(errors.__file__)
-_PRINTING, _TELLING = ("print", "input", "open"), ("logging", "warnings")
-# Their methods change nothing, so that they may run when the kernel is compiled.
+_OUTPUT_FUNCTIONS, _OUTPUT_MODULES = ("print", "input", "open"), ("logging", "warnings")
+# The methods of these classes change nothing, so they may run when the kernel is compiled.
 _IMMUTABLE = (str, bytes, bool, int, float, tuple, frozenset)
 
 # --- the syntax ------------------------------------------------------------------------------------------------------
@@ -56,20 +56,14 @@ _IMMUTABLE = (str, bytes, bool, int, float, tuple, frozenset)
 @lowers(ast.Call)
 def _call(env: Environment, node: ast.Call) -> Value:
     callee = expression(env, node.func)
-    if isinstance(callee, Static) and node.args and isinstance(node.args[0], ast.GeneratorExp):
-
-        def call(items: Value) -> Value:
-            return _call_with(env, (items,), callee, node)
-
-        reduced = reduction(env, callee.object, node.args[0], node, call)
-        if reduced is not None:
-            return reduced
-    return _call_with(env, (), callee, node)
+    first = node.args[0] if node.args else None
+    if isinstance(callee, Static) and is_reduction(callee.object) and isinstance(first, ast.GeneratorExp):
+        return reduce_generator(env, callee.object, first, node, functools.partial(_call_callee, env, callee, node))
+    return _call_callee(env, callee, node)
 
 
-def _call_with(env: Environment, first: tuple[Value, ...], callee: Value, node: ast.Call) -> Value:
-    """The result of a call whose first arguments are lowered already."""
-    args = (*first, *items_of(env, node.args[len(first) :]))
+def _call_callee(env: Environment, callee: Value, node: ast.Call) -> Value:
+    args = items_of(env, node.args)
     keywords: dict[str, Value] = {}
     for keyword in node.keywords:
         value = expression(env, keyword.value)
@@ -78,11 +72,8 @@ def _call_with(env: Environment, first: tuple[Value, ...], callee: Value, node: 
         elif isinstance(value, Keywords) and not value.keys() & keywords.keys():
             keywords.update(value)
         else:
-            env.fail(
-                keyword.value,
-                f"`**` spreads the `**` parameter of a function only, and this is {describe(value)}",
-                "the keywords written out",
-            )
+            problem = f"`**` spreads the `**` parameter of a function only, and this is {describe(value)}"
+            env.fail(keyword.value, problem, "the keywords written out")
     return call_value(env, callee, Arguments(args, keywords), node)
 
 
@@ -150,7 +141,7 @@ def _call_rule(env: Environment, rule: Rule, function: Any, arguments: Arguments
         given = f"{len(args)} positional and {len(keywords)} keyword" if keywords else f"{len(args)}"
         takes = count(rule.arity, "positional argument")
         env.fail(node, f"{_name_of(function)}() takes {takes} here, not {given}")
-    # The captures of a user's function would not be guarded.
+    # A user's function is not called now, because its captures would not be guarded.
     folded = None if rule.by_user else _fold(function, args)
     if folded is not None:
         return folded
@@ -160,9 +151,9 @@ def _call_rule(env: Environment, rule: Rule, function: Any, arguments: Arguments
 
 
 def _call_function(env: Environment, function: FunctionType, arguments: Arguments, node: ast.Call) -> Value | None:
-    """The result of a Python function; None for a library's, which works on arrays, and whose lines are no user's."""
+    """The result of a Python function; None for one of a library that works on arrays."""
     module = _module_of(function)
-    if module in _TELLING:
+    if module in _OUTPUT_MODULES:
         _side_effect(env, function, node)
     if module.partition(".")[0] in _LIBRARIES:
         return None
@@ -170,7 +161,7 @@ def _call_function(env: Environment, function: FunctionType, arguments: Argument
 
 
 def _call_wrapper(env: Environment, function: Any, arguments: Arguments, node: ast.Call) -> Value | None:
-    """The result of a callable that is no Python function, but stands for one or may run now; None for all others."""
+    """The result of an object that wraps a Python function, or that may run while the kernel is compiled; else None."""
     if partials := getattr(function, "_partials", ()):
         while function._whole is not None:
             function = function._whole
@@ -178,7 +169,7 @@ def _call_wrapper(env: Environment, function: Any, arguments: Arguments, node: a
         for wrt in partials:
             derived = Derived(Operator("derivative", wrt), derived)
         return call_value(env, derived, arguments, node)
-    # Wrappers that do not change a scalar function: this package's decorator, Numba's, functools.cache.
+    # Wrappers around an unchanged scalar function: this package's decorator, Numba's, functools.cache.
     for attribute in ("__wrapped__", "py_func"):
         inner = getattr(function, attribute, None)
         if callable(inner):
@@ -193,7 +184,7 @@ def _call_wrapper(env: Environment, function: Any, arguments: Arguments, node: a
 
 
 def _inline_any(env: Environment, function: FunctionType, arguments: Arguments, node: ast.Call) -> Value:
-    """The result of a Python function; an error in a library that is no user's to change is one of calling it."""
+    """The result of a Python function; an error in Python's library or this package is reported at the call."""
     if not _is_fixed(function.__code__.co_filename) or _is_fixed(env.frame.source.filename):
         return inline(env, function, arguments, node)
     try:
@@ -238,16 +229,12 @@ def _call_now(env: Environment, function: Any, arguments: Arguments, node: ast.C
         if not isinstance(arg, Const | Static):
             if _module_of(function):
                 _no_rule(env, function, args, node)
-            env.fail(
-                node, f"{function.__name__}() needs what is known when the kernel is compiled, not {describe(arg)}"
-            )
+            problem = f"{function.__name__}() needs arguments that are known when the kernel is compiled"
+            env.fail(node, f"{problem}, not {describe(arg)}")
         plain.append(object_of(arg))
     named = dict(zip(keywords, plain[len(args) :], strict=True))
     result = env.evaluate(node, lambda: function(*plain[: len(args)], **named))
-    known = env.known(result, Capture((result,), 0, result, ast.unparse(node)))
-    if known is None:
-        env.fail(node, f"this is of type {type(result).__name__}, which a kernel cannot use")
-    return known
+    return env.usable(Capture((result,), 0, result, ast.unparse(node)), node, "this")
 
 
 def _fold(function: Any, args: tuple[Value, ...]) -> Const | None:
@@ -266,7 +253,7 @@ def _fold(function: Any, args: tuple[Value, ...]) -> Const | None:
 
 
 def _is_fixed(file: str) -> bool:
-    """Whether a file is of Python's own library or of this package's functions."""
+    """Whether a file belongs to Python's own library or to this package."""
     return file.startswith(_PACKAGE) or (file.startswith(_STANDARD) and "site-packages" not in file)
 
 
@@ -283,7 +270,7 @@ def _name_of(function: Any) -> str:
 
 
 def _module_of(function: Any) -> str:
-    """The name of the module that a callable is from; a ufunc does not tell."""
+    """The name of the module that defines a callable; a ufunc has none of its own."""
     return getattr(function, "__module__", None) or ("numpy" if isinstance(function, np.ufunc) else "")
 
 
@@ -292,7 +279,7 @@ def _module_of(function: Any) -> str:
 
 def _refuse(env: Environment, function: Any, arguments: Arguments, node: ast.Call) -> NoReturn:
     name = _name_of(function)
-    if name in _PRINTING:
+    if name in _OUTPUT_FUNCTIONS:
         _side_effect(env, function, node)
     if isinstance(function, type) and not _module_of(function).startswith("numpy"):
         instead = "isinstance(x, float)" if function is type else "a named tuple, a dataclass, or plain numbers"
@@ -320,7 +307,7 @@ def _no_rule(env: Environment, function: Any, args: tuple[Value, ...], node: ast
 
 
 def _spelling(env: Environment, function: Any, args: tuple[Value, ...], node: ast.Call) -> str:
-    """A function's dotted name: as the user writes it, if that begins with a module, or as its library does."""
+    """The dotted name of a function: the user's spelling if that begins with a module, or its library's."""
     path: list[str] = []
     root: ast.AST = node.func
     while isinstance(root, ast.Attribute):

@@ -1,4 +1,4 @@
-"""Syntax of which only a part runs: `and`, `or`, conditional expressions, `if` and `match`."""
+"""Branches: `and`, `or`, conditional expressions, `if` and `match`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from dualbcast.frontend.arithmetic import equal, logical, merged, truth, unary
+from dualbcast.frontend.arithmetic import chain, equal, logical, merged, truth, unary
 from dualbcast.frontend.dispatch import expression, lowers, statements
 from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.paths import branch, close_branch, lower_side
@@ -20,6 +20,7 @@ from dualbcast.frontend.values import (
     Unassigned,
     Value,
     describe,
+    fit_items,
     is_instance,
     is_sequence,
     same,
@@ -42,7 +43,7 @@ _If = TypeVar("_If", ast.If, ast.IfExp)
 def condition(env: Environment, node: ast.expr) -> Atom:
     """The truth of an expression."""
     if isinstance(node, ast.BoolOp):
-        # Each part's truth decides; as values, `a and b` would be one of a and b.
+        # Only the truth of each part counts here; as a value, `a and b` would be a or b itself.
         return truth(env, _boolean(env, node, node.values, condition), node)
     return truth(env, expression(env, node), node)
 
@@ -155,12 +156,12 @@ def _if(env: Environment, stmt: ast.If, rest: list[ast.stmt]) -> bool | None:
 
 
 def _split(env: Environment, test: Atom, sides: Sides, rest: list[ast.stmt], node: ast.AST) -> bool | None:
-    """Lower both sides of a branch; where only one gets to `rest`, lower that there. The result is that of a statement.
+    """Lower both sides of a branch, and `rest` inside the side that reaches it, if only one does.
 
-    So the other side need not have assigned the names that `rest` reads.
+    The other side then need not have assigned the names that `rest` reads. The result is that of a statement.
     """
     before = env.frame.bindings
-    # No comprehension: before Python 3.12 it is a frame more for each `elif` of a chain.
+    # Not a comprehension: before Python 3.12 that is one more frame for each `elif` of a chain.
     then, orelse = sides
     ends = [lower_side(env, before, then), lower_side(env, before, orelse)]
     alive = [falls and bindings.get(SKIPPING) != TRUE for _, bindings, falls in ends]
@@ -192,7 +193,7 @@ def _cases(
     rest: list[ast.stmt],
     ruled_out: tuple[bool, ...] = (),
 ) -> bool | None:
-    """Lower the cases that are left; of the two truth values some may be `ruled_out` by those before."""
+    """Lower the remaining cases; `ruled_out` has the truth values that earlier cases have matched."""
     if not cases:
         return None
     case, later = cases[0], cases[1:]
@@ -217,7 +218,7 @@ def _cases(
         test = truth(env, decided, guard)
 
     def body() -> bool:
-        if not has_bound:  # else the guard may have given them other values since
+        if not has_bound:  # otherwise the guard may have given the names other values since
             env.frame.bindings.update(bound)
         return statements(env, case.body)
 
@@ -230,7 +231,7 @@ def _cases(
 
 
 def _refuse_rebinding(env: Environment, guard: ast.expr, bound: Bindings) -> None:
-    """Refuse a guard that assigns a name of its pattern, which is bound only on the paths where the pattern matches."""
+    """Refuse a guard that assigns a name of its pattern: the name is bound only where the pattern matches."""
     for node in ast.walk(guard):
         if isinstance(node, ast.NamedExpr) and node.target.id in bound:
             env.fail(node, f"this guard assigns {node.target.id}, which its pattern binds", "another name")
@@ -247,6 +248,10 @@ def _matches(env: Environment, pattern: ast.pattern, value: Value, bound: Bindin
             if isinstance(pattern.value, bool) and isinstance(value, Atom) and value.kind == "bool":
                 return value if pattern.value else unary(env, ast.Not(), value, pattern)
             return TRUE if pattern.value is None and value == Static(None) else FALSE
+        case ast.MatchStar():
+            if pattern.name is not None:
+                bound[pattern.name] = value
+            return TRUE
         case ast.MatchAs():
             test = TRUE if pattern.pattern is None else _matches(env, pattern.pattern, value, bound)
             if pattern.name is not None:
@@ -279,17 +284,11 @@ def _alternatives(env: Environment, pattern: ast.MatchOr, value: Value, bound: B
 
 def _items(env: Environment, pattern: ast.MatchSequence, items: tuple[Value, ...], bound: Bindings) -> Atom:
     parts = pattern.patterns
-    stars = [position for position, part in enumerate(parts) if isinstance(part, ast.MatchStar)]
-    if len(items) < len(parts) - len(stars) or (not stars and len(items) != len(parts)):
+    fitted = fit_items(items, [isinstance(part, ast.MatchStar) for part in parts])
+    if fitted is None:
         return FALSE
-    if stars:
-        (at,) = stars
-        end = len(items) - (len(parts) - at - 1)
-        star = parts[at]
-        if isinstance(star, ast.MatchStar) and star.name is not None:
-            bound[star.name] = Record(list, items[at:end])
-        parts, items = [*parts[:at], *parts[at + 1 :]], (*items[:at], *items[end:])
-    return _all(env, pattern, [_matches(env, part, item, bound) for part, item in zip(parts, items, strict=True)])
+    tests = [_matches(env, part, item, bound) for part, item in zip(parts, fitted, strict=True)]
+    return chain(env, "and", tests, pattern)
 
 
 def _of_class(env: Environment, pattern: ast.MatchClass, value: Value, bound: Bindings) -> Atom:
@@ -312,11 +311,4 @@ def _of_class(env: Environment, pattern: ast.MatchClass, value: Value, bound: Bi
         if not isinstance(value, Record) or name not in value.fields:
             env.fail(part, f"{describe(value)} has no field {name}")
         tests.append(_matches(env, part, value[value.fields.index(name)], bound))
-    return _all(env, pattern, tests)
-
-
-def _all(env: Environment, node: ast.AST, tests: list[Atom]) -> Atom:
-    result: Atom = TRUE
-    for test in tests:
-        result = logical(env, "and", result, test, node=node)
-    return result
+    return chain(env, "and", tests, pattern)

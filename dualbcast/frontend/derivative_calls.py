@@ -1,7 +1,7 @@
-"""Derivatives inside the language: of a function that the kernel calls, to any depth.
+"""Derivatives inside the language: a kernel differentiates a function that it calls, to any order.
 
-The call is lowered with fresh names for the arguments that the derivative is in, forward mode transforms its IR, and
-the result is inlined. All other names are no seeds there, so that derivatives in two arguments are never confused.
+The call is lowered with fresh names for the arguments to differentiate in, forward mode transforms its IR, and the
+result is inlined. Only those names are seeds, so derivatives in different arguments are never confused.
 """
 
 from __future__ import annotations
@@ -58,16 +58,16 @@ class DerivativeOf:
 
 
 class WithPartials(Protocol):
-    """Differentiates a function in IR in all its parameters; the names that it needs are taken from `names`.
+    """Differentiates a function in IR in all its parameters, with fresh names from `names`.
 
-    The function that it gives has the outputs, with `has_value`, and then the partials by parameter; the guards are
-    those of the rules that the partials rest on.
+    The outputs of the result are those of the function, if `has_value`, and then the partials by parameter. The
+    guards are those of the rules that were used.
     """
 
     def __call__(self, function: Function, names: Names, *, has_value: bool) -> tuple[Function, Sequence[Capture]]: ...
 
 
-# Differentiation stands above the front end, since it lowers the partials of rules.
+# Differentiation is above the front end, because it lowers the partials of rules.
 _with_partials: WithPartials
 
 
@@ -102,9 +102,9 @@ def _differentiate(env: Environment, derived: Derived, arguments: Arguments, nod
     body: list[Stmt] = []
     value = _value_in(env, body, derived.function, (first, *later), node)
     if is_function(value):
-        # The derivative of a function of functions is a function as well, taken when the last of them is called.
+        # The derivative of a function that returns a function is a function too; it is taken when that is called.
         if operator.has_value:
-            problem = f"{describe(derived.function)} returns {describe(value)}, which is no value for an output"
+            problem = f"{describe(derived.function)} returns {describe(value)}, which cannot be an output"
             instead = f"{operator.name.removeprefix('value_and_')}(…), and the value by a call of its own"
             env.fail(node, problem, instead)
         return Derived(operator, derived.function, sequence)
@@ -124,10 +124,10 @@ def _differentiate(env: Environment, derived: Derived, arguments: Arguments, nod
 def _value_in(
     env: Environment, body: list[Stmt], function: Value, sequence: tuple[Arguments, ...], node: ast.Call
 ) -> Value:
-    """The result of a function, lowered into `body`; where it is a function, that of calling this, and so on."""
+    """Lower a call of a function into `body`, then a call of its result with the next arguments, and so on."""
     root = env.root
     if env.block is root:
-        env.root = body  # statements that always run in the function that is called always run here
+        env.root = body  # a statement that always runs in the called function always runs here
     try:
         with env.into(body):
             value = function
@@ -156,13 +156,9 @@ def _append_partials(env: Environment, function: Function, moves: Block, has_val
 
 
 def _wanted(
-    env: Environment,
-    operator: Operator,
-    names: Sequence[str],
-    arguments: Arguments,
-    node: ast.Call,
+    env: Environment, operator: Operator, names: Sequence[str], arguments: Arguments, node: ast.Call
 ) -> list[int | str]:
-    """The arguments that a derivative is in, each by its position, or by its name where it is given so."""
+    """The arguments to differentiate in: each a position, or a name if the call gives it by name."""
     args, keywords = arguments
     if operator.wrt is None:
         if not args and not keywords:
@@ -174,7 +170,7 @@ def _wanted(
         if at is None:
             shown = f"argument {item + 1}" if isinstance(item, int) and item >= 0 else f"wrt={item!r}"
             problem = f"{operator.name}() is taken in {shown}, which this call does not give"
-            env.fail(node, problem, "a call that gives it, too")
+            env.fail(node, problem, "a call that also gives it")
         places.append(at)
     return places
 
@@ -187,7 +183,7 @@ def _point(env: Environment, value: Value, at: int | str, operator: Operator, wh
     merged(env, value, where)
     others = "wrt= for the arguments that are floats" if operator.wrt is None else ""
     if not isinstance(value, Atom):
-        env.fail(where, f"a derivative is in numbers, and {label} is {describe(value)}", others)
+        env.fail(where, f"a derivative is taken in numbers, and {label} is {describe(value)}", others)
     if value.kind != "float":
         kind = "an integer" if value.kind == "int" else "a bool"
         instead = f"float(…) around it{', or ' * bool(others)}{others}"
@@ -218,7 +214,7 @@ def _leaves(env: Environment, value: Value, derived: Derived, node: ast.Call) ->
 
 
 def parameter_names(function: Value) -> Sequence[str]:
-    """The names of a function's positional parameters, as far as they are known."""
+    """The names of a function's positional parameters; none if they are unknown."""
     match function:
         case Closure():
             spec = function.node.args
@@ -241,9 +237,9 @@ def parameter_names(function: Value) -> Sequence[str]:
 
 
 def find_argument(item: int | str, names: Sequence[str], count: int, named: Collection[str]) -> int | str | None:
-    """Where a call gives the argument that `item` of a `wrt=` means: its position, or the name it is given by.
+    """The argument of a call that `item` of a `wrt=` means, as a position or a name; None if the call lacks it.
 
-    `names` are those of the function's parameters; the call gives `count` arguments by position, and others by name.
+    `names` are those of the function's parameters; the call gives `count` arguments by position and others by name.
     """
     at = item
     if isinstance(at, int):
@@ -262,7 +258,7 @@ def _rebuild(model: Value, leaves: Iterator[Atom]) -> Value:
 
 
 def _free(body: Block, outputs: Iterable[Output]) -> tuple[Var, ...]:
-    """The variables that are read, and not assigned."""
+    """The variables that are read but not assigned."""
     exprs = [expr for stmt in statements(body) for expr in expressions(stmt)]
     exprs.extend(output.value for output in outputs)
     read = {leaf.name: leaf for expr in exprs for leaf in atoms(expr) if isinstance(leaf, Var)}
@@ -270,18 +266,18 @@ def _free(body: Block, outputs: Iterable[Output]) -> tuple[Var, ...]:
     return tuple(leaf for name, leaf in read.items() if name not in own)
 
 
-# --- the public functions in a kernel ---------------------------------------------------------------------------------
+# --- the public functions in a kernel --------------------------------------------------------------------------------
 
 
 def take_derivative(public: Callable[..., Any], default: int | None) -> None:
-    """Make calls of a public function mean an operator of its name, which by default is in these arguments."""
+    """Let kernels call a public function, which makes the operator of its name; `default` is its usual `wrt`."""
 
     def lowering(env: Environment, node: ast.Call, function: Value, *more: Value, wrt: Value | None = None) -> Value:
         name = public.__name__
         if more or not is_function(function):
             problem = f"{name}() takes a function, and this is {describe(function)}"
             if more:
-                problem = f"{name}() takes a function alone; what it gives takes the arguments"
+                problem = f"{name}() takes only a function; its result takes the arguments"
             env.fail(node, problem, f"{name}(g)(x)")
         try:
             return Derived(Operator(name, default if wrt is None else _plain_wrt(env, wrt, node)), function)
@@ -293,7 +289,7 @@ def take_derivative(public: Callable[..., Any], default: int | None) -> None:
 
 
 def called_with(function: Any, names: tuple[str, ...], *args: Any) -> Any:
-    """`function(*args)`, with the last arguments by these names; a call outside a kernel compiles this."""
+    """Call `function` with the last arguments under these names; plain Python compiles this to call a derivative."""
     return _spread(function, names, *args)
 
 

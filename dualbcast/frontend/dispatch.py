@@ -12,16 +12,16 @@ from functools import partial
 from typing import Any, TypeVar
 
 from dualbcast.frontend.environment import Environment
-from dualbcast.frontend.paths import settle_return, unless
+from dualbcast.frontend.paths import leave_if_returned, unless
 from dualbcast.frontend.values import SKIPPING, Arguments, Value, describe
 from dualbcast.ir.nodes import FALSE, TRUE, Var
 
 __all__ = ["LOWERINGS", "call_value", "calls", "expression", "lowers", "refuses", "statements"]
 
 # The lowering of an expression takes (env, node) and gives its value. The lowering of a statement takes
-# (env, node, rest), where `rest` has the statements after it in its block. It gives None where those come next.
-# Otherwise the block is done, because `rest` is lowered already or is never reached; then the result says whether the
-# end of the block is reached.
+# (env, node, rest), where `rest` has the statements after it in its block. It gives None if those are to be lowered
+# next. Otherwise `rest` is lowered already or never reached, and the result says whether the end of the block is
+# reached.
 LOWERINGS: dict[type[ast.AST], Callable[..., Any]] = {}
 # How a value is called, by its class: takes (env, callee, arguments, node) and gives the result.
 CALLS: dict[type, Callable[..., Value]] = {}
@@ -40,7 +40,7 @@ def lowers(*classes: type[ast.AST]) -> Callable[[_Lowering], _Lowering]:
 
 
 def refuses(kind: type[ast.AST], name: str, instead: str) -> None:
-    """Register that a class of syntax nodes cannot be compiled; `instead` says how to write it."""
+    """Register that a class of syntax nodes cannot be compiled; `instead` is the advice."""
 
     def refuse(env: Environment, node: ast.AST, *_: object) -> None:
         env.fail(node, f"{name} cannot be compiled", instead)
@@ -68,16 +68,16 @@ def expression(env: Environment, node: ast.expr) -> Value:
 
 
 def statements(env: Environment, body: list[ast.stmt]) -> bool:
-    """Lower a block; False where its end is never reached. Paths that have returned skip the statements after it."""
+    """Lower a block; False if its end is never reached. Paths whose flag is set skip the remaining statements."""
     frame = env.frame
     for position, stmt in enumerate(body):
-        if not settle_return(env, stmt):
+        if not leave_if_returned(env, stmt):
             return False
         pending = next((flag for flag in frame.flags if frame.bindings.get(flag, FALSE) != FALSE), None)
         if pending is not None:
             flag = frame.bindings[pending]
             if frame.bindings.get(SKIPPING) == TRUE:
-                return True  # no path gets here, whichever flag each has set
+                return True  # no path reaches this statement, whichever flag each has set
             assert isinstance(flag, Var), flag
             return unless(env, pending, flag, stmt, partial(statements, env, body[position:]))
         lowering = LOWERINGS.get(type(stmt))

@@ -11,6 +11,7 @@ import numbers
 import re
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import replace
 from types import FunctionType
 from typing import Any, NoReturn, TypeVar, cast
@@ -29,13 +30,16 @@ from dualbcast.rules.table import RULES, Rule
 
 __all__ = ["LONGEST", "ArrayKind", "Environment", "freeze", "open_block"]
 
-# How many operations a function may have.
+# The most operations that a function may have.
 LONGEST = 20_000
-# Objects that may change unseen, and numbers that a kernel has no arithmetic for.
+# Objects that may change unnoticed, and numbers that a kernel has no arithmetic for.
 _REFUSED = (list, dict, set, bytearray, numbers.Number)
 
 # The kind of the elements of a captured array, or None where an object is no array.
 ArrayKind = Callable[[Any], Kind | None]
+
+# The attributes that another try at a lowering starts anew with.
+_UNDONE = ("length", "arrays", "taken", "derived", "_definitions", "_renamed")
 
 _Result = TypeVar("_Result")
 
@@ -46,13 +50,13 @@ class Environment:
     Attributes
     ----------
     names : Names
-        The names that are taken.
+        The names in use.
     array_kind : function
         The kind of the elements of a captured array.
     frame : Frame
         The function whose body is being lowered, with its bindings on the present path.
     root, block : list of Stmt
-        The outermost block, whose statements always run, and the one that statements are appended to.
+        The outermost block, whose statements always run, and the open block, to which statements are appended.
     guards : list of Capture
         The captures that are compiled in.
     arrays : dict of str to (Var, Capture)
@@ -79,9 +83,9 @@ class Environment:
         self.derived: set[str] = set()
         self.inlined: list[FunctionType | Closure] = []
         self.unrolled = self.length = 0
-        # The operation behind each name, and the block that assigns it.
+        # The operation that assigns each name, and the block it is in.
         self._definitions: dict[str, tuple[Op, list[Stmt]]] = {}
-        # What a temporary that has been given a user's name is called now; other values may still hold the old name.
+        # The new names of temporaries that were given a user's name; other values may still hold the old ones.
         self._renamed: dict[str, Var] = {}
 
     # --- errors ---------------------------------------------------------------------------------------
@@ -146,22 +150,30 @@ class Environment:
             return None
         return Static(value)
 
-    def captured(self, capture: Capture, node: ast.AST) -> Value:
-        """The value of a capture, which becomes a guard: each call compares it with the object that is there then."""
+    def constant(self, value: Any, path: str) -> Value | None:
+        """A Python object that nothing outside refers to under this path; None where a kernel cannot use it."""
+        return self.known(value, Capture((value,), 0, value, path))
+
+    def usable(self, capture: Capture, node: ast.AST, label: str, hint: str = "") -> Value:
+        """The value of a capture, which messages call `label`; an error where a kernel cannot use it."""
         value = self.known(capture.value, capture)
         if value is None:
             kind = type(capture.value).__name__
-            instead = f"a parameter for {capture.path}"
-            if isinstance(capture.value, list | set):
-                instead = f"a tuple, which cannot change, or {instead}"
-            message = f"{capture.path} is captured from outside the function and is of type {kind}, "
-            self.fail(node, message + "which a kernel cannot use", instead)
+            self.fail(node, f"{label} is of type {kind}, which a kernel cannot use", hint)
+        return value
+
+    def captured(self, capture: Capture, node: ast.AST) -> Value:
+        """The value of a capture, which becomes a guard: each call compares it with the object that is there then."""
+        instead = f"a parameter for {capture.path}"
+        if isinstance(capture.value, list | set):
+            instead = f"a tuple, which cannot change, or {instead}"
+        value = self.usable(capture, node, f"{capture.path} is captured from outside the function and", instead)
         if self.array_kind(capture.value) is None:
             self.guards.append(capture)
         return value
 
     def meaning(self, function: Any) -> Any:
-        """The row, custom derivative or function that a callable stands for; the kernel is valid as long as it does."""
+        """The rule, custom derivative or function that a callable stands for; a guard watches that it still does."""
         guard = watch(function)
         if not isinstance(guard.value, Rule) or guard.value.by_user:
             self.guards.append(guard)
@@ -170,7 +182,7 @@ class Environment:
     # --- statements ----------------------------------------------------------------------------------------------
 
     def emit(self, value: Expr, node: ast.AST, name: str = TEMPORARY) -> Atom:
-        """The value as an atom, assigned to a new name where it is not one already."""
+        """The value as an atom: a new name for the result of an operation."""
         if isinstance(value, Atom):
             return value
         location = self.locate(node)
@@ -207,31 +219,32 @@ class Environment:
         return self.emit(convert(value, kind), node)
 
     def _definition(self, value: Expr) -> Op | None:
-        """The operation behind a name, if the open block has it: then its operands still have the same values."""
+        """The operation that assigns a name in the open block, where its operands still have the same values."""
         definition, block = self._definitions.get(value.name, (None, None)) if isinstance(value, Var) else (None, None)
         return definition if block is self.block else None
 
     def snapshot(self) -> Callable[[], None]:
-        """A function that undoes all lowering from here on, for another try."""
-        frame, block, length, size = self.frame, self.block, len(self.block), self.length
-        mark, bindings, loops, guards = self.names.mark(), dict(frame.bindings), len(frame.loops), len(self.guards)
-        renamed, definitions = dict(self._renamed), dict(self._definitions)
-        arrays, taken, derived = dict(self.arrays), set(self.taken), set(self.derived)
-        last = block[-1:]  # which may have been given a user's name since
+        """A function that undoes all lowering since this call, so that it can be tried again."""
+        frame, block, bindings = self.frame, self.block, dict(self.frame.bindings)
+        lists: tuple[list[Any], ...] = (block, self.guards, frame.loops)
+        lengths, mark = [len(each) for each in lists], self.names.mark()
+        saved = {name: copy(getattr(self, name)) for name in _UNDONE}
+        last = block[-1:]  # a later `rename` may replace this statement
 
         def restore() -> None:
             self.names.reset(mark)
-            self.frame, self.block, self.length, frame.bindings = frame, block, size, dict(bindings)
-            self._renamed, self._definitions, self.arrays = dict(renamed), dict(definitions), dict(arrays)
-            self.taken, self.derived = set(taken), set(derived)
-            del self.guards[guards:], frame.loops[loops:], block[length:]
-            block[length - len(last) :] = last
+            self.frame, self.block, frame.bindings = frame, block, dict(bindings)
+            for name, value in saved.items():
+                setattr(self, name, copy(value))
+            for each, length in zip(lists, lengths, strict=True):
+                del each[length:]
+            block[len(block) - len(last) :] = last
 
         return restore
 
     @contextmanager
     def into(self, block: list[Stmt]) -> Generator[None]:
-        """Append to another block for a while."""
+        """Append statements to another block, inside `with`."""
         self.block, outer = block, self.block
         try:
             yield
@@ -261,7 +274,7 @@ class Environment:
 
 
 def _given_name(value: Expr) -> str:
-    """The name that the user gave a value, if any."""
+    """The name that the user gave a value, or an empty string."""
     return value.name if isinstance(value, Var) and not value.name.startswith(TEMPORARY) else ""
 
 
@@ -272,7 +285,7 @@ def _retarget(stmt: Stmt, old: Var, new: Var) -> Stmt:
 
 
 def open_block(block: list[Stmt]) -> Block:
-    """A block that is still a list inside its statement: jumps in it are completed when their loop is. See `freeze`."""
+    """A list as the block of a statement, since jumps are appended to it later; `freeze` makes it a tuple."""
     return cast(Block, block)
 
 

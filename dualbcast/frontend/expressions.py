@@ -1,4 +1,4 @@
-"""Expressions that stand for themselves: literals, tuples and lists, text, inner functions; and the items of values."""
+"""Literals, tuples, lists, f-strings and inner functions; and the items of values that can be iterated over."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.values import Closure, Keywords, Range, Record, Static, Value, describe, is_sequence, object_of
 from dualbcast.ir.constant_fold import number
 from dualbcast.ir.nodes import Const, Var
-from dualbcast.rules.guards import Capture
 
 __all__ = ["check_length", "items_of", "make_closure", "sequence"]
 
-# Tuples exist at compile time only, and a loop over one is written out.
+# The most items of a sequence: it exists at compile time only, and a loop over it is written out.
 LONGEST_TUPLE = 1024
 
 # --- literals --------------------------------------------------------------------------------------------------------
@@ -22,7 +21,7 @@ LONGEST_TUPLE = 1024
 
 @lowers(ast.Constant)
 def _constant(env: Environment, node: ast.Constant) -> Value:
-    value = None if node.value is Ellipsis else env.known(node.value, Capture((node.value,), 0, node.value, ""))
+    value = None if node.value is Ellipsis else env.constant(node.value, "")
     if value is None:
         env.fail(node, f"a constant of type {type(node.value).__name__} cannot be compiled", "real numbers")
     return value
@@ -47,7 +46,7 @@ def _text(env: Environment, node: ast.JoinedStr) -> Value:
 
 
 def _format(env: Environment, node: ast.JoinedStr) -> str:
-    """The text of an f-string of values that are known when the kernel is compiled."""
+    """The text of an f-string; its values must be known when the kernel is compiled."""
     parts: list[str] = []
     for part in node.values:
         if isinstance(part, ast.Constant):
@@ -57,7 +56,7 @@ def _format(env: Environment, node: ast.JoinedStr) -> str:
         value = expression(env, part.value)
         if not isinstance(value, Const | Static):
             problem = "text is made when the kernel is compiled, and this is not known then"
-            env.fail(part.value, problem, "what is known")
+            env.fail(part.value, problem, "a known value")
         plain = object_of(value)
         shown = f"{plain!r}" if part.conversion in (ord("r"), ord("a")) else plain
         layout = _format(env, part.format_spec) if isinstance(part.format_spec, ast.JoinedStr) else ""
@@ -68,9 +67,12 @@ def _format(env: Environment, node: ast.JoinedStr) -> str:
 @lowers(ast.Lambda)
 def make_closure(env: Environment, node: ast.FunctionDef | ast.Lambda) -> Closure:
     """A function that is defined inside the one being compiled."""
-    defaults = tuple(expression(env, default) for default in node.args.defaults)
-    keywords = tuple(None if default is None else expression(env, default) for default in node.args.kw_defaults)
-    return Closure(node, env.frame, defaults, keywords)
+    spec = node.args
+    positional = [*spec.posonlyargs, *spec.args]
+    parameters = (*positional[len(positional) - len(spec.defaults) :], *spec.kwonlyargs)
+    pairs = zip(parameters, (*spec.defaults, *spec.kw_defaults), strict=True)
+    defaults = {param.arg: expression(env, default) for param, default in pairs if default is not None}
+    return Closure(node, env.frame, defaults)
 
 
 for _kind, _name, _instead in (
@@ -100,7 +102,7 @@ def items_of(env: Environment, nodes: list[ast.expr]) -> tuple[Value, ...]:
 
 
 def sequence(env: Environment, value: Value, node: ast.AST) -> tuple[Value, ...]:
-    """The items of an iterable, in number and order known when the kernel is compiled."""
+    """The items of an iterable; their number must be known when the kernel is compiled."""
     if is_sequence(value) or (isinstance(value, Record) and value.is_iterator):
         return tuple(value)
     if isinstance(value, Range):
@@ -116,7 +118,7 @@ def sequence(env: Environment, value: Value, node: ast.AST) -> tuple[Value, ...]
     shown, instead = describe(value), "a tuple: (a, b)"
     if isinstance(value, Var):
         shown += ": one element of an array, not the array"
-        instead += "; what comes from the whole array is another argument of the call"
+        instead += "; a value computed from the whole array must be another argument of the call"
     env.fail(node, f"a tuple is needed here, and this is {shown}", instead)
 
 

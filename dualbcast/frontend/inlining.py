@@ -1,4 +1,4 @@
-"""Inlining: arguments bound to parameters as Python binds them, and the body of the function lowered in place."""
+"""Inlining: arguments are bound to parameters as Python binds them, and the function's body is lowered in place."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from contextvars import copy_context
 from functools import lru_cache
 from threading import Thread
 from types import FunctionType
-from typing import Any
 
 from dualbcast.errors import CompileError
 from dualbcast.frontend.dispatch import calls, expression, statements
@@ -30,12 +29,12 @@ from dualbcast.frontend.values import (
 from dualbcast.ir.nodes import FALSE, TEMPORARY, TRUE
 from dualbcast.rules.guards import Capture
 
-__all__ = ["bind_arguments", "count", "in_order", "inline", "inline_bound", "lower_body"]
+__all__ = ["bind", "bind_arguments", "count", "in_order", "inline", "inline_bound", "lower_body"]
 
-# How deep calls may lie within calls, and how many of them share a stack. Python's own limit is 1,000 of its calls on a
-# stack, and to lower a call takes some fifteen; deeper calls continue on a thread, which has a stack of its own.
-DEEPEST = 1000
-ON_A_STACK = 16
+# How deep calls may be nested, and how many of them share a stack. Python allows 1,000 of its own calls on a stack, and
+# lowering a call takes some fifteen of them; deeper calls continue on a thread, which has a stack of its own.
+DEEPEST_CALLS = 1000
+CALLS_PER_STACK = 16
 
 
 def inline(env: Environment, function: FunctionType, arguments: Arguments, node: ast.AST) -> Value:
@@ -53,13 +52,8 @@ def bind_arguments(
     except CompileError as error:
         env.fail(node, error.message, error.hint)
     env.guards.append(source.code())
-    defaults = _defaults(env, function.__defaults__ or (), function, node)
-    given = function.__kwdefaults__ or {}
-    keyword_defaults = tuple(
-        _defaults(env, (given[parameter.arg],), function, node)[0] if parameter.arg in given else None
-        for parameter in source.node.args.kwonlyargs
-    )
-    return source, _bind(env, source.node, function.__name__, arguments, defaults, keyword_defaults, node)
+    defaults = _defaults(env, function, source.node.args, node)
+    return source, bind(env, source.node, function.__name__, arguments, defaults, node)
 
 
 def inline_bound(env: Environment, function: FunctionType, source: Source, bindings: Bindings, node: ast.AST) -> Value:
@@ -72,31 +66,33 @@ def inline_bound(env: Environment, function: FunctionType, source: Source, bindi
 @calls(Closure)
 def _inline_closure(env: Environment, callee: Closure, arguments: Arguments, node: ast.AST) -> Value:
     """The result of a function that is defined inside the one being compiled."""
-    bindings = _bind(env, callee.node, callee.name, arguments, callee.defaults, callee.keyword_defaults, node)
+    bindings = bind(env, callee.node, callee.name, arguments, callee.defaults, node)
     chain = (*env.frame.calls, (callee.name, env.locate(node)))
     local = local_names(callee.node)
     frame = Frame(callee.frame.source, local, bindings, callee.frame, chain, name=callee.name)
     return _lower_inside(env, callee, frame, callee.node, node)
 
 
-def _defaults(env: Environment, defaults: tuple[Any, ...], function: FunctionType, node: ast.AST) -> tuple[Value, ...]:
-    values: list[Value] = []
-    for position, default in enumerate(defaults):
-        value = env.known(default, Capture(defaults, position, default, f"default_{position}"))
-        if value is None:
-            kind = type(default).__name__
-            env.fail(node, f"a default of {function.__name__}() is of type {kind}, which a kernel cannot use")
-        values.append(value)
-    return tuple(values)
+def _defaults(env: Environment, function: FunctionType, spec: ast.arguments, node: ast.AST) -> dict[str, Value]:
+    """The defaults of a function's parameters, by name."""
+    defaults, by_keyword = function.__defaults__ or (), function.__kwdefaults__ or {}
+    positional = [*spec.posonlyargs, *spec.args]
+    with_default = positional[len(positional) - len(defaults) :]
+    places = [(param.arg, defaults, at) for at, param in enumerate(with_default)]
+    places += [(param.arg, (by_keyword[param.arg],), 0) for param in spec.kwonlyargs if param.arg in by_keyword]
+    values: dict[str, Value] = {}
+    for name, place, at in places:
+        capture = Capture(place, at, place[at], f"default_{at}")
+        values[name] = env.usable(capture, node, f"a default of {function.__name__}()")
+    return values
 
 
-def _bind(
+def bind(
     env: Environment,
     node: FunctionNode,
     name: str,
     arguments: Arguments,
-    defaults: tuple[Value, ...],
-    keyword_defaults: tuple[Value | None, ...],
+    defaults: dict[str, Value],
     at: ast.AST,
 ) -> Bindings:
     """Python's binding of arguments to parameters."""
@@ -120,10 +116,8 @@ def _bind(
     if spec.kwarg is not None:
         others = ((key, value) for key, value in keywords.items() if key not in by_name)
         bindings[spec.kwarg.arg] = Keywords(others)
-    with_default = positional[len(positional) - len(defaults) :]
-    for parameter, default in zip((*with_default, *spec.kwonlyargs), (*defaults, *keyword_defaults), strict=True):
-        if default is not None:
-            bindings.setdefault(parameter.arg, default)
+    for key, default in defaults.items():
+        bindings.setdefault(key, default)
     missing = [parameter.arg for parameter in (*positional, *spec.kwonlyargs) if parameter.arg not in bindings]
     if missing:
         env.fail(at, f"{name}() lacks a value for {', '.join(missing)}", signature)
@@ -135,20 +129,20 @@ def _bind(
 def _lower_inside(
     env: Environment, callee: FunctionType | Closure, frame: Frame, body: FunctionNode, node: ast.AST
 ) -> Value:
-    """The result of a function that is called at `node`, inside those that are being inlined."""
-    if len(env.inlined) >= DEEPEST:
+    """Lower a function that is called at `node`, with a check of how deep calls are nested."""
+    if len(env.inlined) >= DEEPEST_CALLS:
         again = sum(each is callee for each in env.inlined)
-        if again > DEEPEST // 8:
+        if again > DEEPEST_CALLS // 8:
             env.fail(
                 node,
                 f"{frame.name}() is called within itself too deep; calls are inlined, so recursion must end when "
-                f"the kernel is compiled, at most {DEEPEST:,} calls deep",
+                f"the kernel is compiled, at most {DEEPEST_CALLS:,} calls deep",
                 "a while loop",
             )
-        env.fail(node, f"calls are nested more than {DEEPEST:,} deep here, which is the most", "a loop")
+        env.fail(node, f"calls are nested more than {DEEPEST_CALLS:,} deep here, which is the most", "a loop")
     env.inlined.append(callee)
     try:
-        if len(env.inlined) % ON_A_STACK:
+        if len(env.inlined) % CALLS_PER_STACK:
             return lower_body(env, frame, body)
         return _on_new_stack(lambda: lower_body(env, frame, body))
     finally:
@@ -181,7 +175,7 @@ def lower_body(env: Environment, frame: Frame, node: FunctionNode) -> Value:
 
 
 def _on_new_stack(work: Callable[[], Value]) -> Value:
-    """The result of a function that a thread of its own runs while this one waits."""
+    """The result of `work`, which a new thread runs while this one waits."""
     results: list[Value] = []
     errors: list[BaseException] = []
     context = copy_context()
@@ -201,7 +195,7 @@ def _on_new_stack(work: Callable[[], Value]) -> Value:
 
 
 def in_order(function: FunctionNode, bindings: Bindings) -> tuple[Value, ...]:
-    """The values of a function's parameters in their order, those of `*args` one by one."""
+    """The values of a function's parameters in their order, with the items of `*args` one by one."""
     spec = function.args
     values = [bindings[parameter.arg] for parameter in (*spec.posonlyargs, *spec.args)]
     rest = bindings[spec.vararg.arg] if spec.vararg is not None else ()
@@ -226,7 +220,7 @@ def _without_types(spec: ast.arguments) -> str:
 
 @lru_cache(maxsize=1024)
 def _yield_of(function: FunctionNode) -> ast.expr | None:
-    """The `yield` that makes a function a generator, even where it is never reached."""
+    """The first `yield` of a function, which makes it a generator even if it is never reached."""
     pending: list[ast.AST] = list(function.body) if isinstance(function, ast.FunctionDef) else [function.body]
     while pending:
         node = pending.pop(0)

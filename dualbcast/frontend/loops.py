@@ -1,12 +1,12 @@
-"""Loops: of the kernel, or over tuples and then written out; with `break`, `continue` and `return` in them.
+"""Loops: a loop over a range, or with a test, is a loop of the kernel; a loop over a tuple is written out.
 
-A return inside a loop leaves the loop, and a test after it asks whether the function has returned.
+A return inside a loop leaves the loop, and a test after the loop asks whether the function has returned.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 from dualbcast.frontend.conditionals import condition
@@ -20,9 +20,9 @@ from dualbcast.frontend.paths import (
     conform,
     copy_parallel,
     fill,
+    leave_if_returned,
     lower_side,
-    settle_return,
-    take_up,
+    resume,
     unify,
     unless,
 )
@@ -35,6 +35,7 @@ from dualbcast.frontend.values import (
     SKIPPING,
     Bindings,
     Copies,
+    Edge,
     KindRaised,
     Loop,
     Range,
@@ -52,7 +53,7 @@ __all__: list[str] = []
 @lowers(ast.While)
 def _while(env: Environment, stmt: ast.While, _: list[ast.stmt]) -> bool | None:
     if any(isinstance(node, ast.NamedExpr) for node in ast.walk(stmt.test)):
-        # The assignments of the test belong to the iteration.
+        # The assignments of the test belong to each iteration, so the test moves into the body.
         if any(isinstance(node, ast.Break | ast.Continue) for part in stmt.orelse for node in ast.walk(part)):
             message = "a jump in the `else` of a loop whose test assigns names cannot be compiled"
             env.fail(stmt.orelse[0], message, "the assignment in the loop")
@@ -74,7 +75,7 @@ def _for(env: Environment, stmt: ast.For, _: list[ast.stmt]) -> bool | None:
 
 
 def _indexes(loop: ast.For) -> bool:
-    """Whether a loop's variable takes part in an index, so that its values must be known."""
+    """Whether a loop's variable is part of an index, so its values must be known."""
     if not isinstance(loop.target, ast.Name):
         return False
     subscripts = (node for stmt in loop.body for node in ast.walk(stmt) if isinstance(node, ast.Subscript))
@@ -89,9 +90,9 @@ def _indexes(loop: ast.For) -> bool:
 
 
 def _unroll(env: Environment, stmt: ast.For, items: tuple[Value, ...]) -> bool:
-    """Write a loop over a tuple out; `break` and `continue` become flags that skip the statements after them."""
+    """Write out a loop over a tuple; `break` and `continue` set flags that skip the statements after them."""
     frame = env.frame
-    env.unrolled += 1  # a loop in the `else` of another is not inside it, but its flags are others
+    env.unrolled += 1  # the flags of each loop have their own names
     flags = Unrolled(f"<broke {env.unrolled}>", f"<skip {env.unrolled}>")
     frame.flags += [flags.skip, flags.broke]
     frame.bindings.update({flags.skip: FALSE, flags.broke: FALSE})
@@ -102,7 +103,7 @@ def _unroll(env: Environment, stmt: ast.For, items: tuple[Value, ...]) -> bool:
             assign(env, stmt.target, items[position])
             if not statements(env, stmt.body):
                 return False
-            take_up(env, flags, flags.skip)
+            resume(env, flags, flags.skip)
             for flag in (flags.broke, RETURNED):
                 state = frame.bindings.get(flag, FALSE)
                 if state == TRUE:
@@ -117,7 +118,7 @@ def _unroll(env: Environment, stmt: ast.For, items: tuple[Value, ...]) -> bool:
     falls = iterations(0)
     frame.loops.pop()
     del frame.flags[-2:]
-    take_up(env, flags, flags.broke)
+    resume(env, flags, flags.broke)
     for flag in (flags.skip, flags.broke):
         del frame.bindings[flag]
     return falls
@@ -127,7 +128,7 @@ def _unroll(env: Environment, stmt: ast.For, items: tuple[Value, ...]) -> bool:
 
 
 def _loop(env: Environment, stmt: ast.For | ast.While, test: Callable[[], Atom], over: Range | None) -> bool:
-    """Lower a loop; again from the start while an iteration widens the kind of a carried name."""
+    """Lower a loop, and again from the start whenever an iteration widens the kind of a carried name."""
     raised: dict[str, Kind] = {}
     restore = env.snapshot()
     while True:
@@ -150,40 +151,38 @@ def _loop_once(
     pre: list[Stmt] = []
     frame.bindings = dict(loop.start)
     with env.into(pre):
-        go_on = test()
-    if go_on == FALSE:
+        goes_on = test()
+    if goes_on == FALSE:
         frame.bindings = initial
         return statements(env, stmt.orelse)
     body, target = _iteration(env, stmt, over, loop)
 
-    is_endless = go_on == TRUE and over is None
+    is_endless = goes_on == TRUE and over is None
     runs = over is not None and bool(over.known())
-    loop.copies = [[] for _ in loop.edges]
-    for copies, (_, bindings, _) in zip(loop.copies, loop.edges, strict=True):
-        if bindings.get(RETURNED) == TRUE:
-            continue  # nothing reads them any more
-        for name, carried in loop.carried.items():
-            conform(env, name, carried, bindings[name], copies, stmt)
-    breaks, every = range(len(loop.breaks)), range(len(loop.edges))
+    edges = loop.breaks + loop.continues
+    for edge in edges:
+        if edge.bindings.get(RETURNED) != TRUE:  # nothing reads the carried names after a return
+            for name, carried in loop.carried.items():
+                conform(env, name, carried, edge.bindings[name], edge.copies, stmt)
     broke: Var | None = None
     after_breaks: Bindings = {}
     if stmt.orelse and loop.breaks and not is_endless:
         # Two ends: after the breaks, and after the last iteration, where `else` follows.
         broke = Var(env.names.fresh("broke"), "bool")
-        after_breaks = _after(env, loop, breaks, missing=False)
-        after = _after(env, loop, every[len(breaks) :] if runs else (), missing=not runs)
+        after_breaks = _after(env, loop, loop.breaks, missing=False)
+        after = _after(env, loop, loop.continues if runs else [], missing=not runs)
         loop.before.append((broke, FALSE))
-        for position in breaks:
-            loop.copies[position].append((broke, TRUE))
+        for edge in loop.breaks:
+            edge.copies.append((broke, TRUE))
     else:
-        leaving = every if runs and not is_endless else breaks
+        leaving = edges if runs and not is_endless else loop.breaks
         after = _after(env, loop, leaving, missing=not is_endless and not runs)
 
     _close(env, loop, outer, body)
     if target is not None and over is not None:
         outer.append(For(target, over.start, over.stop, over.step, open_block(body), where))
     else:
-        outer.append(While(tuple(pre), go_on, open_block(body), where))
+        outer.append(While(tuple(pre), goes_on, open_block(body), where))
     frame.bindings = after
     if broke is not None:
         otherwise = lower_side(env, after, partial(statements, env, stmt.orelse))
@@ -194,7 +193,7 @@ def _loop_once(
 
 
 def _start(env: Environment, stmt: ast.For | ast.While, raised: dict[str, Kind]) -> Loop:
-    """The names at the start of an iteration: those that the loop assigns are variables."""
+    """A loop with the bindings at the start of an iteration: the names that it assigns are variables."""
     before: Copies = []
     bindings, names, carried = env.frame.bindings, assigned_names([stmt]), {}
     for name in sorted(names & bindings.keys()):
@@ -211,7 +210,7 @@ def _start(env: Environment, stmt: ast.For | ast.While, raised: dict[str, Kind])
 def _iteration(
     env: Environment, stmt: ast.For | ast.While, over: Range | None, loop: Loop
 ) -> tuple[list[Stmt], Var | None]:
-    """Lower the body of a loop: its block, and the variable that counts in a `for`."""
+    """Lower the body of a loop; the result is its block, and the variable of a `for` over a range."""
     frame = env.frame
     body: list[Stmt] = []
     target: Var | None = None
@@ -221,8 +220,8 @@ def _iteration(
             base = stmt.target.id if isinstance(stmt.target, ast.Name) else "_"
             target = Var(env.names.fresh(base), "int")
             assign(env, stmt.target, target)
-        if statements(env, stmt.body) and settle_return(env, stmt):
-            loop.continues.append((body, frame.bindings, env.locate(stmt)))
+        if statements(env, stmt.body) and leave_if_returned(env, stmt):
+            loop.continues.append(Edge(body, frame.bindings, env.locate(stmt)))
     frame.loops.pop()
     return body, target
 
@@ -230,44 +229,39 @@ def _iteration(
 def _close(env: Environment, loop: Loop, outer: list[Stmt], body: list[Stmt]) -> None:
     """Append the assignments and the jumps at the ends of a loop's paths."""
     copy_parallel(env, outer, loop.before)
-    for (block, bindings, _), copies in zip(loop.edges, loop.copies, strict=True):
-        copy_parallel(env, block, copies, end_of(bindings))
-    for block, _, where in loop.breaks:
-        block.append(Break(where))
-    for block, _, where in loop.continues:
-        if block is not body:
-            block.append(Continue(where))
+    for edge in loop.breaks + loop.continues:
+        copy_parallel(env, edge.block, edge.copies, end_of(edge.bindings))
+    for edge in loop.breaks:
+        edge.block.append(Break(edge.location))
+    for edge in loop.continues:
+        if edge.block is not body:
+            edge.block.append(Continue(edge.location))
 
 
-def _after(env: Environment, loop: Loop, leaving: Sequence[int], *, missing: bool) -> Bindings:
-    """The bindings after the loop where it was left by the edges at `leaving`.
+def _after(env: Environment, loop: Loop, leaving: list[Edge], *, missing: bool) -> Bindings:
+    """The bindings after the loop if the edges in `leaving` have left it.
 
-    `missing` says that it may also be left without any of them.
+    With `missing` it may also be left before the first iteration.
     """
-    start, edges = loop.start, loop.edges
+    start, paths = loop.start, [edge.bindings for edge in leaving]
     after = dict(start)
-    fresh = {name for position in leaving for name in edges[position][1]} - loop.carried.keys() - {PARTLY}
+    fresh = {name for bindings in paths for name in bindings} - loop.carried.keys() - {PARTLY}
     for name in sorted(fresh):
-        if (
-            start.get(name) is not None
-            and not isinstance(start[name], Unassigned)
-            and name not in (RESULT, RETURNED, RETURNED_AT)
-        ):
+        lack = start.get(name, Unassigned(f"{name} is assigned inside this loop only, which may have no iteration"))
+        if not isinstance(lack, Unassigned) and name not in (RESULT, RETURNED, RETURNED_AT):
             continue  # the loop does not assign it
-        lack = start.get(name, Unassigned(f"{name} is assigned inside this loop only, which may have no turn"))
-        paths = [edges[position][1] for position in leaving]
         values, _ = fill(env, name, [bindings.get(name, lack) for bindings in paths], paths)
-        targets = [loop.copies[position] for position in leaving]
+        copies = [edge.copies for edge in leaving]
         if missing:
             values.append(lack)
-            targets.append(loop.before)
+            copies.append(loop.before)
         else:
-            # On other paths nothing reads it, but Numba does not see that, and wants it to have a value.
+            # No other path reads it, but Numba does not see that and needs a value.
             model = next((value for value in values if not isinstance(value, Unassigned)), values[0])
             if not (isinstance(model, Const) and all(value == model for value in values)):
                 values.append(zeros_like(model))
-                targets.append(loop.before)
-        after[name] = unify(env, name, values, targets)
-    if leaving and not missing and all(edges[at][1].get(SKIPPING) == TRUE for at in leaving):
+                copies.append(loop.before)
+        after[name] = unify(env, name, values, copies)
+    if leaving and not missing and all(bindings.get(SKIPPING) == TRUE for bindings in paths):
         after[SKIPPING] = TRUE
     return after

@@ -1,12 +1,12 @@
-"""The front end's entry: from a scalar function and the kinds of its arguments to IR, and the names it captures."""
+"""The entry of the front end: a scalar function and the kinds of its arguments come in, its IR and captures go out."""
 
 from __future__ import annotations
 
 import ast
 import keyword
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from types import FunctionType
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 # Each of these files registers the lowerings of its syntax in the dispatch table.
 import dualbcast.frontend.calls
@@ -16,9 +16,9 @@ import dualbcast.frontend.statements  # noqa: F401
 from dualbcast.errors import nested_too_deeply
 from dualbcast.frontend.arithmetic import apply, as_scalar, with_custom_derivative
 from dualbcast.frontend.environment import ArrayKind, Environment, freeze
-from dualbcast.frontend.inlining import in_order, lower_body
+from dualbcast.frontend.inlining import bind, lower_body
 from dualbcast.frontend.source import find_source, local_names
-from dualbcast.frontend.values import Frame, Record, Static, Unassigned, Value, describe
+from dualbcast.frontend.values import Arguments, Frame, Record, Static, Unassigned, Value, describe
 from dualbcast.ir.nodes import Const, Function, Kind, Names, Output, Var
 from dualbcast.ir.structure import NUMBER, Structure
 from dualbcast.ir.traversal import among
@@ -27,7 +27,7 @@ from dualbcast.rules.table import RULES, Custom, Rule
 
 __all__ = ["FOREVER", "RESERVED", "ArrayKind", "Lowered", "lower", "no_arrays"]
 
-# Names that emitted text uses for itself; a user's variable of that name gets a number.
+# Names that the emitted text uses itself; a user's variable of such a name gets a number.
 FOREVER = "forever"
 RESERVED = frozenset(keyword.kwlist) | {
     FOREVER,
@@ -48,9 +48,9 @@ class Lowered(NamedTuple):
     function : Function
         Its parameters are the arguments that are no constants, and then the captured arrays.
     guards : tuple of Capture
-        The captures that are compiled in: a call compares them with the objects that are there then.
+        The captures that are compiled in; each call compares them with the present objects.
     arrays : dict of str to Capture
-        The captured arrays by the names that they go by; a call reads them anew.
+        The captured arrays by label; each call reads them again.
     """
 
     function: Function
@@ -59,7 +59,7 @@ class Lowered(NamedTuple):
 
 
 def no_arrays(value: object) -> None:
-    """The kind of the elements of a captured array, where none may be captured."""
+    """The kind of a captured array's elements, for functions that may capture none: no object is an array."""
 
 
 def lower(
@@ -76,17 +76,17 @@ def lower(
     function : function
         A Python function.
     arguments : sequence
-        For each parameter in the order of the signature, with those of `*args` spread in their place, the kind of an
-        array's elements, a number, or a Python object that is known.
+        For each parameter in the order of the signature, with the items of `*args` one by one: the kind of an array's
+        elements, a number, or a Python object that is known.
     array_kind : function
         The kind of the elements of a captured array, or None for an object that is no array.
     whole : bool
-        Whether this is a user's whole function, which may have a rule or custom partials; not the body of one.
+        Whether the function's own rule or custom partials count; they do not where its body is lowered for them.
 
     Raises
     ------
     CompileError
-        At the user's line, for whatever cannot be compiled.
+        Something cannot be compiled; the error points at the user's line.
     """
     source = find_source(function)
     assert isinstance(function, FunctionType)
@@ -94,9 +94,13 @@ def lower(
     frame = Frame(source, local_names(node), {})
     env = Environment(Names(RESERVED | RULES.keys()), array_kind, frame)
     env.guards.append(source.code())
-    params = _bind(env, node.args, iter(arguments), len(arguments))
+    values, params = _values(env, node.args, arguments)
     meaning = env.meaning(function) if whole else None
-    values = in_order(node, frame.bindings)
+    by_keyword = [param.arg for param in node.args.kwonlyargs]
+    count = len(values) - len(by_keyword)
+    given = Arguments(values[:count], dict(zip(by_keyword, values[count:], strict=True)))
+    frame.bindings = bind(env, node, function.__name__, given, {}, node)
+    env.taken.update(frame.bindings)
     try:
         if isinstance(meaning, Rule):
             numbers = tuple(as_scalar(env, value, node) for value in values)
@@ -126,47 +130,36 @@ def lower(
     return Lowered(lowered, tuple(guards.values()), arrays)
 
 
-def _bind(env: Environment, spec: ast.arguments, arguments: Iterator[Argument], count: int) -> list[Var]:
-    """Bind a function's parameters to its `count` arguments; the variables for those that are arrays."""
-    params: list[Var] = []
-    labels: list[str] = []
-    bindings = env.frame.bindings
-
-    def bind(parameter: ast.arg, name: str) -> Value:
-        argument = next(arguments)
-        if isinstance(argument, Const):
-            return argument
-        if isinstance(argument, Static):
-            value = env.known(argument.object, Capture((argument.object,), 0, argument.object, name))
-            if value is None:
-                _refuse(env, parameter, name, argument)
-            return value
-        params.append(Var(env.names.fresh(name), argument))
-        labels.append(name)
-        return params[-1]
-
+def _values(
+    env: Environment, spec: ast.arguments, arguments: Sequence[Argument]
+) -> tuple[tuple[Value, ...], list[Var]]:
+    """The values of a function's parameters, those of `*args` one by one, and the variables among them for arrays."""
     if spec.kwarg is not None:
         env.fail(spec.kwarg, f"a broadcast function cannot take `**{spec.kwarg.arg}`", "named parameters")
     positional = [*spec.posonlyargs, *spec.args]
-    for parameter in positional:
-        bindings[parameter.arg] = bind(parameter, parameter.arg)
+    parameters = [(param, param.arg) for param in positional]
     if spec.vararg is not None:
-        rest, extra = spec.vararg, count - len(positional) - len(spec.kwonlyargs)
-        bindings[rest.arg] = tuple(bind(rest, f"{rest.arg}_{at}") for at in range(extra))
-    for parameter in spec.kwonlyargs:
-        bindings[parameter.arg] = bind(parameter, parameter.arg)
-    env.taken.update(labels, bindings)
-    return params
-
-
-def _refuse(env: Environment, parameter: ast.arg, name: str, argument: Static) -> NoReturn:
-    kind = type(argument.object).__name__
-    instead = "a tuple" if isinstance(argument.object, list) else "a number, an array, or a static argument"
-    env.fail(parameter, f"{name} is of type {kind}, which a kernel cannot use", instead)
+        extra = len(arguments) - len(positional) - len(spec.kwonlyargs)
+        parameters += [(spec.vararg, f"{spec.vararg.arg}_{at}") for at in range(extra)]
+    parameters += [(param, param.arg) for param in spec.kwonlyargs]
+    values: list[Value] = []
+    params: dict[str, Var] = {}
+    for (param, name), argument in zip(parameters, arguments, strict=True):
+        if isinstance(argument, Const):
+            values.append(argument)
+        elif isinstance(argument, Static):
+            known = argument.object
+            instead = "a tuple" if isinstance(known, list) else "a number, an array, or a static argument"
+            values.append(env.usable(Capture((known,), 0, known, name), param, name, instead))
+        else:
+            params[name] = Var(env.names.fresh(name), argument)
+            values.append(params[name])
+    env.taken.update(params)
+    return tuple(values), list(params.values())
 
 
 def _outputs(env: Environment, value: Value) -> tuple[tuple[Output, ...], Structure]:
-    """The numbers that a function returns, and how they make up its value."""
+    """The numbers that a function returns, and the structure that they have in its value."""
     outputs: list[Output] = []
     place = env.frame.returned_at or env.frame.source.node
 

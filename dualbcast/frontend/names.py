@@ -1,4 +1,4 @@
-"""Names, attributes and subscripts: the values that they stand for on this path, and assignments to them."""
+"""Names, attributes and subscripts: their values on the present path, and assignments to names."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from dualbcast.frontend.values import (
     Value,
     by_position,
     describe,
+    fit_items,
     is_list,
     is_sequence,
     object_of,
@@ -78,7 +79,7 @@ def _attribute(env: Environment, node: ast.Attribute) -> Value:
         env.fail(
             node,
             f"a number has no {node.attr} here: {_parameter(node.value)} is one element of its array",
-            "the name alone; what comes from the whole array is another argument of the call",
+            "the name alone; a value computed from the whole array must be another argument of the call",
         )
     instead = "its items by index, or a named tuple" if isinstance(base, tuple) else "plain numbers and functions"
     env.fail(node, f"{describe(base)} has no {node.attr} in a kernel", instead)
@@ -105,7 +106,7 @@ def _attribute_of_record(env: Environment, record: Record, node: ast.Attribute) 
 
 
 def _private(env: Environment, node: ast.Attribute) -> ast.Attribute:
-    """`self.__name` as Python reads it in a method: under the name of the class as well."""
+    """`self.__name` inside a method as Python reads it: with the name of the class before it."""
     outer = env.frame.source.function.__qualname__.rpartition(".")[0]
     kind = outer.rpartition(".")[2].lstrip("_")
     if not kind or kind == "<locals>":
@@ -124,7 +125,7 @@ def _attribute_of_object(env: Environment, owner: Any, node: ast.Attribute) -> V
         env.fail(node, message, _nearest(node.attr, dir(owner)))
     path = ast.unparse(node)
     if isinstance(owner, types.ModuleType) and callable(member) and not isinstance(member, types.FunctionType):
-        return Static(member)  # a library's own; it is not expected to change, and many calls would look at it
+        return Static(member)  # a guard would cost time at each call, and a library's functions do not change
     if type(owner) is types.ModuleType and node.attr in vars(owner):
         return env.captured(Capture(vars(owner), node.attr, member, path), node)
     return env.captured(Capture(owner, node.attr, member, path, attribute=True), node)
@@ -189,7 +190,7 @@ def _item_of_object(env: Environment, owner: Any, node: ast.Subscript) -> Value:
     """An item of an object such as a mapping, by a key that is known."""
     key = expression(env, node.slice)
     if not isinstance(key, Const | Static):
-        env.fail(node.slice, f"{describe(Static(owner))} can only be indexed by what is known", "if/elif on the index")
+        env.fail(node.slice, f"{describe(Static(owner))} can only be indexed by a known value", "if/elif on the index")
     plain = object_of(key)
     if not hasattr(type(owner), "__getitem__") and not hasattr(owner, "__class_getitem__"):
         env.fail(node, f"{describe(Static(owner))} cannot be indexed")
@@ -198,13 +199,13 @@ def _item_of_object(env: Environment, owner: Any, node: ast.Subscript) -> Value:
 
 
 def _parameter(node: ast.expr) -> str:
-    """The name of an array's element in messages."""
+    """How messages name an element of an array."""
     return node.id if isinstance(node, ast.Name) else "a parameter"
 
 
 def _nearest(name: str, names: Iterable[str]) -> str:
-    """A defined name that the user may have meant."""
-    import difflib  # for errors alone
+    """The defined name that the user may have meant, or an empty string."""
+    import difflib  # used for errors only
 
     return "".join(difflib.get_close_matches(name, [other for other in names if not other.startswith("<")], 1))
 
@@ -230,17 +231,14 @@ def assign(env: Environment, target: ast.expr, value: Value) -> None:
 
 
 def _unpack(env: Environment, target: ast.Tuple | ast.List, value: Value) -> None:
-    items = list(sequence(env, value, target))
-    stars = [position for position, part in enumerate(target.elts) if isinstance(part, ast.Starred)]
-    if stars:
-        before, after = stars[0], len(target.elts) - stars[0] - 1
-        if len(items) < before + after:
-            env.fail(target, f"{len(items)} values cannot fill {before + after} names and a starred one")
-        middle = Record(list, items[before : len(items) - after])
-        items = [*items[:before], middle, *items[len(items) - after :]]
-    if len(items) != len(target.elts):
-        env.fail(target, f"{len(items)} values cannot be unpacked into {len(target.elts)} names")
-    for part, item in zip(target.elts, items, strict=True):
+    items = sequence(env, value, target)
+    starred = [isinstance(part, ast.Starred) for part in target.elts]
+    fitted = fit_items(items, starred)
+    if fitted is None:
+        count = len(starred)
+        targets = f"fill {count - 1} names and a starred one" if any(starred) else f"be unpacked into {count} names"
+        env.fail(target, f"{len(items)} values cannot {targets}")
+    for part, item in zip(target.elts, fitted, strict=True):
         assign(env, part.value if isinstance(part, ast.Starred) else part, item)
 
 

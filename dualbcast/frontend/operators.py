@@ -1,22 +1,20 @@
-"""Operators in the syntax: on numbers, on tuples, which join and repeat, and on classes that define their own."""
+"""Operators: on numbers, on tuples, which `+` joins and `*` repeats, and on objects whose class defines them."""
 
 from __future__ import annotations
 
 import ast
 import enum
 
-from dualbcast.frontend.arithmetic import as_scalar, binary, comparison, equal, logical, method_of, unary
+from dualbcast.frontend.arithmetic import as_scalar, binary, call_method, chain, comparison, equal, logical, unary
 from dualbcast.frontend.conditionals import condition, short_circuit
 from dualbcast.frontend.dispatch import expression, lowers
 from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.expressions import check_length, sequence
-from dualbcast.frontend.inlining import inline
 from dualbcast.frontend.values import (
     Range,
     Record,
     Static,
     Value,
-    by_position,
     describe,
     is_list,
     is_sequence,
@@ -34,7 +32,7 @@ _COMPARISONS = {
     ast.Eq: "eq",
     ast.NotEq: "ne",
 }
-# The names of the methods that give classes operators of their own.
+# The methods by which a class defines operators: `__add__`, and `__radd__` for the right operand.
 _METHODS = {
     ast.Add: "add",
     ast.Sub: "sub",
@@ -57,13 +55,12 @@ _METHODS = {
 
 @lowers(ast.BinOp)
 def _binary(env: Environment, node: ast.BinOp) -> Value:
-    """An operator on numbers, on tuples (`+` joins, `*` repeats), or on objects that define it."""
+    """An operator with two operands."""
     left, right, operator = expression(env, node.left), expression(env, node.right), node.op
     for first, second, prefix in ((left, right, "__"), (right, left, "__r")):
-        if isinstance(first, Record):
-            method = method_of(first, f"{prefix}{_METHODS[type(operator)]}__")
-            if method is not None:
-                return inline(env, method, by_position(first, second), node)
+        own = call_method(env, first, f"{prefix}{_METHODS[type(operator)]}__", second, node=node)
+        if own is not None:
+            return own
     if isinstance(operator, ast.Add) and is_sequence(left) and is_sequence(right):
         if is_list(left) != is_list(right):
             env.fail(node, f"{describe(left)} and {describe(right)} cannot be joined", "two tuples, or two lists")
@@ -86,10 +83,8 @@ def _unary(env: Environment, node: ast.UnaryOp) -> Value:
     if isinstance(node.op, ast.Not):
         return unary(env, node.op, condition(env, node.operand), node)
     value = expression(env, node.operand)
-    method = method_of(value, f"__{_METHODS[type(node.op)]}__")
-    if method is not None:
-        return inline(env, method, by_position(value), node)
-    return unary(env, node.op, value, node)
+    own = call_method(env, value, f"__{_METHODS[type(node.op)]}__", node=node)
+    return unary(env, node.op, value, node) if own is None else own
 
 
 # --- comparisons -----------------------------------------------------------------------------------------------------
@@ -152,7 +147,4 @@ def _contains(env: Environment, item: Value, container: Value, node: ast.AST, at
         inside = container.known()
         if inside is not None:
             return TRUE if item.value in inside else FALSE
-    result: Atom = FALSE
-    for candidate in sequence(env, container, at):
-        result = logical(env, "or", result, equal(env, item, candidate, node), node=node)
-    return result
+    return chain(env, "or", (equal(env, item, candidate, node) for candidate in sequence(env, container, at)), node)

@@ -1,6 +1,6 @@
-"""Paths of control flow: how they branch, return, leave loops, and merge again.
+"""Paths of control flow: they branch, return, leave loops, and merge again.
 
-Where paths meet, a name that they bind to different numbers becomes one variable, which each path assigns.
+If paths that merge bind a name to different numbers, the name becomes a variable, which each path assigns.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dualbcast.frontend.values import (
     Bindings,
     Closure,
     Copies,
+    Edge,
     KindRaised,
     Loop,
     Static,
@@ -48,11 +49,11 @@ __all__ = [
     "conform",
     "copy_parallel",
     "fill",
+    "leave_if_returned",
     "leave_loop",
     "lower_side",
+    "resume",
     "return_from_loop",
-    "settle_return",
-    "take_up",
     "unify",
     "unless",
 ]
@@ -75,19 +76,19 @@ def lower_side(env: Environment, before: Bindings, side: Callable[[], bool]) -> 
 
 
 def branch(env: Environment, test: Atom, node: ast.AST, then: Callable[[], bool], orelse: Callable[[], bool]) -> bool:
-    """Lower both sides of a branch and merge their bindings; False where neither reaches the end."""
+    """Lower both sides of a branch and merge their bindings; False if neither reaches its end."""
     before = env.frame.bindings
     return close_branch(env, test, node, [lower_side(env, before, side) for side in (then, orelse)])
 
 
 def close_branch(env: Environment, test: Atom, node: ast.AST, ends: list[End]) -> bool:
-    """Merge two lowered sides."""
+    """Append a branch whose sides are lowered, and merge their bindings; False if neither side reaches its end."""
     (then, then_bindings, then_falls), (orelse, else_bindings, else_falls) = ends
     if then_falls and else_falls:
         env.frame.bindings = _merge(env, [(then, then_bindings), (orelse, else_bindings)])
     else:
         env.frame.bindings = then_bindings if then_falls else else_bindings
-    # Even where both sides are empty: a jump may be added to one when its loop is closed.
+    # The branch is needed even if both sides are empty: a jump may be added to one when its loop is closed.
     env.block.append(If(test, open_block(then), open_block(orelse), env.locate(node)))
     return then_falls or else_falls
 
@@ -107,8 +108,8 @@ def _merge(env: Environment, edges: list[tuple[list[Stmt], Bindings]]) -> Bindin
             merged[name] = unify(env, name, values, copies)
     if partly:
         merged[PARTLY] = Static(partly)
-    for (block, bindings), moves in zip(edges, copies, strict=True):
-        copy_parallel(env, block, moves, end_of(bindings))
+    for (block, bindings), path_copies in zip(edges, copies, strict=True):
+        copy_parallel(env, block, path_copies, end_of(bindings))
     return merged
 
 
@@ -116,19 +117,19 @@ def _merge(env: Environment, edges: list[tuple[list[Stmt], Bindings]]) -> Bindin
 
 
 def return_from_loop(env: Environment, node: ast.AST) -> bool:
-    """After a return: leave the loop of the kernel around it, if any; False where this path's end is not reached."""
+    """After a return, leave the loop of the kernel around it, if any; False if the path ends there."""
     loop = _innermost_loop(env)
     return True if loop is None else leave_loop(env, loop, node)
 
 
 def leave_loop(env: Environment, loop: Loop, node: ast.AST) -> bool:
-    """Break out of a loop of the kernel; False, since this path's end is not reached."""
-    loop.breaks.append((env.block, dict(env.frame.bindings), env.locate(node)))
+    """Break out of a loop of the kernel; False, because the path ends there."""
+    loop.breaks.append(Edge(env.block, dict(env.frame.bindings), env.locate(node)))
     return False
 
 
-def settle_return(env: Environment, node: ast.AST) -> bool:
-    """Inside a loop of the kernel: leave it too where a loop inside it has returned."""
+def leave_if_returned(env: Environment, node: ast.AST) -> bool:
+    """Leave the loop of the kernel around this statement if a loop inside it has returned; False if the path ends."""
     loop, flag = _innermost_loop(env), env.frame.bindings.get(RETURNED, FALSE)
     if loop is None or flag == FALSE:
         return True
@@ -145,7 +146,7 @@ def settle_return(env: Environment, node: ast.AST) -> bool:
 
 
 def unless(env: Environment, flag: str, state: Var, node: ast.AST, follow: Callable[[], bool]) -> bool:
-    """Lower what follows on the path where a flag that is in doubt is not set."""
+    """Lower the following statements on the path on which a flag is not set; `state` is its value."""
 
     def decide(value: Const, side: Callable[[], bool]) -> bool:
         _settle_partly(env, flag, is_set=value == TRUE)
@@ -155,8 +156,8 @@ def unless(env: Environment, flag: str, state: Var, node: ast.AST, follow: Calla
     return branch(env, state, node, partial(decide, TRUE, lambda: True), partial(decide, FALSE, follow))
 
 
-def take_up(env: Environment, loop: Unrolled, flag: str) -> None:
-    """Let the paths that skip statements because of a flag go on from here."""
+def resume(env: Environment, loop: Unrolled, flag: str) -> None:
+    """End the skipping of statements that a flag causes: its paths go on from here."""
     bindings = env.frame.bindings
     for name in sorted(loop.lacking.pop(flag, ())):
         bindings[name] = Unassigned(f"{name} is not assigned where this loop goes on after a `break` or `continue`")
@@ -168,7 +169,7 @@ def take_up(env: Environment, loop: Unrolled, flag: str) -> None:
 
 
 def _settle_partly(env: Environment, flag: str, *, is_set: bool) -> None:
-    """Note that a flag is known on this path, and so whether the names assigned only where it is set are assigned."""
+    """Note the value of a flag on this path: if it is not set, the names assigned only where it is are unassigned."""
     bindings = env.frame.bindings
     partly = partly_assigned(bindings)
     for name in sorted({name for other, name in partly if other == flag and not is_set}):
@@ -184,9 +185,9 @@ def _innermost_loop(env: Environment) -> Loop | None:
 
 
 def fill(env: Environment, name: str, values: list[Value], paths: list[Bindings]) -> tuple[list[Value], set[str]]:
-    """The values of a name on several paths; a path that skips the rest of a loop may lack it, and gets any number.
+    """The values of a name on several paths; a path that skips the rest of a loop may lack one, and gets zeros.
 
-    The second result has the flags of the loops that some paths skip the rest of, where only those assign the name.
+    If only paths that skip assign the name, the second result has their flags.
     """
     skipping = [bindings.get(SKIPPING) == TRUE for bindings in paths]
     live = [value for value, skips in zip(values, skipping, strict=True) if not skips]
@@ -199,7 +200,7 @@ def fill(env: Environment, name: str, values: list[Value], paths: list[Bindings]
         for position, value in enumerate(values):
             if skipping[position] and not (same(value, live[0]) or is_like(value, live[0])):
                 filled[position] = zeros_like(live[0])
-                # Where that path goes on, the name is as good as unassigned.
+                # The zeros must not be read where that path goes on.
                 for loop in env.frame.loops:
                     if isinstance(loop, Unrolled):
                         for flag in flags[position] & {loop.skip, loop.broke}:
@@ -214,7 +215,7 @@ def fill(env: Environment, name: str, values: list[Value], paths: list[Bindings]
 
 
 def _flags_set(env: Environment, bindings: Bindings) -> set[str]:
-    """The flags that make a path skip the rest of loops that are written out; none where it has returned."""
+    """The flags that make a path skip the rest of loops that are written out; none if it has returned."""
     if bindings.get(RETURNED) == TRUE:
         return set()
     loops = (loop for loop in env.frame.loops if isinstance(loop, Unrolled))
@@ -222,7 +223,7 @@ def _flags_set(env: Environment, bindings: Bindings) -> set[str]:
 
 
 def unify(env: Environment, name: str, values: list[Value], copies: list[Copies], shown: str = "") -> Value:
-    """One value that stands for `values[i]` after edge i has done `copies[i]`, to which assignments are added.
+    """One value for several paths: it is `values[i]` after path i has done `copies[i]`, to which assignments are added.
 
     Messages call it `shown`.
     """
@@ -233,7 +234,7 @@ def unify(env: Environment, name: str, values: list[Value], copies: list[Copies]
     if conflict is not None:
         return conflict
     if name == RESULT and any(isinstance(value, Unassigned) for value in values):
-        # Only read on the paths that have returned; on the others any number will do.
+        # The result is read only on paths that have returned; on others any number will do.
         model = zeros_like(next(value for value in values if not isinstance(value, Unassigned)))
         return unify(env, name, [model if isinstance(value, Unassigned) else value for value in values], copies)
     for value in values:
@@ -245,9 +246,9 @@ def unify(env: Environment, name: str, values: list[Value], copies: list[Copies]
         for other in kinds[1:]:
             kind = join(kind, other)
         target = Var(env.names.fresh(_base(name)), kind)
-        for moves, value in zip(copies, values, strict=True):
-            assert isinstance(value, Const | Var)
-            moves.append((target, convert(value, kind)))
+        for path_copies, value in zip(copies, values, strict=True):
+            assert isinstance(value, Atom)
+            path_copies.append((target, convert(value, kind)))
         return target
     if all(isinstance(value, tuple) for value in values):
         columns = [value for value in values if isinstance(value, tuple)]
@@ -262,7 +263,7 @@ def unify(env: Environment, name: str, values: list[Value], copies: list[Copies]
 
 
 def _conflict(name: str, values: list[Value], shown: str) -> Unassigned:
-    """Stands for values that cannot merge: an error where it is read."""
+    """The value of a name whose values cannot merge; to read it is an error."""
     kinds = " and ".join(dict.fromkeys(describe(value) for value in values))
     if name == CHOICE:
         return Unassigned(f"the two sides of this expression are not of one kind: {kinds}", True)
@@ -274,23 +275,23 @@ def _conflict(name: str, values: list[Value], shown: str) -> Unassigned:
 # --- values that a loop carries --------------------------------------------------------------------------------------
 
 
-def carry(env: Environment, path: str, value: Value, raised: dict[str, Kind], moves: Copies) -> Value:
-    """The value of a name that a loop assigns, at the start of each iteration; `moves` initialise it."""
+def carry(env: Environment, path: str, value: Value, raised: dict[str, Kind], copies: Copies) -> Value:
+    """The value at the start of each iteration of a name that a loop assigns; its first value is added to `copies`."""
     if isinstance(value, Const | Var):
         kind = join(value.kind, raised.get(path, value.kind))
         target = Var(env.names.fresh(_base(path)), kind)
-        moves.append((target, convert(value, kind)))
+        copies.append((target, convert(value, kind)))
         return target
     if isinstance(value, tuple):
-        inner = [carry(env, f"{path}_{position}", item, raised, moves) for position, item in enumerate(value)]
+        inner = [carry(env, f"{path}_{position}", item, raised, copies) for position, item in enumerate(value)]
         return items_like(value, inner)
     return value
 
 
 def conform(
-    env: Environment, path: str, target: Value, value: Value, moves: Copies, node: ast.AST, shown: str = ""
+    env: Environment, path: str, target: Value, value: Value, copies: Copies, node: ast.AST, shown: str = ""
 ) -> None:
-    """Add to `moves` the assignments of `value` to the loop-carried `target`; KindRaised where its kind is too narrow.
+    """Assign `value` to the loop-carried `target` in `copies`; raises `KindRaised` if the kind of that is too narrow.
 
     Messages call it `shown`.
     """
@@ -300,24 +301,24 @@ def conform(
         kind = join(target.kind, value.kind)
         if kind != target.kind:
             raise KindRaised(path, kind)
-        moves.append((target, convert(value, kind)))
+        copies.append((target, convert(value, kind)))
     elif isinstance(target, tuple) and isinstance(value, tuple) and are_alike((target, value)):
         for position, (inner, item) in enumerate(zip(target, value, strict=True)):
             own = part_of(shown or path, target, position)
-            conform(env, f"{path}_{position}", inner, item, moves, node, own)
+            conform(env, f"{path}_{position}", inner, item, copies, node, own)
     elif isinstance(value, Unassigned):
-        env.fail(node, f"{value.reason}, and the loop's next turn needs it")
+        env.fail(node, f"{value.reason}, and the next iteration of the loop needs it")
     else:
         env.fail(
             node,
-            f"{shown or path} is {describe(target)} before this loop and {describe(value)} after a turn of it",
+            f"{shown or path} is {describe(target)} before this loop and {describe(value)} after an iteration of it",
             "one kind of thing under one name, or two names",
         )
 
 
-def copy_parallel(env: Environment, block: list[Stmt], moves: Copies, location: Location = NOWHERE) -> None:
-    """Append assignments that all read the values from before them, whatever their order."""
-    pending = [(target, value) for target, value in moves if target != value]
+def copy_parallel(env: Environment, block: list[Stmt], copies: Copies, location: Location = NOWHERE) -> None:
+    """Append assignments in an order in which each reads the values from before all of them."""
+    pending = [(target, value) for target, value in copies if target != value]
     while pending:
         for position, (target, value) in enumerate(pending):
             others = pending[:position] + pending[position + 1 :]
@@ -325,7 +326,7 @@ def copy_parallel(env: Environment, block: list[Stmt], moves: Copies, location: 
                 block.append(Assign(target, value, location))
                 pending = others
                 break
-        else:  # a cycle, such as a swap: save one value first
+        else:  # a cycle, such as a swap: one value is saved first
             target, _ = pending[0]
             saved = Var(env.names.fresh(TEMPORARY), target.kind)
             block.append(Assign(saved, target, location))

@@ -1,4 +1,4 @@
-"""Named tuples and dataclasses in a kernel: construction from fields, and copies with some fields replaced."""
+"""Named tuples and dataclasses in a kernel: they are made from fields, or from another with some fields replaced."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 from dualbcast.errors import a_or_an
 from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.values import Arguments, Record, Value, describe
-from dualbcast.rules.guards import Capture
 
 __all__ = ["is_record_type", "make_record", "replace_fields"]
 
@@ -39,11 +38,9 @@ def make_record(env: Environment, kind: type, arguments: Arguments, node: ast.AS
         inits = any("__init__" in vars(base) for base in kind.__mro__[:-2])
         has_own = inits or not str(scope.get("__name__")).startswith("namedtuple_")
     if has_own:
-        env.fail(
-            node,
-            f"making {a_or_an(name)} runs code of its own (__init__, __new__ or __post_init__), which a kernel cannot",
-            "a class that holds its fields, and a function that makes it",
-        )
+        problem = f"making {a_or_an(name)} runs code of its own (__init__, __new__ or __post_init__)"
+        instead = "a class that holds its fields, and a function that makes it"
+        env.fail(node, f"{problem}, which a kernel cannot run", instead)
     if len(args) > len(positional):
         env.fail(node, f"{name}() takes {len(positional)} positional arguments, and {len(args)} are given")
     values: dict[str, Value] = dict(zip(positional, args, strict=False))
@@ -55,7 +52,7 @@ def make_record(env: Environment, kind: type, arguments: Arguments, node: ast.AS
         values[key] = value
     for key, default in defaults.items():
         if key not in values:
-            known = env.known(default, Capture((default,), 0, default, f"{name}.{key}"))
+            known = env.constant(default, f"{name}.{key}")
             if known is not None:
                 values[key] = known
     missing = [key for key in every if key not in values]

@@ -1,6 +1,6 @@
-"""The functions and partials of rules and custom derivatives in IR: lowered once, and again when a capture changes.
+"""The functions and partials of rules and custom derivatives in IR, lowered once, and again when a capture changes.
 
-Also the entry to the front end for whole functions, which may have rules and custom partials themselves.
+Users' functions, which may have rules or custom partials themselves, enter the front end here.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def lower(
 
 
 def helper_of(row: Rule) -> Function:
-    """The function that computes a row's."""
+    """The IR of a rule's function, with float outputs."""
     return _numbers(_helper(row).function)
 
 
 def partials_of(source: Callable[..., Any], args: Sequence[Expr]) -> tuple[Function, list[Expr]]:
-    """The partials that `source` gives for these arguments, as a function of the unknown ones and the result."""
+    """The partials of `source` for these arguments, as a function of the unknown ones and of the result."""
     arguments = _arguments(args)
     lowered = _numbers(_lowered(source, arguments).function)
     if len(lowered.outputs) != len(args):
@@ -53,7 +53,7 @@ def partials_of(source: Callable[..., Any], args: Sequence[Expr]) -> tuple[Funct
 
 
 def source_of(value: Op) -> tuple[Callable[..., Any] | None, tuple[Expr, ...]]:
-    """The Python function of an operation's partials, if it has one, and the arguments they are in."""
+    """The Python function of an operation's partials, if any, and the arguments to differentiate in."""
     custom = CUSTOMS.get(value.name)
     if custom is not None:
         return custom.partials, value.args[1:]
@@ -90,7 +90,7 @@ def _arguments(args: Sequence[Expr]) -> Arguments:
 
 
 def _numbers(function: Function) -> Function:
-    """The function with outputs that are all floats."""
+    """The function with every output converted to float."""
     if all(output.value.kind == "float" for output in function.outputs):
         return function
     names = free_names(function)
@@ -110,7 +110,7 @@ def _numbers(function: Function) -> Function:
 
 
 def guards_of(function: Function) -> list[Capture]:
-    """The guards of the users' rules and custom derivatives that a function calls, and that those call, and so on."""
+    """The guards of the users' rules and custom derivatives that a function calls, directly or through others."""
     guards: list[Capture] = []
     seen: set[tuple[Any, ...]] = set()
     pending = [(function, True)]
@@ -120,8 +120,8 @@ def guards_of(function: Function) -> list[Capture]:
             row, custom = RULES.get(op.name), CUSTOMS.get(op.name)
             if not any(each is not None and each.by_user for each in (row, custom)):
                 continue
-            # Partials depend on the arguments that are known numbers. In partials of partials only the kinds count: the
-            # numbers may differ each time, without end.
+            # Partials depend on the arguments that are known numbers. In partials of partials only the kinds count,
+            # because the numbers might differ each time, without end.
             key = op.name, tuple(arg if isinstance(arg, Const) and first else arg.kind for arg in op.args)
             if key in seen:
                 continue
@@ -142,7 +142,7 @@ def _sources(op: Op) -> Iterator[Lowered]:
         yield _lowered(source, _arguments(args))
 
 
-# --- checks of a user's row -------------------------------------------------------------------------------------------
+# --- checks of a user's row ------------------------------------------------------------------------------------------
 
 
 def _check(row: Rule, callables: list[Any]) -> None:
@@ -167,7 +167,7 @@ def _check(row: Rule, callables: list[Any]) -> None:
 
 
 def _called(function: Function) -> set[Rule]:
-    """The rules that the text of a function needs."""
+    """The rules with a function of their own that a function calls, directly or through others."""
     rows: set[Rule] = set()
     pending = [function]
     while pending:

@@ -1,4 +1,4 @@
-"""From a Python function object to its syntax tree, with the lines and columns of the file, and its local names."""
+"""A Python function comes in; its syntax tree, with the lines and columns of its file, and its local names go out."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Source:
     filename: str
 
     def code(self) -> Capture:
-        """The function's code, which tools that reload modules replace in the functions that are there."""
+        """The function's code as a capture: tools that reload modules replace it in functions that exist."""
         return Capture(self.function, "__code__", self.function.__code__, self.function.__name__, attribute=True)
 
     def capture(self, name: str) -> Capture | None:
-        """Look a free name up where Python would: closure cells, then globals, then builtins."""
+        """Look up a free name as Python does: in closure cells, then globals, then builtins."""
         code = self.function.__code__
         if name in code.co_freevars:
             cell = (self.function.__closure__ or ())[code.co_freevars.index(name)]
@@ -64,7 +64,7 @@ def find_source(function: Callable[..., Any]) -> Source:
     Raises
     ------
     CompileError
-        If it is no Python function, or its text cannot be had (made by `exec` without a file, or compiled code).
+        It is no Python function, or its text is not available, as that of compiled code.
     """
     if not isinstance(function, FunctionType):
         name = getattr(function, "__qualname__", repr(function))
@@ -78,7 +78,7 @@ def find_source(function: Callable[..., Any]) -> Source:
         where = Location(function.__code__.co_filename, first, 0, first, 1)
         raise CompileError(f"{function.__qualname__} is async, and a kernel cannot wait", where, "a plain function")
     code = function.__code__
-    # It is looked for once, so that a function that is defined keeps its meaning when its file is edited.
+    # The text is read once, so a function that exists keeps its meaning when its file is edited.
     node = _nodes.get((code.co_filename, code))
     if node is None:
         node = _nodes[code.co_filename, code] = _locate(function)
@@ -107,7 +107,7 @@ def _locate(function: FunctionType) -> FunctionNode:
         if code.co_filename == "<stdin>":
             reason = "the REPL keeps no text before Python 3.13"
             instead = "the function in a file, in IPython or a notebook"
-        raise CompileError(f"the source of {function.__qualname__} cannot be had: {reason}", where, instead)
+        raise CompileError(f"the source of {function.__qualname__} is not available: {reason}", where, instead)
     raise CompileError(
         f"the text of {function.__qualname__} has changed since it was defined, so it is not what would run",
         where,
@@ -115,7 +115,7 @@ def _locate(function: FunctionType) -> FunctionNode:
     )
 
 
-# Warnings are silenced for the whole process, and before 3.11.9 `ast.parse` fails in threads that run it at once.
+# `catch_warnings` concerns the whole process, and before Python 3.11.9 `ast.parse` fails in concurrent threads.
 _parsing = threading.Lock()
 
 
@@ -129,9 +129,10 @@ if hasattr(os, "register_at_fork"):
 
 
 def _statement(lines: Sequence[str], line: int) -> str:
-    """The statement of a file that seems to be around a line, after as many empty lines as there are before it.
+    """The top-level statement around a line, as it seems from the lines, after blank lines in place of those before it.
 
-    To parse a whole file takes milliseconds. The statement is the right one if it has the function.
+    The statement is the right one if the function is in it. See
+    docs/decisions/012-one-statement-is-parsed.md.
     """
 
     def begins(at: int) -> bool:
@@ -145,7 +146,7 @@ def _statement(lines: Sequence[str], line: int) -> str:
     return "\n" * first + "".join(lines[first:end])
 
 
-# What a line begins with that is not the first of a statement of a file.
+# The first characters of lines that do not begin a top-level statement.
 _INSIDE = frozenset(" \t\n\r\f#)]}")
 
 
@@ -163,9 +164,9 @@ def _parsed(text: str) -> ast.Module | None:
 
 
 def _is_current(text: str, tree: ast.Module, code: CodeType) -> bool:
-    """Whether a function's code is the code that its text, as it is now, compiles to.
+    """Whether the present text of a function still compiles to its code.
 
-    Compiled are the statement that it is in and the imports, since code depends on which names are modules.
+    Its statement and the imports are compiled, because code depends on which names are modules.
     """
 
     def content(of: CodeType) -> tuple[object, ...]:
@@ -177,10 +178,10 @@ def _is_current(text: str, tree: ast.Module, code: CodeType) -> bool:
         for stmt in tree.body
         if not isinstance(stmt, _IMPORT_NOTHING) or _first_line(stmt) <= code.co_firstlineno <= (stmt.end_lineno or 0)
     ]
-    with _parsing, warnings.catch_warnings(action="ignore"):  # Python has given them when the text was run
+    with _parsing, warnings.catch_warnings(action="ignore"):  # Python gave them when it ran the text
         try:
             pending = [compile(ast.Module(body, []), "<source>", "exec", dont_inherit=True)]
-        except RecursionError:  # Python goes deeper into a text than into its tree
+        except RecursionError:  # Python can compile deeper nesting from text than from a tree
             pending = [compile(text, "<source>", "exec", dont_inherit=True)]
     wanted = content(code)
     while pending:
@@ -194,46 +195,43 @@ def _is_current(text: str, tree: ast.Module, code: CodeType) -> bool:
 _IMPORT_NOTHING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Expr, ast.Assign, ast.AnnAssign)
 
 
-def _first_line(stmt: ast.stmt) -> int:
-    """The line where a statement begins; the decorators of a function or a class come before its own first line."""
-    decorators: list[ast.expr] = getattr(stmt, "decorator_list", [])
-    return min([stmt.lineno, *(decorator.lineno for decorator in decorators)])
+def _first_line(node: Any) -> int:
+    """The first line of a node; the decorators of a function or a class come before its own first line."""
+    first: int = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", ()))])
+    return first
 
 
 def _find(tree: ast.Module, code: CodeType) -> FunctionNode | None:
     is_lambda = code.co_name == "<lambda>"
-    found: list[FunctionNode] = []
+    candidates: list[FunctionNode] = []
     for node in _around(tree, code.co_firstlineno):
         if isinstance(node, ast.FunctionDef) and not is_lambda and node.name == code.co_name:
             if _first_line(node) == code.co_firstlineno:
-                found.append(node)
+                candidates.append(node)
         elif isinstance(node, ast.Lambda) and is_lambda and node.lineno == code.co_firstlineno:
-            found.append(node)
-    if len(found) > 1:  # several lambdas on one line: the code object knows the columns of its body
+            candidates.append(node)
+    if len(candidates) > 1:  # several lambdas on one line: the code object has the columns of its body
         positions = set(code.co_positions())
-        placed = [node for node in found if _span(node) in positions]
-        # Python 3.12 forgets them for a lambda that is only a constant: then the constants tell.
-        found = placed or [node for node in found if _constants(node) == code.co_consts]
-    return found[0] if found else None
+        by_columns = [node for node in candidates if _span(node) in positions]
+        # Python 3.12 has no columns for a lambda that is only a constant, so its constants decide.
+        candidates = by_columns or [node for node in candidates if _constants(node) == code.co_consts]
+    return candidates[0] if candidates else None
 
 
 def _around(tree: ast.AST, line: int) -> Iterator[ast.AST]:
-    """The nodes of a tree that a line belongs to."""
+    """The nodes of a tree that span a line."""
     pending = [tree]
     while pending:
         node = pending.pop()
         yield node
         for child in ast.iter_child_nodes(node):
-            first = getattr(child, "lineno", line)
-            # The decorators of a function or a class come before its own first line.
-            for decorator in getattr(child, "decorator_list", ()):
-                first = min(first, decorator.lineno)
+            first = _first_line(child) if hasattr(child, "lineno") else line
             if first <= line <= (getattr(child, "end_lineno", None) or line):
                 pending.append(child)
 
 
 def _span(node: FunctionNode) -> tuple[int | None, ...]:
-    """The place of a lambda's body, as code objects give it."""
+    """The lines and columns of a lambda's body, in the order that code objects use."""
     body = node.body
     assert isinstance(body, ast.expr)
     return body.lineno, body.end_lineno, body.col_offset, body.end_col_offset
@@ -258,7 +256,7 @@ def local_names(function: FunctionNode) -> frozenset[str]:
 
 
 def assigned_names(nodes: Sequence[ast.AST]) -> set[str]:
-    """The names that code assigns; those of functions and comprehensions inside it are their own."""
+    """The names that code assigns, without the local names of functions and comprehensions in it."""
     names: set[str] = set()
     pending: list[ast.AST] = list(nodes)
     while pending:
@@ -282,5 +280,5 @@ def assigned_names(nodes: Sequence[ast.AST]) -> set[str]:
 
 
 def _defaults(function: FunctionNode) -> list[ast.expr]:
-    """The defaults, which are computed where a function is defined: `lambda v=(x := 1): v` assigns a name there."""
+    """The defaults of a function, which are evaluated outside it: `lambda v=(x := 1): v` assigns a name there."""
     return [default for default in (*function.args.defaults, *function.args.kw_defaults) if default is not None]

@@ -12,7 +12,17 @@ from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.expressions import items_of, make_closure
 from dualbcast.frontend.names import assign
 from dualbcast.frontend.paths import leave_loop, return_from_loop
-from dualbcast.frontend.values import RESULT, RETURNED, RETURNED_AT, SKIPPING, Static, Unrolled, is_list, object_of
+from dualbcast.frontend.values import (
+    RESULT,
+    RETURNED,
+    RETURNED_AT,
+    SKIPPING,
+    Edge,
+    Static,
+    Unrolled,
+    is_list,
+    object_of,
+)
 from dualbcast.ir.nodes import FALSE, TRUE, Const
 
 __all__: list[str] = []
@@ -82,7 +92,7 @@ def _jump(env: Environment, stmt: ast.Break | ast.Continue, _: Rest) -> bool | N
         return None
     if isinstance(stmt, ast.Break):
         return leave_loop(env, loop, stmt)
-    loop.continues.append((env.block, dict(frame.bindings), env.locate(stmt)))
+    loop.continues.append(Edge(env.block, dict(frame.bindings), env.locate(stmt)))
     return False
 
 
@@ -113,7 +123,7 @@ def _assert(env: Environment, stmt: ast.Assert, _: Rest) -> None:
 
 
 def _words(env: Environment, nodes: list[ast.expr]) -> str:
-    """The text of an exception, where that is known when the kernel is compiled."""
+    """The text of an exception, if it is known when the kernel is compiled."""
     values = items_of(env, nodes)
     is_known = all(isinstance(value, Const | Static) for value in values)
     return ", ".join(str(object_of(value)) for value in values) if is_known else ""

@@ -1,6 +1,6 @@
 """The values of names and expressions while a function is lowered: numbers, tuples, functions.
 
-Bindings map names to values on one path; a frame is one activation of a function that is being inlined.
+Bindings map names to values on one path; a frame is one call of a function that is being inlined.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ __all__ = [
     "by_position",
     "describe",
     "end_of",
+    "fit_items",
     "is_function",
     "is_instance",
     "is_like",
@@ -58,10 +59,10 @@ __all__ = [
     "zeros_like",
 ]
 
-# Entries of bindings that are no user's names.
+# Keys of bindings that are not the user's names.
 RETURNED, RESULT, RETURNED_AT, CHOICE = "<returned>", "<result>", "<returned at>", "<choice>"
 SKIPPING = "<skipping>"
-# Names that are assigned only where a flag is set: pairs of the flag and the name.
+# The key of the names that are assigned only where a flag is set, as pairs of the flag and the name.
 PARTLY = "<partly>"
 
 
@@ -73,9 +74,9 @@ class Static:
 
 
 class Record(tuple[Any, ...]):
-    """Values under a Python type other than tuple: a list, a named tuple, a dataclass; or an iterator, to be used once.
+    """The items of a list, a named tuple, a dataclass or an iterator, which is used once.
 
-    `fields` has the names of the items, where the type gives them names.
+    `fields` has the names of the items, if the type gives them names.
     """
 
     python_type: type
@@ -102,7 +103,7 @@ class Arguments(NamedTuple):
     keywords: dict[str, Value]
 
     def after(self, first: Arguments) -> Arguments:
-        """The arguments with others before them; a name that is in both has its value from here."""
+        """The arguments with others before them; these values win for names that are in both."""
         return Arguments((*first.args, *self.args), {**first.keywords, **self.keywords})
 
 
@@ -113,7 +114,7 @@ def by_position(*args: Value) -> Arguments:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Partial:
-    """A function with some of its arguments: `functools.partial`, or a method with the object it belongs to."""
+    """A function with some of its arguments: a `functools.partial`, or a method with its object."""
 
     function: Value
     arguments: Arguments
@@ -121,14 +122,14 @@ class Partial:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A way to differentiate a function: `derivative`, `gradient`, or one of them after the value; and its arguments.
+    """A way to differentiate a function: `derivative` or `gradient`, with or without the value, and the arguments.
 
     Attributes
     ----------
     name : str
-        The public function's.
+        The name of the public function.
     wrt : int, str or tuple of them, optional
-        Positions and names of the arguments; None for all.
+        Positions and names of the arguments to differentiate in; None for all.
     """
 
     name: str
@@ -161,7 +162,7 @@ class Operator:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Derived:
-    """`derivative(function)` and its kin; where `function` returns functions, `calls` has the arguments so far."""
+    """`derivative(function)` and its kin; if `function` returns functions, `calls` has the arguments so far."""
 
     operator: Operator
     function: Value
@@ -174,12 +175,11 @@ class Keywords(dict[str, Any]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Closure:
-    """A function defined inside the one being compiled; it sees its frame's names as they are when it is called."""
+    """A function defined inside the compiled one; it sees the values that its frame's names have when it is called."""
 
     node: FunctionNode
     frame: Frame
-    defaults: tuple[Value, ...] = ()
-    keyword_defaults: tuple[Value | None, ...] = ()
+    defaults: dict[str, Value]
 
     @property
     def name(self) -> str:
@@ -195,7 +195,7 @@ class Range:
     step: Atom
 
     def known(self) -> range | None:
-        """The range itself where its bounds are numbers."""
+        """The range as a Python object, if its bounds are known."""
         if isinstance(self.start, Const) and isinstance(self.stop, Const) and isinstance(self.step, Const):
             return range(int(self.start.value), int(self.stop.value), int(self.step.value))
         return None
@@ -203,7 +203,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Unassigned:
-    """Stands for a name that some path has not assigned, or (`conflict`) whose values on two paths cannot merge."""
+    """The value of a name that some path has not assigned, or (`conflict`) whose values on two paths cannot merge."""
 
     reason: str
     conflict: bool = False
@@ -215,8 +215,14 @@ Bindings = dict[str, Value]
 Copies = list[tuple[Var, Expr]]
 
 
-# A path that leaves an iteration of a loop: its block, its bindings at the end of that, and the line of the jump.
-Edge = tuple[list[Stmt], Bindings, Location]
+@dataclass(eq=False, slots=True)
+class Edge:
+    """A path that leaves an iteration of a loop, with the line of the jump, and the assignments before the jump."""
+
+    block: list[Stmt]
+    bindings: Bindings
+    location: Location
+    copies: Copies = field(default_factory=list)
 
 
 @dataclass(eq=False, slots=True)
@@ -233,8 +239,6 @@ class Loop:
         Those among them that an iteration changes.
     breaks, continues : list of Edge
         The paths that leave the loop, and those that start its next iteration.
-    copies : list of Copies
-        For each of those paths, the assignments at its end.
     """
 
     before: Copies
@@ -242,18 +246,13 @@ class Loop:
     carried: Bindings
     breaks: list[Edge] = field(default_factory=list)
     continues: list[Edge] = field(default_factory=list)
-    copies: list[Copies] = field(default_factory=list)
-
-    @property
-    def edges(self) -> list[Edge]:
-        return self.breaks + self.continues
 
 
 @dataclass(frozen=True, slots=True)
 class Unrolled:
-    """A loop that is written out; the names of the flags that say whether the rest of it is skipped.
+    """A loop that is written out, with the names of the flags that skip the rest of the loop or of an iteration.
 
-    `lacking` has the names, by flag, that were not assigned where the flag was set.
+    `lacking` has, for each flag, the names that were not assigned where it was set.
     """
 
     broke: str
@@ -263,7 +262,7 @@ class Unrolled:
 
 @dataclass(eq=False, slots=True)
 class Frame:
-    """One activation of a function that is being inlined."""
+    """One call of a function that is being inlined."""
 
     source: Source
     local: frozenset[str]
@@ -277,14 +276,14 @@ class Frame:
 
 
 class KindRaised(Exception):
-    """A loop-carried name must hold a wider kind: the loop is lowered again with it."""
+    """A loop-carried name must hold a wider kind, so the loop is lowered again."""
 
     def __init__(self, path: str, kind: Kind) -> None:
         self.path, self.kind = path, kind
 
 
 def describe(value: Value) -> str:
-    """A value in an error's words."""
+    """A value as error messages name it."""
     match value:
         case Const() | Var():
             return "a number"
@@ -351,18 +350,29 @@ def is_instance(value: Value, kind: type | tuple[type, ...]) -> bool:
 
 
 def end_of(bindings: Bindings) -> Location:
-    """Where a path returned: the assignments at its end belong to that line."""
+    """The line of a path's return, to which the assignments at its end belong; `NOWHERE` if it has not returned."""
     at = bindings.get(RETURNED_AT)
     return at.object if isinstance(at, Static) and bindings.get(RETURNED) == TRUE else NOWHERE
 
 
 def items_like(model: tuple[Value, ...], items: Iterable[Value]) -> tuple[Value, ...]:
-    """The items under the type of `model`."""
+    """The items as a value of the type of `model`."""
     return model.like(items) if isinstance(model, Record) else tuple(items)
 
 
+def fit_items(items: tuple[Value, ...], starred: list[bool]) -> tuple[Value, ...] | None:
+    """The items for as many targets, of which a starred one takes a list of the rest; None if they do not fit."""
+    if True not in starred:
+        return items if len(items) == len(starred) else None
+    if len(items) < len(starred) - 1:
+        return None
+    start = starred.index(True)
+    end = len(items) - (len(starred) - start - 1)
+    return (*items[:start], Record(list, items[start:end]), *items[end:])
+
+
 def part_of(name: str, whole: tuple[Value, ...], position: int) -> str:
-    """The name of an item of a value in messages."""
+    """How messages name an item of a value."""
     if isinstance(whole, Record) and whole.fields:
         return f"{name}.{whole.fields[position]}"
     return f"{name}[{position}]" if " " not in name else f"item {position} of {name}"
@@ -392,7 +402,7 @@ def is_like(value: Value, model: Value) -> bool:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two values are one, so that nothing needs to merge."""
+    """Whether two values are the same, so that nothing needs to merge."""
     match a, b:
         case Static(), Static():
             return a.object is b.object
@@ -405,8 +415,7 @@ def same(a: Any, b: Any) -> bool:
         case Derived(), Derived():
             return a.operator == b.operator and same(a.function, b.function) and same(a.calls, b.calls)
         case Closure(), Closure():
-            is_same = a.node is b.node and a.frame is b.frame
-            return is_same and same(a.defaults, b.defaults) and a.keyword_defaults == b.keyword_defaults
+            return a.node is b.node and a.frame is b.frame and same(a.defaults, b.defaults)
     return bool(a == b)
 
 

@@ -626,7 +626,7 @@ ERRORS: dict[str, tuple[str, str, Any]] = {
     ),
     "the arguments too early": (
         "return «derivative(math.sin, x)»",
-        "derivative() takes a function alone; what it gives takes the arguments",
+        "derivative() takes only a function; its result takes the arguments",
         "derivative(g)(x)",
     ),
     "nothing": ("return «derivative()»(x)", "derivative() does not take 0 arguments", None),
@@ -648,26 +648,30 @@ ERRORS: dict[str, tuple[str, str, Any]] = {
         "n is an integer, in which there is no derivative",
         "float(…) around it",
     ),
-    "a tuple": ("return derivative(sum)(«(x, y)»)", "a derivative is in numbers, and argument 1 is a tuple of 2", None),
+    "a tuple": (
+        "return derivative(sum)(«(x, y)»)",
+        "a derivative is taken in numbers, and argument 1 is a tuple of 2",
+        None,
+    ),
     "a function in a gradient": (
         "return gradient(lambda f, a: f(a))(«math.sin», x)",
-        "a derivative is in numbers, and argument 1 is the function sin",
+        "a derivative is taken in numbers, and argument 1 is the function sin",
         "wrt= for the arguments that are floats",
     ),
     "no such argument": (
         "return «derivative(lambda a, b: a * b, wrt=2)(x, y)»",
         "derivative() is taken in argument 3, which this call does not give",
-        "a call that gives it, too",
+        "a call that also gives it",
     ),
     "no such name": (
         "return «derivative(lambda a, b: a * b, wrt='c')(x, y)»",
         "derivative() is taken in wrt='c', which this call does not give",
-        "a call that gives it, too",
+        "a call that also gives it",
     ),
     "a default": (
         "return «derivative(lambda a, b=2.0: a * b, wrt='b')(x)»",
         "derivative() is taken in wrt='b', which this call does not give",
-        "a call that gives it, too",
+        "a call that also gives it",
     ),
     "no arguments": ("return «gradient(lambda: x)()»", "in the arguments of this call, and there are none", None),
     "several for one": (
@@ -688,7 +692,7 @@ ERRORS: dict[str, tuple[str, str, Any]] = {
     ),
     "the value of a function of functions": (
         "return «value_and_derivative(lambda t: lambda u: t * u)(x)»",
-        "the function <lambda> returns the function <lambda>, which is no value for an output",
+        "the function <lambda> returns the function <lambda>, which cannot be an output",
         "derivative(…), and the value by a call of its own",
     ),
     "not differentiable": (

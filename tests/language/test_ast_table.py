@@ -64,7 +64,7 @@ class Nowhere:
 
 
 NUMBERS = "real numbers"
-WHOLE = "a tuple: (a, b); what comes from the whole array is another argument of the call"
+WHOLE = "a tuple: (a, b); a value computed from the whole array must be another argument of the call"
 SIDE = "another output: a kernel cannot change what is outside it"
 BEFOREHAND = "a test of the values beforehand"
 NAN = "a return of nan: elements of an array cannot stop each other"
@@ -260,7 +260,7 @@ TABLE: dict[str, list[Is | Not | Nowhere]] = {
         Not(
             "return len(f'{«x»}')",
             "text is made when the kernel is compiled, and this is not known then",
-            "what is known",
+            "a known value",
         ),
     ],
     "JoinedStr": [Is("return float(f'{2}.5') * x")],
@@ -275,7 +275,7 @@ TABLE: dict[str, list[Is | Not | Nowhere]] = {
         Not(
             "return «x.T»",
             "a number has no T here: x is one element of its array",
-            "the name alone; what comes from the whole array is another argument of the call",
+            "the name alone; a value computed from the whole array must be another argument of the call",
         ),
     ],
     "Subscript": [

@@ -114,7 +114,7 @@ def test_a_callee_without_source_is_an_error_at_the_call() -> None:
     names: dict[str, Any] = {}
     exec("def hidden(a): return a", names)
     cell = Cell("def f(x, y):\n    return «hidden(x)»\n", {"hidden": names["hidden"]})
-    verify(cell, "the source of hidden cannot be had", "a file or a notebook cell")
+    verify(cell, "the source of hidden is not available", "a file or a notebook cell")
 
 
 def test_a_default_of_a_callee_that_is_no_number() -> None:
@@ -189,7 +189,7 @@ def test_columns_count_characters(text: str) -> None:
 def test_text_that_was_executed_without_a_file() -> None:
     names: dict[str, Any] = {}
     exec("def f(x): return x", names)
-    with pytest.raises(CompileError, match="the source of f cannot be had") as caught:
+    with pytest.raises(CompileError, match="the source of f is not available") as caught:
         differentiable_broadcast(names["f"])(X)
     assert "linecache" in caught.value.hint
 

@@ -76,7 +76,7 @@ FLOW = {
     ),
     "part changes in a loop": (
         "t = (x, None)\n«for i in range(int(x)):»\n    t = (x, y)\nreturn y",
-        "t[1] is None before this loop and a number after a turn of it",
+        "t[1] is None before this loop and a number after an iteration of it",
         "two names",
     ),
     # loops
@@ -90,7 +90,7 @@ FLOW = {
     "step from data": ("for i in «range(0, 3, int(x))»:\n    y += i\nreturn y", "the step of range()", "a while loop"),
     "tuple becomes number": (
         "t = (x,)\n«for i in range(int(x)):»\n    t = x\nreturn y",
-        "t is a tuple of 1 before this loop and a number after a turn of it",
+        "t is a tuple of 1 before this loop and a number after an iteration of it",
         "two names",
     ),
     "tuple grows": (

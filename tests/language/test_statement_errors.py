@@ -75,7 +75,7 @@ EXPRESSIONS = {
     "set": ("«{x, y}»", "a set", "a tuple"),
     "set comprehension": ("sum(«{a for a in (x, y)}»)", "a set comprehension", "tuple("),
     "dict comprehension": ("«{1: a for a in (x, y)}»", "a dictionary comprehension", "tuple("),
-    "f-string": ("len(f'{«x»}')", "this is not known then", "what is known"),
+    "f-string": ("len(f'{«x»}')", "this is not known then", "a known value"),
     "is": ("«x is y»", "no identity", "=="),
     "is not": ("«x is not y»", "no identity", "=="),
     "complex": ("x * «1j»", "type complex", "real numbers"),
@@ -115,9 +115,9 @@ EXPRESSIONS = {
     "misspelt field": ("«Pair(x, y).frist»", "a Pair has no frist in a kernel", "first"),
     "item of a dataclass": ("«Circle(x)[0]»", "a Circle cannot be indexed", "fields by name"),
     # text
-    "text from data": ("f'{«x»}' == 'a'", "this is not known then", "what is known"),
+    "text from data": ("f'{«x»}' == 'a'", "this is not known then", "a known value"),
     "format that does not fit": ("len(f'{«1.5»:d}')", "this raises ValueError", None),
-    "method of text": ("«'a'.join((x, y))»", "join() needs what is known when the kernel is compiled", ...),
+    "method of text": ("«'a'.join((x, y))»", "join() needs arguments that are known when the kernel is compiled", ...),
     # places of operands
     "in a number": ("x in «y»", "this is a number: one element of an array", "a tuple"),
     "compared tuple": ("1 < x < «(x, y)»", "a number is needed here, and this is a tuple of 2", "one item of it"),
@@ -127,7 +127,11 @@ EXPRESSIONS = {
     "filtered by data": ("[a for a in (x, y) if «a > 0»]", "how many items this gives depends on the data", "sum,"),
     "range by data": ("tuple(i for i in «range(int(x))»)", "how many items this gives depends on the data", "sum,"),
     "walrus in a comprehension": ("[«z := a» for a in (x, y)][0]", "the walrus operator inside", "a for loop"),
-    "min of what may be nothing": ("«min(a for a in (x, y) if a > 0)»", "min() of what may be nothing", "default="),
+    "min of what may be nothing": (
+        "«min(a for a in (x, y) if a > 0)»",
+        "min() of items of which there may be none",
+        "default=",
+    ),
     "iterator in a tuple": ("«(zip((x,), (y,)), 1)»[1]", "an item here is a zip(), which can be used once", "tuple("),
     # records
     "field missing": ("«Pair(x)»[0]", "Pair() lacks a value for second", ...),
@@ -191,7 +195,7 @@ EXPRESSIONS = {
     "double star": ("math.tanh(**«x»)", "`**` spreads", "written out"),
     "starred number": ("math.atan2(*«x»)", "a tuple is needed here", ...),
     "two to abs": ("«abs(x, y)»", "abs() does not take 2 arguments", ...),
-    "min of nothing": ("«min(())»", "of nothing", ...),
+    "min of nothing": ("«min(())»", "min() of an empty tuple", ...),
     "min of a number": ("«min(x)»", "a tuple is needed here", ...),
     "sum of a number": ("«sum(x)»", "a tuple is needed here", ...),
     "len of a number": ("«len(x)»", "a tuple is needed here", ...),

@@ -97,7 +97,7 @@ ERRORS = {
     "field twice": ("return «Pair(x, first=y)».first", "Pair() gets two values for first", ...),
     "replaced field": ("return «Pair(x, y)._replace(third=x)».first", "Pair has no field third", "first, second"),
     "no such item": ("return «table['width']» * x", "this raises KeyError: 'width'", ...),
-    "key by data": ("return table[«int(x)»]", "can only be indexed by what is known", ...),
+    "key by data": ("return table[«int(x)»]", "can only be indexed by a known value", ...),
     "property that raises": ("return x * «awkward.broken»", "reading broken of", ...),
     "truth that raises": ("return x if «awkward» else y", "this raises RuntimeError: neither", ...),
     "no class": ("match x:\n    case «text»():\n        return x\nreturn y", "is no class", ...),
@@ -114,7 +114,7 @@ ERRORS = {
     "distance of unlike points": ("return «math.dist((x,), (x, y))»", "a point of 1 numbers and one of 2", ...),
     "sorted by data": ("return «sorted((x, y), reverse=x > 0)»[0]", "must be known when the kernel is compiled", ...),
     "zip that is strict": ("return sum(a * b for a, b in «zip((x, y), (x,), strict=True)»)", "zip() of 2 and 1", ...),
-    "reduce of nothing": ("return «functools.reduce(max, ())»", "reduce() of nothing", "a start value"),
+    "reduce of nothing": ("return «functools.reduce(max, ())»", "reduce() of an empty tuple", "a start value"),
     "assertion by data": ("assert_ = x\n«assert x > 0»\nreturn assert_", "assert cannot be compiled", "nan"),
     "division by zero": ("return «int(x) // 0»", "an integer division by zero", None),
 }
