@@ -328,7 +328,7 @@ class ForwardMode:
         template, args, partials = partials_at(value)
         # A template has no parameters for arguments that are known numbers.
         unknown = [arg for arg in (*args, result) if not isinstance(arg, Const)] if template.params else []
-        actual = dict(zip((param.name for param in template.params), unknown, strict=True))
+        actual: dict[str, Expr] = dict(zip((param.name for param in template.params), unknown, strict=True))
         copy = Copy(self.names, actual, where, TEMPORARY)
         needed = [
             bool(self.directions(arg)) and not (isinstance(partial, Const) and partial.value == 0)

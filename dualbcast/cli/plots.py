@@ -5,11 +5,13 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from dualbcast.cli.measure import Device
 from dualbcast.cli.report import Row, fits_cache, write_whole
 from dualbcast.errors import MissingDependencyError
+
+LegendPlace = Literal["best", "lower right"]
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -88,7 +90,7 @@ def _has(rows: Sequence[Row], key: str) -> bool:
     return any(row.get(key) is not None for row in rows)
 
 
-def _finish_panel(ax: Axes, title: str, unit: str, legend: str | None = None) -> None:
+def _finish_panel(ax: Axes, title: str, unit: str, legend: LegendPlace | None = None) -> None:
     """Title and vertical axis of a panel, and the place of its legend."""
     ax.set_title(title, loc="left", fontsize=11)
     ax.set_ylabel(unit)
@@ -150,8 +152,8 @@ def _register_panel(ax: Axes, rows: Sequence[Row], arity: list[int], keys: Seque
         points = zip(rows, arity, registers, strict=True)
         spills += [(count, height) for row, count, height in points if row.get(f"{key}_spill_bytes")]
     if spills:
-        mark = {"color": ALARM, "marker": "s", "markersize": 9, "fillstyle": "none", "linestyle": "none"}
-        ax.plot(*zip(*spills, strict=True), label="spills", **mark)
+        spilling, heights = zip(*spills, strict=True)
+        ax.plot(spilling, heights, "s", color=ALARM, markersize=9, fillstyle="none", label="spills")
     ax.set_ylim(bottom=0)
     _finish_panel(ax, "Registers" + ("" if spills else " (no spills)"), "registers per thread", legend="lower right")
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dualbcast.codegen.loops.builder import Function, Module
-    from dualbcast.codegen.values import Pointer, Value
+    from dualbcast.codegen.loops.pointers import Pointer
+    from dualbcast.codegen.values import Value
 
 __all__ = ["MISALIGNED", "write_array_calls"]
 
