@@ -124,6 +124,12 @@ def test_keywords_that_calls_take_themselves() -> None:
         differentiable_broadcast(f)
 
 
+def test_arguments_by_name_come_in_any_order(backend: Any) -> None:
+    f = differentiable_broadcast(backend=backend)(lambda a, b: a + 10 * b)
+    for _ in range(2):
+        assert f(a=X, b=Y).tolist() == f(b=Y, a=X).tolist() == (X + 10 * Y).tolist()
+
+
 # --- defaults ---------------------------------------------------------------------------------------------------------
 
 

@@ -44,7 +44,8 @@ def test_sweep_table() -> None:
 
 def test_sweep_files(tmp_path: Path) -> None:
     target, table = tmp_path / "sweep.json", tmp_path / "sweep.csv"
-    run("sweep", "--arity", "2,5", "--n", "16", "--backend", "cpu", "--json", target, "--csv", table, *QUICK)
+    options = ("--arity", "2,5", "--n", "16", "--backend", "cpu", *QUICK)
+    shown = run("sweep", *options, "--json", target, "--csv", table).stdout.split()
     found = json.loads(target.read_text())
     assert found["command"] == "sweep"
     assert found["parameters"]["arity"] == [2, 5]
@@ -55,6 +56,7 @@ def test_sweep_files(tmp_path: Path) -> None:
     assert found["copy_bytes_per_second"] > 0
     for row, arity in zip(found["rows"], (2, 5), strict=True):
         assert row["arity"] == arity
+        assert f"{1e3 * row['seconds']:.3f}" in shown, "the table has milliseconds"
         assert row["bytes"] == 4 * 16 * 16 * (2 * arity + 1), "each input read and each output written once"
         assert 0 <= row["error_ulp"] <= row["tolerance_ulp"] == 5 * (arity + 1)
         assert row["seconds_best"] <= row["seconds_lower_quartile"] <= row["seconds"] <= row["seconds_upper_quartile"]

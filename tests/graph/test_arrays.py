@@ -252,3 +252,10 @@ def test_float32_stays_float32(case: Case) -> None:
     assert case.function(*map(graph.Variable, args)).dtype == np.float32
     found = graph.grad(lambda *inputs: np.sum(case.function(*inputs) ** 2), wrt=tuple(range(len(args))))(*args)
     assert [each.dtype for each in found] == [np.float32] * len(args)
+
+
+@pytest.mark.parametrize(("function", "sign"), [(graph.max, 1.0), (graph.min, -1.0)])
+def test_equal_extremes_share_the_cotangent(function: Any, sign: float) -> None:
+    x = sign * np.array([[1.0, 3.0, 3.0], [2.0, 2.0, 2.0]])
+    gradient = graph.grad(lambda v: graph.sum(function(v, axis=1) * np.array([1.0, 6.0])))(x)
+    np.testing.assert_allclose(gradient, [[0.0, 0.5, 0.5], [2.0, 2.0, 2.0]], rtol=1e-15)
