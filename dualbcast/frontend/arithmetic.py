@@ -16,7 +16,6 @@ from dualbcast.frontend.values import (
     Partial,
     Record,
     Static,
-    Unassigned,
     Value,
     by_position,
     describe,
@@ -40,7 +39,6 @@ __all__ = [
     "comparison",
     "equal",
     "logical",
-    "merged",
     "power",
     "select",
     "truth",
@@ -63,20 +61,13 @@ _LARGE_EXPONENT = 99
 # --- values as numbers -----------------------------------------------------------------------------------------------
 
 
-def merged(env: Environment, value: Value, node: ast.AST) -> Value:
-    """The value itself; an error if it stands for values that paths could not merge."""
-    if isinstance(value, Unassigned):
-        env.fail(node, value.reason, "one kind of thing on every path")
-    return value
-
-
 def as_scalar(env: Environment, value: Value, node: ast.AST) -> Atom:
     """The value as a number; an error if it is none."""
     if isinstance(value, Atom):
         return value
     if isinstance(value, Static) and isinstance(value.object, int | float):  # a member of an IntEnum
         return number(int(value.object) if isinstance(value.object, int) else float(value.object))
-    merged(env, value, node)
+    env.merged(value, node)
     instead = "a number"
     if isinstance(value, tuple):
         instead = "one item of it"
@@ -299,8 +290,8 @@ def chain(env: Environment, name: str, tests: Iterable[Atom], node: ast.AST) -> 
 
 def equal(env: Environment, left: Value, right: Value, node: ast.AST) -> Atom:
     """`left == right`, of numbers, tuples and known objects."""
-    merged(env, left, node)
-    merged(env, right, node)
+    env.merged(left, node)
+    env.merged(right, node)
     if isinstance(left, Atom) and isinstance(right, Atom):
         return comparison(env, "eq", left, right, node)
     if isinstance(left, tuple) and isinstance(right, tuple):

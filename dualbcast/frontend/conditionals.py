@@ -7,9 +7,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from dualbcast.frontend.arithmetic import chain, equal, logical, merged, truth, unary
+from dualbcast.frontend.arithmetic import chain, equal, logical, truth, unary
 from dualbcast.frontend.dispatch import expression, lowers, statements
 from dualbcast.frontend.environment import Environment
+from dualbcast.frontend.expressions import fit_items
 from dualbcast.frontend.paths import branch, close_branch, lower_side
 from dualbcast.frontend.values import (
     CHOICE,
@@ -20,7 +21,6 @@ from dualbcast.frontend.values import (
     Unassigned,
     Value,
     describe,
-    fit_items,
     is_instance,
     is_sequence,
     same,
@@ -240,7 +240,7 @@ def _refuse_rebinding(env: Environment, guard: ast.expr, bound: Bindings) -> Non
 def _matches(env: Environment, pattern: ast.pattern, value: Value, bound: Bindings) -> Atom:
     """Whether a pattern matches; the names it binds go into `bound`."""
     if not isinstance(pattern, ast.MatchAs):
-        merged(env, value, pattern)
+        env.merged(value, pattern)
     match pattern:
         case ast.MatchValue():
             return equal(env, value, expression(env, pattern.value), pattern)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from dualbcast.errors import ArgumentError
-from dualbcast.frontend.arithmetic import merged
 from dualbcast.frontend.builtins import BUILTINS, KEYWORDS
 from dualbcast.frontend.dispatch import call_value, calls
 from dualbcast.frontend.environment import LONGEST, Environment, freeze
@@ -180,7 +179,7 @@ def _point(env: Environment, value: Value, at: int | str, operator: Operator, wh
     label = at if isinstance(at, str) else f"argument {at + 1}"
     if isinstance(value, Const) and value.kind == "int":  # 2 for 2.0
         return Const(float(value.value), "float")
-    merged(env, value, where)
+    env.merged(value, where)
     others = "wrt= for the arguments that are floats" if operator.wrt is None else ""
     if not isinstance(value, Atom):
         env.fail(where, f"a derivative is taken in numbers, and {label} is {describe(value)}", others)
@@ -208,7 +207,7 @@ def _leaves(env: Environment, value: Value, derived: Derived, node: ast.Call) ->
     elif isinstance(value, Atom):
         yield value
     else:
-        merged(env, value, node)
+        env.merged(value, node)
         problem = f"an output of {describe(derived.function)} is {describe(value)}"
         env.fail(node, f"{problem}, which has no derivative", "numbers, or tuples of them")
 

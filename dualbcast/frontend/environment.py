@@ -20,7 +20,7 @@ import numpy as np
 
 from dualbcast.errors import CompileError, Location, a_or_an
 from dualbcast.frontend.source import locate
-from dualbcast.frontend.values import Closure, Frame, Range, Record, Static, Value
+from dualbcast.frontend.values import Closure, Frame, Range, Record, Static, Unassigned, Value
 from dualbcast.ir.constant_fold import INTEGRAL, convert, fold, number
 from dualbcast.ir.nodes import TEMPORARY, Assign, Atom, Block, Const, Expr, If, Kind, Names, Op, Stmt, Var
 from dualbcast.ir.traversal import assigned_always, map_expr, map_exprs
@@ -102,6 +102,12 @@ class Environment:
             return function(*args, **named)
         except Exception as error:
             self.fail(node, f"this raises {type(error).__name__}: {error}")
+
+    def merged(self, value: Value, node: ast.AST) -> Value:
+        """The value itself; an error if it stands for values that paths could not merge."""
+        if isinstance(value, Unassigned):
+            self.fail(node, value.reason, "one kind of thing on every path")
+        return value
 
     def refuse_iterator(self, value: Value, node: ast.AST, label: str) -> None:
         """Refuse to bind an iterator: it gives its items once, and under a name it would seem to give them again."""

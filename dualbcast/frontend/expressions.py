@@ -11,7 +11,7 @@ from dualbcast.frontend.values import Closure, Keywords, Range, Record, Static, 
 from dualbcast.ir.constant_fold import number
 from dualbcast.ir.nodes import Const, Var
 
-__all__ = ["check_length", "items_of", "make_closure", "sequence"]
+__all__ = ["check_length", "fit_items", "items_of", "make_closure", "sequence"]
 
 # The most items of a sequence: it exists at compile time only, and a loop over it is written out.
 LONGEST_TUPLE = 1024
@@ -120,6 +120,17 @@ def sequence(env: Environment, value: Value, node: ast.AST) -> tuple[Value, ...]
         shown += ": one element of an array, not the array"
         instead += "; a value computed from the whole array must be another argument of the call"
     env.fail(node, f"a tuple is needed here, and this is {shown}", instead)
+
+
+def fit_items(items: tuple[Value, ...], starred: list[bool]) -> tuple[Value, ...] | None:
+    """The items for as many targets, of which a starred one takes a list of the rest; None if they do not fit."""
+    if True not in starred:
+        return items if len(items) == len(starred) else None
+    if len(items) < len(starred) - 1:
+        return None
+    start = starred.index(True)
+    end = len(items) - (len(starred) - start - 1)
+    return (*items[:start], Record(list, items[start:end]), *items[end:])
 
 
 def check_length(env: Environment, length: int, node: ast.AST) -> None:

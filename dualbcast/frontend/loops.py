@@ -15,16 +15,19 @@ from dualbcast.frontend.environment import Environment, open_block
 from dualbcast.frontend.expressions import sequence
 from dualbcast.frontend.names import assign
 from dualbcast.frontend.paths import (
+    KindRaised,
     carry,
     close_branch,
     conform,
     copy_parallel,
+    end_of,
     fill,
     leave_if_returned,
     lower_side,
     resume,
     unify,
     unless,
+    zeros_like,
 )
 from dualbcast.frontend.source import assigned_names
 from dualbcast.frontend.values import (
@@ -36,14 +39,11 @@ from dualbcast.frontend.values import (
     Bindings,
     Copies,
     Edge,
-    KindRaised,
     Loop,
     Range,
     Unassigned,
     Unrolled,
     Value,
-    end_of,
-    zeros_like,
 )
 from dualbcast.ir.nodes import FALSE, TRUE, Atom, Break, Const, Continue, For, Kind, Stmt, Var, While
 

@@ -10,10 +10,9 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
-from dualbcast.frontend.arithmetic import merged
 from dualbcast.frontend.dispatch import expression, lowers
 from dualbcast.frontend.environment import Environment
-from dualbcast.frontend.expressions import sequence
+from dualbcast.frontend.expressions import fit_items, sequence
 from dualbcast.frontend.inlining import inline
 from dualbcast.frontend.values import (
     Frame,
@@ -25,7 +24,6 @@ from dualbcast.frontend.values import (
     Value,
     by_position,
     describe,
-    fit_items,
     is_list,
     is_sequence,
     object_of,
@@ -90,7 +88,7 @@ def _attribute_of_record(env: Environment, record: Record, node: ast.Attribute) 
     if node.attr == "_replace" and issubclass(kind, tuple):
         return Partial(Static(dataclasses.replace), by_position(record))
     if node.attr in record.fields:
-        return merged(env, record[record.fields.index(node.attr)], node)
+        return env.merged(record[record.fields.index(node.attr)], node)
     member = inspect.getattr_static(kind, node.attr, None)
     if isinstance(member, types.FunctionType):
         return Partial(Static(member), by_position(record))
@@ -161,7 +159,7 @@ def _subscript(env: Environment, node: ast.Subscript) -> Value:
     index = _static_int(env, node.slice)
     if not -len(items) <= index < len(items):
         env.fail(node, f"index {index} is outside this tuple of {len(items)}", f"an index below {len(items)}")
-    return merged(env, items[index], node)
+    return env.merged(items[index], node)
 
 
 def _static_int(env: Environment, node: ast.expr) -> int:

@@ -17,37 +17,35 @@ from dualbcast.frontend.values import (
     PARTLY,
     RESULT,
     RETURNED,
+    RETURNED_AT,
     SKIPPING,
     Bindings,
     Closure,
     Copies,
     Edge,
-    KindRaised,
     Loop,
+    Record,
     Static,
     Unassigned,
     Unrolled,
     Value,
     are_alike,
     describe,
-    end_of,
-    is_like,
     items_like,
-    part_of,
-    partly_assigned,
     same,
-    zeros_like,
 )
 from dualbcast.ir.constant_fold import convert, join
 from dualbcast.ir.nodes import FALSE, NOWHERE, TEMPORARY, TRUE, Assign, Atom, Const, Expr, If, Kind, Op, Stmt, Var
 
 __all__ = [
     "End",
+    "KindRaised",
     "branch",
     "carry",
     "close_branch",
     "conform",
     "copy_parallel",
+    "end_of",
     "fill",
     "leave_if_returned",
     "leave_loop",
@@ -56,6 +54,7 @@ __all__ = [
     "return_from_loop",
     "unify",
     "unless",
+    "zeros_like",
 ]
 
 # A lowered side of a branch: its block, its bindings, and whether its end is reached.
@@ -96,7 +95,7 @@ def close_branch(env: Environment, test: Atom, node: ast.AST, ends: list[End]) -
 def _merge(env: Environment, edges: list[tuple[list[Stmt], Bindings]]) -> Bindings:
     copies: list[Copies] = [[] for _ in edges]
     paths = [bindings for _, bindings in edges]
-    partly = frozenset().union(*map(partly_assigned, paths))
+    partly = frozenset().union(*map(_partly_assigned, paths))
     merged: Bindings = {}
     for name in dict.fromkeys(name for bindings in paths for name in bindings):
         if name == SKIPPING:
@@ -171,10 +170,22 @@ def resume(env: Environment, loop: Unrolled, flag: str) -> None:
 def _settle_partly(env: Environment, flag: str, *, is_set: bool) -> None:
     """Note the value of a flag on this path: if it is not set, the names assigned only where it is are unassigned."""
     bindings = env.frame.bindings
-    partly = partly_assigned(bindings)
+    partly = _partly_assigned(bindings)
     for name in sorted({name for other, name in partly if other == flag and not is_set}):
         bindings[name] = Unassigned(f"{name} is not assigned on every path that leads here")
     bindings[PARTLY] = Static(frozenset(entry for entry in partly if entry[0] != flag))
+
+
+def _partly_assigned(bindings: Bindings) -> frozenset[tuple[str, str]]:
+    """The flags and names of `PARTLY` on a path."""
+    partly = bindings.get(PARTLY)
+    return partly.object if isinstance(partly, Static) else frozenset()
+
+
+def end_of(bindings: Bindings) -> Location:
+    """The line of a path's return, to which the assignments at its end belong; `NOWHERE` if it has not returned."""
+    at = bindings.get(RETURNED_AT)
+    return at.object if isinstance(at, Static) and bindings.get(RETURNED) == TRUE else NOWHERE
 
 
 def _innermost_loop(env: Environment) -> Loop | None:
@@ -198,7 +209,7 @@ def fill(env: Environment, name: str, values: list[Value], paths: list[Bindings]
     filled = list(values)
     if live and not isinstance(live[0], Unassigned):
         for position, value in enumerate(values):
-            if skipping[position] and not (same(value, live[0]) or is_like(value, live[0])):
+            if skipping[position] and not (same(value, live[0]) or _is_like(value, live[0])):
                 filled[position] = zeros_like(live[0])
                 # The zeros must not be read where that path goes on.
                 for loop in env.frame.loops:
@@ -206,7 +217,7 @@ def fill(env: Environment, name: str, values: list[Value], paths: list[Bindings]
                         for flag in flags[position] & {loop.skip, loop.broke}:
                             loop.lacking.setdefault(flag, set()).add(name)
         return filled, set()
-    if not leaving or not all(same(value, leaving[0]) or is_like(value, leaving[0]) for value in leaving):
+    if not leaving or not all(same(value, leaving[0]) or _is_like(value, leaving[0]) for value in leaving):
         return values, set()
     for position, value in enumerate(values):
         if isinstance(value, Unassigned) and not value.conflict:
@@ -255,7 +266,7 @@ def unify(env: Environment, name: str, values: list[Value], copies: list[Copies]
         if are_alike(columns):
             own = shown or {RESULT: "the returned value", CHOICE: "this choice"}.get(name, name)
             merged = [
-                unify(env, f"{_base(name)}_{position}", list(items), copies, part_of(own, columns[0], position))
+                unify(env, f"{_base(name)}_{position}", list(items), copies, _part_of(own, columns[0], position))
                 for position, items in enumerate(zip(*columns, strict=True))
             ]
             return items_like(columns[0], merged)
@@ -272,7 +283,37 @@ def _conflict(name: str, values: list[Value], shown: str) -> Unassigned:
     return Unassigned(f"{shown} is {kinds}, depending on the path that leads here", True)
 
 
+def _part_of(name: str, whole: tuple[Value, ...], position: int) -> str:
+    """How messages name an item of a value."""
+    if isinstance(whole, Record) and whole.fields:
+        return f"{name}.{whole.fields[position]}"
+    return f"{name}[{position}]" if " " not in name else f"item {position} of {name}"
+
+
+def _is_like(value: Value, model: Value) -> bool:
+    """Whether two values can merge."""
+    if isinstance(value, tuple) and isinstance(model, tuple):
+        return are_alike((value, model)) and all(map(_is_like, value, model))
+    return isinstance(value, Atom) and isinstance(model, Atom)
+
+
+def zeros_like(value: Value) -> Value:
+    """A value of the same shape and kinds, for a path on which nothing reads it."""
+    if isinstance(value, tuple):
+        return items_like(value, map(zeros_like, value))
+    if isinstance(value, Atom):
+        return {"bool": FALSE, "int": Const(0, "int"), "float": Const(0.0, "float")}[value.kind]
+    return value
+
+
 # --- values that a loop carries --------------------------------------------------------------------------------------
+
+
+class KindRaised(Exception):
+    """A loop-carried name must hold a wider kind, so the loop is lowered again."""
+
+    def __init__(self, path: str, kind: Kind) -> None:
+        self.path, self.kind = path, kind
 
 
 def carry(env: Environment, path: str, value: Value, raised: dict[str, Kind], copies: Copies) -> Value:
@@ -304,7 +345,7 @@ def conform(
         copies.append((target, convert(value, kind)))
     elif isinstance(target, tuple) and isinstance(value, tuple) and are_alike((target, value)):
         for position, (inner, item) in enumerate(zip(target, value, strict=True)):
-            own = part_of(shown or path, target, position)
+            own = _part_of(shown or path, target, position)
             conform(env, f"{path}_{position}", inner, item, copies, node, own)
     elif isinstance(value, Unassigned):
         env.fail(node, f"{value.reason}, and the next iteration of the loop needs it")

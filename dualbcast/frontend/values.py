@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 from dualbcast.errors import ArgumentError, Location, a_or_an
 from dualbcast.frontend.source import FunctionNode, Source
-from dualbcast.ir.nodes import FALSE, NOWHERE, TRUE, Atom, Const, Expr, Kind, Stmt, Var
+from dualbcast.ir.nodes import Atom, Const, Expr, Stmt, Var
 
 __all__ = [
     "CHOICE",
@@ -30,7 +30,6 @@ __all__ = [
     "Edge",
     "Frame",
     "Keywords",
-    "KindRaised",
     "Loop",
     "Operator",
     "Partial",
@@ -43,20 +42,14 @@ __all__ = [
     "are_alike",
     "by_position",
     "describe",
-    "end_of",
-    "fit_items",
     "is_function",
     "is_instance",
-    "is_like",
     "is_list",
     "is_sequence",
     "items_like",
     "object_of",
-    "part_of",
-    "partly_assigned",
     "same",
     "type_of",
-    "zeros_like",
 ]
 
 # Keys of bindings that are not the user's names.
@@ -275,13 +268,6 @@ class Frame:
     name: str = ""
 
 
-class KindRaised(Exception):
-    """A loop-carried name must hold a wider kind, so the loop is lowered again."""
-
-    def __init__(self, path: str, kind: Kind) -> None:
-        self.path, self.kind = path, kind
-
-
 def describe(value: Value) -> str:
     """A value as error messages name it."""
     match value:
@@ -349,33 +335,9 @@ def is_instance(value: Value, kind: type | tuple[type, ...]) -> bool:
             return issubclass(FunctionType, kind)
 
 
-def end_of(bindings: Bindings) -> Location:
-    """The line of a path's return, to which the assignments at its end belong; `NOWHERE` if it has not returned."""
-    at = bindings.get(RETURNED_AT)
-    return at.object if isinstance(at, Static) and bindings.get(RETURNED) == TRUE else NOWHERE
-
-
 def items_like(model: tuple[Value, ...], items: Iterable[Value]) -> tuple[Value, ...]:
     """The items as a value of the type of `model`."""
     return model.like(items) if isinstance(model, Record) else tuple(items)
-
-
-def fit_items(items: tuple[Value, ...], starred: list[bool]) -> tuple[Value, ...] | None:
-    """The items for as many targets, of which a starred one takes a list of the rest; None if they do not fit."""
-    if True not in starred:
-        return items if len(items) == len(starred) else None
-    if len(items) < len(starred) - 1:
-        return None
-    start = starred.index(True)
-    end = len(items) - (len(starred) - start - 1)
-    return (*items[:start], Record(list, items[start:end]), *items[end:])
-
-
-def part_of(name: str, whole: tuple[Value, ...], position: int) -> str:
-    """How messages name an item of a value."""
-    if isinstance(whole, Record) and whole.fields:
-        return f"{name}.{whole.fields[position]}"
-    return f"{name}[{position}]" if " " not in name else f"item {position} of {name}"
 
 
 def type_of(value: tuple[Value, ...]) -> type:
@@ -386,19 +348,6 @@ def type_of(value: tuple[Value, ...]) -> type:
 def are_alike(values: Iterable[tuple[Value, ...]]) -> bool:
     """Whether tuples are of one type and length."""
     return len({(type_of(value), len(value)) for value in values}) == 1
-
-
-def partly_assigned(bindings: Bindings) -> frozenset[tuple[str, str]]:
-    """The flags and names of `PARTLY` on a path."""
-    partly = bindings.get(PARTLY)
-    return partly.object if isinstance(partly, Static) else frozenset()
-
-
-def is_like(value: Value, model: Value) -> bool:
-    """Whether two values can merge."""
-    if isinstance(value, tuple) and isinstance(model, tuple):
-        return are_alike((value, model)) and all(map(is_like, value, model))
-    return isinstance(value, Atom) and isinstance(model, Atom)
 
 
 def same(a: Any, b: Any) -> bool:
@@ -417,12 +366,3 @@ def same(a: Any, b: Any) -> bool:
         case Closure(), Closure():
             return a.node is b.node and a.frame is b.frame and same(a.defaults, b.defaults)
     return bool(a == b)
-
-
-def zeros_like(value: Value) -> Value:
-    """A value of the same shape and kinds, for a path on which nothing reads it."""
-    if isinstance(value, tuple):
-        return items_like(value, map(zeros_like, value))
-    if isinstance(value, Atom):
-        return {"bool": FALSE, "int": Const(0, "int"), "float": Const(0.0, "float")}[value.kind]
-    return value
