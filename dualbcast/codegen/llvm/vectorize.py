@@ -93,7 +93,8 @@ class VectorBody(Expressions):
     ) -> None:
         self.unit, self.builder, self.function, self.at_once = unit, builder, function, at_once
         self.values, self.prefetches, self.streamed = dict(values), prefetches, streamed
-        # Whether some elements may not take the branch that is being written, and the mask of those that do (None: all).
+        # Whether some elements may not take the branch that is being written, and the mask of those that do; None is
+        # all of them.
         self.is_split = False
         self.here: ir.Value | None = None
         self.accesses: dict[str, Access | None] = {}
