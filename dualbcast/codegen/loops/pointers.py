@@ -6,6 +6,7 @@ from typing import Any
 
 from llvmlite import ir
 
+from dualbcast.codegen.llvm.memory import masked_load
 from dualbcast.codegen.values import INDEX, TYPES, Value, operand
 from dualbcast.codegen.vector_types import Lanes
 
@@ -66,14 +67,9 @@ class Pointer:
 
     def masked_vector(self, index: Any, lanes: int, mask: Value) -> Value:
         """The elements where a mask is true, and 0 elsewhere, where nothing is read."""
-        module, kind = self.builder.module, Lanes(type_of(self.kind), lanes)
-        name = f"llvm.masked.load.{kind.intrinsic_name}.p0"
-        function = module.globals.get(name)
-        if function is None:
-            arguments = [ir.PointerType(), ir.IntType(32), mask.value.type, kind]
-            function = ir.Function(module, ir.FunctionType(kind, arguments), name)
-        align, nothing = ir.Constant(ir.IntType(32), _size_of(self.kind)), ir.Constant(kind, 0)
-        return Value(self.builder, self.builder.call(function, [self.at(index).value, align, mask.value, nothing]))
+        nothing = ir.Constant(Lanes(type_of(self.kind), lanes), 0)
+        address = self.at(index).value
+        return Value(self.builder, masked_load(self.builder, address, _size_of(self.kind), mask.value, nothing))
 
     # --- elements that several threads use, one by one ------------------------------------------------------------
 
