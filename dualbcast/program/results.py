@@ -12,7 +12,8 @@ from dualbcast.program.typed_product import TypedProduct
 from dualbcast.runtime.arguments import DType, no_derivative
 from dualbcast.runtime.cuda.memory import beside
 from dualbcast.runtime.iteration_space import Shapes
-from dualbcast.runtime.launch_plan import Plan, scalars
+from dualbcast.runtime.launch_plan import Plan
+from dualbcast.runtime.output_arrays import scalars
 
 __all__ = ["Results"]
 

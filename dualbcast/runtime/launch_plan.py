@@ -32,10 +32,10 @@ from dualbcast.runtime.iteration_space import (
     lay_out,
     result_shape,
 )
-from dualbcast.runtime.output_arrays import check_forms, check_out
+from dualbcast.runtime.output_arrays import check_forms, check_out, scalars
 from dualbcast.runtime.reduction_blocks import WORK, Block, Split, combine, least_of
 
-__all__ = ["Fit", "Plan", "aside_of", "find_fit", "fresh", "plan", "scalars", "summed"]
+__all__ = ["Fit", "Plan", "aside_of", "find_fit", "fresh", "plan", "summed"]
 
 _MAX_WORK: Any = 10_000  # of NumPy's exact overlap test: under a millisecond (NumPy's own annotation allows only 0, -1)
 
@@ -139,11 +139,6 @@ class Plan(NamedTuple):
         """`written`, where a fresh NumPy output of shape () has become a NumPy scalar, as NumPy's own functions do."""
         outputs = self.written()
         return scalars(outputs, self.given) if self.operands.module == "numpy" else outputs
-
-
-def scalars(outputs: tuple[Any, ...], given: tuple[bool, ...]) -> tuple[Any, ...]:
-    """The outputs, with scalars for those of shape () that were not given by the caller."""
-    return tuple([y if is_given or y.shape else y[()] for y, is_given in zip(outputs, given, strict=True)])
 
 
 def summed(

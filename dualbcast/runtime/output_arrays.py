@@ -1,4 +1,4 @@
-"""Validates the arrays of `out=`: their types in every call, and once for each form how they lie in memory."""
+"""Arrays of `out=`, validated: their types in every call, their places in memory once for each form; and scalars."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dualbcast.errors import ArgumentError, DTypeError, ShapeError
 from dualbcast.foreign_objects import called
 from dualbcast.runtime.arguments import Array, DType, is_array, is_writeable
 
-__all__ = ["check_forms", "check_out"]
+__all__ = ["check_forms", "check_out", "scalars"]
 
 
 def check_out(out: Array | Sequence[Array | None], count: int, module: str) -> tuple[Array | None, ...]:
@@ -77,3 +77,8 @@ def check_forms(
 
 def _out_name(position: int, count: int) -> str:
     return f"out[{position}]" if count > 1 else "out"
+
+
+def scalars(outputs: tuple[Any, ...], given: tuple[bool, ...]) -> tuple[Any, ...]:
+    """The outputs, with scalars for those of shape () that were not given by the caller."""
+    return tuple([y if is_given or y.shape else y[()] for y, is_given in zip(outputs, given, strict=True)])
