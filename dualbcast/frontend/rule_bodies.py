@@ -19,7 +19,7 @@ from dualbcast.ir.builder import free_names
 from dualbcast.ir.nodes import TEMPORARY, Assign, Const, Expr, Function, Kind, Op, Var
 from dualbcast.ir.structure import NUMBER
 from dualbcast.ir.traversal import operations_of
-from dualbcast.rules.guards import Capture
+from dualbcast.rules.guards import Capture, all_hold
 from dualbcast.rules.registration import open_to_users
 from dualbcast.rules.table import CUSTOMS, RULES, Rule
 
@@ -67,7 +67,7 @@ def source_of(value: Op) -> tuple[Callable[..., Any] | None, tuple[Expr, ...]]:
 def _lowered(function: Callable[..., Any], arguments: Arguments) -> Lowered:
     key = function, arguments
     lowered = _lowerings.get(key)
-    if lowered is None or not all(guard.holds() for guard in lowered.guards):
+    if lowered is None or not all_hold(lowered.guards):
         spec = find_source(function).node.args
         takes = len(spec.posonlyargs) + len(spec.args)
         if len(arguments) != takes and not (spec.vararg is not None and len(arguments) > takes):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dualbcast.ir.nodes import Assign, Block, Break, Continue, For, Function, If, Stmt, While
-from dualbcast.ir.traversal import blocks, expressions, falls_through, map_exprs, statements, variables
+from dualbcast.ir.traversal import assigned, blocks, falls_through, map_exprs, names_read, variables
 
 __all__ = ["remove_dead"]
 
@@ -27,17 +27,16 @@ def _needed(stmt: Stmt, live: set[str], in_live_loop: bool) -> bool:
         case Break() | Continue():
             return in_live_loop
         case If():
-            return any(_needed(part, live, in_live_loop) for side in blocks(stmt) for part in side)
+            return any(_needed(part, live, in_live_loop) for part in (*stmt.then, *stmt.orelse))
         case _:
-            return any(isinstance(part, Assign | For) and part.target.name in live for part in statements((stmt,)))
+            return not live.isdisjoint(assigned((stmt,)))
 
 
 def _mark(block: Block, live: set[str], in_live_loop: bool) -> None:
     for stmt in reversed(block):
         if not _needed(stmt, live, in_live_loop):
             continue
-        for expr in expressions(stmt):
-            live.update(leaf.name for leaf in variables(expr))
+        live.update(names_read(stmt))
         for inner in reversed(blocks(stmt)):
             _mark(inner, live, in_live_loop or isinstance(stmt, While | For))
 

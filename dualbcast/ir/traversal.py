@@ -6,7 +6,7 @@ A map returns the same object where nothing changes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from operator import is_
 
@@ -47,6 +47,7 @@ __all__ = [
     "map_expr",
     "map_exprs",
     "map_function",
+    "names_read",
     "operations_of",
     "read_counts",
     "renamed",
@@ -71,16 +72,18 @@ def blocks(stmt: Stmt) -> tuple[Block, ...]:
             return ()
 
 
-def statements(block: Block) -> Iterator[Stmt]:
+def statements(block: Block) -> list[Stmt]:
     """Every statement of a block, outer ones before those inside them."""
-    # A generator inside a generator for each depth would take the square of the length of a chain of `elif`.
+    # Without recursion: a chain of `elif` may be deep.
+    every: list[Stmt] = []
     pending = [*reversed(block)]
     while pending:
         stmt = pending.pop()
-        yield stmt
+        every.append(stmt)
         if not isinstance(stmt, Assign):
             for inner in reversed(blocks(stmt)):
                 pending.extend(reversed(inner))
+    return every
 
 
 def jumps(stmt: Stmt) -> bool:
@@ -143,16 +146,19 @@ def variables(expr: Expr) -> list[Var]:
     return [leaf for leaf in atoms(expr) if isinstance(leaf, Var)]
 
 
+def names_read(stmt: Stmt) -> list[str]:
+    """The names that the expressions of a statement read, without those in its blocks."""
+    return [leaf.name for expr in expressions(stmt) for leaf in atoms(expr) if isinstance(leaf, Var)]
+
+
 def assignments(block: Block) -> list[Assign]:
     """The assignments of a block, those in inner blocks too."""
     return [stmt for stmt in statements(block) if isinstance(stmt, Assign)]
 
 
-def assigned(block: Block) -> Iterator[str]:
+def assigned(block: Block) -> list[str]:
     """The names a block assigns, with repetitions."""
-    for stmt in statements(block):
-        if isinstance(stmt, Assign | For):
-            yield stmt.target.name
+    return [stmt.target.name for stmt in statements(block) if isinstance(stmt, Assign | For)]
 
 
 def targets(block: Block) -> dict[str, Var]:
@@ -274,8 +280,7 @@ def read_counts(block: Block) -> Counter[str]:
     """How often each name is read in a block."""
     counts: Counter[str] = Counter()
     for stmt in statements(block):
-        for expr in expressions(stmt):
-            counts.update(leaf.name for leaf in variables(expr))
+        counts.update(names_read(stmt))
     return counts
 
 
@@ -287,15 +292,17 @@ def use_counts(function: Function) -> Counter[str]:
     return counts
 
 
-def operations_of(part: Function | Block) -> Iterator[Op]:
+def operations_of(part: Function | Block) -> list[Op]:
     """Every operation of a function or block in the order of its text, each before those in its arguments."""
     block = part.body if isinstance(part, Function) else part
     pending = [expr for stmt in statements(block) for expr in expressions(stmt)]
     if isinstance(part, Function):
         pending.extend(output.value for output in part.outputs)
     pending.reverse()
+    operations: list[Op] = []
     while pending:
         expr = pending.pop()
         if isinstance(expr, Op):
-            yield expr
+            operations.append(expr)
             pending.extend(reversed(expr.args))
+    return operations

@@ -114,7 +114,7 @@ def _merge_copy(block: Block, copy: Assign, value: Var, reads: Counter[str], wri
         return block
 
     def rename(expr: Expr) -> Expr:
-        return map_expr(expr, lambda leaf: target if leaf == value else leaf)
+        return renamed(expr, {value.name: target})
 
     def visit(inner: Block) -> Block:
         new: list[Stmt] = []
