@@ -143,7 +143,8 @@ def _values(
         parameters += [(spec.vararg, f"{spec.vararg.arg}_{at}") for at in range(extra)]
     parameters += [(param, param.arg) for param in spec.kwonlyargs]
     values: list[Value] = []
-    params: dict[str, Var] = {}
+    # A list: an argument of `*rest` may have the name of another parameter, as rest_0.
+    params: list[Var] = []
     for (param, name), argument in zip(parameters, arguments, strict=True):
         if isinstance(argument, Const):
             values.append(argument)
@@ -152,10 +153,10 @@ def _values(
             instead = "a tuple" if isinstance(known, list) else "a number, an array, or a static argument"
             values.append(env.usable(Capture((known,), 0, known, name), param, name, instead))
         else:
-            params[name] = Var(env.names.fresh(name), argument)
-            values.append(params[name])
-    env.taken.update(params)
-    return tuple(values), list(params.values())
+            params.append(Var(env.names.fresh(name), argument))
+            values.append(params[-1])
+            env.taken.add(name)
+    return tuple(values), params
 
 
 def _outputs(env: Environment, value: Value) -> tuple[tuple[Output, ...], Structure]:
