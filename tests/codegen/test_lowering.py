@@ -703,7 +703,7 @@ MODULE = {
 BODIES = {
     # statements
     "return x[k]\nout[k] = x[k]": (SyntaxError, "a kernel has no such statement: return"),
-    "a, b = x[k], x[k]": (SyntaxError, "a kernel has no such expression: (x[k], x[k])"),
+    "a, b = x[k], x[k]": (SyntaxError, "a kernel has no such expression"),
     "del k": (SyntaxError, "a kernel has no such statement: del k"),
     "x[k]": (SyntaxError, "a kernel has no such statement"),
     "for a in range(3):\n    pass\nelse:\n    pass": (SyntaxError, "a kernel has no such statement: for a"),
