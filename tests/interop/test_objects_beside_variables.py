@@ -250,8 +250,9 @@ def test_the_message_says_where_and_what() -> None:
 
     with pytest.raises(ArgumentError) as raised:
         graph.vjp(loss, W)
-    assert "loss() returns an object of type test_objects_beside_variables.Unit in result['rest'][0]" in str(raised.value)
-    assert "result['rest'][0].magnitude" in str(raised.value)
+    message = str(raised.value)
+    assert "loss() returns an object of type test_objects_beside_variables.Unit in result['rest'][0]" in message
+    assert "result['rest'][0].magnitude" in message
 
 
 @dataclass
