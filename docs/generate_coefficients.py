@@ -1,4 +1,4 @@
-"""Prints the coefficients in dualbcast/codegen/mathlib/erfc.py, elementary_factorial.py, elementary_gamma.py and
+"""Prints the coefficients in dualbcast/codegen/mathlib/elementary.py, elementary_factorial.py, elementary_gamma.py and
 elementary_log.py, and what error they leave: python docs/generate_coefficients.py
 
 Least squares of the relative error, at Chebyshev's points and 70 digits. A quotient P / Q is found by weighting the

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from dualbcast.frontend.source import find_source
 from dualbcast.rules import curvatures, library
-from dualbcast.rules.resolution import lookup
-from dualbcast.rules.table import ALIASES, RULES, Custom, Rule
+from dualbcast.rules.table import ALIASES, RULES, Custom, Rule, lookup
 
 PAGE = Path(__file__).with_name("rules.md")
 

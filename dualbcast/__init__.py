@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from dualbcast import memory
 from dualbcast.api.derivative_methods import Pullback
-from dualbcast.api.extend import custom_partials, not_differentiable, rule, stop_derivative
+from dualbcast.api.extend import custom_partials, not_differentiable, stop_derivative
 from dualbcast.api.function import BroadcastFunction, differentiable_broadcast
 from dualbcast.api.operators import derivative, gradient, value_and_derivative, value_and_gradient
 from dualbcast.errors import (
@@ -19,8 +19,8 @@ from dualbcast.errors import (
     MissingDependencyError,
     ShapeError,
 )
-from dualbcast.program.hessian import Hessian
-from dualbcast.program.jacobian import Jacobian
+from dualbcast.program.jacobian import Hessian, Jacobian
+from dualbcast.rules.registration import rule
 from dualbcast.runtime.cpu.interrupt import cancel
 from dualbcast.runtime.cpu.threads import get_num_threads, num_threads, set_num_threads
 

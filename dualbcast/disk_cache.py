@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["STAMP", "CacheInfo", "clear", "directory", "fetch", "info", "key", "stamp", "write_text"]
-
 _ENTRIES = "kernels"
 _TEXTS = "source"
 # An entry is the magic, the SHA-256 of its key and payload, and the payload. A new format gets a new magic.

@@ -14,18 +14,6 @@ import numpy as np
 
 from dualbcast.errors import ArgumentError, a_or_an
 
-__all__ = [
-    "called",
-    "has_own_arithmetic",
-    "instead",
-    "is_plain",
-    "is_variable",
-    "recorder_of",
-    "refused_argument",
-    "refused_result",
-    "refused_variable",
-]
-
 _NUMPYS = (np.ndarray, np.generic)
 _NUMBERS = {bool, int, float, complex}
 # DLPack's names of the memory of a host: kDLCPU, kDLCUDAHost, kDLROCMHost.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import marshal
 from typing import NamedTuple
 
-__all__ = ["TILE", "KernelSource", "Layout", "packed", "unpacked"]
-
 # The most elements of a row whose terms are stored before they are added up, where outputs are summed.
 TILE = 1024
 

@@ -15,8 +15,7 @@ from dualbcast.api.binding import Wrt, wrt_key
 from dualbcast.api.function import BroadcastFunction, differentiable_broadcast
 from dualbcast.errors import ArgumentError, DerivativeError
 from dualbcast.program.jacobian import library_of
-from dualbcast.rules.resolution import lookup
-from dualbcast.rules.table import Custom, Interval, Rule
+from dualbcast.rules.table import Custom, Interval, Rule, lookup
 
 __all__ = ["DerivativeError", "check_derivatives", "check_partials"]
 

@@ -70,7 +70,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture
 def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests that change the compiler: all that it makes is made anew, and none is left for others."""
-    monkeypatch.setattr("dualbcast.program.product_cache.identity", lambda _: "")
+    monkeypatch.setattr("dualbcast.program.products.identity", lambda _: "")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -23,8 +23,6 @@ from dualbcast.frontend.source import find_source
 from dualbcast.frontend.values import Static
 from dualbcast.runtime.arguments import Signature, array_kind, no_derivative
 
-__all__ = ["Binder", "Form", "Wrt", "directions", "wrt_key"]
-
 Wrt = str | int | Sequence[str | int] | None
 
 # The keywords of the methods of a BroadcastFunction.

@@ -12,8 +12,6 @@ from typing import Any
 from dualbcast.errors import ArgumentError
 from dualbcast.frontend.derivative_calls import DerivativeOf, called_with
 
-__all__ = ["BY_NAME", "BY_POSITION", "Subject", "find_subject"]
-
 BY_POSITION = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 

@@ -8,11 +8,8 @@ from typing import Any
 from dualbcast.api.binding import Wrt, wrt_key
 from dualbcast.api.dispatch import Dispatch, Specialisation
 from dualbcast.errors import ArgumentError
-from dualbcast.program.hessian import Hessian
-from dualbcast.program.jacobian import Jacobian
+from dualbcast.program.jacobian import Hessian, Jacobian
 from dualbcast.program.launch import Shape
-
-__all__ = ["Derivatives", "Pullback"]
 
 Tangents = Sequence[Any] | Mapping[str, Any]
 

@@ -18,17 +18,13 @@ from dualbcast.frontend.rule_bodies import lower
 from dualbcast.program.element import Element, flatten_out, output_dtypes
 from dualbcast.program.jacobian import broadcasts_to
 from dualbcast.program.launch import Call, Ran, Shape, run_call
-from dualbcast.program.postponed_collection import collection_postponed
 from dualbcast.program.products import Which
-from dualbcast.program.typed_product import Options
+from dualbcast.program.typed_product import Options, collection_postponed
 from dualbcast.rules.guards import ABSENT
 from dualbcast.runtime.arguments import DType, Kind, Signature, array_kind, classify, extended, sign
-from dualbcast.runtime.call_key import forms_of
+from dualbcast.runtime.call_key import FastPath, Recent, forms_of
 from dualbcast.runtime.cuda.memory import are_on_device, beside
-from dualbcast.runtime.fast_path import FastPath, Recent
 from dualbcast.runtime.iteration_space import form_of, result_shape
-
-__all__ = ["Dispatch", "Specialisation"]
 
 Forward = Literal["pushforward", "tangent"]
 Backward = Literal["pullback", "value_and_pullback"]

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from dualbcast.rules.registration import customise, rule
+from dualbcast.rules.registration import customise
 from dualbcast.rules.table import Interval
-
-__all__ = ["custom_partials", "not_differentiable", "rule", "stop_derivative"]
 
 Scalar = TypeVar("Scalar", bound=Callable[..., Any])
 

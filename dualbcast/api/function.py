@@ -19,8 +19,6 @@ from dualbcast.errors import ArgumentError, BackendError, CompileError
 from dualbcast.program.jacobian import Jacobian
 from dualbcast.program.typed_product import Backend, Keeping, Options
 
-__all__ = ["BroadcastFunction", "differentiable_broadcast"]
-
 
 class BroadcastFunction(Derivatives, Inspectable):
     """A scalar Python function that broadcasts over arrays and knows its exact derivatives.

@@ -10,15 +10,13 @@ import numpy as np
 from dualbcast.api.binding import Wrt
 from dualbcast.api.dispatch import Dispatch, Specialisation
 from dualbcast.errors import ArgumentError, DTypeError
-from dualbcast.ir.printer import dump
+from dualbcast.ir.nodes import dump
 from dualbcast.program.launch import Call
 from dualbcast.program.products import Which
 from dualbcast.runtime.cuda.memory import beside
 
 if TYPE_CHECKING:
     from dualbcast.program.explain import Explanation
-
-__all__ = ["PRODUCTS", "Inspectable", "Show"]
 
 # The products that can be shown: those of the function itself, and those of a function derived from it.
 _Own = Literal["value", "jacobian", "value_and_jacobian", "hessian", "value_jacobian_and_hessian"]

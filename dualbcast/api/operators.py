@@ -26,8 +26,6 @@ from dualbcast.runtime import interpreter
 from dualbcast.runtime.arguments import no_derivative
 from dualbcast.runtime.cuda.memory import beside
 
-__all__ = ["Derivative", "derivative", "gradient", "value_and_derivative", "value_and_gradient"]
-
 
 class Derivative(DerivativeOf):
     """A derivative of a scalar function, to be called with that function's arguments.
@@ -240,7 +238,7 @@ def _plain(wrt: Any) -> Any:
 
 def _with_partials(function: Function, names: Names, *, has_value: bool) -> tuple[Function, Sequence[Capture]]:
     # Only programs that take derivatives inside the language need it when they are lowered.
-    from dualbcast.autodiff.expand_derivatives import with_partials
+    from dualbcast.autodiff.differentiate import with_partials
 
     return with_partials(function, names, has_value=has_value)
 

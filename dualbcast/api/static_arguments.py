@@ -12,8 +12,6 @@ import numpy as np
 from dualbcast.errors import ArgumentError, a_or_an
 from dualbcast.runtime.arguments import array_kind
 
-__all__ = ["is_operand", "plain_number", "static_key"]
-
 
 def is_operand(value: Any) -> bool:
     """Whether a default is a number or an array."""

@@ -11,16 +11,12 @@ from collections import Counter
 from collections.abc import Sequence, Set
 from typing import NamedTuple
 
-from dualbcast.autodiff.activity import activity, differentiable, is_marked
-from dualbcast.autodiff.chains import chained
-from dualbcast.autodiff.linearize import Direction, Dual, ForwardMode
-from dualbcast.autodiff.presence import sometimes_absent
+from dualbcast.autodiff.activity import activity, differentiable, is_marked, sometimes_absent
+from dualbcast.autodiff.linearize import Direction, Dual, ForwardMode, chained
 from dualbcast.errors import Location
 from dualbcast.ir.constant_fold import fold
 from dualbcast.ir.nodes import ONE, TEMPORARY, TRUE, ZERO, Assign, Atom, Expr, Function, If, Op, Output, Var
 from dualbcast.ir.traversal import assigned, assigned_always, assignments, expressions, statements, targets, variables
-
-__all__ = ["ReverseMode", "Step", "is_shorter", "operations_each_way"]
 
 # Operations whose partials are 1 or -1, which take no multiplication.
 _UNIT = frozenset({"add", "sub", "neg", "single"})

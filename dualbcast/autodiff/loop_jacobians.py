@@ -16,8 +16,6 @@ from dualbcast.autodiff.linearize import Direction, ForwardMode
 from dualbcast.autodiff.operation_cost import cost_of_block
 from dualbcast.errors import Location
 from dualbcast.ir.constant_fold import fold
-from dualbcast.ir.dead_code import remove_dead
-from dualbcast.ir.liveness import reads_and_writes
 from dualbcast.ir.nodes import (
     FALSE,
     ONE,
@@ -45,13 +43,13 @@ from dualbcast.ir.traversal import (
     jumps,
     map_exprs,
     read_counts,
+    reads_and_writes,
+    remove_dead,
     renamed,
     renamed_block,
     targets,
     use_counts,
 )
-
-__all__ = ["LoopJacobians", "is_shorter"]
 
 
 def is_shorter(function: Function) -> bool:

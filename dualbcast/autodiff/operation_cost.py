@@ -9,8 +9,6 @@ from dualbcast.ir.nodes import Assign, Block, Expr, For, Function, If, Op, While
 from dualbcast.ir.traversal import expressions, known_iterations
 from dualbcast.rules.table import RULES
 
-__all__ = ["ITERATIONS", "cost_of_block", "cost_of_element", "cost_of_operation", "iterations_of"]
-
 # Measured with a kernel of each operation. A rule that is not here costs as much as its helper function, if it has one,
 # and else as much as an addition.
 _WEIGHTS = {

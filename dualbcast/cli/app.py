@@ -12,8 +12,6 @@ from dualbcast.cli.info import info
 from dualbcast.cli.sweep import sweep
 from dualbcast.errors import DualbcastError
 
-__all__ = ["CommandGroup", "group"]
-
 
 class CommandGroup(click.Group):
     """A group whose commands end with a message and status 1 instead of a traceback for the package's own errors, a

@@ -7,8 +7,6 @@ import click
 from dualbcast import disk_cache
 from dualbcast.cli.report import size_text
 
-__all__ = ["cache", "contents"]
-
 
 def contents() -> tuple[str, str]:
     """The folder of the cache, and its entries and size in words."""

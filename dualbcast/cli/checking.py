@@ -14,17 +14,6 @@ from dualbcast.cli.measure import Device
 from dualbcast.cli.models import product_reference
 from dualbcast.errors import DualbcastError
 
-__all__ = [
-    "BLOCK_ELEMENTS",
-    "CheckError",
-    "DifferenceCheck",
-    "check_by_differences",
-    "check_product",
-    "distance",
-    "require",
-    "row_blocks",
-]
-
 # Elements compared at a time: the float64 references need many times the memory of the float32 results.
 BLOCK_ELEMENTS = 1 << 18
 

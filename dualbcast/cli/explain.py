@@ -11,8 +11,6 @@ import click
 from dualbcast.api.inspection import PRODUCTS, Show
 from dualbcast.cli.options import capability, function_name
 
-__all__ = ["explain"]
-
 
 @click.command(short_help="Show what a call of a function will run.")
 @click.argument("function", metavar="MODULE:FUNCTION", type=function_name)

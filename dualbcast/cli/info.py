@@ -13,8 +13,6 @@ from dualbcast.cli import cache, machine, report
 from dualbcast.cli.report import size_text
 from dualbcast.codegen.mathlib import libm
 
-__all__ = ["info"]
-
 
 @click.command(short_help="Show versions, devices and the kernel cache.")
 @click.option("--clear-cache", is_flag=True, help="Delete all cached kernels first.")

@@ -12,18 +12,6 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-__all__ = [
-    "Gpu",
-    "cache_bytes",
-    "commit",
-    "cpu_model",
-    "driver_release",
-    "driver_version",
-    "gpus",
-    "threads",
-    "versions",
-]
-
 _PACKAGES = (
     "dualbcast",
     "numpy",

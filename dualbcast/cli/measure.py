@@ -20,17 +20,6 @@ from dualbcast.cli import machine
 from dualbcast.errors import BackendError
 from dualbcast.program.typed_product import Backend
 
-__all__ = [
-    "CudaDevice",
-    "Device",
-    "HostDevice",
-    "Rotation",
-    "Timing",
-    "choose_device",
-    "collect_samples",
-    "copies",
-]
-
 _COPY_BYTES = 256 << 20  # of each side of the copy at least: far beyond the caches of most processors
 _SHORTEST_SAMPLE = 100e-6  # seconds; shorter calls are timed several at a time
 _CACHE_SIZES = 4  # all sets of arrays together have this many times the size of the cache

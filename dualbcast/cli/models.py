@@ -11,8 +11,6 @@ from math import tanh
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["product", "product_reference", "reflect"]
-
 Array = NDArray[np.float64]
 
 

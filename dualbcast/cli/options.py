@@ -16,8 +16,6 @@ import click
 
 from dualbcast.program.typed_product import Backend
 
-__all__ = ["Measuring", "capability", "function_name", "measuring_options", "numbers", "output_file", "picture_file"]
-
 _PICTURES = (".png", ".svg", ".pdf")
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["ALARM", "MEASURED", "REFERENCE", "SERIES", "new_figure", "plot_sweep", "require", "save_figure"]
-
 # Okabe and Ito's palette, told apart with any colour vision.
 MEASURED, REFERENCE, ALARM = "#0072B2", "#6B6B6B", "#D55E00"
 SERIES = ("#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

@@ -23,24 +23,6 @@ from rich.text import Text
 from dualbcast.cli import machine
 from dualbcast.cli.measure import Device, Timing
 
-__all__ = [
-    "TIMING_COLUMNS",
-    "Column",
-    "Row",
-    "build_table",
-    "fits_cache",
-    "machine_notes",
-    "notes",
-    "record",
-    "show",
-    "size_text",
-    "timing_fields",
-    "width",
-    "write_csv",
-    "write_json",
-    "write_whole",
-]
-
 Row = dict[str, Any]
 
 

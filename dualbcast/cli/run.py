@@ -16,8 +16,6 @@ from dualbcast.cli.measure import Device, choose_device
 from dualbcast.cli.options import Measuring
 from dualbcast.cli.report import Row
 
-__all__ = ["Experiment", "Run", "device_for", "running"]
-
 
 class Experiment(Protocol):
     """The settings that all rows of a command share, with its table and the contents of its JSON file."""

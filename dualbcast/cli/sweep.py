@@ -23,8 +23,6 @@ from dualbcast.errors import BackendError, MissingDependencyError
 from dualbcast.program.typed_product import Backend
 from dualbcast.runtime.cuda import launch as cuda_launch
 
-__all__ = ["DEFAULT_ARITIES", "Comparison", "Sweep", "run_sweep", "sweep", "sweep_options"]
-
 DEFAULT_ARITIES = "1:16,18,20,24,28,32"
 _DTYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32, "float64": np.float64}
 _ARITY = Column("arity", "arity")

@@ -1,7 +1,11 @@
-"""The loops around an element function for the `python` and `cpu` targets, specialised on a layout.
+"""The loops around an element function for the `python` and `cpu` targets, specialised on a layout; some outputs may be
+summed.
 
 The entry handles the linear indices in [start, stop) of the coalesced space, so that any split over threads is right.
 Its innermost loop goes through one row, so that a compiler can vectorise it.
+
+The element function stores the terms of a sum in a row of at most a tile, which is then added to the accumulators. Its
+loop is like any other to a vectoriser, and the order of the additions is fixed.
 """
 
 from __future__ import annotations
@@ -9,9 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dualbcast.ir.nodes import Names
-from dualbcast.kernel_spec import Layout
-
-__all__ = ["index_names", "loops", "run_time_strides", "step"]
+from dualbcast.kernel_spec import TILE, Layout
 
 
 def index_names(layout: Layout, params: Sequence[str], names: Names) -> list[str]:
@@ -108,3 +110,131 @@ def step(kind: str, stride: str | None, inner: str, base: str) -> str:
     """The index of a class in the innermost loop; empty for a class that spans nothing."""
     stepped = {"1": inner, "s": f"{inner} * {stride}", "0": ""}[kind]
     return " + ".join(part for part in (base, stepped) if part)
+
+
+# The most bytes of terms on the stack, of all sums: they stay in the first-level cache, and a thread may have 32 KiB in
+# all. And the fewest bytes for each sum, which are some vectors.
+_BYTES_OF_TERMS, _BYTES_OF_A_SUM = 16384, 256
+# The most elements of a row before the next row, where accumulators lie along it: they stay in the second-level cache.
+_PANEL = 8 * TILE
+
+# A sum of float64 is compensated by Knuth's two-sum.
+_ADD_TO = """\
+def {name}(sums, rests, k, term):
+    old = sums[k]
+    new = old + term
+    part = new - old
+    sums[k] = new
+    rests[k] += (old - (new - part)) + (term - part)"""
+
+
+def summing_loops(
+    layout: Layout,
+    dtype: str,
+    element: str,
+    entry: str,
+    params: Sequence[str],
+    stored: Sequence[str],
+    indices: Sequence[str],
+    names: Names,
+) -> tuple[dict[str, str], str, int]:
+    """The entry of a kernel that sums: a function of sizes, strides and pointers, which covers the whole space.
+
+    Parameters
+    ----------
+    layout : Layout
+        Of the arguments; some outputs do not span all dimensions.
+    dtype : str
+        The compute dtype.
+    element, entry : str
+        The names of the functions. The element function takes the indices that `Layout.indexed` lists, the place in
+        the tile, and the pointers, those to terms in the place of those to sums.
+    params, stored : sequence of str
+        The names of inputs and outputs.
+    indices : sequence of str
+        The name of the index of each address class.
+    names : Names
+        The names that are taken.
+
+    Returns
+    -------
+    dict of str to str
+        Helper functions, texts by name.
+    str
+        The text of the entry.
+    int
+        How many pointers follow those of the outputs: one for each sum of float64, to its rounding errors.
+    """
+    summed = {stored[position]: layout.which[len(params) + position] for position in layout.summed(len(params))}
+    compensated = dtype == "float64"
+    helper = names.fresh("add_to") if compensated else ""
+    rests = {name: names.fresh(f"{name}_rest") for name in summed} if compensated else {}
+    terms = {name: names.fresh(f"{name}_terms") for name in summed}
+    sizes = [names.fresh(f"n{dimension}") for dimension in range(layout.rank)]
+    strides = run_time_strides(layout, indices, names)
+    places = [names.fresh(f"i{dimension}") for dimension in range(layout.rank - 1)]
+    first, count, inner = (names.fresh(name) for name in ("first", "count", "j"))
+    length, last = sizes[-1], layout.rank - 1
+    tile = _tile_length(len(summed), 8 if compensated else 4)
+    flat = [stride for by_dimension in strides for stride in by_dimension.values()]
+    lines = [
+        f"# Adds the sums over {' by '.join(sizes)} to {', '.join(summed)}, tile by tile of a row.",
+        f"def {entry}({', '.join([*sizes, *flat, *params, *stored, *rests.values()])}):",
+        *(f"    {row} = scratch({dtype}, {tile})" for row in terms.values()),
+    ]
+    depth = 1
+
+    def line(text: str) -> None:
+        nonlocal depth
+        lines.append("    " * depth + text)
+        depth += text.endswith(":")
+
+    panel, stop = "0", length
+    if layout.rank > 1 and any(layout.classes[which][last] != "0" for which in summed.values()):
+        panel = names.fresh("panel")
+        line(f"for {panel} in range(0, {length}, {_PANEL}):")
+        stop = f"min({length}, {panel} + {_PANEL})"
+    for place, size in zip(places, sizes, strict=False):
+        line(f"for {place} in range({size}):")
+    # The text of each class's index: of its first element in the row, then in the tile, then of the tile's element `j`.
+    at = []
+    for by, index in zip(strides, indices, strict=True):
+        row = " + ".join(f"{places[dimension]} * {stride}" for dimension, stride in by.items() if dimension != last)
+        at.append(names.fresh(f"{index}_row") if row else "")
+        if row:
+            line(f"{at[-1]} = {row}")
+    line(f"for {first} in range({panel}, {stop}, {tile}):")
+    line(f"{count} = min({length} - {first}, {tile})")
+    along_row = [position for position, pattern in enumerate(layout.classes) if pattern[last] != "0"]
+    for position in along_row:
+        kind, stride = layout.classes[position][last], strides[position].get(last)
+        start = step(kind, stride, first, at[position])
+        at[position] = start if start == first else names.fresh(f"{indices[position]}_tile")
+        if start != first:
+            line(f"{at[position]} = {start}")
+        at[position] = step(kind, stride, inner, at[position])
+    arguments = [at[position] for position in layout.indexed(len(params))]
+    line(f"for {inner} in range({count}):")
+    line(f"{element}({', '.join([*arguments, inner, *params, *(terms.get(name, name) for name in stored)])})")
+    depth -= 1
+
+    def addition(name: str, index: str, term: str) -> str:
+        return f"{helper}({name}, {rests[name]}, {index}, {term})" if compensated else f"{name}[{index}] += {term}"
+
+    along = [name for name, which in summed.items() if layout.classes[which][last] != "0"]
+    if along:
+        line(f"for {inner} in range({count}):")
+        for name in along:
+            line(addition(name, at[summed[name]], f"{terms[name]}[{inner}]"))
+        depth -= 1
+    for name in [name for name in summed if name not in along]:
+        line(addition(name, at[summed[name]] or "0", f"sum_terms({terms[name]}, {count})"))
+    return {helper: _ADD_TO.format(name=helper)} if compensated else {}, "\n".join(lines), len(rests)
+
+
+def _tile_length(sums: int, itemsize: int) -> int:
+    """The most terms of each of some sums at a time."""
+    length = TILE
+    while length * itemsize > _BYTES_OF_A_SUM and length * itemsize * sums > _BYTES_OF_TERMS:
+        length //= 2
+    return length

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dualbcast.codegen.cpu_loops import index_names, loops
-from dualbcast.codegen.cpu_reduction_loops import summing_loops
+from dualbcast.codegen.cpu_loops import index_names, loops, summing_loops
 from dualbcast.codegen.cuda.kernel_shell import cuda_shell
 from dualbcast.codegen.cuda.reduction_shell import summing_shell
 from dualbcast.codegen.statement_text import Constants, Writer
@@ -18,12 +17,9 @@ from dualbcast.frontend.rule_bodies import helper_of
 from dualbcast.ir.nodes import Expr, For, Function, Names, Op, While
 from dualbcast.ir.traversal import assigned, expressions, statements
 from dualbcast.kernel_spec import KernelSource, Layout
-from dualbcast.passes.interleaving import vectors_to_interleave
-from dualbcast.passes.uniformity import uniform_inputs
-from dualbcast.passes.vectorization import fits_vectors, has_varying_branches
+from dualbcast.passes.scheduling import vectors_to_interleave
+from dualbcast.passes.vector_analysis import fits_vectors, has_varying_branches, uniform_inputs
 from dualbcast.rules.table import RULES
-
-__all__ = ["HelperForm", "KernelText"]
 
 # The readable form of a helper function. It is given the names in the text, and a step that writes the functions which
 # the helper calls; that must come after the last pass that may change the calls.

@@ -31,8 +31,6 @@ from dualbcast.ir.nodes import (
 from dualbcast.ir.traversal import breaks
 from dualbcast.passes.cuda_coarsening import group_loads, group_outputs
 
-__all__ = ["Constants", "Writer"]
-
 # Operators by Python's precedence; a higher number binds tighter.
 _INFIX = {
     "or": ("or", 1),

@@ -26,25 +26,8 @@ from dualbcast.frontend.values import (
 )
 from dualbcast.ir.constant_fold import convert, join, number
 from dualbcast.ir.nodes import FALSE, TEMPORARY, TRUE, Atom, Const, Kind, Op, Var
-from dualbcast.rules.powers import INVERSE_POWERS, LARGEST_PRODUCT, ROOTS
-from dualbcast.rules.resolution import by_spelling
-from dualbcast.rules.table import RULES, Custom, Rule
-
-__all__ = [
-    "apply",
-    "as_scalar",
-    "binary",
-    "call_method",
-    "chain",
-    "comparison",
-    "equal",
-    "logical",
-    "power",
-    "select",
-    "truth",
-    "unary",
-    "with_custom_derivative",
-]
+from dualbcast.rules.library import INVERSE_POWERS, LARGEST_PRODUCT, ROOTS
+from dualbcast.rules.table import RULES, Custom, Rule, by_spelling
 
 _ARITHMETIC = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul"}
 _BITWISE = {

@@ -35,9 +35,7 @@ from dualbcast.frontend.expressions import sequence
 from dualbcast.frontend.values import Range, Record, Static, Value, by_position, is_instance
 from dualbcast.ir.constant_fold import number
 from dualbcast.ir.nodes import FALSE, TRUE, Atom, Const
-from dualbcast.rules.resolution import by_spelling
-
-__all__ = ["BUILTINS", "KEYWORDS", "Builtin"]
+from dualbcast.rules.table import by_spelling
 
 ZERO = Const(0, "int")
 

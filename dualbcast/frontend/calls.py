@@ -16,12 +16,12 @@ from dualbcast import errors
 from dualbcast.errors import CompileError
 from dualbcast.frontend.arithmetic import apply, as_scalar, with_custom_derivative
 from dualbcast.frontend.builtins import BUILTINS, KEYWORDS
-from dualbcast.frontend.comprehensions import is_reduction, reduce_generator
 from dualbcast.frontend.derivative_calls import DerivativeOf
 from dualbcast.frontend.dispatch import call_value, calls, expression, lowers
 from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.expressions import items_of
 from dualbcast.frontend.inlining import bind_arguments, count, in_order, inline, inline_bound
+from dualbcast.frontend.loops import is_reduction, reduce_generator
 from dualbcast.frontend.record_types import is_record_type, make_record, replace_fields
 from dualbcast.frontend.values import (
     Arguments,

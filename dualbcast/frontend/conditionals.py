@@ -27,8 +27,6 @@ from dualbcast.frontend.values import (
 )
 from dualbcast.ir.nodes import ARITHMETIC, COMPARISONS, FALSE, FUSED, LOGIC, TRUE, Assign, Atom, Const, Op, Stmt
 
-__all__ = ["choose", "condition", "short_circuit"]
-
 # Operations so cheap and total that running them early costs less than a branch.
 _CHEAP = COMPARISONS | LOGIC | (ARITHMETIC - {"floordiv", "mod"}) | {"to_float", "select", *FUSED}
 # Classes whose pattern takes the object itself: `case float(x)`.

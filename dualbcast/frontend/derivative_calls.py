@@ -33,15 +33,6 @@ from dualbcast.ir.traversal import among, assigned, atoms, expressions, statemen
 from dualbcast.ir.value_numbering import simplify
 from dualbcast.rules.guards import Capture
 
-__all__ = [
-    "DerivativeOf",
-    "called_with",
-    "differentiate_by",
-    "find_argument",
-    "parameter_names",
-    "take_derivative",
-]
-
 
 class DerivativeOf:
     """A derivative of a function as a Python object.

@@ -16,8 +16,6 @@ from dualbcast.frontend.paths import leave_if_returned, unless
 from dualbcast.frontend.values import SKIPPING, Arguments, Value, describe
 from dualbcast.ir.nodes import FALSE, TRUE, Var
 
-__all__ = ["LOWERINGS", "call_value", "calls", "expression", "lowers", "refuses", "statements"]
-
 # The lowering of an expression takes (env, node) and gives its value. The lowering of a statement takes
 # (env, node, rest), where `rest` has the statements after it in its block. It gives None if those are to be lowered
 # next. Otherwise `rest` is lowered already or never reached, and the result says whether the end of the block is

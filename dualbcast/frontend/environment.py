@@ -25,10 +25,7 @@ from dualbcast.ir.constant_fold import INTEGRAL, convert, fold, number
 from dualbcast.ir.nodes import TEMPORARY, Assign, Atom, Block, Const, Expr, If, Kind, Names, Op, Stmt, Var
 from dualbcast.ir.traversal import assigned_always, map_expr, map_exprs
 from dualbcast.rules.guards import Capture
-from dualbcast.rules.resolution import watch
-from dualbcast.rules.table import RULES, Rule
-
-__all__ = ["LONGEST", "ArrayKind", "Environment", "freeze", "open_block"]
+from dualbcast.rules.table import RULES, Rule, watch
 
 # The most operations that a function may have.
 LONGEST = 20_000

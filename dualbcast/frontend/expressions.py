@@ -1,17 +1,38 @@
-"""Literals, tuples, lists, f-strings and inner functions; and the items of values that can be iterated over."""
+"""Literals, tuples, names, attributes and subscripts: their values on the present path, and assignments to names."""
 
 from __future__ import annotations
 
 import ast
+import builtins
+import dataclasses
 import enum
+import inspect
+import types
+from collections.abc import Iterable
+from typing import Any
 
 from dualbcast.frontend.dispatch import expression, lowers, refuses
 from dualbcast.frontend.environment import Environment
-from dualbcast.frontend.values import Closure, Keywords, Range, Record, Static, Value, describe, is_sequence, object_of
+from dualbcast.frontend.inlining import inline
+from dualbcast.frontend.values import (
+    Closure,
+    Frame,
+    Keywords,
+    Partial,
+    Range,
+    Record,
+    Static,
+    Unassigned,
+    Value,
+    by_position,
+    describe,
+    is_list,
+    is_sequence,
+    object_of,
+)
 from dualbcast.ir.constant_fold import number
-from dualbcast.ir.nodes import Const, Var
-
-__all__ = ["check_length", "fit_items", "items_of", "make_closure", "sequence"]
+from dualbcast.ir.nodes import Atom, Const, Var
+from dualbcast.rules.guards import ABSENT, Capture
 
 # The most items of a sequence: it exists at compile time only, and a loop over it is written out.
 LONGEST_TUPLE = 1024
@@ -75,7 +96,7 @@ def make_closure(env: Environment, node: ast.FunctionDef | ast.Lambda) -> Closur
     return Closure(node, env.frame, defaults)
 
 
-for _kind, _name, _instead in (
+for _syntax, _words, _instead in (
     (ast.Dict, "a dictionary", "separate variables, or a named tuple"),
     (ast.Set, "a set", "a tuple"),
     (ast.SetComp, "a set comprehension", "tuple(… for …)"),
@@ -84,7 +105,7 @@ for _kind, _name, _instead in (
     (ast.Yield, "yield", "return: a scalar function gives one value for each element"),
     (ast.YieldFrom, "yield from", "return: a scalar function gives one value for each element"),
 ):
-    refuses(_kind, _name, _instead)
+    refuses(_syntax, _words, _instead)
 
 
 # --- items -----------------------------------------------------------------------------------------------------------
@@ -137,3 +158,216 @@ def check_length(env: Environment, length: int, node: ast.AST) -> None:
     """Refuse to write out a sequence that would be too long to compile."""
     if length > LONGEST_TUPLE:
         env.fail(node, f"this would be written out {length:,} times; {LONGEST_TUPLE} is the most", "a loop over range")
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+
+@lowers(ast.Name)
+def _name(env: Environment, node: ast.Name) -> Value:
+    """The value of a name on this path."""
+    frame: Frame | None = env.frame
+    while frame is not None:
+        if node.id in frame.local:
+            value = frame.bindings.get(node.id)
+            if value is None:
+                env.fail(
+                    node, f"{node.id} is read before it is assigned", f"an assignment to {node.id} above this line"
+                )
+            if isinstance(value, Unassigned):
+                env.fail(node, value.reason, f"an assignment to {node.id} that every path passes")
+            return value
+        outermost, frame = frame, frame.parent
+    capture = outermost.source.capture(node.id)
+    scope = outermost.source.function.__globals__
+    if capture is None:
+        env.fail(node, f"the name {node.id} is not defined", _nearest(node.id, [*env.frame.bindings, *scope]))
+    if capture.place is vars(builtins):
+        env.guards.append(Capture(scope, node.id, ABSENT, node.id))
+    return env.captured(capture, node)
+
+
+# --- attributes ------------------------------------------------------------------------------------------------------
+
+
+@lowers(ast.Attribute)
+def _attribute(env: Environment, node: ast.Attribute) -> Value:
+    """`base.name`, of a module, a Python object, a named tuple or a dataclass."""
+    base = expression(env, node.value)
+    if node.attr.startswith("__") and not node.attr.endswith("__"):
+        node = _private(env, node)
+    if isinstance(base, Static) and base.object is not None:
+        return _attribute_of_object(env, base.object, node)
+    if isinstance(base, Record):
+        return _attribute_of_record(env, base, node)
+    if isinstance(base, Atom):
+        env.fail(
+            node,
+            f"a number has no {node.attr} here: {_parameter(node.value)} is one element of its array",
+            "the name alone; a value computed from the whole array must be another argument of the call",
+        )
+    instead = "its items by index, or a named tuple" if isinstance(base, tuple) else "plain numbers and functions"
+    env.fail(node, f"{describe(base)} has no {node.attr} in a kernel", instead)
+
+
+def _attribute_of_record(env: Environment, record: Record, node: ast.Attribute) -> Value:
+    kind = record.python_type
+    if node.attr == "_replace" and issubclass(kind, tuple):
+        return Partial(Static(dataclasses.replace), by_position(record))
+    if node.attr in record.fields:
+        return env.merged(record[record.fields.index(node.attr)], node)
+    member = inspect.getattr_static(kind, node.attr, None)
+    if isinstance(member, types.FunctionType):
+        return Partial(Static(member), by_position(record))
+    if isinstance(member, property) and isinstance(member.fget, types.FunctionType):
+        return inline(env, member.fget, by_position(record), node)
+    is_own = isinstance(getattr(member, "__func__", None), types.FunctionType)  # not one of list or tuple
+    if isinstance(member, bool | int | float) or (isinstance(member, staticmethod | classmethod) and is_own):
+        return _attribute_of_object(env, kind, node)
+    instead = _nearest(node.attr, record.fields) or ", ".join(record.fields)
+    if kind is list:
+        instead = "a new list, such as [*items, item]"
+    env.fail(node, f"{describe(record)} has no {node.attr} in a kernel", instead)
+
+
+def _private(env: Environment, node: ast.Attribute) -> ast.Attribute:
+    """`self.__name` inside a method as Python reads it: with the name of the class before it."""
+    outer = env.frame.source.function.__qualname__.rpartition(".")[0]
+    kind = outer.rpartition(".")[2].lstrip("_")
+    if not kind or kind == "<locals>":
+        return node
+    return ast.copy_location(ast.Attribute(node.value, f"_{kind}{node.attr}", node.ctx), node)
+
+
+def _attribute_of_object(env: Environment, owner: Any, node: ast.Attribute) -> Value:
+    """An attribute of an object that exists when the kernel is compiled, guarded as a captured name is."""
+    try:
+        member = getattr(owner, node.attr)
+    except Exception as error:
+        message = f"{describe(Static(owner))} has no {node.attr}"
+        if not isinstance(error, AttributeError):
+            message = f"reading {node.attr} of {describe(Static(owner))} raises {type(error).__name__}: {error}"
+        env.fail(node, message, _nearest(node.attr, dir(owner)))
+    path = ast.unparse(node)
+    if isinstance(owner, types.ModuleType) and callable(member) and not isinstance(member, types.FunctionType):
+        return Static(member)  # a guard would cost time at each call, and a library's functions do not change
+    if type(owner) is types.ModuleType and node.attr in vars(owner):
+        return env.captured(Capture(vars(owner), node.attr, member, path), node)
+    return env.captured(Capture(owner, node.attr, member, path, attribute=True), node)
+
+
+# --- indices ---------------------------------------------------------------------------------------------------------
+
+
+@lowers(ast.Subscript)
+def _subscript(env: Environment, node: ast.Subscript) -> Value:
+    """`items[index]` or a slice, by integers that are known."""
+    base = expression(env, node.value)
+    if isinstance(base, Atom):
+        env.fail(
+            node,
+            f"{_parameter(node.value)} is one element of its array here, so it cannot be indexed",
+            "the shifted or sliced array as another argument of the call",
+        )
+    if isinstance(base, Static) and not isinstance(base.object, str | bytes | types.NoneType):
+        return _item_of_object(env, base.object, node)
+    if isinstance(base, Keywords):
+        return _keyword(env, base, node)
+    if isinstance(base, Record) and not is_sequence(base):
+        env.fail(node, f"{describe(base)} cannot be indexed", "its fields by name, or tuple(…) around an iterator")
+    items = sequence(env, base, node.value)
+    if isinstance(node.slice, ast.Slice):
+        parts = (node.slice.lower, node.slice.upper, node.slice.step)
+        bounds = [None if part is None else _static_int(env, part) for part in parts]
+        if bounds[2] == 0:
+            env.fail(node.slice, "the step of a slice must not be zero")
+        part = items[slice(*bounds)]
+        return Record(list, part) if is_list(base) else part
+    index = _static_int(env, node.slice)
+    if not -len(items) <= index < len(items):
+        env.fail(node, f"index {index} is outside this tuple of {len(items)}", f"an index below {len(items)}")
+    return env.merged(items[index], node)
+
+
+def _static_int(env: Environment, node: ast.expr) -> int:
+    value = expression(env, node)
+    if isinstance(value, Const) and value.kind != "float":
+        return int(value.value)
+    env.fail(
+        node,
+        "a tuple can only be indexed by an integer known when the kernel is compiled",
+        "a for loop over the tuple, or if/elif on the index",
+    )
+
+
+def _keyword(env: Environment, keywords: Keywords, node: ast.Subscript) -> Value:
+    """An item of a `**` parameter."""
+    key = expression(env, node.slice)
+    name = key.object if isinstance(key, Static) else None
+    if not isinstance(name, str) or name not in keywords:
+        shown = ast.unparse(node.slice)
+        env.fail(node, f"there is no argument {shown}", f"one of {', '.join(map(repr, keywords))}" if keywords else "")
+    value: Value = keywords[name]
+    return value
+
+
+def _item_of_object(env: Environment, owner: Any, node: ast.Subscript) -> Value:
+    """An item of an object such as a mapping, by a key that is known."""
+    key = expression(env, node.slice)
+    if not isinstance(key, Const | Static):
+        env.fail(node.slice, f"{describe(Static(owner))} can only be indexed by a known value", "if/elif on the index")
+    plain = object_of(key)
+    if not hasattr(type(owner), "__getitem__") and not hasattr(owner, "__class_getitem__"):
+        env.fail(node, f"{describe(Static(owner))} cannot be indexed")
+    item = env.evaluate(node, lambda: owner[plain])
+    return env.captured(Capture(owner, plain, item, ast.unparse(node)), node)
+
+
+def _parameter(node: ast.expr) -> str:
+    """How messages name an element of an array."""
+    return node.id if isinstance(node, ast.Name) else "a parameter"
+
+
+def _nearest(name: str, names: Iterable[str]) -> str:
+    """The defined name that the user may have meant, or an empty string."""
+    import difflib  # used for errors only
+
+    return "".join(difflib.get_close_matches(name, [other for other in names if not other.startswith("<")], 1))
+
+
+# --- assignment ------------------------------------------------------------------------------------------------------
+
+
+def assign(env: Environment, target: ast.expr, value: Value) -> None:
+    """Bind the names in a target to a value, or to its items."""
+    if isinstance(target, ast.Name):
+        env.refuse_iterator(value, target, target.id)
+        env.frame.bindings[target.id] = env.rename(value, target.id)
+    elif isinstance(target, ast.Tuple | ast.List):
+        _unpack(env, target, value)
+    elif isinstance(target, ast.Subscript):
+        env.fail(
+            target,
+            "an element cannot be assigned: tuples do not change, and outputs are returned",
+            "a new tuple, or another output",
+        )
+    else:
+        env.fail(target, "an attribute cannot be assigned in a kernel", "a local variable")
+
+
+def _unpack(env: Environment, target: ast.Tuple | ast.List, value: Value) -> None:
+    items = sequence(env, value, target)
+    starred = [isinstance(part, ast.Starred) for part in target.elts]
+    fitted = fit_items(items, starred)
+    if fitted is None:
+        count = len(starred)
+        targets = f"fill {count - 1} names and a starred one" if any(starred) else f"be unpacked into {count} names"
+        env.fail(target, f"{len(items)} values cannot {targets}")
+    for part, item in zip(target.elts, fitted, strict=True):
+        assign(env, part.value if isinstance(part, ast.Starred) else part, item)
+
+
+@lowers(ast.NamedExpr)
+def _named(env: Environment, node: ast.NamedExpr) -> Value:
+    assign(env, node.target, expression(env, node.value))
+    return env.frame.bindings[node.target.id]

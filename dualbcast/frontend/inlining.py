@@ -29,8 +29,6 @@ from dualbcast.frontend.values import (
 from dualbcast.ir.nodes import FALSE, TEMPORARY, TRUE
 from dualbcast.rules.guards import Capture
 
-__all__ = ["bind", "bind_arguments", "count", "in_order", "inline", "inline_bound", "lower_body"]
-
 # How deep calls may be nested, and how many of them share a stack. Python allows 1,000 of its own calls on a stack, and
 # lowering a call takes some fifteen of them; deeper calls continue on a thread, which has a stack of its own.
 DEEPEST_CALLS = 1000

@@ -25,8 +25,6 @@ from dualbcast.ir.traversal import among
 from dualbcast.rules.guards import Capture
 from dualbcast.rules.table import RULES, Custom, Rule
 
-__all__ = ["FOREVER", "RESERVED", "ArrayKind", "Lowered", "lower", "no_arrays"]
-
 # Names that the emitted text uses itself; a user's variable of such a name gets a number.
 FOREVER = "forever"
 RESERVED = frozenset(keyword.kwlist) | {

@@ -37,26 +37,6 @@ from dualbcast.frontend.values import (
 from dualbcast.ir.constant_fold import convert, join
 from dualbcast.ir.nodes import FALSE, NOWHERE, TEMPORARY, TRUE, Assign, Atom, Const, Expr, If, Kind, Op, Stmt, Var
 
-__all__ = [
-    "End",
-    "KindRaised",
-    "branch",
-    "carry",
-    "close_branch",
-    "conform",
-    "copy_parallel",
-    "end_of",
-    "fill",
-    "leave_if_returned",
-    "leave_loop",
-    "lower_side",
-    "resume",
-    "return_from_loop",
-    "unify",
-    "unless",
-    "zeros_like",
-]
-
 # A lowered side of a branch: its block, its bindings, and whether its end is reached.
 End = tuple[list[Stmt], Bindings, bool]
 

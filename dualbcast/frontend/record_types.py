@@ -10,8 +10,6 @@ from dualbcast.errors import a_or_an
 from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.values import Arguments, Record, Value, describe
 
-__all__ = ["is_record_type", "make_record", "replace_fields"]
-
 
 def is_record_type(kind: Any) -> bool:
     """Whether an object is a class of named tuples or a dataclass."""

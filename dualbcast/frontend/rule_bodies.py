@@ -12,18 +12,16 @@ from typing import Any, NoReturn
 from dualbcast.errors import ArgumentError, CompileError
 from dualbcast.frontend import lower as lower_function
 from dualbcast.frontend.builtins import BUILTINS
-from dualbcast.frontend.lower import ArrayKind, Lowered, no_arrays
+from dualbcast.frontend.environment import ArrayKind
+from dualbcast.frontend.lower import Lowered, no_arrays
 from dualbcast.frontend.source import find_source, locate
 from dualbcast.frontend.values import Static
-from dualbcast.ir.builder import free_names
 from dualbcast.ir.nodes import TEMPORARY, Assign, Const, Expr, Function, Kind, Op, Var
 from dualbcast.ir.structure import NUMBER
-from dualbcast.ir.traversal import operations_of
+from dualbcast.ir.traversal import free_names, operations_of
 from dualbcast.rules.guards import Capture, all_hold
 from dualbcast.rules.registration import open_to_users
 from dualbcast.rules.table import CUSTOMS, RULES, Rule
-
-__all__ = ["guards_of", "helper_of", "lower", "partials_of", "source_of"]
 
 Arguments = tuple[Kind | Const, ...]
 

@@ -18,8 +18,6 @@ from typing import Any
 from dualbcast.errors import CompileError, Location, a_or_an
 from dualbcast.rules.guards import Capture
 
-__all__ = ["FunctionNode", "Source", "assigned_names", "find_source", "local_names", "locate"]
-
 FunctionNode = ast.FunctionDef | ast.Lambda
 
 

@@ -9,8 +9,7 @@ from typing import NoReturn
 from dualbcast.frontend.conditionals import condition
 from dualbcast.frontend.dispatch import expression, lowers, refuses
 from dualbcast.frontend.environment import Environment
-from dualbcast.frontend.expressions import items_of, make_closure
-from dualbcast.frontend.names import assign
+from dualbcast.frontend.expressions import assign, items_of, make_closure
 from dualbcast.frontend.paths import leave_loop, return_from_loop
 from dualbcast.frontend.values import (
     RESULT,

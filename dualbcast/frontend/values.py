@@ -15,43 +15,6 @@ from dualbcast.errors import ArgumentError, Location, a_or_an
 from dualbcast.frontend.source import FunctionNode, Source
 from dualbcast.ir.nodes import Atom, Const, Expr, Stmt, Var
 
-__all__ = [
-    "CHOICE",
-    "PARTLY",
-    "RESULT",
-    "RETURNED",
-    "RETURNED_AT",
-    "SKIPPING",
-    "Arguments",
-    "Bindings",
-    "Closure",
-    "Copies",
-    "Derived",
-    "Edge",
-    "Frame",
-    "Keywords",
-    "Loop",
-    "Operator",
-    "Partial",
-    "Range",
-    "Record",
-    "Static",
-    "Unassigned",
-    "Unrolled",
-    "Value",
-    "are_alike",
-    "by_position",
-    "describe",
-    "is_function",
-    "is_instance",
-    "is_list",
-    "is_sequence",
-    "items_like",
-    "object_of",
-    "same",
-    "type_of",
-]
-
 # Keys of bindings that are not the user's names.
 RETURNED, RESULT, RETURNED_AT, CHOICE = "<returned>", "<result>", "<returned at>", "<choice>"
 SKIPPING = "<skipping>"

@@ -5,32 +5,29 @@ Goes out: their gradients; element-wise regions become one kernel.
 
 Each file imports only files of lines further up in this list:
 
-    trees  arrays                           containers of arrays; the arrays
+    arrays                                  arrays, and containers of arrays
     tape                                    nodes, primitives, and the settings of a thread
     frozen                                  user's arrays stay as they are
     variable                                an array that remembers how it was computed; the operations by name
-    primitives  launch_log                  primitives run on Variables and are recorded; a list of kernels
+    settings                                no_grad, fusion, jacobian; a list of kernels
+    primitives                              primitives run on Variables and are recorded
     lazy                                    element-wise operations wait for one another
     composition  checkpoint_policy          they become one function; its Jacobian is kept, or not
     fused_region                            one kernel, with its node and pullback
-    operations/scalar_functions             element-wise operations as scalar functions
     operations/elementwise                  operators, ufuncs, casts, BroadcastFunctions
     operations/broadcasting                 reshape, broadcast, sum
     operations/shapes                       transpose, join, split
     operations/reductions                   mean, max, prod, softmax
-    operations/scatter_add                  sums of rows for the same place
     operations/indexing                     brackets and their pullback
     operations/linalg                       matmul, einsum
     operations/protocols                    NumPy's functions
     backward                                cotangents go from node to node
     nesting                                 one application of a transformation, inside others or not
     transform  checkpoint  explain          grad, vjp, jvp; values computed again; a table of kernels
-    settings                                no_grad, fusion, jacobian
 """
 
 from dualbcast.graph.checkpoint import checkpoint
 from dualbcast.graph.explain import explain
-from dualbcast.graph.launch_log import launches
 from dualbcast.graph.operations import protocols as _protocols  # noqa: F401 (it enters NumPy's functions into the table)
 from dualbcast.graph.operations.broadcasting import broadcast_to, reshape, sum
 from dualbcast.graph.operations.elementwise import astype, clip, where
@@ -68,7 +65,7 @@ from dualbcast.graph.operations.shapes import (
     unstack,
 )
 from dualbcast.graph.primitives import stop_gradient
-from dualbcast.graph.settings import fusion, jacobian, no_grad
+from dualbcast.graph.settings import fusion, jacobian, launches, no_grad
 from dualbcast.graph.transform import grad, jvp, value_and_grad, vjp
 from dualbcast.graph.variable import Variable
 

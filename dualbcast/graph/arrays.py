@@ -1,14 +1,19 @@
-"""The arrays that Variables hold: which library they are of, and which of them carry derivatives."""
+"""The arrays that Variables hold, and nested containers of them, such as the parameters of a model.
+
+Comes in: a dict, list, tuple, named tuple or dataclass. Goes out: its leaves, or a container of the same make with
+other leaves.
+"""
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import sys
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
-
-__all__ = ["Array", "as_array", "is_array", "is_float", "is_read_only", "namespace", "on_host"]
 
 Array: TypeAlias = Any  # numpy.ndarray or cupy.ndarray: CuPy is optional and has no types
 
@@ -63,3 +68,79 @@ def is_read_only(array: Array) -> bool:
 def on_host(array: Array) -> Any:
     """The array, or a NumPy array with the values of a CuPy array."""
     return array if isinstance(array, np.ndarray) else array.get()
+
+
+def map_leaves(function: Callable[[str, Any], Any], tree: Any, path: str = "") -> Any:
+    """A container like `tree` with `function(path, leaf)` in the place of each leaf.
+
+    Containers are dicts, lists, tuples, named tuples and dataclasses; everything else is a leaf but None, which stays.
+
+    Examples
+    --------
+    >>> map_leaves(lambda path, leaf: f"{path} is {leaf}", {"layers": [(1, 2), None]}, "model")
+    {'layers': [("model['layers'][0][0] is 1", "model['layers'][0][1] is 2"), None]}
+    """
+    if tree is None:
+        return None
+    kind = _kind(type(tree))
+    if kind == "leaf":
+        return function(path, tree)
+    if kind == "dict":
+        mapped = copy.copy(tree)  # of its own type, with its attributes: a defaultdict's default
+        for key, part in tree.items():
+            mapped[key] = map_leaves(function, part, f"{path}[{key!r}]")
+        return mapped
+    if kind == "sequence":
+        names = getattr(tree, "_fields", None)
+        parts = [
+            map_leaves(function, part, f"{path}.{names[at]}" if names else f"{path}[{at}]")
+            for at, part in enumerate(tree)
+        ]
+        # A named tuple's own __new__ takes its fields one by one, or other arguments, if the user wrote it.
+        return tuple.__new__(type(tree), parts) if isinstance(tree, tuple) else type(tree)(parts)
+    built = copy.copy(tree)  # without __post_init__, which is for the values that the user gives
+    for field in dataclasses.fields(tree):
+        part = map_leaves(function, getattr(tree, field.name), f"{path}.{field.name}")
+        object.__setattr__(built, field.name, part)
+    return built
+
+
+def _kind_of_type(type_of_tree: Any) -> str:
+    """The kind of container that objects of a type are."""
+    if issubclass(type_of_tree, dict):
+        return "dict"
+    if issubclass(type_of_tree, list | tuple):
+        return "sequence"
+    return "dataclass" if dataclasses.is_dataclass(type_of_tree) else "leaf"
+
+
+_kind: Callable[[Any], str] = lru_cache(_kind_of_type)
+
+
+def leaves(tree: Any) -> list[Any]:
+    """The leaves, in the order in which `map_leaves` meets them."""
+    collected: list[Any] = []
+    _collect(tree, collected)
+    return collected
+
+
+def _collect(tree: Any, collected: list[Any]) -> None:
+    kind = _kind(type(tree))
+    if kind == "dict":
+        parts: Iterable[Any] = tree.values()
+    elif kind == "sequence":
+        parts = tree
+    elif kind == "dataclass":
+        parts = [getattr(tree, field.name) for field in dataclasses.fields(tree)]
+    else:
+        if tree is not None:
+            collected.append(tree)
+        return
+    for part in parts:
+        _collect(part, collected)
+
+
+def rebuild(tree: Any, values: Iterable[Any]) -> Any:
+    """A container like `tree` with other leaves."""
+    remaining = iter(values)
+    return map_leaves(lambda _path, _leaf: next(remaining), tree)

@@ -20,8 +20,6 @@ from dualbcast.graph.operations.indexing import GETITEM, is_injective
 from dualbcast.graph.tape import STATE, Node, setting
 from dualbcast.graph.variable import Variable
 
-__all__ = ["backward", "key_of"]
-
 # The identity of a Variable: the node that it is an output of and its position there, or the Variable itself.
 _Key = tuple[int, int]
 # By the identity of a Variable, its cotangent if nothing else refers to that.

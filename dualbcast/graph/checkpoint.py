@@ -11,16 +11,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dualbcast.graph.arrays import is_array
+from dualbcast.graph.arrays import is_array, leaves, rebuild
 from dualbcast.graph.backward import backward, key_of
 from dualbcast.graph.frozen import Frozen, freeze
 from dualbcast.graph.nesting import check_results, name_of
 from dualbcast.graph.primitives import alias, record, tracked_positions
 from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive, next_serial, observe, setting
-from dualbcast.graph.trees import leaves, rebuild
 from dualbcast.graph.variable import Variable
-
-__all__ = ["checkpoint"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -18,12 +18,10 @@ from dualbcast.autodiff.operation_cost import cost_of_element
 from dualbcast.graph.primitives import tracked_positions
 from dualbcast.graph.tape import STATE
 from dualbcast.graph.variable import Variable
-from dualbcast.passes.vectorization import is_scalar
+from dualbcast.passes.vector_analysis import is_scalar
 from dualbcast.program.element import Element
 from dualbcast.program.products import make_product
 from dualbcast.runtime.buffer_pool import total_memory
-
-__all__ = ["Decision", "cost_of", "decide"]
 
 
 class Cost(NamedTuple):

@@ -8,14 +8,12 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from dualbcast.autodiff.derived_functions import contraction_of
+from dualbcast.autodiff.differentiate import contraction_of
 from dualbcast.graph.lazy import Gathered
 from dualbcast.ir.compose import Step, compose
 from dualbcast.ir.nodes import Function, Output, Var
 from dualbcast.program.element import Element
 from dualbcast.program.typed_product import Options
-
-__all__ = ["TOTAL", "Composition", "composition_of", "contracted"]
 
 # The identity function, whose output is summed.
 TOTAL = Element(

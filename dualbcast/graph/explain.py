@@ -23,8 +23,6 @@ from dualbcast.graph.tape import Node
 from dualbcast.graph.variable import Variable
 from dualbcast.program.element import Element
 
-__all__ = ["Explanation", "Row", "explain"]
-
 
 @dataclass(frozen=True, slots=True)
 class Row:

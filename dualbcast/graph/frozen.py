@@ -24,8 +24,6 @@ from dualbcast.graph.arrays import as_array
 from dualbcast.graph.tape import STATE
 from dualbcast.runtime.buffer_pool import Lease
 
-__all__ = ["ABANDONED", "COPIED_BYTES", "Frozen", "freeze", "freeze_value", "thaw_on_failure"]
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 # An array of so many bytes is copied; see docs/decisions/061-thresholds-of-the-graph.md.

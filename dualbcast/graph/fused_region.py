@@ -17,15 +17,13 @@ import numpy as np
 from dualbcast.graph import checkpoint_policy
 from dualbcast.graph.arrays import as_array, is_array, is_float
 from dualbcast.graph.composition import TOTAL, composition_of, contracted
-from dualbcast.graph.launch_log import launched
 from dualbcast.graph.lazy import LIMITS, Expression, Gathered, Output, gather
 from dualbcast.graph.primitives import arrays_of, is_any_tracked, record, tracked_positions
+from dualbcast.graph.settings import launched
 from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive
 from dualbcast.graph.variable import Variable, registered
 from dualbcast.program.element import Element
 from dualbcast.runtime.cuda.memory import beside
-
-__all__ = ["REGION", "Region", "compute", "defer", "pullback_of", "region_of", "reopen", "settle", "total"]
 
 Shape = tuple[int, ...]
 

@@ -19,8 +19,6 @@ from dualbcast.graph.arrays import is_float
 from dualbcast.graph.variable import Variable
 from dualbcast.program.element import Element
 
-__all__ = ["LIMITS", "Expression", "Gathered", "Limits", "Output", "gather"]
-
 Shape = tuple[int, ...]
 
 

@@ -20,14 +20,11 @@ from dualbcast.foreign_objects import (
     refused_argument,
     refused_result,
 )
-from dualbcast.graph.arrays import is_array, is_float, is_read_only
+from dualbcast.graph.arrays import is_array, is_float, is_read_only, leaves, map_leaves
 from dualbcast.graph.backward import backward
 from dualbcast.graph.primitives import alias, stop_gradient, zeros
 from dualbcast.graph.tape import STATE, setting
-from dualbcast.graph.trees import leaves, map_leaves
 from dualbcast.graph.variable import Variable
-
-__all__ = ["Level", "check_results", "evaluate", "is_tracked", "name_of", "or_zeros"]
 
 
 class Level:

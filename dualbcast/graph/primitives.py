@@ -13,26 +13,10 @@ import numpy as np
 
 from dualbcast.errors import DTypeError, DualbcastError, ShapeError
 from dualbcast.foreign_objects import has_own_arithmetic, refused_argument
-from dualbcast.graph.arrays import as_array, is_float, namespace
+from dualbcast.graph.arrays import as_array, is_float, map_leaves, namespace
 from dualbcast.graph.frozen import ABANDONED
 from dualbcast.graph.tape import STATE, Node, Primitive, observe, unary
-from dualbcast.graph.trees import map_leaves
 from dualbcast.graph.variable import Variable
-
-__all__ = [
-    "IndexingError",
-    "alias",
-    "arrays_of",
-    "constant",
-    "is_any_tracked",
-    "output_of",
-    "record",
-    "run",
-    "run_multiple",
-    "stop_gradient",
-    "tracked_positions",
-    "zeros",
-]
 
 
 class IndexingError(ShapeError, IndexError):

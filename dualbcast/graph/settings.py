@@ -1,16 +1,19 @@
-"""Settings of a thread for a while: whether operations are recorded, fused, and keep their Jacobians.
+"""Settings of a thread for a while, and the log of the kernels that the graph launches.
 
 Comes in: a choice. Goes out: a context manager, which is a decorator, too.
+
+Comes in: a note of each kernel. Goes out: a list of them, for those who listen.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Literal
 
 from dualbcast.errors import ArgumentError
-from dualbcast.graph.tape import setting
-
-__all__ = ["fusion", "jacobian", "no_grad"]
+from dualbcast.graph.tape import STATE, setting
 
 
 def no_grad() -> setting:
@@ -74,3 +77,51 @@ def jacobian(mode: Literal["auto", "cache", "recompute"]) -> setting:
     if mode not in ("auto", "cache", "recompute"):
         raise ArgumentError(f"jacobian={mode!r} is no policy; choose auto, cache or recompute")
     return setting(jacobian=mode)
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One kernel that has run.
+
+    Attributes
+    ----------
+    label : str
+        The functions in it.
+    product : str
+        "value", or "value_and_jacobian" where the Jacobian is kept.
+    shape : tuple of int
+        The shape that its arguments broadcast to.
+    reads, writes : int
+        How many arrays it takes and gives.
+    """
+
+    label: str
+    product: str
+    shape: tuple[int, ...]
+    reads: int
+    writes: int
+
+
+@contextmanager
+def launches() -> Iterator[list[Launch]]:
+    """Note the element-wise kernels that the graph launches, on this thread, while this lasts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualbcast import graph
+    >>> v = graph.Variable(np.linspace(0.0, 1.0, 5000))
+    >>> with graph.launches() as kernels:
+    ...     total = np.sum(np.tanh(v) * v + 1)
+    >>> len(kernels)
+    1
+    """
+    noted: list[Launch] = []
+    with setting(launches=(*STATE.launches, noted)):
+        yield noted
+
+
+def launched(label: str, product: str, shape: tuple[int, ...], reads: int, writes: int) -> None:
+    """Note a kernel."""
+    for noted in STATE.launches:
+        noted.append(Launch(label, product, shape, reads, writes))

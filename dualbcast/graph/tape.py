@@ -13,8 +13,6 @@ from contextlib import ContextDecorator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-__all__ = ["STATE", "Cotangents", "Node", "Primitive", "next_serial", "observe", "setting", "unary"]
-
 # For each output or input of a node its cotangent: a Variable, or None if it is zero or not wanted.
 Cotangents: TypeAlias = Sequence[Any]
 

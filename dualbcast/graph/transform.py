@@ -14,16 +14,13 @@ import numpy as np
 
 from dualbcast.errors import ArgumentError, DTypeError, ShapeError, a_or_an
 from dualbcast.foreign_objects import is_plain, refused_result
-from dualbcast.graph.arrays import is_float, namespace
+from dualbcast.graph.arrays import is_float, leaves, map_leaves, namespace, rebuild
 from dualbcast.graph.backward import backward
 from dualbcast.graph.frozen import thaw_on_failure
 from dualbcast.graph.nesting import Level, check_results, evaluate, is_tracked, name_of, or_zeros
 from dualbcast.graph.operations.elementwise import astype
 from dualbcast.graph.primitives import zeros
-from dualbcast.graph.trees import leaves, map_leaves, rebuild
 from dualbcast.graph.variable import Variable
-
-__all__ = ["grad", "jvp", "value_and_grad", "vjp"]
 
 Wrt = int | str | Sequence[int | str]
 

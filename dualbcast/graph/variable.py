@@ -18,8 +18,6 @@ from dualbcast.graph.arrays import is_array, is_float, namespace, on_host
 from dualbcast.graph.frozen import Frozen, freeze_value
 from dualbcast.graph.tape import STATE, Node, next_serial
 
-__all__ = ["OPERATIONS", "Axis", "Variable", "registered"]
-
 Axis: TypeAlias = int | tuple[int, ...] | None
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from dualbcast.errors import Location
-from dualbcast.ir.builder import hold
 from dualbcast.ir.nodes import (
     NOWHERE,
     Assign,
@@ -25,9 +24,7 @@ from dualbcast.ir.nodes import (
     Var,
 )
 from dualbcast.ir.structure import Structure
-from dualbcast.ir.traversal import among, map_expr, map_exprs
-
-__all__ = ["Copy", "Step", "compose", "restrict"]
+from dualbcast.ir.traversal import among, hold, map_expr, map_exprs
 
 
 class Step(NamedTuple):
@@ -61,7 +58,7 @@ def compose(name: str, params: Sequence[Kind], steps: Sequence[Step], outputs: S
 
     Examples
     --------
-    >>> from dualbcast.ir.printer import dump
+    >>> from dualbcast.ir.nodes import dump
     >>> from dualbcast.frontend.rule_bodies import lower
     >>> double = lower(lambda x: 2.0 * x, ["float"]).function
     >>> total = lower(lambda x, y: x + y, ["float", "float"]).function

@@ -8,8 +8,6 @@ from typing import Any
 
 from dualbcast.ir.nodes import FALSE, TRUE, ZERO, Const, Expr, Kind, Op
 
-__all__ = ["FUNCTIONS", "INTEGRAL", "convert", "fold", "join", "number", "zero"]
-
 _ORDER: tuple[Kind, ...] = ("bool", "int", "float")
 
 _EXACT: dict[str, Callable[..., Any]] = {

@@ -8,8 +8,6 @@ from typing import Any
 
 from dualbcast.errors import ArgumentError, a_or_an
 
-__all__ = ["NUMBER", "Structure"]
-
 
 @dataclass(frozen=True, slots=True)
 class Structure:

@@ -1,4 +1,5 @@
-"""Traversals of a program: its statements, expressions and names, and maps over them.
+"""Traversals of a program: its statements, expressions and names, maps over them, new statements, live variables, and
+the removal of statements that no output needs.
 
 A map returns the same object where nothing changes.
 """
@@ -10,7 +11,10 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from operator import is_
 
+from dualbcast.errors import Location
 from dualbcast.ir.nodes import (
+    NOWHERE,
+    TEMPORARY,
     TRUE,
     Assign,
     Atom,
@@ -22,41 +26,12 @@ from dualbcast.ir.nodes import (
     For,
     Function,
     If,
+    Names,
     Op,
     Stmt,
     Var,
     While,
 )
-
-__all__ = [
-    "all_atoms",
-    "among",
-    "assigned",
-    "assigned_always",
-    "assignments",
-    "atoms",
-    "blocks",
-    "breaks",
-    "expressions",
-    "falls_through",
-    "floats",
-    "has_loops",
-    "jumping_blocks",
-    "jumps",
-    "known_iterations",
-    "map_expr",
-    "map_exprs",
-    "map_function",
-    "names_read",
-    "operations_of",
-    "read_counts",
-    "renamed",
-    "renamed_block",
-    "statements",
-    "targets",
-    "use_counts",
-    "variables",
-]
 
 
 def blocks(stmt: Stmt) -> tuple[Block, ...]:
@@ -306,3 +281,120 @@ def operations_of(part: Function | Block) -> list[Op]:
             operations.append(expr)
             pending.extend(reversed(expr.args))
     return operations
+
+
+def free_names(function: Function, taken: Iterable[str] = ()) -> Names:
+    """Names that neither the parameters nor the variables of a function have, nor any of those in `taken`."""
+    return Names([*taken, *(param.name for param in function.params), *assigned(function.body)])
+
+
+def hold(value: Expr, names: Names, block: list[Stmt], location: Location = NOWHERE, base: str = TEMPORARY) -> Atom:
+    """The value as an atom; if it is none, its assignment to a variable with a fresh name is appended to a block."""
+    if isinstance(value, Atom):
+        return value
+    target = Var(names.fresh(base), value.kind)
+    block.append(Assign(target, value, location))
+    return target
+
+
+def reads_and_writes(block: Iterable[Stmt]) -> tuple[dict[str, Var], set[str]]:
+    """The variables that a block reads before it assigns them, and the names that it assigns on all paths."""
+    reads: dict[str, Var] = {}
+    writes: set[str] = set()
+    for stmt in block:
+        read = {leaf.name: leaf for expr in expressions(stmt) for leaf in variables(expr)}
+        always: set[str] = set()
+        match stmt:
+            case Assign():
+                always = {stmt.target.name}
+            case If():
+                (then, on_then), (orelse, on_else) = reads_and_writes(stmt.then), reads_and_writes(stmt.orelse)
+                read, always = read | then | orelse, on_then & on_else
+            case For():
+                read |= _without(reads_and_writes(stmt.body)[0], {stmt.target.name})
+            case While():
+                # The test reads what `pre` assigns.
+                before, always = reads_and_writes(stmt.pre)
+                read = before | _without(read | reads_and_writes(stmt.body)[0], always)
+        reads |= _without(read, writes)
+        writes |= always
+    return reads, writes
+
+
+def most_carried(function: Function) -> int:
+    """The largest number of loop-carried variables: of one loop and of those around it. Loops must have no jumps."""
+    most = 0
+
+    def visit(block: Block, after: set[str], around: set[str]) -> None:
+        """`after` is alive after the block; `around` is assigned by the loops that the block is in."""
+        nonlocal most
+        for stmt in reversed(block):
+            reads, writes = reads_and_writes((stmt,))
+            match stmt:
+                case If():
+                    visit(stmt.then, after, around)
+                    visit(stmt.orelse, after, around)
+                case For() | While():
+                    floats = {part.target.name for part in assignments(stmt.body) if part.target.kind == "float"}
+                    names = around | floats
+                    alive = reads.keys() | (after - reads_and_writes(stmt.body)[1])
+                    most = max(most, len(alive & names))
+                    visit(stmt.body, alive, names)
+            after = reads.keys() | (after - writes)
+
+    results = {leaf.name for output in function.outputs for leaf in variables(output.value)}
+    visit(function.body, results, set())
+    return most
+
+
+def _without(read: dict[str, Var], names: set[str]) -> dict[str, Var]:
+    return {name: var for name, var in read.items() if name not in names}
+
+
+def remove_dead(function: Function) -> Function:
+    """The function without the statements that no output needs; every loop is assumed to end."""
+    live = {leaf.name for output in function.outputs for leaf in variables(output.value)}
+    size = -1
+    while size != len(live):
+        size = len(live)
+        _mark(function.body, live, in_live_loop=False)
+    return replace(function, body=_sweep(function.body, live))
+
+
+def _needed(stmt: Stmt, live: set[str], in_live_loop: bool) -> bool:
+    match stmt:
+        case Assign():
+            return stmt.target.name in live
+        case Break() | Continue():
+            return in_live_loop
+        case If():
+            return any(_needed(part, live, in_live_loop) for part in (*stmt.then, *stmt.orelse))
+        case _:
+            return not live.isdisjoint(assigned((stmt,)))
+
+
+def _mark(block: Block, live: set[str], in_live_loop: bool) -> None:
+    for stmt in reversed(block):
+        if not _needed(stmt, live, in_live_loop):
+            continue
+        live.update(names_read(stmt))
+        for inner in reversed(blocks(stmt)):
+            _mark(inner, live, in_live_loop or isinstance(stmt, While | For))
+
+
+def _sweep(block: Block, live: set[str], in_live_loop: bool = False) -> Block:
+    new: list[Stmt] = []
+    for stmt in block:
+        if not _needed(stmt, live, in_live_loop):
+            continue
+        if isinstance(stmt, Assign):
+            if stmt.value != stmt.target:
+                new.append(stmt)
+            continue
+        inside = in_live_loop or isinstance(stmt, While | For)
+        stmt = map_exprs(stmt, lambda expr: expr, lambda inner, inside=inside: _sweep(inner, live, inside))  # type: ignore[misc]
+        new.append(stmt)
+        if isinstance(stmt, If) and stmt.orelse and not falls_through(stmt.then):
+            new[-1] = replace(stmt, orelse=())
+            new.extend(stmt.orelse)
+    return tuple(new)

@@ -10,7 +10,6 @@ from collections.abc import Set
 from dataclasses import dataclass, replace
 
 from dualbcast.ir.constant_fold import fold
-from dualbcast.ir.dead_code import remove_dead
 from dualbcast.ir.nodes import (
     FALSE,
     MULADD,
@@ -30,9 +29,7 @@ from dualbcast.ir.nodes import (
     Var,
     While,
 )
-from dualbcast.ir.traversal import expressions, falls_through, targets
-
-__all__ = ["simplify"]
+from dualbcast.ir.traversal import expressions, falls_through, remove_dead, targets
 
 _COMMUTATIVE = frozenset({"add", "mul", "eq", "ne", "and", "or"})
 

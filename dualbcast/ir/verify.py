@@ -21,11 +21,9 @@ from dualbcast.ir.nodes import (
     Stmt,
     Var,
     While,
+    format_expr,
 )
-from dualbcast.ir.printer import format_expr
 from dualbcast.ir.traversal import assigned, expressions
-
-__all__ = ["verify"]
 
 
 def verify(function: Function) -> Function:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dualbcast.errors import Location
-from dualbcast.ir.builder import free_names, hold
 from dualbcast.ir.nodes import (
     TEMPORARY,
     Assign,
@@ -24,9 +23,7 @@ from dualbcast.ir.nodes import (
     Var,
     While,
 )
-from dualbcast.ir.traversal import known_iterations, statements
-
-__all__ = ["has_long_loops", "limit_iterations"]
+from dualbcast.ir.traversal import free_names, hold, known_iterations, statements
 
 _NONE = Const(0, "int")
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
-from dualbcast.ir.builder import free_names, hold
 from dualbcast.ir.constant_fold import fold, zero
 from dualbcast.ir.nodes import (
     FALSE,
@@ -38,7 +37,9 @@ from dualbcast.ir.traversal import (
     assigned_always,
     expressions,
     falls_through,
+    free_names,
     has_loops,
+    hold,
     jumps,
     operations_of,
     read_counts,
@@ -48,11 +49,14 @@ from dualbcast.ir.traversal import (
     use_counts,
 )
 from dualbcast.ir.value_numbering import simplify
-from dualbcast.passes.speculation import is_speculatable
-from dualbcast.passes.uniformity import has_divergent_jumps, is_uniform_loop, varies, varying_names
-from dualbcast.passes.vectorization import blocks_vectors
-
-__all__ = ["mask_loops"]
+from dualbcast.passes.vector_analysis import (
+    blocks_vectors,
+    has_divergent_jumps,
+    is_speculatable,
+    is_uniform_loop,
+    varies,
+    varying_names,
+)
 
 # The most new statements of a function: those after an `if` with a jump in it are written twice.
 MOST_STATEMENTS = 2000

@@ -15,19 +15,14 @@ from dualbcast.errors import ArgumentError, CompileError, nested_too_deeply
 from dualbcast.ir.nodes import Function, Kind
 from dualbcast.ir.structure import Structure
 from dualbcast.ir.traversal import floats, statements
-from dualbcast.program import product_cache
-from dualbcast.program.iteration_limit import limit
+from dualbcast.program import products
 from dualbcast.program.jacobian import Jacobian
 from dualbcast.program.launch import Call, Shape, run_call
-from dualbcast.program.postponed_collection import collection_postponed
 from dualbcast.program.products import Which
-from dualbcast.program.typed_product import Options, TypedProduct
+from dualbcast.program.typed_product import Options, TypedProduct, collection_postponed, limit
 from dualbcast.runtime.arguments import DType, Signature, classify
-from dualbcast.runtime.call_key import forms_of
-from dualbcast.runtime.fast_path import FastPath, Recent
+from dualbcast.runtime.call_key import FastPath, Recent, forms_of
 from dualbcast.runtime.launch_plan import plan
-
-__all__ = ["Derivation", "Element", "flatten_out", "output_dtypes"]
 
 Derivation = Literal["partial", "select", "pushforward", "tangent", "pullback", "value_and_pullback"]
 
@@ -108,7 +103,7 @@ class Element:
 
     def _identity(self) -> str:
         if self._text is None:
-            self._text = product_cache.identity(self.function)
+            self._text = products.identity(self.function)
         return self._text
 
     def specialise(
@@ -136,7 +131,7 @@ class Element:
     ) -> TypedProduct:
         with plain_errors(self.function), collection_postponed():
             identity = self._identity()
-            product = product_cache.product(self.function, which, wrt, identity)
+            product = products.product(self.function, which, wrt, identity)
         limited, max_iterations = None, self.options.max_iterations
         if max_iterations is not None:
             product, limited = limit(product, max_iterations, self.label)
@@ -236,7 +231,7 @@ def plain_errors(function: Function) -> Iterator[None]:
 
 def _derived(derivation: Derivation, function: Function, wrt: tuple[int, ...]) -> Function:
     # Imported here, since most processes derive nothing.
-    from dualbcast.autodiff.derived_functions import partial_of, pullback_of, pushforward_of
+    from dualbcast.autodiff.differentiate import partial_of, pullback_of, pushforward_of
     from dualbcast.ir.compose import restrict
     from dualbcast.ir.value_numbering import simplify
 

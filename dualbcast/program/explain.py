@@ -13,23 +13,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dualbcast.errors import BackendError, MissingDependencyError
-from dualbcast.ir.nodes import ARITHMETIC, FUSED, For, Function, If, While
-from dualbcast.ir.printer import dump
+from dualbcast.ir.nodes import ARITHMETIC, FUSED, For, Function, If, While, dump
 from dualbcast.ir.traversal import operations_of, statements, use_counts
 from dualbcast.kernel_spec import Layout
-from dualbcast.passes.call_scheduling import INSTRUCTIONS
 from dualbcast.passes.if_conversion import branch_choices
-from dualbcast.passes.uniformity import uniform_inputs
-from dualbcast.passes.vectorization import fits_vectors
+from dualbcast.passes.scheduling import INSTRUCTIONS
+from dualbcast.passes.vector_analysis import fits_vectors, uniform_inputs
 from dualbcast.program import pipeline
 from dualbcast.rules.table import RULES
-from dualbcast.runtime.cpu.nontemporal_policy import goes_past_the_cache
+from dualbcast.runtime.cpu.policy import goes_past_the_cache
 from dualbcast.runtime.launch_plan import Plan
 
 if TYPE_CHECKING:
     from dualbcast.runtime.cuda.kernel import CudaKernel
-
-__all__ = ["Explanation", "explain_kernel", "operations"]
 
 
 class Explanation(NamedTuple):

@@ -15,25 +15,17 @@ from dualbcast.errors import Location
 from dualbcast.ir.nodes import Function, Names
 from dualbcast.ir.value_numbering import simplify
 from dualbcast.kernel_spec import KernelSource, Layout
-from dualbcast.passes.call_scheduling import schedule_calls
-from dualbcast.passes.cuda_coarsening import coarsen, may_coarsen
+from dualbcast.passes.cuda_coarsening import coarsen, gather_loads, may_coarsen
 from dualbcast.passes.cuda_coarsening import elements_a_thread as elements_that_pay
-from dualbcast.passes.cuda_fast_math import fast_math
-from dualbcast.passes.cuda_load_gathering import gather_loads
-from dualbcast.passes.cuda_sign_select import select_signs
-from dualbcast.passes.custom_derivatives import drop_custom_derivatives
+from dualbcast.passes.cuda_math import fast_math, select_signs
 from dualbcast.passes.if_conversion import convert_ifs
-from dualbcast.passes.inline_helpers import inline_helpers
+from dualbcast.passes.inlining import drop_custom_derivatives, inline_helpers
 from dualbcast.passes.iteration_limits import limit_iterations
-from dualbcast.passes.load_placement import place_loads
 from dualbcast.passes.masked_loops import mask_loops
-from dualbcast.passes.multiply_add import fuse_multiply_adds
-from dualbcast.passes.readable_form import coalesce_copies, name_variables, nest_expressions
-from dualbcast.passes.reciprocal_division import share_reciprocals
-from dualbcast.passes.uniformity import uniform_inputs
-from dualbcast.passes.vectorization import fits_vectors
-
-__all__ = ["Trace", "elements_a_thread", "for_vectors", "kernel_source", "limited", "plain", "product", "run"]
+from dualbcast.passes.readable_form import coalesce_copies, name_variables, nest_expressions, place_loads
+from dualbcast.passes.scheduling import schedule_calls
+from dualbcast.passes.strength_reduction import fuse_multiply_adds, share_reciprocals
+from dualbcast.passes.vector_analysis import fits_vectors, uniform_inputs
 
 Pass = Callable[[Function], Function]
 # The name of each pass that ran, and the function that it returned.

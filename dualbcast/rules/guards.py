@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["ABSENT", "Capture", "all_hold"]
-
 # The value of a name in a scope that does not have it.
 ABSENT = object()
 

@@ -1,16 +1,15 @@
-"""The rule table: every function that kernels know, with its partial derivatives.
+"""The rule table's rows: every function that kernels know, with its partial derivatives, and the powers that products
+or roots compute.
 
 The partials are functions of the arguments and then of the result `y`, in the scalar language. They are undefined
 outside the function's domain, where its value is NaN. The derivatives of their texts must not lose digits; partials for
 which they would are in `curvatures`.
 """
 
-# All lambdas have the same parameters; some need only a few of them.
-# ruff: noqa: ARG005
-
 from __future__ import annotations
 
 import math
+from types import FunctionType
 
 import numpy as np
 
@@ -35,9 +34,38 @@ from dualbcast.rules.curvatures import (
     tgamma_slope,
 )
 from dualbcast.rules.registration import alias, rule
-from dualbcast.rules.table import REAL
+from dualbcast.rules.table import CUSTOMS, REAL, Custom
 
-__all__ = ["EXCLUDED"]
+# The rules for powers that roots compute faster, by exponent.
+ROOTS = {0.5: "root", -0.5: "inverse_root", 1.5: "root_cubed", -1.5: "inverse_root_cubed"}
+
+# The largest whole exponent, of either sign, whose power is a product.
+LARGEST_PRODUCT = 8
+
+
+def _inverse_power(count: int) -> Custom:
+    """The derivative of x ** -count.
+
+    The rules for products and quotients would square the result, which overflows or underflows where the derivative is
+    an ordinary number. This form overflows or underflows only where the derivative does.
+    """
+
+    def power(x: float) -> float:
+        return x**-count
+
+    assert isinstance(power, FunctionType)
+    custom = Custom(f"inverse_power_{count}", power, lambda x, y: ((-count * y) * (1.0 / x),), ((0.1, 10.0),))
+    CUSTOMS[custom.name] = custom
+    return custom
+
+
+# By the exponent without its sign.
+INVERSE_POWERS = {count: _inverse_power(count) for count in range(2, LARGEST_PRODUCT + 1)}
+
+
+# All lambdas have the same parameters; some need only a few of them.
+# ruff: noqa: ARG005
+
 
 LN2 = math.log(2.0)
 LN10 = math.log(10.0)

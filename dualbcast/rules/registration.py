@@ -18,10 +18,22 @@ import numpy as np
 
 from dualbcast.errors import ArgumentError, a_or_an
 from dualbcast.ir.constant_fold import FUNCTIONS
-from dualbcast.rules.resolution import BY_SPELLING, lookup, meanings, resolve, set_meaning
-from dualbcast.rules.table import ALIASES, CUSTOMS, REAL, RULES, WHOLE, Custom, Interval, Kink, Rule
-
-__all__ = ["alias", "customise", "forget", "open_to_users", "rule"]
+from dualbcast.rules.table import (
+    ALIASES,
+    BY_SPELLING,
+    CUSTOMS,
+    REAL,
+    RULES,
+    WHOLE,
+    Custom,
+    Interval,
+    Kink,
+    Rule,
+    lookup,
+    meanings,
+    resolve,
+    set_meaning,
+)
 
 _numbers = itertools.count(1)
 _check: Callable[[Rule, list[Any]], None] | None = None

@@ -6,8 +6,6 @@ import sys
 from types import ModuleType
 from typing import Any
 
-__all__ = ["home", "leads_to"]
-
 # The attributes by which a callable names the one inside it; and the deepest nesting, since an object may have any
 # attribute.
 _INNER = ("__func__", "__wrapped__", "py_func")

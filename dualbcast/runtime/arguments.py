@@ -18,26 +18,6 @@ from numpy import ndarray
 from dualbcast.errors import ArgumentError, DTypeError, a_or_an
 from dualbcast.foreign_objects import called, instead, is_variable, refused_variable
 
-__all__ = [
-    "STORAGES",
-    "WEAK",
-    "Array",
-    "DType",
-    "Kind",
-    "Operands",
-    "Signature",
-    "Token",
-    "array_kind",
-    "classify",
-    "extended",
-    "is_array",
-    "is_writeable",
-    "no_derivative",
-    "on_host",
-    "sign",
-    "storage_name",
-]
-
 Array: TypeAlias = Any  # numpy.ndarray or cupy.ndarray: CuPy is optional and has no types
 DType: TypeAlias = "np.dtype[Any]"
 Kind = Literal["bool", "int", "float"]

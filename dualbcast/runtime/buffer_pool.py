@@ -21,8 +21,6 @@ import numpy as np
 from dualbcast.errors import ArgumentError, BackendError
 from dualbcast.runtime.arguments import Array, DType
 
-__all__ = ["MIN_ARRAY_BYTES", "MIN_CALL_BYTES", "POOL", "Lease", "Pool", "size_class", "total_memory"]
-
 # The fewest bytes, of all arrays of a call together and of one of them, for which blocks of the pool pay. For less the
 # C library is faster. For more it returns memory to the system each time and gets it anew.
 MIN_CALL_BYTES = 1 << 16

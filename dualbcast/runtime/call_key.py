@@ -1,18 +1,18 @@
-"""The key of a call's form, which many calls share, and the addresses of its arrays, which are its own."""
+"""The key of a call's form, which many calls share, the addresses of its arrays, which are its own, and the fast paths
+that calls leave for others of their form.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import sys
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy import ndarray
 
 from dualbcast.runtime.arguments import STORAGES, WEAK, Array
-
-__all__ = ["HEADER", "are_plain", "device_addresses", "forms_of", "host_addresses"]
 
 # The types whose objects are numbers of one dtype, each with the form of its numbers. That is no bare type, since a
 # dtype is equal to the type of its numbers.
@@ -76,3 +76,34 @@ def host_addresses(arrays: Sequence[Array]) -> tuple[int, ...]:
 def device_addresses(arrays: Sequence[Array]) -> tuple[int, ...]:
     """The addresses of CuPy arrays; 0 for numbers, which are on the host."""
     return tuple([0 if type(array) is ndarray else array.data.ptr for array in arrays])
+
+
+_T = TypeVar("_T")
+# The most entries of a table whose keys are forms of arrays: new forms may come without end.
+_MOST_ENTRIES = 1024
+
+
+class Recent(dict[Any, _T]):
+    """A dict that begins anew when it is full."""
+
+    def keep(self, key: Any, value: _T) -> _T:
+        """Remember `value`."""
+        if len(self) >= _MOST_ENTRIES:
+            self.clear()
+        self[key] = value
+        return value
+
+
+class FastPath(Protocol):
+    """A kernel with all that calls of one form have in common, on any device.
+
+    Attributes
+    ----------
+    results
+        The caller's own object.
+    """
+
+    results: Any
+
+    def run(self, values: tuple[Array, ...], out: tuple[Array, ...] = ()) -> Sequence[Array] | None:
+        """Run the kernel on arguments of known forms; its outputs, or None where it cannot use them in place."""

@@ -11,9 +11,7 @@ import numpy as np
 from dualbcast.codegen.loops.row_joining import SHORT
 from dualbcast.kernel_spec import TILE
 from dualbcast.runtime.arguments import DType
-from dualbcast.runtime.cpu.tile_packing import Packing
-
-__all__ = ["Dimensions", "Form", "coalesced", "dimensions_of", "fresh_strides", "long_rows"]
+from dualbcast.runtime.cpu.pieces import Packing
 
 # How an array lies in memory: its shape, its strides in bytes, its dtype.
 Form: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...], DType]"

@@ -18,8 +18,6 @@ from dualbcast.kernel_spec import KernelSource
 if TYPE_CHECKING:
     from dualbcast.runtime.reduction_blocks import Block
 
-__all__ = ["PythonKernel", "launch"]
-
 _NUMPY = {
     "acos": np.arccos,
     "acosh": np.arccosh,

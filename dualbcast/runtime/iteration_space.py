@@ -17,12 +17,10 @@ from dualbcast.kernel_spec import Layout
 from dualbcast.runtime.arguments import Array, DType
 from dualbcast.runtime.buffer_pool import MIN_ARRAY_BYTES, MIN_CALL_BYTES, POOL
 from dualbcast.runtime.coalescing import Dimensions, Form, coalesced, dimensions_of, fresh_strides, long_rows
-from dualbcast.runtime.cpu.tile_packing import Copied, Packing
+from dualbcast.runtime.cpu.pieces import Copied, Packing
 from dualbcast.runtime.cuda.grid import foremost
 from dualbcast.runtime.cuda.memory import allocate, shared_block
 from dualbcast.runtime.reduction_blocks import WORK, Block, Space, Split
-
-__all__ = ["Form", "Geometry", "Shapes", "Target", "extent", "form_of", "is_nested", "lay_out", "result_shape"]
 
 form_of = attrgetter("shape", "strides", "dtype")
 # For each output the shape of its sums, None where it is not summed; None where none is.

@@ -20,9 +20,9 @@ from dualbcast.errors import ArgumentError
 from dualbcast.kernel_spec import Layout
 from dualbcast.runtime.arguments import Array, DType, Operands
 from dualbcast.runtime.call_key import device_addresses, host_addresses
-from dualbcast.runtime.cpu.tile_packing import Copied, Packing
+from dualbcast.runtime.coalescing import Form
+from dualbcast.runtime.cpu.pieces import Copied, Packing
 from dualbcast.runtime.iteration_space import (
-    Form,
     Geometry,
     Shapes,
     Target,
@@ -34,8 +34,6 @@ from dualbcast.runtime.iteration_space import (
 )
 from dualbcast.runtime.output_arrays import check_forms, check_out, scalars
 from dualbcast.runtime.reduction_blocks import WORK, Block, Split, combine, least_of
-
-__all__ = ["Fit", "Plan", "aside_of", "find_fit", "fresh", "plan", "summed"]
 
 _MAX_WORK: Any = 10_000  # of NumPy's exact overlap test: under a millisecond (NumPy's own annotation allows only 0, -1)
 

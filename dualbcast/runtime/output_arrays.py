@@ -11,8 +11,6 @@ from dualbcast.errors import ArgumentError, DTypeError, ShapeError
 from dualbcast.foreign_objects import called
 from dualbcast.runtime.arguments import Array, DType, is_array, is_writeable
 
-__all__ = ["check_forms", "check_out", "scalars"]
-
 
 def check_out(out: Array | Sequence[Array | None], count: int, module: str) -> tuple[Array | None, ...]:
     """`out=` as a tuple, each array in it of the right kind and open for writing.

@@ -18,8 +18,6 @@ from dualbcast.runtime.arguments import Array, DType
 from dualbcast.runtime.buffer_pool import POOL
 from dualbcast.runtime.cuda.grid import partial_sums
 
-__all__ = ["WORK", "Block", "Space", "Split", "Sum", "combine", "least_of"]
-
 # The most blocks, and the number of blocks that is not reduced further to save memory for accumulators.
 _MOST_BLOCKS, _ENOUGH_BLOCKS = 64, 16
 # The fewest elements of a block that is worth a thread. A block of more operations than these gets fewer elements.

@@ -17,7 +17,7 @@ import pytest
 
 from dualbcast import BroadcastFunction, differentiable_broadcast
 from dualbcast.errors import CompileError, MissingDependencyError
-from dualbcast.program import product_cache
+from dualbcast.program import products
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 BACKENDS = ["python", "cpu"]
@@ -379,13 +379,13 @@ def helper(x):
 def compiled(monkeypatch: pytest.MonkeyPatch, nothing_kept: None) -> list[str]:  # noqa: ARG001
     """What has been compiled, in order."""
     found: list[str] = []
-    make = product_cache.make_product
+    make = products.make_product
 
     def counted(function: Any, which: Any, *rest: Any) -> Any:
         found.append(which)
         return make(function, which, *rest)
 
-    monkeypatch.setattr(product_cache, "make_product", counted)
+    monkeypatch.setattr(products, "make_product", counted)
     return found
 
 

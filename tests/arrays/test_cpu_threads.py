@@ -19,7 +19,7 @@ from dualbcast import differentiable_broadcast, get_num_threads, num_threads, se
 from dualbcast.errors import ArgumentError, BackendError
 from dualbcast.runtime.cpu import kernel as cpu_kernel
 from dualbcast.runtime.cpu import launch as cpu_launch
-from dualbcast.runtime.cpu import pace, thread_pool, threads
+from dualbcast.runtime.cpu import policy, thread_pool, threads
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -39,7 +39,7 @@ class Recorder(cpu_kernel.CpuKernel):
         integers = 2 + rank + len(POINTERS)
         self._code = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * integers)(self.note)
         self._address = ctypes.cast(self._code, ctypes.c_void_p).value
-        self.pace = pace.Pace(len(POINTERS))
+        self.pace = policy.Pace(len(POINTERS))
         self.polls = False
 
     def goes_past_the_cache(self, _total):
@@ -61,7 +61,7 @@ POINTERS = (1 << 46, 5)
 
 @pytest.fixture(autouse=True)
 def _few_are_many(monkeypatch):
-    monkeypatch.setattr(pace, "_PROBE", 1024)  # a launch thinks of threads from 1024 elements on
+    monkeypatch.setattr(policy, "_PROBE", 1024)  # a launch thinks of threads from 1024 elements on
     monkeypatch.setattr(thread_pool, "_MAX_POOLS", 100)
     monkeypatch.setattr(thread_pool, "_MAX_THREADS", 100)  # as on a machine with many processors
 
@@ -89,7 +89,7 @@ def test_every_total_is_covered(total):
 
 
 def test_little_work_stays_on_this_thread(monkeypatch):
-    monkeypatch.setattr(pace, "THREAD_NS", 10**10)  # ten seconds: however busy the machine is, this is less
+    monkeypatch.setattr(policy, "THREAD_NS", 10**10)  # ten seconds: however busy the machine is, this is less
     recorder = Recorder(seconds=0)
     cpu_launch.launch(recorder, 2000, (2000,), POINTERS, threads=8)
     assert {thread for *_, thread in recorder.calls} == {threading.get_ident()}
@@ -182,8 +182,8 @@ def test_threads_that_the_system_refuses_are_done_without(monkeypatch):
 
 @pytest.mark.parametrize("shape", [(700, 1000), (3, 200_001), (100_000, 7)])
 def test_the_number_of_threads_does_not_change_a_bit(monkeypatch, shape):
-    monkeypatch.setattr(pace, "THREAD_NS", 0)
-    monkeypatch.setattr(pace, "RANGE_NS", 1)
+    monkeypatch.setattr(policy, "THREAD_NS", 0)
+    monkeypatch.setattr(policy, "RANGE_NS", 1)
     arguments = cell_arguments(*shape)
     alone = cell_run(arguments)
     for count in (2, 3, 7):
@@ -297,7 +297,7 @@ def test_a_pace_is_measured_and_used():
 def test_there_are_as_many_pieces_for_each_thread(monkeypatch, threads, pieces, count):
     monkeypatch.setattr(thread_pool, "is_watched", lambda: True)
     recorder = Recorder(seconds=0)
-    recorder.pace.learn(pieces * pace.RANGE_NS / 100_000)
+    recorder.pace.learn(pieces * policy.RANGE_NS / 100_000)
     cpu_launch.launch(recorder, 100_000, (100_000,), POINTERS, threads)
     assert len(recorder.calls) == count
     assert recorder.covered() == list(range(100_000))
@@ -317,9 +317,9 @@ def test_there_are_as_many_pieces_for_each_thread(monkeypatch, threads, pieces, 
 )
 def test_a_thread_is_woken_for_much_work_and_between_launches_without_pauses(monkeypatch, work, watched, pause, shared):
     """`work` in that of which a thread that watches is given some."""
-    monkeypatch.setattr(pace, "THREAD_NS", 10**9)  # seconds, so that those of a busy machine do not matter
+    monkeypatch.setattr(policy, "THREAD_NS", 10**9)  # seconds, so that those of a busy machine do not matter
     monkeypatch.setattr(thread_pool, "is_watched", lambda: watched)
-    monkeypatch.setattr(pace, "_last_end", time.perf_counter_ns() - 100 * pause)
+    monkeypatch.setattr(policy, "_last_end", time.perf_counter_ns() - 100 * pause)
     recorder = Recorder(seconds=0)
     recorder.pace.learn(work * 1e9 / 10_000)
     cpu_launch.launch(recorder, 10_000, (10_000,), POINTERS, threads=2)
@@ -374,7 +374,7 @@ def test_few_elements_that_take_long_are_shared_on_the_short_way():
     assert kernel.pace.element is None
     for _ in range(3):
         np.testing.assert_array_equal(thousands_of_sines(x), first)
-    assert kernel.pace.element * 1024 > pace.THREAD_NS
+    assert kernel.pace.element * 1024 > policy.THREAD_NS
     assert kernel.pace.short < 1024
     ran = []
     share = thread_pool.share
@@ -422,9 +422,9 @@ FORK = """
 import os, sys
 import numpy as np
 from dualbcast.kernel_spec import KernelSource, Layout
-from dualbcast.runtime.cpu import kernel as cpu, pace, thread_pool as pool, threads
+from dualbcast.runtime.cpu import kernel as cpu, policy, thread_pool as pool, threads
 from dualbcast.runtime.cpu.launch import launch
-pace.THREAD_NS = 0
+policy.THREAD_NS = 0
 kernel = cpu.compile_kernel(eval(sys.argv[1]), False)
 x = np.linspace(-2, 2, 1_000_000)
 def check():

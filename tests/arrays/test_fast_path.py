@@ -12,10 +12,10 @@ import pytest
 
 from dualbcast import differentiable_broadcast, graph
 from dualbcast.errors import ArgumentError, DualbcastError
-from dualbcast.runtime import fast_path
+from dualbcast.runtime import call_key
 from dualbcast.runtime.call_key import forms_of, host_addresses
 from dualbcast.runtime.cpu import loader
-from dualbcast.runtime.cpu.fast_path import CpuFastPath
+from dualbcast.runtime.cpu.launch import CpuFastPath
 
 RNG = np.random.default_rng(7)
 FACTOR = 3.0
@@ -267,7 +267,7 @@ def test_cotangents_are_looked_at_after_right_ones_too(short: list[bool]) -> Non
 
 
 def test_the_forms_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fast_path, "_MOST_ENTRIES", 8)
+    monkeypatch.setattr(call_key, "_MOST_ENTRIES", 8)
     f = differentiable_broadcast(backend="python")(lambda x: x + 1)
     for size in range(1, 30):
         assert f(np.zeros(size)).sum() == size

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from dualbcast import IterationError, KernelCancelled, cancel, differentiable_broadcast, num_threads
-from dualbcast.codegen.llvm import polling
+from dualbcast.codegen.llvm import unit
 from dualbcast.runtime.cpu import interrupt, thread_pool
 
 # Of a program that takes a few seconds.
@@ -391,16 +391,16 @@ def loop_of(text: str) -> ast.stmt:
 def test_iterations_that_are_known(text: str, count: int | None) -> None:
     loop = loop_of(text)
     assert isinstance(loop, ast.For)
-    assert polling._iterations(loop) == count
+    assert unit._iterations(loop) == count
 
 
 def test_short_loops_do_not_poll() -> None:
-    assert polling.may_take_long(loop_of("while going: x = x + 1"))
-    assert polling.may_take_long(loop_of("for i in range(n): x = x + 1"))
-    assert polling.may_take_long(loop_of("for i in range(1000000): x = x + 1"))
-    assert not polling.may_take_long(loop_of("for i in range(100): x = x + 1"))
+    assert unit.may_take_long(loop_of("while going: x = x + 1"))
+    assert unit.may_take_long(loop_of("for i in range(n): x = x + 1"))
+    assert unit.may_take_long(loop_of("for i in range(1000000): x = x + 1"))
+    assert not unit.may_take_long(loop_of("for i in range(100): x = x + 1"))
     nested = "for i in range(300):\n    for j in range(300):\n        x = x + 1"
-    assert polling.may_take_long(loop_of(nested))
+    assert unit.may_take_long(loop_of(nested))
 
 
 def test_kernels_without_such_loops_have_no_such_code() -> None:

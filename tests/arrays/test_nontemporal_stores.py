@@ -15,16 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualbcast import differentiable_broadcast, special
-from dualbcast.codegen.llvm.row_ends import EDGE
-from dualbcast.codegen.llvm.row_loop import WHOLE
+from dualbcast.codegen.llvm.row_loop import EDGE, WHOLE
 from dualbcast.codegen.loops.recipe import Recipe
 from dualbcast.codegen.loops.thread_pool import write_call
 from dualbcast.codegen.loops.tile_packing import write_gather
 from dualbcast.kernel_spec import Layout
 from dualbcast.runtime.cpu import kernel as cpu_kernel
-from dualbcast.runtime.cpu import nontemporal_policy, pace
-from dualbcast.runtime.cpu.array_call import ArrayCall
-from dualbcast.runtime.cpu.nontemporal_policy import goes_past_the_cache
+from dualbcast.runtime.cpu import policy
+from dualbcast.runtime.cpu.kernel import ArrayCall
+from dualbcast.runtime.cpu.policy import goes_past_the_cache
 from dualbcast.runtime.cpu.thread_pool import Work
 
 pytestmark = pytest.mark.skipif(
@@ -64,10 +63,10 @@ def streamed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(cpu_kernel.CpuKernel, "ranges", record)
     monkeypatch.setattr(cpu_kernel.CpuKernel, "_past_the_cache", record_address)
     monkeypatch.setattr(ArrayCall, "ranges", record_call)
-    monkeypatch.setattr(nontemporal_policy, "room", lambda: -1)
-    monkeypatch.setattr(pace, "_PROBE", 1)
+    monkeypatch.setattr(policy, "room", lambda: -1)
+    monkeypatch.setattr(policy, "_PROBE", 1)
     # However fast the machine is, no launch of two ranges is one of few elements, which are never streamed.
-    monkeypatch.setattr(pace, "THREAD_NS", 0)
+    monkeypatch.setattr(policy, "THREAD_NS", 0)
     return found
 
 
@@ -118,7 +117,7 @@ def test_storage(streamed: list[Any], size: int, dtype: str) -> None:
     assert (streamed != []) == (3 * size > 2 * 256)
     streamed.clear()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nontemporal_policy, "room", lambda: 1 << 60)
+        patch.setattr(policy, "room", lambda: 1 << 60)
         expected, partials = cell.value_and_jacobian(*arrays, z, wrt=("c", "f", "i"))
     assert streamed == []
     for a, b in zip([value, *(jacobian[k] for k in "cfi")], [expected, *(partials[k] for k in "cfi")], strict=True):
@@ -129,7 +128,7 @@ def test_storage(streamed: list[Any], size: int, dtype: str) -> None:
 def test_the_number_of_threads_does_not_change_a_bit(
     monkeypatch: pytest.MonkeyPatch, streamed: list[Any], shape: tuple[int, ...]
 ) -> None:
-    monkeypatch.setattr(pace, "RANGE_NS", 1)
+    monkeypatch.setattr(policy, "RANGE_NS", 1)
     random = np.random.default_rng(1)
     arrays = [random.standard_normal(shape, dtype=np.float32) for _ in range(3)]
     z = random.standard_normal((*shape[:-1], 1), dtype=np.float32)
@@ -144,14 +143,14 @@ def test_the_number_of_threads_does_not_change_a_bit(
 
 def test_what_is_streamed() -> None:
     """Outputs that vectors are stored to, in launches that move more than the cache has room for."""
-    many = nontemporal_policy.room() // 16
+    many = policy.room() // 16
     flat = Layout(1, ("1",), (0, 0))
     assert goes_past_the_cache(flat, many + 1, (8, 8), 1)
     assert not goes_past_the_cache(flat, many, (8, 8), 1)
     # Half of the room is enough for many outputs.
     one, thirty = (Layout(1, ("1",), (0,) * count) for count in (2, 31))
     for layout, sizes, expected in ((one, (8, 120), False), (thirty, (8, *[4] * 30), True)):
-        assert goes_past_the_cache(layout, nontemporal_policy.room() // 200, sizes, 1) is expected
+        assert goes_past_the_cache(layout, policy.room() // 200, sizes, 1) is expected
     # Broadcast inputs do not count; elements that are apart are not stored as vectors.
     assert not goes_past_the_cache(Layout(1, ("0", "1"), (0, 1)), many + 1, (8, 8), 1)
     assert goes_past_the_cache(Layout(2, ("s1", "s1"), (0, 1)), many + 1, (8, 8), 1)
@@ -161,7 +160,7 @@ def test_what_is_streamed() -> None:
 def test_explain_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.ones((30, 1000))
     assert not cell.explain(x, x, x, 1.0).streamed
-    monkeypatch.setattr(nontemporal_policy, "room", lambda: -1)
+    monkeypatch.setattr(policy, "room", lambda: -1)
     found = cell.explain(x, x, x, 1.0)
     assert found.streamed
     assert "stores      streamed past the cache" in str(found)
@@ -185,7 +184,7 @@ def test_kernels_that_sum_stream_what_they_do_not_sum(monkeypatch: pytest.Monkey
     )
     found = []
     for room in (1 << 60, -1):
-        monkeypatch.setattr(nontemporal_policy, "room", lambda room=room: room)
+        monkeypatch.setattr(policy, "room", lambda room=room: room)
         # What a kernel remembers of blocks is as it was.
         cpu_kernel._kernels.clear()
         function = differentiable_broadcast(layer.__wrapped__)

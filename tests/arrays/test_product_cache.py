@@ -21,7 +21,7 @@ from dualbcast import differentiable_broadcast, disk_cache, special
 from dualbcast.errors import ArgumentError, CompileError
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Const, Function, Output, Var
-from dualbcast.program import product_cache
+from dualbcast.program import products
 from dualbcast.runtime.cpu import kernel as cpu_kernel
 
 EVERY = pytest.mark.parametrize("case", CORPUS[::7], ids=lambda case: case.name)
@@ -46,7 +46,7 @@ def later(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
         assert list((folder / "kernels").iterdir())
         monkeypatch.setattr(cpu_kernel, "_kernels", {})
         monkeypatch.setattr(cpu_kernel, "_build", refuse)
-        monkeypatch.setattr(product_cache, "make_product", refuse)
+        monkeypatch.setattr(products, "make_product", refuse)
         monkeypatch.setattr("dualbcast.program.pipeline.kernel_source", refuse)
 
     return begin
@@ -140,7 +140,7 @@ def test_whatever_changes_between_processes_counts(how: str, tmp_path: Path) -> 
 
 def identity(text: Callable[..., Any], count: int = 1) -> str:
     kinds: Any = ("float",) * count
-    return product_cache.identity(lower(text, kinds).function)
+    return products.identity(lower(text, kinds).function)
 
 
 def test_functions_that_differ_have_other_identities() -> None:
@@ -163,7 +163,7 @@ def test_functions_that_differ_have_other_identities() -> None:
     made = [
         Function("f", (Var("x", "float"),), (), (Output("out", Const(each, kinds[type(each)])),)) for each in constants
     ]
-    assert len({product_cache.identity(each) for each in made}) == len(made)
+    assert len({products.identity(each) for each in made}) == len(made)
 
 
 def test_what_a_user_says_is_not_kept_but_for_our_own() -> None:
@@ -184,7 +184,7 @@ def test_the_place_of_a_function_is_no_part_of_its_identity() -> None:
 
     other = lower(lambda x: np.sin(x) * x, ("float",)).function
     assert one.location != other.location
-    assert product_cache.identity(one) == product_cache.identity(other) != ""
+    assert products.identity(one) == products.identity(other) != ""
 
 
 @EVERY
@@ -192,10 +192,10 @@ def test_identities_do_not_depend_on_the_process(case: Case) -> None:
     kinds: Any = tuple(type(arg).__name__ for arg in case.points[0])
     function = lower(case.function, kinds).function
     again = lower(case.function, kinds).function
-    assert product_cache.identity(function) == product_cache.identity(again)
-    assert " at 0x" not in product_cache.identity(function)
+    assert products.identity(function) == products.identity(again)
+    assert " at 0x" not in products.identity(function)
     if function.body:
-        assert product_cache.identity(replace(function, body=function.body[:-1])) != product_cache.identity(function)
+        assert products.identity(replace(function, body=function.body[:-1])) != products.identity(function)
 
 
 def test_damaged_entries_are_made_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,9 +27,9 @@ from dualbcast.runtime import interpreter
 from dualbcast.runtime.arguments import Operands, classify, storage_name
 from dualbcast.runtime.cpu import kernel as cpu_kernel
 from dualbcast.runtime.cpu import launch as cpu_launch
-from dualbcast.runtime.cpu import pace, thread_pool
+from dualbcast.runtime.cpu import policy, thread_pool
+from dualbcast.runtime.cpu.pieces import Packing
 from dualbcast.runtime.cpu.thread_pool import Work
-from dualbcast.runtime.cpu.tile_packing import Packing
 from dualbcast.runtime.iteration_space import form_of, lay_out
 from dualbcast.runtime.launch_plan import Plan, plan
 from dualbcast.runtime.reduction_blocks import least_of
@@ -373,7 +373,7 @@ def long_way(x: float, y: float) -> float:
 
 
 def test_sums_of_few_elements_that_take_long_are_shared(monkeypatch):
-    monkeypatch.setattr(pace, "THREAD_NS", 0)
+    monkeypatch.setattr(policy, "THREAD_NS", 0)
     x, bar = np.random.default_rng(9).uniform(-1, 1, (2, 10_000))
     ran = []
     share = thread_pool.share
@@ -399,7 +399,7 @@ def test_sums_of_few_elements_that_take_long_are_shared(monkeypatch):
 @pytest.mark.parametrize("dtype", [F4, F8], ids=str)
 @pytest.mark.parametrize("shape", [(500_009,), (900, 700), (3, 150_001), (150_001, 3), (70, 80, 90)])
 def test_threads_do_not_change_a_bit(shape, dtype, monkeypatch):
-    monkeypatch.setattr(pace, "THREAD_NS", 0)
+    monkeypatch.setattr(policy, "THREAD_NS", 0)
     x = np.random.default_rng(6).standard_normal(shape).astype(dtype)
     y = np.random.default_rng(7).standard_normal(shape[-1]).astype(dtype)
     wanted = (None, *patterns(shape))
@@ -423,7 +423,7 @@ def test_threads_do_not_change_a_bit(shape, dtype, monkeypatch):
 
 
 def test_threads_do_not_change_a_bit_of_pairs(monkeypatch):
-    monkeypatch.setattr(pace, "THREAD_NS", 0)
+    monkeypatch.setattr(policy, "THREAD_NS", 0)
     random = np.random.default_rng(8)
     x, y = random.standard_normal((500, 1, 3)), random.standard_normal((400, 3))
     wanted = ((500, 400, 1), (500, 1, 3), (400, 3), ())

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from dualbcast import differentiable_broadcast, num_threads
 from dualbcast.runtime import coalescing, iteration_space, launch_plan
-from dualbcast.runtime.cpu import pace
+from dualbcast.runtime.cpu import policy
 from dualbcast.runtime.iteration_space import form_of, lay_out
 
 
@@ -168,7 +168,7 @@ def test_storage(dtype: str) -> None:
 
 @pytest.mark.parametrize("shape", [(40_001, 3), (9000, 23), (5000, 64)])
 def test_the_number_of_threads_does_not_change_a_bit(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int]) -> None:
-    monkeypatch.setattr(pace, "THREAD_NS", 0)
+    monkeypatch.setattr(policy, "THREAD_NS", 0)
     random = np.random.default_rng(3)
     x, y, z, bar = (random.standard_normal(own, dtype=np.float32) for own in (shape, shape[1:], (shape[0], 1), shape))
     f = differentiable_broadcast(lambda x, y, z: math.tanh(x * y) + math.exp(z))

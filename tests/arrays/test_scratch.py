@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from dualbcast import differentiable_broadcast
-from dualbcast.runtime.cpu import pace, scratch
-from dualbcast.runtime.cpu.tile_packing import _MOST_TILE_BYTES, Packing
+from dualbcast.runtime.cpu import policy, thread_pool
+from dualbcast.runtime.cpu.pieces import _MOST_TILE_BYTES, Packing
 
 # What is done once in the main thread, where it is compiled, and then in a thread, and in those of the pool.
 SMALL_STACKS = """
@@ -102,27 +102,27 @@ def test_tiles_of_many_inputs_are_smaller(sizes: tuple[int, ...], count: int) ->
 
 
 def test_launches_at_a_time_have_memory_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    waiting = scratch.deque[scratch.Scratch]()
-    monkeypatch.setattr(scratch, "_waiting", waiting)
-    lent = [scratch.lend(room, 3) for room in (1000, 5000)]
+    waiting = thread_pool.deque[thread_pool.Scratch]()
+    monkeypatch.setattr(thread_pool, "_waiting", waiting)
+    lent = [thread_pool.lend(room, 3) for room in (1000, 5000)]
     assert [places for _, places in lent] == [3, 3]
     one, other = (found for found, _ in lent)
     assert one.address % 64 == other.address % 64 == 0
     assert one.address + one.size <= other.address or other.address + other.size <= one.address
-    scratch.give_back(other)
-    assert scratch.lend(2000, 5) == (other, 5)
-    scratch.give_back(one)
-    larger, _ = scratch.lend(1 << 20, 2)
+    thread_pool.give_back(other)
+    assert thread_pool.lend(2000, 5) == (other, 5)
+    thread_pool.give_back(one)
+    larger, _ = thread_pool.lend(1 << 20, 2)
     assert larger is not one
     assert larger.size == 1 << 21
     for _ in range(20):
-        scratch.give_back(scratch.Scratch(1))
-    assert len(waiting) == scratch._MOST_WAITING
+        thread_pool.give_back(thread_pool.Scratch(1))
+    assert len(waiting) == thread_pool._MOST_WAITING
 
 
 def test_callers_at_a_time_do_not_meet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several threads that launch, each with several that help, and more pieces than threads."""
-    monkeypatch.setattr(pace, "THREAD_NS", 0)
+    monkeypatch.setattr(policy, "THREAD_NS", 0)
     monkeypatch.setenv("DUALBCAST_NUM_THREADS", "5")
 
     @differentiable_broadcast

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from dualbcast import differentiable_broadcast
 from dualbcast.runtime import iteration_space, launch_plan
 from dualbcast.runtime.cpu import kernel as cpu_kernel
-from dualbcast.runtime.cpu import pace, pieces, tile_packing
-from dualbcast.runtime.cpu.tile_packing import Packing
+from dualbcast.runtime.cpu import pieces, policy
+from dualbcast.runtime.cpu.pieces import Packing
 
 
 def combined(x, y, z):
@@ -41,11 +41,11 @@ def forget() -> None:
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Whatever can be packed is, in small tiles, so that all their borders are met."""
-    monkeypatch.setattr(tile_packing, "_SMALLEST_PANEL", 1)
-    monkeypatch.setattr(tile_packing, "_SMALLEST_SPACE", 1)
-    monkeypatch.setattr(tile_packing, "_LARGEST_TILE", (16, 32))
-    monkeypatch.setattr(tile_packing, "_LARGEST_ROW", (1, 64))
-    monkeypatch.setattr(tile_packing, "_LARGEST_PANEL", 1 << 10)
+    monkeypatch.setattr(pieces, "_SMALLEST_PANEL", 1)
+    monkeypatch.setattr(pieces, "_SMALLEST_SPACE", 1)
+    monkeypatch.setattr(pieces, "_LARGEST_TILE", (16, 32))
+    monkeypatch.setattr(pieces, "_LARGEST_ROW", (1, 64))
+    monkeypatch.setattr(pieces, "_LARGEST_PANEL", 1 << 10)
     forget()
     yield
     forget()
@@ -136,7 +136,7 @@ def test_a_row_with_gaps_is_not_copied_to_all_rows() -> None:
     arrays = np.ones((200, 300)), np.ones((300, 200)).T, np.ones((300, 2))[:, 0]
     forms = tuple(map(iteration_space.form_of, arrays))
     found = iteration_space.lay_out(forms, (None, None), ("x", "y", "w"), (None, (300,)))
-    assert isinstance(found.blocks, tile_packing.Copied)
+    assert isinstance(found.blocks, pieces.Copied)
     assert found.blocks.inputs.inputs == (1,)
 
 
@@ -153,11 +153,11 @@ def test_panels_cover_the_space_once(data: st.DataObject) -> None:
         strides[axis] = step
         step *= sizes[axis]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tile_packing, "_SMALLEST_PANEL", 1)
-        patch.setattr(tile_packing, "_SMALLEST_SPACE", 1)
-        patch.setattr(tile_packing, "_LARGEST_TILE", (8, 16))
-        patch.setattr(tile_packing, "_LARGEST_ROW", (1, 32))
-        patch.setattr(tile_packing, "_LARGEST_PANEL", 256)
+        patch.setattr(pieces, "_SMALLEST_PANEL", 1)
+        patch.setattr(pieces, "_SMALLEST_SPACE", 1)
+        patch.setattr(pieces, "_LARGEST_TILE", (8, 16))
+        patch.setattr(pieces, "_LARGEST_ROW", (1, 32))
+        patch.setattr(pieces, "_LARGEST_PANEL", 256)
         panels = Packing.of((0,), sizes, steps, (tuple(strides),), (8,))
     assert panels is not None
     # What lies where, by the linear index.
@@ -203,7 +203,7 @@ def test_a_kernel_remembers_some_ways_in_which_arrays_lie() -> None:
 
 
 def test_the_number_of_threads_does_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pace, "THREAD_NS", 0)
+    monkeypatch.setattr(policy, "THREAD_NS", 0)
     random = np.random.default_rng(0)
     x, y = random.standard_normal((1003, 777)), random.standard_normal((777, 1003))
     found = []

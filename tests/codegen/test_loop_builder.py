@@ -14,9 +14,9 @@ from dualbcast.codegen.loops import row_joining, thread_pool, tile_packing
 from dualbcast.codegen.loops import scratch as loop_scratch
 from dualbcast.codegen.loops.recipe import Recipe
 from dualbcast.codegen.loops.scatter_add import write_scatter_add
-from dualbcast.runtime.cpu import loops
+from dualbcast.runtime.cpu import loader
 from dualbcast.runtime.cpu.loader import compiled
-from dualbcast.runtime.cpu.scratch import Scratch
+from dualbcast.runtime.cpu.thread_pool import Scratch
 
 WORDS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
 
@@ -140,8 +140,8 @@ def test_pack(size: int, rows: int, columns: int) -> None:
 def test_gather_runs_a_kernel_row_by_row(itemsizes: tuple[int, ...]) -> None:
     """A kernel that copies, of transposed inputs, each to its output, in a panel from element 1000 on."""
     rows, columns, count = 21, 150, len(itemsizes)
-    kernel = loops.copying(itemsizes)
-    loop = loops.gathering(0, 2 * count, tuple(range(count)), itemsizes, (rows, 64))
+    kernel = loader.copying(itemsizes)
+    loop = loader.gathering(0, 2 * count, tuple(range(count)), itemsizes, (rows, 64))
     sources = [integers((columns, rows), WORDS[size]).T for size in itemsizes]
     outputs = [np.zeros(1000 + 200 * rows, WORDS[size]) for size in itemsizes]
     memory = Scratch(loop.room)
@@ -167,11 +167,11 @@ def test_a_status_ends_the_loop_and_frees_its_memory(which: str) -> None:
     address = ctypes.cast(kernel, ctypes.c_void_p).value
     source = np.zeros((400, 8))
     if which == "gather":
-        loop = loops.gathering(0, 1, (0,), (8,), (10, 64))
+        loop = loader.gathering(0, 1, (0,), (8,), (10, 64))
         numbers = [100, 8, 10, 8, *source.strides]
         wanted = [(100, 108), (108, 116)]
     else:
-        loop = loops.joining(0, 1, (0,), (8,), ())
+        loop = loader.joining(0, 1, (0,), (8,), ())
         numbers = [100, 400, 400, 8, 0, *source.strides]
         wanted = [(100, 100 + 2048), (100 + 2048, 100 + 3200)]
     memory = Scratch(loop.room)
@@ -184,7 +184,7 @@ def test_a_status_ends_the_loop_and_frees_its_memory(which: str) -> None:
 def test_copies(sizes: tuple[int, ...]) -> None:
     sources = [integers(100, WORDS[size]) for size in sizes]
     outputs = [np.zeros_like(source) for source in sources]
-    at_address(loops.copying(sizes))(10, 90, *sources, *outputs)
+    at_address(loader.copying(sizes))(10, 90, *sources, *outputs)
     for source, output in zip(sources, outputs, strict=True):
         np.testing.assert_array_equal(output[10:90], source[10:90])
         assert not output[:10].any() and not output[90:].any()
@@ -249,7 +249,7 @@ def test_sums_of_terms(columns: int, dtype: str) -> None:
 def test_join_runs_a_kernel_on_long_rows_and_adds_terms(over: str, dtype: str) -> None:
     """A kernel that copies, from an input with gaps to an output and from another to terms of a sum."""
     size, rows, columns = np.dtype(dtype).itemsize, 1700, 3
-    loop = loops.joining(0, 4, (0, 1), (size, size), ((3, over, size),))
+    loop = loader.joining(0, 4, (0, 1), (size, size), ((3, over, size),))
     first = integers((rows, 2 * columns), dtype)[:, ::2]
     second = np.broadcast_to(integers((rows, 1), dtype), (rows, columns))
     output = np.zeros(50 + rows * columns, dtype)
@@ -258,7 +258,7 @@ def test_join_runs_a_kernel_on_long_rows_and_adds_terms(over: str, dtype: str) -
     sums, lost, memory = np.zeros(wanted.shape), np.zeros(wanted.shape), Scratch(loop.room)
     strides = [0, *first.strides, 0, *second.strides]
     rest = [lost] if size == 8 else []
-    kernel = loops.copying((size, size))
+    kernel = loader.copying((size, size))
     bounds = [50, rows, rows, columns]
     given = [first, second, output, sums, *rest]
     assert status(at_address(loop.address)(kernel, *bounds, *strides, *given, memory.address, 1)) == 0

@@ -21,7 +21,7 @@ from texts import Arrays, assert_same_bits, by_numba, by_python, suits_numba, wi
 
 from dualbcast import differentiable_broadcast
 from dualbcast.codegen.llvm import intrinsics
-from dualbcast.codegen.llvm.lower import lower
+from dualbcast.codegen.llvm.build import lower
 from dualbcast.codegen.llvm.unit import Unit
 from dualbcast.errors import BackendError
 from dualbcast.kernel_spec import KernelSource

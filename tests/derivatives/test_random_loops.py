@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from dualbcast import differentiable_broadcast
-from dualbcast.program import product_cache
+from dualbcast.program import products
 
 NAMES = "abcdef"
 WRT = NAMES[:3]
@@ -142,7 +142,7 @@ def function_of(text: str, seed: int, module: Any) -> Any:
 def turns(whole: bool | None) -> Iterator[None]:
     """Each turn as a whole, no turn, or those where that is shorter; nothing that was made another way is used."""
     with contextlib.ExitStack() as patches:
-        patches.enter_context(mock.patch.object(product_cache, "identity", return_value=""))
+        patches.enter_context(mock.patch.object(products, "identity", return_value=""))
         if whole is not None:
             patches.enter_context(mock.patch("dualbcast.autodiff.differentiate.is_shorter", return_value=whole))
         yield

@@ -24,8 +24,7 @@ import rule_oracles as oracles
 from dualbcast import differentiable_broadcast
 from dualbcast.rules import library
 from dualbcast.rules.registration import forget, rule
-from dualbcast.rules.resolution import lookup
-from dualbcast.rules.table import ALIASES, Rule
+from dualbcast.rules.table import ALIASES, Rule, lookup
 from dualbcast.rules.table import RULES as TABLE
 
 inf, nan = math.inf, math.nan

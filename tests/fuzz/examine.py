@@ -20,7 +20,7 @@ from dualbcast.ir.nodes import For, While
 from dualbcast.ir.traversal import statements
 from dualbcast.ir.value_numbering import simplify
 from dualbcast.ir.verify import verify
-from dualbcast.program import product_cache
+from dualbcast.program import products
 
 __all__ = ["Expected", "Mismatch", "Tally", "compare", "examine", "expect", "expectations", "hold"]
 
@@ -120,7 +120,7 @@ def examine(
     for module in [module for module, is_there in ways if is_there]:
         with (
             mock.patch.object(module, "is_shorter", return_value=True),
-            mock.patch.object(product_cache, "identity", return_value=""),
+            mock.patch.object(products, "identity", return_value=""),
         ):
             compare(program, "python", expected, tally)
     if thorough:

@@ -17,7 +17,7 @@ from session import Found, fuzz, program_of
 from dualbcast import CompileError
 from dualbcast.autodiff import activity, eliminate, linearize, loop_jacobians
 from dualbcast.frontend import paths
-from dualbcast.ir import dead_code, value_numbering
+from dualbcast.ir import traversal, value_numbering
 from dualbcast.passes import readable_form
 from dualbcast.rules import library
 
@@ -113,13 +113,13 @@ BUGS = [
     ),
     Bug(
         "`continue` removed as dead code",
-        dead_code,
+        traversal,
         "        case Break() | Continue():\n            return in_live_loop\n",
         "        case Break() | Continue():\n            return in_live_loop and isinstance(stmt, Break)\n",
     ),
     Bug(
         "dead-code removal that drops what only a loop's next iteration needs",
-        dead_code,
+        traversal,
         "    while size != len(live):\n        size = len(live)\n        _mark(",
         "    if size != len(live):\n        size = len(live)\n        _mark(",
     ),
@@ -162,7 +162,7 @@ def _clear_caches() -> None:
 
 def plant(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the module's changed source, and put its functions where the package uses them."""
-    monkeypatch.setattr("dualbcast.program.product_cache.identity", lambda _: "")
+    monkeypatch.setattr("dualbcast.program.products.identity", lambda _: "")
     source = inspect.getsource(bug.module)
     assert source.count(bug.right) == 1, "the source has changed: plant this bug anew"
     if bug.module is library:
@@ -177,7 +177,7 @@ def plant(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     exec(compile(text, filename, "exec"), planted.__dict__)
     for user in list(sys.modules.values()):
         if getattr(user, "__name__", "").startswith("dualbcast"):
-            for name in bug.module.__all__:
+            for name in [name for name in vars(bug.module) if not name.startswith("_")]:
                 if getattr(user, name, None) is getattr(bug.module, name):
                     monkeypatch.setattr(user, name, getattr(planted, name))
 

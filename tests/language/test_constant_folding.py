@@ -13,8 +13,7 @@ from cells import Cell
 from dualbcast import derivative, differentiable_broadcast, special, value_and_derivative
 from dualbcast.ir.constant_fold import fold
 from dualbcast.ir.nodes import Const, Op
-from dualbcast.rules.resolution import resolve
-from dualbcast.rules.table import RULES
+from dualbcast.rules.table import RULES, resolve
 
 BACKENDS = pytest.mark.parametrize("backend", ["python", "cpu"])
 PI, TENTH = math.pi, 0.1

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from dualbcast import differentiable_broadcast, num_threads
-from dualbcast.runtime.cpu import pace
+from dualbcast.runtime.cpu import policy
 from dualbcast.special import sigmoid
 
 Array = np.ndarray
@@ -145,7 +145,7 @@ def main(threads: int, calls: int, seconds: float) -> None:
     faulthandler.dump_traceback_later(seconds, exit=True)
     sys.setswitchinterval(1e-5)  # more ways of threads to meet, and less waiting for each other
     # So that all that is large enough goes over the threads of the pool.
-    pace.THREAD_NS, pace.RANGE_NS = 0, 1
+    policy.THREAD_NS, policy.RANGE_NS = 0, 1
     problems = {size: [Problem(known, size) for known in KNOWN] for size in (*SMALL, LARGE)}
     ready, errors = threading.Barrier(threads), []
 

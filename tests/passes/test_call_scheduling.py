@@ -17,9 +17,9 @@ from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Assign, Op
 from dualbcast.ir.value_numbering import simplify
 from dualbcast.ir.verify import verify
-from dualbcast.passes.call_scheduling import schedule_calls
-from dualbcast.passes.custom_derivatives import drop_custom_derivatives
 from dualbcast.passes.if_conversion import convert_ifs
+from dualbcast.passes.inlining import drop_custom_derivatives
+from dualbcast.passes.scheduling import schedule_calls
 
 EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
 

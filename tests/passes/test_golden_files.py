@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from dualbcast import differentiable_broadcast
-from dualbcast.ir.printer import dump
+from dualbcast.ir.nodes import dump
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -21,10 +21,9 @@ from dualbcast.ir.nodes import TEMPORARY, Assign, Const, Function, If, Op, Outpu
 from dualbcast.ir.traversal import statements
 from dualbcast.ir.value_numbering import simplify
 from dualbcast.ir.verify import verify
-from dualbcast.passes import speculation
-from dualbcast.passes.custom_derivatives import drop_custom_derivatives
-from dualbcast.passes.if_conversion import branch_choices, convert_ifs
-from dualbcast.passes.select_merging import merge_selects
+from dualbcast.passes import vector_analysis
+from dualbcast.passes.if_conversion import branch_choices, convert_ifs, merge_selects
+from dualbcast.passes.inlining import drop_custom_derivatives
 from dualbcast.program import pipeline
 
 EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
@@ -36,7 +35,7 @@ INF, NAN = math.inf, math.nan
 
 @EVERY
 def test_values_and_partials_keep_every_bit(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speculation, "LEAST_SAVING", INF)
+    monkeypatch.setattr(vector_analysis, "LEAST_SAVING", INF)
     columns = list(zip(*case.points, strict=True))
     for function in (drop_custom_derivatives(simplify(lowered(case))), drop_custom_derivatives(simplify(dual(case)))):
         selected = convert_ifs(function, set())

@@ -15,8 +15,8 @@ from dualbcast.ir.nodes import Op
 from dualbcast.ir.traversal import expressions, statements
 from dualbcast.ir.value_numbering import simplify
 from dualbcast.ir.verify import verify
-from dualbcast.passes.inline_helpers import inline_helpers
-from dualbcast.passes.vectorization import fits_vectors
+from dualbcast.passes.inlining import inline_helpers
+from dualbcast.passes.vector_analysis import fits_vectors
 from dualbcast.program import pipeline
 
 X = np.concatenate(

@@ -10,8 +10,7 @@ import pytest
 
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.constant_fold import fold, number
-from dualbcast.ir.nodes import FALSE, TRUE, Assign, Break, Const, Expr, Function, If, Kind, Names, Op, Output, Var
-from dualbcast.ir.printer import dump
+from dualbcast.ir.nodes import FALSE, TRUE, Assign, Break, Const, Expr, Function, If, Kind, Names, Op, Output, Var, dump
 from dualbcast.ir.verify import verify
 
 X, N, B = Var("x", "float"), Var("n", "int"), Var("b", "bool")

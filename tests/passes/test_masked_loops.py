@@ -21,9 +21,9 @@ from dualbcast.ir.nodes import Break, Continue, For, If, While
 from dualbcast.ir.traversal import statements
 from dualbcast.ir.value_numbering import simplify
 from dualbcast.ir.verify import verify
-from dualbcast.passes.custom_derivatives import drop_custom_derivatives
+from dualbcast.passes.inlining import drop_custom_derivatives
 from dualbcast.passes.masked_loops import mask_loops
-from dualbcast.passes.vectorization import fits_vectors
+from dualbcast.passes.vector_analysis import fits_vectors
 from dualbcast.program import pipeline
 
 EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)

@@ -14,7 +14,7 @@ from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Function, Op, Var, While
 from dualbcast.ir.traversal import operations_of, statements
 from dualbcast.ir.value_numbering import simplify
-from dualbcast.passes import interleaving
+from dualbcast.passes import scheduling
 from dualbcast.passes.masked_loops import mask_loops
 from dualbcast.program import pipeline
 
@@ -226,9 +226,9 @@ def test_deep_loops_are_looked_at_a_few_times(monkeypatch: pytest.MonkeyPatch, f
         weighed.append(
             counted(
                 monkeypatch,
-                interleaving,
+                scheduling,
                 "cost_of_operation",
-                lambda made=made: interleaving.vectors_to_interleave(made, 4, 4),
+                lambda made=made: scheduling.vectors_to_interleave(made, 4, 4),
             )
         )
     assert weighed[2] <= 6 * weighed[1] <= 36 * weighed[0]
@@ -236,7 +236,7 @@ def test_deep_loops_are_looked_at_a_few_times(monkeypatch: pytest.MonkeyPatch, f
 
 def test_what_a_loop_carries_is_what_is_alive() -> None:
     """Registers are counted where most variables are needed from turn to turn."""
-    from dualbcast.ir.liveness import most_carried
+    from dualbcast.ir.traversal import most_carried
 
     def inner(x: float, y: float) -> float:
         a, b = x, y

@@ -16,12 +16,11 @@ from corpus import CORPUS, Case
 from run_ir import dual, execute, lowered, source
 
 from dualbcast import differentiable_broadcast
-from dualbcast.autodiff.chains import chained
 from dualbcast.autodiff.differentiate import dualize
+from dualbcast.autodiff.linearize import chained
 from dualbcast.frontend.lower import lower
-from dualbcast.ir.dead_code import remove_dead
 from dualbcast.ir.nodes import Assign, Break, Const, For, Function, If, Op, Output, Var, While
-from dualbcast.ir.traversal import statements
+from dualbcast.ir.traversal import remove_dead, statements
 from dualbcast.ir.value_numbering import simplify
 from dualbcast.ir.verify import verify
 from dualbcast.program.explain import operations

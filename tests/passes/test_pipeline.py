@@ -23,8 +23,7 @@ import dualbcast
 from dualbcast import differentiable_broadcast
 from dualbcast.cli.app import group
 from dualbcast.codegen.kernel_text import KernelText
-from dualbcast.ir.nodes import Function, Names
-from dualbcast.ir.printer import dump
+from dualbcast.ir.nodes import Function, Names, dump
 from dualbcast.ir.verify import verify
 from dualbcast.kernel_spec import Layout
 from dualbcast.program import pipeline

@@ -21,7 +21,7 @@ from dualbcast.ir.nodes import Assign, Block, Op
 from dualbcast.ir.traversal import statements
 from dualbcast.ir.value_numbering import simplify
 from dualbcast.ir.verify import verify
-from dualbcast.passes.reciprocal_division import share_reciprocals
+from dualbcast.passes.strength_reduction import share_reciprocals
 from dualbcast.runtime.cpu import kernel as cpu_kernel
 
 

@@ -23,9 +23,9 @@ from dualbcast.ir.nodes import If
 from dualbcast.ir.traversal import statements
 from dualbcast.ir.value_numbering import simplify
 from dualbcast.ir.verify import verify
-from dualbcast.passes import if_conversion, speculation
-from dualbcast.passes.custom_derivatives import drop_custom_derivatives
+from dualbcast.passes import if_conversion, vector_analysis
 from dualbcast.passes.if_conversion import branch_choices, convert_ifs
+from dualbcast.passes.inlining import drop_custom_derivatives
 from dualbcast.program.jacobian import Jacobian
 from dualbcast.runtime.cpu import kernel as cpu_kernel
 
@@ -41,7 +41,7 @@ INF, NAN = math.inf, math.nan
 @pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
 def test_values_and_partials_keep_every_bit(case: Case, least: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """With an `if` for each side, and with short sides for all."""
-    monkeypatch.setattr(speculation, "LEAST_SAVING", least)
+    monkeypatch.setattr(vector_analysis, "LEAST_SAVING", least)
     monkeypatch.setattr(if_conversion, "skipping_saves", lambda *_: True)
     columns = list(zip(*case.points, strict=True))
     for function in (drop_custom_derivatives(simplify(lowered(case))), drop_custom_derivatives(simplify(dual(case)))):

@@ -22,8 +22,6 @@ from dualbcast.codegen.cuda.occupancy import roomier
 from dualbcast.errors import BackendError, DualbcastError, MissingDependencyError, kernel_fault
 from dualbcast.kernel_spec import KernelSource
 
-__all__ = ["build", "optional", "resources", "toolchain"]
-
 # The functions that the emitted text may call beside its own. libdevice has each twice, as `tanhf` and `tanh`.
 _UNARY = "sqrt cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh"
 _SPECIAL_AND_ROUNDING = "erf erfc lgamma tgamma floor ceil trunc rint fabs"

@@ -8,19 +8,6 @@ from collections.abc import Sequence
 
 from dualbcast.kernel_spec import Layout
 
-__all__ = [
-    "C_TYPES",
-    "THREADS_PER_BLOCK",
-    "class_index",
-    "cuda_shell",
-    "half_access",
-    "handed_over",
-    "kernel_lines",
-    "pointer_types",
-    "size_and_index",
-    "strides_of",
-]
-
 # 8 warps: a launch fills every multiprocessor evenly, and even 255 registers a thread leave room for one block.
 THREADS_PER_BLOCK = 256
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dualbcast.codegen.cuda.kernel_shell import THREADS_PER_BLOCK
 from dualbcast.errors import BackendError
 
-__all__ = ["WARP", "block_size", "occupancy", "roomier"]
-
 WARP = 32
 _REGISTERS = 65536
 # Registers are allotted to a warp in units of so many a thread.

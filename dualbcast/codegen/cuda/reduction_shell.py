@@ -21,8 +21,6 @@ from dualbcast.codegen.cuda.kernel_shell import (
 )
 from dualbcast.kernel_spec import Layout
 
-__all__ = ["summing_shell"]
-
 # Sums over the threads of a block that have the same place along y, along x, and over all of them; the results are in
 # the first thread along x, the first along y, and the first. Every thread of the block must call them. The block has
 # powers of two of threads along x and y, and THREADS_PER_BLOCK in all.

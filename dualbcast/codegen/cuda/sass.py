@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-__all__ = ["Instruction", "Instructions", "count", "parse"]
-
 _SECTION = re.compile(r"^\s*(?:\.section\s+|//-+\s+)\.text\.(\S+)", re.MULTILINE)
 _LINE = re.compile(
     r"^(?P<label>\.L_x_\w+):|/\*[0-9a-f]{4,}\*/\s+(?:@(?P<predicate>!?U?P\w+)\s+)?"

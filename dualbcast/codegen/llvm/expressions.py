@@ -7,13 +7,20 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from dualbcast.codegen.llvm.arithmetic import binary, cast, compare, select, spread, unary
-from dualbcast.codegen.llvm.polling import Countdown
-from dualbcast.codegen.llvm.unit import Unit
-from dualbcast.codegen.llvm.values import FLOATS, TYPES, Operation, Storage, Typed, word
-from dualbcast.codegen.values import Value
-
-__all__ = ["Expressions"]
+from dualbcast.codegen.llvm.typed_values import (
+    Operation,
+    Storage,
+    Typed,
+    binary,
+    cast,
+    compare,
+    select,
+    spread,
+    unary,
+    word,
+)
+from dualbcast.codegen.llvm.unit import Countdown, Unit
+from dualbcast.codegen.values import FLOATS, TYPES, Value
 
 _COMPARISONS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 

@@ -8,17 +8,13 @@ from collections.abc import Set
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-from dualbcast.codegen.llvm.values import Operation, Storage
+from dualbcast.codegen.llvm.typed_values import Operation, Storage
 from dualbcast.codegen.mathlib import division as division_code
 from dualbcast.codegen.mathlib import half_precision, libm
 from dualbcast.codegen.mathlib import table as mathlib
-from dualbcast.codegen.mathlib.fallback import declared, for_each
+from dualbcast.codegen.mathlib.library_calls import AROUND, declared, for_each
 from dualbcast.codegen.mathlib.primitives import Emit, called, sign_of
-from dualbcast.codegen.mathlib.ranges import AROUND
-from dualbcast.codegen.values import Value, intrinsic
-from dualbcast.codegen.vector_types import is_single, lone
-
-__all__ = ["DIVISION", "LIBERTIES", "SUM_TERMS", "inlined", "names"]
+from dualbcast.codegen.values import Value, intrinsic, is_single, lone
 
 # What LLVM has an operation for, and so has the host.
 _LLVM = ("sqrt", "fabs", "floor", "ceil", "trunc", "rint", "copysign")

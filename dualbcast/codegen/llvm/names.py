@@ -6,8 +6,6 @@ import ast
 from collections.abc import Sequence, Set
 from typing import NamedTuple
 
-__all__ = ["Uses", "assigned_names", "called_functions", "names_in", "uses", "varying_after"]
-
 # The fields of an expression that are expressions again; the function of a call is none.
 _PARTS: dict[type[ast.expr], tuple[str, ...]] = {
     ast.BinOp: ("left", "right"),

@@ -13,17 +13,13 @@ from typing import NamedTuple
 import numpy as np
 from llvmlite import ir
 
-from dualbcast.codegen.llvm.arithmetic import binary
 from dualbcast.codegen.llvm.expressions import Expressions
-from dualbcast.codegen.llvm.memory import LINE
 from dualbcast.codegen.llvm.names import assigned_names
-from dualbcast.codegen.llvm.row_ends import write_ends
-from dualbcast.codegen.llvm.row_loop import LEFT, WHOLE, RowLoop
+from dualbcast.codegen.llvm.row_loop import LEFT, WHOLE, RowLoop, write_ends
+from dualbcast.codegen.llvm.typed_values import LINE, WORD, Typed, binary, word
 from dualbcast.codegen.llvm.unit import Unit
-from dualbcast.codegen.llvm.values import TYPES, WORD, Typed, word
 from dualbcast.codegen.llvm.vectorize import Access
-
-__all__ = ["ScalarBody"]
+from dualbcast.codegen.values import TYPES
 
 
 class _Loop(NamedTuple):

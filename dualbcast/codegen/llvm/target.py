@@ -1,4 +1,6 @@
-"""LLVM's description of the machine that code runs on, and object files for it of modules in LLVM's language."""
+"""LLVM's description of the machine that code runs on, object files for it, and what a kernel's machine code and its
+callers agree on.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,16 @@ from typing import Any
 
 from dualbcast import disk_cache
 
-__all__ = ["LOCK", "assemble", "environment", "features", "host", "machine"]
+# The symbol of a kernel's entry.
+KERNEL = "dualbcast_kernel"
+# The symbols of the function that a loop calls to ask whether it may go on, and of the number of units of work that
+# are left until the next such call. A unit is a statement for one vector.
+POLL, WORK_LEFT = "dualbcast_poll", "dualbcast_work_left"
+# The units between two calls: some 50 microseconds to a few milliseconds.
+PERIOD = 1 << 16
+# With fewer units than that a loop ends; and the status that a kernel then returns.
+STOPPING, STOPPED = -(1 << 62), 2
+
 
 # Whoever uses LLVM holds this lock, and forks wait for it: llvmlite's own would stay taken in the child for ever.
 LOCK = threading.RLock()

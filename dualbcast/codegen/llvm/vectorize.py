@@ -12,16 +12,22 @@ from typing import Any, NamedTuple
 import numpy as np
 from llvmlite import ir
 
-from dualbcast.codegen.llvm.arithmetic import cast, select, spread
 from dualbcast.codegen.llvm.expressions import Expressions
-from dualbcast.codegen.llvm.memory import LINE, prefetch, store_past_the_cache
 from dualbcast.codegen.llvm.names import uses, varying_after
+from dualbcast.codegen.llvm.typed_values import (
+    LINE,
+    Operation,
+    Typed,
+    cast,
+    prefetch,
+    select,
+    spread,
+    store_past_the_cache,
+    word,
+)
 from dualbcast.codegen.llvm.unit import Unit
-from dualbcast.codegen.llvm.values import TYPES, Operation, Typed, word
 from dualbcast.codegen.mathlib.primitives import is_never_positive
-from dualbcast.codegen.vector_types import PLACE, Lanes, any_of
-
-__all__ = ["Access", "Along", "VectorBody"]
+from dualbcast.codegen.values import PLACE, TYPES, Lanes, any_of
 
 
 class Along(NamedTuple):

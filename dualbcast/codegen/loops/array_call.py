@@ -7,11 +7,8 @@ from operator import or_
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dualbcast.codegen.loops.builder import Function, Module
-    from dualbcast.codegen.loops.pointers import Pointer
+    from dualbcast.codegen.loops.builder import Function, Module, Pointer
     from dualbcast.codegen.values import Value
-
-__all__ = ["MISALIGNED", "write_array_calls"]
 
 # The status that is returned where an input is misaligned, and the kernel has not run.
 MISALIGNED = 1

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dualbcast.codegen.values import Value
 
-__all__ = ["add", "rounded"]
-
 
 def add(total: Value, lost: Value, term: Value) -> tuple[Value, Value]:
     """The sum with one more term, and its rounding errors so far, by Knuth's two-sum."""

@@ -11,13 +11,11 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from dualbcast.codegen.llvm.abi import PERIOD, STOPPING
+from dualbcast.codegen.llvm.target import PERIOD, STOPPING
 
 if TYPE_CHECKING:
     from dualbcast.codegen.loops.builder import Function, Module
     from dualbcast.codegen.values import Value
-
-__all__ = ["PYTHON", "write_poll"]
 
 _LONG = f"int{8 * ctypes.sizeof(ctypes.c_ulong)}"
 # The functions of Python's C interface that it calls: the kinds of their results and parameters. An object is its

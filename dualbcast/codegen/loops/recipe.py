@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Recipe"]
-
 
 @dataclass(frozen=True, slots=True)
 class Recipe:

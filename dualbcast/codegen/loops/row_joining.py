@@ -12,11 +12,8 @@ from typing import TYPE_CHECKING, Any
 from dualbcast.codegen.loops import compensated, scratch
 
 if TYPE_CHECKING:
-    from dualbcast.codegen.loops.builder import Function, Module
-    from dualbcast.codegen.loops.pointers import Pointer, Variable
+    from dualbcast.codegen.loops.builder import Function, Module, Pointer, Variable
     from dualbcast.codegen.values import Value
-
-__all__ = ["ROWS", "SHORT", "Sums", "piece_sizes", "write_join"]
 
 # The most elements of a row that is short.
 SHORT = 32

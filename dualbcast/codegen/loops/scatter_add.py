@@ -9,8 +9,6 @@ from dualbcast.codegen.loops import compensated
 if TYPE_CHECKING:
     from dualbcast.codegen.loops.builder import Function, Module
 
-__all__ = ["write_scatter_add"]
-
 
 def write_scatter_add(module: Module, dtype: str, is_compensated: bool) -> Function:
     """`scatter_add(sums, lost, rows, places, count, columns)`: add rows of a dtype to rows of `sums`.

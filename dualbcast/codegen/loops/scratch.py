@@ -7,11 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dualbcast.codegen.loops.builder import Function
-    from dualbcast.codegen.loops.pointers import Pointer
+    from dualbcast.codegen.loops.builder import Function, Pointer
     from dualbcast.codegen.values import Value
-
-__all__ = ["LINE", "PARAMETERS", "PLACES", "give", "room_of", "take"]
 
 # The bytes of a line of the processor's cache: every place, and every array in it, begins at one.
 LINE = 64

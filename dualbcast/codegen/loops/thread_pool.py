@@ -9,13 +9,11 @@ import platform
 import sys
 from typing import TYPE_CHECKING
 
+from dualbcast.codegen.loops.scratch import LINE
+
 if TYPE_CHECKING:
-    from dualbcast.codegen.loops.builder import Function, Module
-    from dualbcast.codegen.loops.pointers import Pointer
+    from dualbcast.codegen.loops.builder import Function, Module, Pointer
 
-__all__ = ["LINE", "OFFSETS", "STATE_SIZE", "write_call", "write_pool"]
-
-LINE = 64
 # Where each number of a pool's state is, in bytes. Threads that use different lines do not disturb each other.
 #
 # A launch has a number. The upper halves of `cursor` and `places` are that number; the lower halves are how

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from dualbcast.codegen.loops.builder import Function, Module
     from dualbcast.codegen.values import Value
 
-__all__ = ["tile_sizes", "write_copies", "write_gather"]
-
 # Elements of a tile's row beyond its columns. If rows were a power of two apart, all of them would share few sets of
 # the processor's cache.
 _GAP = 16

@@ -5,10 +5,7 @@ from __future__ import annotations
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-from dualbcast.codegen.values import Value
-from dualbcast.codegen.vector_types import like
-
-__all__ = ["converts_in_hardware", "from_bfloat16", "from_float16", "to_bfloat16", "to_float16"]
+from dualbcast.codegen.values import Value, like
 
 
 def converts_in_hardware() -> bool:

@@ -6,8 +6,6 @@ import ctypes
 import functools
 import sys
 
-__all__ = ["FUNCTIONS", "VECTORISED", "addresses", "has_libmvec", "symbol"]
-
 _PREFIX = "dualbcast_"
 
 # Function and arity, as C names them for double; those for float end in "f".

@@ -16,32 +16,7 @@ import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 
-from dualbcast.codegen.values import Value, intrinsic
-from dualbcast.codegen.vector_types import is_single, like, lone
-
-__all__ = [
-    "Emit",
-    "absolute",
-    "at_least",
-    "at_most",
-    "attribute",
-    "called",
-    "clamped",
-    "copysign",
-    "exp",
-    "fma",
-    "for_format",
-    "format_of",
-    "half_expm1",
-    "has_scaling",
-    "is_even",
-    "is_never_positive",
-    "polynomial",
-    "reduced_expm1",
-    "rounded",
-    "sign_of",
-    "twice_scaled",
-]
+from dualbcast.codegen.values import Value, intrinsic, is_single, like, lone
 
 # What writes an operation on some values, and gives its result.
 Emit = Callable[..., Value]

@@ -10,11 +10,9 @@ import functools
 
 import llvmlite.binding as llvm
 
-from dualbcast.codegen.mathlib.erfc import erfc
-from dualbcast.codegen.mathlib.fmod import fmod
-from dualbcast.codegen.mathlib.gamma import tgamma
-from dualbcast.codegen.mathlib.lgamma import lgamma
-from dualbcast.codegen.mathlib.log import log
+from dualbcast.codegen.mathlib.division import fmod
+from dualbcast.codegen.mathlib.elementary import cos, erfc, log, sin
+from dualbcast.codegen.mathlib.gamma import lgamma, tgamma
 from dualbcast.codegen.mathlib.primitives import (
     Emit,
     absolute,
@@ -26,10 +24,7 @@ from dualbcast.codegen.mathlib.primitives import (
     format_of,
     half_expm1,
 )
-from dualbcast.codegen.mathlib.trig import cos, sin
 from dualbcast.codegen.values import Value
-
-__all__ = ["FUNCTIONS", "has_fma", "is_arm"]
 
 
 @functools.cache

@@ -21,22 +21,6 @@ from dualbcast.graph.primitives import IndexingError, constant, run
 from dualbcast.graph.tape import STATE, Node, unary
 from dualbcast.graph.variable import Axis, Variable, registered
 
-__all__ = [
-    "KERNEL_ELEMENTS",
-    "as_shape",
-    "axes_of",
-    "axis_of",
-    "broadcast_to",
-    "is_for_kernels",
-    "keepdims_shape",
-    "reduced_shape",
-    "reshape",
-    "size_of",
-    "sum",
-    "sum_to",
-]
-
-
 # --- shapes and axes --------------------------------------------------------------------------------------------------
 
 

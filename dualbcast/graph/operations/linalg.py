@@ -20,9 +20,6 @@ from dualbcast.graph.primitives import constant, run
 from dualbcast.graph.tape import Cotangents, Node, Primitive
 from dualbcast.graph.variable import Variable, registered
 
-__all__ = ["MATMUL", "diagonal", "dot", "einsum", "inner", "matmul", "outer", "tensordot", "trace", "vecdot"]
-
-
 # --- matrices ---------------------------------------------------------------------------------------------------------
 
 

@@ -18,9 +18,6 @@ from dualbcast.graph.operations.elementwise import apply, astype, clip, where
 from dualbcast.graph.primitives import constant
 from dualbcast.graph.variable import Variable, registered
 
-__all__ = ["array_function", "array_ufunc", "cupy_ufunc"]
-
-
 # --- ufuncs -----------------------------------------------------------------------------------------------------------
 
 

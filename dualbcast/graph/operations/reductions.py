@@ -28,20 +28,6 @@ from dualbcast.graph.primitives import constant, output_of, run
 from dualbcast.graph.tape import Node, unary
 from dualbcast.graph.variable import Axis, Variable, registered
 
-__all__ = [
-    "cumsum",
-    "cumulative_sum",
-    "log_softmax",
-    "logsumexp",
-    "max",
-    "mean",
-    "min",
-    "prod",
-    "softmax",
-    "std",
-    "var",
-]
-
 
 def _aligned(reduced: Any, node: Node) -> Variable:
     """The result of a reduction with its axes kept at length 1, so that it broadcasts with the input."""

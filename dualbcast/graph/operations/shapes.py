@@ -17,25 +17,6 @@ from dualbcast.graph.primitives import constant, run, run_multiple
 from dualbcast.graph.tape import Cotangents, Node, Primitive, unary
 from dualbcast.graph.variable import Variable, registered
 
-__all__ = [
-    "broadcast_arrays",
-    "concat",
-    "expand_dims",
-    "flip",
-    "matrix_transpose",
-    "moveaxis",
-    "permute_dims",
-    "repeat",
-    "roll",
-    "split",
-    "squeeze",
-    "stack",
-    "swapaxes",
-    "tile",
-    "transpose",
-    "unstack",
-]
-
 # --- one array --------------------------------------------------------------------------------------------------------
 
 

@@ -14,13 +14,11 @@ import sys
 from threading import get_ident
 from typing import Any
 
-from dualbcast.codegen.llvm.abi import PERIOD, POLL, WORK_LEFT
+from dualbcast.codegen.llvm.target import PERIOD, POLL, WORK_LEFT
 from dualbcast.codegen.loops.poll import PYTHON, write_poll
 from dualbcast.codegen.loops.recipe import Recipe
 from dualbcast.errors import KernelCancelled
 from dualbcast.runtime.cpu.loader import compiled, keep_forever
-
-__all__ = ["begin", "cancel", "cancelled", "help_with", "raised", "symbols"]
 
 # Where other threads keep the lock, it takes 5 milliseconds and more to get it.
 _PERIOD_MS = 100

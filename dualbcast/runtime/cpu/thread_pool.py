@@ -1,4 +1,7 @@
-"""Threads that share the pieces of a launch: machine code draws pieces and waits, without the interpreter's lock.
+"""Threads that share the pieces of a launch, and the memory they are lent: machine code draws pieces and waits, without
+the interpreter's lock.
+
+The stack is too small for that. A thread may have no more than 32 KiB of it.
 
 A thread without work looks for more before it sleeps, since to wake a thread takes longer than many kernels run. The
 thread that launches works as well, so a launch ends even if no other thread comes.
@@ -17,16 +20,61 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dualbcast.codegen.llvm.abi import POLL, STOPPED
+import numpy as np
+
+from dualbcast.codegen.llvm.target import POLL, STOPPED
 from dualbcast.codegen.loops.recipe import Recipe
-from dualbcast.codegen.loops.thread_pool import LINE, OFFSETS, STATE_SIZE, write_call, write_pool
+from dualbcast.codegen.loops.scratch import LINE, PLACES
+from dualbcast.codegen.loops.thread_pool import OFFSETS, STATE_SIZE, write_call, write_pool
+from dualbcast.runtime.call_key import host_addresses
 from dualbcast.runtime.cpu import interrupt
 from dualbcast.runtime.cpu.loader import compiled
 
 if TYPE_CHECKING:
-    from dualbcast.runtime.cpu.scratch import Scratch
+    pass
 
-__all__ = ["Pool", "Work", "is_watched", "share"]
+# The most pieces of memory that wait for a launch. To allocate one takes longer than some launches.
+_MOST_WAITING = 8
+
+
+class Scratch:
+    """Memory of one launch at a time. Between launches no thread has a place in it.
+
+    Attributes
+    ----------
+    address, size : int
+        Where the places begin, and their bytes together.
+    """
+
+    __slots__ = ("_memory", "address", "size")
+
+    def __init__(self, size: int) -> None:
+        self._memory = np.empty(PLACES + size + LINE, np.uint8)
+        (address,) = host_addresses((self._memory,))
+        ahead = PLACES + -address % LINE
+        self._memory[:ahead] = 0
+        self.address, self.size = address + ahead, size
+
+
+def lend(room: int, threads: int) -> tuple[Scratch, int]:
+    """Memory for so many threads at a time, which is to be given back when they are done, and its number of places."""
+    places = min(threads, PLACES)
+    size = room * places
+    try:
+        scratch = _waiting.pop()
+    except IndexError:
+        scratch = Scratch(size)
+    return (scratch if scratch.size >= size else Scratch(size)), places
+
+
+def give_back(scratch: Scratch) -> None:
+    """Keep memory that no thread works in for another launch."""
+    if len(_waiting) < _MOST_WAITING:
+        _waiting.append(scratch)
+
+
+_waiting: deque[Scratch] = deque()
+
 
 # The answer of a pool that another launch has.
 _NOT_OURS = -1000

@@ -12,8 +12,6 @@ from typing import Any
 
 from dualbcast.errors import ArgumentError, BackendError
 
-__all__ = ["allowed_cpus", "get_num_threads", "num_threads", "set_num_threads"]
-
 _NAME = "DUALBCAST_NUM_THREADS"
 _KEY = os.environ.encodekey(_NAME)
 _ENVIRONMENT: Any = getattr(os.environ, "_data", None)

@@ -14,8 +14,6 @@ from dualbcast.runtime.cuda.launch import WIDEST_ACCESS, prepared
 from dualbcast.runtime.cuda.memory import allocate, reserve, shared_block
 from dualbcast.runtime.launch_plan import Plan, aside_of, fresh, summed
 
-__all__ = ["CudaFastPath"]
-
 
 class _Ready(NamedTuple):
     """The kernel as it is loaded on a device, its launch, and the bits that no address may have."""

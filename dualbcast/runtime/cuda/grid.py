@@ -13,8 +13,6 @@ from typing import NamedTuple
 from dualbcast.codegen.cuda.kernel_shell import THREADS_PER_BLOCK
 from dualbcast.errors import BackendError
 
-__all__ = ["MAX_GRID_X", "MAX_GRID_YZ", "ReductionGrid", "foremost", "partial_sums", "reduction_grid"]
-
 MAX_GRID_X, MAX_GRID_YZ = 2**31 - 1, 65535
 # The number of blocks that is enough for any GPU, and the iterations of a thread from which on there are more blocks.
 _BLOCKS, _ITERATIONS = 2048, 8

@@ -20,8 +20,6 @@ from dualbcast.codegen.cuda.sass import Instructions, count
 from dualbcast.errors import BackendError, MissingDependencyError
 from dualbcast.kernel_spec import KernelSource, packed, unpacked
 
-__all__ = ["CudaKernel", "compile_kernel", "compile_program", "disassembler"]
-
 
 @dataclass(frozen=True, eq=False)
 class CudaKernel:

@@ -22,18 +22,6 @@ from dualbcast.kernel_spec import Layout
 from dualbcast.runtime.cuda.grid import MAX_GRID_X, MAX_GRID_YZ, reduction_grid
 from dualbcast.runtime.cuda.kernel import CudaKernel
 
-__all__ = [
-    "WIDEST_ACCESS",
-    "available",
-    "by_value",
-    "current_cc",
-    "fits",
-    "launch",
-    "launch_shape",
-    "prepared",
-    "why_not",
-]
-
 # Bytes of the widest access to memory, which are also what it must be aligned to.
 WIDEST_ACCESS = 16
 

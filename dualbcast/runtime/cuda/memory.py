@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 from dualbcast.errors import ArgumentError
 from dualbcast.runtime.arguments import Array, DType
 
-__all__ = ["Reserved", "SharedBlock", "allocate", "are_on_device", "beside", "reserve", "shared_block"]
-
 # What CuPy's pool rounds to, and more than any access needs.
 _ALIGNMENT = 512
 

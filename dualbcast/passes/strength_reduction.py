@@ -1,4 +1,7 @@
-"""Divisions by the same number share its reciprocal.
+"""Cheaper arithmetic: multiply-adds in place of sums and products of derivatives, and one reciprocal for the divisions
+by a number.
+
+The last bits of derivatives may depend on how they are computed; values keep all roundings of the source.
 
 The derivative of a quotient needs the reciprocal of the divisor, and the quotient follows from that to the last bit
 (`codegen.mathlib.division`). A division takes a CPU as long as thirty multiplications.
@@ -11,12 +14,42 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dualbcast.ir.builder import free_names
-from dualbcast.ir.nodes import ONE, TEMPORARY, Assign, Block, Const, Expr, Function, Names, Op, Stmt, Var
-from dualbcast.ir.traversal import assigned, map_exprs
+from dualbcast.autodiff.operation_cost import cost_of_operation
+from dualbcast.ir.nodes import ONE, TEMPORARY, Assign, Block, Const, Expr, For, Function, Names, Op, Stmt, Var, While
+from dualbcast.ir.traversal import assigned, free_names, map_exprs, operations_of, statements
+from dualbcast.ir.value_numbering import simplify
 from dualbcast.rules.table import RULES
 
-__all__ = ["DIVIDED", "share_reciprocals"]
+
+def fuse_multiply_adds(function: Function) -> Function:
+    """The function, simplified, with multiply-adds in place of sums of products.
+
+    Before (derived=("p", "s"))::
+
+        function f(x: float, y: float)
+            p: float = mul(x, y)
+            s: float = add(x, p)
+            output out_dx = s
+
+    After::
+
+        function f(x: float, y: float)
+            s: float = muladd(x, y, x)
+            output out_dx = s
+    """
+    return simplify(function, _fusible(function))
+
+
+def _fusible(function: Function) -> frozenset[str]:
+    """The names of derivatives, without those that are assigned in loops of nothing but sums and products.
+
+    In such a loop each iteration waits for the one before, and a multiply-add has the longer latency
+    (docs/decisions/023-multiply-adds-in-loops.md).
+    """
+    loops = [(stmt,) for stmt in statements(function.body) if isinstance(stmt, For | While)]
+    plain = [loop for loop in loops if all(cost_of_operation(op.name) == 1 for op in operations_of(loop))]
+    return frozenset(function.derived).difference(*map(assigned, plain))
+
 
 # a / b, given a, b and 1 / b.
 DIVIDED = "divided"

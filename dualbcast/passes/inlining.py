@@ -1,18 +1,46 @@
-"""Calls of helper functions that have loops, such as digamma, are inlined: vectors cannot pass through a call."""
+"""Custom derivatives are dropped after all differentiation, and calls of helper functions that have loops become their
+bodies.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from dualbcast.frontend.rule_bodies import helper_of
-from dualbcast.ir.builder import free_names
 from dualbcast.ir.compose import Copy
-from dualbcast.ir.nodes import Assign, Block, Function, Op, Stmt
-from dualbcast.ir.traversal import has_loops, map_exprs
+from dualbcast.ir.nodes import Assign, Block, Expr, Function, Op, Stmt
+from dualbcast.ir.traversal import free_names, has_loops, map_exprs, map_function, operations_of
 from dualbcast.ir.value_numbering import simplify
-from dualbcast.rules.table import RULES
+from dualbcast.rules.table import CUSTOMS, RULES
 
-__all__ = ["inline_helpers"]
+
+def drop_custom_derivatives(function: Function) -> Function:
+    """The function with the value of each custom derivative in its place, simplified; itself where it has none.
+
+    Before::
+
+        function f(y: float, b: float)
+            q: float = div(y, b)
+            s: float = neg(q)
+            t: float = quotient_slope(s, y, b)
+            output out = t
+
+    After::
+
+        function f(y: float, b: float)
+            q: float = div(y, b)
+            s: float = neg(q)
+            output out = s
+    """
+    if not any(op.name in CUSTOMS for op in operations_of(function)):
+        return function
+
+    def value_of(expr: Expr) -> Expr:
+        while isinstance(expr, Op) and expr.name in CUSTOMS:
+            expr = expr.args[0]
+        return expr
+
+    return simplify(map_function(function, value_of))
 
 
 def inline_helpers(function: Function) -> Function:

@@ -1,0 +1,197 @@
+"""log, erfc, sin and cos as LLVM IR, without a table.
+
+Beyond a limit the C library's functions take over, for each element alone, in a branch that is almost never taken.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dualbcast.codegen.mathlib.library_calls import library, or_rarely
+from dualbcast.codegen.mathlib.primitives import (
+    absolute,
+    at_most,
+    clamped,
+    fma,
+    for_format,
+    format_of,
+    polynomial,
+    reduced_expm1,
+    rounded,
+    sign_of,
+    twice_scaled,
+)
+from dualbcast.codegen.values import Value
+
+# P in log(1 + f) = f - f**2 / 2 + f**3 * P(f) from sqrt(1/2) to sqrt(2); by docs/generate_coefficients.py.
+_LOG32 = (
+    *(0.3333335518836975, -0.2500085234642029, 0.19999825954437256, -0.16621370613574982, 0.14227114617824554),
+    *(-0.13202103972434998, 0.1262032687664032, -0.07362867891788483),
+)
+_LOG64 = (
+    *(0.3333333333333286, -0.24999999999988237, 0.2000000000015019, -0.1666666666979154, 0.14285714271206917),
+    *(-0.12499999689720186, 0.11111111620272714, -0.10000015584842055, 0.09090909746386354, -0.08332893867515177),
+    *(0.07691778451952211, -0.0714992981357431, 0.06682130776502695, -0.06190163458644951, 0.05679883651136751),
+    *(-0.057222804813101484, 0.06498536047744115, -0.058586638532475796, 0.025120062610375953),
+)
+
+
+def log(x: Value) -> Value:
+    """With x = 2**n * (1 + f)."""
+    form = format_of(x)
+    lift, whole = 2 * form.fraction, 2.0**form.fraction
+    is_subnormal = x < form.normal
+    normal = is_subnormal.choose(x * 2.0**lift, x)
+    # Counted from sqrt(1/2) the exponent is n, and what is left is the distance from there. It goes to a float by way
+    # of the last bits of one, since AVX2 cannot convert.
+    root, one = x.constant(math.sqrt(0.5)).bits(), x.constant(1.0).bits()
+    counted = normal.bits() - root + one
+    exponent = (counted >> form.fraction) | x.constant(whole).bits()
+    bias = is_subnormal.choose(x.constant(whole + form.bias + lift), whole + form.bias)
+    n = exponent.as_float() - bias
+    f = ((counted & ((1 << form.fraction) - 1)) + root).as_float() - 1.0
+
+    square = f * f
+    tail = fma(f, polynomial(for_format(x, _LOG32, _LOG64), f), -0.5)
+    low = fma(square, tail, n * form.log2_low)
+    result = fma(n, form.log2, f + low)
+
+    result = (x < math.inf).choose(result, x)
+    nothing = (x == 0.0).choose(x.constant(-math.inf), math.nan)
+    return x.unordered(">", 0.0).choose(result, nothing)
+
+
+@dataclass(frozen=True)
+class _Tail:
+    """What depends on the format; the coefficients are by docs/generate_coefficients.py.
+
+    Attributes
+    ----------
+    largest : float
+        From here on erfc is 0, and the square is not yet clamped for exp.
+    above, below : tuple of float
+        A and B in erfc(x) = exp(-x**2) * (1 + x * A(x) / (1 + x * B(x))) / (1 + 2 * x) for 0 <= x <= largest. All are
+        positive, so nothing cancels; and the quotient is at most 0.29, so its errors count little.
+    """
+
+    largest: float
+    above: tuple[float, ...]
+    below: tuple[float, ...]
+
+
+_ERFC32 = _Tail(
+    largest=10.19,
+    above=(0.8716210722923279, 0.8367740511894226, 0.39160871505737305, 0.09431421756744385, 0.008563670329749584),
+    below=(2.4018921852111816, 2.480891227722168, 1.3997302055358887, 0.44168105721473694, 0.06670189648866653),
+)
+_ERFC64 = _Tail(
+    largest=27.3,
+    above=(
+        *(0.8716208329044876, 1.7831245672575717, 1.8270761585231294, 1.2076444055999798, 0.5637479853017717),
+        *(0.19293373621770568, 0.048843481062885906, 0.009015964116475955, 0.0011605482301868609),
+        *(9.399803182262009e-05, 3.617385932762937e-06),
+    ),
+    below=(
+        *(3.487620748254554, 5.6933303922036895, 5.754361406117451, 4.010904579673181, 2.0302507090841213),
+        *(0.7642040747099568, 0.21482770146779076, 0.044441784690802726, 0.006490271328915694, 0.0006083592915899163),
+        2.817735941585227e-05,
+    ),
+)
+
+
+def erfc(argument: Value) -> Value:
+    """exp(-x * x) * (1 + S) / (1 + 2 * x) for positive x, with S = x * A(x) / (1 + x * B(x)); and the mirror image."""
+    constants = for_format(argument, _ERFC32, _ERFC64)
+    # As the rules in the table write it, so that LLVM sees that it is the same.
+    square = clamped(-argument * argument)
+    x = at_most(constants.largest, absolute(argument))
+    above = x * polynomial(constants.above, x)
+    below = fma(x, polynomial(constants.below, x), 1.0)
+    head = (above + below) / fma(x + x, below, below)
+    # What the square lost when it was rounded, which exp would magnify.
+    rest = fma(x, x, square) * -head
+    # exp without its 1: all of it is added to what is there in one step, so that only this rounds.
+    small, n = reduced_expm1(square)
+    tail = twice_scaled(head + fma(small, head + rest, rest), n)
+    return (argument < 0.0).choose(2.0 - tail, tail)
+
+
+@dataclass(frozen=True)
+class _Trigonometry:
+    """What depends on the format.
+
+    Attributes
+    ----------
+    half_pi : tuple of float
+        Three numbers whose sum is pi / 2, each rounded.
+    limit : float
+        Up to here a multiple of them leaves the right remainder.
+    sine, cosine : tuple of float
+        S and C in sin(r) = r + r**3 * S(r**2) and cos(r) = 1 - r**2 / 2 + r**4 * C(r**2) for abs(r) <= pi / 4; they
+        interpolate at Chebyshev's points.
+    """
+
+    half_pi: tuple[float, float, float]
+    limit: float
+    sine: tuple[float, ...]
+    cosine: tuple[float, ...]
+
+
+_TRIG32 = _Trigonometry(
+    half_pi=(1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15),
+    limit=2.0**17,
+    sine=(-0.1666666716337204, 0.008333331905305386, -0.00019840085587929934, 2.7249864160694415e-06),
+    cosine=(0.0416666641831398, -0.001388830249197781, 2.454789137118496e-05),
+)
+_TRIG64 = _Trigonometry(
+    half_pi=(1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33),
+    limit=2.0**40,
+    sine=(
+        *(-0.16666666666666666, 0.008333333333333331, -0.0001984126984126506, 2.7557319219335453e-06),
+        *(-2.5052106231157904e-08, 1.605853141458901e-10, -7.586685070091267e-13),
+    ),
+    cosine=(
+        *(0.041666666666666664, -0.0013888888888887395, 2.4801587298763433e-05, -2.7557317270560326e-07),
+        *(2.0876146024689747e-09, -1.1382614868556325e-11),
+    ),
+)
+
+
+def sin(x: Value) -> Value:
+    sine, cosine, quarters = _reduced(x)
+    is_odd = quarters.truncated(1)
+    # The sign is that of x, and the opposite in every other half of a period.
+    turned = quarters << (format_of(x).width - 2)
+    sign = sign_of(turned ^ x.bits())
+    return _or_library("sin", x, is_odd.choose(cosine, sine), sign)
+
+
+def cos(x: Value) -> Value:
+    sine, cosine, quarters = _reduced(x)
+    is_odd = quarters.truncated(1)
+    sign = sign_of(quarters + 1 << (format_of(x).width - 2))
+    return _or_library("cos", x, is_odd.choose(sine, cosine), sign)
+
+
+def _reduced(argument: Value) -> tuple[Value, Value, Value]:
+    """sin(r), cos(r) and the whole number n with abs(x) = n * pi / 2 + r (Cody and Waite), in its last bits."""
+    constants = for_format(argument, _TRIG32, _TRIG64)
+    x = absolute(argument)
+    shifted = fma(x, 1 / _TRIG64.half_pi[0], format_of(x).shifter)
+    n, r = rounded(shifted), x
+    # The first of these is exact.
+    for part in constants.half_pi:
+        r = fma(n, -part, r)
+    square = r * r
+    sine = fma(r * square, polynomial(constants.sine, square), r)
+    high = fma(square, -0.5, 1.0)
+    cosine = fma(square * square, polynomial(constants.cosine, square), high)
+    return sine, cosine, shifted.bits()
+
+
+def _or_library(name: str, x: Value, size: Value, sign: Value) -> Value:
+    """A number with its sign turned over or not, or where x is large what the C library has."""
+    result = (size.bits() ^ sign).as_float()
+    is_large = absolute(x) > for_format(x, _TRIG32, _TRIG64).limit
+    return or_rarely(is_large, result, lambda: library(name, x))

@@ -1,0 +1,280 @@
+"""A library's functions of vectors as LLVM IR: what it computes element by element, or outside of their ranges, is
+answered here.
+
+glibc's libmvec hands zero, negative, subnormal and infinite bases, and powers beyond the format, to the function for
+single numbers, which takes ten times as long. So if there are any in a vector it computes the powers of the absolute
+values, and of 1 where IEEE 754 says what the power is. The powers of all other numbers keep their bits.
+
+Where an argument is outside a function's domain or infinite, or the value is infinite, glibc's libmvec calls the
+function for single numbers, which takes up to six times as long. A branch of which both sides are computed has such
+arguments where it does not need the value. So the library gets a harmless number, and the value is selected afterwards.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from llvmlite import ir
+
+from dualbcast.codegen.mathlib import libm
+from dualbcast.codegen.mathlib.primitives import (
+    Emit,
+    absolute,
+    attribute,
+    called,
+    copysign,
+    for_format,
+    format_of,
+    is_even,
+    sign_of,
+)
+from dualbcast.codegen.values import Lanes, Value, any_of, intrinsic, is_single, lone
+
+# The weights of the rare side of a branch and of the usual one.
+_RARELY = (1, 2000)
+
+
+def or_rarely(is_rare: Value, result: Value, otherwise: Callable[[], Value]) -> Value:
+    """`result`, or where `is_rare` is true the value of `otherwise`, which is computed if that is so anywhere."""
+    builder = result.builder
+    here, rare, after = builder.block, builder.append_basic_block("rare"), builder.append_basic_block("common")
+    builder.cbranch(any_of(builder, is_rare.value), rare, after).set_weights(_RARELY)
+    builder.position_at_end(rare)
+    value = otherwise()
+    if is_rare.is_vector:
+        value = is_rare.choose(value, result)
+    builder.branch(after)
+    builder.position_at_end(after)
+    return _either(builder, [(result, here), (value, rare)])
+
+
+def instead(is_rare: Value, usual: Callable[[], Value], otherwise: Callable[[], Value]) -> Value:
+    """The value of `usual`; or all of it by `otherwise`, if `is_rare` is true anywhere."""
+    builder = is_rare.builder
+    ways = [builder.append_basic_block(name) for name in ("rare", "usual")]
+    after = builder.append_basic_block()
+    builder.cbranch(any_of(builder, is_rare.value), *ways).set_weights(_RARELY)
+    values = []
+    for way, compute in zip(ways, (otherwise, usual), strict=True):
+        builder.position_at_end(way)
+        values.append((compute(), builder.block))
+        builder.branch(after)
+    builder.position_at_end(after)
+    return _either(builder, values)
+
+
+def _either(builder: ir.IRBuilder, values: list[tuple[Value, ir.Block]]) -> Value:
+    """The value of the block that this place is reached from."""
+    phi = builder.phi(values[0][0].kind)
+    for value, block in values:
+        phi.add_incoming(value.value, block)
+    return Value(builder, phi)
+
+
+def apart(symbol: str, like: Value, write: Emit) -> ir.Function:
+    """A function of two values of a type that stands apart from the code that seldom calls it."""
+    module = like.builder.module
+    function = module.globals.get(symbol)
+    if function is None:
+        function = ir.Function(module, ir.FunctionType(like.kind, [like.kind] * 2), symbol)
+        function.linkage = "linkonce_odr"
+        attribute(function, "noinline", "memory(none)", "nounwind", "willreturn", "cold")
+        _write(function, write)
+    return function
+
+
+def _write(function: ir.Function, write: Emit) -> None:
+    """Return from a function the value that is written for its arguments."""
+    builder = ir.IRBuilder(function.append_basic_block())
+    builder.ret(write(*[Value(builder, argument) for argument in function.args]).value)
+
+
+def declared(module: ir.Module, symbol: str, kind: ir.Type, arity: int, *attributes: str) -> ir.Function:
+    """A function of values of one type that depends on nothing else."""
+    function = module.globals.get(symbol)
+    if function is None:
+        function = ir.Function(module, ir.FunctionType(kind, [kind] * arity), symbol)
+        attribute(function, "memory(none)", "nounwind", "willreturn", *attributes)
+    return function
+
+
+def for_each(function: ir.Function, lanes: int) -> ir.Function:
+    """A function of vectors of so many, which calls a function of numbers for each."""
+    module, arity = function.module, len(function.args)
+    symbol = f"{function.name}_each_{lanes}"
+    each = module.globals.get(symbol)
+    if each is not None:
+        return each
+    vector = Lanes(function.return_value.type, lanes)
+    each = ir.Function(module, ir.FunctionType(vector, [vector] * arity), symbol)
+    each.linkage = "linkonce_odr"
+    attribute(each, "noinline", "nounwind", "willreturn", "memory(none)")
+
+    def one_by_one(*arguments: Value) -> Value:
+        result = Value(arguments[0].builder, ir.Constant(vector, ir.Undefined))
+        for lane in range(lanes):
+            result = result.with_lane(lane, called(function, *[argument.lane(lane) for argument in arguments]))
+        return result
+
+    _write(each, one_by_one)
+    return each
+
+
+def library(name: str, *arguments: Value) -> Value:
+    """The value of a function of the C library, called under a condition: of vectors, for each element."""
+    kind, module = arguments[0].kind, arguments[0].builder.module
+    symbol = libm.symbol(name + ("f" if is_single(kind) else ""))
+    function = declared(module, symbol, lone(kind), len(arguments), "cold")
+    if arguments[0].is_vector:
+        return called(for_each(function, kind.count), *arguments)
+    return called(function, *arguments)
+
+
+# log2(1 + f) is more than f by at most this much, of which the last digits are for what is cut off.
+_BEND = 0.0861
+
+
+def of_any_base(library: Emit) -> Emit:
+    """pow, by one that takes long for some bases and powers in a vector."""
+
+    def emit(x: Value, y: Value) -> Value:
+        if not x.is_vector:
+            return library(x, y)
+        form = format_of(x)
+        smallest = x.constant(form.normal).bits()
+        span = x.constant(math.inf).bits() - smallest
+        is_normal = (x.bits() - smallest).unsigned("<", span)
+        size = absolute(y * _power_logarithm(x))
+        is_ordinary = is_normal & (size < form.bias - 3)
+        symbol = f"dualbcast_pow_of_any_{x.kind.count}_{form.width}"
+
+        def of_all(x: Value, y: Value) -> Value:
+            return _of_all(library, x, y)
+
+        return instead(~is_ordinary, lambda: library(x, y), lambda: called(apart(symbol, x, of_all), x, y))
+
+    return emit
+
+
+def _power_logarithm(x: Value) -> Value:
+    """k + f of a positive x = 2**k * (1 + f): less than log2(x) by at most `_BEND`; of a subnormal x it is more."""
+    form = format_of(x)
+    if is_single(x.kind):
+        # Of numbers that have a sign, too: nobody uses it.
+        whole = Value(x.builder, x.builder.sitofp(x.bits().value, x.kind))
+        return whole * 2.0**-form.fraction - form.bias
+    # AVX2 cannot convert, so it goes to a float by way of the last bits of one.
+    high = (x.bits() >> 32) | x.constant(2.0**form.fraction).bits()
+    whole = high.as_float() - 2.0**form.fraction
+    return whole * 2.0 ** (32 - form.fraction) - form.bias
+
+
+def _of_all(library: Emit, x: Value, y: Value) -> Value:
+    """The powers of vectors in which some number is not ordinary."""
+    form, one = format_of(x), x.constant(1.0)
+    base, size = absolute(x), absolute(y)
+    # Where the power is surely infinite or 0, in absolute value.
+    low = _power_logarithm(base)
+    high = low + _BEND
+    is_down = y < 0.0
+    most, least = (y * is_down.choose(*ways) for ways in ((low, high), (high, low)))
+    is_beyond = least > form.bias + 2
+    is_below = most < -form.bias - form.fraction - 1
+    is_end = (base == 0.0) | (base == math.inf) | (size == math.inf) | (is_beyond | is_below)
+    is_nan = x.unordered("uno", y)
+    is_known = is_end | is_nan
+    power = library(*(is_known.choose(one, value) for value in (base, y)))
+    grows = (base > 1.0) ^ is_down
+    end = grows.choose(x.constant(math.inf), 0.0)
+    # 1 to an infinite power is 1, that of -1 too.
+    end = (base == 1.0).choose(one, end)
+    power = is_end.choose(end, power)
+    # Of a negative base the power has its sign where the exponent is odd, and is none where that is not whole.
+    is_whole, even = intrinsic("trunc", y) == y, is_even(y)
+    sign = sign_of(x.bits())
+    signed = power.bits() | (is_whole & ~even).choose(sign, 0)
+    power = signed.as_float()
+    is_finite = (x < 0.0) & (x > -math.inf)
+    power = (is_finite & ~is_whole).choose(math.nan, power)
+    power = is_nan.choose(x + y, power)
+    return ((y == 0.0) | (x == 1.0)).choose(one, power)
+
+
+# Of a number: whether it is in the range; and a function that writes the value if it is not.
+_Known = Callable[[Value], tuple[Value, Callable[[], Value]]]
+
+
+def _within(known: _Known, harmless: float) -> Callable[[Emit], Emit]:
+    def around(library: Emit) -> Emit:
+        def emit(x: Value) -> Value:
+            if not x.is_vector:
+                return library(x)
+            is_inside, beyond = known(x)
+
+            def some() -> Value:
+                return is_inside.choose(library(is_inside.choose(x, harmless)), beyond())
+
+            return instead(~is_inside, lambda: library(x), some)
+
+        return emit
+
+    return around
+
+
+def _logarithm(pole: float) -> _Known:
+    """Of more than a pole, where it is -inf. (Infinity takes twice as long, and a second test would cost all.)"""
+
+    def known(x: Value) -> tuple[Value, Callable[[], Value]]:
+        is_pole = x == pole
+        return x > pole, lambda: is_pole.choose(x.constant(-math.inf), math.nan)
+
+    return known
+
+
+def _otherwise_nan(is_inside: Callable[[Value], Value]) -> _Known:
+    return lambda x: (is_inside(x), lambda: x.constant(math.nan))
+
+
+def _below_one(x: Value) -> tuple[Value, Callable[[], Value]]:
+    size = absolute(x)
+
+    def beyond() -> Value:
+        infinite = copysign(x.constant(math.inf), x)
+        return (size == 1.0).choose(infinite, math.nan)
+
+    return size < 1.0, beyond
+
+
+def _up_to(float32: float, float64: float, even: bool = False) -> _Known:
+    """Of what is less than so much in absolute value, from where on the value is infinite, with the number's sign."""
+
+    def known(x: Value) -> tuple[Value, Callable[[], Value]]:
+        size = absolute(x)
+        is_inside = size < for_format(x, float32, float64)
+        return is_inside, lambda: (size if even else x) * math.inf
+
+    return known
+
+
+def _exp2(x: Value) -> tuple[Value, Callable[[], Value]]:
+    form = format_of(x)
+    is_above = x > -form.bias - form.fraction - 1
+    return is_above & (x < form.bias + 1), lambda: (x < 0.0).choose(0.0, x * math.inf)
+
+
+# The code around the library's function of vectors.
+AROUND: dict[str, Callable[[Emit], Emit]] = {
+    "pow": of_any_base,
+    "exp2": _within(_exp2, 0.0),
+    "log2": _within(_logarithm(0.0), 1.0),
+    "log10": _within(_logarithm(0.0), 1.0),
+    "log1p": _within(_logarithm(-1.0), 0.0),
+    "asin": _within(_otherwise_nan(lambda x: absolute(x) <= 1.0), 0.0),
+    "acos": _within(_otherwise_nan(lambda x: absolute(x) <= 1.0), 0.0),
+    "atanh": _within(_below_one, 0.0),
+    "acosh": _within(_otherwise_nan(lambda x: x >= 1.0), 2.0),
+    "sinh": _within(_up_to(90.0, 711.0), 0.0),
+    "cosh": _within(_up_to(90.0, 711.0, even=True), 0.0),
+    "tan": _within(_otherwise_nan(lambda x: absolute(x) < math.inf), 0.0),
+}
