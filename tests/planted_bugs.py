@@ -371,6 +371,8 @@ def fails(bug: Bug, project: Path, cache: Path) -> str:
     finally:
         path.write_text(text, encoding="utf-8")
         shutil.rmtree(cache, ignore_errors=True)
+    if done.returncode < 0:
+        return f"the tests ended by signal {-done.returncode}"
     if done.returncode not in (0, 1):
         raise RuntimeError(f"{bug.name}: no test ran: {(done.stdout + done.stderr)[-300:]}")
     if done.returncode == 0:
