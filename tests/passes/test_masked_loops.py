@@ -458,3 +458,38 @@ def test_what_differs_before_the_loop_and_not_in_it() -> None:
     np.testing.assert_array_equal(value, np.where(x > 0, x * y, y))
     for name in "xy":
         np.testing.assert_array_equal(jacobian[name], slopes[name])
+
+
+def breaks_by_row(x: float, n: float) -> float:
+    is_long, s = n > 3.0, 0.0
+    for k in range(6):
+        if x > 0.5:
+            s -= 0.25
+            if is_long:
+                break
+        s += x * (k + 1)
+    return s
+
+
+def breaks_a_while_by_row(x: float, n: float) -> float:
+    is_long, s, k = n > 3.0, 0.0, 0
+    while k < n:
+        k += 1
+        if x > 0.5:
+            s -= 0.25
+            if is_long:
+                break
+        s += x * k
+    return s
+
+
+@pytest.mark.parametrize("function", [breaks_by_row, breaks_a_while_by_row])
+def test_a_uniform_condition_inside_a_varying_one_lets_elements_leave_one_by_one(function: Any) -> None:
+    x, n = np.random.default_rng(0).random((4, 37)), np.float64([[2], [3], [4], [9]])
+    value, jacobian = differentiable_broadcast(function, backend="cpu").value_and_jacobian(x, n)
+    wanted = np.vectorize(function)(x, n)
+    np.testing.assert_allclose(value, wanted, rtol=1e-15)
+    step = 2.0**-20
+    differences = np.vectorize(function)(x + step, n) - np.vectorize(function)(x - step, n)
+    away = abs(x - 0.5) > 2 * step
+    np.testing.assert_allclose(jacobian["x"][away], differences[away] / (2 * step), rtol=1e-8, atol=1e-9)

@@ -286,45 +286,60 @@ def divides_or_not(x: float, y: float, c: float, z: float) -> float:
     return math.cos(math.log(x)) ** y
 
 
-@pytest.mark.skipif(
+READS_FLAGS = pytest.mark.skipif(
     not sys.platform.startswith("linux") or platform.machine() != "x86_64", reason="asks the C library for flags"
 )
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
-@pytest.mark.parametrize("function", [divides, divides_in_a_loop, divides_below, divides_or_not])
-@pytest.mark.parametrize("product", ["value", "jacobian", "pullback"])
-def test_a_side_does_not_run_where_no_element_takes_it(
-    function: Callable[..., float], dtype: str, product: str
-) -> None:
-    """The processor says whether anything has been divided by zero."""
+PRODUCTS = pytest.mark.parametrize("product", ["value", "jacobian", "pullback"])
+
+
+def divides_by_zero(function: Callable[..., float], product: str, *arguments: Any) -> bool:
+    """Whether a launch of a product divides by zero; the processor says so."""
     libm, divided = ctypes.CDLL("libm.so.6"), 4
     f = differentiable_broadcast(wrt=("x", "y"))(function)
-    n = 1003
-    x, y = operands(n, dtype)
-    z = np.zeros(n, dtype)
-
-    def run(c: Any) -> bool:
-        """Whether a division by zero has been done."""
-        calls = {
-            "value": lambda: f(x, y, c, z),
-            "jacobian": lambda: f.value_and_jacobian(x, y, c, z),
-            "pullback": lambda: f.vjp(x, y, c, z)[1](x),
-        }
-        calls[product]()
-        libm.feclearexcept(divided)
-        calls[product]()
-        return bool(libm.fetestexcept(divided))
-
+    calls = {
+        "value": lambda: f(*arguments),
+        "jacobian": lambda: f.value_and_jacobian(*arguments),
+        "pullback": lambda: f.vjp(*arguments)[1](arguments[0]),
+    }
     try:
         set_num_threads(1)
         with np.errstate(all="ignore"):
-            assert not run(np.zeros(n, dtype))
-            for place in (0, 500, n - 1):
-                c = np.zeros(n, dtype)
-                c[place] = 1
-                assert run(c)
+            calls[product]()
+            libm.feclearexcept(divided)
+            calls[product]()
+            return bool(libm.fetestexcept(divided))
     finally:
         libm.feclearexcept(divided)
         set_num_threads(None)
+
+
+@READS_FLAGS
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("function", [divides, divides_in_a_loop, divides_below, divides_or_not])
+@PRODUCTS
+def test_a_side_does_not_run_where_no_element_takes_it(
+    function: Callable[..., float], dtype: str, product: str
+) -> None:
+    n = 1003
+    x, y = operands(n, dtype)
+    z = np.zeros(n, dtype)
+    assert not divides_by_zero(function, product, x, y, np.zeros(n, dtype), z)
+    for place in (0, 500, n - 1):
+        c = np.zeros(n, dtype)
+        c[place] = 1
+        assert divides_by_zero(function, product, x, y, c, z)
+
+
+@READS_FLAGS
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@PRODUCTS
+def test_a_side_inside_another_does_not_run_for_elements_that_reach_neither(dtype: str, product: str) -> None:
+    """The inner condition holds for the elements of a vector that do not take the outer side."""
+    n = 1003
+    x, y = operands(n, dtype)
+    x = np.abs(x)
+    x[::2] *= -1
+    assert not divides_by_zero(divides_below, product, x, y, np.array(x < 0, dtype), np.zeros(n, dtype))
 
 
 def test_calls_are_behind_a_jump() -> None:
