@@ -1,5 +1,4 @@
-"""If-conversion: varying branches become selects, or branches without an `else` that vectors skip; pairs of selects are
-merged.
+"""If-conversion: varying branches become selects, or branches without an `else` that vectors skip.
 
 Selects compute both sides for all elements and choose between the results. Operations that the sides share are then
 computed once, and the same instructions read and write every element. A uniform branch stays: the loop over the row is
@@ -10,7 +9,7 @@ or must not run on arbitrary numbers. A vector runs such a side if one of its el
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Set
+from collections.abc import Set
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -27,7 +26,6 @@ from dualbcast.ir.nodes import (
     Function,
     If,
     Kind,
-    Names,
     Op,
     Stmt,
     Var,
@@ -38,7 +36,6 @@ from dualbcast.ir.traversal import (
     assigned,
     free_names,
     hold,
-    map_exprs,
     operations_of,
     read_counts,
     renamed,
@@ -59,103 +56,12 @@ from dualbcast.passes.vector_analysis import (
     varying_names,
 )
 
-
-def merge_selects(function: Function) -> Function:
-    """The function with one select for each such pair, simplified; itself where there is none.
-
-    In an `if` with `elif` and `else`, two sides often agree on a partial: it is zero on both, or they share a term. All
-    such partials share the condition of the merged select, which is a mask.
-
-    Parameters
-    ----------
-    function : Function
-        Simplified, operations on atoms.
-    """
-    merging = _Merging(function)
-    body = merging.block(function.body)
-    return simplify(replace(function, body=body)) if merging.merges else function
-
-
-class _Merging:
-    def __init__(self, function: Function) -> None:
-        counts = Counter([*(param.name for param in function.params), *assigned(function.body)])
-        # Names with one assignment: they have one value, or one in each iteration of a loop.
-        self.lasting = {name for name, count in counts.items() if count == 1}
-        self.names = Names(counts)
-        self.reads = use_counts(function)
-        self.selects: dict[str, tuple[Expr, ...]] = {}
-        self.merges = False
-
-    def block(self, block: Block) -> Block:
-        new: list[Stmt] = []
-        for stmt in block:
-            if isinstance(stmt, Assign):
-                if isinstance(stmt.value, Op) and stmt.value.name == "select":
-                    stmt = replace(stmt, value=self.merged(stmt.value, new))
-                    self.remember(stmt)
-                new.append(stmt)
-            else:
-                new.append(map_exprs(stmt, lambda expr: expr, self.block))
-        return tuple(new)
-
-    def remember(self, stmt: Assign) -> None:
-        value = stmt.value
-        if isinstance(value, Op) and all(
-            not isinstance(leaf, Var) or leaf.name in self.lasting for leaf in (stmt.target, *value.args)
-        ):
-            self.selects[stmt.target.name] = value.args
-
-    def merged(self, value: Op, new: list[Stmt]) -> Expr:
-        """The select, or one that needs no other; its condition is appended to `new`."""
-        test, then, orelse = value.args
-
-        def condition(name: str, *args: Expr) -> Atom:
-            atom = hold(fold(Op(name, args, "bool", value.location)), self.names, new, value.location)
-            if isinstance(atom, Var) and atom not in args:
-                self.lasting.add(atom.name)
-            return atom
-
-        for inner, other, is_first in ((orelse, then, False), (then, orelse, True)):
-            if isinstance(inner, Var) and inner.name in self.selects and self.reads[inner.name] == 1:
-                arguments = _one(test, other, self.selects[inner.name], is_first, condition)
-                if arguments is not None:
-                    self.merges = True
-                    return replace(value, args=arguments)
-        return value
-
-
-def _one(
-    test: Expr, other: Expr, inner: tuple[Expr, ...], is_first: bool, condition: Callable[..., Atom]
-) -> tuple[Expr, ...] | None:
-    """The arguments of one select for `select(test, select(*inner), other)`, or with these two the other way round."""
-    inside, then, orelse = inner
-    if other == then and not is_first:
-        return condition("or", test, inside), other, orelse
-    if other not in (then, orelse):
-        return None
-    # The condition that the inner select is reached and takes its other value.
-    reached = test if is_first else condition("not", test)
-    if other == orelse:
-        return condition("and", reached, inside), then, other
-    return condition("and", reached, condition("not", inside)), orelse, other
-
-
 # The deepest nesting of branches that stay: Python's parser takes 100 nested blocks.
 _DEEPEST = 12
 
 
 class Choice(NamedTuple):
-    """The decision about an `if`.
-
-    Attributes
-    ----------
-    location : Location
-        The location of the `if`, or of its conditional expression, in the user's file.
-    selects : bool
-        Whether both sides are computed.
-    reason : str
-        The reason, for readers.
-    """
+    """The decision about an `if` or a conditional expression: whether both sides are computed, and why, for readers."""
 
     location: Location
     selects: bool
@@ -166,7 +72,9 @@ class Choice(NamedTuple):
 
 
 def convert_ifs(function: Function, uniform: Set[str]) -> Function:
-    """The function with selects in place of varying branches, where they pay.
+    """The function with selects in place of varying branches, where they pay. Operations are on atoms.
+
+    The parameters in `uniform` are the same for the elements of a row.
 
     Before (uniform={"n"})::
 
@@ -192,13 +100,6 @@ def convert_ifs(function: Function, uniform: Set[str]) -> Function:
             if b:
                 y: float = 0.0
             output out = y
-
-    Parameters
-    ----------
-    function : Function
-        Simplified, operations on atoms.
-    uniform : set of str
-        The parameters that are the same for the elements of a row.
     """
     return _converted(function, uniform)[0]
 
@@ -215,7 +116,7 @@ def _converted(function: Function, uniform: Set[str]) -> tuple[Function, list[Ch
     body = conversion.block(function.body)
     if body == function.body:
         return function, conversion.choices
-    return merge_selects(simplify(replace(function, body=body))), conversion.choices
+    return simplify(replace(function, body=body)), conversion.choices
 
 
 class _Conversion:
