@@ -109,8 +109,7 @@ def test_every_pass_of_the_folder_is_in_the_pipeline() -> None:
             is_public = isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
             if is_public and isinstance(node.returns, ast.Name) and node.returns.id == "Function":
                 public.add(node.name)
-    # `merge_selects` is the last step of if-conversion.
-    assert public - {"merge_selects"} == set(PASSES) - {"simplify"}
+    assert public == set(PASSES) - {"simplify"}
 
 
 def traces(function: Function) -> list[pipeline.Trace]:
