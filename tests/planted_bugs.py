@@ -161,8 +161,8 @@ BUGS = [
     ),
     Bug(
         "reciprocal of a reassigned divisor",
-        "and writes[divisor] <= 1:",
-        "and writes[divisor] <= 9:",
+        'dividend.kind == "float" and writes[divisor] <= 1',
+        'dividend.kind == "float" and writes[divisor] <= 9',
         "test_reciprocal_division",
     ),
     Bug(

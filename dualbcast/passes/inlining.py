@@ -44,7 +44,7 @@ def drop_custom_derivatives(function: Function) -> Function:
 
 
 def inline_helpers(function: Function) -> Function:
-    """The function without calls of helpers that have loops; itself where it has none.
+    """The function without calls of helpers that have loops; itself where it has none. Operations are on atoms.
 
     Before::
 
@@ -60,11 +60,6 @@ def inline_helpers(function: Function) -> Function:
                 x_2: float = mul(0.5, x_1)
                 x_1: float = x_2
             output out = x_1
-
-    Parameters
-    ----------
-    function : Function
-        Simplified, operations on atoms; and so is the result.
     """
     names = free_names(function, RULES)
 
