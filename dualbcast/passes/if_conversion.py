@@ -30,6 +30,7 @@ from dualbcast.ir.nodes import (
     Stmt,
     Var,
     While,
+    temporary,
 )
 from dualbcast.ir.traversal import (
     among,
@@ -250,7 +251,7 @@ class _Conversion:
         # The new values of variables that are read later: the other side may still read the old ones.
         inside = read_counts((stmt,))
         results = {
-            name: Var(self.names.fresh(_base(name)), target.kind)
+            name: Var(self.names.fresh(temporary(name)), target.kind)
             for name, target in targets((stmt,)).items()
             if self.reads[name] > inside[name]
         }
@@ -303,9 +304,4 @@ class _Conversion:
         return tuple(left)
 
     def hold(self, name: str, value: Expr, location: Location, new: list[Stmt]) -> Atom:
-        return hold(value, self.names, new, location, _base(name))
-
-
-def _base(name: str) -> str:
-    """The name of a variable as that of a temporary, without its number."""
-    return TEMPORARY + name.removeprefix(TEMPORARY).partition("#")[0]
+        return hold(value, self.names, new, location, temporary(name))

@@ -17,7 +17,7 @@ from dualbcast.autodiff.operation_cost import (
     iterations_of,
 )
 from dualbcast.frontend.rule_bodies import helper_of
-from dualbcast.ir.nodes import TEMPORARY, Assign, Block, Expr, For, Function, If, Names, Op, Stmt, Var, While
+from dualbcast.ir.nodes import TEMPORARY, Assign, Block, Expr, For, Function, If, Names, Op, Stmt, Var, While, temporary
 from dualbcast.ir.traversal import free_names, map_exprs, most_carried, operations_of, renamed, renamed_block, variables
 from dualbcast.rules.table import RULES
 
@@ -77,7 +77,7 @@ def _order(run: list[Assign], names: Names, named: dict[str, Var]) -> list[Assig
     for stmt in calls:
         name = stmt.target.name
         if name.startswith(TEMPORARY) and isinstance(stmt.value, Op):
-            own = name.removeprefix(TEMPORARY).partition("#")[0]
+            own = temporary(name).removeprefix(TEMPORARY)
             named[name] = Var(names.fresh(own or stmt.value.name.partition("#")[0]), stmt.target.kind)
     first: list[Assign] = []
     last: list[Assign] = []
