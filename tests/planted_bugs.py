@@ -155,8 +155,8 @@ BUGS = [
     # --- passes ---
     Bug(
         "uniform branch around divergent jumps",
-        "inside = is_divergent or varies(stmt.test, varying)",
-        "inside = varies(stmt.test, varying)",
+        "inside = around | _reads(stmt)",
+        "inside = _reads(stmt)",
         "test_masked_loops test_nested_loops test_corpus test_random_loops",
     ),
     Bug(
