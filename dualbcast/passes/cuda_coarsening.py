@@ -2,7 +2,8 @@
 
 Compilers do not move a load across a branch: of two loads with a branch between, one would wait for the other.
 
-Their loads and stores stand side by side; the kernel's text has such a group as one access, `load_4` or `store_4`.
+Their loads and stores stand side by side; the kernel's text has such a group as one access, `load_4` or `store_4`
+(`codegen/statement_text.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from typing import TypeGuard
 
 from dualbcast.ir.nodes import Assign, Block, Expr, Function, If, Load, Names, Op, Output, Stmt, Var
 from dualbcast.ir.traversal import (
-    all_atoms,
     assignments,
     atoms,
     expressions,
@@ -21,9 +21,10 @@ from dualbcast.ir.traversal import (
     hold,
     map_expr,
     map_exprs,
+    statements,
     targets,
 )
-from dualbcast.kernel_spec import Layout
+from dualbcast.kernel_spec import Layout, neighbour
 from dualbcast.passes.vector_analysis import uniform_inputs, varies, varying_names
 
 # The most loads in flight together: more of them would hold registers for values that are needed late.
@@ -127,9 +128,6 @@ def _lifted(expr: Expr, change: Callable[[Load], Expr]) -> Expr:
     return expr
 
 
-# The separator of an array's name and the number of a neighbour.
-_LANE = "+"
-
 # The widest access to memory, in bytes, which limits the elements of a thread.
 WIDEST_ACCESS = 16
 # The most registers for all arguments, with which a multiprocessor keeps at least half of its warps. More elements a
@@ -180,11 +178,14 @@ def _loads_apart(function: Function, uniform: Set[str]) -> bool:
             if isinstance(stmt, If) and not varies(stmt.test, varying):
                 yield from reached_by_all((*stmt.then, *stmt.orelse))
 
-    together = [_loaded(stmt) for stmt in reached_by_all(function.body)]
-    leaves = [leaf for stmt in function.body for leaf in all_atoms(stmt)]
+    together = [stmt.value for stmt in reached_by_all(function.body) if isinstance(stmt, Assign)]
+    leaves = [leaf for stmt in statements(function.body) for expr in expressions(stmt) for leaf in atoms(expr)]
     leaves += [leaf for output in function.outputs for leaf in atoms(output.value)]
-    loads = [leaf for leaf in leaves if isinstance(leaf, Load) and leaf.name not in uniform]
-    return len(loads) > sum(name != "" and name not in uniform for name in together)
+
+    def count(values: Sequence[Expr]) -> int:
+        return sum(isinstance(value, Load) and value.name not in uniform for value in values)
+
+    return count(leaves) > count(together)
 
 
 def coarsen(function: Function, layout: Layout, names: Names) -> Function:
@@ -228,7 +229,7 @@ def coarsen(function: Function, layout: Layout, names: Names) -> Function:
 
         def change(leaf: Expr) -> Expr:
             if isinstance(leaf, Load) and leaf.name not in uniform:
-                return replace(leaf, name=_neighbour(leaf.name, lane))
+                return replace(leaf, name=neighbour(leaf.name, lane))
             return variables[lane].get(leaf.name, leaf) if isinstance(leaf, Var) else leaf
 
         return map_expr(expr, change)
@@ -255,34 +256,5 @@ def coarsen(function: Function, layout: Layout, names: Names) -> Function:
         for lane, suffix in enumerate(_SUFFIXES[:lanes]):
             # Stores with nothing between them can become one.
             value = hold(one_lane(output.value, lane), names, body, base=f"{output.name}_{suffix}")
-            outputs.append(Output(_neighbour(output.name, lane), value))
+            outputs.append(Output(neighbour(output.name, lane), value))
     return replace(function, body=tuple(body), outputs=tuple(outputs))
-
-
-def group_loads(block: Block, lanes: int) -> Iterator[tuple[Stmt, ...]]:
-    """The statements of a block; loads of an element and its neighbours are one group."""
-    at = 0
-    while at < len(block):
-        stmt = block[at]
-        follower = block[at + 1] if at + 1 < len(block) and lanes > 1 else stmt
-        count = 1
-        if _loaded(stmt) and _loaded(follower) == _neighbour(_loaded(stmt), 1):
-            count = lanes
-        yield block[at : at + count]
-        at += count
-
-
-def group_outputs(outputs: Sequence[Output], lanes: int) -> list[tuple[str, list[Expr]]]:
-    """The name of each output, with its values for an element and its neighbours."""
-    return [
-        (outputs[first].name, [output.value for output in outputs[first : first + lanes]])
-        for first in range(0, len(outputs), lanes)
-    ]
-
-
-def _loaded(stmt: Stmt) -> str:
-    return stmt.value.name if isinstance(stmt, Assign) and isinstance(stmt.value, Load) else ""
-
-
-def _neighbour(name: str, lane: int) -> str:
-    return f"{name}{_LANE}{lane}" if lane else name

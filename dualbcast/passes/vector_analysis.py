@@ -54,8 +54,8 @@ def uniform_inputs(function: Function, layout: Layout) -> set[str]:
 
 def varying_names(function: Function, uniform: Set[str]) -> set[str]:
     """The parameters and variables whose values can vary, where the parameters in `uniform` cannot."""
-    # For each name, the variables that vary if it does. An object stands for the inside of a branch or loop, which varies
-    # if only some elements get there.
+    # For each name, the variables that vary if it does. The inside of a branch or loop is an object; it varies if only
+    # some elements get there.
     users: dict[object, list[object]] = defaultdict(list)
 
     def visit(block: Block, around: object) -> None:
@@ -82,7 +82,9 @@ def varying_names(function: Function, uniform: Set[str]) -> set[str]:
 
 def varies(expr: Expr, varying: Set[str]) -> bool:
     """Whether an expression can vary, where the variables and arrays in `varying` can."""
-    return any(isinstance(leaf, Var | Load) and leaf.name in varying for leaf in atoms(expr))
+    if isinstance(expr, Op):
+        return any(varies(arg, varying) for arg in expr.args)
+    return isinstance(expr, Var | Load) and expr.name in varying
 
 
 def is_uniform_loop(loop: For, varying: Set[str]) -> bool:
