@@ -9,7 +9,7 @@ or must not run on arbitrary numbers. A vector runs such a side if one of its el
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from dualbcast.autodiff.operation_cost import cost_of_block
 from dualbcast.errors import Location
 from dualbcast.ir.constant_fold import fold, zero
 from dualbcast.ir.nodes import (
+    NOWHERE,
     TEMPORARY,
     Assign,
     Atom,
@@ -26,6 +27,7 @@ from dualbcast.ir.nodes import (
     Function,
     If,
     Kind,
+    Names,
     Op,
     Stmt,
     Var,
@@ -35,6 +37,7 @@ from dualbcast.ir.nodes import (
 from dualbcast.ir.traversal import (
     among,
     assigned,
+    blocks,
     free_names,
     hold,
     operations_of,
@@ -120,6 +123,15 @@ def _converted(function: Function, uniform: Set[str]) -> tuple[Function, list[Ch
     return simplify(replace(function, body=body)), conversion.choices
 
 
+def assign_together(values: Mapping[str, Expr], names: Names, new: list[Stmt], where: Location = NOWHERE) -> None:
+    """Assign variables simultaneously: one that another's value reads is copied first."""
+    values = {name: value for name, value in values.items() if value != Var(name, value.kind)}
+    read = {leaf.name for name, value in values.items() for leaf in variables(value) if leaf.name != name}
+    copies = {name: Var(names.fresh(TEMPORARY), value.kind) for name, value in values.items() if name in read}
+    new += [Assign(copy, Var(name, copy.kind), where) for name, copy in copies.items()]
+    new += [Assign(Var(name, value.kind), renamed(value, copies), where) for name, value in values.items()]
+
+
 class _Conversion:
     def __init__(self, function: Function, varying: set[str]) -> None:
         self.varying = varying
@@ -155,20 +167,18 @@ class _Conversion:
     def obstacle(self, block: Block) -> str:
         """An obstacle to vectorising a block, if there is one. A uniform branch is none: the loop can be split."""
         for stmt in block:
-            if isinstance(stmt, For) and is_uniform_loop(stmt, self.varying):
-                inside = self.obstacle(stmt.body)
-                if inside:
+            match stmt:
+                case Assign(value=Op(name=name)) if blocks_vectors(name):
+                    return f"{name.partition('#')[0]} has no version for vectors"
+                case For() if not is_uniform_loop(stmt, self.varying):
+                    return "there is a loop in the function"
+                case While(masked=False):
+                    return "there is a loop in the function"
+                case If() if not self.varies(stmt.test):
+                    continue
+            for inner in blocks(stmt):
+                if inside := self.obstacle(inner):
                     return inside
-            elif isinstance(stmt, For) or (isinstance(stmt, While) and not stmt.masked):
-                return "there is a loop in the function"
-            elif isinstance(stmt, If) and self.varies(stmt.test):
-                inside = self.obstacle(stmt.then) or self.obstacle(stmt.orelse)
-                if inside:
-                    return inside
-            elif isinstance(stmt, Assign):
-                for op in operations_of((stmt,)):
-                    if blocks_vectors(op.name):
-                        return f"{op.name.partition('#')[0]} has no version for vectors"
         return ""
 
     def branch(self, stmt: If, scalar: str) -> list[Stmt]:
@@ -190,13 +200,7 @@ class _Conversion:
         self.count(stmt)
         new: list[Stmt] = []
         merged = self.flatten(stmt, {}, new)
-        # They are assigned one after the other: none may read a name that another one has changed.
-        if any(leaf.name != name for name, value in merged.items() for leaf in variables(value) if leaf.name in merged):
-            clash = {leaf.name for value in merged.values() for leaf in variables(value)} & merged.keys()
-            copies = {name: Var(self.names.fresh(TEMPORARY), merged[name].kind) for name in sorted(clash)}
-            new += [Assign(copy, Var(name, copy.kind), stmt.location) for name, copy in copies.items()]
-            merged = {name: renamed(value, copies) for name, value in merged.items()}
-        new += [Assign(Var(name, value.kind), value, stmt.location) for name, value in merged.items()]
+        assign_together(merged, self.names, new, stmt.location)
         return new
 
     def count(self, stmt: If) -> int:

@@ -7,7 +7,7 @@ They may also be in branches, and in loops with a uniform number of iterations, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from dataclasses import replace
 
 from dualbcast.ir.constant_fold import fold, zero
@@ -49,6 +49,7 @@ from dualbcast.ir.traversal import (
     use_counts,
 )
 from dualbcast.ir.value_numbering import simplify
+from dualbcast.passes.if_conversion import assign_together
 from dualbcast.passes.vector_analysis import (
     blocks_vectors,
     has_divergent_jumps,
@@ -135,7 +136,7 @@ class _Masking:
                     _refuse_unmaskable(stmt)
                     held: dict[str, Atom] = {}
                     self.flatten((stmt,), held, TRUE, new, is_outer=True)
-                    self.assign_all([(Var(name, value.kind), value) for name, value in held.items()], new)
+                    assign_together(held, self.own, new)
                     self.seen |= held.keys()
                 case _:
                     new.append(stmt)
@@ -205,7 +206,7 @@ class _Masking:
         self.depth += 1
         self.flatten(loop.body, end, here, iteration, is_outer=True)
         self.depth -= 1
-        self.assign_all([(place, end[name]) for name, place in places.items()], iteration)
+        assign_together({place.name: end[name] for name, place in places.items()}, self.own, iteration)
         new.append(For(target, start, stop, step, tuple(iteration), loop.location))
         held |= places | {loop.target.name: target}
 
@@ -221,7 +222,7 @@ class _Masking:
         places = self.places(loop, inside, held, new)
         held |= places
         self.flatten(loop.pre, held, here, new)
-        self.assign_all([(place, held[name]) for name, place in places.items()], new)
+        assign_together({place.name: held[name] for name, place in places.items()}, self.own, new)
         test = renamed(loop.test, held)
         going = Var(self.own.fresh(f"{TEMPORARY}going"), "bool")
         new.append(Assign(going, fold(Op("and", (here, test), "bool"))))
@@ -237,7 +238,7 @@ class _Masking:
         self.depth -= 1
         goes_on = fold(Op("and", (stays, self.hold(renamed(loop.test, tested), iteration)), "bool"))
         goes_on = fold(Op("and", (those_inside, self.hold(goes_on, iteration)), "bool"))
-        changes: list[tuple[Var, Expr]] = [(going, self.hold(goes_on, iteration))]
+        changes = {going.name: self.hold(goes_on, iteration)}
         for name, place in places.items():
             value = tested[name]
             # The test changes variables only for elements that have not left in the body.
@@ -247,8 +248,8 @@ class _Masking:
             only_counts = place.kind == "int" and not self.depth and self.reads[name] == inside[name]
             if not (is_uniform or only_counts or name in self.counters):
                 value = self.hold(fold(Op("select", (going, value, place), place.kind)), iteration)
-            changes.append((place, value))
-        self.assign_all(changes, iteration)
+            changes[place.name] = value
+        assign_together(changes, self.own, iteration)
         new.append(While((), going, tuple(iteration), loop.location, masked=True))
 
     def places(
@@ -284,22 +285,6 @@ class _Masking:
         )
         before = (Assign(counter, loop.start, loop.location), Assign(copy, loop.stop, loop.location))
         return before, While((Assign(goes, test, loop.location),), goes, body, loop.location)
-
-    # --- statements --------------------------------------------------------------------------------------------------
-
-    def assign_all(self, changes: Sequence[tuple[Var, Expr]], new: list[Stmt]) -> None:
-        """Assign some variables simultaneously."""
-        changing = {target for target, _ in changes}
-        assigns: list[Stmt] = []
-        for target, value in changes:
-            if value == target:
-                continue
-            if value in changing:  # It may have changed by then.
-                copy = Var(self.own.fresh(TEMPORARY), target.kind)
-                new.append(Assign(copy, value))
-                value = copy
-            assigns.append(Assign(target, value))
-        new += assigns
 
     def hold(self, value: Expr, new: list[Stmt], stmt: Assign | If | None = None) -> Atom:
         if isinstance(value, Op):
