@@ -26,7 +26,6 @@ from dualbcast.ir.nodes import (
     For,
     Function,
     If,
-    Kind,
     Names,
     Op,
     Stmt,
@@ -123,6 +122,21 @@ def _converted(function: Function, uniform: Set[str]) -> tuple[Function, list[Ch
     return simplify(replace(function, body=body)), conversion.choices
 
 
+def merged(
+    test: Expr, then: Mapping[str, Atom], orelse: Mapping[str, Atom], seen: Set[str], where: Location
+) -> dict[str, Expr]:
+    """The value of each variable after a branch, from those after both sides; the ones in `seen` have one before it."""
+    values: dict[str, Expr] = {}
+    for name in dict.fromkeys([*then, *orelse]):
+        kind = (then[name] if name in then else orelse[name]).kind
+        # If one side does not assign it, it keeps its value. If it had none, it is not read after the branch.
+        old = Var(name, kind) if name in seen else None
+        first, second = then.get(name, old), orelse.get(name, old)
+        if first is not None and second is not None:
+            values[name] = fold(Op("select", (test, first, second), kind, where)) if first != second else first
+    return values
+
+
 def assign_together(values: Mapping[str, Expr], names: Names, new: list[Stmt], where: Location = NOWHERE) -> None:
     """Assign variables simultaneously: one that another's value reads is copied first."""
     values = {name: value for name, value in values.items() if value != Var(name, value.kind)}
@@ -199,8 +213,7 @@ class _Conversion:
             return [stmt]
         self.count(stmt)
         new: list[Stmt] = []
-        merged = self.flatten(stmt, {}, new)
-        assign_together(merged, self.names, new, stmt.location)
+        assign_together(self.flatten(stmt, {}, new), self.names, new, stmt.location)
         return new
 
     def count(self, stmt: If) -> int:
@@ -217,33 +230,26 @@ class _Conversion:
     # --- conversion --------------------------------------------------------------------------------------------------
 
     def flatten(self, stmt: If, outer: dict[str, Atom], new: list[Stmt]) -> dict[str, Expr]:
-        """Append the statements of both sides to `new`; the value of each assigned name after the branch.
+        """Append the statements of both sides to `new`; the values of variables after the branch.
 
         `outer` maps names to the variables that hold their values inside of other flattened branches.
         """
         test = renamed(stmt.test, outer)
-        sides: list[dict[str, Atom]] = []
-        changed: dict[str, Kind] = {}
-        for side in (stmt.then, stmt.orelse):
-            held = dict(outer)
-            for part in side:
-                if isinstance(part, If):
-                    values = self.flatten(part, held, new)
-                else:
-                    assert isinstance(part, Assign)
-                    values = {part.target.name: renamed(part.value, held)}
-                for name, value in values.items():
-                    held[name] = self.hold(name, value, part.location, new)
-                    changed[name] = value.kind
-            sides.append(held)
-        merged: dict[str, Expr] = {}
-        for name, kind in changed.items():
-            # If one side does not assign it, it keeps its value. If it had none, it is not read after the branch.
-            old = Var(name, kind) if name in self.seen else None
-            then, orelse = (held.get(name, old) for held in sides)
-            if then is not None and orelse is not None:
-                merged[name] = fold(Op("select", (test, then, orelse), kind, stmt.location))
-        return merged
+        then, orelse = (self.line(side, outer, new) for side in (stmt.then, stmt.orelse))
+        return merged(test, then, orelse, self.seen, stmt.location)
+
+    def line(self, block: Block, outer: dict[str, Atom], new: list[Stmt]) -> dict[str, Atom]:
+        """Append the statements of a block without loops to `new`; `outer` with the values of variables after it."""
+        held = dict(outer)
+        for part in block:
+            if isinstance(part, If):
+                values = self.flatten(part, held, new)
+            else:
+                assert isinstance(part, Assign)
+                values = {part.target.name: renamed(part.value, held)}
+            for name, value in values.items():
+                held[name] = self.hold(name, value, part.location, new)
+        return held
 
     def skipping(self, stmt: If) -> list[Stmt]:
         """The branch as one or two without an `else`, which a vector runs if one of its elements takes it.
@@ -269,12 +275,7 @@ class _Conversion:
         longer: list[If] = []
         for at, (test, side) in enumerate(zip(tests, sides, strict=True)):
             if at == short:
-                held: dict[str, Atom] = {}
-                for part in side:
-                    assert isinstance(part, Assign)
-                    name = part.target.name
-                    held[name] = self.hold(name, renamed(part.value, held), part.location, new)
-                values |= {name: value for name, value in held.items() if name in results}
+                values |= {name: value for name, value in self.line(side, {}, new).items() if name in results}
             else:
                 seen = set(self.seen)
                 self.depth += 1

@@ -49,7 +49,7 @@ from dualbcast.ir.traversal import (
     use_counts,
 )
 from dualbcast.ir.value_numbering import simplify
-from dualbcast.passes.if_conversion import assign_together
+from dualbcast.passes.if_conversion import assign_together, merged
 from dualbcast.passes.vector_analysis import (
     blocks_vectors,
     has_divergent_jumps,
@@ -187,12 +187,8 @@ class _Masking:
             stays = self.flatten(path, own, there, new)
             sides.append((own, stays))
         (then, first), (orelse, second) = sides
-        for name in dict.fromkeys([*then, *orelse]):
-            value = then[name] if name in then else orelse[name]
-            # If one side does not assign it, it keeps its value. If it had none, it is not read after the branch.
-            old = Var(name, value.kind) if name in self.seen else value
-            values = then.get(name, old), orelse.get(name, old)
-            held[name] = self.hold(fold(Op("select", (test, *values), value.kind, stmt.location)), new, stmt)
+        for name, value in merged(test, then, orelse, self.seen, stmt.location).items():
+            held[name] = self.hold(value, new, stmt)
         return self.hold(fold(Op("select", (test, first, second), "bool", stmt.location)), new, stmt)
 
     def uniform_loop(self, loop: For, held: dict[str, Atom], here: Atom, new: list[Stmt]) -> None:
