@@ -61,6 +61,8 @@ def inline_helpers(function: Function) -> Function:
                 x_1: float = x_2
             output out = x_1
     """
+    if not any(map(_helper_with_loops, operations_of(function.body))):
+        return function
     names = free_names(function, RULES)
 
     def visit(block: Block) -> Block:
@@ -76,11 +78,8 @@ def inline_helpers(function: Function) -> Function:
                     inlined.append(map_exprs(stmt, lambda expr: expr, visit))
         return tuple(inlined)
 
-    body = visit(function.body)
-    if body == function.body:
-        return function
     # A helper may call another one.
-    return inline_helpers(simplify(replace(function, body=body)))
+    return inline_helpers(simplify(replace(function, body=visit(function.body))))
 
 
 def _helper_with_loops(call: Op) -> Function | None:

@@ -27,14 +27,12 @@ from dualbcast.ir.nodes import (
     For,
     Function,
     If,
-    Load,
     Op,
     Stmt,
     Var,
     While,
 )
 from dualbcast.ir.traversal import (
-    atoms,
     blocks,
     expressions,
     has_loops,
@@ -60,7 +58,11 @@ def varying_names(function: Function, uniform: Set[str]) -> set[str]:
 
     def visit(block: Block, around: object) -> None:
         for stmt in block:
-            inside: object = stmt.target.name if isinstance(stmt, Assign) else object()
+            if isinstance(stmt, Assign):
+                for reason in (around, *_names(stmt.value)):
+                    users[reason].append(stmt.target.name)
+                continue
+            inside = object()
             jumps_on = _tests_of_jumps(stmt.body) if isinstance(stmt, For | While) else set()
             for reason in (around, *_reads(stmt), *jumps_on):
                 users[reason].append(inside)
@@ -82,9 +84,7 @@ def varying_names(function: Function, uniform: Set[str]) -> set[str]:
 
 def varies(expr: Expr, varying: Set[str]) -> bool:
     """Whether an expression can vary, where the variables and arrays in `varying` can."""
-    if isinstance(expr, Op):
-        return any(varies(arg, varying) for arg in expr.args)
-    return isinstance(expr, Var | Load) and expr.name in varying
+    return any(name in varying for name in _names(expr))
 
 
 def is_uniform_loop(loop: For, varying: Set[str]) -> bool:
@@ -114,7 +114,14 @@ def _tests_of_jumps(body: Block, around: Set[str] = frozenset()) -> set[str]:
 
 def _reads(stmt: Stmt) -> set[str]:
     """The variables and arrays that a statement reads itself."""
-    return {leaf.name for expr in expressions(stmt) for leaf in atoms(expr) if not isinstance(leaf, Const)}
+    return {name for expr in expressions(stmt) for name in _names(expr)}
+
+
+def _names(expr: Expr) -> list[str]:
+    """The variables and arrays in an expression."""
+    if isinstance(expr, Op):
+        return [name for arg in expr.args for name in _names(arg)]
+    return [] if isinstance(expr, Const) else [expr.name]
 
 
 def is_scalar(function: Function) -> bool:
