@@ -165,24 +165,20 @@ def readable(names: Names) -> list[Pass]:
     ]
 
 
-def helper(approximate: bool) -> Callable[[Function, Names, Pass], Function]:
-    """The passes of a helper function, in the form that `KernelText` asks for."""
-
-    def form(function: Function, names: Names, write_callees: Pass) -> Function:
-        passes: list[Pass] = [
-            drop_custom_derivatives,
-            # A helper is lowered as it is written.
-            simplify,
-            *approximated(approximate),
-            # Callees before callers; after the last pass that changes calls.
-            write_callees,
-            coalesce_copies,
-            nest_expressions,
-            partial(name_variables, names=names, loads=False),
-        ]
-        return run(passes, function)
-
-    return form
+def helper(approximate: bool, function: Function, names: Names, write_callees: Pass) -> Function:
+    """A helper function in the form that `KernelText` asks for; `approximate` says whether its mathematics may be."""
+    passes: list[Pass] = [
+        drop_custom_derivatives,
+        # A helper is lowered as it is written.
+        simplify,
+        *approximated(approximate),
+        # Callees before callers; after the last pass that changes calls.
+        write_callees,
+        coalesce_copies,
+        nest_expressions,
+        partial(name_variables, names=names, loads=False),
+    ]
+    return run(passes, function)
 
 
 # --- running them ----------------------------------------------------------------------------------------------------
@@ -205,7 +201,7 @@ def kernel_source(
     approximate. `trace` gets the result of each pass.
     """
     approximate = fastmath and target == "cuda" and dtype == "float32"
-    text = KernelText(layout, dtype, inputs, outputs, target, title, helper(approximate))
+    text = KernelText(layout, dtype, inputs, outputs, target, title, partial(helper, approximate))
     if target == "cuda":
         passes = cuda(approximate, layout, text)
     elif target == "cpu":

@@ -38,7 +38,7 @@ EXAMPLE = re.compile(
 
 def every_pass() -> dict[str, Callable[..., Function]]:
     """All passes of all targets by their names, without what is bound to them."""
-    text = KernelText(LAYOUT, "float64", [], [], "cpu", "", pipeline.helper(True))
+    text = KernelText(LAYOUT, "float64", [], [], "cpu", "", partial(pipeline.helper, True))
     lists = [
         *(pipeline.product(fused) for fused in (False, True)),
         pipeline.limited(100, {}, 255),
