@@ -157,7 +157,7 @@ BUGS = [
         "uniform branch around divergent jumps",
         "inside = around | _reads(stmt)",
         "inside = _reads(stmt)",
-        "test_masked_loops test_nested_loops test_corpus test_random_loops",
+        "test_uniformity",
     ),
     Bug(
         "reciprocal of a reassigned divisor",
