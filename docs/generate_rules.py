@@ -64,7 +64,8 @@ def page() -> str:
     lines.append("\n## Slopes with custom derivatives\n")
     lines.append("Differentiated from their formulas, these would lose digits or overflow on the way.\n")
     lines.append("| slope | meaning | partial derivatives |\n| --- | --- | --- |")
-    lines.extend(slope_row(name) for name in sorted(curvatures.__all__))
+    slopes = [name for name, each in vars(curvatures).items() if isinstance(lookup(each), Custom)]
+    lines.extend(slope_row(name) for name in sorted(slopes))
     lines.append("\n## Composite functions\n")
     lines.append("They are made of the functions above, and are inlined and differentiated like your own code.\n")
     lines.append("| Python spelling | meaning |\n| --- | --- |")

@@ -9,6 +9,11 @@ from typing import NamedTuple
 TILE = 1024
 
 
+def neighbour(name: str, lane: int) -> str:
+    """The name of an array or an output for an element after the first one of a CUDA thread, such as `x+2`."""
+    return f"{name}+{lane}" if lane else name
+
+
 class Layout(NamedTuple):
     """How a kernel walks its arguments: the part of the shapes and strides that it is specialised on.
 

@@ -155,14 +155,14 @@ BUGS = [
     # --- passes ---
     Bug(
         "uniform branch around divergent jumps",
-        "inside = is_divergent or varies(stmt.test, varying)",
-        "inside = varies(stmt.test, varying)",
-        "test_masked_loops test_nested_loops test_corpus test_random_loops",
+        "inside = around | _reads(stmt)",
+        "inside = _reads(stmt)",
+        "test_uniformity",
     ),
     Bug(
         "reciprocal of a reassigned divisor",
-        "and writes[divisor] <= 1:",
-        "and writes[divisor] <= 9:",
+        'dividend.kind == "float" and writes[divisor] <= 1',
+        'dividend.kind == "float" and writes[divisor] <= 9',
         "test_reciprocal_division",
     ),
     Bug(

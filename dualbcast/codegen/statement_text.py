@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dualbcast.errors import Location
@@ -29,7 +29,7 @@ from dualbcast.ir.nodes import (
     While,
 )
 from dualbcast.ir.traversal import breaks
-from dualbcast.passes.cuda_coarsening import group_loads, group_outputs
+from dualbcast.kernel_spec import neighbour
 
 # Operators by Python's precedence; a higher number binds tighter.
 _INFIX = {
@@ -164,7 +164,9 @@ class Writer:
         """The body and the stores of the element function."""
         if function.body:
             self.block(function.body, depth)
-        for name, values in group_outputs(function.outputs, self.lanes):
+        for first in range(0, len(function.outputs), self.lanes):
+            name = function.outputs[first].name
+            values = [output.value for output in function.outputs[first : first + self.lanes]]
             self.line(depth, self.store(name, values))
 
     # --- statements ----------------------------------------------------------------------------------------------
@@ -172,7 +174,7 @@ class Writer:
     def block(self, block: Block, depth: int) -> None:
         if not block:
             self.line(depth, "pass")
-        for stmt, *neighbours in group_loads(block, self.lanes):
+        for stmt, *neighbours in _group_loads(block, self.lanes):
             match stmt:
                 case Assign() if neighbours:
                     self._wide_load(stmt, neighbours, depth)
@@ -323,6 +325,22 @@ class Writer:
             return f"{text} != 0", 4
         wanted = "int64" if load.kind == "int" else self.constants.dtype
         return (text if storage == wanted else f"{wanted}({text})"), _ATOM
+
+
+def _group_loads(block: Block, lanes: int) -> Iterator[tuple[Stmt, ...]]:
+    """The statements of a block; loads of an element and its neighbours are one group."""
+    at = 0
+    while at < len(block):
+        group = block[at : at + lanes]
+        first, last = _loaded(group[0]), _loaded(group[-1])
+        if not first or last != neighbour(first, lanes - 1):
+            group = group[:1]
+        yield group
+        at += len(group)
+
+
+def _loaded(stmt: Stmt) -> str:
+    return stmt.value.name if isinstance(stmt, Assign) and isinstance(stmt.value, Load) else ""
 
 
 def _cut(line: str) -> str:

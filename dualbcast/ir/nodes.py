@@ -166,6 +166,11 @@ class Function:
     derived: tuple[str, ...] = ()
 
 
+def temporary(name: str) -> str:
+    """The name of a variable as that of a temporary, without its number."""
+    return TEMPORARY + name.removeprefix(TEMPORARY).partition("#")[0]
+
+
 class Names:
     """Hands out names that are still free: for `x` taken `x_1`, `x_2`, …, for a temporary `%x` `%x#1`, `%x#2`, …"""
 

@@ -2,29 +2,29 @@
 
 Compilers do not move a load across a branch: of two loads with a branch between, one would wait for the other.
 
-Their loads and stores stand side by side; the kernel's text has such a group as one access, `load_4` or `store_4`.
+Their loads and stores stand side by side; the kernel's text has such a group as one access, `load_4` or `store_4`
+(`codegen/statement_text.py`).
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import replace
 from typing import TypeGuard
 
 from dualbcast.ir.nodes import Assign, Block, Expr, Function, If, Load, Names, Op, Output, Stmt, Var
 from dualbcast.ir.traversal import (
+    assignments,
+    atoms,
     expressions,
     has_loops,
     hold,
     map_expr,
     map_exprs,
-    renamed,
-    renamed_block,
     statements,
     targets,
 )
-from dualbcast.kernel_spec import Layout
+from dualbcast.kernel_spec import Layout, neighbour
 from dualbcast.passes.vector_analysis import uniform_inputs, varies, varying_names
 
 # The most loads in flight together: more of them would hold registers for values that are needed late.
@@ -34,7 +34,8 @@ IN_FLIGHT = 8
 def gather_loads(function: Function, names: Names) -> Function:
     """The function in which the loads of each block are groups of assignments to variables.
 
-    Loads in one side of a conditional expression stay there, and so do loads in loops.
+    Loads in one side of a conditional expression stay there, and so do loads in loops. New variables take names that
+    the kernel's text has not.
 
     Before::
 
@@ -59,53 +60,40 @@ def gather_loads(function: Function, names: Names) -> Function:
                 s: float = y_k
             output out = add(s, z_k)
 
-    Parameters
-    ----------
-    function : Function
-        With loads and readable names.
-    names : Names
-        The names of the kernel's text, which new variables must not take.
     """
-
     elements = _elements(function)
+
+    def is_load(stmt: Stmt) -> TypeGuard[Assign]:
+        return isinstance(stmt, Assign) and stmt.target.name in elements
 
     def visit(block: Block, outputs: tuple[Output, ...] = ()) -> tuple[Block, tuple[Output, ...]]:
         # The loads of this block alone: other paths may not need the loads of the blocks in it.
         loads: list[Assign] = []
 
-        def note(load: Load) -> Load:
+        def variable(load: Load) -> Var:
             loads.append(Assign(Var(names.fresh(f"{load.name}_k"), load.kind), load))
-            return load
+            return loads[-1].target
 
+        # Each statement without its loads, and how many loads there are up to it.
+        lifted: list[tuple[Stmt, int]] = []
         for stmt in block:
-            if _is_load(stmt, elements):
+            if is_load(stmt):
                 loads.append(stmt)
             else:
-                _lift(stmt, note)
-        for output in outputs:
-            _lifted(output.value, note)
-        place = itertools.count()
+                stmt = _lift(stmt, variable)
+            lifted.append((stmt, len(loads)))
+        outputs = tuple([replace(output, value=_lifted(output.value, variable)) for output in outputs])
         new: list[Stmt] = []
         done = 0
-
-        def value(_: Expr) -> Var:
-            nonlocal done
-            position = next(place)
-            if position == done:
-                new.extend(loads[done : done + IN_FLIGHT])
+        for stmt, count in lifted:
+            while done < count:
+                new += loads[done : done + IN_FLIGHT]
                 done += IN_FLIGHT
-            return loads[position].target
-
-        for stmt in block:
-            if _is_load(stmt, elements):
-                value(stmt.value)
-                continue
-            stmt = _lift(stmt, value)
             if isinstance(stmt, If):
                 stmt = replace(stmt, then=visit(stmt.then)[0], orelse=visit(stmt.orelse)[0])
-            new.append(stmt)
-        outputs = tuple(replace(output, value=_lifted(output.value, value)) for output in outputs)
-        return tuple(new), outputs
+            if not is_load(stmt):
+                new.append(stmt)
+        return (*new, *loads[done:]), outputs
 
     body, outputs = visit(function.body, function.outputs)
     return replace(function, body=body, outputs=outputs)
@@ -114,19 +102,9 @@ def gather_loads(function: Function, names: Names) -> Function:
 def _elements(function: Function) -> set[str]:
     """The variables that are only ever an element of one array."""
     values: dict[str, set[Expr]] = {}
-    for stmt in statements(function.body):
-        if isinstance(stmt, Assign):
-            values.setdefault(stmt.target.name, set()).add(stmt.value)
-    return {
-        name
-        for name, several in values.items()
-        if len(several) == 1 and all(isinstance(value, Load) for value in several)
-    }
-
-
-def _is_load(stmt: Stmt, elements: Set[str]) -> TypeGuard[Assign]:
-    """Whether a statement loads an element into a variable of its own."""
-    return isinstance(stmt, Assign) and stmt.target.name in elements
+    for stmt in assignments(function.body):
+        values.setdefault(stmt.target.name, set()).add(stmt.value)
+    return {name for name, several in values.items() if len(several) == 1 and isinstance(next(iter(several)), Load)}
 
 
 def _lift(stmt: Stmt, change: Callable[[Load], Expr]) -> Stmt:
@@ -149,9 +127,6 @@ def _lifted(expr: Expr, change: Callable[[Load], Expr]) -> Expr:
             return replace(expr, args=tuple([_lifted(arg, change) for arg in expr.args]))
     return expr
 
-
-# The separator of an array's name and the number of a neighbour.
-_LANE = "+"
 
 # The widest access to memory, in bytes, which limits the elements of a thread.
 WIDEST_ACCESS = 16
@@ -180,21 +155,10 @@ def may_coarsen(function: Function, layout: Layout) -> bool:
 def elements_a_thread(function: Function, layout: Layout, dtype: str) -> int:
     """How many neighbouring elements a thread should compute: a power of two, 1 where more do not pay.
 
-    They do not pay where loads lie in a varying branch: they would be no wide accesses.
-
-    Parameters
-    ----------
-    function : Function
-        One that may be coarsened, with gathered loads.
-    layout : Layout
-        How the arguments are addressed.
-    dtype : str
-        The compute dtype.
+    They do not pay where loads lie in a varying branch: they would be no wide accesses. The function is one that may be
+    coarsened, with gathered loads.
     """
-    uniform = uniform_inputs(function, layout)
-    if any(_spanning(output.value, uniform, False) for output in function.outputs):
-        return 1
-    if _loads_apart(function.body, uniform, varying_names(function, uniform), False):
+    if _loads_apart(function, uniform_inputs(function, layout)):
         return 1
     ends = [layout.classes[which][-1] for which in layout.which]
     lanes = WIDEST_ACCESS // _BYTES[dtype]
@@ -204,12 +168,33 @@ def elements_a_thread(function: Function, layout: Layout, dtype: str) -> int:
     return lanes
 
 
+def _loads_apart(function: Function, uniform: Set[str]) -> bool:
+    """Whether an element is loaded on some paths only: in a varying branch, or in a part of an expression."""
+    varying = varying_names(function, uniform)
+
+    def reached_by_all(block: Block) -> Iterator[Stmt]:
+        for stmt in block:
+            yield stmt
+            if isinstance(stmt, If) and not varies(stmt.test, varying):
+                yield from reached_by_all((*stmt.then, *stmt.orelse))
+
+    together = [stmt.value for stmt in reached_by_all(function.body) if isinstance(stmt, Assign)]
+    leaves = [leaf for stmt in statements(function.body) for expr in expressions(stmt) for leaf in atoms(expr)]
+    leaves += [leaf for output in function.outputs for leaf in atoms(output.value)]
+
+    def count(values: Sequence[Expr]) -> int:
+        return sum(isinstance(value, Load) and value.name not in uniform for value in values)
+
+    return count(leaves) > count(together)
+
+
 def coarsen(function: Function, layout: Layout, names: Names) -> Function:
     """The function for as many neighbouring elements at once as the layout says; itself where that is one.
 
     Uniform values are computed once, and a uniform branch is taken once, with the statements of every element in it. A
     varying branch is repeated for one element after the other. The loads of element 2 of `x` are `x+2`, and so are the
-    names of its outputs.
+    names of its outputs. The function has gathered loads and readable names; new variables take names that the kernel's
+    text has not.
 
     Before (layout=Layout(1, ("1", "0"), (0, 1, 0), lanes=2))::
 
@@ -228,15 +213,6 @@ def coarsen(function: Function, layout: Layout, names: Names) -> Function:
             out_b: float = mul(x_k_b, c_k)
             output out = out_a
             output out+1 = out_b
-
-    Parameters
-    ----------
-    function : Function
-        With gathered loads and readable names.
-    layout : Layout
-        How the arguments are addressed.
-    names : Names
-        The names of the kernel's text, which new variables must not take.
     """
     if layout.lanes == 1:
         return function
@@ -248,28 +224,29 @@ def coarsen(function: Function, layout: Layout, names: Names) -> Function:
         for suffix in _SUFFIXES[:lanes]
     ]
 
-    def loaded(expr: Expr, lane: int) -> Expr:
-        """The expression with the loads of one of the elements."""
+    def one_lane(expr: Expr, lane: int) -> Expr:
+        """The expression for one of the elements."""
 
         def change(leaf: Expr) -> Expr:
             if isinstance(leaf, Load) and leaf.name not in uniform:
-                return replace(leaf, name=_neighbour(leaf.name, lane))
-            return leaf
+                return replace(leaf, name=neighbour(leaf.name, lane))
+            return variables[lane].get(leaf.name, leaf) if isinstance(leaf, Var) else leaf
 
         return map_expr(expr, change)
 
-    def one_lane(block: Block, lane: int) -> Block:
-        """The block for one of the elements."""
-        return tuple(
-            [map_exprs(stmt, lambda expr: loaded(expr, lane), lambda side: one_lane(side, lane)) for stmt in block]
+    def lane_of(stmt: Stmt, lane: int) -> Stmt:
+        """The statement for one of the elements."""
+        if isinstance(stmt, Assign):
+            stmt = replace(stmt, target=variables[lane].get(stmt.target.name, stmt.target))
+        return map_exprs(
+            stmt, lambda expr: one_lane(expr, lane), lambda side: tuple([lane_of(part, lane) for part in side])
         )
 
     def all_lanes(block: Block) -> Block:
         new: list[Stmt] = []
         for stmt in block:
             if varies(stmt.target if isinstance(stmt, Assign) else expressions(stmt)[0], varying):
-                for lane in range(lanes):
-                    new += renamed_block(one_lane((stmt,), lane), variables[lane])
+                new += [lane_of(stmt, lane) for lane in range(lanes)]
             else:
                 new.append(map_exprs(stmt, lambda expr: expr, all_lanes))
         return tuple(new)
@@ -278,66 +255,6 @@ def coarsen(function: Function, layout: Layout, names: Names) -> Function:
     for output in function.outputs:
         for lane, suffix in enumerate(_SUFFIXES[:lanes]):
             # Stores with nothing between them can become one.
-            value = renamed(loaded(output.value, lane), variables[lane])
-            value = hold(value, names, body, base=f"{output.name}_{suffix}")
-            outputs.append(Output(_neighbour(output.name, lane), value))
+            value = hold(one_lane(output.value, lane), names, body, base=f"{output.name}_{suffix}")
+            outputs.append(Output(neighbour(output.name, lane), value))
     return replace(function, body=tuple(body), outputs=tuple(outputs))
-
-
-def group_loads(block: Block, lanes: int) -> Iterator[tuple[Stmt, ...]]:
-    """The statements of a block; loads of an element and its neighbours are one group."""
-    at = 0
-    while at < len(block):
-        stmt = block[at]
-        follower = block[at + 1] if at + 1 < len(block) and lanes > 1 else stmt
-        count = 1
-        if _loaded(stmt) and _loaded(follower) == _neighbour(_loaded(stmt), 1):
-            count = lanes
-        yield block[at : at + count]
-        at += count
-
-
-def group_outputs(outputs: Sequence[Output], lanes: int) -> list[tuple[str, list[Expr]]]:
-    """The name of each output, with its values for an element and its neighbours."""
-    return [
-        (outputs[first].name, [output.value for output in outputs[first : first + lanes]])
-        for first in range(0, len(outputs), lanes)
-    ]
-
-
-def _loaded(stmt: Stmt) -> str:
-    return stmt.value.name if isinstance(stmt, Assign) and isinstance(stmt.value, Load) else ""
-
-
-def _neighbour(name: str, lane: int) -> str:
-    return f"{name}{_LANE}{lane}" if lane else name
-
-
-# --- loads in varying branches -------------------------------------------------------------------------------------
-
-
-def _loads_apart(block: Block, uniform: Set[str], varying: Set[str], apart: bool) -> bool:
-    """Whether an element is loaded in a varying branch."""
-    for stmt in block:
-        match stmt:
-            case Assign() if _spanning(stmt.value, uniform, apart):
-                return True
-            case If():
-                inside = apart or varies(stmt.test, varying)
-                if _spanning(stmt.test, uniform, apart):
-                    return True
-                if any(_loads_apart(side, uniform, varying, inside) for side in (stmt.then, stmt.orelse)):
-                    return True
-    return False
-
-
-def _spanning(expr: Expr, uniform: Set[str], apart: bool) -> bool:
-    """Whether an expression loads an element in a part that is not always evaluated; with `apart` no part is."""
-    match expr:
-        case Load():
-            return apart and expr.name not in uniform
-        case Op(name="select" | "and" | "or", args=(test, *others)):
-            return _spanning(test, uniform, apart) or any(_spanning(arg, uniform, True) for arg in others)
-        case Op():
-            return any(_spanning(arg, uniform, apart) for arg in expr.args)
-    return False

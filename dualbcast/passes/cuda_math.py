@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from dualbcast.ir.nodes import ONE, TEMPORARY, Assign, Block, Const, Expr, Function, If, Names, Op, Stmt, Var
+from dualbcast.ir.nodes import ONE, TEMPORARY, Assign, Block, Const, Expr, Function, If, Op, Stmt, Var
 from dualbcast.ir.traversal import assigned, assignments, free_names, map_exprs, map_function
 from dualbcast.ir.value_numbering import simplify
 
@@ -72,15 +72,30 @@ def _with_tanh_partials(function: Function) -> Function:
             case Op(name="sub", args=(Const() as one, Var(name=square))) if one == ONE:
                 match values.get(square):
                     case Op(name="mul", args=(Var(name=t), Var(name=other))) if t == other:
-                        value_of_t = values.get(t)
-                        return t if isinstance(value_of_t, Op) and value_of_t.name == "tanh" else None
+                        match values.get(t):
+                            case Op(name="tanh"):
+                                return t
         return None
 
     wanted = {name for stmt in assignments(function.body) if (name := saturating(stmt.value))}
-    if not wanted:
-        return function
     # The value of x where t is computed: the variable may have changed where the derivative is computed.
     arguments = {name: Var(names.fresh(f"{TEMPORARY}{name.lstrip(TEMPORARY)}_x"), "float") for name in wanted}
+
+    def partial_at(x: Var, stmt: Assign) -> Iterator[Stmt]:
+        """The statements that assign the derivative of tanh at x, in place of `stmt`."""
+
+        def step(name: str, *args: Expr) -> Assign:
+            target = Var(names.fresh(f"{TEMPORARY}slope"), "float")
+            return Assign(target, Op(name, args, "float", stmt.location), stmt.location)
+
+        size = step("fabs", x)
+        twice = step("mul", Const(-2.0, "float"), size.target)
+        decay = step("exp", twice.target)
+        above = step("add", ONE, decay.target)
+        square = step("mul", above.target, above.target)
+        ratio = step("div", decay.target, square.target)
+        yield from (size, twice, decay, above, square, ratio)
+        yield replace(stmt, value=Op("mul", (Const(4.0, "float"), ratio.target), "float", stmt.location))
 
     def visit(block: Block) -> Block:
         new: list[Stmt] = []
@@ -89,29 +104,12 @@ def _with_tanh_partials(function: Function) -> Function:
                 case Assign(value=Op(args=(x,))) if stmt.target.name in wanted:
                     new += [Assign(arguments[stmt.target.name], x, stmt.location), stmt]
                 case Assign() if (t := saturating(stmt.value)) is not None:
-                    new += _tanh_partial(stmt, arguments[t], names)
+                    new += partial_at(arguments[t], stmt)
                 case _:
                     new.append(map_exprs(stmt, lambda expr: expr, visit))
         return tuple(new)
 
-    return simplify(replace(function, body=visit(function.body)))
-
-
-def _tanh_partial(stmt: Assign, x: Expr, names: Names) -> Iterator[Stmt]:
-    """The statements that assign the derivative of tanh at x, in place of `stmt`."""
-
-    def step(name: str, *args: Expr) -> Assign:
-        target = Var(names.fresh(f"{TEMPORARY}slope"), "float")
-        return Assign(target, Op(name, args, "float", stmt.location), stmt.location)
-
-    size = step("fabs", x)
-    twice = step("mul", Const(-2.0, "float"), size.target)
-    decay = step("exp", twice.target)
-    above = step("add", ONE, decay.target)
-    square = step("mul", above.target, above.target)
-    ratio = step("div", decay.target, square.target)
-    yield from (size, twice, decay, above, square, ratio)
-    yield replace(stmt, value=Op("mul", (Const(4.0, "float"), ratio.target), "float", stmt.location))
+    return simplify(replace(function, body=visit(function.body))) if wanted else function
 
 
 # --- divisions -------------------------------------------------------------------------------------------------------
@@ -122,17 +120,14 @@ def _with_quotients(function: Function) -> Function:
     values = _definitions(function)
 
     def change(expr: Expr) -> Expr:
-        if isinstance(expr, Op) and expr.name == "div" and _is_small(expr.args[1], values):
-            return replace(expr, name=QUOTIENT)
+        if isinstance(expr, Op) and expr.name == "div":
+            low, high = _range(expr.args[1], values)
+            if max(-low, high) <= _LARGEST_DIVISOR:
+                return replace(expr, name=QUOTIENT)
         return expr
 
     changed = map_function(function, change)
     return function if changed == function else changed
-
-
-def _is_small(divisor: Expr, values: Mapping[str, Expr]) -> bool:
-    low, high = _range(divisor, values)
-    return max(-low, high) <= _LARGEST_DIVISOR
 
 
 def _range(expr: Expr, values: Mapping[str, Expr], depth: int = 16) -> Interval:
@@ -169,7 +164,7 @@ def _range(expr: Expr, values: Mapping[str, Expr], depth: int = 16) -> Interval:
 
 
 def select_signs(function: Function) -> Function:
-    """The function with selects in place of such products: simplified IR on atoms, or itself where there is none.
+    """The function with selects in place of products with 1 or -1: simplified, or itself where there is none.
 
     Before::
 
@@ -199,56 +194,40 @@ def select_signs(function: Function) -> Function:
     writes = Counter(assigned(function.body))
     names = free_names(function)
 
-    def visit(block: Block, signs: Mapping[str, tuple[Expr, bool]]) -> Block:
-        signs = dict(signs)
+    def visit(block: Block, outer: Mapping[str, tuple[Expr, bool]]) -> Block:
+        # The variables that are 1 on one side of a branch and -1 on the other: its test, and whether 1 comes first.
+        signs = dict(outer)
         new: list[Stmt] = []
         for stmt in block:
             match stmt:
                 case Assign(value=Op(name="mul", args=(first, second))):
                     for value, sign in ((first, second), (second, first)):
                         if isinstance(sign, Var) and sign.name in signs:
-                            new += _chosen(stmt, value, *signs[sign.name], names)
+                            test, positive = signs[sign.name]
+                            negative = Var(names.fresh(f"{TEMPORARY}negative"), stmt.target.kind)
+                            sides = (value, negative) if positive else (negative, value)
+                            new.append(Assign(negative, Op("neg", (value,), "float"), stmt.location))
+                            stmt = replace(stmt, value=Op("select", (test, *sides), "float"))
                             break
-                    else:
-                        new.append(stmt)
+                    new.append(stmt)
                 case _:
                     new.append(map_exprs(stmt, lambda expr: expr, lambda inner: visit(inner, signs)))
-            if isinstance(stmt, If) and _is_constant(stmt.test, writes):
-                for name, positive in _signs(stmt, writes).items():
-                    signs[name] = stmt.test, positive
+            # The test must have the same value wherever it can be read.
+            if isinstance(stmt, If) and isinstance(stmt.test, Var) and writes[stmt.test.name] <= 1:
+                then, orelse = _constants(stmt.then), _constants(stmt.orelse)
+                for name in then.keys() & orelse.keys():
+                    if writes[name] == 2 and {then[name], orelse[name]} == {1.0, -1.0}:
+                        signs[name] = stmt.test, then[name] > 0
         return tuple(new)
 
     body = visit(function.body, {})
     return function if body == function.body else simplify(replace(function, body=body))
 
 
-def _is_constant(test: Expr, writes: Counter[str]) -> bool:
-    """Whether a test has the same value wherever it can be read."""
-    return isinstance(test, Var) and writes[test.name] <= 1
-
-
-def _signs(stmt: If, writes: Counter[str]) -> dict[str, bool]:
-    """The names that a branch sets to 1 on one side and -1 on the other; whether they are 1 on the first."""
-    sides = [_constants(side) for side in (stmt.then, stmt.orelse)]
-    return {
-        name: sides[0][name] > 0
-        for name in sides[0].keys() & sides[1].keys()
-        if writes[name] == 2 and {sides[0][name], sides[1][name]} == {1.0, -1.0}
-    }
-
-
 def _constants(block: Block) -> dict[str, float]:
+    """The floats that a block assigns, by the names of their variables."""
     return {
         stmt.target.name: float(stmt.value.value)
         for stmt in block
         if isinstance(stmt, Assign) and isinstance(stmt.value, Const) and stmt.target.kind == "float"
     }
-
-
-def _chosen(stmt: Assign, value: Expr, test: Expr, positive: bool, names: Names) -> list[Stmt]:
-    negative = Var(names.fresh(f"{TEMPORARY}negative"), stmt.target.kind)
-    sides = (value, negative) if positive else (negative, value)
-    return [
-        Assign(negative, Op("neg", (value,), "float"), stmt.location),
-        replace(stmt, value=Op("select", (test, *sides), "float")),
-    ]

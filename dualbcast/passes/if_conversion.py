@@ -1,5 +1,4 @@
-"""If-conversion: varying branches become selects, or branches without an `else` that vectors skip; pairs of selects are
-merged.
+"""If-conversion: varying branches become selects, or branches without an `else` that vectors skip.
 
 Selects compute both sides for all elements and choose between the results. Operations that the sides share are then
 computed once, and the same instructions read and write every element. A uniform branch stays: the loop over the row is
@@ -10,7 +9,7 @@ or must not run on arbitrary numbers. A vector runs such a side if one of its el
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Set
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -18,6 +17,7 @@ from dualbcast.autodiff.operation_cost import cost_of_block
 from dualbcast.errors import Location
 from dualbcast.ir.constant_fold import fold, zero
 from dualbcast.ir.nodes import (
+    NOWHERE,
     TEMPORARY,
     Assign,
     Atom,
@@ -26,19 +26,19 @@ from dualbcast.ir.nodes import (
     For,
     Function,
     If,
-    Kind,
     Names,
     Op,
     Stmt,
     Var,
     While,
+    temporary,
 )
 from dualbcast.ir.traversal import (
     among,
     assigned,
+    blocks,
     free_names,
     hold,
-    map_exprs,
     operations_of,
     read_counts,
     renamed,
@@ -59,103 +59,12 @@ from dualbcast.passes.vector_analysis import (
     varying_names,
 )
 
-
-def merge_selects(function: Function) -> Function:
-    """The function with one select for each such pair, simplified; itself where there is none.
-
-    In an `if` with `elif` and `else`, two sides often agree on a partial: it is zero on both, or they share a term. All
-    such partials share the condition of the merged select, which is a mask.
-
-    Parameters
-    ----------
-    function : Function
-        Simplified, operations on atoms.
-    """
-    merging = _Merging(function)
-    body = merging.block(function.body)
-    return simplify(replace(function, body=body)) if merging.merges else function
-
-
-class _Merging:
-    def __init__(self, function: Function) -> None:
-        counts = Counter([*(param.name for param in function.params), *assigned(function.body)])
-        # Names with one assignment: they have one value, or one in each iteration of a loop.
-        self.lasting = {name for name, count in counts.items() if count == 1}
-        self.names = Names(counts)
-        self.reads = use_counts(function)
-        self.selects: dict[str, tuple[Expr, ...]] = {}
-        self.merges = False
-
-    def block(self, block: Block) -> Block:
-        new: list[Stmt] = []
-        for stmt in block:
-            if isinstance(stmt, Assign):
-                if isinstance(stmt.value, Op) and stmt.value.name == "select":
-                    stmt = replace(stmt, value=self.merged(stmt.value, new))
-                    self.remember(stmt)
-                new.append(stmt)
-            else:
-                new.append(map_exprs(stmt, lambda expr: expr, self.block))
-        return tuple(new)
-
-    def remember(self, stmt: Assign) -> None:
-        value = stmt.value
-        if isinstance(value, Op) and all(
-            not isinstance(leaf, Var) or leaf.name in self.lasting for leaf in (stmt.target, *value.args)
-        ):
-            self.selects[stmt.target.name] = value.args
-
-    def merged(self, value: Op, new: list[Stmt]) -> Expr:
-        """The select, or one that needs no other; its condition is appended to `new`."""
-        test, then, orelse = value.args
-
-        def condition(name: str, *args: Expr) -> Atom:
-            atom = hold(fold(Op(name, args, "bool", value.location)), self.names, new, value.location)
-            if isinstance(atom, Var) and atom not in args:
-                self.lasting.add(atom.name)
-            return atom
-
-        for inner, other, is_first in ((orelse, then, False), (then, orelse, True)):
-            if isinstance(inner, Var) and inner.name in self.selects and self.reads[inner.name] == 1:
-                arguments = _one(test, other, self.selects[inner.name], is_first, condition)
-                if arguments is not None:
-                    self.merges = True
-                    return replace(value, args=arguments)
-        return value
-
-
-def _one(
-    test: Expr, other: Expr, inner: tuple[Expr, ...], is_first: bool, condition: Callable[..., Atom]
-) -> tuple[Expr, ...] | None:
-    """The arguments of one select for `select(test, select(*inner), other)`, or with these two the other way round."""
-    inside, then, orelse = inner
-    if other == then and not is_first:
-        return condition("or", test, inside), other, orelse
-    if other not in (then, orelse):
-        return None
-    # The condition that the inner select is reached and takes its other value.
-    reached = test if is_first else condition("not", test)
-    if other == orelse:
-        return condition("and", reached, inside), then, other
-    return condition("and", reached, condition("not", inside)), orelse, other
-
-
 # The deepest nesting of branches that stay: Python's parser takes 100 nested blocks.
 _DEEPEST = 12
 
 
 class Choice(NamedTuple):
-    """The decision about an `if`.
-
-    Attributes
-    ----------
-    location : Location
-        The location of the `if`, or of its conditional expression, in the user's file.
-    selects : bool
-        Whether both sides are computed.
-    reason : str
-        The reason, for readers.
-    """
+    """The decision about an `if` or a conditional expression: whether both sides are computed, and why, for readers."""
 
     location: Location
     selects: bool
@@ -166,7 +75,9 @@ class Choice(NamedTuple):
 
 
 def convert_ifs(function: Function, uniform: Set[str]) -> Function:
-    """The function with selects in place of varying branches, where they pay.
+    """The function with selects in place of varying branches, where they pay. Operations are on atoms.
+
+    The parameters in `uniform` are the same for the elements of a row.
 
     Before (uniform={"n"})::
 
@@ -192,13 +103,6 @@ def convert_ifs(function: Function, uniform: Set[str]) -> Function:
             if b:
                 y: float = 0.0
             output out = y
-
-    Parameters
-    ----------
-    function : Function
-        Simplified, operations on atoms.
-    uniform : set of str
-        The parameters that are the same for the elements of a row.
     """
     return _converted(function, uniform)[0]
 
@@ -215,7 +119,31 @@ def _converted(function: Function, uniform: Set[str]) -> tuple[Function, list[Ch
     body = conversion.block(function.body)
     if body == function.body:
         return function, conversion.choices
-    return merge_selects(simplify(replace(function, body=body))), conversion.choices
+    return simplify(replace(function, body=body)), conversion.choices
+
+
+def merged(
+    test: Expr, then: Mapping[str, Atom], orelse: Mapping[str, Atom], seen: Set[str], where: Location
+) -> dict[str, Expr]:
+    """The value of each variable after a branch, from those after both sides; the ones in `seen` have one before it."""
+    values: dict[str, Expr] = {}
+    for name in dict.fromkeys([*then, *orelse]):
+        kind = (then[name] if name in then else orelse[name]).kind
+        # If one side does not assign it, it keeps its value. If it had none, it is not read after the branch.
+        old = Var(name, kind) if name in seen else None
+        first, second = then.get(name, old), orelse.get(name, old)
+        if first is not None and second is not None:
+            values[name] = fold(Op("select", (test, first, second), kind, where)) if first != second else first
+    return values
+
+
+def assign_together(values: Mapping[str, Expr], names: Names, new: list[Stmt], where: Location = NOWHERE) -> None:
+    """Assign variables simultaneously: one that another's value reads is copied first."""
+    values = {name: value for name, value in values.items() if value != Var(name, value.kind)}
+    read = {leaf.name for name, value in values.items() for leaf in variables(value) if leaf.name != name}
+    copies = {name: Var(names.fresh(TEMPORARY), value.kind) for name, value in values.items() if name in read}
+    new += [Assign(copy, Var(name, copy.kind), where) for name, copy in copies.items()]
+    new += [Assign(Var(name, value.kind), renamed(value, copies), where) for name, value in values.items()]
 
 
 class _Conversion:
@@ -253,20 +181,18 @@ class _Conversion:
     def obstacle(self, block: Block) -> str:
         """An obstacle to vectorising a block, if there is one. A uniform branch is none: the loop can be split."""
         for stmt in block:
-            if isinstance(stmt, For) and is_uniform_loop(stmt, self.varying):
-                inside = self.obstacle(stmt.body)
-                if inside:
+            match stmt:
+                case Assign(value=Op(name=name)) if blocks_vectors(name):
+                    return f"{name.partition('#')[0]} has no version for vectors"
+                case For() if not is_uniform_loop(stmt, self.varying):
+                    return "there is a loop in the function"
+                case While(masked=False):
+                    return "there is a loop in the function"
+                case If() if not self.varies(stmt.test):
+                    continue
+            for inner in blocks(stmt):
+                if inside := self.obstacle(inner):
                     return inside
-            elif isinstance(stmt, For) or (isinstance(stmt, While) and not stmt.masked):
-                return "there is a loop in the function"
-            elif isinstance(stmt, If) and self.varies(stmt.test):
-                inside = self.obstacle(stmt.then) or self.obstacle(stmt.orelse)
-                if inside:
-                    return inside
-            elif isinstance(stmt, Assign):
-                for op in operations_of((stmt,)):
-                    if blocks_vectors(op.name):
-                        return f"{op.name.partition('#')[0]} has no version for vectors"
         return ""
 
     def branch(self, stmt: If, scalar: str) -> list[Stmt]:
@@ -287,14 +213,7 @@ class _Conversion:
             return [stmt]
         self.count(stmt)
         new: list[Stmt] = []
-        merged = self.flatten(stmt, {}, new)
-        # They are assigned one after the other: none may read a name that another one has changed.
-        if any(leaf.name != name for name, value in merged.items() for leaf in variables(value) if leaf.name in merged):
-            clash = {leaf.name for value in merged.values() for leaf in variables(value)} & merged.keys()
-            copies = {name: Var(self.names.fresh(TEMPORARY), merged[name].kind) for name in sorted(clash)}
-            new += [Assign(copy, Var(name, copy.kind), stmt.location) for name, copy in copies.items()]
-            merged = {name: renamed(value, copies) for name, value in merged.items()}
-        new += [Assign(Var(name, value.kind), value, stmt.location) for name, value in merged.items()]
+        assign_together(self.flatten(stmt, {}, new), self.names, new, stmt.location)
         return new
 
     def count(self, stmt: If) -> int:
@@ -311,33 +230,26 @@ class _Conversion:
     # --- conversion --------------------------------------------------------------------------------------------------
 
     def flatten(self, stmt: If, outer: dict[str, Atom], new: list[Stmt]) -> dict[str, Expr]:
-        """Append the statements of both sides to `new`; the value of each assigned name after the branch.
+        """Append the statements of both sides to `new`; the values of variables after the branch.
 
         `outer` maps names to the variables that hold their values inside of other flattened branches.
         """
         test = renamed(stmt.test, outer)
-        sides: list[dict[str, Atom]] = []
-        changed: dict[str, Kind] = {}
-        for side in (stmt.then, stmt.orelse):
-            held = dict(outer)
-            for part in side:
-                if isinstance(part, If):
-                    values = self.flatten(part, held, new)
-                else:
-                    assert isinstance(part, Assign)
-                    values = {part.target.name: renamed(part.value, held)}
-                for name, value in values.items():
-                    held[name] = self.hold(name, value, part.location, new)
-                    changed[name] = value.kind
-            sides.append(held)
-        merged: dict[str, Expr] = {}
-        for name, kind in changed.items():
-            # If one side does not assign it, it keeps its value. If it had none, it is not read after the branch.
-            old = Var(name, kind) if name in self.seen else None
-            then, orelse = (held.get(name, old) for held in sides)
-            if then is not None and orelse is not None:
-                merged[name] = fold(Op("select", (test, then, orelse), kind, stmt.location))
-        return merged
+        then, orelse = (self.line(side, outer, new) for side in (stmt.then, stmt.orelse))
+        return merged(test, then, orelse, self.seen, stmt.location)
+
+    def line(self, block: Block, outer: dict[str, Atom], new: list[Stmt]) -> dict[str, Atom]:
+        """Append the statements of a block without loops to `new`; `outer` with the values of variables after it."""
+        held = dict(outer)
+        for part in block:
+            if isinstance(part, If):
+                values = self.flatten(part, held, new)
+            else:
+                assert isinstance(part, Assign)
+                values = {part.target.name: renamed(part.value, held)}
+            for name, value in values.items():
+                held[name] = self.hold(name, value, part.location, new)
+        return held
 
     def skipping(self, stmt: If) -> list[Stmt]:
         """The branch as one or two without an `else`, which a vector runs if one of its elements takes it.
@@ -349,7 +261,7 @@ class _Conversion:
         # The new values of variables that are read later: the other side may still read the old ones.
         inside = read_counts((stmt,))
         results = {
-            name: Var(self.names.fresh(_base(name)), target.kind)
+            name: Var(self.names.fresh(temporary(name)), target.kind)
             for name, target in targets((stmt,)).items()
             if self.reads[name] > inside[name]
         }
@@ -363,12 +275,7 @@ class _Conversion:
         longer: list[If] = []
         for at, (test, side) in enumerate(zip(tests, sides, strict=True)):
             if at == short:
-                held: dict[str, Atom] = {}
-                for part in side:
-                    assert isinstance(part, Assign)
-                    name = part.target.name
-                    held[name] = self.hold(name, renamed(part.value, held), part.location, new)
-                values |= {name: value for name, value in held.items() if name in results}
+                values |= {name: value for name, value in self.line(side, {}, new).items() if name in results}
             else:
                 seen = set(self.seen)
                 self.depth += 1
@@ -402,9 +309,4 @@ class _Conversion:
         return tuple(left)
 
     def hold(self, name: str, value: Expr, location: Location, new: list[Stmt]) -> Atom:
-        return hold(value, self.names, new, location, _base(name))
-
-
-def _base(name: str) -> str:
-    """The name of a variable as that of a temporary, without its number."""
-    return TEMPORARY + name.removeprefix(TEMPORARY).partition("#")[0]
+        return hold(value, self.names, new, location, temporary(name))

@@ -44,7 +44,7 @@ def drop_custom_derivatives(function: Function) -> Function:
 
 
 def inline_helpers(function: Function) -> Function:
-    """The function without calls of helpers that have loops; itself where it has none.
+    """The function without calls of helpers that have loops; itself where it has none. Operations are on atoms.
 
     Before::
 
@@ -60,12 +60,9 @@ def inline_helpers(function: Function) -> Function:
                 x_2: float = mul(0.5, x_1)
                 x_1: float = x_2
             output out = x_1
-
-    Parameters
-    ----------
-    function : Function
-        Simplified, operations on atoms; and so is the result.
     """
+    if not any(map(_helper_with_loops, operations_of(function.body))):
+        return function
     names = free_names(function, RULES)
 
     def visit(block: Block) -> Block:
@@ -81,11 +78,8 @@ def inline_helpers(function: Function) -> Function:
                     inlined.append(map_exprs(stmt, lambda expr: expr, visit))
         return tuple(inlined)
 
-    body = visit(function.body)
-    if body == function.body:
-        return function
     # A helper may call another one.
-    return inline_helpers(simplify(replace(function, body=body)))
+    return inline_helpers(simplify(replace(function, body=visit(function.body))))
 
 
 def _helper_with_loops(call: Op) -> Function | None:

@@ -23,7 +23,7 @@ from dualbcast.ir.nodes import (
     Var,
     While,
 )
-from dualbcast.ir.traversal import free_names, hold, known_iterations, statements
+from dualbcast.ir.traversal import free_names, hold, known_iterations, map_exprs, statements
 
 _NONE = Const(0, "int")
 
@@ -63,77 +63,49 @@ def limit_iterations(function: Function, most: int, loops: dict[Location, int], 
             output out = x
             output reached = reached
 
-    Parameters
-    ----------
-    function : Function
-        Operations on atoms.
-    most : int
-    loops : dict
-        The numbers of loops, from 1 to `last`, by their location; new ones are added. Loops beyond `last` share it.
-    last : int
-
-    Returns
-    -------
-    Function
-        The last output is the number of the first loop that the element left because of the limit, or 0.
+    The last output is the number of the first loop that the element left because of the limit, or 0. `loops` has the
+    numbers of loops, from 1 to `last`, by their location, and gets new ones; loops beyond `last` share it.
     """
-    writer = _Writer(free_names(function), most, loops, last)
-    body = writer.block(function.body, inside=False)
-    taken = Names(output.name for output in function.outputs)
-    output = Output(taken.fresh("reached"), writer.reached)
-    return replace(function, body=(Assign(writer.reached, _NONE), *body), outputs=(*function.outputs, output))
+    names = free_names(function)
+    reached = Var(names.fresh("reached"), "int")
 
+    def compared(name: str, left: Expr, right: Expr, place: Location, new: list[Stmt]) -> Atom:
+        """The result of a comparison, which is appended to some statements."""
+        return hold(Op(name, (left, right), "bool", place), names, new, place, f"{TEMPORARY}test")
 
-class _Writer:
-    """Writes the blocks anew.
-
-    Attributes
-    ----------
-    reached : Var
-        The number of the loop that the element has left.
-    """
-
-    def __init__(self, names: Names, most: int, loops: dict[Location, int], last: int) -> None:
-        self.names, self.most, self.loops, self.last = names, most, loops, last
-        self.reached = Var(names.fresh("reached"), "int")
-
-    def block(self, block: Block, inside: bool) -> Block:
+    def visit(block: Block, inside: bool) -> Block:
         """The statements, `inside` a loop or not."""
         new: list[Stmt] = []
         for stmt in block:
             match stmt:
-                case If():
-                    then, orelse = self.block(stmt.then, inside), self.block(stmt.orelse, inside)
-                    new.append(replace(stmt, then=then, orelse=orelse))
                 case For() | While():
-                    new += self.loop(stmt)
-                    if inside and has_long_loops((stmt,), self.most):
-                        left = self.compared("ne", self.reached, _NONE, stmt.location, new)
+                    new += limited(stmt)
+                    if inside and has_long_loops((stmt,), most):
+                        left = compared("ne", reached, _NONE, stmt.location, new)
                         new.append(If(left, (Break(stmt.location),), (), stmt.location))
                 case _:
-                    new.append(stmt)
+                    new.append(map_exprs(stmt, lambda expr: expr, lambda block: visit(block, inside)))
         return tuple(new)
 
-    def loop(self, loop: For | While) -> list[Stmt]:
-        body = self.block(loop.body, inside=True)
-        if isinstance(loop, While):
-            loop = replace(loop, pre=self.block(loop.pre, inside=True))
-        if not _is_long(loop, self.most):
-            return [replace(loop, body=body)]
-        iterations, place = Var(self.names.fresh("iterations"), "int"), loop.location
-        number = Const(min(self.loops.setdefault(place, len(self.loops) + 1), self.last), "int")
+    def limited(loop: For | While) -> list[Stmt]:
+        looped = map_exprs(loop, lambda expr: expr, lambda block: visit(block, True))
+        if not _is_long(loop, most):
+            return [looped]
+        iterations, place = Var(names.fresh("iterations"), "int"), loop.location
+        number = Const(min(loops.setdefault(place, len(loops) + 1), last), "int")
         head: list[Stmt] = []
-        over = self.compared("ge", iterations, Const(self.most, "int"), place, head)
+        over = compared("ge", iterations, Const(most, "int"), place, head)
         leave: list[Stmt] = []
-        first = self.compared("eq", self.reached, _NONE, place, leave)
-        leave.append(Assign(self.reached, Op("select", (first, number, self.reached), "int", place), place))
+        first = compared("eq", reached, _NONE, place, leave)
+        leave.append(Assign(reached, Op("select", (first, number, reached), "int", place), place))
         head.append(If(over, (*leave, Break(place)), (), place))
         head.append(Assign(iterations, Op("add", (iterations, Const(1, "int")), "int", place), place))
-        return [Assign(iterations, _NONE, place), replace(loop, body=(*head, *body))]
+        assert isinstance(looped, For | While)
+        return [Assign(iterations, _NONE, place), replace(looped, body=(*head, *looped.body))]
 
-    def compared(self, name: str, left: Expr, right: Expr, place: Location, new: list[Stmt]) -> Atom:
-        """The result of a comparison, which is appended to some statements."""
-        return hold(Op(name, (left, right), "bool", place), self.names, new, place, f"{TEMPORARY}test")
+    body = (Assign(reached, _NONE), *visit(function.body, False))
+    taken = Names(output.name for output in function.outputs)
+    return replace(function, body=body, outputs=(*function.outputs, Output(taken.fresh("reached"), reached)))
 
 
 def _is_long(loop: For | While, most: int) -> bool:

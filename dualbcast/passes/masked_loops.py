@@ -7,7 +7,7 @@ They may also be in branches, and in loops with a uniform number of iterations, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from dataclasses import replace
 
 from dualbcast.ir.constant_fold import fold, zero
@@ -26,11 +26,11 @@ from dualbcast.ir.nodes import (
     For,
     Function,
     If,
-    Kind,
     Op,
     Stmt,
     Var,
     While,
+    temporary,
 )
 from dualbcast.ir.traversal import (
     assigned,
@@ -49,6 +49,7 @@ from dualbcast.ir.traversal import (
     use_counts,
 )
 from dualbcast.ir.value_numbering import simplify
+from dualbcast.passes.if_conversion import assign_together, merged
 from dualbcast.passes.vector_analysis import (
     blocks_vectors,
     has_divergent_jumps,
@@ -64,6 +65,8 @@ MOST_STATEMENTS = 2000
 
 def mask_loops(function: Function, uniform: Set[str]) -> Function:
     """The function with masked loops; itself if no loop needs a mask, or if one cannot have a mask.
+
+    The parameters in `uniform` are the same for the elements of a row. Operations are on atoms.
 
     Before (uniform=set())::
 
@@ -89,13 +92,6 @@ def mask_loops(function: Function, uniform: Set[str]) -> Function:
                 %x: float = %#2
             x: float = %x
             output out = %x
-
-    Parameters
-    ----------
-    function : Function
-        Simplified, operations on atoms.
-    uniform : set of str
-        The parameters that are the same for the elements of a row.
     """
     if not has_loops(function.body):
         return function
@@ -140,7 +136,7 @@ class _Masking:
                     _refuse_unmaskable(stmt)
                     held: dict[str, Atom] = {}
                     self.flatten((stmt,), held, TRUE, new, is_outer=True)
-                    self.assign_all([(Var(name, value.kind), value) for name, value in held.items()], new)
+                    assign_together(held, self.own, new)
                     self.seen |= held.keys()
                 case _:
                     new.append(stmt)
@@ -153,24 +149,10 @@ class _Masking:
     def flatten(
         self, block: Block, held: dict[str, Atom], here: Atom, new: list[Stmt], *, is_outer: bool = False
     ) -> Atom:
-        """Compute all paths through a block.
+        """Compute all paths through a block; the mask of the elements that go on to the next iteration.
 
-        Parameters
-        ----------
-        block : Block
-        held : dict of str to Atom
-            The newest value of each variable that is not in the variable itself; it is updated.
-        here : Atom
-            The mask of the elements that reach the block.
-        new : list of Stmt
-            New statements are appended to it.
-        is_outer : bool
-            Whether all elements in the iteration around the block reach it.
-
-        Returns
-        -------
-        Atom
-            The mask of the elements that go on to the next iteration.
+        `held` has the newest value of each variable that is not in the variable itself, and is updated. `here` is the
+        mask of the elements that reach the block. With `is_outer` all elements in the iteration around it do.
         """
         for position, stmt in enumerate(block):
             match stmt:
@@ -196,28 +178,17 @@ class _Masking:
         assert isinstance(test, Atom)
         rest = rest if jumps(stmt) else ()
         sides: list[tuple[dict[str, Atom], Atom]] = []
-        for side, goes_there in ((stmt.then, test), (stmt.orelse, None)):
+        for side, goes_there in ((stmt.then, test), (stmt.orelse, fold(Op("not", (test,), "bool")))):
             path = (*side, *rest) if falls_through(side) else side
             there = here
             if has_loops(path):  # A loop must not run on for elements that do not reach it.
-                if goes_there is None:
-                    goes_there = self.hold(fold(Op("not", (test,), "bool")), new)
-                there = self.hold(fold(Op("and", (here, goes_there), "bool")), new)
+                there = self.hold(fold(Op("and", (here, self.hold(goes_there, new)), "bool")), new)
             own = dict(held)
             stays = self.flatten(path, own, there, new)
             sides.append((own, stays))
         (then, first), (orelse, second) = sides
-        for name in dict.fromkeys([*then, *orelse]):
-            old = held.get(name)
-            values = [side.get(name) for side in (then, orelse)]
-            kind = next(value.kind for value in values if value is not None)
-            # If one side does not assign it, it keeps its value. If it had none, it is not read after the branch.
-            if old is None and name in self.seen:
-                old = Var(name, kind)
-            one, other = (value or old for value in values)
-            one, other = one or other, other or one
-            assert one is not None and other is not None
-            held[name] = self.hold(fold(Op("select", (test, one, other), kind, stmt.location)), new, stmt)
+        for name, value in merged(test, then, orelse, self.seen, stmt.location).items():
+            held[name] = self.hold(value, new, stmt)
         return self.hold(fold(Op("select", (test, first, second), "bool", stmt.location)), new, stmt)
 
     def uniform_loop(self, loop: For, held: dict[str, Atom], here: Atom, new: list[Stmt]) -> None:
@@ -231,7 +202,7 @@ class _Masking:
         self.depth += 1
         self.flatten(loop.body, end, here, iteration, is_outer=True)
         self.depth -= 1
-        self.assign_all([(place, end[name]) for name, place in places.items()], iteration)
+        assign_together({place.name: end[name] for name, place in places.items()}, self.own, iteration)
         new.append(For(target, start, stop, step, tuple(iteration), loop.location))
         held |= places | {loop.target.name: target}
 
@@ -247,7 +218,7 @@ class _Masking:
         places = self.places(loop, inside, held, new)
         held |= places
         self.flatten(loop.pre, held, here, new)
-        self.assign_all([(place, held[name]) for name, place in places.items()], new)
+        assign_together({place.name: held[name] for name, place in places.items()}, self.own, new)
         test = renamed(loop.test, held)
         going = Var(self.own.fresh(f"{TEMPORARY}going"), "bool")
         new.append(Assign(going, fold(Op("and", (here, test), "bool"))))
@@ -263,7 +234,7 @@ class _Masking:
         self.depth -= 1
         goes_on = fold(Op("and", (stays, self.hold(renamed(loop.test, tested), iteration)), "bool"))
         goes_on = fold(Op("and", (those_inside, self.hold(goes_on, iteration)), "bool"))
-        changes: list[tuple[Var, Expr]] = [(going, self.hold(goes_on, iteration))]
+        changes = {going.name: self.hold(goes_on, iteration)}
         for name, place in places.items():
             value = tested[name]
             # The test changes variables only for elements that have not left in the body.
@@ -273,8 +244,8 @@ class _Masking:
             only_counts = place.kind == "int" and not self.depth and self.reads[name] == inside[name]
             if not (is_uniform or only_counts or name in self.counters):
                 value = self.hold(fold(Op("select", (going, value, place), place.kind)), iteration)
-            changes.append((place, value))
-        self.assign_all(changes, iteration)
+            changes[place.name] = value
+        assign_together(changes, self.own, iteration)
         new.append(While((), going, tuple(iteration), loop.location, masked=True))
 
     def places(
@@ -282,7 +253,7 @@ class _Masking:
     ) -> dict[str, Var]:
         """The variables that carry values from iteration to iteration; their initial assignments are appended.
 
-        `inside` is how often each name is read in the loop.
+        `inside` says how often each name is read in the loop.
         """
         tested = set(assigned(loop.pre)) if isinstance(loop, While) else set()
         places: dict[str, Var] = {}
@@ -290,14 +261,15 @@ class _Masking:
             is_known = name in held or name in self.seen
             if not is_known and name not in tested and self.reads[name] <= inside[name]:
                 continue  # a variable of one iteration
-            places[name] = Var(self.own.fresh(_base(name)), target.kind)
+            places[name] = Var(self.own.fresh(temporary(name)), target.kind)
             value = held.get(name, target) if is_known else zero(target.kind)
             new.append(Assign(places[name], value, loop.location))
         return places
 
     def as_while(self, loop: For) -> tuple[Block, While]:
         """A `For` loop as a `While` loop, with the statements before it."""
-        counter, copy, goes = (Var(self.own.fresh(TEMPORARY + name), kind) for name, kind in _COUNTING)
+        counter, copy = (Var(self.own.fresh(TEMPORARY + name), "int") for name in ("counter", "stop"))
+        goes = Var(self.own.fresh(f"{TEMPORARY}goes"), "bool")
         self.counters.add(counter.name)
         assert isinstance(loop.step, Const)
         stop = loop.stop if isinstance(loop.stop, Const) else copy
@@ -310,32 +282,13 @@ class _Masking:
         before = (Assign(counter, loop.start, loop.location), Assign(copy, loop.stop, loop.location))
         return before, While((Assign(goes, test, loop.location),), goes, body, loop.location)
 
-    # --- statements --------------------------------------------------------------------------------------------------
-
-    def assign_all(self, changes: Sequence[tuple[Var, Expr]], new: list[Stmt]) -> None:
-        """Assign some variables simultaneously."""
-        changing = {target for target, _ in changes}
-        assigns: list[Stmt] = []
-        for target, value in changes:
-            if value == target:
-                continue
-            if value in changing:  # It may have changed by then.
-                copy = Var(self.own.fresh(TEMPORARY), target.kind)
-                new.append(Assign(copy, value))
-                value = copy
-            assigns.append(Assign(target, value))
-        new += assigns
-
     def hold(self, value: Expr, new: list[Stmt], stmt: Assign | If | None = None) -> Atom:
         if isinstance(value, Op):
             self.count += 1
             if self.count > MOST_STATEMENTS:
                 raise _CannotMaskError
-        base = _base(stmt.target.name) if isinstance(stmt, Assign) else TEMPORARY
+        base = temporary(stmt.target.name) if isinstance(stmt, Assign) else TEMPORARY
         return hold(value, self.own, new, NOWHERE if stmt is None else stmt.location, base)
-
-
-_COUNTING: tuple[tuple[str, Kind], ...] = (("counter", "int"), ("stop", "int"), ("goes", "bool"))
 
 
 def _refuse_unmaskable(part: Stmt) -> None:
@@ -354,8 +307,3 @@ def _is_small(loop: For) -> bool:
     return loop.step != Const(0, "int") and all(
         isinstance(bound, Const) and abs(bound.value) < 2**31 for bound in bounds
     )
-
-
-def _base(name: str) -> str:
-    """The name of a variable as that of a temporary, without its number."""
-    return TEMPORARY + name.removeprefix(TEMPORARY).partition("#")[0]

@@ -17,7 +17,7 @@ from dualbcast.autodiff.operation_cost import (
     iterations_of,
 )
 from dualbcast.frontend.rule_bodies import helper_of
-from dualbcast.ir.nodes import TEMPORARY, Assign, Block, Expr, For, Function, If, Names, Op, Stmt, Var, While
+from dualbcast.ir.nodes import TEMPORARY, Assign, Block, Expr, For, Function, If, Names, Op, Stmt, Var, While, temporary
 from dualbcast.ir.traversal import free_names, map_exprs, most_carried, operations_of, renamed, renamed_block, variables
 from dualbcast.rules.table import RULES
 
@@ -28,7 +28,7 @@ FEWEST_CALLS = 2
 
 
 def schedule_calls(function: Function) -> Function:
-    """The function with calls, and the operations that they need, first in each run of assignments.
+    """The function, of operations on atoms, with calls and what they need first in each run of assignments.
 
     Before::
 
@@ -47,11 +47,6 @@ def schedule_calls(function: Function) -> Function:
             b: float = mul(a, y)
             d: float = mul(b, c)
             output out = d
-
-    Parameters
-    ----------
-    function : Function
-        Simplified, operations on atoms.
     """
     names = free_names(function, RULES)
     # Results of calls get names that are no temporaries', so that they stay statements of their own.
@@ -82,7 +77,7 @@ def _order(run: list[Assign], names: Names, named: dict[str, Var]) -> list[Assig
     for stmt in calls:
         name = stmt.target.name
         if name.startswith(TEMPORARY) and isinstance(stmt.value, Op):
-            own = name.removeprefix(TEMPORARY).partition("#")[0]
+            own = temporary(name).removeprefix(TEMPORARY)
             named[name] = Var(names.fresh(own or stmt.value.name.partition("#")[0]), stmt.target.kind)
     first: list[Assign] = []
     last: list[Assign] = []
@@ -123,18 +118,9 @@ CARRIED_LIMIT = 32
 
 
 def vectors_to_interleave(function: Function, arrays: int, most: int, free: int = 1) -> int:
-    """How many vectors of elements to interleave.
+    """How many vectors of elements to interleave in a function that fits vectors: `most` of them at most.
 
-    Parameters
-    ----------
-    function : Function
-        One that fits vectors.
-    arrays : int
-        How many arrays it reads or writes.
-    most : int
-        The most vectors.
-    free : int, optional
-        This many are allowed whatever the limits are.
+    It reads or writes so many arrays. Up to `free` vectors are allowed whatever the limits are.
     """
     parallelism = cost_of_element(function) / max(1.0, _depth(function))
     written = cost_of_block(function.body, iterations=1) + cost_of_element(replace(function, body=()))

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dualbcast.autodiff.operation_cost import cost_of_operation
-from dualbcast.ir.nodes import ONE, TEMPORARY, Assign, Block, Const, Expr, For, Function, Names, Op, Stmt, Var, While
+from dualbcast.ir.nodes import ONE, TEMPORARY, Assign, Block, Const, Expr, For, Function, Op, Stmt, Var, While
 from dualbcast.ir.traversal import assigned, free_names, map_exprs, operations_of, statements
 from dualbcast.ir.value_numbering import simplify
 from dualbcast.rules.table import RULES
@@ -56,7 +56,7 @@ DIVIDED = "divided"
 
 
 def share_reciprocals(function: Function) -> Function:
-    """The function with one division for each divisor in a block; itself if no divisor has several divisions.
+    """The function with one division for each divisor in a block; itself if none has several. Operations are on atoms.
 
     Before::
 
@@ -74,50 +74,39 @@ def share_reciprocals(function: Function) -> Function:
             t: float = divided(y, b, %)
             u: float = add(s, t)
             output out = u
-
-    Parameters
-    ----------
-    function : Function
-        Simplified, operations on atoms.
     """
     writes = Counter(assigned(function.body))
     names = free_names(function, RULES)
 
     def visit(block: Block) -> Block:
-        inner = tuple(map_exprs(stmt, _by_constant, visit) for stmt in block)
-        return _share_in(inner, writes, names)
+        return shared([map_exprs(stmt, _by_constant, visit) for stmt in block])
+
+    def shared(block: Sequence[Stmt]) -> Block:
+        """The statements with one reciprocal for each divisor that several divisions have."""
+        # By divisor, the positions of the divisions by it.
+        divisions: dict[str, list[tuple[int, Assign, Op]]] = {}
+        for at, stmt in enumerate(block):
+            match stmt:
+                case Assign(value=Op(name="div", args=(dividend, Var(name=divisor, kind="float"))) as value):
+                    if dividend.kind == "float" and writes[divisor] <= 1:
+                        divisions.setdefault(divisor, []).append((at, stmt, value))
+        changed: dict[int, list[Stmt]] = {}
+        for several in [several for several in divisions.values() if len(several) > 1]:
+            first, _, quotient = several[0]
+            # One of the divisions, if its numerator is 1 and it can move before all others; or else a new one.
+            own = (stmt for _, stmt, value in several if value.args[0] == ONE and writes[stmt.target.name] == 1)
+            reciprocal = next(own, None)
+            if reciprocal is None:
+                value = Op("div", (ONE, quotient.args[1]), "float", quotient.location)
+                reciprocal = Assign(Var(names.fresh(TEMPORARY), "float"), value, block[first].location)
+            for at, stmt, value in several:
+                by = Op(DIVIDED, (*value.args, reciprocal.target), "float", value.location)
+                changed[at] = [] if stmt is reciprocal else [replace(stmt, value=by)]
+            changed[first].insert(0, reciprocal)
+        return tuple([new for at, stmt in enumerate(block) for new in changed.get(at, [stmt])])
 
     body = visit(function.body)
     return function if body == function.body else replace(function, body=body)
-
-
-def _share_in(block: Block, writes: Counter[str], names: Names) -> Block:
-    divisions: dict[str, list[Assign]] = {}
-    for stmt in block:
-        if isinstance(stmt, Assign) and (divisor := _divisor(stmt.value)) and writes[divisor] <= 1:
-            divisions.setdefault(divisor, []).append(stmt)
-    # The reciprocal of each divisor that several divisions have.
-    reciprocals = {
-        divisor: _reciprocal(several, writes, names) for divisor, several in divisions.items() if len(several) > 1
-    }
-    if not reciprocals:
-        return block
-    new: list[Stmt] = []
-    defined: set[str] = set()
-    for stmt in block:
-        divisor = _divisor(stmt.value) if isinstance(stmt, Assign) else None
-        if not isinstance(stmt, Assign) or divisor is None or divisor not in reciprocals:
-            new.append(stmt)
-            continue
-        reciprocal = reciprocals[divisor]
-        if divisor not in defined:
-            defined.add(divisor)
-            new.append(reciprocal)
-        if stmt.target != reciprocal.target:
-            assert isinstance(stmt.value, Op)
-            value = Op(DIVIDED, (*stmt.value.args, reciprocal.target), "float", stmt.value.location)
-            new.append(replace(stmt, value=value))
-    return tuple(new)
 
 
 def _by_constant(value: Expr) -> Expr:
@@ -127,22 +116,3 @@ def _by_constant(value: Expr) -> Expr:
             if b and math.isfinite(b) and abs(math.frexp(b)[0]) != 0.5:
                 return Op(DIVIDED, (a, Const(b, "float"), Const(1.0 / b, "float")), "float", value.location)
     return value
-
-
-def _divisor(value: Expr) -> str | None:
-    match value:
-        case Op(name="div", args=(numerator, Var(name=name, kind="float"))) if numerator.kind == "float":
-            return name
-    return None
-
-
-def _reciprocal(divisions: Sequence[Assign], writes: Counter[str], names: Names) -> Assign:
-    """One of the divisions, if its numerator is 1 and it can move before all others; or else a new one."""
-    for stmt in divisions:
-        assert isinstance(stmt.value, Op)
-        if stmt.value.args[0] == ONE and writes[stmt.target.name] == 1:
-            return stmt
-    first = divisions[0].value
-    assert isinstance(first, Op)
-    value = Op("div", (ONE, first.args[1]), "float", first.location)
-    return Assign(Var(names.fresh(TEMPORARY), "float"), value, divisions[0].location)

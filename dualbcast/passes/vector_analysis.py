@@ -6,10 +6,11 @@ A value is *uniform* if it is the same for all elements of a row, and *varying* 
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Set
 from functools import lru_cache
 
-from dualbcast.autodiff.operation_cost import cost_of_block
+from dualbcast.autodiff.operation_cost import cost_of_block, cost_of_operation
 from dualbcast.frontend.rule_bodies import helper_of
 from dualbcast.ir.nodes import (
     ARITHMETIC,
@@ -26,13 +27,19 @@ from dualbcast.ir.nodes import (
     For,
     Function,
     If,
-    Load,
     Op,
     Stmt,
     Var,
     While,
 )
-from dualbcast.ir.traversal import atoms, expressions, has_loops, jumps, operations_of, statements
+from dualbcast.ir.traversal import (
+    blocks,
+    expressions,
+    has_loops,
+    jumps,
+    operations_of,
+    statements,
+)
 from dualbcast.kernel_spec import Layout
 from dualbcast.rules.table import RULES
 
@@ -45,40 +52,39 @@ def uniform_inputs(function: Function, layout: Layout) -> set[str]:
 
 def varying_names(function: Function, uniform: Set[str]) -> set[str]:
     """The parameters and variables whose values can vary, where the parameters in `uniform` cannot."""
-    varying = {param.name for param in function.params} - uniform
+    # For each name, the variables that vary if it does. The inside of a branch or loop is an object; it varies if only
+    # some elements get there.
+    users: dict[object, list[object]] = defaultdict(list)
 
-    def visit(block: Block, is_divergent: bool) -> None:
-        """Add the names that a block makes varying; `is_divergent` says whether only some elements may reach it."""
+    def visit(block: Block, around: object) -> None:
         for stmt in block:
-            inside = is_divergent or (
-                not isinstance(stmt, Assign) and any(varies(expr, varying) for expr in expressions(stmt))
-            )
-            match stmt:
-                case Assign():
-                    if is_divergent or varies(stmt.value, varying):
-                        varying.add(stmt.target.name)
-                case If():
-                    visit(stmt.then, inside)
-                    visit(stmt.orelse, inside)
-                case While():
-                    inside = inside or has_divergent_jumps(stmt.body, varying)
-                    visit((*stmt.pre, *stmt.body), inside)
-                case For():
-                    inside = inside or has_divergent_jumps(stmt.body, varying)
-                    if inside:
-                        varying.add(stmt.target.name)
-                    visit(stmt.body, inside)
+            if isinstance(stmt, Assign):
+                for reason in (around, *_names(stmt.value)):
+                    users[reason].append(stmt.target.name)
+                continue
+            inside = object()
+            jumps_on = _tests_of_jumps(stmt.body) if isinstance(stmt, For | While) else set()
+            for reason in (around, *_reads(stmt), *jumps_on):
+                users[reason].append(inside)
+            if isinstance(stmt, For):
+                users[inside].append(stmt.target.name)
+            for inner in blocks(stmt):
+                visit(inner, inside)
 
-    size = -1
-    while size != len(varying):
-        size = len(varying)
-        visit(function.body, False)
-    return varying
+    visit(function.body, None)
+    varying: set[object] = set()
+    pending: list[object] = [param.name for param in function.params if param.name not in uniform]
+    while pending:
+        reason = pending.pop()
+        if reason not in varying:
+            varying.add(reason)
+            pending += users[reason]
+    return {name for name in varying if isinstance(name, str)}
 
 
 def varies(expr: Expr, varying: Set[str]) -> bool:
     """Whether an expression can vary, where the variables and arrays in `varying` can."""
-    return any(isinstance(leaf, Var | Load) and leaf.name in varying for leaf in atoms(expr))
+    return any(name in varying for name in _names(expr))
 
 
 def is_uniform_loop(loop: For, varying: Set[str]) -> bool:
@@ -88,17 +94,34 @@ def is_uniform_loop(loop: For, varying: Set[str]) -> bool:
     return has_uniform_bounds and not any(map(jumps, loop.body))
 
 
-def has_divergent_jumps(block: Block, varying: Set[str], is_divergent: bool = False) -> bool:
-    """Whether some elements jump in a block where others do not; `is_divergent` says that only some reach it."""
-    for stmt in block:
+def has_divergent_jumps(body: Block, varying: Set[str]) -> bool:
+    """Whether some elements jump in the body of a loop where others do not."""
+    return not _tests_of_jumps(body).isdisjoint(varying)
+
+
+def _tests_of_jumps(body: Block, around: Set[str] = frozenset()) -> set[str]:
+    """The names that the tests of all branches around the jumps in the body of a loop read."""
+    names: set[str] = set()
+    for stmt in body:
         match stmt:
-            case Break() | Continue() if is_divergent:
-                return True
+            case Break() | Continue():
+                names |= around
             case If():
-                inside = is_divergent or varies(stmt.test, varying)
-                if has_divergent_jumps(stmt.then, varying, inside) or has_divergent_jumps(stmt.orelse, varying, inside):
-                    return True
-    return False
+                inside = around | _reads(stmt)
+                names |= _tests_of_jumps(stmt.then, inside) | _tests_of_jumps(stmt.orelse, inside)
+    return names
+
+
+def _reads(stmt: Stmt) -> set[str]:
+    """The variables and arrays that a statement reads itself."""
+    return {name for expr in expressions(stmt) for name in _names(expr)}
+
+
+def _names(expr: Expr) -> list[str]:
+    """The variables and arrays in an expression."""
+    if isinstance(expr, Op):
+        return [name for arg in expr.args for name in _names(arg)]
+    return [] if isinstance(expr, Const) else [expr.name]
 
 
 def is_scalar(function: Function) -> bool:
@@ -122,17 +145,17 @@ def fits_vectors(function: Function, uniform: Set[str]) -> bool:
         return False
     forks = [stmt for stmt in statements(function.body) if isinstance(stmt, If | For | While)]
     varying = varying_names(function, uniform) if forks else set()
-    return all(_fits(stmt, varying) for stmt in forks)
-
-
-def _fits(stmt: If | For | While, varying: Set[str]) -> bool:
-    match stmt:
-        case If():
-            return not stmt.orelse or not varies(stmt.test, varying)
-        case For():
-            return is_uniform_loop(stmt, varying)
-        case While():
-            return stmt.masked
+    for stmt in forks:
+        match stmt:
+            case If():
+                fits = not stmt.orelse or not varies(stmt.test, varying)
+            case For():
+                fits = is_uniform_loop(stmt, varying)
+            case While():
+                fits = stmt.masked
+        if not fits:
+            return False
+    return True
 
 
 def has_varying_branches(function: Function, uniform: Set[str]) -> bool:
@@ -166,10 +189,8 @@ def _is_speculatable_rule(name: str) -> bool:
         return True
     helper = helper_of(row)
     # A conversion to an integer is undefined for numbers that do not fit, and no branch may depend on it.
-    operations = list(operations_of(helper))
-    return all(is_speculatable(op) and op.name != "to_int" for op in operations) and not any(
-        isinstance(stmt, For | While) for stmt in statements(helper.body)
-    )
+    may_run = all(is_speculatable(op) and op.name != "to_int" for op in operations_of(helper))
+    return may_run and not has_loops(helper.body)
 
 
 def may_run_for_all(stmt: If) -> bool:
@@ -184,7 +205,8 @@ def skipping_saves(stmt: If, seen: Set[str]) -> bool:
     Selects compute both sides, and shared operations once. A vector that skips a side saves the cost of that side.
     """
     selected = _cost_of_selects(stmt, seen)
-    return selected - _cheapest_path(stmt) > max(LEAST_SAVING, _LEAST_RATIO * (_cost_of_all_paths(stmt) - selected))
+    shared = _cost_of_paths(stmt, sum) - selected
+    return selected - _cost_of_paths(stmt, min) > max(LEAST_SAVING, _LEAST_RATIO * shared)
 
 
 def is_short(side: Block) -> bool:
@@ -193,16 +215,11 @@ def is_short(side: Block) -> bool:
     return is_line and all(map(is_speculatable, operations_of(side))) and cost_of_block(side) <= LEAST_SAVING
 
 
-def _cheapest_path(part: Stmt) -> float:
-    """The cost of the cheapest path through a statement without loops."""
+def _cost_of_paths(part: Stmt, total: Callable[[Iterable[float]], float]) -> float:
+    """The total cost of the paths through a statement without loops: the least one's, or the sum of all."""
     if isinstance(part, If):
-        return min(sum(map(_cheapest_path, side)) for side in (part.then, part.orelse))
+        return total([sum(_cost_of_paths(inner, total) for inner in side) for side in (part.then, part.orelse)])
     return cost_of_block((part,))
-
-
-def _cost_of_all_paths(part: Stmt) -> float:
-    """The cost of all paths through a statement without loops, one after the other."""
-    return sum(map(_cost_of_all_paths, (*part.then, *part.orelse))) if isinstance(part, If) else cost_of_block((part,))
 
 
 def _cost_of_selects(stmt: If, seen: Set[str]) -> float:
@@ -210,37 +227,31 @@ def _cost_of_selects(stmt: If, seen: Set[str]) -> float:
     numbers: dict[object, int] = {}
     total = 0.0
 
-    def visit(block: Block, held: dict[str, int]) -> dict[str, None]:
-        """The names that a block assigns and that may be read after it; `held` gets the value number of each."""
+    def number(expr: Expr, held: dict[str, int]) -> int:
         nonlocal total
+        if isinstance(expr, Var) and expr.name in held:
+            return held[expr.name]
+        key = (expr.name, *[number(arg, held) for arg in expr.args]) if isinstance(expr, Op) else expr
+        if isinstance(expr, Op) and key not in numbers:
+            total += cost_of_operation(expr.name)
+        return numbers.setdefault(key, len(numbers))
 
-        def number(expr: Expr) -> int:
-            nonlocal total
-            if not isinstance(expr, Op):
-                known = held.get(expr.name) if isinstance(expr, Var) else None
-                return numbers.setdefault(expr, len(numbers)) if known is None else known
-            key = (expr.name, *map(number, expr.args))
-            if key not in numbers:
-                numbers[key] = len(numbers)
-                total += cost_of_block((Assign(Var("", expr.kind), expr),))
-            return numbers[key]
-
-        changed: dict[str, None] = {}
+    def visit(block: Block, held: dict[str, int]) -> None:
+        """Count the operations of a block; `held` gets the value number of each name that it assigns."""
         for part in block:
             if isinstance(part, If):
                 then, orelse = dict(held), dict(held)
-                for name in visit(part.then, then) | visit(part.orelse, orelse):
+                visit(part.then, then)
+                visit(part.orelse, orelse)
+                for name in then.keys() | orelse.keys():
                     sides = then.get(name), orelse.get(name)
-                    if None in sides and name not in seen:
-                        continue
-                    merged = (part.test, *sides)
-                    held[name] = then[name] if sides[0] == sides[1] else numbers.setdefault(merged, len(numbers))
-                    changed[name] = None
+                    if sides[0] == sides[1]:
+                        held[name] = then[name]
+                    elif None not in sides or name in seen:
+                        held[name] = numbers.setdefault((part.test, *sides), len(numbers))
             else:
                 assert isinstance(part, Assign)
-                held[part.target.name] = number(part.value)
-                changed[part.target.name] = None
-        return changed
+                held[part.target.name] = number(part.value, held)
 
     visit((stmt,), {})
     return total

@@ -1,7 +1,7 @@
 """The passes of every target in order, each with the reason for its place. Nothing else decides which passes run.
 
 Every pass takes a function in IR and returns one; where it does not apply it returns the function itself. Its other
-arguments are bound when the list is built.
+arguments are bound when the list is built. A call on the CPU does not import the passes of CUDA.
 """
 
 from __future__ import annotations
@@ -15,9 +15,6 @@ from dualbcast.errors import Location
 from dualbcast.ir.nodes import Function, Names
 from dualbcast.ir.value_numbering import simplify
 from dualbcast.kernel_spec import KernelSource, Layout
-from dualbcast.passes.cuda_coarsening import coarsen, gather_loads, may_coarsen
-from dualbcast.passes.cuda_coarsening import elements_a_thread as elements_that_pay
-from dualbcast.passes.cuda_math import fast_math, select_signs
 from dualbcast.passes.if_conversion import convert_ifs
 from dualbcast.passes.inlining import drop_custom_derivatives, inline_helpers
 from dualbcast.passes.iteration_limits import limit_iterations
@@ -106,11 +103,13 @@ def cpu(uniform: set[str], dtype: str, text: KernelText) -> list[Pass | Fallback
 
 def cuda(approximate: bool, layout: Layout, text: KernelText) -> list[Pass | Fallback]:
     """The passes of a CUDA kernel; `approximate` says whether its mathematics may be."""
+    from dualbcast.passes.cuda_coarsening import coarsen
+
     return [
         # First, as for the CPU.
         drop_custom_derivatives,
         # Before helpers are written: its formulas call other functions.
-        *([fast_math] if approximate else []),
+        *approximated(approximate),
         # Here, since the passes below take no call away and add none: the helpers are known.
         text.open_text,
         *gathered(text.names),
@@ -119,8 +118,20 @@ def cuda(approximate: bool, layout: Layout, text: KernelText) -> list[Pass | Fal
     ]
 
 
+def approximated(approximate: bool) -> list[Pass]:
+    """The pass to approximate mathematics, if it may be approximate."""
+    if not approximate:
+        return []
+    from dualbcast.passes.cuda_math import fast_math
+
+    return [fast_math]
+
+
 def gathered(names: Names) -> list[Pass]:
     """The passes to the readable form of a CUDA thread's one element."""
+    from dualbcast.passes.cuda_coarsening import gather_loads
+    from dualbcast.passes.cuda_math import select_signs
+
     return [
         # Before expressions are nested: it looks for a product and the branch before it.
         select_signs,
@@ -154,24 +165,20 @@ def readable(names: Names) -> list[Pass]:
     ]
 
 
-def helper(approximate: bool) -> Callable[[Function, Names, Pass], Function]:
-    """The passes of a helper function, in the form that `KernelText` asks for."""
-
-    def form(function: Function, names: Names, write_callees: Pass) -> Function:
-        passes: list[Pass] = [
-            drop_custom_derivatives,
-            # A helper is lowered as it is written.
-            simplify,
-            *([fast_math] if approximate else []),
-            # Callees before callers; after the last pass that changes calls.
-            write_callees,
-            coalesce_copies,
-            nest_expressions,
-            partial(name_variables, names=names, loads=False),
-        ]
-        return run(passes, function)
-
-    return form
+def helper(approximate: bool, function: Function, names: Names, write_callees: Pass) -> Function:
+    """A helper function in the form that `KernelText` asks for; `approximate` says whether its mathematics may be."""
+    passes: list[Pass] = [
+        drop_custom_derivatives,
+        # A helper is lowered as it is written.
+        simplify,
+        *approximated(approximate),
+        # Callees before callers; after the last pass that changes calls.
+        write_callees,
+        coalesce_copies,
+        nest_expressions,
+        partial(name_variables, names=names, loads=False),
+    ]
+    return run(passes, function)
 
 
 # --- running them ----------------------------------------------------------------------------------------------------
@@ -188,21 +195,13 @@ def kernel_source(
     fastmath: bool = False,
     trace: Trace | None = None,
 ) -> KernelSource:
-    """The text of a product's kernel for one target.
+    """The text of a product's kernel for one target; its parts are those of `KernelText`.
 
-    Parameters
-    ----------
-    function : Function
-        The product: simplified, with one output for each stored result.
-    layout, dtype, inputs, outputs, target, title
-        See `KernelText`.
-    fastmath : bool
-        Whether the target's mathematics may be approximate.
-    trace : Trace, optional
-        It gets the result of each pass.
+    The product is simplified, with one output for each stored result. With `fastmath` the target's mathematics may be
+    approximate. `trace` gets the result of each pass.
     """
     approximate = fastmath and target == "cuda" and dtype == "float32"
-    text = KernelText(layout, dtype, inputs, outputs, target, title, helper(approximate))
+    text = KernelText(layout, dtype, inputs, outputs, target, title, partial(helper, approximate))
     if target == "cuda":
         passes = cuda(approximate, layout, text)
     elif target == "cpu":
@@ -214,9 +213,12 @@ def kernel_source(
 
 def elements_a_thread(function: Function, layout: Layout, dtype: str) -> int:
     """How many neighbouring elements of a product a CUDA thread should compute."""
-    if not may_coarsen(function, layout):
+    from dualbcast.passes import cuda_coarsening
+
+    if not cuda_coarsening.may_coarsen(function, layout):
         return 1
-    return elements_that_pay(run([drop_custom_derivatives, *gathered(Names())], function), layout, dtype)
+    element = run([drop_custom_derivatives, *gathered(Names())], function)
+    return cuda_coarsening.elements_a_thread(element, layout, dtype)
 
 
 def run(passes: Sequence[Pass | Fallback], function: Function, trace: Trace | None = None) -> Function:

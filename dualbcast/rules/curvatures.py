@@ -19,27 +19,6 @@ from dualbcast import special
 from dualbcast.arithmetic import isinf, maximum, minimum
 from dualbcast.rules.registration import customise
 
-__all__ = [
-    "acosh_slope",
-    "asin_slope",
-    "asinh_slope",
-    "atan2_slope",
-    "atan_slope",
-    "atanh_slope",
-    "bell",
-    "cbrt_slope",
-    "cosine",
-    "logistic",
-    "logit_slope",
-    "power_slope",
-    "quotient_slope",
-    "share_of_two",
-    "sigmoid_slope",
-    "sine",
-    "tanh_slope",
-    "tgamma_slope",
-]
-
 LN2 = math.log(2.0)
 Scalar = TypeVar("Scalar", bound=Callable[..., Any])
 

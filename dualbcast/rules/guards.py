@@ -18,18 +18,9 @@ ABSENT = object()
 class Capture(NamedTuple):
     """An object that a function takes from its surroundings, and how to read it again.
 
-    Attributes
-    ----------
-    place : dict, cell, tuple or object
-        Where it is: a scope, a closure's cell, a tuple, or (with `attribute`) an object that has it.
-    key : str or int
-        The name or position there.
-    value
-        The object that was there; `ABSENT` for a name that must not be in a scope, where it would hide a builtin one.
-    path : str
-        How the user writes it: `slope`, `self.weights`, `np.pi`.
-    attribute : bool
-        Whether `key` is an attribute of `place`.
+    `place` is where it is: a scope, a closure's cell, a tuple, or (with `attribute`) an object that has it; `key` is
+    the name or position there. `value` is the object that was there; it is `ABSENT` for a name that must not be in a
+    scope, where it would hide a builtin one. `path` is how the user writes it: `slope`, `self.weights`, `np.pi`.
     """
 
     place: Any

@@ -79,10 +79,10 @@ DIVISOR = (0.5, 4.0)
 # --- powers, exponentials, logarithms ------------------------------------------------------------------------------
 
 rule("sqrt", lambda x, y: (0.5 / y,), "math.sqrt", "numpy.sqrt", domain=(POSITIVE,))
-rule("cbrt", lambda x, y: (cbrt_slope(y),), "math.cbrt", "numpy.cbrt", "scipy.special.cbrt", domain=(REAL,))
-rule("exp", lambda x, y: (y,), "math.exp", "numpy.exp", domain=(REAL,))
-rule("exp2", lambda x, y: (y * LN2,), "math.exp2", "numpy.exp2", "scipy.special.exp2", domain=(REAL,))
-rule("expm1", lambda x, y: (math.exp(x),), "math.expm1", "numpy.expm1", "scipy.special.expm1", domain=(REAL,))
+rule("cbrt", lambda x, y: (cbrt_slope(y),), "math.cbrt", "numpy.cbrt", "scipy.special.cbrt")
+rule("exp", lambda x, y: (y,), "math.exp", "numpy.exp")
+rule("exp2", lambda x, y: (y * LN2,), "math.exp2", "numpy.exp2", "scipy.special.exp2")
+rule("expm1", lambda x, y: (math.exp(x),), "math.expm1", "numpy.expm1", "scipy.special.expm1")
 rule("log", lambda x, y: (1.0 / x,), "math.log", "numpy.log", domain=(POSITIVE,))
 rule("log2", lambda x, y: (1.0 / LN2 / x,), "math.log2", "numpy.log2", domain=(POSITIVE,))
 rule("log10", lambda x, y: (1.0 / LN10 / x,), "math.log10", "numpy.log10", domain=(POSITIVE,))
@@ -129,7 +129,6 @@ rule(
     lambda a, b, y: (0.0 if y == 0 else cosine(a, b), 0.0 if y == 0 else sine(a, b)),
     "math.hypot",
     "numpy.hypot",
-    domain=(REAL, REAL),
     kinks=(((0.0, 0.0), (0.0, 0.0)),),
 )
 rule(
@@ -137,7 +136,6 @@ rule(
     lambda a, b, y: (logistic(special.gap(a, b)), logistic(special.gap(b, a))),
     "numpy.logaddexp",
     function=special.logaddexp,
-    domain=(REAL, REAL),
     kinks=(((-math.inf, -math.inf), (0.5, 0.5)),),
 )
 rule(
@@ -145,7 +143,6 @@ rule(
     lambda a, b, y: (share_of_two(special.gap(a, b)), share_of_two(special.gap(b, a))),
     "numpy.logaddexp2",
     function=special.logaddexp2,
-    domain=(REAL, REAL),
     kinks=(((-math.inf, -math.inf), (0.5, 0.5)),),
 )
 rule(
@@ -170,51 +167,32 @@ alias(special.exp10, "scipy.special.exp10")
 
 # --- the logistic function and its kin -----------------------------------------------------------------------------
 
-rule("sigmoid", lambda x, y: (sigmoid_slope(x, y),), "scipy.special.expit", function=special.sigmoid, domain=(REAL,))
-rule("softplus", lambda x, y: (logistic(x),), "scipy.special.softplus", function=special.softplus, domain=(REAL,))
-rule(
-    "log_sigmoid",
-    lambda x, y: (logistic(-x),),
-    "scipy.special.log_expit",
-    function=special.log_sigmoid,
-    domain=(REAL,),
-)
-rule(
-    "logit",
-    lambda x, y: (logit_slope(x),),
-    "scipy.special.logit",
-    function=special.logit,
-    domain=((1e-3, 0.999),),
-)
+rule("sigmoid", lambda x, y: (sigmoid_slope(x, y),), "scipy.special.expit", function=special.sigmoid)
+rule("softplus", lambda x, y: (logistic(x),), "scipy.special.softplus", function=special.softplus)
+rule("log_sigmoid", lambda x, y: (logistic(-x),), "scipy.special.log_expit", function=special.log_sigmoid)
+rule("logit", lambda x, y: (logit_slope(x),), "scipy.special.logit", function=special.logit, domain=((1e-3, 0.999),))
 
 # --- circular and hyperbolic functions -----------------------------------------------------------------------------
 
-rule("sin", lambda x, y: (math.cos(x),), "math.sin", "numpy.sin", domain=(REAL,))
-rule("cos", lambda x, y: (-math.sin(x),), "math.cos", "numpy.cos", domain=(REAL,))
+rule("sin", lambda x, y: (math.cos(x),), "math.sin", "numpy.sin")
+rule("cos", lambda x, y: (-math.sin(x),), "math.cos", "numpy.cos")
 rule("tan", lambda x, y: (1.0 + y * y,), "math.tan", "numpy.tan", domain=((-1.5, 1.5),))
 rule("asin", lambda x, y: (asin_slope(x),), "math.asin", "numpy.arcsin", domain=(INSIDE_ONE,))
 rule("acos", lambda x, y: (-asin_slope(x),), "math.acos", "numpy.arccos", domain=(INSIDE_ONE,))
-rule("atan", lambda x, y: (atan_slope(x),), "math.atan", "numpy.arctan", domain=(REAL,))
+rule("atan", lambda x, y: (atan_slope(x),), "math.atan", "numpy.arctan")
 rule(
     "atan2",
     # At the origin the limit depends on the direction: NaN.
     lambda a, b, y: (atan2_slope(a, b), -atan2_slope(b, a)),
     "math.atan2",
     "numpy.arctan2",
-    domain=(REAL, REAL),
     kinks=(((0.0, 0.0), (math.nan, math.nan)),),
 )
-rule("sinh", lambda x, y: (math.cosh(x),), "math.sinh", "numpy.sinh", domain=(REAL,))
-rule("cosh", lambda x, y: (math.sinh(x),), "math.cosh", "numpy.cosh", domain=(REAL,))
-rule("tanh", lambda x, y: (tanh_slope(x, y),), "math.tanh", "numpy.tanh", domain=(REAL,))
-rule("asinh", lambda x, y: (asinh_slope(x),), "math.asinh", "numpy.arcsinh", domain=(REAL,))
-rule(
-    "acosh",
-    lambda x, y: (acosh_slope(x),),
-    "math.acosh",
-    "numpy.arccosh",
-    domain=((1.001, 50.0),),
-)
+rule("sinh", lambda x, y: (math.cosh(x),), "math.sinh", "numpy.sinh")
+rule("cosh", lambda x, y: (math.sinh(x),), "math.cosh", "numpy.cosh")
+rule("tanh", lambda x, y: (tanh_slope(x, y),), "math.tanh", "numpy.tanh")
+rule("asinh", lambda x, y: (asinh_slope(x),), "math.asinh", "numpy.arcsinh")
+rule("acosh", lambda x, y: (acosh_slope(x),), "math.acosh", "numpy.arccosh", domain=((1.001, 50.0),))
 rule("atanh", lambda x, y: (atanh_slope(x),), "math.atanh", "numpy.arctanh", domain=(INSIDE_ONE,))
 rule(
     "sinc",
@@ -259,31 +237,22 @@ rule(
 
 # --- size, sign, rounding ------------------------------------------------------------------------------------------
 
-rule(
-    "fabs",
-    lambda x, y: (arithmetic.sign(x),),
-    "math.fabs",
-    "numpy.fabs",
-    "numpy.absolute",
-    domain=(REAL,),
-    kinks=(((0.0,), (0.0,)),),
-)
+rule("fabs", lambda x, y: (arithmetic.sign(x),), "math.fabs", "numpy.fabs", "numpy.absolute", kinks=(((0.0,), (0.0,)),))
 rule(
     "copysign",
     lambda a, b, y: (arithmetic.sign(a) * math.copysign(1.0, b), 0),
     "math.copysign",
     "numpy.copysign",
-    domain=(REAL, REAL),
     kinks=(((0.0, 1.0), (0.0, 0.0)), ((0.0, -1.0), (0.0, 0.0))),
 )
 # The next number is the same number, to within rounding.
-rule("nextafter", lambda a, b, y: (1.0, 0), "math.nextafter", "numpy.nextafter", domain=(REAL, REAL))
-rule("sign", lambda x, y: (0,), "numpy.sign", function=arithmetic.sign, domain=(REAL,), kinks=(((0.0,), (0.0,)),))
+rule("nextafter", lambda a, b, y: (1.0, 0), "math.nextafter", "numpy.nextafter")
+rule("sign", lambda x, y: (0,), "numpy.sign", function=arithmetic.sign, kinks=(((0.0,), (0.0,)),))
 # math.floor, math.ceil, math.trunc and round give integers, as in Python; the front end makes them of these.
-rule("floor", lambda x, y: (0,), "numpy.floor", domain=(REAL,), kinks=(((1.0,), (0.0,)),))
-rule("ceil", lambda x, y: (0,), "numpy.ceil", domain=(REAL,), kinks=(((1.0,), (0.0,)),))
-rule("trunc", lambda x, y: (0,), "numpy.trunc", "numpy.fix", domain=(REAL,), kinks=(((1.0,), (0.0,)),))
-rule("rint", lambda x, y: (0,), "numpy.rint", domain=(REAL,), kinks=(((0.5,), (0.0,)),))
+rule("floor", lambda x, y: (0,), "numpy.floor", kinks=(((1.0,), (0.0,)),))
+rule("ceil", lambda x, y: (0,), "numpy.ceil", kinks=(((1.0,), (0.0,)),))
+rule("trunc", lambda x, y: (0,), "numpy.trunc", "numpy.fix", kinks=(((1.0,), (0.0,)),))
+rule("rint", lambda x, y: (0,), "numpy.rint", kinks=(((0.5,), (0.0,)),))
 rule(
     "heaviside",
     lambda x, middle, y: (0, 1.0 if x == 0 else 0.0),

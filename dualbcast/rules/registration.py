@@ -206,12 +206,9 @@ def _add_users(
     resolved = [(spelling, resolve(spelling)) for spelling in spellings]
     replaced = _replaced_rows(row, resolved, callables)
     callables = [*callables, *(each for _, each in resolved if each is not None)]
-    before = [(each, lookup(each)) for each in callables]
-    old_spellings: dict[str, Any] = {}
-    old_meanings: list[tuple[Any, Any]] = []
-    if replaced:  # the search takes longer with each row that was ever added
-        old_spellings = {spelling: old for spelling, old in BY_SPELLING.items() if old in replaced}
-        old_meanings = [(each, old) for each, old in meanings() if old in replaced and each is not old.function]
+    old_spellings = {spelling: old for spelling, old in BY_SPELLING.items() if old in replaced}
+    old_meanings = [(each, old) for each, old in meanings() if old in replaced and each is not old.function]
+    old_meanings += [(each, lookup(each)) for each in callables]
     RULES[row.name] = row
     for spelling in old_spellings:
         del BY_SPELLING[spelling]
@@ -225,7 +222,7 @@ def _add_users(
     except BaseException:
         forget(row)
         BY_SPELLING.update(old_spellings)
-        for each, old in [*before, *old_meanings]:
+        for each, old in old_meanings:
             set_meaning(each, old)
         raise
 

@@ -26,40 +26,10 @@ WHOLE: Interval = (0.0, 5.0)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Rule:
-    """One differentiable function.
-
-    Attributes
-    ----------
-    name : str
-        Its name in the IR; that of a user's row ends with `#` and a number, so that two rows are never confused.
-    partials : function
-        In the scalar language, from the arguments and the result to the tuple of partial derivatives, one an argument.
-        A literal 0 says that the partial is zero everywhere; it needs no code.
-    spellings : tuple of str
-        Dotted names of the Python callables that mean this function.
-    function : function or None
-        How to compute it in the scalar language; None where every target has it natively.
-    domain : tuple of (float, float)
-        For each argument, the closed interval that tests sample.
-    kinks : tuple of (point, partials)
-        Points where the derivative is a convention, with the partials chosen there.
-    integer : tuple of int
-        Positions of the arguments that are integers, and carry no derivative.
-    """
+class Named:
+    """What has a unique name in the IR; that of a user's ends with `#` and a number, so that two are never confused."""
 
     name: str
-    partials: Callable[..., Any]
-    spellings: tuple[str, ...]
-    function: FunctionType | None
-    domain: tuple[Interval, ...]
-    kinks: tuple[Kink, ...]
-    integer: tuple[int, ...]
-
-    @property
-    def arity(self) -> int:
-        """How many arguments the function takes."""
-        return len(self.domain)
 
     @property
     def label(self) -> str:
@@ -73,38 +43,42 @@ class Rule:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Custom:
+class Rule(Named):
+    """One differentiable function.
+
+    `partials`, in the scalar language, takes the arguments and the result to the tuple of partial derivatives, one for
+    each argument; a literal 0 says that the partial is zero everywhere, and needs no code. `spellings` are the dotted
+    names of the Python callables that mean it. `function` computes it in the scalar language; it is None where every
+    target has it natively. `domain` is, for each argument, the closed interval that tests sample. `kinks` are points
+    where the derivative is a convention, with the partials chosen there. `integer` are the positions of the arguments
+    that are integers, and carry no derivative.
+    """
+
+    partials: Callable[..., Any]
+    spellings: tuple[str, ...]
+    function: FunctionType | None
+    domain: tuple[Interval, ...]
+    kinks: tuple[Kink, ...]
+    integer: tuple[int, ...]
+
+    @property
+    def arity(self) -> int:
+        """How many arguments the function takes."""
+        return len(self.domain)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Custom(Named):
     """A Python function whose derivative is given instead of derived from its body.
 
     The body is inlined, as any function's is. Then the operation `name(value, *arguments)` stands for "`value`, with
-    this derivative in `arguments`". It computes nothing, and kernels have no code for it.
-
-    Attributes
-    ----------
-    name : str
-        The operation's name in the IR, unique.
-    function : function
-        The user's.
-    partials : function or None
-        As a `Rule`'s; None for a function that is not differentiable.
-    domain : tuple of (float, float) or None
-        For each argument, the closed interval that `check_partials` samples.
+    this derivative in `arguments`". It computes nothing, and kernels have no code for it. `partials` and `domain` are
+    as a `Rule`'s; without partials the function is not differentiable.
     """
 
-    name: str
     function: FunctionType
     partials: Callable[..., Any] | None
     domain: tuple[Interval, ...] | None
-
-    @property
-    def label(self) -> str:
-        """The name for readers."""
-        return self.name.partition("#")[0]
-
-    @property
-    def by_user(self) -> bool:
-        """Whether a user has given it."""
-        return "#" in self.name
 
 
 # By their names in the IR.
@@ -113,8 +87,7 @@ CUSTOMS: dict[str, Custom] = {}
 
 # The functions that are inlined, by dotted name.
 ALIASES: dict[str, Callable[..., Any]] = {}
-
-
+# Meanings by dotted name.
 BY_SPELLING: dict[str, Any] = {}
 
 # Each callable has a dictionary for its meaning, which kernels guard as they guard captured names. A Python function is

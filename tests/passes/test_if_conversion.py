@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from dualbcast.ir.traversal import statements
 from dualbcast.ir.value_numbering import simplify
 from dualbcast.ir.verify import verify
 from dualbcast.passes import vector_analysis
-from dualbcast.passes.if_conversion import branch_choices, convert_ifs, merge_selects
+from dualbcast.passes.if_conversion import branch_choices, convert_ifs
 from dualbcast.passes.inlining import drop_custom_derivatives
 from dualbcast.program import pipeline
 
@@ -289,70 +288,6 @@ def test_control_by_element_computes_what_is_shared_once() -> None:
     code = "\n".join(line.partition("#")[0] for line in element.splitlines())
     assert code.count("tanh(") == 1
     assert "if " not in code
-
-
-def chosen(*selects: tuple[str, str, str, str]) -> Function:
-    """Selects of parameters, each by its name; the last is the output, and `a`, `b` are conditions."""
-    params = [Var(name, "float") for name in "pqrxy"]
-    body = [Assign(Var(name, "bool"), Op("lt", (Var(of, "float"), Const(0.0, "float")), "bool")) for name, of in
-            (("a", "x"), ("b", "y"))]  # fmt: skip
-    for name, test, then, orelse in selects:
-        sides = Var(test, "bool"), Var(then, "float"), Var(orelse, "float")
-        body.append(Assign(Var(name, "float"), Op("select", sides, "float")))
-    return verify(Function("f", tuple(params), tuple(body), (Output("out", Var(selects[-1][0], "float")),)))
-
-
-def count(function: Function, name: str) -> int:
-    return sum(isinstance(stmt, Assign) and isinstance(stmt.value, Op) and stmt.value.name == name
-               for stmt in statements(function.body))  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "selects_",
-    [[("s", "b", "p", "q"), ("t", "a", one, other)] for one, other in (("p", "s"), ("q", "s"), ("s", "p"), ("s", "q"))],
-    ids=["same as then", "same as else", "then is a select", "else is a select"],
-)
-def test_three_sides_of_which_two_are_the_same_take_one_select(selects_: Any) -> None:
-    function = chosen(*selects_)
-    found = merge_selects(function)
-    assert count(function, "select") == 2
-    assert count(verify(found), "select") == 1
-    columns = [[1.0] * 9, [INF] * 9, [3.0] * 9, [*[-1.0, NAN, 1.0] * 3], [*[-1.0] * 3, *[NAN] * 3, *[1.0] * 3]]
-    same_bits(execute(found, columns)[0], execute(function, columns)[0])
-
-
-def test_a_chain_of_sides_that_agree_takes_one_select() -> None:
-    function = chosen(("s", "b", "p", "q"), ("t", "a", "s", "p"), ("u", "b", "p", "t"), ("v", "a", "u", "p"))
-    found = merge_selects(function)
-    assert count(verify(found), "select") == 1
-    columns = [[1.0] * 9, [INF] * 9, [3.0] * 9, [*[-1.0, NAN, 1.0] * 3], [*[-1.0] * 3, *[NAN] * 3, *[1.0] * 3]]
-    same_bits(execute(found, columns)[0], execute(function, columns)[0])
-
-
-def test_three_values_stay_two_selects_and_so_does_what_is_needed_elsewhere() -> None:
-    three = chosen(("s", "b", "p", "q"), ("t", "a", "r", "s"))
-    assert merge_selects(three) == three
-    both = chosen(("s", "b", "p", "q"), ("t", "a", "p", "s"))
-    both = verify(replace(both, outputs=(*both.outputs, Output("other", Var("s", "float")))))
-    assert merge_selects(both) == both
-
-
-def test_what_is_assigned_again_is_not_looked_through() -> None:
-    p, s = Var("p", "float"), Var("s", "float")
-    first = chosen(("s", "b", "p", "q"), ("t", "a", "p", "s"))
-    *start, select, last = first.body
-    for changed in (p, s):
-        again = Assign(changed, Op("add", (changed, Const(1.0, "float")), "float"))
-        function = replace(first, body=(*start, select, again, last))
-        columns = [[1.0] * 4, [2.0] * 4, [3.0] * 4, [-1.0, -1.0, 1.0, 1.0], [-1.0, 1.0, -1.0, 1.0]]
-        same_bits(execute(merge_selects(function), columns)[0], execute(function, columns)[0])
-
-
-def test_sides_that_agree_share_a_mask() -> None:
-    """∂/∂i and ∂/∂g are zero for one of three kinds of elements, and the same for both others."""
-    f = differentiable_broadcast(backend="cpu", wrt=tuple("ig"))(cell_update)
-    text = f.inspect_source(*["float32"] * 6, product="jacobian")
-    assert text.count("select(") == 2
 
 
 def test_an_update_calls_no_function_twice() -> None:

@@ -38,7 +38,7 @@ EXAMPLE = re.compile(
 
 def every_pass() -> dict[str, Callable[..., Function]]:
     """All passes of all targets by their names, without what is bound to them."""
-    text = KernelText(LAYOUT, "float64", [], [], "cpu", "", pipeline.helper(True))
+    text = KernelText(LAYOUT, "float64", [], [], "cpu", "", partial(pipeline.helper, True))
     lists = [
         *(pipeline.product(fused) for fused in (False, True)),
         pipeline.limited(100, {}, 255),
@@ -109,8 +109,7 @@ def test_every_pass_of_the_folder_is_in_the_pipeline() -> None:
             is_public = isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
             if is_public and isinstance(node.returns, ast.Name) and node.returns.id == "Function":
                 public.add(node.name)
-    # `merge_selects` is the last step of if-conversion.
-    assert public - {"merge_selects"} == set(PASSES) - {"simplify"}
+    assert public == set(PASSES) - {"simplify"}
 
 
 def traces(function: Function) -> list[pipeline.Trace]:

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 from cpu_kernels import vectors
+from ir_text import parse
 from models import cell_update
 
 from dualbcast import differentiable_broadcast
+from dualbcast.passes.vector_analysis import varying_names
 
 X = np.linspace(0.5, 2.0, 37)
 
@@ -60,3 +62,23 @@ def test_they_compile_and_are_right(count: int) -> None:
     np.testing.assert_allclose(jacobian["x"], wanted / X, rtol=1e-9)
     other, _ = differentiable_broadcast(backend="python")(function).value_and_jacobian(X, 0.3)
     np.testing.assert_allclose(value, other, rtol=1e-9)
+
+
+COUNTED = """
+function f(x: float, n: float)
+    count: float = 0.0
+    a: bool = gt({outer}, 0.0)
+    b: bool = gt(n, 0.0)
+    for k in range(0, 4, 1):
+        count: float = add(count, 1.0)
+        if a:
+            if b:
+                break
+    output out = count
+"""
+
+
+@pytest.mark.parametrize(("outer", "varies"), [("x", True), ("n", False)])
+def test_what_a_loop_counts_varies_where_only_some_elements_leave_it(outer: str, varies: bool) -> None:
+    """The jump is in a uniform branch, which may be in a varying one."""
+    assert ("count" in varying_names(parse(COUNTED.format(outer=outer)), {"n"})) == varies
