@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from operator import add
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +20,6 @@ from dualbcast.kernel_spec import Layout
 from dualbcast.runtime.arguments import Array, DType, Operands
 from dualbcast.runtime.call_key import device_addresses, host_addresses
 from dualbcast.runtime.coalescing import Form
-from dualbcast.runtime.cpu.pieces import Copied, Packing
 from dualbcast.runtime.iteration_space import (
     Geometry,
     Shapes,
@@ -33,7 +31,10 @@ from dualbcast.runtime.iteration_space import (
     result_shape,
 )
 from dualbcast.runtime.output_arrays import check_forms, check_out, scalars
-from dualbcast.runtime.reduction_blocks import WORK, Block, Split, combine, least_of
+from dualbcast.runtime.reduction_blocks import WORK, Split, combine, least_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _MAX_WORK: Any = 10_000  # of NumPy's exact overlap test: under a millisecond (NumPy's own annotation allows only 0, -1)
 
@@ -43,23 +44,21 @@ class Plan(NamedTuple):
 
     Attributes
     ----------
-    geometry : Geometry
-        Shape, layout, sizes and strides.
-    pointers : tuple of int
-        The address of element 0 of each input and then of each output.
-    outputs : tuple of array
+    pointers
+        The address of element 0 of each input and then of each target.
+    outputs
         The caller's arrays: those of `out=` where given, 0-d arrays where the result has shape (). In the place of an
         output that is summed, its accumulators.
-    operands : Operands
+    operands
         The inputs, kept alive.
-    targets : tuple of array
+    targets
         The arrays that the kernel writes: `outputs`, but others for arrays of `out=` that it cannot write to directly;
         and then the rounding errors of sums.
-    given : tuple of bool
+    given
         Which outputs came through `out=`.
-    dtypes : tuple of numpy.dtype
+    dtypes
         Of the outputs.
-    shapes : tuple of (tuple of int or None), or None
+    shapes
         For each output the shape of its sums, None where it is not summed; None where none is.
     """
 
@@ -72,35 +71,27 @@ class Plan(NamedTuple):
     dtypes: tuple[DType, ...]
     shapes: Shapes = None
 
+    # --- the geometry's fields of these names ---
+
     @property
     def layout(self) -> Layout:
-        """The layout that the kernel is specialised on."""
         return self.geometry.layout
 
     @property
     def total(self) -> int:
-        """The number of elements; 0 means that there is nothing to launch."""
         return self.geometry.total
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Of the coalesced dimensions, outermost first."""
         return self.geometry.sizes
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """The run-time strides in elements, class by class, outermost first."""
         return self.geometry.strides
 
     @property
     def ints(self) -> tuple[int, ...]:
-        """`sizes` and `strides`, as the kernel takes them."""
         return self.geometry.ints
-
-    @property
-    def blocks(self) -> Sequence[Block] | Copied | Packing | None:
-        """The parts of the space that the kernel is run on, where it is not run on ranges."""
-        return self.geometry.blocks
 
     def is_repeatable(self) -> bool:
         """Whether calls of the same forms can be made alike: all outputs or none were given, and written directly."""
@@ -171,36 +162,14 @@ def plan(
 ) -> Plan:
     """Broadcast the inputs, allocate or check the outputs, and lay everything out for a kernel.
 
-    Parameters
-    ----------
-    operands : Operands
-        The inputs.
-    dtypes : sequence of numpy.dtype
-        One for each output.
-    out : array or sequence of (array or None), optional
-        Arrays to write to, of exactly the result's shape and the output's dtype, with any strides. They may overlap
-        inputs: then the result is computed aside and copied when the kernel has succeeded. None for sums.
-    shapes : tuple of (tuple of int or None), optional
-        For each output None where it has the shape of the result, or the shape, which broadcasts to that of the result,
-        of the sums that are made of it.
-    work : float
-        The cost of an element in units of an addition, where something is summed.
-    is_interpreted : bool
-        Whether Python runs the kernel.
+    There is an output for each of `dtypes`. Arrays of `out` have exactly the result's shape and the output's dtype, and
+    any strides. They may overlap inputs: then the result is computed aside and copied when the kernel has succeeded.
+    None stands for a new array, which follows the memory order of the inputs, as with NumPy's order "K". `shapes` has
+    for each output None where it has the shape of the result, or the shape, which broadcasts to that, of the sums that
+    are made of it. `work` is the cost of an element in units of an addition, where something is summed.
 
-    Returns
-    -------
-    Plan
-        Fresh outputs follow the memory order of the inputs, as with NumPy's order "K".
-
-    Raises
-    ------
-    ShapeError
-        The inputs do not broadcast together, or an array in `out` has another shape than the result.
-    DTypeError
-        An array in `out` has another dtype than its output.
-    ArgumentError
-        `out` has the wrong number of arrays or of the wrong kind, one is read-only, or two overlap.
+    It raises a `ShapeError`, a `DTypeError` or an `ArgumentError` where the inputs do not broadcast together, or `out`
+    has arrays of another number, kind, shape or dtype, a read-only one, or two that overlap.
 
     Examples
     --------
@@ -285,28 +254,19 @@ class Fit:
 
     Attributes
     ----------
-    geometry : Geometry
+    geometry
         For a kernel that writes directly to all arrays of `out=` but those in `unfit`.
-    forms : tuple of Form
+    forms, extents
         Of the inputs, then of the arrays of `out=`.
-    firsts, lasts : tuple of int
-        The `extent` of each.
-    itemsizes : tuple of int
-        Of the arrays of `out=`, which is also what their addresses must be multiples of.
-    count : int
-        How many inputs there are.
-    positions : tuple of int
+    positions
         Which output each array of `out=` is for.
-    unfit : frozenset of int
+    unfit
         Outputs whose arrays may repeat an element.
     """
 
     geometry: Geometry
     forms: tuple[Form, ...]
-    firsts: tuple[int, ...]
-    lasts: tuple[int, ...]
-    itemsizes: tuple[int, ...]
-    count: int
+    extents: NDArray[np.int64]
     positions: tuple[int, ...]
     unfit: frozenset[int]
 
@@ -331,10 +291,9 @@ def find_fit(
     written = tuple([None if position in unfit else form for position, form in enumerate(outs)])
     geometry = lay_out(inputs, written, names, shapes, target, least)
     forms = (*inputs, *[form for form in outs if form is not None])
-    firsts, lasts = zip(*map(extent, forms), strict=True) if forms else ((), ())
     positions = tuple([position for position, form in enumerate(outs) if form is not None])
-    itemsizes = tuple([form[2].itemsize for form in forms[len(inputs) :]])
-    return Fit(geometry, forms, firsts, lasts, itemsizes, len(inputs), positions, unfit)
+    extents = np.array([extent(form) for form in forms], np.int64).reshape(-1, 2)
+    return Fit(geometry, forms, extents, positions, unfit)
 
 
 @lru_cache(maxsize=1024)
@@ -344,34 +303,19 @@ def aside_of(fit: Fit, places: tuple[int, ...]) -> frozenset[int]:
     Kernels are compiled on the promise that no output shares memory with an input, and they run in parallel, so an
     array that overlaps an input or itself, or that is misaligned, gets its values by a copy afterwards.
     """
-    count, positions = fit.count, fit.positions
-    skewed = [place % itemsize for place, itemsize in zip(places[count:], fit.itemsizes, strict=True)]
-    aside = fit.unfit.union([position for position, rest in zip(positions, skewed, strict=True) if rest])
-    for i, j in _meeting(fit, places):
-        if _overlap(fit.forms[i], places[i], fit.forms[j], places[j]):
-            if i >= count:
+    count = len(places) - len(fit.positions)
+    skewed = [places[at] % fit.forms[at][2].itemsize for at in range(count, len(places))]
+    aside = fit.unfit.union([position for position, rest in zip(fit.positions, skewed, strict=True) if rest])
+    starts, stops = (fit.extents + np.array(places, np.int64)[:, None]).T
+    # Whether the first to last bytes of an array of `out=` and of any array intersect.
+    meeting = (starts[count:, None] < stops) & (starts < stops[count:, None])
+    for at, other in np.argwhere(np.tril(meeting, count - 1)).tolist():
+        mine = count + at
+        if _overlap(fit.forms[other], places[other], fit.forms[mine], places[mine]):
+            if other >= count:
                 raise ArgumentError("Two arrays of out= share memory, and would overwrite each other.")
-            aside |= {positions[j - count]}
+            aside |= {fit.positions[at]}
     return aside
-
-
-def _meeting(fit: Fit, places: tuple[int, ...]) -> Iterator[tuple[int, int]]:
-    """The pairs (i, j), i < j, of arrays whose first to last bytes intersect, found in one sweep over the addresses.
-
-    Pairs of inputs are left out: there may be many of them, as in `f(x, x)`.
-    """
-    starts, stops = map(add, places, fit.firsts), map(add, places, fit.lasts)
-    inputs: list[tuple[int, int]] = []
-    outputs: list[tuple[int, int]] = []
-    for start, stop, index in sorted(zip(starts, stops, range(len(places)), strict=True)):
-        outputs = [other for other in outputs if other[0] > start]
-        meeting = outputs
-        if index >= fit.count:
-            inputs = [other for other in inputs if other[0] > start]
-            meeting = inputs + outputs
-        for _, other in meeting:
-            yield min(index, other), max(index, other)
-        (inputs if index < fit.count else outputs).append((stop, index))
 
 
 class _StandIn:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,12 +37,7 @@ def least_of(work: float) -> int:
 class Block(NamedTuple):
     """A part of the iteration space that one thread runs.
 
-    Attributes
-    ----------
-    ints : tuple of int
-        Sizes and strides, as the kernel takes them.
-    offsets : tuple of int
-        Of each pointer argument, in elements.
+    It has sizes and strides, as the kernel takes them, and the offset of each pointer argument, in elements.
     """
 
     ints: tuple[int, ...]
@@ -53,17 +49,17 @@ class Sum(NamedTuple):
 
     Attributes
     ----------
-    shape : tuple of int
+    shape
         The shape that the caller gets.
-    lengths, axes : tuple of int
+    lengths, axes
         The lengths of the accumulators' axes in the kernel's order, and the transposition from that to the order of
         `shape`.
-    size : int
+    size
         The number of sums.
-    copies : int
+    copies
         How many accumulators each sum has: one for each block or panel, or one in all if no two blocks add to the same
         sum. On a GPU, the number of partial sums.
-    folds, length : int
+    folds, length
         How many accumulators of each sum lie side by side in the innermost dimension, where short rows were made long
         ones; and the length of that dimension before.
     """
@@ -73,8 +69,8 @@ class Sum(NamedTuple):
     axes: tuple[int, ...]
     size: int
     copies: int
-    folds: int = 1
-    length: int = 1
+    folds: int
+    length: int
 
     @property
     def total(self) -> int:
@@ -89,19 +85,21 @@ class Sum(NamedTuple):
         return folded.reshape(self.copies * self.folds, self.size)
 
 
-class Split(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class Split:
     """Blocks, and for each output its sum, or None where it is not summed. There are no blocks where panels of short
-    rows are run, nor for a CUDA kernel, where each accumulator `is_written` once."""
+    rows are run, nor for a CUDA kernel, where each accumulator `is_written` once.
+
+    One is made for each way in which arrays lie, and so compared by identity.
+    """
 
     blocks: tuple[Block, ...]
     sums: tuple[Sum | None, ...]
     is_written: bool = False
 
     def accumulators(self, compute: str, xp: Any) -> tuple[list[Array | None], list[Array]]:
-        """An array for each summed output; and others for rounding errors where sums are compensated.
-
-        A CPU kernel adds to them, so they are zeros. A CUDA kernel writes each partial sum once.
-        """
+        """An array for each summed output; and others for rounding errors where sums are compensated. A CPU kernel adds
+        to them, so they are zeros."""
         if self.is_written:
             return [None if s is None else xp.empty(s.total) for s in self.sums], []
         zeros = POOL.zeros if xp is np else xp.zeros
@@ -115,18 +113,16 @@ class Space(NamedTuple):
 
     Attributes
     ----------
-    shape, order : tuple of int
+    shape, order
         The result's shape, and its axes from the outermost to the innermost.
-    sizes, strides : tuple of int
+    sizes, strides
         The coalesced dimensions, and the run-time strides.
-    rows : sequence of tuple of int
+    rows
         For each pointer argument its strides over the coalesced dimensions.
-    shapes : sequence of (tuple of int or None)
+    shapes
         For each output the shape that its sums have, or None.
-    folds : sequence of int
-        `Sum.folds` of each output; none where all are 1.
-    length : int
-        `Sum.length`.
+    folds, length
+        Of each output, and of all; see `Sum`.
     """
 
     shape: tuple[int, ...]
@@ -135,16 +131,12 @@ class Space(NamedTuple):
     strides: tuple[int, ...]
     rows: Sequence[tuple[int, ...]]
     shapes: Sequence[tuple[int, ...] | None]
-    folds: Sequence[int] = ()
-    length: int = 1
-
-    def summed(self) -> list[tuple[int, ...]]:
-        """The strides of the outputs that are sums of more than one element."""
-        return [row for row in self._rows() if row is not None]
+    folds: Sequence[int]
+    length: int
 
     def split_for_gpu(self) -> Split | None:
-        """The sums of a CUDA kernel."""
-        return Split((), self._sums(lambda row: partial_sums(self.sizes, row)), True) if self.summed() else None
+        """The sums of a CUDA kernel; None where no output is a sum of more than one element."""
+        return Split((), self._sums(lambda row: partial_sums(self.sizes, row)), True) if any(self._summed()) else None
 
     def split_by_panels(self, count: int) -> Split:
         """The sums of short rows, of which so many panels have whole ones."""
@@ -157,7 +149,7 @@ class Space(NamedTuple):
         One dimension is cut. A sum that spans it has accumulators apart in each block; of others there is a copy for
         each. So the dimension is chosen that makes for the fewest copies, if it gives enough blocks.
         """
-        spans = self.summed()
+        spans = [row for row in self._summed() if row is not None]
         if not spans:
             return None
         sizes, last = self.sizes, len(self.sizes) - 1
@@ -187,17 +179,14 @@ class Space(NamedTuple):
             blocks.append(Block(ints, (*offsets, *rests)))
         return Split(tuple(blocks), sums)
 
-    def _rows(self) -> list[tuple[int, ...] | None]:
+    def _summed(self) -> list[tuple[int, ...] | None]:
         """For each output its strides if it is a sum of more than one element."""
-        outputs = zip(self.rows[len(self.rows) - len(self.shapes) :], self.shapes, self._folds(), strict=True)
+        outputs = zip(self.rows[len(self.rows) - len(self.shapes) :], self.shapes, self.folds, strict=True)
         return [row if own is not None and (0 in row or fold > 1) else None for row, own, fold in outputs]
-
-    def _folds(self) -> Sequence[int]:
-        return self.folds or (1,) * len(self.shapes)
 
     def _sums(self, copies: Callable[[tuple[int, ...]], int]) -> tuple[Sum | None, ...]:
         sums: list[Sum | None] = []
-        for row, own, fold in zip(self._rows(), self.shapes, self._folds(), strict=True):
+        for row, own, fold in zip(self._summed(), self.shapes, self.folds, strict=True):
             if row is None or own is None:
                 sums.append(None)
                 continue

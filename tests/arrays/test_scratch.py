@@ -5,14 +5,19 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from array import array
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from dualbcast import differentiable_broadcast
+from dualbcast.codegen.loops import OUT_OF_MEMORY
 from dualbcast.runtime.cpu import policy, thread_pool
+from dualbcast.runtime.cpu.loader import compiled
 from dualbcast.runtime.cpu.pieces import _MOST_TILE_BYTES, Packing
+from dualbcast.runtime.cpu.thread_pool import Work
 
 # What is done once in the main thread, where it is compiled, and then in a thread, and in those of the pool.
 SMALL_STACKS = """
@@ -101,23 +106,22 @@ def test_tiles_of_many_inputs_are_smaller(sizes: tuple[int, ...], count: int) ->
     assert found.wide % found.columns == 0
 
 
-def test_launches_at_a_time_have_memory_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    waiting = thread_pool.deque[thread_pool.Scratch]()
-    monkeypatch.setattr(thread_pool, "_waiting", waiting)
-    lent = [thread_pool.lend(room, 3) for room in (1000, 5000)]
-    assert [places for _, places in lent] == [3, 3]
-    one, other = (found for found, _ in lent)
-    assert one.address % 64 == other.address % 64 == 0
-    assert one.address + one.size <= other.address or other.address + other.size <= one.address
-    thread_pool.give_back(other)
-    assert thread_pool.lend(2000, 5) == (other, 5)
-    thread_pool.give_back(one)
-    larger, _ = thread_pool.lend(1 << 20, 2)
-    assert larger is not one
-    assert larger.size == 1 << 21
-    for _ in range(20):
-        thread_pool.give_back(thread_pool.Scratch(1))
-    assert len(waiting) == thread_pool._MOST_WAITING
+def test_a_launch_without_memory_to_work_in_is_refused() -> None:
+    address = compiled("no_memory", write_no_memory)
+    with pytest.raises(MemoryError, match="no memory for a kernel to work in"):
+        thread_pool.run(Work(address, array("q", [0]), 1))
+
+
+def write_no_memory(module: Any) -> Any:
+    """A loop that wants more than there is."""
+    f = module.function("no_memory", ["int64"], "int32")
+    memory, _ = f.allocate([1 << 60])
+    with f.if_(memory.address() == 0):
+        f.return_(OUT_OF_MEMORY)
+    memory[0] = 1
+    f.free(memory)
+    f.return_(0)
+    return f
 
 
 def test_callers_at_a_time_do_not_meet(monkeypatch: pytest.MonkeyPatch) -> None:

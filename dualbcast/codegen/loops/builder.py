@@ -2,13 +2,14 @@
 instructions underneath.
 
 A loop is a Python function that is run once, to write the loop. Its numbers and lists are known when the loop is
-compiled; a `Value` is known when the loop runs. Only this file, `pointers` and `codegen.values` import llvmlite.
+compiled; a `Value` is known when the loop runs. Only this file and `codegen.values` import llvmlite.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import accumulate
 from typing import Any
 
 from llvmlite import ir
@@ -17,6 +18,8 @@ from dualbcast.codegen.llvm.typed_values import masked_load
 from dualbcast.codegen.values import INDEX, TYPES, Lanes, Value, operand
 
 ORDER = "seq_cst"
+# The bytes of a line of the processor's cache.
+LINE = 64
 
 
 def type_of(kind: str) -> ir.Type:
@@ -128,38 +131,30 @@ class Loop:
         self.ends = True
 
 
-class Module:
-    """Functions that are compiled together.
+def text_of(write: Callable[..., Any], *parameters: Any) -> str:
+    """A module in LLVM's language with the functions that `write` writes and returns, to be called from outside."""
+    module = Module()
+    written = write(module, *parameters)
+    for function in written if isinstance(written, tuple) else (written,):
+        function.code.linkage = "external"
+    return str(module.module)
 
-    Attributes
-    ----------
-    module : llvmlite.ir.Module
-    """
+
+class Module:
+    """Functions that are compiled together."""
 
     def __init__(self) -> None:
         self.module = ir.Module("loops")
         self.module.triple = ""  # the target's
         self._written: dict[tuple[Any, ...], Function] = {}
 
-    def __str__(self) -> str:
-        return str(self.module)
-
     def function(
         self, name: str, parameters: Sequence[str], returns: str = "void", noalias: bool = False, inline: bool = False
     ) -> Function:
-        """A new function, to be written; no other module sees it unless it is exported.
+        """A new function, to be written, with parameters and a result of these kinds.
 
-        Parameters
-        ----------
-        name : str
-        parameters : sequence of str
-            The kind of each.
-        returns : str
-            The kind of its result.
-        noalias : bool
-            Whether memory that is written through one of the pointers is used through none of the others.
-        inline : bool
-            Whether it becomes part of each function that calls it.
+        `noalias` says that memory that is written through one of the pointers is used through none of the others;
+        `inline` makes it part of each function that calls it. No other module sees it: see `text_of`.
         """
         kind = ir.FunctionType(type_of(returns), [type_of(each) for each in parameters])
         function = Function(self, ir.Function(self.module, kind, name), parameters)
@@ -187,14 +182,7 @@ class Module:
 
 
 class Function:
-    """A function that is being written, from its first statement to the last.
-
-    Attributes
-    ----------
-    module : Module
-    code : llvmlite.ir.Function
-    parameters : list of Value and Pointer
-    """
+    """A function that is being written, from its first statement to the last."""
 
     def __init__(self, module: Module, code: ir.Function, parameters: Sequence[str]) -> None:
         self.module, self.code = module, code
@@ -217,6 +205,19 @@ class Function:
         """Memory on the stack for so many int64."""
         with self._builder.goto_entry_block():
             return Pointer(self._builder, self._builder.alloca(INDEX, count), "int64")
+
+    def allocate(self, sizes: Sequence[int]) -> tuple[Pointer, list[Pointer]]:
+        """Memory of the C library, to be freed: null where there is none. And the arrays of so many bytes in it, each
+        of which begins at a line of the processor's cache."""
+        first, *ends = accumulate([-(-size // LINE) * LINE for size in sizes], initial=0)
+        malloc = self.module.external("malloc", ["int64"], "*int8")
+        memory = Pointer(self._builder, self._builder.call(malloc, [operand(ends[-1] + LINE, INDEX)]), "int8")
+        begin = memory.skip_bytes((memory.address() * -1) & (LINE - 1))
+        return memory, [begin.skip_bytes(offset) for offset in (first, *ends[:-1])]
+
+    def free(self, memory: Pointer) -> None:
+        """Give memory back to the C library."""
+        self.call(self.module.external("free", ["*int8"], "void"), memory)
 
     # --- control flow ---------------------------------------------------------------------------------------------
 

@@ -9,11 +9,11 @@ import platform
 import sys
 from typing import TYPE_CHECKING
 
-from dualbcast.codegen.loops.scratch import LINE
-
 if TYPE_CHECKING:
     from dualbcast.codegen.loops.builder import Function, Module, Pointer
 
+# The bytes of a line of the processor's cache.
+LINE = 64
 # Where each number of a pool's state is, in bytes. Threads that use different lines do not disturb each other.
 #
 # A launch has a number. The upper halves of `cursor` and `places` are that number; the lower halves are how
@@ -44,31 +44,12 @@ _PAUSES: dict[str, tuple[str, tuple[int, ...]]] = {
 def write_pool(module: Module, yields: int, not_ours: int, stopped: int, poll: str) -> tuple[Function, ...]:
     """The three functions that a pool calls.
 
-    Parameters
-    ----------
-    yields : int
-        How many times a thread looks for work while it lets others have its processor, before it gives up.
-    not_ours : int
-        The answer of `finish` where another launch has the pool.
-    stopped : int
-        The status of a launch that is to stop.
-    poll : str
-        The function that says whether the calling thread is to stop.
+    A thread gives up after it has looked for work `yields` times while it let others have its processor. `finish`
+    answers `not_ours` where another launch has the pool. `stopped` is the status of a launch that is to stop; the
+    function named `poll` says whether the calling thread is to.
     """
     work = module.use(write_work)
     return write_post(module), write_finish(module, work, not_ours, stopped, poll), write_attend(module, work, yields)
-
-
-def write_call(module: Module, count: int) -> Function:
-    """`call(function, arguments)`: integers and pointers are passed alike, so one function serves all signatures."""
-    f = module.function("call", ["int64", "*int64"], "int32")
-    function, arguments = f.parameters
-    status = f.call_address(function, "int32", [arguments[at] for at in range(count)])
-    # Other threads may see late what a kernel has stored past the cache, but for this. It is here and not in kernels,
-    # since a loop may call a kernel for each row of a tile, and to wait each time takes longer than the rows.
-    f.fence()
-    f.return_(status)
-    return f
 
 
 def _number(state: Pointer, name: str) -> Pointer:

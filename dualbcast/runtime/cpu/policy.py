@@ -36,14 +36,8 @@ ALIGNMENT = 256
 class Pace:
     """The pace of a kernel.
 
-    Attributes
-    ----------
-    element : float or None
-        The nanoseconds that an element took a thread lately; None if that is not known.
-    short : int
-        A launch of so many elements or fewer is no work for several threads.
-    is_warm : bool
-        Whether the kernel has run on few elements.
+    `element` is the nanoseconds that an element took a thread lately; None if that is not known. A launch of at most
+    `short` elements is no work for several threads. `is_warm` says whether the kernel has run on few elements.
     """
 
     __slots__ = ("_pointers", "element", "is_warm", "short")
@@ -62,6 +56,11 @@ class Pace:
         """Set the nanoseconds for an element."""
         self.element, self.short = element, max(2 * ALIGNMENT - 1, int(THREAD_NS / max(element, 1e-3)))
 
+    def note_short(self, began: int, total: int) -> None:
+        """Learn from a launch of few elements by one thread, if they took long."""
+        if perf_counter_ns() - began >= THREAD_NS:
+            self.note(began, 1.0, total)
+
     def note(self, began: int, faster: float, total: int) -> None:
         """Learn from a launch of so many elements, which was so many times as fast as one thread alone."""
         global _last_end
@@ -70,11 +69,6 @@ class Pace:
         element = took * faster / total
         # Most of a short launch is the launch itself: an element takes no longer than that.
         self.learn(element if self.element is None or took >= THREAD_NS else min(element, self.element))
-
-
-def is_always_short(total: int) -> bool:
-    """Whether so many elements are never work for several threads, at any pace: there would be one range."""
-    return total < 2 * ALIGNMENT
 
 
 def is_worth_threads(work: float) -> bool:
@@ -99,19 +93,10 @@ _MANY_OUTPUTS = 24
 
 
 def goes_past_the_cache(layout: Layout, total: int, itemsizes: Sequence[int], inputs: int) -> bool:
-    """Whether outputs of a launch are streamed: it moves more than the cache has room for, and stores vectors.
-
-    Parameters
-    ----------
-    layout : Layout
-        Of the kernel.
-    total : int
-        The number of elements.
-    itemsizes : sequence of int
-        The bytes of an element of each argument, inputs first.
-    inputs : int
-        How many of them are inputs.
-    """
+    """Whether outputs of a launch of so many elements are streamed: it moves more than the cache has room for, and
+    stores vectors. `itemsizes` are those of all arguments, the first `inputs` of which are inputs."""
+    if total * sum(itemsizes) <= room() // 2:  # by far the most launches
+        return False
     patterns = [layout.classes[which] for which in layout.which]
     moved = total * sum(itertools.compress(itemsizes, ["0" not in pattern for pattern in patterns]))
     # Sums stay in the cache.
