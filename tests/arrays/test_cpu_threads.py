@@ -63,7 +63,7 @@ POINTERS = (1 << 46, 5)
 def _few_are_many(monkeypatch):
     monkeypatch.setattr(policy, "_PROBE", 1024)  # a launch thinks of threads from 1024 elements on
     monkeypatch.setattr(thread_pool, "_MAX_POOLS", 100)
-    monkeypatch.setattr(thread_pool, "_MAX_THREADS", 100)  # as on a machine with many processors
+    monkeypatch.setattr(thread_pool, "MAX_THREADS", 100)  # as on a machine with many processors
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def test_a_thread_that_falls_asleep_just_before_a_launch_is_woken():
 
 @pytest.mark.usefixtures("no_pools")
 def test_there_are_no_more_threads_than_processors(monkeypatch):
-    monkeypatch.setattr(thread_pool, "_MAX_THREADS", 3)
+    monkeypatch.setattr(thread_pool, "MAX_THREADS", 3)
     recorder = Recorder()
     cpu_launch.launch(recorder, 100_000, (100_000,), POINTERS, threads=1000)
     assert recorder.covered() == list(range(100_000))

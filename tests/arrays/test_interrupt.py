@@ -364,7 +364,7 @@ def pool_run(own: thread_pool.Pool) -> int:
     code = kind(lambda _: 0)
     arguments = array("q", range(10))
     address = ctypes.cast(code, ctypes.c_void_p).value or 0
-    return own.run(next(thread_pool._tokens), address, arguments.buffer_info()[0], 1, 10, 1)
+    return own.run(next(thread_pool._tokens), address, arguments.buffer_info()[0], 1, 0, 10, 1)
 
 
 # --- which loops poll ------------------------------------------------------------------------------------------------

@@ -5,19 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from array import array
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from dualbcast import differentiable_broadcast
-from dualbcast.codegen.loops import OUT_OF_MEMORY
-from dualbcast.runtime.cpu import policy, thread_pool
-from dualbcast.runtime.cpu.loader import compiled
+from dualbcast.runtime.cpu import policy
 from dualbcast.runtime.cpu.pieces import _MOST_TILE_BYTES, Packing
-from dualbcast.runtime.cpu.thread_pool import Work
 
 # What is done once in the main thread, where it is compiled, and then in a thread, and in those of the pool.
 SMALL_STACKS = """
@@ -104,24 +99,6 @@ def test_tiles_of_many_inputs_are_smaller(sizes: tuple[int, ...], count: int) ->
     assert found is not None
     assert found.most * found.columns * 8 * count <= _MOST_TILE_BYTES
     assert found.wide % found.columns == 0
-
-
-def test_a_launch_without_memory_to_work_in_is_refused() -> None:
-    address = compiled("no_memory", write_no_memory)
-    with pytest.raises(MemoryError, match="no memory for a kernel to work in"):
-        thread_pool.run(Work(address, array("q", [0]), 1))
-
-
-def write_no_memory(module: Any) -> Any:
-    """A loop that wants more than there is."""
-    f = module.function("no_memory", ["int64"], "int32")
-    memory, _ = f.allocate([1 << 60])
-    with f.if_(memory.address() == 0):
-        f.return_(OUT_OF_MEMORY)
-    memory[0] = 1
-    f.free(memory)
-    f.return_(0)
-    return f
 
 
 def test_callers_at_a_time_do_not_meet(monkeypatch: pytest.MonkeyPatch) -> None:

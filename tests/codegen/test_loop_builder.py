@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dualbcast.codegen.loops import row_joining, thread_pool, tile_packing
+from dualbcast.codegen.loops import places_of, row_joining, thread_pool, tile_packing
 from dualbcast.codegen.loops.calls import write_call
 from dualbcast.codegen.loops.compensated import write_scatter_add
 from dualbcast.runtime.cpu.loader import compiled
@@ -112,18 +112,8 @@ def test_a_function_is_told_from_those_of_other_parameters() -> None:
     assert len(set(found)) == 4
 
 
-def write_room(module: Any) -> Any:
-    """Whether arrays that are allocated lie apart, each at the beginning of a line of the cache."""
-    f = module.function("room", [], "int64")
-    memory, (first, second) = f.allocate([100, 8])
-    apart = second.address() - first.address()
-    f.free(memory)
-    f.return_(((first.address() & 63) == 0).choose(apart, -1))
-    return f
-
-
-def test_memory_is_divided_at_lines_of_the_cache() -> None:
-    assert function(write_room, "room")() == 128
+def test_arrays_lie_one_after_the_other_at_lines_of_the_cache() -> None:
+    assert places_of([100, 8, 64]) == [0, 128, 192, 256]
 
 
 # --- tiles -----------------------------------------------------------------------------------------------------------
@@ -156,7 +146,8 @@ def test_gather_runs_a_kernel_row_by_row(itemsizes: tuple[int, ...]) -> None:
     sources = [integers((columns, rows), WORDS[size]).T for size in itemsizes]
     outputs = [np.zeros(1000 + 200 * rows, WORDS[size]) for size in itemsizes]
     strides = [stride for source in sources for stride in source.strides]
-    assert status(gather(kernel, 1000, 200, rows, columns, *strides, *sources, *outputs)) == 0
+    memory = np.empty(tile_packing.tile_places(itemsizes, (rows, 64))[-1], np.uint8)
+    assert status(gather(kernel, 1000, 200, rows, columns, *strides, *sources, *outputs, memory)) == 0
     for source, output in zip(sources, outputs, strict=True):
         wanted = np.zeros((rows, 200), source.dtype)
         wanted[:, :columns] = source
@@ -183,7 +174,7 @@ def test_a_status_ends_the_loop(which: str) -> None:
         loop = function(row_joining.write_join, "join", 0, 1, (0,), (8,), ())
         numbers = [100, 400, 400, 8, 0, *source.strides]
         wanted = [(100, 100 + 2048), (100 + 2048, 100 + 3200)]
-    assert status(loop(address, *numbers, source)) == 7
+    assert status(loop(address, *numbers, source, np.empty(1 << 15, np.uint8))) == 7
     assert calls == wanted
 
 
@@ -268,7 +259,8 @@ def test_join_runs_a_kernel_on_long_rows_and_adds_terms(over: str, dtype: str) -
     kernel = compiled("copies", tile_packing.write_copies, (size, size))
     bounds = [50, rows, rows, columns]
     given = [first, second, output, sums, *rest]
-    assert status(join(kernel, *bounds, *strides, *given)) == 0
+    memory = np.empty(row_joining.piece_places((size, size), ((3, over, size),))[-1], np.uint8)
+    assert status(join(kernel, *bounds, *strides, *given, memory)) == 0
     np.testing.assert_array_equal(output[50:].reshape(rows, columns), first)
     assert not output[:50].any()
     np.testing.assert_array_equal(sums, wanted)
@@ -305,7 +297,8 @@ class Launches:
     def __init__(self) -> None:
         self.state = np.zeros(thread_pool.STATE_SIZE, np.uint8)
         self.pieces: list[int] = []
-        self.fail_at = -1
+        # How far on the memory is that pieces work in, whose address is the last argument.
+        self.fail_at, self.memory = -1, 0
         self.kernel = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_int64)(self.run)
         self.poll = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(lambda _: -1)
         parameters = thread_pool.write_pool, 10, NOT_OURS, STOPPED, "poll"
@@ -316,14 +309,14 @@ class Launches:
         self.arguments = np.array([[at, at * at] for at in range(20)])
 
     def run(self, at: int, square: int) -> int:
-        assert square == at * at
+        assert square == at * at + self.memory
         self.pieces.append(at)
         return 7 if at == self.fail_at else 0
 
-    def begin(self, count: int, helpers: int, token: int) -> int:
+    def begin(self, count: int, helpers: int, token: int, room: int = 0) -> int:
         call = compiled("call", write_call, 2)
         address = ctypes.cast(self.kernel, ctypes.c_void_p).value
-        return status(self.post(self.state, call, address, self.arguments, 16, count, helpers, token))
+        return status(self.post(self.state, call, address, self.arguments, 16, room, count, helpers, token))
 
     def number(self, name: str) -> int:
         return int(self.state[thread_pool.OFFSETS[name] :][:8].view(np.int64)[0])
@@ -362,7 +355,8 @@ def test_a_helper_takes_a_place_and_leaves_when_there_is_no_work() -> None:
     assert launches.pieces == []  # There was no place for it.
     launches.finish(launches.state, 1)
     launches.pieces.clear()
-    assert launches.begin(6, 1, 2) == 1
+    assert launches.begin(6, 1, 2, 1000) == 1
+    launches.memory = 1000
     launches.attend(launches.state, 30)
     assert launches.pieces == list(range(6))
     assert launches.finish(launches.state, 2) == 0

@@ -3,6 +3,14 @@
 Each is written by a function `write_…` from a module and sizes; `runtime.cpu.loader.compiled` makes machine code of it.
 """
 
-# The statuses that loops return beside those of kernels: an input is misaligned, and the kernel has not run; or there
-# is no memory to work in.
-MISALIGNED, OUT_OF_MEMORY = 1, 3
+from itertools import accumulate
+
+# The status that a loop returns where an input is misaligned, and the kernel has not run.
+MISALIGNED = 1
+# The bytes of a line of the processor's cache.
+LINE = 64
+
+
+def places_of(sizes: list[int]) -> list[int]:
+    """Where arrays of so many bytes begin that lie one after the other, each at a line of the cache; and the end."""
+    return list(accumulate([-(-size // LINE) * LINE for size in sizes], initial=0))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import accumulate
 from typing import Any
 
 from llvmlite import ir
@@ -18,8 +17,6 @@ from dualbcast.codegen.llvm.typed_values import masked_load
 from dualbcast.codegen.values import INDEX, TYPES, Lanes, Value, operand
 
 ORDER = "seq_cst"
-# The bytes of a line of the processor's cache.
-LINE = 64
 
 
 def type_of(kind: str) -> ir.Type:
@@ -205,19 +202,6 @@ class Function:
         """Memory on the stack for so many int64."""
         with self._builder.goto_entry_block():
             return Pointer(self._builder, self._builder.alloca(INDEX, count), "int64")
-
-    def allocate(self, sizes: Sequence[int]) -> tuple[Pointer, list[Pointer]]:
-        """Memory of the C library, to be freed: null where there is none. And the arrays of so many bytes in it, each
-        of which begins at a line of the processor's cache."""
-        first, *ends = accumulate([-(-size // LINE) * LINE for size in sizes], initial=0)
-        malloc = self.module.external("malloc", ["int64"], "*int8")
-        memory = Pointer(self._builder, self._builder.call(malloc, [operand(ends[-1] + LINE, INDEX)]), "int8")
-        begin = memory.skip_bytes((memory.address() * -1) & (LINE - 1))
-        return memory, [begin.skip_bytes(offset) for offset in (first, *ends[:-1])]
-
-    def free(self, memory: Pointer) -> None:
-        """Give memory back to the C library."""
-        self.call(self.module.external("free", ["*int8"], "void"), memory)
 
     # --- control flow ---------------------------------------------------------------------------------------------
 

@@ -28,9 +28,9 @@ def write_call(module: Module, count: int) -> Function:
 def write_array_call(
     module: Module, integers: int, masks: tuple[int, ...], outputs: int, items: int, header: int
 ) -> Function:
-    """`call(head, inputs, outputs)`: run a kernel on all elements of two tuples of NumPy arrays.
+    """`call(head, inputs, outputs, start, stop)`: run a kernel on a range of two tuples of NumPy arrays.
 
-    `head` has the kernel's address, the number of elements, and so many sizes and strides. `masks` are the bits that
+    `head` has the kernel's address, and so many sizes and strides. `masks` are the bits that
     the address of each input must not have. A tuple's items begin at the byte `items`; an array has its data's address
     at the byte `header`.
     """
@@ -39,15 +39,14 @@ def write_array_call(
         pointers = [arrays.skip_bytes(items)[at] for at in range(count)]
         return [pointer.skip_bytes(header).of("int64")[0] for pointer in pointers]
 
-    f = module.function("array_call", ["*int64", "**int8", "**int8"], "int32")
-    head, input_arrays, output_arrays = f.parameters
-    kernel, total, *numbers = (head[at] for at in range(2 + integers))
+    f = module.function("array_call", ["*int64", "**int8", "**int8", "int64", "int64"], "int32")
+    head, input_arrays, output_arrays, start, stop = f.parameters
+    kernel, *numbers = (head[at] for at in range(1 + integers))
     inputs = addresses(input_arrays, len(masks))
     low_bits = [address & mask for address, mask in zip(inputs, masks, strict=True)]
     if low_bits:
         with f.if_(reduce(or_, low_bits) != 0):
             f.return_(MISALIGNED)
-    start = total.constant(0)
-    arguments = [start, total, *numbers, *inputs, *addresses(output_arrays, outputs)]
+    arguments = [start, stop, *numbers, *inputs, *addresses(output_arrays, outputs)]
     f.return_(f.call_address(kernel, "int32", arguments))
     return f

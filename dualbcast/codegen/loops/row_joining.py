@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from dualbcast.codegen.loops import OUT_OF_MEMORY, compensated
+from dualbcast.codegen.loops import compensated, places_of
 
 if TYPE_CHECKING:
     from dualbcast.codegen.loops.builder import Function, Module, Pointer, Variable
@@ -29,6 +29,12 @@ _LARGEST_PIECE = max(_PIECE, ROWS * SHORT) + _LANES
 Sums = tuple[tuple[int, str, int], ...]
 
 
+def piece_places(itemsizes: tuple[int, ...], sums: Sums) -> list[int]:
+    """Where the pieces of inputs, those of terms, and the sums of columns begin, and the bytes of all."""
+    pieces = [_LARGEST_PIECE * size for size in (*itemsizes, *[size for _, _, size in sums])]
+    return places_of([*pieces, *[2 * SHORT * 8] * len(sums)])
+
+
 def write_join(
     module: Module, integers: int, pointers: int, joined: tuple[int, ...], itemsizes: tuple[int, ...], sums: Sums
 ) -> Function:
@@ -36,22 +42,19 @@ def write_join(
 
     It is a function of the arguments of `tile_packing.write_gather`, with two differences, since rows follow one
     another: in place of `step` it takes the number of rows of a plane, and before the bytes from row to row those from
-    plane to plane. Pointers of `sums` are to the panel's own, in float64. For each sum of float64 terms there is one
-    more pointer after the others, to what rounding takes. `joined` says which pointers are of inputs that are copied to
-    pieces, `itemsizes` the bytes of their elements.
+    plane to plane. `joined` says which pointers are of inputs that are copied to pieces, `itemsizes` the bytes of their
+    elements. Pointers of `sums` are to the panel's own, in float64. For each sum of float64 terms there is one more
+    pointer after the others, to what rounding takes; then comes memory for pieces.
     """
     kinds = ["int64"] * (5 + 3 * len(joined) + integers) + ["*int8"] * pointers
     kinds += ["*float64"] * sum(size == 8 for _, _, size in sums)
-    f = module.function("join", kinds, "int32")
-    kernel, start, plane, rows, columns, *given = f.parameters
+    f = module.function("join", [*kinds, "*int8"], "int32")
+    kernel, start, plane, rows, columns, *given, memory = f.parameters
     strides, given = given[: 3 * len(joined)], given[3 * len(joined) :]
     given, lost = given[: integers + pointers], iter(given[integers + pointers :])
-    sizes = [_LARGEST_PIECE * size for size in (*itemsizes, *[size for _, _, size in sums])]
-    memory, arrays = f.allocate([*sizes, *[2 * SHORT * 8] * len(sums)])
-    with f.if_(memory.address() == 0):
-        f.return_(OUT_OF_MEMORY)
-    # For each input its piece; for each sum a piece of its terms, and the sums of their columns.
-    pieces, terms, totals = arrays[: len(joined)], arrays[len(joined) : len(sizes)], arrays[len(sizes) :]
+    arrays = [memory.skip_bytes(place) for place in piece_places(itemsizes, sums)[:-1]]
+    pieces, terms = arrays[: len(joined)], arrays[len(joined) : len(joined) + len(sums)]
+    totals = arrays[len(joined) + len(sums) :]
     inputs = [given[integers + position] for position in joined]
     results = [given[integers + position].of("float64") for position, _, _ in sums]
     for total in totals:
@@ -70,7 +73,6 @@ def write_join(
             given[integers + position] = piece.skip_bytes(first * -size)
         status = f.call_address(kernel, "int32", [first, first + count * columns, *given])
         with f.if_(status != 0):
-            f.free(memory)
             f.return_(status)
         for (_, over, size), piece, total, result in zip(sums, terms, totals, results, strict=True):
             if over == "columns":
@@ -81,7 +83,6 @@ def write_join(
         kept = [next(lost)] if size == 8 else []
         if over != "columns":
             f.call(module.use(write_finish, size, over), result, *kept, total, columns)
-    f.free(memory)
     f.return_(0)
     return f
 

@@ -9,11 +9,11 @@ import platform
 import sys
 from typing import TYPE_CHECKING
 
+from dualbcast.codegen.loops import LINE
+
 if TYPE_CHECKING:
     from dualbcast.codegen.loops.builder import Function, Module, Pointer
 
-# The bytes of a line of the processor's cache.
-LINE = 64
 # Where each number of a pool's state is, in bytes. Threads that use different lines do not disturb each other.
 #
 # A launch has a number. The upper halves of `cursor` and `places` are that number; the lower halves are how
@@ -21,12 +21,13 @@ LINE = 64
 # there and touches nothing. `failed` is the status of a piece that failed: the other pieces are drawn then, but do not
 # run. It and the numbers after it belong to the launch, and stay as they are until all its pieces are done, hence for
 # as long as a thread runs one of them.
+_GIVEN = "caller", "function", "arguments", "length", "room", "count"
 OFFSETS = {
     "cursor": 0,
     "done": LINE,
     "places": 2 * LINE,
     "failed": 3 * LINE,
-    **{name: 3 * LINE + 8 * at for at, name in enumerate(("caller", "function", "arguments", "length", "count"), 1)},
+    **{name: 3 * LINE + 8 * at for at, name in enumerate(_GIVEN, 1)},
     "watchers": 4 * LINE,
     "owner": 5 * LINE,
 }
@@ -57,9 +58,11 @@ def _number(state: Pointer, name: str) -> Pointer:
 
 
 def write_work(module: Module) -> Function:
-    """`work(state, launch)`: draw the pieces of a launch and run them until none is left; how many this thread drew."""
-    f = module.function("work", ["*int8", "int64"], "int64")
-    state, launch = f.parameters
+    """`work(state, launch, thread)`: draw the pieces of a launch and run them until none is left; how many this thread
+    drew. `thread` is its number among those of the launch: so many rooms further on is the memory that it works in,
+    whose address is the last argument of a piece."""
+    f = module.function("work", ["*int8", "int64", "int64"], "int64")
+    state, launch, thread = f.parameters
     cursor_place, failed = _number(state, "cursor"), _number(state, "failed")
     ran = f.variable(0)
     with f.loop() as drawing:
@@ -68,11 +71,11 @@ def write_work(module: Module) -> Function:
         with f.if_((left == 0) | (cursor >> _HIGH != launch)):
             drawing.leave()
         with f.if_(cursor_place.compare_exchange(cursor, cursor - 1)):
-            caller, function, arguments, length, count = (
-                _number(state, name)[0] for name in ("caller", "function", "arguments", "length", "count")
-            )
+            caller, function, arguments, length, room, count = (_number(state, name)[0] for name in _GIVEN)
             with f.if_(failed.load_atomic() == 0):
                 own = arguments.skip_bytes((count - left) * length)
+                memory = own.skip_bytes(length - 8).of("int64")
+                memory[0] = memory[0] + thread * room
                 status = f.call_address(caller, "int32", [function, own])
                 with f.if_(status != 0):
                     failed.store_atomic(status)
@@ -83,14 +86,14 @@ def write_work(module: Module) -> Function:
 
 
 def write_post(module: Module) -> Function:
-    """`post(state, caller, function, arguments, length, count, helpers, token)`: offer the pieces of a launch, if the
-    pool is free; whether it was."""
-    f = module.function("post", ["*int8", "int64", "int64", "*int8", *["int64"] * 4], "int32")
-    state, caller, function, arguments, length, count, helpers, token = f.parameters
+    """`post(state, caller, function, arguments, length, room, count, helpers, token)`: offer the pieces of a launch, if
+    the pool is free; whether it was."""
+    f = module.function("post", ["*int8", "int64", "int64", "*int8", *["int64"] * 5], "int32")
+    state, *given, helpers, token = f.parameters
+    count = given[-1]
     with f.if_(_number(state, "owner").compare_exchange(0, token)):
         _number(state, "failed").store_atomic(0)
-        given = {"caller": caller, "function": function, "arguments": arguments, "length": length, "count": count}
-        for name, value in given.items():
+        for name, value in zip(_GIVEN, given, strict=True):
             _number(state, name)[0] = value
         _number(state, "done").store_atomic(0)
         cursor = _number(state, "cursor")
@@ -111,7 +114,7 @@ def write_finish(module: Module, work: Function, not_ours: int, stopped: int, po
     with f.if_(owner.load_atomic() != token):
         f.return_(not_ours)
     count = _number(state, "count")[0]
-    ran = f.call(work, state, _number(state, "cursor").load_atomic() >> _HIGH)
+    ran = f.call(work, state, _number(state, "cursor").load_atomic() >> _HIGH, 0)
     looks = f.variable(0)
     with f.loop() as waiting:
         with f.if_(done.load_atomic() == count):
@@ -147,7 +150,7 @@ def write_attend(module: Module, work: Function, yields: int) -> Function:
         is_open = (cursor >> _HIGH == launch) & (cursor & _LOW != 0) & (offered & _LOW != 0)
         with f.if_else(is_open) as (some, none):
             with some, f.if_(places.compare_exchange(offered, offered - 1)):
-                f.call(work, state, launch)
+                f.call(work, state, launch, offered & _LOW)
                 left.value = looks
             with none:
                 left.value = left.value - 1

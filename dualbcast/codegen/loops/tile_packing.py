@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from dualbcast.codegen.loops import OUT_OF_MEMORY
+from dualbcast.codegen.loops import places_of
 
 if TYPE_CHECKING:
     from dualbcast.codegen.loops.builder import Function, Module
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 _GAP = 16
 # The rows and columns that are transposed at once.
 _BLOCK = 8
+
+
+def tile_places(itemsizes: Sequence[int], tile: tuple[int, int]) -> list[int]:
+    """Where the tiles of inputs begin, and the bytes of all."""
+    rows, columns = tile
+    return places_of([rows * (columns + _GAP) * size for size in itemsizes])
 
 
 def write_gather(
@@ -33,19 +39,17 @@ def write_gather(
 
     It is a function of the kernel's address, the panel's `start`, `step`, `rows` and `columns`; for each packed input
     the bytes from a row to the next and from a column to the next; and sizes, strides and pointers, of packed inputs to
-    the panel's first element. `packed` says which pointers are of packed inputs, `itemsizes` the bytes of their
-    elements, `tile` the most rows and columns of a tile.
+    the panel's first element; and memory for tiles. `packed` says which pointers are of packed inputs, `itemsizes` the
+    bytes of their elements, `tile` the most rows and columns of a tile.
     """
-    height, width = tile
+    width = tile[1]
     pitch = width + _GAP
     packs = {size: module.use(write_pack, size, pitch) for size in sorted(set(itemsizes))}
     parameters = ["int64"] * (5 + 2 * len(packed) + integers) + ["*int8"] * pointers
-    f = module.function("gather", parameters, "int32")
-    kernel, start, step, rows, columns, *given = f.parameters
+    f = module.function("gather", [*parameters, "*int8"], "int32")
+    kernel, start, step, rows, columns, *given, memory = f.parameters
     strides, given = given[: 2 * len(packed)], given[2 * len(packed) :]
-    memory, tiles = f.allocate([height * pitch * size for size in itemsizes])
-    with f.if_(memory.address() == 0):
-        f.return_(OUT_OF_MEMORY)
+    tiles = [memory.skip_bytes(place) for place in tile_places(itemsizes, tile)[:-1]]
     inputs = [given[integers + position] for position in packed]
     with f.range(0, columns, width) as column:
         count = (columns - column).at_most(width)
@@ -58,9 +62,7 @@ def write_gather(
                 given[integers + position] = to.skip_bytes((row * pitch - first) * size)
             status = f.call_address(kernel, "int32", [first, first + count, *given])
             with f.if_(status != 0):
-                f.free(memory)
                 f.return_(status)
-    f.free(memory)
     f.return_(0)
     return f
 

@@ -8,6 +8,7 @@ import os
 import threading
 from array import array
 from collections.abc import Callable, Collection, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +18,7 @@ from dualbcast.codegen.llvm.target import KERNEL, POLL, environment
 from dualbcast.codegen.loops.calls import write_array_call
 from dualbcast.codegen.mathlib import libm
 from dualbcast.kernel_spec import KernelSource, packed, unpacked
+from dualbcast.runtime.arguments import Array
 from dualbcast.runtime.call_key import HEADER
 from dualbcast.runtime.cpu import interrupt, policy, thread_pool
 from dualbcast.runtime.cpu.loader import compiled, load
@@ -28,28 +30,34 @@ if TYPE_CHECKING:
 
 # Where the items of a tuple begin, in bytes.
 _ITEMS = tuple.__basicsize__
-_PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 3)
+_PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 2)
 
 
 class ArrayCall:
-    """A kernel with all its arguments but the arrays.
+    """A kernel with all its arguments but the arrays and the range.
 
-    `run` takes `head` and the `id` of two tuples of NumPy arrays, inputs and outputs, which must live until it is done.
-    Without the GIL it runs the kernel on all elements. It returns the kernel's status, 0 after a success, or
-    `MISALIGNED` where an input's address has one of the bits of its mask, and the kernel has not run.
+    `run` takes `head`, the `id` of two tuples of NumPy arrays, inputs and outputs, and a range. The tuples must live
+    until it is done. It runs the kernel without the GIL, and returns its status, 0 after a success, or `MISALIGNED`
+    where an input's address has one of the bits of its mask, and the kernel has not run.
 
     To hand twenty numbers over by way of ctypes takes 2.5 microseconds, longer than a kernel takes on small arrays. For
     two tuples, which machine code reads the addresses from, it is 0.5.
     """
 
-    __slots__ = ("_numbers", "head", "run")
+    __slots__ = ("_address", "_numbers", "head", "run")
 
-    def __init__(self, kernel: int, total: int, ints: Sequence[int], masks: tuple[int, ...], outputs: int) -> None:
-        head = kernel, total, *ints
+    def __init__(self, kernel: int, ints: Sequence[int], masks: tuple[int, ...], outputs: int) -> None:
+        head = kernel, *ints
         self._numbers = (ctypes.c_int64 * len(head))(*head)
         self.head = ctypes.addressof(self._numbers)
-        address = compiled("array_call", write_array_call, len(ints), masks, outputs, _ITEMS, HEADER)
-        self.run: Callable[..., int] = _PROTOTYPE(address)
+        self._address = compiled("array_call", write_array_call, len(ints), masks, outputs, _ITEMS, HEADER)
+        self.run: Callable[..., int] = _PROTOTYPE(self._address)
+
+    def ranges(self, bounds: tuple[int, ...], inputs: tuple[Array, ...], outputs: tuple[Array, ...]) -> Work:
+        """The work from each of `bounds` to the next; the tuples must live until it is done."""
+        given = self.head, id(inputs), id(outputs)
+        numbers = [number for start, stop in pairwise(bounds) for number in (*given, start, stop)]
+        return Work(self._address, array("q", numbers), len(bounds) - 1)
 
 
 class CpuKernel:

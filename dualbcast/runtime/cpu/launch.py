@@ -7,7 +7,7 @@ The result does not depend on the number of threads, to the last bit.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import and_
 from time import perf_counter_ns
 from typing import Any
@@ -22,7 +22,7 @@ from dualbcast.runtime.cpu import interrupt, thread_pool
 from dualbcast.runtime.cpu import policy as paces
 from dualbcast.runtime.cpu.kernel import ArrayCall, CpuKernel
 from dualbcast.runtime.cpu.pieces import Packing, block_work, contiguous_copies, panel_work
-from dualbcast.runtime.cpu.thread_pool import Work
+from dualbcast.runtime.cpu.thread_pool import Misaligned, Work
 from dualbcast.runtime.cpu.threads import get_num_threads
 from dualbcast.runtime.launch_plan import Plan, aside_of, fresh, summed
 from dualbcast.runtime.reduction_blocks import Split
@@ -66,19 +66,22 @@ def launch(
             began = perf_counter_ns()
         faster = _run_parts(kernel, block_work(kernel, split, pointers, total), total, limit)
     elif packing is not None:
-        faster = _run_parts(kernel, panel_work(kernel, packing, tuple(ints), pointers, total), total, limit)
+        faster = _run_parts(kernel, panel_work(kernel, packing, tuple(ints), pointers, total, limit), total, limit)
     else:
-        faster = _run_ranges(kernel, total, ints, pointers, limit)
+        streamed = kernel.goes_past_the_cache(total)
+        faster = _run_ranges(kernel, total, ints, lambda bounds: kernel.ranges(bounds, ints, pointers, streamed), limit)
     pace.note(began, faster, total)
 
 
-def _run_ranges(kernel: CpuKernel, total: int, ints: Sequence[int], pointers: Sequence[int], limit: int) -> float:
+def _run_ranges(
+    kernel: CpuKernel,
+    total: int,
+    ints: Sequence[int],
+    ranges: Callable[[tuple[int, ...]], Work],
+    limit: int | None = None,
+) -> float:
     """Run ranges of elements, a few first where the pace is not known; how much faster than one thread alone."""
-    streamed = kernel.goes_past_the_cache(total)
-
-    def ranges(bounds: tuple[int, ...]) -> Work:
-        return kernel.ranges(bounds, ints, pointers, streamed)
-
+    limit = limit or get_num_threads()
     if limit <= 1:
         return thread_pool.run(ranges((0, total)))
     row = ints[kernel.source.layout.rank - 1]
@@ -207,26 +210,34 @@ class CpuFastPath:
         The strides are whole numbers of elements, as they were at the first call; the addresses are looked at.
         """
         geometry, kernel = self._geometry, self._kernel
-        if self._is_in_parts or geometry.total > kernel.pace.short:
+        total, pace = geometry.total, kernel.pace
+        if self._is_in_parts:
             pointers = host_addresses((*values, *targets))
             if any(map(and_, pointers, self._masks)):
                 return False
-            launch(kernel, geometry.total, geometry.ints, pointers, None, geometry.packing, geometry.split)
+            launch(kernel, total, geometry.ints, pointers, None, geometry.packing, geometry.split)
             return True
         if interrupt.cancelled:
             interrupt.begin()
         call = self._call or self._make_call()
         began = perf_counter_ns()
-        status = call.run(call.head, id(values), id(targets))
-        if status == STOPPED:
-            raise interrupt.raised()
-        kernel.pace.note_short(began, geometry.total)
-        return not status
+        if total <= pace.short:
+            status = call.run(call.head, id(values), id(targets), 0, total)
+            if status == STOPPED:
+                raise interrupt.raised()
+            pace.note_short(began, total)
+            return not status
+        try:
+            ranges = functools.partial(call.ranges, inputs=values, outputs=targets)
+            faster = _run_ranges(kernel, total, geometry.ints, ranges)
+        except Misaligned:
+            return False
+        pace.note(began, faster, total)
+        return True
 
     def _make_call(self) -> ArrayCall:
         """The kernel to be called with arrays, made for the second call: the first one may be the last."""
         geometry, kernel = self._geometry, self._kernel
-        call = self._call = ArrayCall(
-            kernel.address(geometry.total), geometry.total, geometry.ints, self._masks, len(kernel.source.outputs)
-        )
+        address, outputs = kernel.address(geometry.total), len(kernel.source.outputs)
+        call = self._call = ArrayCall(address, geometry.ints, self._masks, outputs)
         return call

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from dualbcast.codegen.loops.row_joining import ROWS, Sums, write_join
-from dualbcast.codegen.loops.tile_packing import write_copies, write_gather
+from dualbcast.codegen.loops import LINE
+from dualbcast.codegen.loops.row_joining import ROWS, Sums, piece_places, write_join
+from dualbcast.codegen.loops.tile_packing import tile_places, write_copies, write_gather
 from dualbcast.runtime.arguments import Array
 from dualbcast.runtime.buffer_pool import POOL
 from dualbcast.runtime.call_key import host_addresses
@@ -168,22 +169,25 @@ class Packing:
         return np.stack([start, step, rows, columns, *offsets], axis=1)
 
 
-# The address of machine code, and the arguments of its calls, a row for each, with offsets in the place of pointers.
-_Rows: TypeAlias = "tuple[int, NDArray[np.int64]]"
+# The address of machine code; the arguments of its calls, a row for each, with offsets in the place of pointers; and
+# the bytes that each call works in.
+_Rows: TypeAlias = "tuple[int, NDArray[np.int64], int]"
 # The number of ways in which arrays lie whose blocks or panels are remembered: they often lie in a few ways, by turns.
 _REMEMBERED_ROWS = 256
 
 
 def block_work(kernel: CpuKernel, split: Split, pointers: Sequence[int], total: int) -> Work:
     """The work of blocks of a space, of a kernel that sums; `pointers` are those of the whole space."""
-    return _work(_block_rows(kernel, split, total), pointers[: len(kernel.itemsizes)])
+    return _work(_block_rows(kernel, split, total), pointers[: len(kernel.itemsizes)], 1)
 
 
-def panel_work(kernel: CpuKernel, packing: Packing, ints: tuple[int, ...], pointers: Sequence[int], total: int) -> Work:
-    """The work of panels of a space; `pointers` are those of the whole space."""
+def panel_work(
+    kernel: CpuKernel, packing: Packing, ints: tuple[int, ...], pointers: Sequence[int], total: int, threads: int
+) -> Work:
+    """The work of panels of a space, for so many threads; `pointers` are those of the whole space."""
     # A kernel that adds up has arrays for the rounding errors of sums; so have panels that add up float64 terms.
     count = len(kernel.itemsizes) + sum(kernel.itemsizes[at] == 8 for at, _ in packing.sums)
-    return _work(_panel_rows(kernel, packing, ints, total), pointers[:count])
+    return _work(_panel_rows(kernel, packing, ints, total), pointers[:count], threads)
 
 
 def contiguous_copies(
@@ -194,7 +198,8 @@ def contiguous_copies(
     total = math.prod(packing.sizes)
     arrays = tuple([POOL.empty((total * size,), np.dtype(np.uint8)) for size in sizes])
     addresses = host_addresses(arrays)
-    thread_pool.run(_work(_copy_rows(packing, sizes), [*[pointers[at] for at in packing.inputs], *addresses]), threads)
+    ends = [*[pointers[at] for at in packing.inputs], *addresses]
+    thread_pool.run(_work(_copy_rows(packing, sizes), ends, threads), threads)
     replaced = dict(zip(packing.inputs, addresses, strict=True))
     return [replaced.get(at, pointer) for at, pointer in enumerate(pointers)], arrays
 
@@ -202,7 +207,7 @@ def contiguous_copies(
 @lru_cache(maxsize=_REMEMBERED_ROWS)
 def _block_rows(kernel: CpuKernel, split: Split, total: int) -> _Rows:
     rows = [(*block.ints, *map(mul, block.offsets, kernel.itemsizes)) for block in split.blocks]
-    return kernel.address(total), np.array(rows, np.int64)
+    return kernel.address(total), np.array(rows, np.int64), 0
 
 
 @lru_cache(maxsize=_REMEMBERED_ROWS)
@@ -239,7 +244,7 @@ def _gathered(
     panels = packing.table()
     compensated = [at for at, (_, _, size) in enumerate(sums) if size == 8]
     first = 5 + len(steps) + len(ints)
-    rows = np.zeros((len(panels), first + count + len(compensated)), np.int64)
+    rows = np.zeros((len(panels), first + count + len(compensated) + 1), np.int64)
     rows[:, 0], rows[:, 1:5] = kernel, panels[:, :4]
     rows[:, 5:first] = [*steps, *ints]
     offsets = rows[:, first:]
@@ -247,7 +252,7 @@ def _gathered(
     signature = len(ints), count, packed, sizes
     if not packing.joined:
         tile = packing.most, packing.columns
-        return compiled("gather", write_gather, *signature, tile, optimise=True), rows
+        return compiled("gather", write_gather, *signature, tile, optimise=True), rows, tile_places(sizes, tile)[-1]
     rows[:, 2] = packing.plane or panels[:, 2]
     numbers = np.arange(len(panels))
     places = {"rows": numbers * packing.columns, "columns": panels[:, 0] // packing.columns, "all": numbers}
@@ -255,11 +260,17 @@ def _gathered(
         offsets[:, at] = 8 * places[over]  # of float64
     for place, at in enumerate(compensated, count):
         offsets[:, place] = offsets[:, sums[at][0]]
-    return compiled("join", write_join, *signature, sums, optimise=True), rows
+    return compiled("join", write_join, *signature, sums, optimise=True), rows, piece_places(sizes, sums)[-1]
 
 
-def _work(made: _Rows, pointers: Sequence[int]) -> Work:
-    """The work of rows of arguments that end with offsets from these pointers."""
-    address, rows = made
-    arguments = rows + np.array([*[0] * (rows.shape[1] - len(pointers)), *pointers])
-    return Work(address, arguments.reshape(-1), len(rows))
+def _work(made: _Rows, pointers: Sequence[int], threads: int) -> Work:
+    """The work of rows of arguments that end with offsets from these pointers, and from memory that is worked in."""
+    address, rows, room = made
+    memory, ends = None, [*pointers]
+    if room:
+        places = min(threads, len(rows), thread_pool.MAX_THREADS)
+        memory = POOL.empty((room * places + LINE,), np.dtype(np.uint8))
+        (begin,) = host_addresses((memory,))
+        ends.append(begin + -begin % LINE)
+    arguments = rows + np.array([*[0] * (rows.shape[1] - len(ends)), *ends])
+    return Work(address, arguments.reshape(-1), len(rows), room, memory)

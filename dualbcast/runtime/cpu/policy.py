@@ -95,8 +95,6 @@ _MANY_OUTPUTS = 24
 def goes_past_the_cache(layout: Layout, total: int, itemsizes: Sequence[int], inputs: int) -> bool:
     """Whether outputs of a launch of so many elements are streamed: it moves more than the cache has room for, and
     stores vectors. `itemsizes` are those of all arguments, the first `inputs` of which are inputs."""
-    if total * sum(itemsizes) <= room() // 2:  # by far the most launches
-        return False
     patterns = [layout.classes[which] for which in layout.which]
     moved = total * sum(itertools.compress(itemsizes, ["0" not in pattern for pattern in patterns]))
     # Sums stay in the cache.

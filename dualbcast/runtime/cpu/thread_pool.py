@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dualbcast.codegen.llvm.target import POLL, STOPPED
-from dualbcast.codegen.loops import OUT_OF_MEMORY
+from dualbcast.codegen.loops import LINE, MISALIGNED
 from dualbcast.codegen.loops.calls import write_call
-from dualbcast.codegen.loops.thread_pool import LINE, OFFSETS, STATE_SIZE, write_pool
+from dualbcast.codegen.loops.thread_pool import OFFSETS, STATE_SIZE, write_pool
 from dualbcast.runtime.cpu import interrupt
 from dualbcast.runtime.cpu.loader import compiled
 
@@ -29,9 +29,9 @@ _NOT_OURS = -1000
 # while it lets others run. Between two calls with tens of large outputs Python takes as long.
 _LOOKS, _YIELDS = 4000, 1000
 # More threads than processors bring nothing, however many are asked for.
-_MAX_THREADS = os.cpu_count() or 1
+MAX_THREADS = os.cpu_count() or 1
 # How many launches may have helping threads at a time; the others do all their work themselves.
-_MAX_POOLS = max(1, _MAX_THREADS // 4)
+_MAX_POOLS = max(1, MAX_THREADS // 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +39,19 @@ class Work:
     """The calls of machine code at an address that make up a launch, one for each piece.
 
     The code takes 64-bit integers and pointers, and returns a 32-bit status. `arguments` is a contiguous buffer of
-    64-bit integers: those of the first piece, of the second, and so on.
+    64-bit integers: those of the first piece, of the second, and so on. If a piece works in `memory`, that has so much
+    room for each thread, and the last argument is where it begins.
     """
 
     address: int
     arguments: Any
     count: int
+    room: int = 0
+    memory: Any = None
+
+
+class Misaligned(Exception):
+    """A kernel has not run, because an input is misaligned."""
 
 
 def run(work: Work, threads: int = 1, first: int = 0, stop: int | None = None) -> float:
@@ -55,8 +62,8 @@ def run(work: Work, threads: int = 1, first: int = 0, stop: int | None = None) -
     """
     count = (work.count if stop is None else stop) - first
     own = share(work, first, count, threads)
-    if own == -OUT_OF_MEMORY:
-        raise MemoryError("there is no memory for a kernel to work in")
+    if own == -MISALIGNED:
+        raise Misaligned
     if own < 0:
         raise interrupt.raised()
     return count / max(1, own)
@@ -70,11 +77,11 @@ def share(work: Work, first: int, count: int, threads: int) -> int:
     """
     length = len(work.arguments) // work.count
     where = ctypes.addressof(ctypes.c_char.from_buffer(work.arguments)) + 8 * length * first
-    helpers = min(threads, count, _MAX_THREADS) - 1
+    helpers = min(threads, count, MAX_THREADS) - 1
     if helpers > 0:
         token = next(_tokens)
         for pool in _pools():
-            ran = pool.run(token, work.address, where, length, count, helpers)
+            ran = pool.run(token, work.address, where, length, work.room, count, helpers)
             if ran != _NOT_OURS:
                 return ran
     call = _call(length)
@@ -117,10 +124,10 @@ class Pool:
         self._threads = 0
         _every.append(self)
 
-    def run(self, token: int, address: int, where: int, length: int, count: int, helpers: int) -> int:
+    def run(self, token: int, address: int, where: int, length: int, room: int, count: int, helpers: int) -> int:
         """See `share`; `token` stands for the launch, `where` its arguments are, `helpers` are the threads beside this
         one. `_NOT_OURS` if another launch has the pool."""
-        work = self._state, _caller(length), address, where, 8 * length, count, helpers, token
+        work = self._state, _caller(length), address, where, 8 * length, room, count, helpers, token
         try:
             # First the work, and then who is to do it: whoever wakes and finds none sleeps again, and whoever falls
             # asleep from now on looks once more before.
@@ -169,7 +176,7 @@ def _functions() -> tuple[Any, Any, Any]:
 
     pointer, number = ctypes.c_void_p, ctypes.c_int64
     # With the GIL, which others may hold for long; it takes nanoseconds.
-    kinds = pointer, pointer, pointer, pointer, number, number, number, number
+    kinds = pointer, pointer, pointer, pointer, number, number, number, number, number
     post = ctypes.PYFUNCTYPE(ctypes.c_int32, *kinds)(address("post"))
     finish = ctypes.CFUNCTYPE(number, pointer, number)(address("finish"))
     return post, finish, ctypes.CFUNCTYPE(ctypes.c_int32, pointer, number)(address("attend"))
