@@ -31,7 +31,7 @@ from dualbcast.runtime.iteration_space import (
     result_shape,
 )
 from dualbcast.runtime.output_arrays import check_forms, check_out, scalars
-from dualbcast.runtime.reduction_blocks import WORK, Split, combine, least_of
+from dualbcast.runtime.reduction_blocks import WORK, combine, least_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -185,12 +185,7 @@ def plan(
     locate = host_addresses if xp is np else device_addresses
     target: Target = "python" if is_interpreted else "cpu" if xp is np else "cuda"
     least = least_of(work)
-    if out is None:
-        geometry = lay_out(inputs, (None,) * len(dtypes), operands.names, shapes, target, least)
-        outputs, targets = fresh(geometry, dtypes, operands.compute, xp)
-        pointers = locate((*operands.arrays, *targets))
-        return Plan(geometry, pointers, outputs, operands, targets, (False,) * len(dtypes), dtypes, shapes)
-    slots = check_out(out, len(dtypes), operands.module)
+    slots = (None,) * len(dtypes) if out is None else check_out(out, len(dtypes), operands.module)
     given = tuple([y is not None for y in slots])
     forms = tuple([None if y is None else form_of(y) for y in slots])
     fit = find_fit(inputs, forms, dtypes, operands.names, shapes, target, least)
@@ -203,44 +198,25 @@ def plan(
     if aside != fit.unfit:
         written = tuple([None if position in aside else form for position, form in enumerate(forms)])
         geometry = lay_out(inputs, written, operands.names, shapes, target, least)
-    if geometry.split is None:
-        targets = _filled(geometry, dtypes, direct, xp)
-    else:
-        _, targets = _with_sums(geometry, geometry.split, dtypes, direct, operands.compute, xp)
-    outputs = tuple([target if y is None else y for y, target in zip(slots, targets, strict=False)])
+    outputs, targets = fresh(geometry, dtypes, operands.compute, xp, direct)
     pointers = locate((*operands.arrays, *targets))
+    if any(given):
+        outputs = tuple([target if y is None else y for y, target in zip(slots, outputs, strict=True)])
     return Plan(geometry, pointers, outputs, operands, targets, given, dtypes, shapes)
 
 
 def fresh(
-    geometry: Geometry, dtypes: tuple[DType, ...], compute: str, xp: Any
+    geometry: Geometry, dtypes: tuple[DType, ...], compute: str, xp: Any, direct: Sequence[Array | None] = ()
 ) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-    """New arrays for the outputs; and all that the kernel writes, which are those and the rounding errors of sums."""
+    """An array for each output, new but for those that are `direct`; and all that the kernel writes: these and the
+    rounding errors of sums."""
+    slots, rests = [*direct] or [None] * len(dtypes), list[Array]()
     if geometry.split is not None:
-        return _with_sums(geometry, geometry.split, dtypes, (None,) * len(dtypes), compute, xp)
-    outputs = geometry.allocate_all(dtypes, xp)
-    return outputs, outputs
-
-
-def _with_sums(
-    geometry: Geometry,
-    parts: Split,
-    dtypes: tuple[DType, ...],
-    direct: Sequence[Array | None],
-    compute: str,
-    xp: Any,
-) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-    """The arrays that a kernel that sums writes, one for each output; and these followed by the rounding errors."""
-    sums, rests = parts.accumulators(compute, xp)
-    slots = [s if y is None else y for y, s in zip(direct, sums, strict=True)]
-    outputs = _filled(geometry, dtypes, slots, xp)
-    return outputs, (*outputs, *rests)
-
-
-def _filled(geometry: Geometry, dtypes: Sequence[DType], slots: Sequence[Array | None], xp: Any) -> tuple[Array, ...]:
-    """The arrays in `slots`, fresh ones where there is None."""
-    fresh = iter(geometry.allocate_all([dtype for y, dtype in zip(slots, dtypes, strict=True) if y is None], xp))
-    return tuple([next(fresh) if y is None else y for y in slots])
+        sums, rests = geometry.split.accumulators(compute, xp)
+        slots = [s if y is None else y for y, s in zip(slots, sums, strict=True)]
+    new = iter(geometry.allocate_all([dtype for y, dtype in zip(slots, dtypes, strict=True) if y is None], xp))
+    outputs = tuple([next(new) if y is None else y for y in slots])
+    return outputs, (*outputs, *rests) if rests else outputs
 
 
 # ---- out= ------------------------------------------------------------------------------------------------------------

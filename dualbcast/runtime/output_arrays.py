@@ -13,21 +13,9 @@ from dualbcast.runtime.arguments import Array, DType, is_array, is_writeable
 
 
 def check_out(out: Array | Sequence[Array | None], count: int, module: str) -> tuple[Array | None, ...]:
-    """`out=` as a tuple, each array in it of the right kind and open for writing.
+    """`out=`, as the user gave it, as a tuple of arrays of a module, "numpy" or "cupy".
 
-    Parameters
-    ----------
-    out : array or sequence of (array or None)
-        As the user gave it.
-    count : int
-        How many outputs there are.
-    module : str
-        "numpy" or "cupy": the kind of arrays that the call works on.
-
-    Raises
-    ------
-    ArgumentError
-        There are more or fewer than `count`, or one is not an array of `module` or is read-only.
+    It raises an `ArgumentError` where there are more or fewer than `count`, or one is no such array or is read-only.
     """
     slots = tuple(out) if isinstance(out, tuple | list) else (out,)
     if len(slots) != count:
@@ -49,21 +37,8 @@ def check_out(out: Array | Sequence[Array | None], count: int, module: str) -> t
 def check_forms(
     forms: Sequence[tuple[tuple[int, ...], Any, DType] | None], dtypes: Sequence[DType], shape: tuple[int, ...]
 ) -> None:
-    """Check the shapes and dtypes of the arrays of `out=`, a result that can be remembered.
-
-    Parameters
-    ----------
-    forms : sequence of ((shape, strides, dtype) or None)
-        One for each output.
-    dtypes : sequence of numpy.dtype
-        The dtype that each must have, exactly.
-    shape : tuple of int
-        The shape that all must have, exactly.
-
-    Raises
-    ------
-    ShapeError, DTypeError
-    """
+    """Check that the arrays of `out=` have exactly these dtypes, and all of them this shape. It depends on their forms
+    alone, and can be remembered."""
     for position, (form, dtype) in enumerate(zip(forms, dtypes, strict=True)):
         if form is not None:
             name = _out_name(position, len(forms))

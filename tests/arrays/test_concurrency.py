@@ -170,8 +170,8 @@ FORKER = """
 import math, os, signal, sys, threading
 import numpy as np
 from dualbcast import differentiable_broadcast, num_threads
-from dualbcast.runtime.cpu import pace
-pace.THREAD_NS, pace.RANGE_NS = 0, 1
+from dualbcast.runtime.cpu import policy
+policy.THREAD_NS, policy.RANGE_NS = 0, 1
 @differentiable_broadcast
 def known(x):
     return x * math.sin(x)

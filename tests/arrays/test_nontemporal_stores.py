@@ -22,6 +22,7 @@ from dualbcast.codegen.loops.tile_packing import write_gather
 from dualbcast.kernel_spec import Layout
 from dualbcast.runtime.cpu import kernel as cpu_kernel
 from dualbcast.runtime.cpu import policy, thread_pool
+from dualbcast.runtime.cpu.kernel import ArrayCall
 from dualbcast.runtime.cpu.policy import goes_past_the_cache
 from dualbcast.runtime.cpu.thread_pool import Work
 
@@ -41,14 +42,27 @@ def cell(c, f, i, z):
 def streamed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Every launch of CPU kernels is streamed that can be; a list of the ranges."""
     found: list[Any] = []
-    ranges = cpu_kernel.CpuKernel.ranges
+    ranges, past, called = cpu_kernel.CpuKernel.ranges, cpu_kernel.CpuKernel._past_the_cache, ArrayCall.ranges
+    streaming: set[int] = set()
 
     def record(self: Any, bounds: Any, ints: Any, pointers: Any, streamed: bool = False) -> Work:
         if streamed:
             found.extend(itertools.pairwise(bounds))
         return ranges(self, bounds, ints, pointers, streamed)
 
+    def record_address(self: Any, *terms: Any) -> int:
+        address = past(self, *terms)
+        streaming.add(address)
+        return address
+
+    def record_call(self: Any, bounds: Any, inputs: Any, outputs: Any) -> Work:
+        if self._numbers[0] in streaming:
+            found.extend(itertools.pairwise(bounds))
+        return called(self, bounds, inputs, outputs)
+
     monkeypatch.setattr(cpu_kernel.CpuKernel, "ranges", record)
+    monkeypatch.setattr(cpu_kernel.CpuKernel, "_past_the_cache", record_address)
+    monkeypatch.setattr(ArrayCall, "ranges", record_call)
     monkeypatch.setattr(policy, "room", lambda: -1)
     monkeypatch.setattr(policy, "_PROBE", 1)
     # However fast the machine is, no launch of two ranges is one of few elements, which are never streamed.

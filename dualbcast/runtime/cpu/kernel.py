@@ -28,6 +28,8 @@ from dualbcast.runtime.cpu.thread_pool import Work
 if TYPE_CHECKING:
     from dualbcast.codegen.llvm.build import Built
 
+# The most arguments of a function that ctypes calls.
+_CTYPES_ARGUMENTS = 1024
 # Where the items of a tuple begin, in bytes.
 _ITEMS = tuple.__basicsize__
 _PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 2)
@@ -80,7 +82,12 @@ class CpuKernel:
 
     def __call__(self, start: int, stop: int, ints: Sequence[int], pointers: Sequence[int]) -> None:
         """Run the elements from `start` to `stop`; `ints` are the sizes and then the strides, in elements."""
-        thread_pool.run(self.ranges((start, stop), ints, pointers))
+        numbers = start, stop, *ints, *pointers
+        if len(numbers) > _CTYPES_ARGUMENTS:
+            thread_pool.run(self.ranges((start, stop), ints, pointers))
+        # Slower than by a caller of `thread_pool`, but that would be compiled, and a first call takes this way.
+        elif ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * len(numbers))(self._address)(*numbers):
+            raise interrupt.raised()
 
     def _load(self, code: bytes) -> int:
         return load(code, dict(interrupt.symbols()) if self.polls else {})(KERNEL)
