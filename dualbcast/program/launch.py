@@ -26,8 +26,7 @@ from dualbcast.runtime.cpu.kernel import CpuKernel
 from dualbcast.runtime.cpu.launch import CpuFastPath
 from dualbcast.runtime.cuda.memory import beside
 from dualbcast.runtime.iteration_space import Shapes
-from dualbcast.runtime.launch_plan import Plan
-from dualbcast.runtime.output_arrays import scalars
+from dualbcast.runtime.launch_plan import Plan, scalars
 
 if TYPE_CHECKING:
     from dualbcast.runtime.cuda.kernel import CudaKernel

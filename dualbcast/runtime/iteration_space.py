@@ -20,7 +20,7 @@ from dualbcast.runtime.coalescing import Dimensions, Form, coalesced, dimensions
 from dualbcast.runtime.cpu.pieces import Packing
 from dualbcast.runtime.cuda.grid import foremost
 from dualbcast.runtime.cuda.memory import allocate, shared_block
-from dualbcast.runtime.reduction_blocks import WORK, Space, Split
+from dualbcast.runtime.reduction_blocks import WORK, Split, split_by_panels, split_for_gpu, split_for_threads, sums_of
 
 form_of = attrgetter("shape", "strides", "dtype")
 # For each output the shape of its sums, None where it is not summed; None where none is.
@@ -151,16 +151,18 @@ def lay_out(
         for step, mark in zip(row, pattern, strict=True)
         if mark == "s"
     )
-    parts = None
+    split = None
     if shapes is not None:
         folds = dimensions.folds or (1,) * len(shapes)
-        space = Space(shape, order, sizes, strides, rows, shapes, folds, dimensions.length)
+        own = sums_of(shape, order, dimensions.unjoined or rows, shapes, folds, dimensions.length)
         if packing is not None and packing.sums:
-            parts = space._replace(rows=dimensions.unjoined).split_by_panels(packing.count)
-        else:
-            parts = space.split_for_gpu() if target == "cuda" else space.split(least)
+            split = split_by_panels(packing.count, own)
+        elif any(own) and target == "cuda":
+            split = split_for_gpu(sizes, own)
+        elif any(own):
+            split = split_for_threads(sizes, strides, rows, own, least)
     in_order = order == tuple(range(rank))
-    return Geometry(shape, total, None if in_order else order, layout, sizes, strides, sizes + strides, parts, packing)
+    return Geometry(shape, total, None if in_order else order, layout, sizes, strides, sizes + strides, split, packing)
 
 
 @lru_cache(maxsize=1024)

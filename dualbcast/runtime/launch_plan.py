@@ -11,13 +11,15 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dualbcast.errors import ArgumentError
+from dualbcast.errors import ArgumentError, DTypeError, ShapeError
+from dualbcast.foreign_objects import called
 from dualbcast.kernel_spec import Layout
-from dualbcast.runtime.arguments import Array, DType, Operands
+from dualbcast.runtime.arguments import Array, DType, Operands, is_array, is_writeable
 from dualbcast.runtime.call_key import device_addresses, host_addresses
 from dualbcast.runtime.coalescing import Form
 from dualbcast.runtime.iteration_space import (
@@ -30,7 +32,6 @@ from dualbcast.runtime.iteration_space import (
     lay_out,
     result_shape,
 )
-from dualbcast.runtime.output_arrays import check_forms, check_out, scalars
 from dualbcast.runtime.reduction_blocks import WORK, combine, least_of
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ def plan(
     locate = host_addresses if xp is np else device_addresses
     target: Target = "python" if is_interpreted else "cpu" if xp is np else "cuda"
     least = least_of(work)
-    slots = (None,) * len(dtypes) if out is None else check_out(out, len(dtypes), operands.module)
+    slots = (None,) * len(dtypes) if out is None else _check_out(out, len(dtypes), operands.module)
     given = tuple([y is not None for y in slots])
     forms = tuple([None if y is None else form_of(y) for y in slots])
     fit = find_fit(inputs, forms, dtypes, operands.names, shapes, target, least)
@@ -220,6 +221,51 @@ def fresh(
 
 
 # ---- out= ------------------------------------------------------------------------------------------------------------
+
+
+def _check_out(out: Array | Sequence[Array | None], count: int, module: str) -> tuple[Array | None, ...]:
+    """`out=`, as the user gave it, as a tuple of arrays of a module, "numpy" or "cupy".
+
+    It raises an `ArgumentError` where there are more or fewer than `count`, or one is no such array or is read-only.
+    """
+    slots = tuple(out) if isinstance(out, tuple | list) else (out,)
+    if len(slots) != count:
+        raise ArgumentError(f"out= has {len(slots)} arrays; one is needed for each of {count} outputs.")
+    if [*map(type, slots)].count(np.ndarray) == count and module == "numpy" and all(map(is_writeable, slots)):
+        return slots  # by far the most calls, and this runs at every one
+    for position, y in enumerate(slots):
+        if y is None:
+            continue
+        name = _out_name(position, count)
+        if not is_array(y, module):
+            library = "NumPy" if module == "numpy" else "CuPy"
+            raise ArgumentError(f"{name} is {called(y)}; it must be a {library} array, as the inputs of this call are.")
+        if module == "numpy" and not y.flags.writeable:
+            raise ArgumentError(f"{name} is read-only. Pass an array that can be written to.")
+    return slots
+
+
+def _check_forms(
+    forms: Sequence[tuple[tuple[int, ...], Any, DType] | None], dtypes: Sequence[DType], shape: tuple[int, ...]
+) -> None:
+    """Check that the arrays of `out=` have exactly these dtypes, and all of them this shape. It depends on their forms
+    alone, and can be remembered."""
+    for position, (form, dtype) in enumerate(zip(forms, dtypes, strict=True)):
+        if form is not None:
+            name = _out_name(position, len(forms))
+            if form[0] != shape:
+                raise ShapeError(f"{name} has shape {form[0]}; it must have the shape of the result, {shape}.")
+            if form[2] != dtype:
+                raise DTypeError(f"{name} has dtype {form[2]}; it must be exactly that of the output, {dtype}.")
+
+
+def _out_name(position: int, count: int) -> str:
+    return f"out[{position}]" if count > 1 else "out"
+
+
+def scalars(outputs: tuple[Any, ...], given: tuple[bool, ...]) -> tuple[Any, ...]:
+    """The outputs, with scalars for those of shape () that were not given by the caller."""
+    return tuple([y if is_given or y.shape else y[()] for y, is_given in zip(outputs, given, strict=True)])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -262,7 +308,7 @@ def find_fit(
         out is not None and shape is not None for out, shape in zip(outs, shapes, strict=True)
     ):
         raise ArgumentError("out= cannot take an output that is summed; give None in its place.")
-    check_forms(outs, dtypes, result_shape(inputs, names))
+    _check_forms(outs, dtypes, result_shape(inputs, names))
     unfit = frozenset(position for position, form in enumerate(outs) if form is not None and not is_nested(form))
     written = tuple([None if position in unfit else form for position, form in enumerate(outs)])
     geometry = lay_out(inputs, written, names, shapes, target, least)
@@ -294,24 +340,14 @@ def aside_of(fit: Fit, places: tuple[int, ...]) -> frozenset[int]:
     return aside
 
 
-class _StandIn:
-    """An array's address, shape and strides in the form that NumPy takes them, so that it can reason about them.
-
-    The memory is never touched, so this serves for device memory too.
-    """
-
-    def __init__(self, form: Form, address: int) -> None:
-        shape, strides, dtype = form
-        self.__array_interface__ = {
-            "shape": shape,
-            "strides": strides,
-            "typestr": f"|V{dtype.itemsize}",
-            "data": (address, False),
-            "version": 3,
-        }
-
-
 def _overlap(a: Form, a_address: int, b: Form, b_address: int) -> bool:
     """Whether two arrays share a byte; also true where an exact answer would take too long."""
-    pair = np.asarray(_StandIn(a, a_address)), np.asarray(_StandIn(b, b_address))
-    return np.may_share_memory(*pair, max_work=_MAX_WORK)
+    return np.may_share_memory(_stand_in(a, a_address), _stand_in(b, b_address), max_work=_MAX_WORK)
+
+
+def _stand_in(form: Form, address: int) -> Array:
+    """An array of NumPy's at an address, which may be on a device: its memory is never touched."""
+    shape, strides, dtype = form
+    data = address, False
+    interface = {"shape": shape, "strides": strides, "typestr": f"|V{dtype.itemsize}", "data": data, "version": 3}
+    return np.asarray(SimpleNamespace(__array_interface__=interface))

@@ -1,6 +1,7 @@
 """Loops around kernels and beside them, in a small language of their own (`builder`, `codegen.values`).
 
-Each is written by a function `write_…` from a module and sizes; `runtime.cpu.loader.compiled` makes machine code of it.
+Comes in: sizes of elements and numbers of arguments. Goes out: by functions `write_…`, a loop in LLVM's language, of
+which `runtime.cpu.loader.compiled` makes machine code.
 """
 
 from itertools import accumulate
