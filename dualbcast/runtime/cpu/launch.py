@@ -133,22 +133,6 @@ class CpuFastPath:
     `results` is the caller's own object.
     """
 
-    __slots__ = (
-        "_call",
-        "_converted",
-        "_dtypes",
-        "_fit",
-        "_geometry",
-        "_is_in_parts",
-        "_kernel",
-        "_masks",
-        "_memory",
-        "_names",
-        "_shapes",
-        "_signature",
-        "results",
-    )
-
     def __init__(self, planned: Plan, kernel: CpuKernel, converted: Sequence[tuple[int, Token]], results: Any) -> None:
         operands, geometry = planned.operands, planned.geometry
         self._kernel, self._geometry, self._dtypes, self.results = kernel, geometry, planned.dtypes, results
