@@ -211,6 +211,9 @@ def fresh(
 ) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
     """An array for each output, new but for those that are `direct`; and all that the kernel writes: these and the
     rounding errors of sums."""
+    if geometry.split is None and not direct:
+        outputs = geometry.allocate_all(dtypes, xp)
+        return outputs, outputs
     slots, rests = [*direct] or [None] * len(dtypes), list[Array]()
     if geometry.split is not None:
         sums, rests = geometry.split.accumulators(compute, xp)

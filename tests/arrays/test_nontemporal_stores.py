@@ -64,7 +64,7 @@ def streamed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(cpu_kernel.CpuKernel, "_past_the_cache", record_address)
     monkeypatch.setattr(ArrayCall, "ranges", record_call)
     monkeypatch.setattr(policy, "room", lambda: -1)
-    monkeypatch.setattr(policy, "_PROBE", 1)
+    monkeypatch.setattr(policy, "_FEW", 1)
     # However fast the machine is, no launch of two ranges is one of few elements, which are never streamed.
     monkeypatch.setattr(policy, "THREAD_NS", 0)
     return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -388,7 +389,7 @@ def test_sums_of_few_elements_that_take_long_are_shared(monkeypatch):
     x, bar = np.random.default_rng(9).uniform(-1, 1, (2, 10_000))
     ran = []
     share = thread_pool.share
-    monkeypatch.setattr(thread_pool, "share", lambda *given: (ran.append(given[-2]), share(*given))[1])
+    monkeypatch.setattr(thread_pool, "share", lambda work, threads: (ran.append(work.count), share(work, threads))[1])
     (_, (each, whole)), others = long_way.value_and_vjp((x, np.float64(0.7)), bar), []
     for threads in (1, 3):
         with num_threads(threads):
@@ -422,10 +423,9 @@ def test_threads_do_not_change_a_bit(shape, dtype, monkeypatch):
             np.testing.assert_array_equal(a, b)
     run = thread_pool.run
 
-    def backwards(work: Work, _threads: int, first: int = 0) -> float:
-        for piece in reversed(range(first, work.count)):
-            run(work, 1, piece, piece + 1)
-        return 1.0
+    def backwards(work: Work, _threads: int) -> float:
+        arguments = work.arguments.reshape(work.count, -1)[::-1].reshape(-1)
+        return run(replace(work, arguments=arguments))
 
     monkeypatch.setattr(thread_pool, "run", backwards)
     for a, b in zip(first, sums(function, (x, y), wanted, "cpu", threads=2), strict=True):

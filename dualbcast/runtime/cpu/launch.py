@@ -7,7 +7,7 @@ The result does not depend on the number of threads, to the last bit.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from operator import and_
 from time import perf_counter_ns
 from typing import Any
@@ -22,7 +22,7 @@ from dualbcast.runtime.cpu import interrupt, thread_pool
 from dualbcast.runtime.cpu import policy as paces
 from dualbcast.runtime.cpu.kernel import ArrayCall, CpuKernel
 from dualbcast.runtime.cpu.pieces import Packing, block_work, contiguous_copies, panel_work
-from dualbcast.runtime.cpu.thread_pool import Misaligned, Work
+from dualbcast.runtime.cpu.thread_pool import Misaligned
 from dualbcast.runtime.cpu.threads import get_num_threads
 from dualbcast.runtime.launch_plan import Plan, aside_of, fresh, summed
 from dualbcast.runtime.reduction_blocks import Split
@@ -55,76 +55,49 @@ def launch(
     if not has_blocks and packing is None and total <= pace.short:
         kernel(0, total, ints, pointers)
         # The first time code and outputs are not in the cache, nor, perhaps, in memory.
-        if pace.is_warm:
-            pace.note_short(began, total)
+        if pace.is_warm and perf_counter_ns() - began >= paces.THREAD_NS:
+            pace.note(began, 1.0, total)
         pace.is_warm = True
         return
-    limit = threads or get_num_threads()
+    threads = _threads_for(kernel, total, threads)
     if split is not None and split.blocks:
         if packing is not None:
-            pointers, _copies = contiguous_copies(kernel, packing, pointers, limit)
+            pointers, _copies = contiguous_copies(kernel, packing, pointers, threads)
             began = perf_counter_ns()
-        faster = _run_parts(kernel, block_work(kernel, split, pointers, total), total, limit)
+        work = block_work(kernel, split, pointers, total)
     elif packing is not None:
-        faster = _run_parts(kernel, panel_work(kernel, packing, tuple(ints), pointers, total, limit), total, limit)
+        work = panel_work(kernel, packing, tuple(ints), pointers, total, threads)
     else:
         streamed = kernel.goes_past_the_cache(total)
-        faster = _run_ranges(kernel, total, ints, lambda bounds: kernel.ranges(bounds, ints, pointers, streamed), limit)
-    pace.note(began, faster, total)
+        work = kernel.ranges(_bounds_for(kernel, total, ints, threads), ints, pointers, streamed)
+    pace.note(began, thread_pool.run(work, threads), total)
 
 
-def _run_ranges(
-    kernel: CpuKernel,
-    total: int,
-    ints: Sequence[int],
-    ranges: Callable[[tuple[int, ...]], Work],
-    limit: int | None = None,
-) -> float:
-    """Run ranges of elements, a few first where the pace is not known; how much faster than one thread alone."""
-    limit = limit or get_num_threads()
-    if limit <= 1:
-        return thread_pool.run(ranges((0, total)))
-    row = ints[kernel.source.layout.rank - 1]
-    first, element = 0, kernel.pace.element
-    if element is None:
-        first = _aligned(kernel.pace.probe, row)
-        began = perf_counter_ns()
-        thread_pool.run(ranges((0, first)))
-        element = (perf_counter_ns() - began) / first
-    rest = element * (total - first)
-    if not paces.is_worth_threads(rest):
-        return thread_pool.run(ranges((first, total)))
-    count = int(min(limit * _RANGES_PER_THREAD, max(2, rest // paces.RANGE_NS)))
-    if count > limit:
+def _threads_for(kernel: CpuKernel, total: int, most: int | None = None) -> int:
+    """How many threads a launch is worth, at most so many; by default `get_num_threads()`."""
+    most = most or get_num_threads()
+    return most if most > 1 and paces.is_worth_threads(kernel.pace.element * total) else 1
+
+
+def _bounds_for(kernel: CpuKernel, total: int, ints: Sequence[int], threads: int) -> tuple[int, ...]:
+    """Where the ranges of a launch begin, and the end of the last."""
+    if threads == 1:
+        return 0, total
+    count = int(min(threads * _RANGES_PER_THREAD, max(2, kernel.pace.element * total / paces.RANGE_NS)))
+    if count > threads:
         # As many for each thread: of three for two, one would have twice the work.
-        count -= count % limit
-    return thread_pool.run(ranges(_bounds(first, total, row, count)), limit)
+        count -= count % threads
+    return _bounds(total, ints[kernel.source.layout.rank - 1], count)
 
 
 @functools.lru_cache(maxsize=256)
-def _bounds(first: int, total: int, row: int, count: int) -> tuple[int, ...]:
-    """Where ranges begin, at most so many, and the end of the last."""
-    starts = {max(first, _aligned(first + (total - first) * part // count, row)) for part in range(count)}
-    return *sorted(starts), total
+def _bounds(total: int, row: int, count: int) -> tuple[int, ...]:
+    """Where ranges begin, at most so many, and the end of the last.
 
-
-def _aligned(index: int, row: int) -> int:
-    """The last place at or before `index` where a range may begin: in its row, a multiple of `ALIGNMENT`."""
-    return index - index % row % paces.ALIGNMENT
-
-
-def _run_parts(kernel: CpuKernel, work: Work, total: int, limit: int) -> float:
-    """Run pieces that do not depend on the number of threads; how much faster than one thread alone."""
-    first, element = 0, kernel.pace.element
-    if element is None:
-        began = perf_counter_ns()
-        thread_pool.run(work, stop=1)
-        first, element = 1, (perf_counter_ns() - began) * work.count / total
-    if first == work.count:
-        return 1
-    if limit > 1 and not paces.is_worth_threads(element * total):
-        limit = 1
-    return thread_pool.run(work, limit, first)
+    A range begins at a multiple of `ALIGNMENT` in its row.
+    """
+    indices = [total * part // count for part in range(count)]
+    return *sorted({index - index % row % paces.ALIGNMENT for index in indices}), total
 
 
 class CpuFastPath:
@@ -209,11 +182,13 @@ class CpuFastPath:
             status = call.run(call.head, id(values), id(targets), 0, total)
             if status == STOPPED:
                 raise interrupt.raised()
-            pace.note_short(began, total)
+            if perf_counter_ns() - began >= paces.THREAD_NS:
+                pace.note(began, 1.0, total)
             return not status
+        threads = _threads_for(kernel, total)
+        bounds = _bounds_for(kernel, total, geometry.ints, threads)
         try:
-            ranges = functools.partial(call.ranges, inputs=values, outputs=targets)
-            faster = _run_ranges(kernel, total, geometry.ints, ranges)
+            faster = thread_pool.run(call.ranges(bounds, values, targets), threads)
         except Misaligned:
             return False
         pace.note(began, faster, total)

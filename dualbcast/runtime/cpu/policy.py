@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import platform
 from collections.abc import Sequence
 from functools import cache as once
@@ -25,9 +26,8 @@ THREAD_NS = 12_000
 _WAKING_FACTOR = 8
 # The least nanoseconds that a range of elements should take, if there are two.
 RANGE_NS = 10_000
-# Elements times pointers of the range that is run first where the pace is not known: the cost of an element varies a
-# thousandfold. These take some microseconds at least.
-_PROBE = 1 << 16
+# Elements times pointers that one thread runs alone while the pace is not known. They take some microseconds at least.
+_FEW = 1 << 17
 # Ranges begin at a multiple of this many elements of a row: more than a vectorised loop advances in one step, so that
 # which elements go through vector code, and with it every bit of the result, does not depend on the number of threads.
 ALIGNMENT = 256
@@ -36,30 +36,19 @@ ALIGNMENT = 256
 class Pace:
     """The pace of a kernel.
 
-    `element` is the nanoseconds that an element took a thread lately; None if that is not known. A launch of at most
-    `short` elements is no work for several threads. `is_warm` says whether the kernel has run on few elements.
+    `element` is the nanoseconds that an element took a thread lately; infinite if that is not known. A launch of at
+    most `short` elements is no work for several threads. `is_warm` says whether the kernel has run on few elements.
     """
 
-    __slots__ = ("_pointers", "element", "is_warm", "short")
+    __slots__ = ("element", "is_warm", "short")
 
     def __init__(self, pointers: int) -> None:
-        self._pointers = pointers
-        self.element: float | None = None
-        self.short, self.is_warm = 2 * self.probe, False
-
-    @property
-    def probe(self) -> int:
-        """The number of elements that are run first where the pace is not known."""
-        return max(ALIGNMENT, _PROBE // self._pointers)
+        self.element, self.is_warm = math.inf, False
+        self.short = max(2 * ALIGNMENT, _FEW // pointers)
 
     def learn(self, element: float) -> None:
         """Set the nanoseconds for an element."""
         self.element, self.short = element, max(2 * ALIGNMENT - 1, int(THREAD_NS / max(element, 1e-3)))
-
-    def note_short(self, began: int, total: int) -> None:
-        """Learn from a launch of few elements by one thread, if they took long."""
-        if perf_counter_ns() - began >= THREAD_NS:
-            self.note(began, 1.0, total)
 
     def note(self, began: int, faster: float, total: int) -> None:
         """Learn from a launch of so many elements, which was so many times as fast as one thread alone."""
@@ -68,7 +57,7 @@ class Pace:
         took = _last_end - began
         element = took * faster / total
         # Most of a short launch is the launch itself: an element takes no longer than that.
-        self.learn(element if self.element is None or took >= THREAD_NS else min(element, self.element))
+        self.learn(element if took >= THREAD_NS else min(element, self.element))
 
 
 def is_worth_threads(work: float) -> bool:

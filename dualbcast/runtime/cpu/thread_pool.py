@@ -54,29 +54,25 @@ class Misaligned(Exception):
     """A kernel has not run, because an input is misaligned."""
 
 
-def run(work: Work, threads: int = 1, first: int = 0, stop: int | None = None) -> float:
-    """Run pieces of work, from `first` on and before `stop`, on so many threads; how much faster than alone.
+def run(work: Work, threads: int = 1) -> float:
+    """Run all pieces of work on at most so many threads, the calling one among them; how much faster than alone.
 
     That follows from the number of pieces that the calling thread ran. Another thread may have come late, or not at
     all.
     """
-    count = (work.count if stop is None else stop) - first
-    own = share(work, first, count, threads)
+    own = share(work, threads)
     if own == -MISALIGNED:
         raise Misaligned
     if own < 0:
         raise interrupt.raised()
-    return count / max(1, own)
+    return work.count / max(1, own)
 
 
-def share(work: Work, first: int, count: int, threads: int) -> int:
-    """Run so many pieces of work, from `first` on, on at most so many threads, the calling one among them.
-
-    It returns when all are done: how many the calling thread ran, or the negative of a status other than 0 that a call
-    returned; it is the last one then that the thread ran.
-    """
-    length = len(work.arguments) // work.count
-    where = ctypes.addressof(ctypes.c_char.from_buffer(work.arguments)) + 8 * length * first
+def share(work: Work, threads: int) -> int:
+    """Run all pieces: how many the calling thread ran, or the negative of a status other than 0 that a call returned;
+    it is the last one then that the thread ran."""
+    length, count = len(work.arguments) // work.count, work.count
+    where = ctypes.addressof(ctypes.c_char.from_buffer(work.arguments))
     helpers = min(threads, count, MAX_THREADS) - 1
     if helpers > 0:
         token = next(_tokens)
