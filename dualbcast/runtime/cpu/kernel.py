@@ -141,16 +141,19 @@ class CpuKernel:
 
 def compile_kernel(source: KernelSource, fastmath: bool) -> CpuKernel:
     """The kernel of a text; see `compile_program`."""
-    return compile_program(source.identity, lambda: source, fastmath)
+    return compile_program("", lambda: source, fastmath)
 
 
 def compile_program(key: str, write: Callable[[], KernelSource], fastmath: bool) -> CpuKernel:
     """The kernel of a program: from this process, else from the cache on disk, else compiled by LLVM.
 
-    `key` stands for the program and its layout, whose text `write` gives. `fastmath` allows fused multiply-adds,
-    reciprocals and approximations, and ignores the sign of zero; NaN and infinities keep their meaning. Without it
-    arithmetic is IEEE's, operation by operation.
+    `key` stands for the program and its layout; if it is empty, the text does, which `write` gives. `fastmath` allows
+    fused multiply-adds, reciprocals and approximations, and ignores the sign of zero; NaN and infinities keep their
+    meaning. Without it arithmetic is IEEE's, operation by operation.
     """
+    if not key:
+        text = write()
+        key, write = text.identity, lambda: text
 
     def make() -> bytes:
         source = write()
