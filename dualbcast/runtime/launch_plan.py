@@ -191,7 +191,7 @@ def plan(
     forms = tuple([None if y is None else form_of(y) for y in slots])
     fit = find_fit(inputs, forms, dtypes, operands.names, shapes, target, least)
     pointers = locate((*operands.arrays, *[y for y in slots if y is not None]))
-    aside = aside_of(fit, pointers)
+    aside = aside_of(fit, pointers) if any(given) else fit.unfit
     if not aside and False not in given:
         return Plan(fit.geometry, pointers, slots, operands, slots, given, dtypes)
     direct = [None if position in aside else y for position, y in enumerate(slots)]
