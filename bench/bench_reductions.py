@@ -56,7 +56,8 @@ def call(function: Callable[..., Any], arrays: tuple[np.ndarray, ...], shapes: t
 
     def run() -> tuple[Any, ...]:
         planned = plan(classify(arrays, NAMES, operands.signature), dtypes, None, shapes)
-        cpu_launch.launch(kernel, planned.total, planned.ints, planned.pointers, blocks=planned.blocks)
+        parts = planned.geometry.packing, planned.geometry.split
+        cpu_launch.launch(kernel, planned.total, planned.ints, planned.pointers, None, *parts)
         return planned.finish()
 
     return run

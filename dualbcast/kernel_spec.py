@@ -24,18 +24,16 @@ class Layout(NamedTuple):
 
     Attributes
     ----------
-    rank : int
-        Coalesced dimensions.
-    classes : tuple of str
+    classes
         The address classes in order of their first use.
-    which : tuple of int
+    which
         For each pointer argument, inputs first and then outputs, the position of its class in `classes`.
-    wide : bool
+    wide
         Whether an index can exceed 2**31 - 1 (CUDA kernels use 32-bit index arithmetic otherwise).
-    lanes : int
+    lanes
         How many neighbouring elements of the innermost dimension a CUDA thread computes. If more than one, every
         argument has unit stride or none there, and sizes, strides and addresses suit accesses of so many elements.
-    values : tuple of int
+    values
         Which inputs a CUDA kernel is given as numbers, and not as the addresses of any.
     """
 
@@ -81,24 +79,22 @@ class KernelSource(NamedTuple):
 
     Attributes
     ----------
-    text : str
+    text
         A Python module: constants, helper functions, the element function and, for `python` and `cpu`, the entry.
-    functions : tuple of str
+    functions
         The functions of `text` other than the entry, callees before callers; the last is the element function.
-    entry : str
+    entry
         The name of the kernel: a Python function in `text`, or for `cuda` an `extern "C" __global__` one in `shell`.
         Its parameters are (start, stop) for `python` and `cpu`, then sizes, strides and pointers. Where outputs are
         summed there is no (start, stop): the kernel adds the sums over the whole space to what is there.
-    dtype : str
+    dtype
         The compute dtype, "float32" or "float64".
-    inputs, outputs : tuple of str
+    inputs, outputs
         The dtype name that each pointer argument is stored as. A summed output is stored as float64. Where sums of
         float64 are compensated, the rounding errors follow the outputs, in an array for each.
-    layout : Layout
-        The layout that the kernel is specialised on.
-    shell : str
+    shell
         For `cuda`, the CUDA C++ text around the element function.
-    vectors : int
+    vectors
         For `cpu`, how many vectors of elements of a row are computed side by side; 0 where elements are computed one
         after the other.
     """

@@ -232,6 +232,12 @@ BUGS = [
         "pool that lends a block twice", "block = shelf.waiting.pop()", "block = shelf.waiting[-1]", "test_buffer_pool"
     ),
     Bug(
+        "threads that work in one memory",
+        "memory[0] = memory[0] + thread * room",
+        "memory[0] = memory[0] + room * 0",
+        "test_loop_builder",
+    ),
+    Bug(
         "accumulators apart",
         "folded = sums.reshape(self.copies, -1, self.folds, self.length).swapaxes(1, 2)",
         "folded = sums.reshape(self.copies, -1, self.length, self.folds).swapaxes(1, 2)",

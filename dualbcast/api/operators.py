@@ -84,7 +84,7 @@ class Derivative(DerivativeOf):
         kernel = call.spec.kernel(
             "plain", call.plan.layout, lambda _, write: interpreter.PythonKernel(write(), keep=False)
         )
-        interpreter.launch(kernel, call.plan.total, call.plan.ints, (*call.operands.arrays, *call.plan.targets))
+        kernel.launch(call.plan.total, call.plan.ints, (*call.operands.arrays, *call.plan.targets))
         return structure.pack([value.item() for value in call.plan.finish()])
 
     def _operands(self, args: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:

@@ -26,8 +26,7 @@ from dualbcast.runtime.cpu.kernel import CpuKernel
 from dualbcast.runtime.cpu.launch import CpuFastPath
 from dualbcast.runtime.cuda.memory import beside
 from dualbcast.runtime.iteration_space import Shapes
-from dualbcast.runtime.launch_plan import Plan
-from dualbcast.runtime.output_arrays import scalars
+from dualbcast.runtime.launch_plan import Plan, scalars
 
 if TYPE_CHECKING:
     from dualbcast.runtime.cuda.kernel import CudaKernel
@@ -195,21 +194,21 @@ class Call:
         if planned.total == 0 or not planned.targets:
             return planned.written()
         if backend == "cpu":
-            cpu_launch.launch(self.cpu_kernel(), planned.total, planned.ints, planned.pointers, blocks=planned.blocks)
+            kernel, geometry = self.cpu_kernel(), planned.geometry
+            parts = geometry.packing, geometry.split
+            cpu_launch.launch(kernel, geometry.total, geometry.ints, planned.pointers, None, *parts)
         elif backend == "cuda":
             from dualbcast.runtime.cuda import launch as cuda_launch
 
-            kernel = self.cuda_kernel(None)
+            on_gpu = self.cuda_kernel(None)
             given: list[Any] = list(planned.pointers)
-            for at in kernel.source.layout.values:
+            for at in on_gpu.source.layout.values:
                 given[at] = cuda_launch.by_value(self.operands.arrays[at])
-            cuda_launch.launch(kernel, planned.total, planned.sizes, planned.strides, given)
+            cuda_launch.launch(on_gpu, planned.total, planned.sizes, planned.strides, given)
         else:
             interpreted = self.spec.kernel("python", planned.layout, _interpreted)
             arrays = (*self.operands.arrays, *planned.targets)
-            split = planned.geometry.split
-            blocks = None if split is None else split.blocks
-            interpreter.launch(interpreted, planned.total, planned.ints, arrays, blocks)
+            interpreted.launch(planned.total, planned.ints, arrays, planned.geometry.split)
         return planned.written()
 
     def _backend(self) -> Backend:

@@ -41,12 +41,19 @@ class Signature:
 
     Attributes
     ----------
-    tokens : tuple
+    tokens
         For each argument the dtype of an array or a NumPy scalar, or the type of a Python number.
-    native : bool
+    kinds
+        For each argument the kind of a scalar function's parameter. uint64 is "float", as in NumPy, where it meets
+        int64 in float64.
+    storages
+        For each argument the name of the dtype that it is stored as.
+    result_dtype
+        The dtype of float outputs: NumPy's promotion of the arrays and NumPy scalars; float64 if none is float.
+    compute
+        The dtype of the arithmetic: "float64" if `result_dtype` is, else "float32".
+    native
         Whether all arrays are in native byte order.
-    kinds, storages, result_dtype, compute
-        As `Operands` describes them.
     """
 
     tokens: tuple[Token, ...]
@@ -65,17 +72,15 @@ class Operands(NamedTuple):
 
     Attributes
     ----------
-    arrays : tuple of numpy.ndarray or cupy.ndarray
+    arrays
         One for each argument, all of one kind. An argument that is an array is itself here, unless it is misaligned or
         not in native byte order: then it is a copy. A scalar is a 0-d array, of NumPy's also beside CuPy's arrays: a
         kernel on a GPU is given the number itself.
-    names : tuple of str
+    names
         The parameters, for error messages.
-    signature : Signature
-        To be read through the properties below.
-    module : str
+    module
         "numpy" or "cupy".
-    numbers : tuple of int
+    numbers
         Which arguments are scalars.
     """
 
@@ -86,25 +91,22 @@ class Operands(NamedTuple):
     module: str
     numbers: tuple[int, ...] = ()
 
+    # --- the signature's fields of these names ---
+
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """For each argument "float", "int" or "bool", the kind of a scalar function's parameter. uint64 is "float", as
-        in NumPy, where it meets int64 in float64."""
         return self.signature.kinds
 
     @property
     def storages(self) -> tuple[str, ...]:
-        """For each argument the name of the dtype that it is stored as."""
         return self.signature.storages
 
     @property
     def result_dtype(self) -> DType:
-        """The dtype of float outputs: NumPy's promotion of the arrays and NumPy scalars; float64 if none is float."""
         return self.signature.result_dtype
 
     @property
     def compute(self) -> str:
-        """The dtype of the arithmetic: "float64" if `result_dtype` is, else "float32"."""
         return self.signature.compute
 
 
@@ -139,31 +141,16 @@ def sign(arguments: Sequence[object], names: tuple[str, ...]) -> Signature:
 
 
 def classify(arguments: Sequence[object], names: tuple[str, ...], signature: Signature | None = None) -> Operands:
-    """Validate the arguments of a call and settle its dtypes.
+    """Validate the arguments of a call and settle its dtypes; `signature` is what `sign` gives for them.
 
-    Parameters
-    ----------
-    arguments : sequence
-        NumPy arrays (also 0-d, read-only, `numpy.memmap`), CuPy arrays, NumPy scalars, Python floats, ints and bools.
-        The dtypes are float16, bfloat16, float32, float64, bool, and the signed and unsigned integers to 64 bits.
-    names : tuple of str
-        One for each argument.
-    signature : Signature, optional
-        As `sign` gives it for them.
+    They are NumPy arrays (also 0-d, read-only, `numpy.memmap`), CuPy arrays, NumPy scalars, Python floats, ints and
+    bools. The dtypes are float16, bfloat16, float32, float64, bool, and the signed and unsigned integers to 64 bits.
+    Promotion is `numpy.result_type`, with Python scalars weak: they never widen the result. Where no argument is a
+    float array or a NumPy float, the result is float64 for every integer width and for bool.
 
-    Returns
-    -------
-    Operands
-        Promotion is `numpy.result_type`, with Python scalars weak: they never widen the result. Where no argument is a
-        float array or a NumPy float, the result is float64 for every integer width and for bool.
-
-    Raises
-    ------
-    ArgumentError
-        An argument is something else, NumPy and CuPy arrays are mixed, CuPy arrays are not on the current device, or a
-        Python int does not fit int64.
-    DTypeError
-        A dtype is not one of the above, or NumPy has no common dtype for them (bfloat16 with float16, say).
+    An `ArgumentError` says that an argument is something else, that NumPy and CuPy arrays are mixed, that CuPy arrays
+    are not on the current device, or that a Python int does not fit int64; a `DTypeError`, that a dtype is not one of
+    the above, or that NumPy has no common dtype for them (bfloat16 with float16, say).
 
     Examples
     --------

@@ -39,12 +39,7 @@ _LIMIT_DIVISOR = 8
 class _Block:
     """Some memory, which waits on its shelf or is lent to one array, and is unmapped with the last reference.
 
-    Attributes
-    ----------
-    address : int
-        Where it begins: a page, and a huge one if it is large.
-    returned : int
-        When it came back: a larger number is later.
+    It begins at a page, and a huge one if it is large. `returned` says when it came back: a larger number is later.
     """
 
     __slots__ = ("__weakref__", "_memory", "address", "returned")
@@ -67,18 +62,10 @@ class _Block:
 
 
 class _Shelf:
-    """The blocks of one size.
+    """The blocks of which each has memory for an array of so many bytes.
 
-    Attributes
-    ----------
-    size : int
-        The bytes that an array of each may have.
-    waiting : deque of _Block
-        Those that no array has, the last that came back at the right.
-    blocks : WeakSet of _Block
-        All of them.
-    lease : callable
-        Makes the `base` of an array from an address.
+    No array has those that are `waiting`; the last that came back is at the right. `lease` makes the `base` of an array
+    from an address.
     """
 
     __slots__ = ("blocks", "lease", "size", "waiting")
@@ -96,11 +83,6 @@ class Pool:
     An array's block comes back when the array is collected, in whatever thread and at whatever moment that is, in the
     middle of a method of the pool too. So there are no locks here: each step is one operation of a deque, which hands
     a block to one taker only, and everything else (what is counted, what is dropped first) may be off for a moment.
-
-    Parameters
-    ----------
-    limit : int, optional
-        See `limit`.
 
     Examples
     --------

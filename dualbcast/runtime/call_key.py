@@ -95,13 +95,7 @@ class Recent(dict[Any, _T]):
 
 
 class FastPath(Protocol):
-    """A kernel with all that calls of one form have in common, on any device.
-
-    Attributes
-    ----------
-    results
-        The caller's own object.
-    """
+    """A kernel with all that calls of one form have in common, on any device; `results` is the caller's own object."""
 
     results: Any
 

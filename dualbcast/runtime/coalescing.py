@@ -30,20 +30,11 @@ _LONG_COLUMN, _LARGEST_PLANE, _TINY_ROW = 16, 1 << 15, 8
 
 
 class Dimensions(NamedTuple):
-    """The dimensions of a kernel's iteration space.
+    """The dimensions of a kernel's iteration space, their `sizes` outermost first.
 
-    Attributes
-    ----------
-    sizes : tuple of int
-        Their lengths, outermost first.
-    rows : list of tuple of int
-        The strides of each array, in elements; those of its contiguous stand-in if it is packed.
-    packing : Packing or None
-        The packed inputs.
-    unjoined : sequence of tuple of int
-        The strides of arrays in dimensions in which rows are not joined, where there are sums over joined rows.
-    folds, length
-        See `Space`.
+    `rows` are the strides of each array, in elements; those of its contiguous stand-in if it is packed. `unjoined` are
+    the strides in dimensions in which rows are not joined, where there are sums over joined rows. For `folds` and
+    `length` see `reduction_blocks.Sum`; no folds are as many ones.
     """
 
     sizes: tuple[int, ...]
@@ -59,15 +50,8 @@ def dimensions_of(
 ) -> Dimensions:
     """The dimensions of a kernel, and the inputs that are packed for it.
 
-    Parameters
-    ----------
-    shape, order : tuple of int
-        The result's shape, and its axes from the outermost in memory to the innermost.
-    rows : sequence of tuple of int
-        The strides of inputs and then of outputs along each axis; 0 where an output is summed.
-    inputs : tuple of Form
-    sums : bool
-        Whether outputs may be sums.
+    `order` has the axes of the result's shape from the outermost in memory to the innermost. `rows` are the strides of
+    inputs and then of outputs along each axis, 0 where an output is summed. `sums` says whether outputs may be sums.
     """
     return (
         _joined(shape, order, rows, inputs)
@@ -83,16 +67,8 @@ def long_rows(
     """The order of the axes, in which the last two change places where rows would be short and columns are long.
 
     That is for kernels of which every output is a sum over some axis and no input has all of them, as of pairs of
-    points. Then the inputs are so small beside the space that it does not matter how they lie in memory.
-
-    Parameters
-    ----------
-    shape, order : tuple of int
-        As for `dimensions_of`.
-    inputs : sequence of tuple of int
-        Their strides along each axis.
-    sums : sequence of (tuple of int or None)
-        The shape of each output that is summed.
+    points. Then the inputs are so small beside the space that it does not matter how they lie in memory. `inputs` are
+    their strides along each axis, `sums` the shape of each output that is summed.
     """
     axes = [axis for axis in order if shape[axis] > 1]
     if len(axes) < 2 or math.prod(shape) < _MANY_ELEMENTS:

@@ -16,7 +16,7 @@ from dualbcast.errors import kernel_fault
 from dualbcast.kernel_spec import KernelSource
 
 if TYPE_CHECKING:
-    from dualbcast.runtime.reduction_blocks import Block
+    from dualbcast.runtime.reduction_blocks import Split
 
 _NUMPY = {
     "acos": np.arccos,
@@ -144,22 +144,14 @@ class PythonKernel:
         with np.errstate(all="ignore"):
             self._entry(start, stop, *ints, *map(_Pointer, arrays))
 
-    def run_block(self, block: Block, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
-        """Run a block, where the kernel sums."""
+    def launch(
+        self, total: int, ints: Sequence[int], arrays: Sequence[np.ndarray[Any, Any]], split: Split | None = None
+    ) -> None:
+        """Run all elements, by blocks where the kernel sums; `arrays` are the inputs and then those that it writes."""
+        if split is None:
+            if total:
+                self(0, total, ints, arrays)
+            return
         with np.errstate(all="ignore"):
-            self._entry(*block.ints, *map(_Pointer, arrays, block.offsets))
-
-
-def launch(
-    kernel: PythonKernel,
-    total: int,
-    ints: Sequence[int],
-    arrays: Sequence[np.ndarray[Any, Any]],
-    blocks: Sequence[Block] | None = None,
-) -> None:
-    """Run all elements, by blocks where the kernel sums; `arrays` are the inputs and then those that it writes."""
-    if blocks is not None:
-        for block in blocks:
-            kernel.run_block(block, arrays)
-    elif total:
-        kernel(0, total, ints, arrays)
+            for block in split.blocks:
+                self._entry(*block.ints, *map(_Pointer, arrays, block.offsets))

@@ -17,10 +17,10 @@ from dualbcast.kernel_spec import Layout
 from dualbcast.runtime.arguments import Array, DType
 from dualbcast.runtime.buffer_pool import MIN_ARRAY_BYTES, MIN_CALL_BYTES, POOL
 from dualbcast.runtime.coalescing import Dimensions, Form, coalesced, dimensions_of, fresh_strides, long_rows
-from dualbcast.runtime.cpu.pieces import Copied, Packing
+from dualbcast.runtime.cpu.pieces import Packing
 from dualbcast.runtime.cuda.grid import foremost
 from dualbcast.runtime.cuda.memory import allocate, shared_block
-from dualbcast.runtime.reduction_blocks import WORK, Block, Space, Split
+from dualbcast.runtime.reduction_blocks import WORK, Split, split_by_panels, split_for_gpu, split_for_threads, sums_of
 
 form_of = attrgetter("shape", "strides", "dtype")
 # For each output the shape of its sums, None where it is not summed; None where none is.
@@ -36,21 +36,17 @@ class Geometry(NamedTuple):
 
     Attributes
     ----------
-    shape : tuple of int
-        The shape of the result.
-    total : int
-        Its number of elements.
-    order : tuple of int or None
+    shape, total
+        The shape of the result, and its number of elements.
+    order
         The axes of the result from the outermost in memory to the innermost; None where that is C order.
-    layout : Layout
+    layout
         What a kernel is specialised on.
-    sizes, strides : tuple of int
-        Of the coalesced dimensions, outermost first; strides in elements, class by class, one for each `s`.
-    ints : tuple of int
-        `sizes` and `strides`.
-    split : Split or None
+    sizes, strides, ints
+        Of the coalesced dimensions, outermost first; strides in elements, class by class, one for each `s`. And both.
+    split
         How the space is split where outputs are summed.
-    packing : Packing or None
+    packing
         The inputs that a CPU kernel has as contiguous ones: it is given them piece by piece, or, where it sums, copies.
     """
 
@@ -64,13 +60,6 @@ class Geometry(NamedTuple):
     split: Split | None = None
     packing: Packing | None = None
 
-    @property
-    def blocks(self) -> Sequence[Block] | Copied | Packing | None:
-        """The parts of the space that a kernel is run on where it sums or inputs are packed; else None."""
-        if self.split is None or not self.split.blocks:
-            return self.packing
-        return self.split.blocks if self.packing is None else Copied(self.packing, self.split.blocks)
-
     def is_large(self, count: int) -> bool:
         """Whether so many new arrays of NumPy's have memory of the pool."""
         most = 8 * self.total  # bytes an element
@@ -82,11 +71,14 @@ class Geometry(NamedTuple):
         NumPy's each have memory of their own, so that one that is kept keeps no others. On a GPU they are one block,
         because allocating takes longer than the launch.
         """
-        if xp is not np and self.total:
-            return self._on_device(dtypes)
-        pooled = xp is np and self.is_large(len(dtypes))
         lengths, axes = self.memory
-        arrays = POOL.empties(lengths, dtypes) if pooled else [xp.empty(lengths, dtype) for dtype in dtypes]
+        arrays: Sequence[Array]
+        if xp is not np and self.total:
+            arrays = allocate(shared_block(lengths, tuple(dtypes)))
+        elif xp is np and self.is_large(len(dtypes)):
+            arrays = POOL.empties(lengths, dtypes)
+        else:
+            arrays = [xp.empty(lengths, dtype) for dtype in dtypes]
         return tuple(arrays if axes is None else [array.transpose(axes) for array in arrays])
 
     @property
@@ -96,11 +88,6 @@ class Geometry(NamedTuple):
             return self.shape, None
         axes = sorted(range(len(self.order)), key=self.order.__getitem__)
         return tuple([self.shape[axis] for axis in self.order]), tuple(axes)
-
-    def _on_device(self, dtypes: Sequence[DType]) -> tuple[Array, ...]:
-        lengths, axes = self.memory
-        arrays = allocate(shared_block(lengths, tuple(dtypes)))
-        return arrays if axes is None else tuple([array.transpose(axes) for array in arrays])
 
 
 @lru_cache(maxsize=1024)
@@ -112,32 +99,12 @@ def lay_out(
     target: Target = "cpu",
     least: int = WORK,
 ) -> Geometry:
-    """Broadcast, order the axes by memory, and coalesce them.
+    """Broadcast, order the axes by memory, and coalesce them, for a kernel of a target.
 
-    Parameters
-    ----------
-    inputs : tuple of Form
-        How each input lies in memory; the strides are whole numbers of elements.
-    outs : tuple of (Form or None)
-        The same for each output; None is one to be allocated with `Geometry.allocate_all`.
-    names : tuple of str
-        The parameters, for the error.
-    shapes : tuple of (tuple of int or None), optional
-        For each output the shape of its sums, None where it is not summed.
-    target : str
-        Which kernel walks them: "cpu", "cuda" or "python".
-    least : int
-        Where sums are not for a CUDA kernel, the fewest elements of a block.
-
-    Returns
-    -------
-    Geometry
-        Remembered: the same arguments give the same object.
-
-    Raises
-    ------
-    ShapeError
-        The shapes do not broadcast together.
+    `inputs` and `outs` say how each array lies in memory, the strides being whole numbers of elements; an output that
+    is None is to be allocated with `Geometry.allocate_all`. `shapes` are those of sums. Where these are not for a CUDA
+    kernel, a block has at least so many elements. It raises a `ShapeError`, with the parameters' names, if the shapes
+    do not broadcast together. The same arguments give the same object.
 
     Examples
     --------
@@ -184,32 +151,24 @@ def lay_out(
         for step, mark in zip(row, pattern, strict=True)
         if mark == "s"
     )
-    parts = None
+    split = None
     if shapes is not None:
-        space = Space(shape, order, sizes, strides, rows, shapes, dimensions.folds, dimensions.length)
+        folds = dimensions.folds or (1,) * len(shapes)
+        own = sums_of(shape, order, dimensions.unjoined or rows, shapes, folds, dimensions.length)
         if packing is not None and packing.sums:
-            parts = space._replace(rows=dimensions.unjoined).split_by_panels(packing.count)
-        else:
-            parts = space.split_for_gpu() if target == "cuda" else space.split(least)
+            split = split_by_panels(packing.count, own)
+        elif any(own) and target == "cuda":
+            split = split_for_gpu(sizes, own)
+        elif any(own):
+            split = split_for_threads(sizes, strides, rows, own, least)
     in_order = order == tuple(range(rank))
-    return Geometry(shape, total, None if in_order else order, layout, sizes, strides, sizes + strides, parts, packing)
+    return Geometry(shape, total, None if in_order else order, layout, sizes, strides, sizes + strides, split, packing)
 
 
 @lru_cache(maxsize=1024)
 def result_shape(inputs: tuple[Form, ...], names: tuple[str, ...]) -> tuple[int, ...]:
-    """The shape that the inputs broadcast to, by NumPy's rules.
-
-    Parameters
-    ----------
-    inputs : tuple of Form
-        How each input lies in memory.
-    names : tuple of str
-        The parameters, for the error.
-
-    Raises
-    ------
-    ShapeError
-        The shapes do not broadcast together.
+    """The shape that the inputs broadcast to, by NumPy's rules; a `ShapeError`, with the parameters' names, if they do
+    not.
 
     Examples
     --------

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from operator import add
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dualbcast.errors import ArgumentError
+from dualbcast.errors import ArgumentError, DTypeError, ShapeError
+from dualbcast.foreign_objects import called
 from dualbcast.kernel_spec import Layout
-from dualbcast.runtime.arguments import Array, DType, Operands
+from dualbcast.runtime.arguments import Array, DType, Operands, is_array, is_writeable
 from dualbcast.runtime.call_key import device_addresses, host_addresses
 from dualbcast.runtime.coalescing import Form
-from dualbcast.runtime.cpu.pieces import Copied, Packing
 from dualbcast.runtime.iteration_space import (
     Geometry,
     Shapes,
@@ -32,8 +32,10 @@ from dualbcast.runtime.iteration_space import (
     lay_out,
     result_shape,
 )
-from dualbcast.runtime.output_arrays import check_forms, check_out, scalars
-from dualbcast.runtime.reduction_blocks import WORK, Block, Split, combine, least_of
+from dualbcast.runtime.reduction_blocks import WORK, combine, least_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _MAX_WORK: Any = 10_000  # of NumPy's exact overlap test: under a millisecond (NumPy's own annotation allows only 0, -1)
 
@@ -43,23 +45,21 @@ class Plan(NamedTuple):
 
     Attributes
     ----------
-    geometry : Geometry
-        Shape, layout, sizes and strides.
-    pointers : tuple of int
-        The address of element 0 of each input and then of each output.
-    outputs : tuple of array
+    pointers
+        The address of element 0 of each input and then of each target.
+    outputs
         The caller's arrays: those of `out=` where given, 0-d arrays where the result has shape (). In the place of an
         output that is summed, its accumulators.
-    operands : Operands
+    operands
         The inputs, kept alive.
-    targets : tuple of array
+    targets
         The arrays that the kernel writes: `outputs`, but others for arrays of `out=` that it cannot write to directly;
         and then the rounding errors of sums.
-    given : tuple of bool
+    given
         Which outputs came through `out=`.
-    dtypes : tuple of numpy.dtype
+    dtypes
         Of the outputs.
-    shapes : tuple of (tuple of int or None), or None
+    shapes
         For each output the shape of its sums, None where it is not summed; None where none is.
     """
 
@@ -72,35 +72,27 @@ class Plan(NamedTuple):
     dtypes: tuple[DType, ...]
     shapes: Shapes = None
 
+    # --- the geometry's fields of these names ---
+
     @property
     def layout(self) -> Layout:
-        """The layout that the kernel is specialised on."""
         return self.geometry.layout
 
     @property
     def total(self) -> int:
-        """The number of elements; 0 means that there is nothing to launch."""
         return self.geometry.total
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Of the coalesced dimensions, outermost first."""
         return self.geometry.sizes
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """The run-time strides in elements, class by class, outermost first."""
         return self.geometry.strides
 
     @property
     def ints(self) -> tuple[int, ...]:
-        """`sizes` and `strides`, as the kernel takes them."""
         return self.geometry.ints
-
-    @property
-    def blocks(self) -> Sequence[Block] | Copied | Packing | None:
-        """The parts of the space that the kernel is run on, where it is not run on ranges."""
-        return self.geometry.blocks
 
     def is_repeatable(self) -> bool:
         """Whether calls of the same forms can be made alike: all outputs or none were given, and written directly."""
@@ -171,36 +163,14 @@ def plan(
 ) -> Plan:
     """Broadcast the inputs, allocate or check the outputs, and lay everything out for a kernel.
 
-    Parameters
-    ----------
-    operands : Operands
-        The inputs.
-    dtypes : sequence of numpy.dtype
-        One for each output.
-    out : array or sequence of (array or None), optional
-        Arrays to write to, of exactly the result's shape and the output's dtype, with any strides. They may overlap
-        inputs: then the result is computed aside and copied when the kernel has succeeded. None for sums.
-    shapes : tuple of (tuple of int or None), optional
-        For each output None where it has the shape of the result, or the shape, which broadcasts to that of the result,
-        of the sums that are made of it.
-    work : float
-        The cost of an element in units of an addition, where something is summed.
-    is_interpreted : bool
-        Whether Python runs the kernel.
+    There is an output for each of `dtypes`. Arrays of `out` have exactly the result's shape and the output's dtype, and
+    any strides. They may overlap inputs: then the result is computed aside and copied when the kernel has succeeded.
+    None stands for a new array, which follows the memory order of the inputs, as with NumPy's order "K". `shapes` has
+    for each output None where it has the shape of the result, or the shape, which broadcasts to that, of the sums that
+    are made of it. `work` is the cost of an element in units of an addition, where something is summed.
 
-    Returns
-    -------
-    Plan
-        Fresh outputs follow the memory order of the inputs, as with NumPy's order "K".
-
-    Raises
-    ------
-    ShapeError
-        The inputs do not broadcast together, or an array in `out` has another shape than the result.
-    DTypeError
-        An array in `out` has another dtype than its output.
-    ArgumentError
-        `out` has the wrong number of arrays or of the wrong kind, one is read-only, or two overlap.
+    It raises a `ShapeError`, a `DTypeError` or an `ArgumentError` where the inputs do not broadcast together, or `out`
+    has arrays of another number, kind, shape or dtype, a read-only one, or two that overlap.
 
     Examples
     --------
@@ -216,17 +186,12 @@ def plan(
     locate = host_addresses if xp is np else device_addresses
     target: Target = "python" if is_interpreted else "cpu" if xp is np else "cuda"
     least = least_of(work)
-    if out is None:
-        geometry = lay_out(inputs, (None,) * len(dtypes), operands.names, shapes, target, least)
-        outputs, targets = fresh(geometry, dtypes, operands.compute, xp)
-        pointers = locate((*operands.arrays, *targets))
-        return Plan(geometry, pointers, outputs, operands, targets, (False,) * len(dtypes), dtypes, shapes)
-    slots = check_out(out, len(dtypes), operands.module)
+    slots = (None,) * len(dtypes) if out is None else _check_out(out, len(dtypes), operands.module)
     given = tuple([y is not None for y in slots])
     forms = tuple([None if y is None else form_of(y) for y in slots])
     fit = find_fit(inputs, forms, dtypes, operands.names, shapes, target, least)
     pointers = locate((*operands.arrays, *[y for y in slots if y is not None]))
-    aside = aside_of(fit, pointers)
+    aside = aside_of(fit, pointers) if any(given) else fit.unfit
     if not aside and False not in given:
         return Plan(fit.geometry, pointers, slots, operands, slots, given, dtypes)
     direct = [None if position in aside else y for position, y in enumerate(slots)]
@@ -234,47 +199,76 @@ def plan(
     if aside != fit.unfit:
         written = tuple([None if position in aside else form for position, form in enumerate(forms)])
         geometry = lay_out(inputs, written, operands.names, shapes, target, least)
-    if geometry.split is None:
-        targets = _filled(geometry, dtypes, direct, xp)
-    else:
-        _, targets = _with_sums(geometry, geometry.split, dtypes, direct, operands.compute, xp)
-    outputs = tuple([target if y is None else y for y, target in zip(slots, targets, strict=False)])
+    outputs, targets = fresh(geometry, dtypes, operands.compute, xp, direct)
     pointers = locate((*operands.arrays, *targets))
+    if any(given):
+        outputs = tuple([target if y is None else y for y, target in zip(slots, outputs, strict=True)])
     return Plan(geometry, pointers, outputs, operands, targets, given, dtypes, shapes)
 
 
 def fresh(
-    geometry: Geometry, dtypes: tuple[DType, ...], compute: str, xp: Any
+    geometry: Geometry, dtypes: tuple[DType, ...], compute: str, xp: Any, direct: Sequence[Array | None] = ()
 ) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-    """New arrays for the outputs; and all that the kernel writes, which are those and the rounding errors of sums."""
+    """An array for each output, new but for those that are `direct`; and all that the kernel writes: these and the
+    rounding errors of sums."""
+    if geometry.split is None and not direct:
+        outputs = geometry.allocate_all(dtypes, xp)
+        return outputs, outputs
+    slots, rests = [*direct] or [None] * len(dtypes), list[Array]()
     if geometry.split is not None:
-        return _with_sums(geometry, geometry.split, dtypes, (None,) * len(dtypes), compute, xp)
-    outputs = geometry.allocate_all(dtypes, xp)
-    return outputs, outputs
-
-
-def _with_sums(
-    geometry: Geometry,
-    parts: Split,
-    dtypes: tuple[DType, ...],
-    direct: Sequence[Array | None],
-    compute: str,
-    xp: Any,
-) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-    """The arrays that a kernel that sums writes, one for each output; and these followed by the rounding errors."""
-    sums, rests = parts.accumulators(compute, xp)
-    slots = [s if y is None else y for y, s in zip(direct, sums, strict=True)]
-    outputs = _filled(geometry, dtypes, slots, xp)
-    return outputs, (*outputs, *rests)
-
-
-def _filled(geometry: Geometry, dtypes: Sequence[DType], slots: Sequence[Array | None], xp: Any) -> tuple[Array, ...]:
-    """The arrays in `slots`, fresh ones where there is None."""
-    fresh = iter(geometry.allocate_all([dtype for y, dtype in zip(slots, dtypes, strict=True) if y is None], xp))
-    return tuple([next(fresh) if y is None else y for y in slots])
+        sums, rests = geometry.split.accumulators(compute, xp)
+        slots = [s if y is None else y for y, s in zip(slots, sums, strict=True)]
+    new = iter(geometry.allocate_all([dtype for y, dtype in zip(slots, dtypes, strict=True) if y is None], xp))
+    outputs = tuple([next(new) if y is None else y for y in slots])
+    return outputs, (*outputs, *rests) if rests else outputs
 
 
 # ---- out= ------------------------------------------------------------------------------------------------------------
+
+
+def _check_out(out: Array | Sequence[Array | None], count: int, module: str) -> tuple[Array | None, ...]:
+    """`out=`, as the user gave it, as a tuple of arrays of a module, "numpy" or "cupy".
+
+    It raises an `ArgumentError` where there are more or fewer than `count`, or one is no such array or is read-only.
+    """
+    slots = tuple(out) if isinstance(out, tuple | list) else (out,)
+    if len(slots) != count:
+        raise ArgumentError(f"out= has {len(slots)} arrays; one is needed for each of {count} outputs.")
+    if [*map(type, slots)].count(np.ndarray) == count and module == "numpy" and all(map(is_writeable, slots)):
+        return slots  # by far the most calls, and this runs at every one
+    for position, y in enumerate(slots):
+        if y is None:
+            continue
+        name = _out_name(position, count)
+        if not is_array(y, module):
+            library = "NumPy" if module == "numpy" else "CuPy"
+            raise ArgumentError(f"{name} is {called(y)}; it must be a {library} array, as the inputs of this call are.")
+        if module == "numpy" and not y.flags.writeable:
+            raise ArgumentError(f"{name} is read-only. Pass an array that can be written to.")
+    return slots
+
+
+def _check_forms(
+    forms: Sequence[tuple[tuple[int, ...], Any, DType] | None], dtypes: Sequence[DType], shape: tuple[int, ...]
+) -> None:
+    """Check that the arrays of `out=` have exactly these dtypes, and all of them this shape. It depends on their forms
+    alone, and can be remembered."""
+    for position, (form, dtype) in enumerate(zip(forms, dtypes, strict=True)):
+        if form is not None:
+            name = _out_name(position, len(forms))
+            if form[0] != shape:
+                raise ShapeError(f"{name} has shape {form[0]}; it must have the shape of the result, {shape}.")
+            if form[2] != dtype:
+                raise DTypeError(f"{name} has dtype {form[2]}; it must be exactly that of the output, {dtype}.")
+
+
+def _out_name(position: int, count: int) -> str:
+    return f"out[{position}]" if count > 1 else "out"
+
+
+def scalars(outputs: tuple[Any, ...], given: tuple[bool, ...]) -> tuple[Any, ...]:
+    """The outputs, with scalars for those of shape () that were not given by the caller."""
+    return tuple([y if is_given or y.shape else y[()] for y, is_given in zip(outputs, given, strict=True)])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -285,28 +279,19 @@ class Fit:
 
     Attributes
     ----------
-    geometry : Geometry
+    geometry
         For a kernel that writes directly to all arrays of `out=` but those in `unfit`.
-    forms : tuple of Form
+    forms, extents
         Of the inputs, then of the arrays of `out=`.
-    firsts, lasts : tuple of int
-        The `extent` of each.
-    itemsizes : tuple of int
-        Of the arrays of `out=`, which is also what their addresses must be multiples of.
-    count : int
-        How many inputs there are.
-    positions : tuple of int
+    positions
         Which output each array of `out=` is for.
-    unfit : frozenset of int
+    unfit
         Outputs whose arrays may repeat an element.
     """
 
     geometry: Geometry
     forms: tuple[Form, ...]
-    firsts: tuple[int, ...]
-    lasts: tuple[int, ...]
-    itemsizes: tuple[int, ...]
-    count: int
+    extents: NDArray[np.int64]
     positions: tuple[int, ...]
     unfit: frozenset[int]
 
@@ -326,15 +311,14 @@ def find_fit(
         out is not None and shape is not None for out, shape in zip(outs, shapes, strict=True)
     ):
         raise ArgumentError("out= cannot take an output that is summed; give None in its place.")
-    check_forms(outs, dtypes, result_shape(inputs, names))
+    _check_forms(outs, dtypes, result_shape(inputs, names))
     unfit = frozenset(position for position, form in enumerate(outs) if form is not None and not is_nested(form))
     written = tuple([None if position in unfit else form for position, form in enumerate(outs)])
     geometry = lay_out(inputs, written, names, shapes, target, least)
     forms = (*inputs, *[form for form in outs if form is not None])
-    firsts, lasts = zip(*map(extent, forms), strict=True) if forms else ((), ())
     positions = tuple([position for position, form in enumerate(outs) if form is not None])
-    itemsizes = tuple([form[2].itemsize for form in forms[len(inputs) :]])
-    return Fit(geometry, forms, firsts, lasts, itemsizes, len(inputs), positions, unfit)
+    extents = np.array([extent(form) for form in forms], np.int64).reshape(-1, 2)
+    return Fit(geometry, forms, extents, positions, unfit)
 
 
 @lru_cache(maxsize=1024)
@@ -344,54 +328,29 @@ def aside_of(fit: Fit, places: tuple[int, ...]) -> frozenset[int]:
     Kernels are compiled on the promise that no output shares memory with an input, and they run in parallel, so an
     array that overlaps an input or itself, or that is misaligned, gets its values by a copy afterwards.
     """
-    count, positions = fit.count, fit.positions
-    skewed = [place % itemsize for place, itemsize in zip(places[count:], fit.itemsizes, strict=True)]
-    aside = fit.unfit.union([position for position, rest in zip(positions, skewed, strict=True) if rest])
-    for i, j in _meeting(fit, places):
-        if _overlap(fit.forms[i], places[i], fit.forms[j], places[j]):
-            if i >= count:
+    count = len(places) - len(fit.positions)
+    skewed = [places[at] % fit.forms[at][2].itemsize for at in range(count, len(places))]
+    aside = fit.unfit.union([position for position, rest in zip(fit.positions, skewed, strict=True) if rest])
+    starts, stops = (fit.extents + np.array(places, np.int64)[:, None]).T
+    # Whether the first to last bytes of an array of `out=` and of any array intersect.
+    meeting = (starts[count:, None] < stops) & (starts < stops[count:, None])
+    for at, other in np.argwhere(np.tril(meeting, count - 1)).tolist():
+        mine = count + at
+        if _overlap(fit.forms[other], places[other], fit.forms[mine], places[mine]):
+            if other >= count:
                 raise ArgumentError("Two arrays of out= share memory, and would overwrite each other.")
-            aside |= {positions[j - count]}
+            aside |= {fit.positions[at]}
     return aside
-
-
-def _meeting(fit: Fit, places: tuple[int, ...]) -> Iterator[tuple[int, int]]:
-    """The pairs (i, j), i < j, of arrays whose first to last bytes intersect, found in one sweep over the addresses.
-
-    Pairs of inputs are left out: there may be many of them, as in `f(x, x)`.
-    """
-    starts, stops = map(add, places, fit.firsts), map(add, places, fit.lasts)
-    inputs: list[tuple[int, int]] = []
-    outputs: list[tuple[int, int]] = []
-    for start, stop, index in sorted(zip(starts, stops, range(len(places)), strict=True)):
-        outputs = [other for other in outputs if other[0] > start]
-        meeting = outputs
-        if index >= fit.count:
-            inputs = [other for other in inputs if other[0] > start]
-            meeting = inputs + outputs
-        for _, other in meeting:
-            yield min(index, other), max(index, other)
-        (inputs if index < fit.count else outputs).append((stop, index))
-
-
-class _StandIn:
-    """An array's address, shape and strides in the form that NumPy takes them, so that it can reason about them.
-
-    The memory is never touched, so this serves for device memory too.
-    """
-
-    def __init__(self, form: Form, address: int) -> None:
-        shape, strides, dtype = form
-        self.__array_interface__ = {
-            "shape": shape,
-            "strides": strides,
-            "typestr": f"|V{dtype.itemsize}",
-            "data": (address, False),
-            "version": 3,
-        }
 
 
 def _overlap(a: Form, a_address: int, b: Form, b_address: int) -> bool:
     """Whether two arrays share a byte; also true where an exact answer would take too long."""
-    pair = np.asarray(_StandIn(a, a_address)), np.asarray(_StandIn(b, b_address))
-    return np.may_share_memory(*pair, max_work=_MAX_WORK)
+    return np.may_share_memory(_stand_in(a, a_address), _stand_in(b, b_address), max_work=_MAX_WORK)
+
+
+def _stand_in(form: Form, address: int) -> Array:
+    """An array of NumPy's at an address, which may be on a device: its memory is never touched."""
+    shape, strides, dtype = form
+    data = address, False
+    interface = {"shape": shape, "strides": strides, "typestr": f"|V{dtype.itemsize}", "data": data, "version": 3}
+    return np.asarray(SimpleNamespace(__array_interface__=interface))

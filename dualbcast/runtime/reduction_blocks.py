@@ -9,7 +9,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -36,12 +37,7 @@ def least_of(work: float) -> int:
 class Block(NamedTuple):
     """A part of the iteration space that one thread runs.
 
-    Attributes
-    ----------
-    ints : tuple of int
-        Sizes and strides, as the kernel takes them.
-    offsets : tuple of int
-        Of each pointer argument, in elements.
+    It has sizes and strides, as the kernel takes them, and the offset of each pointer argument, in elements.
     """
 
     ints: tuple[int, ...]
@@ -49,32 +45,35 @@ class Block(NamedTuple):
 
 
 class Sum(NamedTuple):
-    """An output that is summed.
+    """An output that is a sum of more than one element.
 
     Attributes
     ----------
-    shape : tuple of int
+    shape
         The shape that the caller gets.
-    lengths, axes : tuple of int
+    lengths, axes
         The lengths of the accumulators' axes in the kernel's order, and the transposition from that to the order of
         `shape`.
-    size : int
+    size
         The number of sums.
-    copies : int
-        How many accumulators each sum has: one for each block or panel, or one in all if no two blocks add to the same
-        sum. On a GPU, the number of partial sums.
-    folds, length : int
+    row
+        The strides of the accumulators over the kernel's dimensions.
+    folds, length
         How many accumulators of each sum lie side by side in the innermost dimension, where short rows were made long
         ones; and the length of that dimension before.
+    copies
+        How many accumulators each sum has: one for each block or panel, or one in all if no two blocks add to the same
+        sum. On a GPU, the number of partial sums.
     """
 
     shape: tuple[int, ...]
     lengths: tuple[int, ...]
     axes: tuple[int, ...]
     size: int
-    copies: int
-    folds: int = 1
-    length: int = 1
+    row: tuple[int, ...]
+    folds: int
+    length: int
+    copies: int = 1
 
     @property
     def total(self) -> int:
@@ -89,19 +88,25 @@ class Sum(NamedTuple):
         return folded.reshape(self.copies * self.folds, self.size)
 
 
-class Split(NamedTuple):
-    """Blocks, and for each output its sum, or None where it is not summed. There are no blocks where panels of short
-    rows are run, nor for a CUDA kernel, where each accumulator `is_written` once."""
+# The sum of each output, None where it is not summed.
+Sums: TypeAlias = "tuple[Sum | None, ...]"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Split:
+    """Blocks, and the sum of each output. There are no blocks where panels of short
+    rows are run, nor for a CUDA kernel, where each accumulator `is_written` once.
+
+    One is made for each way in which arrays lie, and so compared by identity.
+    """
 
     blocks: tuple[Block, ...]
-    sums: tuple[Sum | None, ...]
+    sums: Sums
     is_written: bool = False
 
     def accumulators(self, compute: str, xp: Any) -> tuple[list[Array | None], list[Array]]:
-        """An array for each summed output; and others for rounding errors where sums are compensated.
-
-        A CPU kernel adds to them, so they are zeros. A CUDA kernel writes each partial sum once.
-        """
+        """An array for each summed output; and others for rounding errors where sums are compensated. A CPU kernel adds
+        to them, so they are zeros."""
         if self.is_written:
             return [None if s is None else xp.empty(s.total) for s in self.sums], []
         zeros = POOL.zeros if xp is np else xp.zeros
@@ -110,103 +115,81 @@ class Split(NamedTuple):
         return sums, rests
 
 
-class Space(NamedTuple):
-    """An iteration space whose sums are to be split.
+def sums_of(
+    shape: tuple[int, ...],
+    order: tuple[int, ...],
+    rows: Sequence[tuple[int, ...]],
+    shapes: Sequence[tuple[int, ...] | None],
+    folds: Sequence[int],
+    length: int,
+) -> Sums:
+    """The sum of each output, or None, of an iteration space with axes in an order.
 
-    Attributes
-    ----------
-    shape, order : tuple of int
-        The result's shape, and its axes from the outermost to the innermost.
-    sizes, strides : tuple of int
-        The coalesced dimensions, and the run-time strides.
-    rows : sequence of tuple of int
-        For each pointer argument its strides over the coalesced dimensions.
-    shapes : sequence of (tuple of int or None)
-        For each output the shape that its sums have, or None.
-    folds : sequence of int
-        `Sum.folds` of each output; none where all are 1.
-    length : int
-        `Sum.length`.
+    `rows` are the strides of all pointer arguments over the kernel's dimensions, `shapes` the shape that the sums of
+    each output have, or None. For `folds`, of each output, and `length` see `Sum`.
     """
+    sums: list[Sum | None] = []
+    for row, own, fold in zip(rows[len(rows) - len(shapes) :], shapes, folds, strict=True):
+        if own is None or (0 not in row and fold == 1):
+            sums.append(None)
+            continue
+        full = (1,) * (len(shape) - len(own)) + own
+        spanned = [axis for axis in order if full[axis] > 1]
+        lengths = tuple([full[axis] for axis in spanned])
+        axes = tuple(sorted(range(len(spanned)), key=spanned.__getitem__))
+        sums.append(Sum(own, lengths, axes, math.prod(lengths), row, fold, length))
+    return tuple(sums)
 
-    shape: tuple[int, ...]
-    order: tuple[int, ...]
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...]
-    rows: Sequence[tuple[int, ...]]
-    shapes: Sequence[tuple[int, ...] | None]
-    folds: Sequence[int] = ()
-    length: int = 1
 
-    def summed(self) -> list[tuple[int, ...]]:
-        """The strides of the outputs that are sums of more than one element."""
-        return [row for row in self._rows() if row is not None]
+def split_for_gpu(sizes: tuple[int, ...], sums: Sums) -> Split:
+    """The sums of a CUDA kernel."""
+    return Split((), _copied(sums, lambda s: partial_sums(sizes, s.row)), True)
 
-    def split_for_gpu(self) -> Split | None:
-        """The sums of a CUDA kernel."""
-        return Split((), self._sums(lambda row: partial_sums(self.sizes, row)), True) if self.summed() else None
 
-    def split_by_panels(self, count: int) -> Split:
-        """The sums of short rows, of which so many panels have whole ones."""
-        return Split((), self._sums(lambda row: 1 if row[0] else count))
+def split_by_panels(count: int, sums: Sums) -> Split:
+    """The sums of short rows, of which so many panels have whole ones."""
+    return Split((), _copied(sums, lambda s: 1 if s.row[0] else count))
 
-    def split(self, least: int) -> Split | None:
-        """Blocks for threads, of at least so many elements, and their sums; None where no output is a sum of more than
-        one element.
 
-        One dimension is cut. A sum that spans it has accumulators apart in each block; of others there is a copy for
-        each. So the dimension is chosen that makes for the fewest copies, if it gives enough blocks.
-        """
-        spans = self.summed()
-        if not spans:
-            return None
-        sizes, last = self.sizes, len(self.sizes) - 1
-        counts = [math.prod(size for size, step in zip(sizes, row, strict=True) if step) for row in spans]
-        wanted = max(1, min(_MOST_BLOCKS, math.prod(sizes) // least))
-        units = [-(-size // TILE) if dimension == last else size for dimension, size in enumerate(sizes)]
-        parts = [min(wanted, count) for count in units]
+def split_for_threads(
+    sizes: tuple[int, ...], strides: tuple[int, ...], rows: Sequence[tuple[int, ...]], sums: Sums, least: int
+) -> Split:
+    """Blocks for threads, of at least so many elements, and their sums.
 
-        def cost(dimension: int) -> tuple[int, int, int]:
-            missing = max(0, min(wanted, _ENOUGH_BLOCKS) - parts[dimension])
-            copied = sum(count for row, count in zip(spans, counts, strict=True) if not row[dimension])
-            return missing, parts[dimension] * copied, -parts[dimension]
+    One dimension is cut. A sum that spans it has accumulators apart in each block; of others there is a copy for each.
+    So the dimension is chosen that makes for the fewest copies, if it gives enough blocks.
+    """
+    last = len(sizes) - 1
+    spans = [s.row for s in sums if s is not None]
+    counts = [math.prod(size for size, step in zip(sizes, row, strict=True) if step) for row in spans]
+    wanted = max(1, min(_MOST_BLOCKS, math.prod(sizes) // least))
+    units = [-(-size // TILE) if dimension == last else size for dimension, size in enumerate(sizes)]
+    parts = [min(wanted, count) for count in units]
 
-        cut = min(range(len(sizes)), key=cost)
-        unit, many = TILE if cut == last else 1, parts[cut]
-        borders = [min(sizes[cut], unit * (units[cut] * part // many)) for part in range(many + 1)]
-        sums = self._sums(lambda row: 1 if row[cut] else many)
-        first = len(self.rows) - len(sums)
-        blocks = []
-        for number, (start, stop) in enumerate(itertools.pairwise(borders)):
-            offsets = [start * row[cut] for row in self.rows]
-            for position, s in enumerate(sums):
-                if s is not None and s.copies > 1:
-                    offsets[first + position] = number * s.size * s.folds
-            rests = [offsets[first + position] for position, s in enumerate(sums) if s is not None]
-            ints = (*sizes[:cut], stop - start, *sizes[cut + 1 :], *self.strides)
-            blocks.append(Block(ints, (*offsets, *rests)))
-        return Split(tuple(blocks), sums)
+    def cost(dimension: int) -> tuple[int, int, int]:
+        missing = max(0, min(wanted, _ENOUGH_BLOCKS) - parts[dimension])
+        copied = sum(count for row, count in zip(spans, counts, strict=True) if not row[dimension])
+        return missing, parts[dimension] * copied, -parts[dimension]
 
-    def _rows(self) -> list[tuple[int, ...] | None]:
-        """For each output its strides if it is a sum of more than one element."""
-        outputs = zip(self.rows[len(self.rows) - len(self.shapes) :], self.shapes, self._folds(), strict=True)
-        return [row if own is not None and (0 in row or fold > 1) else None for row, own, fold in outputs]
+    cut = min(range(len(sizes)), key=cost)
+    unit, many = TILE if cut == last else 1, parts[cut]
+    borders = [min(sizes[cut], unit * (units[cut] * part // many)) for part in range(many + 1)]
+    sums = _copied(sums, lambda s: 1 if s.row[cut] else many)
+    first = len(rows) - len(sums)
+    blocks = []
+    for number, (start, stop) in enumerate(itertools.pairwise(borders)):
+        offsets = [start * row[cut] for row in rows]
+        for position, s in enumerate(sums):
+            if s is not None and s.copies > 1:
+                offsets[first + position] = number * s.size * s.folds
+        rests = [offsets[first + position] for position, s in enumerate(sums) if s is not None]
+        ints = (*sizes[:cut], stop - start, *sizes[cut + 1 :], *strides)
+        blocks.append(Block(ints, (*offsets, *rests)))
+    return Split(tuple(blocks), sums)
 
-    def _folds(self) -> Sequence[int]:
-        return self.folds or (1,) * len(self.shapes)
 
-    def _sums(self, copies: Callable[[tuple[int, ...]], int]) -> tuple[Sum | None, ...]:
-        sums: list[Sum | None] = []
-        for row, own, fold in zip(self._rows(), self.shapes, self._folds(), strict=True):
-            if row is None or own is None:
-                sums.append(None)
-                continue
-            full = (1,) * (len(self.shape) - len(own)) + own
-            spanned = [axis for axis in self.order if full[axis] > 1]
-            lengths = tuple([full[axis] for axis in spanned])
-            axes = tuple(sorted(range(len(spanned)), key=spanned.__getitem__))
-            sums.append(Sum(own, lengths, axes, math.prod(lengths), copies(row), fold, self.length))
-        return tuple(sums)
+def _copied(sums: Sums, copies: Callable[[Sum], int]) -> Sums:
+    return tuple([None if s is None else s._replace(copies=copies(s)) for s in sums])
 
 
 def combine(s: Sum, sums: Array, rests: Array | None, dtype: DType) -> Array:

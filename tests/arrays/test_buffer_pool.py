@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from dualbcast import differentiable_broadcast, graph, memory
 from dualbcast.errors import ArgumentError, BackendError
 from dualbcast.runtime.buffer_pool import MIN_ARRAY_BYTES, MIN_CALL_BYTES, POOL, Pool, size_class
-from dualbcast.runtime.cpu import kernel as cpu_kernel
+from dualbcast.runtime.cpu import thread_pool
 
 F4, F8 = np.dtype(np.float32), np.dtype(np.float64)
 N = 1 << 18
@@ -272,7 +272,7 @@ def test_a_call_that_fails_gives_its_memory_back(monkeypatch: pytest.MonkeyPatch
     double(X)
     before = memory.info().used
     with monkeypatch.context() as patch:
-        patch.setattr(cpu_kernel.CpuKernel, "run", fail)
+        patch.setattr(thread_pool, "run", fail)
         with pytest.raises(error, match="in the middle"):
             double(X)
     gc.collect()

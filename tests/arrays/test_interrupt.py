@@ -50,7 +50,7 @@ def in_a_kernel():
     # Whether the main thread is in machine code: its uppermost frame has stayed where it is, in the runtime.
     main = threading.main_thread().ident
     frame = sys._current_frames()[main]
-    return "runtime" in frame.f_code.co_filename and frame.f_code.co_name in ("run", "share", "__call__")
+    return "runtime" in frame.f_code.co_filename and frame.f_code.co_name in ("_launch", "run", "share", "__call__")
 
 def interrupted(call, times=1):
     sent = []
@@ -364,7 +364,7 @@ def pool_run(own: thread_pool.Pool) -> int:
     code = kind(lambda _: 0)
     arguments = array("q", range(10))
     address = ctypes.cast(code, ctypes.c_void_p).value or 0
-    return own.run(next(thread_pool._tokens), address, arguments.buffer_info()[0], 1, 10, 1)
+    return own.run(next(thread_pool._tokens), address, arguments.buffer_info()[0], 1, 0, 10, 1)
 
 
 # --- which loops poll ------------------------------------------------------------------------------------------------

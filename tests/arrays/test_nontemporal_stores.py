@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from dualbcast import differentiable_broadcast, special
 from dualbcast.codegen.llvm.row_loop import EDGE, WHOLE
-from dualbcast.codegen.loops.recipe import Recipe
-from dualbcast.codegen.loops.thread_pool import write_call
+from dualbcast.codegen.loops.builder import text_of
+from dualbcast.codegen.loops.calls import write_call
 from dualbcast.codegen.loops.tile_packing import write_gather
 from dualbcast.kernel_spec import Layout
 from dualbcast.runtime.cpu import kernel as cpu_kernel
-from dualbcast.runtime.cpu import policy
+from dualbcast.runtime.cpu import policy, thread_pool
 from dualbcast.runtime.cpu.kernel import ArrayCall
 from dualbcast.runtime.cpu.policy import goes_past_the_cache
 from dualbcast.runtime.cpu.thread_pool import Work
@@ -64,7 +64,7 @@ def streamed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(cpu_kernel.CpuKernel, "_past_the_cache", record_address)
     monkeypatch.setattr(ArrayCall, "ranges", record_call)
     monkeypatch.setattr(policy, "room", lambda: -1)
-    monkeypatch.setattr(policy, "_PROBE", 1)
+    monkeypatch.setattr(policy, "_FEW", 1)
     # However fast the machine is, no launch of two ranges is one of few elements, which are never streamed.
     monkeypatch.setattr(policy, "THREAD_NS", 0)
     return found
@@ -96,7 +96,7 @@ def test_any_range_writes_the_bits_that_it_writes_unstreamed_and_no_others(data:
         firsts = [-buffer.ctypes.data % 64 + 64 + offset for buffer, offset in zip(buffers, offsets, strict=True)]
         places = [buffer.ctypes.data + first for buffer, first in zip(buffers, firsts, strict=True)]
         pointers = [*(array.ctypes.data for array in arguments), *places]
-        kernel.run(kernel.ranges((start, stop), (rows, columns, 2), pointers, is_streamed))
+        thread_pool.run(kernel.ranges((start, stop), (rows, columns, 2), pointers, is_streamed))
         for buffer, first in zip(buffers, firsts, strict=True):
             assert (buffer[: first + 4 * start] == GUARD).all()
             assert (buffer[first + 4 * stop :] == GUARD).all()
@@ -250,10 +250,10 @@ def test_all_vectors_of_outputs_are_streamed_and_nothing_else() -> None:
 
 def test_what_was_streamed_is_seen_by_who_waits_for_it() -> None:
     """Who calls kernels for a launch waits for their stores, once for each piece and not for each row of a tile."""
-    text = str(Recipe(write_call, (3,)))
+    text = text_of(write_call, 3)
     called, fence, returned = [text.index(what) for what in ("call i32", "fence seq_cst", "ret i32")]
     assert called < fence < returned
-    assert "fence" not in str(Recipe(write_gather, (3, 2, (0,), (8,), (64, 512))))
+    assert "fence" not in text_of(write_gather, 3, 2, (0,), (8,), (64, 512))
 
 
 def test_all_vectors_that_are_loaded_are_prefetched() -> None:
@@ -272,5 +272,5 @@ def test_what_is_not_aligned_is_not_streamed() -> None:
         buffer = np.zeros(5000 * 8 + 128, np.uint8)
         first = -buffer.ctypes.data % 64 + offset
         y = buffer[first : first + 40000].view(np.float64)
-        kernel.run(kernel.ranges((0, 5000), (5000,), (x.ctypes.data, y.ctypes.data), True))
+        thread_pool.run(kernel.ranges((0, 5000), (5000,), (x.ctypes.data, y.ctypes.data), True))
         np.testing.assert_allclose(y, x + np.tanh(x), rtol=1e-15)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,6 @@ from dualbcast.runtime.arguments import Operands, classify, storage_name
 from dualbcast.runtime.cpu import kernel as cpu_kernel
 from dualbcast.runtime.cpu import launch as cpu_launch
 from dualbcast.runtime.cpu import policy, thread_pool
-from dualbcast.runtime.cpu.pieces import Packing
 from dualbcast.runtime.cpu.thread_pool import Work
 from dualbcast.runtime.iteration_space import form_of, lay_out
 from dualbcast.runtime.launch_plan import Plan, plan
@@ -68,10 +68,12 @@ def execute(function: Function, call: Plan, dtypes: list[Any], backend: str, thr
         text = source(function, call, dtypes, backend)
         if backend == "cpu":
             kernel = cpu_kernel.compile_kernel(text, False)
-            cpu_launch.launch(kernel, call.total, call.ints, call.pointers, threads, call.blocks)
+            cpu_launch.launch(
+                kernel, call.total, call.ints, call.pointers, threads, call.geometry.packing, call.geometry.split
+            )
         else:
             arrays = (*call.operands.arrays, *call.targets)
-            interpreter.launch(interpreter.PythonKernel(text), call.total, call.ints, arrays, call.blocks)
+            interpreter.PythonKernel(text).launch(call.total, call.ints, arrays, call.geometry.split)
     return call.finish()
 
 
@@ -117,6 +119,16 @@ def check_exactly(
 
 
 # --- patterns, layouts, sizes ----------------------------------------------------------------------------------------
+
+
+def count_of_parts(call: Plan) -> int:
+    """The number of blocks, or of panels of short rows."""
+    geometry = call.geometry
+    assert geometry.split is not None
+    if geometry.split.blocks:
+        return len(geometry.split.blocks)
+    assert geometry.packing is not None
+    return geometry.packing.count
 
 
 @BACKENDS
@@ -261,8 +273,7 @@ def test_sums_of_float64_are_compensated(backend, columns):
     np.testing.assert_array_equal(row, np.full(columns, (rows - 2) / 8))
     assert total == columns * (rows - 2) / 8
     if backend == "cpu":
-        parts = plan(named(x), [F8], None, ((columns,),)).blocks
-        assert (parts.count if isinstance(parts, Packing) else len(parts)) > 5
+        assert count_of_parts(plan(named(x), [F8], None, ((columns,),))) > 5
 
 
 @BACKENDS
@@ -361,8 +372,9 @@ def test_rows_that_are_not_very_short_stay_so_unless_sums_are_over_columns(colum
 def test_blocks_of_what_takes_long_have_fewer_elements(work, least):
     assert least_of(work) == least
     x = np.ones(1 << 17)
-    blocks = plan(named(x), [F8], None, ((),), work).blocks
-    assert len(blocks) == min(64, x.size // least)
+    split = plan(named(x), [F8], None, ((),), work).geometry.split
+    assert split is not None
+    assert len(split.blocks) == min(64, x.size // least)
 
 
 @differentiable_broadcast
@@ -377,7 +389,7 @@ def test_sums_of_few_elements_that_take_long_are_shared(monkeypatch):
     x, bar = np.random.default_rng(9).uniform(-1, 1, (2, 10_000))
     ran = []
     share = thread_pool.share
-    monkeypatch.setattr(thread_pool, "share", lambda *given: (ran.append(given[-2]), share(*given))[1])
+    monkeypatch.setattr(thread_pool, "share", lambda work, threads: (ran.append(work.count), share(work, threads))[1])
     (_, (each, whole)), others = long_way.value_and_vjp((x, np.float64(0.7)), bar), []
     for threads in (1, 3):
         with num_threads(threads):
@@ -404,20 +416,18 @@ def test_threads_do_not_change_a_bit(shape, dtype, monkeypatch):
     y = np.random.default_rng(7).standard_normal(shape[-1]).astype(dtype)
     wanted = (None, *patterns(shape))
     function = shifted_products(len(wanted))
-    parts = plan(named(x, y), [dtype] * len(wanted), None, wanted).blocks
-    assert (parts.count if isinstance(parts, Packing) else len(parts)) > 4
+    assert count_of_parts(plan(named(x, y), [dtype] * len(wanted), None, wanted)) > 4
     first = sums(function, (x, y), wanted, "cpu", threads=1)
     for threads in (2, 5):
         for a, b in zip(first, sums(function, (x, y), wanted, "cpu", threads=threads), strict=True):
             np.testing.assert_array_equal(a, b)
-    run = cpu_kernel.CpuKernel.run
+    run = thread_pool.run
 
-    def backwards(kernel: cpu_kernel.CpuKernel, work: Work, _threads: int, first: int = 0) -> float:
-        for piece in reversed(range(first, work.count)):
-            run(kernel, work, 1, piece, piece + 1)
-        return 1.0
+    def backwards(work: Work, _threads: int) -> float:
+        arguments = work.arguments.reshape(work.count, -1)[::-1].reshape(-1)
+        return run(replace(work, arguments=arguments))
 
-    monkeypatch.setattr(cpu_kernel.CpuKernel, "run", backwards)
+    monkeypatch.setattr(thread_pool, "run", backwards)
     for a, b in zip(first, sums(function, (x, y), wanted, "cpu", threads=2), strict=True):
         np.testing.assert_array_equal(a, b)
 

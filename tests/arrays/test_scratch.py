@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dualbcast import differentiable_broadcast
-from dualbcast.runtime.cpu import policy, thread_pool
+from dualbcast.runtime.cpu import policy
 from dualbcast.runtime.cpu.pieces import _MOST_TILE_BYTES, Packing
 
 # What is done once in the main thread, where it is compiled, and then in a thread, and in those of the pool.
@@ -99,25 +99,6 @@ def test_tiles_of_many_inputs_are_smaller(sizes: tuple[int, ...], count: int) ->
     assert found is not None
     assert found.most * found.columns * 8 * count <= _MOST_TILE_BYTES
     assert found.wide % found.columns == 0
-
-
-def test_launches_at_a_time_have_memory_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    waiting = thread_pool.deque[thread_pool.Scratch]()
-    monkeypatch.setattr(thread_pool, "_waiting", waiting)
-    lent = [thread_pool.lend(room, 3) for room in (1000, 5000)]
-    assert [places for _, places in lent] == [3, 3]
-    one, other = (found for found, _ in lent)
-    assert one.address % 64 == other.address % 64 == 0
-    assert one.address + one.size <= other.address or other.address + other.size <= one.address
-    thread_pool.give_back(other)
-    assert thread_pool.lend(2000, 5) == (other, 5)
-    thread_pool.give_back(one)
-    larger, _ = thread_pool.lend(1 << 20, 2)
-    assert larger is not one
-    assert larger.size == 1 << 21
-    for _ in range(20):
-        thread_pool.give_back(thread_pool.Scratch(1))
-    assert len(waiting) == thread_pool._MOST_WAITING
 
 
 def test_callers_at_a_time_do_not_meet(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import itertools
 import math
 import sys
 from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
 import pages
@@ -15,7 +16,6 @@ from hypothesis import strategies as st
 
 from dualbcast import differentiable_broadcast
 from dualbcast.runtime import iteration_space, launch_plan
-from dualbcast.runtime.cpu import kernel as cpu_kernel
 from dualbcast.runtime.cpu import pieces, policy
 from dualbcast.runtime.cpu.pieces import Packing
 
@@ -136,8 +136,8 @@ def test_a_row_with_gaps_is_not_copied_to_all_rows() -> None:
     arrays = np.ones((200, 300)), np.ones((300, 200)).T, np.ones((300, 2))[:, 0]
     forms = tuple(map(iteration_space.form_of, arrays))
     found = iteration_space.lay_out(forms, (None, None), ("x", "y", "w"), (None, (300,)))
-    assert isinstance(found.blocks, pieces.Copied)
-    assert found.blocks.inputs.inputs == (1,)
+    assert found.split is not None and found.split.blocks
+    assert found.packing is not None and found.packing.inputs == (1,)
 
 
 @settings(max_examples=100, deadline=None)
@@ -184,8 +184,10 @@ def test_the_bits_are_those_of_contiguous_inputs() -> None:
             np.testing.assert_array_equal(curved(view, y), curved(view.copy(), y))
 
 
-def test_a_kernel_remembers_some_ways_in_which_arrays_lie() -> None:
+def test_some_ways_in_which_arrays_lie_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """By turns they have the arguments of their own panels, and more of them than are remembered, too."""
+    rows = lru_cache(maxsize=8)(pieces._panel_rows.__wrapped__)
+    monkeypatch.setattr(pieces, "_panel_rows", rows)
 
     @differentiable_broadcast
     def mixed(x, y):
@@ -193,13 +195,11 @@ def test_a_kernel_remembers_some_ways_in_which_arrays_lie() -> None:
 
     random = np.random.default_rng(0)
     x = random.standard_normal((200, 200))
-    views = [random.standard_normal((200, 200 + extra)).T[:200] for extra in range(2 * pieces._REMEMBERED_ROWS)]
-    before = set(map(id, cpu_kernel._kernels.values()))
+    views = [random.standard_normal((200, 200 + extra)).T[:200] for extra in range(16)]
     for count in (2, len(views)):
         for view in views[:count] * 3:
             np.testing.assert_array_equal(mixed(x, view), x * view - view)
-    (kernel,) = [kernel for kernel in cpu_kernel._kernels.values() if id(kernel) not in before]
-    assert len(kernel.rows) == pieces._REMEMBERED_ROWS
+        assert rows.cache_info()[1:] == (count if count == 2 else 2 + 3 * len(views) - 2, 8, min(count, 8))
 
 
 def test_the_number_of_threads_does_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,20 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dualbcast.codegen.loops import row_joining, thread_pool, tile_packing
-from dualbcast.codegen.loops import scratch as loop_scratch
-from dualbcast.codegen.loops.recipe import Recipe
-from dualbcast.codegen.loops.scatter_add import write_scatter_add
-from dualbcast.runtime.cpu import loader
+from dualbcast.codegen.loops import places_of, row_joining, thread_pool, tile_packing
+from dualbcast.codegen.loops.calls import write_call
+from dualbcast.codegen.loops.compensated import write_scatter_add
 from dualbcast.runtime.cpu.loader import compiled
-from dualbcast.runtime.cpu.thread_pool import Scratch
 
 WORDS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
 
 
 def function(write: Callable[..., Any], name: str, *parameters: Any, optimise: bool = True) -> Callable[..., int]:
     """A function of integers and of arrays, whose addresses it takes."""
-    return at_address(compiled(Recipe(write, parameters), name, optimise))
+    return at_address(compiled(name, write, *parameters, optimise=optimise))
 
 
 def at_address(address: int) -> Callable[..., int]:
@@ -107,12 +104,16 @@ def test_nested_ranges() -> None:
         assert triangle(count, step) == sum(range(0, count, step))
 
 
-def test_what_a_recipe_is_called_tells_it_from_others() -> None:
-    recipes = [
-        Recipe(write, (4, pitch)) for write in (tile_packing.write_pack, tile_packing.write_copy) for pitch in (1, 2)
-    ]
-    assert len({repr(recipe) for recipe in recipes}) == 4
-    assert "0x" not in repr(recipes[0])
+def test_a_function_is_told_from_those_of_other_parameters() -> None:
+    copies = [(write, size) for write in (tile_packing.write_pack, tile_packing.write_copy_second) for size in (4, 8)]
+    names = ["pack4", "pack8", "copy_second4", "copy_second8"]
+    found = [compiled(name, write, size, 40) for name, (write, size) in zip(names * 2, copies * 2, strict=True)]
+    assert found[:4] == found[4:]
+    assert len(set(found)) == 4
+
+
+def test_arrays_lie_one_after_the_other_at_lines_of_the_cache() -> None:
+    assert places_of([100, 8, 64]) == [0, 128, 192, 256]
 
 
 # --- tiles -----------------------------------------------------------------------------------------------------------
@@ -140,14 +141,13 @@ def test_pack(size: int, rows: int, columns: int) -> None:
 def test_gather_runs_a_kernel_row_by_row(itemsizes: tuple[int, ...]) -> None:
     """A kernel that copies, of transposed inputs, each to its output, in a panel from element 1000 on."""
     rows, columns, count = 21, 150, len(itemsizes)
-    kernel = loader.copying(itemsizes)
-    loop = loader.gathering(0, 2 * count, tuple(range(count)), itemsizes, (rows, 64))
+    kernel = compiled("copies", tile_packing.write_copies, itemsizes)
+    gather = function(tile_packing.write_gather, "gather", 0, 2 * count, tuple(range(count)), itemsizes, (rows, 64))
     sources = [integers((columns, rows), WORDS[size]).T for size in itemsizes]
     outputs = [np.zeros(1000 + 200 * rows, WORDS[size]) for size in itemsizes]
-    memory = Scratch(loop.room)
     strides = [stride for source in sources for stride in source.strides]
-    call = at_address(loop.address)
-    assert status(call(kernel, 1000, 200, rows, columns, *strides, *sources, *outputs, memory.address, 1)) == 0
+    memory = np.empty(tile_packing.tile_places(itemsizes, (rows, 64))[-1], np.uint8)
+    assert status(gather(kernel, 1000, 200, rows, columns, *strides, *sources, *outputs, memory)) == 0
     for source, output in zip(sources, outputs, strict=True):
         wanted = np.zeros((rows, 200), source.dtype)
         wanted[:, :columns] = source
@@ -156,7 +156,7 @@ def test_gather_runs_a_kernel_row_by_row(itemsizes: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("which", ["gather", "join"])
-def test_a_status_ends_the_loop_and_frees_its_memory(which: str) -> None:
+def test_a_status_ends_the_loop(which: str) -> None:
     calls: list[tuple[int, int]] = []
 
     @ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * 3)
@@ -167,24 +167,22 @@ def test_a_status_ends_the_loop_and_frees_its_memory(which: str) -> None:
     address = ctypes.cast(kernel, ctypes.c_void_p).value
     source = np.zeros((400, 8))
     if which == "gather":
-        loop = loader.gathering(0, 1, (0,), (8,), (10, 64))
+        loop = function(tile_packing.write_gather, "gather", 0, 1, (0,), (8,), (10, 64))
         numbers = [100, 8, 10, 8, *source.strides]
         wanted = [(100, 108), (108, 116)]
     else:
-        loop = loader.joining(0, 1, (0,), (8,), ())
+        loop = function(row_joining.write_join, "join", 0, 1, (0,), (8,), ())
         numbers = [100, 400, 400, 8, 0, *source.strides]
         wanted = [(100, 100 + 2048), (100 + 2048, 100 + 3200)]
-    memory = Scratch(loop.room)
-    assert status(at_address(loop.address)(address, *numbers, source, memory.address, 1)) == 7
+    assert status(loop(address, *numbers, source, np.empty(1 << 15, np.uint8))) == 7
     assert calls == wanted
-    assert not np.ctypeslib.as_array((ctypes.c_uint8 * 8).from_address(memory.address - loop_scratch.PLACES)).any()
 
 
 @pytest.mark.parametrize("sizes", [(1,), (8, 2)])
 def test_copies(sizes: tuple[int, ...]) -> None:
     sources = [integers(100, WORDS[size]) for size in sizes]
     outputs = [np.zeros_like(source) for source in sources]
-    at_address(loader.copying(sizes))(10, 90, *sources, *outputs)
+    function(tile_packing.write_copies, "copies", sizes)(10, 90, *sources, *outputs)
     for source, output in zip(sources, outputs, strict=True):
         np.testing.assert_array_equal(output[10:90], source[10:90])
         assert not output[:10].any() and not output[90:].any()
@@ -249,19 +247,20 @@ def test_sums_of_terms(columns: int, dtype: str) -> None:
 def test_join_runs_a_kernel_on_long_rows_and_adds_terms(over: str, dtype: str) -> None:
     """A kernel that copies, from an input with gaps to an output and from another to terms of a sum."""
     size, rows, columns = np.dtype(dtype).itemsize, 1700, 3
-    loop = loader.joining(0, 4, (0, 1), (size, size), ((3, over, size),))
+    join = function(row_joining.write_join, "join", 0, 4, (0, 1), (size, size), ((3, over, size),))
     first = integers((rows, 2 * columns), dtype)[:, ::2]
     second = np.broadcast_to(integers((rows, 1), dtype), (rows, columns))
     output = np.zeros(50 + rows * columns, dtype)
     axis = {"rows": 0, "columns": 1, "all": None}[over]
     wanted = second.sum(axis, dtype=float)
-    sums, lost, memory = np.zeros(wanted.shape), np.zeros(wanted.shape), Scratch(loop.room)
+    sums, lost = np.zeros(wanted.shape), np.zeros(wanted.shape)
     strides = [0, *first.strides, 0, *second.strides]
     rest = [lost] if size == 8 else []
-    kernel = loader.copying((size, size))
+    kernel = compiled("copies", tile_packing.write_copies, (size, size))
     bounds = [50, rows, rows, columns]
     given = [first, second, output, sums, *rest]
-    assert status(at_address(loop.address)(kernel, *bounds, *strides, *given, memory.address, 1)) == 0
+    memory = np.empty(row_joining.piece_places((size, size), ((3, over, size),))[-1], np.uint8)
+    assert status(join(kernel, *bounds, *strides, *given, memory)) == 0
     np.testing.assert_array_equal(output[50:].reshape(rows, columns), first)
     assert not output[:50].any()
     np.testing.assert_array_equal(sums, wanted)
@@ -289,28 +288,6 @@ def test_scatter_add(dtype: str, is_compensated: bool) -> None:
 # --- places and pieces -----------------------------------------------------------------------------------------------
 
 
-def write_take(module: Any) -> Any:
-    f = module.function("take", ["*int8", "int64"], "int64")
-    place, (_, second) = loop_scratch.take(f, *f.parameters, [100, 8])
-    second.of("int64")[0] = place + 1000
-    f.return_(place)
-    return f
-
-
-def test_a_free_place_is_taken() -> None:
-    room = loop_scratch.room_of([100, 8])
-    assert room == 192
-    memory = Scratch(4 * room)
-    flags = np.ctypeslib.as_array((ctypes.c_uint8 * 4).from_address(memory.address - loop_scratch.PLACES))
-    take = function(write_take, "take")
-    flags[:] = 1, 1, 0, 1
-    assert take(memory.address, 4) == 2
-    assert flags.tolist() == [1] * 4
-    assert ctypes.c_int64.from_address(memory.address + 2 * room + 128).value == 1002
-    flags[0] = 0
-    assert take(memory.address, 4) == 0
-
-
 NOT_OURS, STOPPED = -1000, 2
 
 
@@ -320,25 +297,26 @@ class Launches:
     def __init__(self) -> None:
         self.state = np.zeros(thread_pool.STATE_SIZE, np.uint8)
         self.pieces: list[int] = []
-        self.fail_at = -1
+        # How far on the memory is that pieces work in, whose address is the last argument.
+        self.fail_at, self.memory = -1, 0
         self.kernel = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_int64)(self.run)
         self.poll = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(lambda _: -1)
-        recipe = Recipe(thread_pool.write_pool, (10, NOT_OURS, STOPPED, "poll"))
+        parameters = thread_pool.write_pool, 10, NOT_OURS, STOPPED, "poll"
         elsewhere = (("poll", ctypes.cast(self.poll, ctypes.c_void_p).value or 0),)
         self.post, self.finish, self.attend = (
-            at_address(compiled(recipe, name, elsewhere=elsewhere)) for name in ("post", "finish", "attend")
+            at_address(compiled(name, *parameters, elsewhere=elsewhere)) for name in ("post", "finish", "attend")
         )
         self.arguments = np.array([[at, at * at] for at in range(20)])
 
     def run(self, at: int, square: int) -> int:
-        assert square == at * at
+        assert square == at * at + self.memory
         self.pieces.append(at)
         return 7 if at == self.fail_at else 0
 
-    def begin(self, count: int, helpers: int, token: int) -> int:
-        call = compiled(Recipe(thread_pool.write_call, (2,)), "call")
+    def begin(self, count: int, helpers: int, token: int, room: int = 0) -> int:
+        call = compiled("call", write_call, 2)
         address = ctypes.cast(self.kernel, ctypes.c_void_p).value
-        return status(self.post(self.state, call, address, self.arguments, 16, count, helpers, token))
+        return status(self.post(self.state, call, address, self.arguments, 16, room, count, helpers, token))
 
     def number(self, name: str) -> int:
         return int(self.state[thread_pool.OFFSETS[name] :][:8].view(np.int64)[0])
@@ -377,7 +355,8 @@ def test_a_helper_takes_a_place_and_leaves_when_there_is_no_work() -> None:
     assert launches.pieces == []  # There was no place for it.
     launches.finish(launches.state, 1)
     launches.pieces.clear()
-    assert launches.begin(6, 1, 2) == 1
+    assert launches.begin(6, 1, 2, 1000) == 1
+    launches.memory = 1000
     launches.attend(launches.state, 30)
     assert launches.pieces == list(range(6))
     assert launches.finish(launches.state, 2) == 0
@@ -397,8 +376,8 @@ def test_a_launch_that_waits_is_stopped_where_a_signal_says_so() -> None:
     assert launches.begin(4, 0, 1) == 1
     launches.state[:8].view(np.int64)[0] -= 1  # It is drawn.
     poll = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(end)
-    recipe = Recipe(thread_pool.write_pool, (10, NOT_OURS, STOPPED, "poll"))
+    parameters = thread_pool.write_pool, 10, NOT_OURS, STOPPED, "poll"
     address = ctypes.cast(poll, ctypes.c_void_p).value or 0
-    finish = at_address(compiled(recipe, "finish", elsewhere=(("poll", address),)))
+    finish = at_address(compiled("finish", *parameters, elsewhere=(("poll", address),)))
     assert finish(launches.state, 1) == -STOPPED
     assert launches.pieces == [1, 2, 3]

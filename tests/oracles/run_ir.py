@@ -46,5 +46,5 @@ def execute(function: Function, columns: list[Any]) -> list[np.ndarray[Any, Any]
     outputs = [np.zeros(len(inputs[0]), dtype) for dtype in text.outputs]
     stored = [array.view(np.uint8) if array.dtype == bool else array for array in (*inputs, *outputs)]
     size = len(inputs[0])
-    interpreter.launch(interpreter.PythonKernel(text), size, (size,), stored)
+    interpreter.PythonKernel(text).launch(size, (size,), stored)
     return outputs

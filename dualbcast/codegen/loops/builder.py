@@ -2,7 +2,7 @@
 instructions underneath.
 
 A loop is a Python function that is run once, to write the loop. Its numbers and lists are known when the loop is
-compiled; a `Value` is known when the loop runs. Only this file, `pointers` and `codegen.values` import llvmlite.
+compiled; a `Value` is known when the loop runs. Only this file and `codegen.values` import llvmlite.
 """
 
 from __future__ import annotations
@@ -128,38 +128,30 @@ class Loop:
         self.ends = True
 
 
-class Module:
-    """Functions that are compiled together.
+def text_of(write: Callable[..., Any], *parameters: Any) -> str:
+    """A module in LLVM's language with the functions that `write` writes and returns, to be called from outside."""
+    module = Module()
+    written = write(module, *parameters)
+    for function in written if isinstance(written, tuple) else (written,):
+        function.code.linkage = "external"
+    return str(module.module)
 
-    Attributes
-    ----------
-    module : llvmlite.ir.Module
-    """
+
+class Module:
+    """Functions that are compiled together."""
 
     def __init__(self) -> None:
         self.module = ir.Module("loops")
         self.module.triple = ""  # the target's
         self._written: dict[tuple[Any, ...], Function] = {}
 
-    def __str__(self) -> str:
-        return str(self.module)
-
     def function(
         self, name: str, parameters: Sequence[str], returns: str = "void", noalias: bool = False, inline: bool = False
     ) -> Function:
-        """A new function, to be written; no other module sees it unless it is exported.
+        """A new function, to be written, with parameters and a result of these kinds.
 
-        Parameters
-        ----------
-        name : str
-        parameters : sequence of str
-            The kind of each.
-        returns : str
-            The kind of its result.
-        noalias : bool
-            Whether memory that is written through one of the pointers is used through none of the others.
-        inline : bool
-            Whether it becomes part of each function that calls it.
+        `noalias` says that memory that is written through one of the pointers is used through none of the others;
+        `inline` makes it part of each function that calls it. No other module sees it: see `text_of`.
         """
         kind = ir.FunctionType(type_of(returns), [type_of(each) for each in parameters])
         function = Function(self, ir.Function(self.module, kind, name), parameters)
@@ -187,14 +179,7 @@ class Module:
 
 
 class Function:
-    """A function that is being written, from its first statement to the last.
-
-    Attributes
-    ----------
-    module : Module
-    code : llvmlite.ir.Function
-    parameters : list of Value and Pointer
-    """
+    """A function that is being written, from its first statement to the last."""
 
     def __init__(self, module: Module, code: ir.Function, parameters: Sequence[str]) -> None:
         self.module, self.code = module, code

@@ -7,9 +7,9 @@ writes the terms to a piece as well, and the loop adds them up.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from dualbcast.codegen.loops import compensated, scratch
+from dualbcast.codegen.loops import compensated, places_of
 
 if TYPE_CHECKING:
     from dualbcast.codegen.loops.builder import Function, Module, Pointer, Variable
@@ -29,41 +29,32 @@ _LARGEST_PIECE = max(_PIECE, ROWS * SHORT) + _LANES
 Sums = tuple[tuple[int, str, int], ...]
 
 
-def piece_sizes(itemsizes: tuple[int, ...], sums: Sums) -> list[int]:
-    """The bytes of the pieces of inputs, of those of terms, and of the sums of columns."""
+def piece_places(itemsizes: tuple[int, ...], sums: Sums) -> list[int]:
+    """Where the pieces of inputs, those of terms, and the sums of columns begin, and the bytes of all."""
     pieces = [_LARGEST_PIECE * size for size in (*itemsizes, *[size for _, _, size in sums])]
-    return pieces + [2 * SHORT * 8] * len(sums)
+    return places_of([*pieces, *[2 * SHORT * 8] * len(sums)])
 
 
 def write_join(
     module: Module, integers: int, pointers: int, joined: tuple[int, ...], itemsizes: tuple[int, ...], sums: Sums
 ) -> Function:
-    """A loop over a panel of short rows around kernels of a signature.
+    """A loop over a panel of short rows around kernels that take so many sizes and strides, and so many pointers.
 
     It is a function of the arguments of `tile_packing.write_gather`, with two differences, since rows follow one
     another: in place of `step` it takes the number of rows of a plane, and before the bytes from row to row those from
-    plane to plane. Pointers of sums are to the panel's own, in float64. For each sum of float64 terms there is one more
-    pointer after the others, to what rounding takes.
-
-    Parameters
-    ----------
-    integers, pointers : int
-        How many sizes and strides, and how many pointers, the kernels take.
-    joined : tuple of int
-        Which pointers are of inputs that are copied to pieces.
-    itemsizes : tuple of int
-        The bytes of an element of each of these.
-    sums : tuple of (int, str, int)
-        Which pointers are of sums, whether these are over "rows", "columns" or "all", and the bytes of a term: 4 or 8.
+    plane to plane. `joined` says which pointers are of inputs that are copied to pieces, `itemsizes` the bytes of their
+    elements. Pointers of `sums` are to the panel's own, in float64. For each sum of float64 terms there is one more
+    pointer after the others, to what rounding takes; then comes memory for pieces.
     """
     kinds = ["int64"] * (5 + 3 * len(joined) + integers) + ["*int8"] * pointers
     kinds += ["*float64"] * sum(size == 8 for _, _, size in sums)
-    f = module.function("join", [*kinds, *scratch.PARAMETERS], "int32")
-    kernel, start, plane, rows, columns, *given, memory, places = f.parameters
+    f = module.function("join", [*kinds, "*int8"], "int32")
+    kernel, start, plane, rows, columns, *given, memory = f.parameters
     strides, given = given[: 3 * len(joined)], given[3 * len(joined) :]
     given, lost = given[: integers + pointers], iter(given[integers + pointers :])
-    place, arrays = scratch.take(f, memory, places, piece_sizes(itemsizes, sums))
-    pieces, terms, totals = (arrays[: len(joined)], *_halves(arrays[len(joined) :]))
+    arrays = [memory.skip_bytes(place) for place in piece_places(itemsizes, sums)[:-1]]
+    pieces, terms = arrays[: len(joined)], arrays[len(joined) : len(joined) + len(sums)]
+    totals = arrays[len(joined) + len(sums) :]
     inputs = [given[integers + position] for position in joined]
     results = [given[integers + position].of("float64") for position, _, _ in sums]
     for total in totals:
@@ -82,7 +73,6 @@ def write_join(
             given[integers + position] = piece.skip_bytes(first * -size)
         status = f.call_address(kernel, "int32", [first, first + count * columns, *given])
         with f.if_(status != 0):
-            scratch.give(memory, place)
             f.return_(status)
         for (_, over, size), piece, total, result in zip(sums, terms, totals, results, strict=True):
             if over == "columns":
@@ -90,19 +80,11 @@ def write_join(
             else:
                 f.call(module.use(write_add_rows, size), total, piece, count, columns)
     for (_, over, size), total, result in zip(sums, totals, results, strict=True):
+        kept = [next(lost)] if size == 8 else []
         if over != "columns":
-            kept = [next(lost)] if size == 8 else []
             f.call(module.use(write_finish, size, over), result, *kept, total, columns)
-        elif size == 8:
-            next(lost)
-    scratch.give(memory, place)
     f.return_(0)
     return f
-
-
-def _halves(arrays: list[Any]) -> tuple[list[Any], list[Any]]:
-    middle = len(arrays) // 2
-    return arrays[:middle], arrays[middle:]
 
 
 def write_lay(module: Module, size: int) -> Function:

@@ -9,7 +9,7 @@ import platform
 import sys
 from typing import TYPE_CHECKING
 
-from dualbcast.codegen.loops.scratch import LINE
+from dualbcast.codegen.loops import LINE
 
 if TYPE_CHECKING:
     from dualbcast.codegen.loops.builder import Function, Module, Pointer
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 # there and touches nothing. `failed` is the status of a piece that failed: the other pieces are drawn then, but do not
 # run. It and the numbers after it belong to the launch, and stay as they are until all its pieces are done, hence for
 # as long as a thread runs one of them.
+_GIVEN = "caller", "function", "arguments", "length", "room", "count"
 OFFSETS = {
     "cursor": 0,
     "done": LINE,
     "places": 2 * LINE,
     "failed": 3 * LINE,
-    **{name: 3 * LINE + 8 * at for at, name in enumerate(("caller", "function", "arguments", "length", "count"), 1)},
+    **{name: 3 * LINE + 8 * at for at, name in enumerate(_GIVEN, 1)},
     "watchers": 4 * LINE,
     "owner": 5 * LINE,
 }
@@ -44,31 +45,12 @@ _PAUSES: dict[str, tuple[str, tuple[int, ...]]] = {
 def write_pool(module: Module, yields: int, not_ours: int, stopped: int, poll: str) -> tuple[Function, ...]:
     """The three functions that a pool calls.
 
-    Parameters
-    ----------
-    yields : int
-        How many times a thread looks for work while it lets others have its processor, before it gives up.
-    not_ours : int
-        The answer of `finish` where another launch has the pool.
-    stopped : int
-        The status of a launch that is to stop.
-    poll : str
-        The function that says whether the calling thread is to stop.
+    A thread gives up after it has looked for work `yields` times while it let others have its processor. `finish`
+    answers `not_ours` where another launch has the pool. `stopped` is the status of a launch that is to stop; the
+    function named `poll` says whether the calling thread is to.
     """
     work = module.use(write_work)
     return write_post(module), write_finish(module, work, not_ours, stopped, poll), write_attend(module, work, yields)
-
-
-def write_call(module: Module, count: int) -> Function:
-    """`call(function, arguments)`: integers and pointers are passed alike, so one function serves all signatures."""
-    f = module.function("call", ["int64", "*int64"], "int32")
-    function, arguments = f.parameters
-    status = f.call_address(function, "int32", [arguments[at] for at in range(count)])
-    # Other threads may see late what a kernel has stored past the cache, but for this. It is here and not in kernels,
-    # since a loop may call a kernel for each row of a tile, and to wait each time takes longer than the rows.
-    f.fence()
-    f.return_(status)
-    return f
 
 
 def _number(state: Pointer, name: str) -> Pointer:
@@ -76,9 +58,11 @@ def _number(state: Pointer, name: str) -> Pointer:
 
 
 def write_work(module: Module) -> Function:
-    """`work(state, launch)`: draw the pieces of a launch and run them until none is left; how many this thread drew."""
-    f = module.function("work", ["*int8", "int64"], "int64")
-    state, launch = f.parameters
+    """`work(state, launch, thread)`: draw the pieces of a launch and run them until none is left; how many this thread
+    drew. `thread` is its number among those of the launch: so many rooms further on is the memory that it works in,
+    whose address is the last argument of a piece."""
+    f = module.function("work", ["*int8", "int64", "int64"], "int64")
+    state, launch, thread = f.parameters
     cursor_place, failed = _number(state, "cursor"), _number(state, "failed")
     ran = f.variable(0)
     with f.loop() as drawing:
@@ -87,11 +71,11 @@ def write_work(module: Module) -> Function:
         with f.if_((left == 0) | (cursor >> _HIGH != launch)):
             drawing.leave()
         with f.if_(cursor_place.compare_exchange(cursor, cursor - 1)):
-            caller, function, arguments, length, count = (
-                _number(state, name)[0] for name in ("caller", "function", "arguments", "length", "count")
-            )
+            caller, function, arguments, length, room, count = (_number(state, name)[0] for name in _GIVEN)
             with f.if_(failed.load_atomic() == 0):
                 own = arguments.skip_bytes((count - left) * length)
+                memory = own.skip_bytes(length - 8).of("int64")
+                memory[0] = memory[0] + thread * room
                 status = f.call_address(caller, "int32", [function, own])
                 with f.if_(status != 0):
                     failed.store_atomic(status)
@@ -102,14 +86,14 @@ def write_work(module: Module) -> Function:
 
 
 def write_post(module: Module) -> Function:
-    """`post(state, caller, function, arguments, length, count, helpers, token)`: offer the pieces of a launch, if the
-    pool is free; whether it was."""
-    f = module.function("post", ["*int8", "int64", "int64", "*int8", *["int64"] * 4], "int32")
-    state, caller, function, arguments, length, count, helpers, token = f.parameters
+    """`post(state, caller, function, arguments, length, room, count, helpers, token)`: offer the pieces of a launch, if
+    the pool is free; whether it was."""
+    f = module.function("post", ["*int8", "int64", "int64", "*int8", *["int64"] * 5], "int32")
+    state, *given, helpers, token = f.parameters
+    count = given[-1]
     with f.if_(_number(state, "owner").compare_exchange(0, token)):
         _number(state, "failed").store_atomic(0)
-        given = {"caller": caller, "function": function, "arguments": arguments, "length": length, "count": count}
-        for name, value in given.items():
+        for name, value in zip(_GIVEN, given, strict=True):
             _number(state, name)[0] = value
         _number(state, "done").store_atomic(0)
         cursor = _number(state, "cursor")
@@ -130,7 +114,7 @@ def write_finish(module: Module, work: Function, not_ours: int, stopped: int, po
     with f.if_(owner.load_atomic() != token):
         f.return_(not_ours)
     count = _number(state, "count")[0]
-    ran = f.call(work, state, _number(state, "cursor").load_atomic() >> _HIGH)
+    ran = f.call(work, state, _number(state, "cursor").load_atomic() >> _HIGH, 0)
     looks = f.variable(0)
     with f.loop() as waiting:
         with f.if_(done.load_atomic() == count):
@@ -166,7 +150,7 @@ def write_attend(module: Module, work: Function, yields: int) -> Function:
         is_open = (cursor >> _HIGH == launch) & (cursor & _LOW != 0) & (offered & _LOW != 0)
         with f.if_else(is_open) as (some, none):
             with some, f.if_(places.compare_exchange(offered, offered - 1)):
-                f.call(work, state, launch)
+                f.call(work, state, launch, offered & _LOW)
                 left.value = looks
             with none:
                 left.value = left.value - 1

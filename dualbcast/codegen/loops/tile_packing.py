@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from dualbcast.codegen.loops import scratch
+from dualbcast.codegen.loops import places_of
 
 if TYPE_CHECKING:
     from dualbcast.codegen.loops.builder import Function, Module
@@ -21,10 +21,10 @@ _GAP = 16
 _BLOCK = 8
 
 
-def tile_sizes(itemsizes: Sequence[int], tile: tuple[int, int]) -> list[int]:
-    """The bytes of a tile of each of several inputs."""
+def tile_places(itemsizes: Sequence[int], tile: tuple[int, int]) -> list[int]:
+    """Where the tiles of inputs begin, and the bytes of all."""
     rows, columns = tile
-    return [rows * (columns + _GAP) * size for size in itemsizes]
+    return places_of([rows * (columns + _GAP) * size for size in itemsizes])
 
 
 def write_gather(
@@ -35,31 +35,21 @@ def write_gather(
     itemsizes: tuple[int, ...],
     tile: tuple[int, int],
 ) -> Function:
-    """A loop over a panel around kernels of a signature.
+    """A loop over a panel around kernels that take so many sizes and strides, and so many pointers.
 
     It is a function of the kernel's address, the panel's `start`, `step`, `rows` and `columns`; for each packed input
-    the bytes from a row to the next and from a column to the next; sizes, strides and pointers, of packed inputs to the
-    panel's first element; and memory to work in.
-
-    Parameters
-    ----------
-    integers, pointers : int
-        How many sizes and strides, and how many pointers, the kernels take.
-    packed : tuple of int
-        Which pointers are of packed inputs.
-    itemsizes : tuple of int
-        The bytes of an element of each of these.
-    tile : (int, int)
-        The most rows and columns of a tile.
+    the bytes from a row to the next and from a column to the next; and sizes, strides and pointers, of packed inputs to
+    the panel's first element; and memory for tiles. `packed` says which pointers are of packed inputs, `itemsizes` the
+    bytes of their elements, `tile` the most rows and columns of a tile.
     """
     width = tile[1]
     pitch = width + _GAP
     packs = {size: module.use(write_pack, size, pitch) for size in sorted(set(itemsizes))}
     parameters = ["int64"] * (5 + 2 * len(packed) + integers) + ["*int8"] * pointers
-    f = module.function("gather", [*parameters, *scratch.PARAMETERS], "int32")
-    kernel, start, step, rows, columns, *given, memory, places = f.parameters
+    f = module.function("gather", [*parameters, "*int8"], "int32")
+    kernel, start, step, rows, columns, *given, memory = f.parameters
     strides, given = given[: 2 * len(packed)], given[2 * len(packed) :]
-    place, tiles = scratch.take(f, memory, places, tile_sizes(itemsizes, tile))
+    tiles = [memory.skip_bytes(place) for place in tile_places(itemsizes, tile)[:-1]]
     inputs = [given[integers + position] for position in packed]
     with f.range(0, columns, width) as column:
         count = (columns - column).at_most(width)
@@ -72,9 +62,7 @@ def write_gather(
                 given[integers + position] = to.skip_bytes((row * pitch - first) * size)
             status = f.call_address(kernel, "int32", [first, first + count, *given])
             with f.if_(status != 0):
-                scratch.give(memory, place)
                 f.return_(status)
-    scratch.give(memory, place)
     f.return_(0)
     return f
 

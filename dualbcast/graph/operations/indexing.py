@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dualbcast.codegen.loops.recipe import Recipe
-from dualbcast.codegen.loops.scatter_add import write_scatter_add
+from dualbcast.codegen.loops.compensated import write_scatter_add
 from dualbcast.errors import ArgumentError
 from dualbcast.graph.arrays import is_float, namespace
 from dualbcast.graph.operations.broadcasting import axis_of, reshape
@@ -79,7 +78,7 @@ def row_sums(rows: NDArray[Any], places: NDArray[Any], length: int) -> NDArray[A
 
 @cache
 def _scatter_add(dtype: str, is_compensated: bool) -> Any:
-    address = compiled(Recipe(write_scatter_add, (dtype, is_compensated)), "scatter_add", optimise=True)
+    address = compiled("scatter_add", write_scatter_add, dtype, is_compensated, optimise=True)
     return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, *[ctypes.c_int64] * 2)(address)
 
 

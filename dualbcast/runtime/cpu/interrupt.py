@@ -16,7 +16,6 @@ from typing import Any
 
 from dualbcast.codegen.llvm.target import PERIOD, POLL, WORK_LEFT
 from dualbcast.codegen.loops.poll import PYTHON, write_poll
-from dualbcast.codegen.loops.recipe import Recipe
 from dualbcast.errors import KernelCancelled
 from dualbcast.runtime.cpu.loader import compiled, keep_forever
 
@@ -73,7 +72,7 @@ def symbols() -> tuple[tuple[str, int], ...]:
     elsewhere["closing"] = ctypes.addressof(_closing)
     if sys.platform == "win32":
         elsewhere["GetTickCount64"] = _address(ctypes.WinDLL("kernel32").GetTickCount64)
-    poll = compiled(Recipe(write_poll, (_PERIOD_MS,)), "poll", elsewhere=tuple(elsewhere.items()))
+    poll = compiled("poll", write_poll, _PERIOD_MS, elsewhere=tuple(elsewhere.items()))
     return (POLL, poll), (WORK_LEFT, ctypes.addressof(_work_left))
 
 

@@ -1,9 +1,4 @@
-"""Kernels for the CPU: machine code from LLVM or from the cache on disk, loaded into the process, and called with
-tuples of arrays.
-
-To hand twenty numbers over by way of ctypes takes longer than a kernel takes on small arrays. Two tuples take little
-time; machine code reads the addresses of the arrays out of them.
-"""
+"""Kernels for the CPU: machine code from LLVM or from the cache on disk, loaded into the process."""
 
 from __future__ import annotations
 
@@ -13,14 +8,14 @@ import os
 import threading
 from array import array
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dualbcast import disk_cache
-from dualbcast.codegen.llvm.target import KERNEL, POLL, STOPPED, environment
-from dualbcast.codegen.loops.array_call import write_array_calls
-from dualbcast.codegen.loops.recipe import Recipe
+from dualbcast.codegen.llvm.target import KERNEL, POLL, environment
+from dualbcast.codegen.loops.calls import write_array_call
 from dualbcast.codegen.mathlib import libm
 from dualbcast.kernel_spec import KernelSource, packed, unpacked
 from dualbcast.runtime.arguments import Array
@@ -33,72 +28,38 @@ from dualbcast.runtime.cpu.thread_pool import Work
 if TYPE_CHECKING:
     from dualbcast.codegen.llvm.build import Built
 
-# Where the items of a tuple begin.
+# The most arguments of a function that ctypes calls.
+_CTYPES_ARGUMENTS = 1024
+# Where the items of a tuple begin, in bytes.
 _ITEMS = tuple.__basicsize__
-_PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 3)
+_PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 2)
 
 
 class ArrayCall:
-    """A kernel with all its arguments but the arrays.
+    """A kernel with all its arguments but the arrays and the range.
 
-    Parameters
-    ----------
-    kernel : int
-        The address of its machine code, a function of a range, sizes, strides and pointers.
-    total : int
-        The number of elements.
-    ints : sequence of int
-        Sizes and strides.
-    masks : tuple of int
-        For each input the bits that its address must not have.
-    outputs : int
-        The number of outputs.
+    `run` takes `head`, the `id` of two tuples of NumPy arrays, inputs and outputs, and a range. The tuples must live
+    until it is done. It runs the kernel without the GIL, and returns its status, 0 after a success, or `MISALIGNED`
+    where an input's address has one of the bits of its mask, and the kernel has not run.
 
-    Attributes
-    ----------
-    run_all : callable
-        Given `head` and the `id` of two tuples of NumPy arrays, inputs and outputs, which must live until it is done,
-        it runs the kernel on all elements, without the GIL. It returns the kernel's status, 0 after a success, or
-        `MISALIGNED` where the kernel has not run.
-    head : int
+    To hand twenty numbers over by way of ctypes takes 2.5 microseconds, longer than a kernel takes on small arrays. For
+    two tuples, which machine code reads the addresses from, it is 0.5.
     """
 
-    __slots__ = ("_address", "_numbers", "head", "run_all")
+    __slots__ = ("_address", "_numbers", "head", "run")
 
-    def __init__(self, kernel: int, total: int, ints: Sequence[int], masks: tuple[int, ...], outputs: int) -> None:
-        head = kernel, total, *ints
+    def __init__(self, kernel: int, ints: Sequence[int], masks: tuple[int, ...], outputs: int) -> None:
+        head = kernel, *ints
         self._numbers = (ctypes.c_int64 * len(head))(*head)
         self.head = ctypes.addressof(self._numbers)
-        recipe = Recipe(write_array_calls, (len(ints), masks, outputs, _ITEMS, HEADER))
-        self._address = compiled(recipe, "call_range")
-        self.run_all: Callable[..., int] = _PROTOTYPE(compiled(recipe, "call_all"))
-
-    def run(self, inputs: tuple[Array, ...], outputs: tuple[Array, ...]) -> bool:
-        """Run the kernel on all elements; False where an input is misaligned, and it has not run."""
-        status = self.run_all(self.head, id(inputs), id(outputs))
-        if status == STOPPED:
-            raise interrupt.raised()
-        return not status
+        self._address = compiled("array_call", write_array_call, len(ints), masks, outputs, _ITEMS, HEADER)
+        self.run: Callable[..., int] = _PROTOTYPE(self._address)
 
     def ranges(self, bounds: tuple[int, ...], inputs: tuple[Array, ...], outputs: tuple[Array, ...]) -> Work:
         """The work from each of `bounds` to the next; the tuples must live until it is done."""
-        count = len(bounds) - 1
-        numbers = array("q", (self.head, id(inputs), id(outputs), 0, 0)) * count
-        numbers[3::5], numbers[4::5] = _starts_and_stops(bounds)
-        return Work(self._address, numbers, count)
-
-
-@functools.lru_cache(maxsize=256)
-def _starts_and_stops(bounds: tuple[int, ...]) -> tuple[array[int], array[int]]:
-    return array("q", bounds[:-1]), array("q", bounds[1:])
-
-
-# The most arguments of a function that ctypes calls.
-_CTYPES_ARGUMENTS = 1024
-
-
-class Misaligned(Exception):
-    """A kernel has not run, because an input is misaligned."""
+        given = self.head, id(inputs), id(outputs)
+        numbers = [number for start, stop in pairwise(bounds) for number in (*given, start, stop)]
+        return Work(self._address, array("q", numbers), len(bounds) - 1)
 
 
 class CpuKernel:
@@ -106,17 +67,7 @@ class CpuKernel:
 
     Calling it runs the linear indices from `start` to `stop` on the calling thread, without the GIL. Nothing is
     checked: the pointers must be valid for the sizes and strides, and no output may overlap another argument.
-
-    Attributes
-    ----------
-    pace : Pace
-        How long its elements take.
-    itemsizes : tuple of int
-        The bytes of an element of each pointer argument.
-    rows : dict
-        The arguments of pieces that were made lately; see `pieces`.
-    polls : bool
-        Whether it can be stopped; see `interrupt`.
+    `itemsizes` are the bytes of an element of each pointer argument; `polls` says whether `interrupt` can stop it.
     """
 
     def __init__(self, source: KernelSource, fastmath: bool, code: bytes) -> None:
@@ -127,44 +78,24 @@ class CpuKernel:
         self.itemsizes = tuple(
             2 if dtype == "bfloat16" else np.dtype(dtype).itemsize for dtype in source.inputs + source.outputs
         )
-        self.rows: dict[tuple[int, int], tuple[tuple[Any, Any], Any]] = {}
         self.pace = Pace(len(self.itemsizes))
 
     def __call__(self, start: int, stop: int, ints: Sequence[int], pointers: Sequence[int]) -> None:
         """Run the elements from `start` to `stop`; `ints` are the sizes and then the strides, in elements."""
         numbers = start, stop, *ints, *pointers
         if len(numbers) > _CTYPES_ARGUMENTS:
-            self.run(self.ranges((start, stop), ints, pointers))
-            return
+            thread_pool.run(self.ranges((start, stop), ints, pointers))
         # Slower than by a caller of `thread_pool`, but that would be compiled, and a first call takes this way.
-        if ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * len(numbers))(self._address)(*numbers):
+        elif ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * len(numbers))(self._address)(*numbers):
             raise interrupt.raised()
 
     def _load(self, code: bytes) -> int:
         return load(code, dict(interrupt.symbols()) if self.polls else {})(KERNEL)
 
-    def run(self, work: Work, threads: int = 1, first: int = 0, stop: int | None = None) -> float:
-        """Run pieces of work, from `first` on and before `stop`, on so many threads; how much faster than alone.
-
-        That follows from the number of pieces that the calling thread ran. Another thread may have come late, or not
-        at all.
-        """
-        count = (work.count if stop is None else stop) - first
-        length = len(work.arguments) // work.count
-        own = thread_pool.share(work.address, work.arguments, length, first, count, threads)
-        if own == -STOPPED:
-            raise interrupt.raised()
-        if own < 0:
-            raise Misaligned
-        return count / max(1, own)
-
     def ranges(
         self, bounds: Sequence[int], ints: Sequence[int], pointers: Sequence[int], streamed: bool = False
     ) -> Work:
-        """The work from each of `bounds` to the next; `streamed` with outputs stored past the cache.
-
-        Both give the same bits.
-        """
+        """The work from each of `bounds` to the next; `streamed` with outputs stored past the cache: the same bits."""
         address = self._past_the_cache() if streamed else self._address
         count = len(bounds) - 1
         arguments = array("q", (0, 0, *ints, *pointers))
@@ -216,15 +147,9 @@ def compile_kernel(source: KernelSource, fastmath: bool) -> CpuKernel:
 def compile_program(key: str, write: Callable[[], KernelSource], fastmath: bool) -> CpuKernel:
     """The kernel of a program: from this process, else from the cache on disk, else compiled by LLVM.
 
-    Parameters
-    ----------
-    key : str
-        What stands for the program and its layout; if empty, the text does.
-    write : callable
-        Gives the text.
-    fastmath : bool
-        Allow fused multiply-adds, reciprocals and approximations, and ignore the sign of zero; NaN and infinities keep
-        their meaning. Without it arithmetic is IEEE's, operation by operation.
+    `key` stands for the program and its layout; if it is empty, the text does, which `write` gives. `fastmath` allows
+    fused multiply-adds, reciprocals and approximations, and ignores the sign of zero; NaN and infinities keep their
+    meaning. Without it arithmetic is IEEE's, operation by operation.
     """
     if not key:
         text = write()

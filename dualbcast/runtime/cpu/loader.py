@@ -1,6 +1,4 @@
-"""Object files to functions of the process, by LLVM's linker; and the loops around kernels, compiled for the numbers
-and sizes of a kernel's arguments.
-"""
+"""Object files to functions of the process, by LLVM's linker; loops of `codegen.loops` to machine code."""
 
 from __future__ import annotations
 
@@ -10,14 +8,10 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from dualbcast import disk_cache
 from dualbcast.codegen.llvm.target import LOCK, assemble, environment
-from dualbcast.codegen.loops.recipe import Recipe
-from dualbcast.codegen.loops.row_joining import Sums, piece_sizes, write_join
-from dualbcast.codegen.loops.scratch import room_of
-from dualbcast.codegen.loops.tile_packing import tile_sizes, write_copies, write_gather
 from dualbcast.codegen.mathlib import libm
 from dualbcast.errors import BackendError
 
@@ -35,18 +29,9 @@ def keep_forever(owner: Any) -> None:
 def load(code: bytes, symbols: Mapping[str, int] = MappingProxyType({})) -> Callable[[str], int]:
     """Load an object file, whose code is never unmapped: a thread may be in it while the interpreter ends.
 
-    Parameters
-    ----------
-    code : bytes
-        An object file for this machine.
-    symbols : mapping, optional
-        The addresses of the functions and variables that it uses beside those of the C library, by name.
-
-    Returns
-    -------
-    callable
-        The address of the function with a name. It raises a `BackendError` where the file uses a symbol that is
-        nowhere, or the system does not let memory become code.
+    `symbols` are the addresses of what it uses beside the C library, by name. The result gives the address of a
+    function by its name. It raises a `BackendError` where the file uses a symbol that is nowhere, or the system does
+    not let memory become code.
     """
     import llvmlite.binding as llvm
 
@@ -66,28 +51,34 @@ def load(code: bytes, symbols: Mapping[str, int] = MappingProxyType({})) -> Call
     return address
 
 
-def compiled(text: str | Recipe, name: str, optimise: bool = False, elsewhere: tuple[tuple[str, int], ...] = ()) -> int:
-    """The address of a function of a module in LLVM's language.
+def compiled(
+    name: str,
+    write: Callable[..., Any],
+    *parameters: Any,
+    optimise: bool = False,
+    elsewhere: tuple[tuple[str, int], ...] = (),
+) -> int:
+    """The address of a function of those that `write` writes for these parameters; see `codegen.loops`.
 
-    Parameters
-    ----------
-    text : str or Recipe
-        The module. It must not depend on this process: its code is kept in the cache on disk.
-    name : str
-        The name of the function.
-    optimise : bool
-        Whether its loops are worth vectorising.
-    elsewhere : tuple of (str, int)
-        Names and addresses of the symbols that the module declares and that are not the C library's.
+    They must not depend on this process: their code is kept in the cache on disk, so that a loop in it need not be
+    written. `optimise` says whether loops are worth vectorising. `elsewhere` has the names and addresses of symbols
+    that are declared and are not the C library's.
     """
     with LOCK:
-        return _module(text, optimise, elsewhere)(name)
+        return _module(write, parameters, optimise, elsewhere)(name)
 
 
 @cache
-def _module(text: str | Recipe, optimise: bool, elsewhere: tuple[tuple[str, int], ...]) -> Callable[[str], int]:
-    key = disk_cache.key("native", repr(text), repr(optimise), environment())
-    return load(disk_cache.fetch(key, lambda: assemble(str(text), optimise)), dict(elsewhere))
+def _module(
+    write: Callable[..., Any], parameters: tuple[Any, ...], optimise: bool, elsewhere: tuple[tuple[str, int], ...]
+) -> Callable[[str], int]:
+    def make() -> bytes:
+        from dualbcast.codegen.loops.builder import text_of
+
+        return assemble(text_of(write, *parameters), optimise)
+
+    key = disk_cache.key("native", write.__module__, write.__qualname__, repr((parameters, optimise)), environment())
+    return load(disk_cache.fetch(key, make), dict(elsewhere))
 
 
 @cache
@@ -112,40 +103,3 @@ def _linked(link: Callable[[], Any]) -> Any:
         return link()
     except RuntimeError as error:
         raise BackendError(f"LLVM cannot load machine code: {error}; backend='python' needs none") from None
-
-
-class Loop(NamedTuple):
-    """A loop around kernels. The last of its arguments are the address of a `Scratch` and its number of places.
-
-    Attributes
-    ----------
-    address : int
-        Of the machine code.
-    room : int
-        The bytes that a call of it works in.
-    """
-
-    address: int
-    room: int
-
-
-@cache
-def gathering(
-    integers: int, pointers: int, packed: tuple[int, ...], itemsizes: tuple[int, ...], tile: tuple[int, int]
-) -> Loop:
-    """The loop of `write_gather`, which has the parameters."""
-    recipe = Recipe(write_gather, (integers, pointers, packed, itemsizes, tile))
-    return Loop(compiled(recipe, "gather", optimise=True), room_of(tile_sizes(itemsizes, tile)))
-
-
-@cache
-def joining(integers: int, pointers: int, joined: tuple[int, ...], itemsizes: tuple[int, ...], sums: Sums) -> Loop:
-    """The loop of `write_join`, which has the parameters."""
-    recipe = Recipe(write_join, (integers, pointers, joined, itemsizes, sums))
-    return Loop(compiled(recipe, "join", optimise=True), room_of(piece_sizes(itemsizes, sums)))
-
-
-@cache
-def copying(sizes: tuple[int, ...]) -> int:
-    """The address of the kernel of `write_copies`."""
-    return compiled(Recipe(write_copies, (sizes,)), "copies")

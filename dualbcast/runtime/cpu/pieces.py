@@ -8,26 +8,29 @@ on any number of threads. The loops that pack are in `codegen.loops`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from operator import mul
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from dualbcast.codegen.loops.row_joining import ROWS
-from dualbcast.codegen.loops.scratch import PARAMETERS
+from dualbcast.codegen.loops import LINE
+from dualbcast.codegen.loops.row_joining import ROWS, Sums, piece_places, write_join
+from dualbcast.codegen.loops.tile_packing import tile_places, write_copies, write_gather
 from dualbcast.runtime.arguments import Array
 from dualbcast.runtime.buffer_pool import POOL
 from dualbcast.runtime.call_key import host_addresses
-from dualbcast.runtime.cpu.loader import Loop, copying, gathering, joining
-from dualbcast.runtime.cpu.thread_pool import Work, give_back, lend
+from dualbcast.runtime.cpu import thread_pool
+from dualbcast.runtime.cpu.loader import compiled
+from dualbcast.runtime.cpu.thread_pool import Work
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dualbcast.runtime.cpu.kernel import CpuKernel
-    from dualbcast.runtime.reduction_blocks import Block
+    from dualbcast.runtime.reduction_blocks import Split
 
 # The most rows and columns of a tile, where there are many rows and where there is one; and the most bytes of a tile's
 # column, which is contiguous in a transposed input. See docs/decisions/051-tiles.md.
@@ -45,31 +48,29 @@ _SMALLEST_SPACE = 1 << 14
 _SMALLEST_JOINED_PANEL = 1024
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Packing:
-    """The panels of an iteration space.
+    """The panels of an iteration space. One is made for each way in which arrays lie, and so compared by identity.
 
     Attributes
     ----------
-    inputs : tuple of int
+    inputs
         The positions of the packed inputs.
-    sizes : tuple of int
-        The dimensions, outermost first, coalesced for these inputs only.
-    steps : tuple of int
-        How much the linear index grows along each dimension.
-    strides : tuple of (tuple of int)
-        The strides of each packed input, in elements.
-    down : int
+    sizes, steps
+        The dimensions, outermost first, coalesced for these inputs only; how much the linear index grows along each.
+    strides
+        Of each packed input, in elements.
+    down
         The dimension along which a tile has its rows. Its columns are along the last one.
-    most, wide : int
+    most, wide
         The most rows and columns of a panel.
-    columns : int
+    columns
         The most columns of a tile.
-    joined : bool
+    joined
         Whether the rows are short ones that are joined; see `codegen.loops.row_joining`.
-    sums : tuple of (int, str)
+    sums
         The positions of the outputs that are sums, and whether each is over "rows", "columns" or "all".
-    plane : int
+    plane
         The number of rows along `down`, if a panel has several whole planes of them; else 0.
     """
 
@@ -168,44 +169,25 @@ class Packing:
         return np.stack([start, step, rows, columns, *offsets], axis=1)
 
 
-class Copied(NamedTuple):
-    """The blocks of a kernel that sums, and the inputs that it has contiguous copies of.
-
-    Attributes
-    ----------
-    inputs : Packing
-    blocks : sequence of Block
-    """
-
-    inputs: Packing
-    blocks: Sequence[Block]
+# The address of machine code; the arguments of its calls, a row for each, with offsets in the place of pointers; and
+# the bytes that each call works in.
+_Rows: TypeAlias = "tuple[int, NDArray[np.int64], int]"
+# The number of ways in which arrays lie whose blocks or panels are remembered: they often lie in a few ways, by turns.
+_REMEMBERED_ROWS = 256
 
 
-# Machine code, and the arguments of its calls, a row for each.
-_Rows: TypeAlias = "tuple[Loop, NDArray[np.int64]]"
-# The number of ways in which arrays lie whose blocks or panels a kernel remembers.
-_REMEMBERED_ROWS = 8
+def block_work(kernel: CpuKernel, split: Split, pointers: Sequence[int], total: int) -> Work:
+    """The work of blocks of a space, of a kernel that sums; `pointers` are those of the whole space."""
+    return _work(_block_rows(kernel, split, total), pointers[: len(kernel.itemsizes)], 1)
 
 
-def part_work(
-    kernel: CpuKernel,
-    parts: Sequence[Block] | Packing,
-    ints: Sequence[int],
-    pointers: Sequence[int],
-    total: int,
-    threads: int,
+def panel_work(
+    kernel: CpuKernel, packing: Packing, ints: tuple[int, ...], pointers: Sequence[int], total: int, threads: int
 ) -> Work:
-    """The work of blocks, of a kernel that sums, or of panels; `pointers` are those of the whole space."""
-    if isinstance(parts, Packing):
-        packing = parts
-        loop, rows = _remembered(kernel, (packing, ints), lambda: _panel_rows(kernel, packing, ints, total))
-        # A kernel that adds up has arrays for the rounding errors of sums; so have panels that add up float64 terms.
-        pointers = pointers[: len(kernel.itemsizes) + sum(kernel.itemsizes[at] == 8 for at, _ in packing.sums)]
-    else:
-        blocks = parts
-        loop, rows = _remembered(kernel, (blocks, ints), lambda: _block_rows(kernel, blocks, total))
-        pointers = pointers[: len(kernel.itemsizes)]
-    return _work(loop, rows, pointers, threads)
+    """The work of panels of a space, for so many threads; `pointers` are those of the whole space."""
+    # A kernel that adds up has arrays for the rounding errors of sums; so have panels that add up float64 terms.
+    count = len(kernel.itemsizes) + sum(kernel.itemsizes[at] == 8 for at, _ in packing.sums)
+    return _work(_panel_rows(kernel, packing, ints, total), pointers[:count], threads)
 
 
 def contiguous_copies(
@@ -216,73 +198,45 @@ def contiguous_copies(
     total = math.prod(packing.sizes)
     arrays = tuple([POOL.empty((total * size,), np.dtype(np.uint8)) for size in sizes])
     addresses = host_addresses(arrays)
-    loop, rows = _remembered(
-        kernel,
-        (packing, None),
-        lambda: _gathered(packing, copying(sizes), sizes, range(len(sizes)), (), 2 * len(sizes)),
-    )
-    work = _work(loop, rows, [*[pointers[at] for at in packing.inputs], *addresses], threads)
-    kernel.run(work, threads)
-    give_back_scratch(work)
+    ends = [*[pointers[at] for at in packing.inputs], *addresses]
+    thread_pool.run(_work(_copy_rows(packing, sizes), ends, threads), threads)
     replaced = dict(zip(packing.inputs, addresses, strict=True))
     return [replaced.get(at, pointer) for at, pointer in enumerate(pointers)], arrays
 
 
-def give_back_scratch(work: Work) -> None:
-    """Give the memory back that finished work had."""
-    if work.scratch is not None:
-        give_back(work.scratch)
+@lru_cache(maxsize=_REMEMBERED_ROWS)
+def _block_rows(kernel: CpuKernel, split: Split, total: int) -> _Rows:
+    rows = [(*block.ints, *map(mul, block.offsets, kernel.itemsizes)) for block in split.blocks]
+    return kernel.address(total), np.array(rows, np.int64), 0
 
 
-def _remembered(kernel: CpuKernel, given: tuple[Any, Any], make: Callable[[], _Rows]) -> _Rows:
-    """The rows that were made for two objects lately, or new ones: arrays often lie in a few ways, by turns."""
-    key = id(given[0]), id(given[1])
-    entry = kernel.rows.get(key)
-    if entry is None:
-        # With the objects, so that no other objects have their ids.
-        entry = given, make()
-        kernel.rows = {**dict([*kernel.rows.items()][1 - _REMEMBERED_ROWS :]), key: entry}
-    rows: _Rows = entry[1]
-    return rows
-
-
-def _block_rows(kernel: CpuKernel, blocks: Sequence[Block], total: int) -> _Rows:
-    """The arguments of each block, without the pointers that its offsets are from."""
-    rows = [(*block.ints, *map(mul, block.offsets, kernel.itemsizes)) for block in blocks]
-    return Loop(kernel.address(total), 0), np.array(rows, np.int64)
-
-
-def _panel_rows(kernel: CpuKernel, packing: Packing, ints: Sequence[int], total: int) -> _Rows:
+@lru_cache(maxsize=_REMEMBERED_ROWS)
+def _panel_rows(kernel: CpuKernel, packing: Packing, ints: tuple[int, ...], total: int) -> _Rows:
     address = kernel.address(total, tuple([at for at, _ in packing.sums]))
     sizes = tuple([kernel.itemsizes[at] for at in packing.inputs])
     terms = tuple([(at, over, kernel.itemsizes[at]) for at, over in packing.sums])
     return _gathered(packing, address, sizes, packing.inputs, ints, len(kernel.itemsizes), terms)
 
 
+@lru_cache(maxsize=_REMEMBERED_ROWS)
+def _copy_rows(packing: Packing, sizes: tuple[int, ...]) -> _Rows:
+    address, count = compiled("copies", write_copies, sizes), len(sizes)
+    return _gathered(packing, address, sizes, tuple(range(count)), (), 2 * count)
+
+
 def _gathered(
     packing: Packing,
     kernel: int,
     sizes: tuple[int, ...],
-    packed: Sequence[int],
+    packed: tuple[int, ...],
     ints: Sequence[int],
     count: int,
-    sums: tuple[tuple[int, str, int], ...] = (),
+    sums: Sums = (),
 ) -> _Rows:
-    """A loop that gathers, and its arguments for each panel, with offsets in the place of pointers.
+    """A loop that gathers, and its arguments for each panel.
 
-    Parameters
-    ----------
-    packing : Packing
-    kernel : int
-        The address of the function that is called for a tile. It takes `ints`, and `count` pointers.
-    sizes : tuple of int
-        The itemsizes of the packed inputs.
-    packed : sequence of int
-        Which pointers are those of packed inputs.
-    ints, count
-        See `kernel`.
-    sums : tuple of (int, str, int)
-        Which pointers are those of sums, what each is over, and the bytes of a term; see `joining`.
+    It calls the function at the address `kernel` for a tile, which takes `ints` and `count` pointers; `packed` says
+    which of these are of packed inputs, whose itemsizes are `sizes`.
     """
     down = packing.down
     ways = [(down - 1, down, -1) if packing.plane else (down, down, -1)] if packing.joined else [(down, -1)]
@@ -290,13 +244,15 @@ def _gathered(
     panels = packing.table()
     compensated = [at for at, (_, _, size) in enumerate(sums) if size == 8]
     first = 5 + len(steps) + len(ints)
-    rows = np.zeros((len(panels), first + count + len(compensated) + len(PARAMETERS)), np.int64)
+    rows = np.zeros((len(panels), first + count + len(compensated) + 1), np.int64)
     rows[:, 0], rows[:, 1:5] = kernel, panels[:, :4]
     rows[:, 5:first] = [*steps, *ints]
     offsets = rows[:, first:]
     offsets[:, list(packed)] = panels[:, 4:] * sizes
+    signature = len(ints), count, packed, sizes
     if not packing.joined:
-        return gathering(len(ints), count, tuple(packed), sizes, (packing.most, packing.columns)), rows
+        tile = packing.most, packing.columns
+        return compiled("gather", write_gather, *signature, tile, optimise=True), rows, tile_places(sizes, tile)[-1]
     rows[:, 2] = packing.plane or panels[:, 2]
     numbers = np.arange(len(panels))
     places = {"rows": numbers * packing.columns, "columns": panels[:, 0] // packing.columns, "all": numbers}
@@ -304,14 +260,17 @@ def _gathered(
         offsets[:, at] = 8 * places[over]  # of float64
     for place, at in enumerate(compensated, count):
         offsets[:, place] = offsets[:, sums[at][0]]
-    return joining(len(ints), count, tuple(packed), sizes, sums), rows
+    return compiled("join", write_join, *signature, sums, optimise=True), rows, piece_places(sizes, sums)[-1]
 
 
-def _work(loop: Loop, rows: NDArray[np.int64], pointers: Sequence[int], threads: int) -> Work:
-    """The work of rows of arguments that end with offsets from these pointers, and from the loop's scratch memory."""
-    scratch, ends = None, [*pointers]
-    if loop.room:
-        scratch, places = lend(loop.room, min(threads, len(rows)))
-        ends += [scratch.address, places]
+def _work(made: _Rows, pointers: Sequence[int], threads: int) -> Work:
+    """The work of rows of arguments that end with offsets from these pointers, and from memory that is worked in."""
+    address, rows, room = made
+    memory, ends = None, [*pointers]
+    if room:
+        places = min(threads, len(rows), thread_pool.MAX_THREADS)
+        memory = POOL.empty((room * places + LINE,), np.dtype(np.uint8))
+        (begin,) = host_addresses((memory,))
+        ends.append(begin + -begin % LINE)
     arguments = rows + np.array([*[0] * (rows.shape[1] - len(ends)), *ends])
-    return Work(loop.address, arguments.reshape(-1), len(rows), scratch)
+    return Work(address, arguments.reshape(-1), len(rows), room, memory)

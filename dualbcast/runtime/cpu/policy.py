@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import platform
 from collections.abc import Sequence
 from functools import cache as once
@@ -25,9 +26,8 @@ THREAD_NS = 12_000
 _WAKING_FACTOR = 8
 # The least nanoseconds that a range of elements should take, if there are two.
 RANGE_NS = 10_000
-# Elements times pointers of the range that is run first where the pace is not known: the cost of an element varies a
-# thousandfold. These take some microseconds at least.
-_PROBE = 1 << 16
+# Elements times pointers that one thread runs alone while the pace is not known. They take some microseconds at least.
+_FEW = 1 << 17
 # Ranges begin at a multiple of this many elements of a row: more than a vectorised loop advances in one step, so that
 # which elements go through vector code, and with it every bit of the result, does not depend on the number of threads.
 ALIGNMENT = 256
@@ -36,27 +36,15 @@ ALIGNMENT = 256
 class Pace:
     """The pace of a kernel.
 
-    Attributes
-    ----------
-    element : float or None
-        The nanoseconds that an element took a thread lately; None if that is not known.
-    short : int
-        A launch of so many elements or fewer is no work for several threads.
-    is_warm : bool
-        Whether the kernel has run on few elements.
+    `element` is the nanoseconds that an element took a thread lately; infinite if that is not known. A launch of at
+    most `short` elements is no work for several threads. `is_warm` says whether the kernel has run on few elements.
     """
 
-    __slots__ = ("_pointers", "element", "is_warm", "short")
+    __slots__ = ("element", "is_warm", "short")
 
     def __init__(self, pointers: int) -> None:
-        self._pointers = pointers
-        self.element: float | None = None
-        self.short, self.is_warm = 2 * self.probe, False
-
-    @property
-    def probe(self) -> int:
-        """The number of elements that are run first where the pace is not known."""
-        return max(ALIGNMENT, _PROBE // self._pointers)
+        self.element, self.is_warm = math.inf, False
+        self.short = max(2 * ALIGNMENT, _FEW // pointers)
 
     def learn(self, element: float) -> None:
         """Set the nanoseconds for an element."""
@@ -69,12 +57,7 @@ class Pace:
         took = _last_end - began
         element = took * faster / total
         # Most of a short launch is the launch itself: an element takes no longer than that.
-        self.learn(element if self.element is None or took >= THREAD_NS else min(element, self.element))
-
-
-def is_always_short(total: int) -> bool:
-    """Whether so many elements are never work for several threads, at any pace: there would be one range."""
-    return total < 2 * ALIGNMENT
+        self.learn(element if took >= THREAD_NS else min(element, self.element))
 
 
 def is_worth_threads(work: float) -> bool:
@@ -99,19 +82,8 @@ _MANY_OUTPUTS = 24
 
 
 def goes_past_the_cache(layout: Layout, total: int, itemsizes: Sequence[int], inputs: int) -> bool:
-    """Whether outputs of a launch are streamed: it moves more than the cache has room for, and stores vectors.
-
-    Parameters
-    ----------
-    layout : Layout
-        Of the kernel.
-    total : int
-        The number of elements.
-    itemsizes : sequence of int
-        The bytes of an element of each argument, inputs first.
-    inputs : int
-        How many of them are inputs.
-    """
+    """Whether outputs of a launch of so many elements are streamed: it moves more than the cache has room for, and
+    stores vectors. `itemsizes` are those of all arguments, the first `inputs` of which are inputs."""
     patterns = [layout.classes[which] for which in layout.which]
     moved = total * sum(itertools.compress(itemsizes, ["0" not in pattern for pattern in patterns]))
     # Sums stay in the cache.

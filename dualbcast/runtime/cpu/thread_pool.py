@@ -1,7 +1,4 @@
-"""Threads that share the pieces of a launch, and the memory they are lent: machine code draws pieces and waits, without
-the interpreter's lock.
-
-The stack is too small for that. A thread may have no more than 32 KiB of it.
+"""Threads that share the pieces of a launch: machine code draws pieces and waits, without the interpreter's lock.
 
 A thread without work looks for more before it sleeps, since to wake a thread takes longer than many kernels run. The
 thread that launches works as well, so a launch ends even if no other thread comes.
@@ -14,67 +11,17 @@ import functools
 import itertools
 import os
 import threading
-from array import array
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from dualbcast.codegen.llvm.target import POLL, STOPPED
-from dualbcast.codegen.loops.recipe import Recipe
-from dualbcast.codegen.loops.scratch import LINE, PLACES
-from dualbcast.codegen.loops.thread_pool import OFFSETS, STATE_SIZE, write_call, write_pool
-from dualbcast.runtime.call_key import host_addresses
+from dualbcast.codegen.loops import LINE, MISALIGNED
+from dualbcast.codegen.loops.calls import write_call
+from dualbcast.codegen.loops.thread_pool import OFFSETS, STATE_SIZE, write_pool
 from dualbcast.runtime.cpu import interrupt
 from dualbcast.runtime.cpu.loader import compiled
-
-if TYPE_CHECKING:
-    pass
-
-# The most pieces of memory that wait for a launch. To allocate one takes longer than some launches.
-_MOST_WAITING = 8
-
-
-class Scratch:
-    """Memory of one launch at a time. Between launches no thread has a place in it.
-
-    Attributes
-    ----------
-    address, size : int
-        Where the places begin, and their bytes together.
-    """
-
-    __slots__ = ("_memory", "address", "size")
-
-    def __init__(self, size: int) -> None:
-        self._memory = np.empty(PLACES + size + LINE, np.uint8)
-        (address,) = host_addresses((self._memory,))
-        ahead = PLACES + -address % LINE
-        self._memory[:ahead] = 0
-        self.address, self.size = address + ahead, size
-
-
-def lend(room: int, threads: int) -> tuple[Scratch, int]:
-    """Memory for so many threads at a time, which is to be given back when they are done, and its number of places."""
-    places = min(threads, PLACES)
-    size = room * places
-    try:
-        scratch = _waiting.pop()
-    except IndexError:
-        scratch = Scratch(size)
-    return (scratch if scratch.size >= size else Scratch(size)), places
-
-
-def give_back(scratch: Scratch) -> None:
-    """Keep memory that no thread works in for another launch."""
-    if len(_waiting) < _MOST_WAITING:
-        _waiting.append(scratch)
-
-
-_waiting: deque[Scratch] = deque()
-
 
 # The answer of a pool that another launch has.
 _NOT_OURS = -1000
@@ -82,66 +29,60 @@ _NOT_OURS = -1000
 # while it lets others run. Between two calls with tens of large outputs Python takes as long.
 _LOOKS, _YIELDS = 4000, 1000
 # More threads than processors bring nothing, however many are asked for.
-_MAX_THREADS = os.cpu_count() or 1
+MAX_THREADS = os.cpu_count() or 1
 # How many launches may have helping threads at a time; the others do all their work themselves.
-_MAX_POOLS = max(1, _MAX_THREADS // 4)
+_MAX_POOLS = max(1, MAX_THREADS // 4)
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The calls of machine code that make up a launch, one for each piece.
+    """The calls of machine code at an address that make up a launch, one for each piece.
 
-    Attributes
-    ----------
-    address : int
-        Where the code is.
-    arguments : array
-        Its arguments, 64-bit integers: those of the first piece, of the second, and so on.
-    count : int
-        How many pieces there are.
-    scratch : Scratch or None
-        The memory that the code works in.
+    The code takes 64-bit integers and pointers, and returns a 32-bit status. `arguments` is a contiguous buffer of
+    64-bit integers: those of the first piece, of the second, and so on. If a piece works in `memory`, that has so much
+    room for each thread, and the last argument is where it begins.
     """
 
     address: int
     arguments: Any
     count: int
-    scratch: Scratch | None = None
+    room: int = 0
+    memory: Any = None
 
 
-def share(address: int, arguments: Any, length: int, first: int, count: int, threads: int) -> int:
-    """Call a function of the machine once for each piece of work, on several threads, and return when all are done.
+class Misaligned(Exception):
+    """A kernel has not run, because an input is misaligned."""
 
-    Parameters
-    ----------
-    address : int
-        Of the function. It takes 64-bit integers and pointers, and returns a 32-bit status.
-    arguments : array
-        A contiguous buffer of 64-bit integers: the arguments of one call after the other.
-    length : int
-        How many of them belong to a call.
-    first, count : int
-        The piece to begin with, and how many there are to run.
-    threads : int
-        At most so many, the calling one among them; more than the machine has processors are as many as it has.
 
-    Returns
-    -------
-    int
-        How many the calling thread ran, or the negative of a status other than 0 that a call returned; it is the last
-        one then that the thread ran.
+def run(work: Work, threads: int = 1) -> float:
+    """Run all pieces of work on at most so many threads, the calling one among them; how much faster than alone.
+
+    That follows from the number of pieces that the calling thread ran. Another thread may have come late, or not at
+    all.
     """
-    where = _address_of(arguments) + 8 * length * first
-    helpers = min(threads, count, _MAX_THREADS) - 1
+    own = share(work, threads)
+    if own == -MISALIGNED:
+        raise Misaligned
+    if own < 0:
+        raise interrupt.raised()
+    return work.count / max(1, own)
+
+
+def share(work: Work, threads: int) -> int:
+    """Run all pieces: how many the calling thread ran, or the negative of a status other than 0 that a call returned;
+    it is the last one then that the thread ran."""
+    length, count = len(work.arguments) // work.count, work.count
+    where = ctypes.addressof(ctypes.c_char.from_buffer(work.arguments))
+    helpers = min(threads, count, MAX_THREADS) - 1
     if helpers > 0:
         token = next(_tokens)
         for pool in _pools():
-            ran = pool.run(token, address, where, length, count, helpers)
+            ran = pool.run(token, work.address, where, length, work.room, count, helpers)
             if ran != _NOT_OURS:
                 return ran
     call = _call(length)
     for piece in range(count):
-        status = call(address, where + 8 * length * piece)
+        status = call(work.address, where + 8 * length * piece)
         if status:
             return -int(status)
     return count
@@ -150,12 +91,6 @@ def share(address: int, arguments: Any, length: int, first: int, count: int, thr
 def is_watched() -> bool:
     """Whether a thread is awake that looks for work, so that a launch has it at once."""
     return any(pool.watchers.value for pool in _every if not pool.owner.value)
-
-
-def _address_of(numbers: Any) -> int:
-    if isinstance(numbers, array):
-        return numbers.buffer_info()[0]
-    return int(numbers.ctypes.data)
 
 
 def _pools() -> Iterator[Pool]:
@@ -170,12 +105,8 @@ def _pools() -> Iterator[Pool]:
 class Pool:
     """Threads for one launch at a time.
 
-    Attributes
-    ----------
-    watchers : ctypes.c_int64
-        How many threads look for work, none of which needs the interpreter's lock to take it.
-    owner : ctypes.c_int64
-        Which launch has the pool; 0 if none.
+    `watchers` counts those that look for work, none of which needs the interpreter's lock to take it. `owner` is the
+    launch that has the pool, 0 if none has.
     """
 
     def __init__(self) -> None:
@@ -189,10 +120,10 @@ class Pool:
         self._threads = 0
         _every.append(self)
 
-    def run(self, token: int, address: int, where: int, length: int, count: int, helpers: int) -> int:
-        """See `share`; `token` stands for the launch, `where` the arguments are, `helpers` are the threads beside this
+    def run(self, token: int, address: int, where: int, length: int, room: int, count: int, helpers: int) -> int:
+        """See `share`; `token` stands for the launch, `where` its arguments are, `helpers` are the threads beside this
         one. `_NOT_OURS` if another launch has the pool."""
-        work = self._state, _caller(length), address, where, 8 * length, count, helpers, token
+        work = self._state, _caller(length), address, where, 8 * length, room, count, helpers, token
         try:
             # First the work, and then who is to do it: whoever wakes and finds none sleeps again, and whoever falls
             # asleep from now on looks once more before.
@@ -235,11 +166,13 @@ class Pool:
 @functools.cache
 def _functions() -> tuple[Any, Any, Any]:
     """`post`, `finish` and `attend`."""
-    recipe = Recipe(write_pool, (_YIELDS, _NOT_OURS, STOPPED, POLL))
-    address = functools.partial(compiled, recipe, elsewhere=interrupt.symbols())
+
+    def address(name: str) -> int:
+        return compiled(name, write_pool, _YIELDS, _NOT_OURS, STOPPED, POLL, elsewhere=interrupt.symbols())
+
     pointer, number = ctypes.c_void_p, ctypes.c_int64
     # With the GIL, which others may hold for long; it takes nanoseconds.
-    kinds = pointer, pointer, pointer, pointer, number, number, number, number
+    kinds = pointer, pointer, pointer, pointer, number, number, number, number, number
     post = ctypes.PYFUNCTYPE(ctypes.c_int32, *kinds)(address("post"))
     finish = ctypes.CFUNCTYPE(number, pointer, number)(address("finish"))
     return post, finish, ctypes.CFUNCTYPE(ctypes.c_int32, pointer, number)(address("attend"))
@@ -248,7 +181,7 @@ def _functions() -> tuple[Any, Any, Any]:
 @functools.cache
 def _caller(count: int) -> int:
     """The address of a function that calls another one, at an address, with so many arguments from an array."""
-    return compiled(Recipe(write_call, (count,)), "call")
+    return compiled("call", write_call, count)
 
 
 @functools.cache
