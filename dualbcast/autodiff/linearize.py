@@ -30,7 +30,7 @@ from dualbcast.autodiff.activity import (
     sometimes_absent,
 )
 from dualbcast.errors import Location
-from dualbcast.ir.compose import Copy
+from dualbcast.ir.compose import copy
 from dualbcast.ir.constant_fold import fold
 from dualbcast.ir.nodes import (
     FALSE,
@@ -56,7 +56,7 @@ from dualbcast.ir.traversal import (
     blocks,
     expressions,
     map_exprs,
-    targets,
+    renamed,
     use_counts,
     variables,
 )
@@ -404,16 +404,17 @@ class ForwardMode:
         template, args, partials = partials_at(value)
         # A template has no parameters for arguments that are known numbers.
         unknown = [arg for arg in (*args, result) if not isinstance(arg, Const)] if template.params else []
-        actual: dict[str, Expr] = dict(zip((param.name for param in template.params), unknown, strict=True))
-        copy = Copy(self.names, actual, where, TEMPORARY)
         needed = [
             bool(self.directions(arg)) and not (isinstance(partial, Const) and partial.value == 0)
             for arg, partial in zip(value.args, partials, strict=True)
         ]
-        if any(needed):
-            body = copy.block(template.body)
-            self.block.extend(body)
-            assigned_once = len(targets(template.body)) == len([*assigned(template.body)]) == len(body)
-            for stmt in body if assigned_once else ():
-                self.note(stmt)
-        return [copy.expr(partial) if is_needed else ZERO for partial, is_needed in zip(partials, needed, strict=True)]
+        if not any(needed):
+            return [ZERO] * len(needed)
+        body, by = copy(template, unknown, self.names, TEMPORARY, where)
+        self.block.extend(body)
+        names = assigned(body)
+        for stmt in body if len(set(names)) == len(names) == len(body) else ():
+            self.note(stmt)
+        return [
+            renamed(partial, by) if is_needed else ZERO for partial, is_needed in zip(partials, needed, strict=True)
+        ]

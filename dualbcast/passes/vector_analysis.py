@@ -55,8 +55,9 @@ def varying_names(function: Function, uniform: Set[str]) -> set[str]:
             )
             match stmt:
                 case Assign():
-                    if is_divergent or varies(stmt.value, varying):
-                        varying.add(stmt.target.name)
+                    name = stmt.target.name
+                    if name not in varying and (is_divergent or varies(stmt.value, varying)):
+                        varying.add(name)
                 case If():
                     visit(stmt.then, inside)
                     visit(stmt.orelse, inside)

@@ -13,6 +13,7 @@ import mpmath
 import numpy as np
 import pytest
 from corpus import CORPUS, Case
+from ir_invariants import verify
 from run_ir import dual, execute, lowered, source
 
 from dualbcast import differentiable_broadcast
@@ -22,7 +23,6 @@ from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Assign, Break, Const, For, Function, If, Op, Output, Var, While
 from dualbcast.ir.traversal import remove_dead, statements
 from dualbcast.ir.value_numbering import simplify
-from dualbcast.ir.verify import verify
 from dualbcast.program.explain import operations
 
 EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
