@@ -48,7 +48,7 @@ BUGS = [
     ),
     Bug(
         "value of a reassigned name reused",
-        "if number is None or self._lost(number):",
+        "if number is None or not self.holds(self.holders[number], number):",
         "if number is None:",
         "test_corpus test_passes",
     ),

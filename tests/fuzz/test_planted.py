@@ -108,25 +108,25 @@ BUGS = [
     Bug(
         "a common subexpression whose holder has another value by now",
         value_numbering,
-        "if number is None or self._lost(number):",
+        "if number is None or not self.holds(self.holders[number], number):",
         "if number is None:",
     ),
     Bug(
         "`continue` removed as dead code",
         traversal,
-        "        case Break() | Continue():\n            return in_live_loop\n",
-        "        case Break() | Continue():\n            return in_live_loop and isinstance(stmt, Break)\n",
+        "                is_needed = in_live_loop\n",
+        "                is_needed = in_live_loop and isinstance(stmt, Break)\n",
     ),
     Bug(
         "dead-code removal that drops what only a loop's next iteration needs",
         traversal,
-        "    while size != len(live):\n        size = len(live)\n        _mark(",
-        "    if size != len(live):\n        size = len(live)\n        _mark(",
+        "    while size != len(live):\n        size = len(live)\n        body = _live(",
+        "    if size != len(live):\n        size = len(live)\n        body = _live(",
     ),
     Bug(
         "a temporary moved past an assignment to what it reads",
         readable_form,
-        "                    new += self.flush(self.touched(stmt))\n",
+        "                    new += self.flush(self.touched({stmt.target.name}))\n",
         "",
     ),
     Bug(
