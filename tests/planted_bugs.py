@@ -112,13 +112,13 @@ BUGS = [
     ),
     Bug(
         "tangents of a select exchanged",
-        "sides = (self.tangent(then, seed) or ZERO, self.tangent(orelse, seed) or ZERO)",
-        "sides = (self.tangent(orelse, seed) or ZERO, self.tangent(then, seed) or ZERO)",
+        "(test, self.tangent(then, seed), self.tangent(orelse, seed))",
+        "(test, self.tangent(orelse, seed), self.tangent(then, seed))",
         "test_corpus test_if_conversion test_products",
     ),
     Bug(
         "second partial in one variable lost",
-        'by_source[source] = partial if total is None else self.op("add", total, partial, where=where)',
+        "by_source[source] = partial if total is None else self.emit(self.total([total, partial], where), where)",
         "by_source[source] = partial",
         "test_corpus",
     ),
@@ -130,8 +130,8 @@ BUGS = [
     ),
     Bug(
         "absent partial in reverse mode",
-        "if flag != TRUE:\n                    term = fold",
-        "if flag == TRUE:\n                    term = fold",
+        "if flag != TRUE:\n                    term = self.zero_if_absent",
+        "if flag == TRUE:\n                    term = self.zero_if_absent",
         "test_elimination test_presence",
     ),
     Bug(

@@ -11,10 +11,9 @@ from collections import Counter
 from collections.abc import Sequence, Set
 from typing import NamedTuple
 
-from dualbcast.autodiff.activity import activity, differentiable, is_marked, sometimes_absent
+from dualbcast.autodiff.activity import activity, differentiable, is_marked, is_operation, seeds_of, sometimes_absent
 from dualbcast.autodiff.linearize import Direction, Dual, ForwardMode, chained
 from dualbcast.errors import Location
-from dualbcast.ir.constant_fold import fold
 from dualbcast.ir.nodes import ONE, TEMPORARY, TRUE, ZERO, Assign, Atom, Expr, Function, If, Op, Output, Var
 from dualbcast.ir.traversal import assigned, assigned_always, assignments, expressions, statements, targets, variables
 
@@ -52,7 +51,7 @@ def operations_each_way(function: Function) -> tuple[int, int] | None:
     None where reverse mode is impossible: if a step does not depend on a variable along some path, its partial would be
     a zero that is multiplied by other partials, which may be infinite. Forward mode does not multiply absent partials.
     """
-    every = _seeded(function)
+    every = seeds_of(function)
     times = Counter([*every, *(name for stmt in function.body for name in set(assigned((stmt,))))])
     # A function without a derivative is an error only where an output needs it.
     marked = any(is_marked(stmt.value) for stmt in assignments(function.body))
@@ -75,7 +74,7 @@ def operations_each_way(function: Function) -> tuple[int, int] | None:
             count += len(results) * len(sources) * (1 + _multiplies(stmt.value))
             continue
         part, always = parts[position], assigned_always((stmt,))
-        within = activity(part, _seeded(part))
+        within = activity(part, seeds_of(part))
         unsure = sometimes_absent(part, within)
         for output in part.outputs:
             # Reverse mode reads all partials, so that they must be present.
@@ -105,15 +104,11 @@ def _operations(function: Function, active: _Active, alone: Set[str]) -> int:
 
 
 def _multiplies(value: Expr) -> bool:
-    return isinstance(value, Op) and value.name not in _UNIT and value.name != "select"
+    return is_operation(value) and value.name not in _UNIT
 
 
 def _is_active(value: Expr, active: _Active) -> bool:
     return isinstance(value, Var) and value.kind == "float" and bool(active.get(value.name))
-
-
-def _seeded(function: Function) -> _Active:
-    return {param.name: frozenset({at}) for at, param in enumerate(function.params) if param.kind == "float"}
 
 
 def _parts(function: Function, active: _Active) -> dict[int, Function]:
@@ -135,19 +130,14 @@ class ReverseMode(ForwardMode):
     """The partials of every output in the variables before it."""
 
     def run(self, *, flagged: bool = False) -> Dual:  # noqa: ARG002
-        steps = self.steps()
-        outputs, partials = list(self.function.outputs), {}
+        steps, partials = self.steps(), {}
         for position, output in enumerate(self.function.outputs):
-            if not _is_active(output.value, self.active):
-                continue
-            cotangents = self.back(output.value, steps)
+            cotangents = self.back(output.value, steps) if _is_active(output.value, self.active) else {}
             for seed in self.seeds:
                 cotangent = cotangents.get(self.function.params[seed].name)
                 if cotangent is not None:
-                    name = self.names.fresh(f"{output.name}_d{self.label[seed]}")
-                    outputs.append(Output(name, cotangent))
-                    partials[position, seed] = name
-        return Dual(self.whole(tuple(self.block), outputs), partials)
+                    partials[position, seed] = cotangent
+        return self.dual(tuple(self.block), partials, {})
 
     def steps(self) -> list[Step]:
         """The steps of the function; the statements for values and local partials are appended."""
@@ -157,16 +147,11 @@ class ReverseMode(ForwardMode):
             if isinstance(stmt, Assign):
                 self.block.append(stmt)
                 if self.directions(stmt.target):
-                    steps.append(Step(stmt.target.name, self._partials(stmt), stmt.location))
+                    partials = [_Partial(*each) for each in self.local_partials(stmt).items()]
+                    steps.append(Step(stmt.target.name, partials, stmt.location))
             else:
                 steps += self._branch(parts[position])
         return steps
-
-    def _partials(self, stmt: Assign) -> list[_Partial]:
-        """The partials of an assignment; the statements that compute them are appended."""
-        if isinstance(stmt.value, Op):
-            return [_Partial(*each) for each in self._local_partials(stmt.value, stmt.target, stmt.location).items()]
-        return [_Partial(stmt.value, ONE)] if isinstance(stmt.value, Var) else []
 
     def _branch(self, part: Function) -> list[Step]:
         """Append a branch with its partials; the steps of its results."""
@@ -176,12 +161,12 @@ class ReverseMode(ForwardMode):
         }
         dual = ForwardMode(part, directions, self.names).run(flagged=True)
         self.block.extend(dual.function.body)
-        values = {output.name: output.value for output in dual.function.outputs}
+        tangents = dual.tangents()
         steps = []
         for at, output in enumerate(part.outputs):
             partials = []
             for seed, source in enumerate(part.params):
-                partial = values[dual.partials[at, seed]] if (at, seed) in dual.partials else ZERO
+                partial = tangents.get((at, seed), ZERO)
                 if partial != ZERO:
                     assert isinstance(partial, Atom)
                     partials.append(_Partial(source, partial, dual.flags.get((at, seed), TRUE)))
@@ -199,13 +184,10 @@ class ReverseMode(ForwardMode):
             cotangent = cotangents.get(name) if name == result.name or name not in ends else None
             for source, partial, flag in partials if cotangent is not None else ():
                 assert cotangent is not None
-                term = self._product(cotangent, partial, where)
+                term = self.product(cotangent, partial, where)
                 if flag != TRUE:
-                    term = fold(Op("select", (flag, self.emit(term, where), ZERO), "float", where))
+                    term = self.zero_if_absent(flag, term, where)
                 before = cotangents.get(source.name)
-                if before is not None and isinstance(term, Op) and term.name == "neg":
-                    term = fold(Op("sub", (before, *term.args), "float", where))
-                elif before is not None:
-                    term = fold(Op("add", (before, self.emit(term, where)), "float", where))
-                cotangents[source.name] = self.emit(term, where)
+                terms = [term] if before is None else [before, term]
+                cotangents[source.name] = self.emit(self.total(terms, where), where)
         return cotangents

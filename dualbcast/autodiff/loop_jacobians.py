@@ -41,7 +41,7 @@ from dualbcast.ir.traversal import (
     assignments,
     has_loops,
     jumps,
-    map_exprs,
+    map_blocks,
     read_counts,
     reads_and_writes,
     remove_dead,
@@ -101,7 +101,7 @@ class LoopJacobians(ForwardMode):
                     continue
                 is_loop = isinstance(stmt, For | While)
                 self.depth += is_loop
-                new.append(map_exprs(stmt, lambda expr: expr, self.visit))
+                new.append(map_blocks(stmt, self.visit))
                 self.depth -= is_loop
         return tuple(new)
 
@@ -171,8 +171,9 @@ class LoopJacobians(ForwardMode):
 
     def _old(self, source: Var | None, seed: int) -> tuple[Atom, Atom] | None:
         """The earlier tangent of a variable, and whether it depends on the direction; None if it never does."""
-        tangent = None if source is None else self.tangent(source, seed)
-        return None if source is None or tangent is None else (tangent, self.flag(source, seed))
+        if source is None or seed not in self.directions(source):
+            return None
+        return self.tangent(source, seed), self.flag(source, seed)
 
     def _combined(
         self, sources: Sequence[tuple[Atom, tuple[Atom, Atom] | None]], asks: bool, where: Location

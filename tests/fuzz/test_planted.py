@@ -53,32 +53,32 @@ BUGS = [
     Bug(
         "no zero tangent for a name that is active on another path",
         linearize,
-        "            self.block.append(Assign(target, self.total(",
+        "            self.set(self.tangent(stmt.target, seed)",
         "            if not terms.get(seed):\n                continue\n"
-        "            self.block.append(Assign(target, self.total(",
+        "            self.set(self.tangent(stmt.target, seed)",
     ),
     Bug(
         "the partial of select's second side dropped",
         linearize,
-        "self.tangent(orelse, seed) or ZERO)",
-        "ZERO)",
+        "self.tangent(then, seed), self.tangent(orelse, seed))",
+        "self.tangent(then, seed), ZERO)",
     ),
     Bug(
         "activity not followed around loops: a silent zero",
         activity,
-        "                active[stmt.target.name] = directions\n                changed = True",
-        "                active[stmt.target.name] = directions",
+        "                sets[name] = sets.get(name, _NONE) | more\n                changed = True",
+        "                sets[name] = sets.get(name, _NONE) | more",
     ),
     Bug(
         "one of two uses of a name in one operation forgotten",
         linearize,
-        'partial if total is None else self.op("add", total, partial, where=where)',
+        "partial if total is None else self.emit(self.total([total, partial], where), where)",
         "partial",
     ),
     Bug(
         "a partial along a chain that forgets the one before",
         linearize,
-        "partial = self.emit(self._product(partial, inner, where), where)",
+        "partial = self.emit(self.product(partial, inner, where), where)",
         "partial = inner",
     ),
     Bug(
