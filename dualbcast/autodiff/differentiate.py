@@ -94,11 +94,8 @@ Hessian = dict[tuple[int, int, int], str]
 def partial_of(function: Function, position: int) -> Function:
     """The function of the same arguments that gives the partial of each output in one parameter."""
     dual = dualize(function, (position,))
-    named = {output.name: output for output in dual.function.outputs}
-    outputs = []
-    for at, output in enumerate(function.outputs):
-        partial = dual.partials.get((at, position))
-        outputs.append(replace(output, value=ZERO if partial is None else named[partial].value))
+    partials = dual.tangents()
+    outputs = [replace(output, value=partials.get((at, position), ZERO)) for at, output in enumerate(function.outputs)]
     return simplify(replace(dual.function, outputs=tuple(outputs)))
 
 
@@ -107,16 +104,15 @@ def pushforward_of(function: Function, wrt: Sequence[int], *, values: bool = Tru
     taken = _names(function)
     seeds = {seed: Var(taken.fresh(f"{function.params[seed].name}_dot"), "float") for seed in wrt}
     dual = push(replace(function, params=(*function.params, *seeds.values())), seeds)
-    names, count = _names(dual.function), len(function.outputs)
-    named = {output.name: output for output in dual.function.outputs}
-    tangents = []
-    for at, output in enumerate(function.outputs):
-        tangent = dual.partials.get((at, 0))
-        tangents.append(named[tangent] if tangent is not None else Output(names.fresh(f"{output.name}_dot"), ZERO))
-    if not values:
-        return simplify(replace(dual.function, outputs=tuple(tangents)))
-    structure = Structure(tuple, (function.structure, function.structure))
-    outputs = (*dual.function.outputs[:count], *tangents)
+    names, tangents = _names(dual.function), dual.tangents()
+    outputs = tuple(
+        Output(dual.partials.get((at, 0)) or names.fresh(f"{output.name}_dot"), tangents.get((at, 0), ZERO))
+        for at, output in enumerate(function.outputs)
+    )
+    structure = function.structure
+    if values:
+        outputs = (*dual.function.outputs[: len(function.outputs)], *outputs)
+        structure = Structure(tuple, (structure, structure))
     return simplify(replace(dual.function, outputs=outputs, structure=structure))
 
 
@@ -128,10 +124,10 @@ def pullback_of(function: Function, wrt: Sequence[int], *, values: bool = False)
     """
     dual = dualize(function, wrt, flagged=True)
     names = _names(dual.function)
-    partials = {output.name: output.value for output in dual.function.outputs}
+    partials = dual.tangents()
     cotangents = {at: Var(names.fresh(f"{function.outputs[at].name}_bar"), "float") for at in floats(function)}
     named = {seed: names.fresh(f"{function.params[seed].name}_bar") for seed in wrt}
-    active = {seed for _, seed in dual.partials}
+    active = {seed for _, seed in partials}
     totals = {seed: Var(names.fresh(TEMPORARY + named[seed]), "float") for seed in wrt if seed in active}
     where = function.location
 
@@ -139,9 +135,9 @@ def pullback_of(function: Function, wrt: Sequence[int], *, values: bool = False)
         stmts: list[Stmt] = []
         for seed, target in totals.items():
             terms = [
-                (cotangent, partials[dual.partials[at, seed]], dual.flags.get((at, seed)))
+                (cotangent, partials[at, seed], dual.flags.get((at, seed)))
                 for at, cotangent in cotangents.items()
-                if (at, seed) in dual.partials
+                if (at, seed) in partials
             ]
             stmts.append(Assign(target, _contracted(terms, names, stmts, where), where))
         return tuple(stmts)
@@ -215,13 +211,17 @@ def contraction_of(pattern: Sequence[Sequence[float | None]]) -> Function:
 
 def _contracted(terms: Iterable[_Term], names: Names, block: list[Stmt], where: Location) -> Expr:
     """The sum of products of cotangents and partials; the statements that compute it are appended to a block."""
+
+    def emit(name: str, *args: Expr) -> Atom:
+        return hold(fold(Op(name, args, "float", where)), names, block, where)
+
     total: Expr = ZERO
     for cotangent, partial, flag in terms:
-        term = hold(fold(Op("mul", (cotangent, partial), "float", where)), names, block, where)
+        term = emit("mul", cotangent, partial)
         # An absent dependence gives no cotangent, not even where the output's is infinite or nan.
         if flag is not None:
-            term = hold(fold(Op("select", (flag, term, ZERO), "float", where)), names, block, where)
-        total = term if total == ZERO else hold(fold(Op("add", (total, term), "float", where)), names, block, where)
+            term = emit("select", flag, term, ZERO)
+        total = term if total == ZERO else emit("add", total, term)
     return total
 
 
@@ -277,12 +277,9 @@ def with_partials(function: Function, names: Names, *, has_value: bool) -> tuple
     """
     guards = guards_of(function)  # before differentiation, which takes operations away
     dual = dualize(function, range(len(function.params)), names)
-    count = len(function.outputs)
-    value_of = {output.name: output.value for output in dual.function.outputs}
+    count, partials = len(function.outputs), dual.tangents()
     wanted = [output.value for output in dual.function.outputs[:count]] if has_value else []
     for seed in range(len(function.params)):
-        for position in range(count):
-            name = dual.partials.get((position, seed))
-            wanted.append(ZERO if name is None else value_of[name])
+        wanted += [partials.get((position, seed), ZERO) for position in range(count)]
     outputs = tuple(Output(f"{TEMPORARY}{at}", value) for at, value in enumerate(wanted))
     return replace(dual.function, outputs=outputs), guards

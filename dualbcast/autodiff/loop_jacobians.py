@@ -7,10 +7,11 @@ iteration. Kernels spend most of their time in loops of many iterations.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 
-from dualbcast.autodiff.activity import differentiable
+from dualbcast.autodiff.activity import all_sources, differentiable
 from dualbcast.autodiff.eliminate import ReverseMode, operations_each_way
 from dualbcast.autodiff.linearize import Direction, ForwardMode
 from dualbcast.autodiff.operation_cost import cost_of_block
@@ -41,7 +42,6 @@ from dualbcast.ir.traversal import (
     assignments,
     has_loops,
     jumps,
-    map_blocks,
     read_counts,
     reads_and_writes,
     remove_dead,
@@ -74,35 +74,22 @@ class LoopJacobians(ForwardMode):
         self.depth = 0
         values = [output.value for output in function.outputs if isinstance(output.value, Var)]
         self.results = [value.name for value in values if value.kind == "float"]
-        self.useful = self._useful()
+        floats = [stmt for stmt in assignments(function.body) if stmt.target.kind == "float"]
+        # The variables whose derivatives the outputs need.
+        self.useful = all_sources(self.results, floats, differentiable)
         # How often the derivative of each variable is needed.
         self.flows = _flows(function.body, self.useful) + Counter(self.results)
         self.reads = use_counts(function)
 
-    def _useful(self) -> set[str]:
-        """The variables whose derivatives the outputs need."""
-        names = set(self.results)
-        size = -1
-        while size != len(names):
-            size = len(names)
-            for stmt in _assigns(self.function.body, names):
-                names.update(source.name for source in differentiable(stmt.value))
-        return names
-
     def visit(self, block: Block) -> Block:
         new: list[Stmt] = []
-        for run in _runs(block) if self.depth else ([stmt] for stmt in block):
+        for run in _runs(block):
             if self.depth and _is_straight(run[0]) and self.through(run, new):
                 continue
-            for stmt in run:
-                if isinstance(stmt, Assign):
-                    self.block = new
-                    self.assign(stmt)
-                    continue
-                is_loop = isinstance(stmt, For | While)
-                self.depth += is_loop
-                new.append(map_blocks(stmt, self.visit))
-                self.depth -= is_loop
+            is_loop = isinstance(run[0], For | While)
+            self.depth += is_loop
+            new += super().visit(run)
+            self.depth -= is_loop
         return tuple(new)
 
     def assign(self, stmt: Assign) -> None:
@@ -111,12 +98,12 @@ class LoopJacobians(ForwardMode):
         else:  # Its operands may have no tangents.
             self.block.append(stmt)
 
-    def through(self, run: Sequence[Stmt], output: list[Stmt]) -> bool:
+    def through(self, run: Block, output: list[Stmt]) -> bool:
         """Append a straight line with its Jacobian and tangents; False where reverse mode is impossible."""
-        before = _read_first(run)
-        if before is None:
+        before, always = reads_and_writes(run)
+        if not always | before.keys() >= {*assigned(run)}:  # it assigns a variable on some paths, and may not read it
             return False
-        inside = read_counts(tuple(run))
+        inside = read_counts(run)
         needed = _flows(run, self.useful)
         once, last = _written_once(run, before, self.names)
         # The variables whose derivatives are needed outside of the straight line.
@@ -160,7 +147,9 @@ class LoopJacobians(ForwardMode):
                         for source, partial in cotangents[var.name].items()
                     ]
                     new[var.name, seed] = self._combined(sources, seed in asking, where)
-                after += self._named(Var(name, "float"), seed, *new[var.name, seed])
+                targets = self.tangent(Var(name, "float"), seed), self.flag(Var(name, "float"), seed)
+                pairs = zip(targets, new[var.name, seed], strict=True)
+                after += [(target, value) for target, value in pairs if isinstance(target, Var)]
         for name, var in last.items():
             if var.name != name and (self.reads[name] > inside[name] or name in before):
                 # The earlier value of a variable is copied before the variable changes.
@@ -195,12 +184,6 @@ class LoopJacobians(ForwardMode):
             depends = fold(Op("or", (self.emit(depends, where), flag), "bool", where))
         return self.held(self.total(terms, where), where), self.held(depends, where)
 
-    def _named(self, var: Var, seed: int, tangent: Atom, depends: Atom) -> Iterator[tuple[Var, Expr]]:
-        """The tangent and flag of a variable, with their new values."""
-        for target, value in ((self.tangent(var, seed), tangent), (self.flag(var, seed), depends)):
-            if isinstance(target, Var):
-                yield target, value
-
     def held(self, value: Expr, where: Location) -> Atom:
         """The value in a variable of its own, since its operands will change."""
         if isinstance(value, Const):
@@ -210,47 +193,28 @@ class LoopJacobians(ForwardMode):
         return target
 
 
-def _runs(block: Block) -> Iterator[list[Stmt]]:
+def _runs(block: Block) -> Iterator[Block]:
     """The statements of a block; those of a straight line are one group."""
-    run: list[Stmt] = []
-    for stmt in block:
-        if _is_straight(stmt):
-            run.append(stmt)
-            continue
-        if run:
-            yield run
-        yield [stmt]
-        run = []
-    if run:
-        yield run
+    for is_straight, group in groupby(block, _is_straight):
+        run = tuple(group)
+        yield from [run] if is_straight else [(stmt,) for stmt in run]
 
 
 def _is_straight(stmt: Stmt) -> bool:
     return not jumps(stmt) and not has_loops((stmt,))
 
 
-def _flows(block: Iterable[Stmt], useful: Container[str]) -> Counter[str]:
+def _flows(block: Block, useful: Container[str]) -> Counter[str]:
     """How often the statements of a block need the derivative of each variable."""
     return Counter(source.name for stmt in _assigns(block, useful) for source in differentiable(stmt.value))
 
 
-def _assigns(block: Iterable[Stmt], names: Container[str]) -> Iterator[Assign]:
+def _assigns(block: Block, names: Container[str]) -> list[Assign]:
     """The assignments of a block to floats of these names."""
-    for stmt in assignments(tuple(block)):
-        if stmt.target.name in names and stmt.target.kind == "float":
-            yield stmt
+    return [stmt for stmt in assignments(block) if stmt.target.name in names and stmt.target.kind == "float"]
 
 
-def _read_first(run: Sequence[Stmt]) -> dict[str, Var] | None:
-    """The variables that a straight line reads before it assigns them.
-
-    None if it assigns a variable on some paths only and does not read its earlier value.
-    """
-    reads, writes = reads_and_writes(run)
-    return reads if set(assigned(tuple(run))) <= writes | reads.keys() else None
-
-
-def _written_once(run: Sequence[Stmt], before: Mapping[str, Var], names: Names) -> tuple[list[Stmt], dict[str, Var]]:
+def _written_once(run: Block, before: Mapping[str, Var], names: Names) -> tuple[list[Stmt], dict[str, Var]]:
     """A straight line in which each variable is assigned by one statement and not read before it; the final names."""
     times = Counter(name for stmt in run for name in set(assigned((stmt,))))
     now: dict[str, Var] = {}
