@@ -9,7 +9,6 @@ rules and custom derivatives that they depend on.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -38,7 +37,7 @@ from dualbcast.ir.nodes import (
     Var,
 )
 from dualbcast.ir.structure import Structure
-from dualbcast.ir.traversal import among, assigned, floats, free_names, hold, read_counts, use_counts
+from dualbcast.ir.traversal import among, assigned, floats, free_names, hold
 from dualbcast.ir.value_numbering import simplify
 from dualbcast.rules.guards import Capture
 from dualbcast.rules.table import RULES
@@ -142,8 +141,7 @@ def pullback_of(function: Function, wrt: Sequence[int], *, values: bool = False)
             stmts.append(Assign(target, _contracted(terms, names, stmts, where), where))
         return tuple(stmts)
 
-    reads = use_counts(dual.function) + Counter(flag.name for flag in dual.flags.values())
-    body = _append_in_branches(dual.function.body, contracted, reads)
+    body = _append_in_branches(dual.function.body, contracted)
     exact = {*assigned(dual.function.body)}.difference(dual.function.derived)
     outputs = tuple(Output(name, totals.get(seed, ZERO)) for seed, name in named.items())
     params = (*function.params, *cotangents.values())
@@ -225,44 +223,22 @@ def _contracted(terms: Iterable[_Term], names: Names, block: list[Stmt], where: 
     return total
 
 
-def _append_in_branches(block: Block, make: Callable[[], Block], reads: Counter[str]) -> Block:
+def _append_in_branches(block: Block, make: Callable[[], Block]) -> Block:
     """The block with more statements at its end; if it ends with a branch, at the end of each side.
 
-    More operands are known there. Copies of the branch's results move there, too. `reads` is how often each name is
-    read before.
+    More operands are known there. Copies of the branch's results move there, too.
     """
     count = len(block)
     while count and _is_copy(block[count - 1]):
         count -= 1
     if not count or not isinstance(branch := block[count - 1], If):
         return (*block, *make())
-    ends = _direct(block[count:], reads)
-    then, orelse = (_append_in_branches((*side, *ends), make, reads) for side in (branch.then, branch.orelse))
+    then, orelse = (_append_in_branches((*side, *block[count:]), make) for side in (branch.then, branch.orelse))
     return (*block[: count - 1], replace(branch, then=then, orelse=orelse))
 
 
-def _direct(block: Block, reads: Counter[str]) -> Block:
-    """The copies without intermediate ones, of which each side of a chain of `elif` would have all."""
-    sources: dict[str, Expr] = {}
-    for stmt in block:
-        assert isinstance(stmt, Assign)
-        sources[stmt.target.name] = (
-            sources.get(stmt.value.name, stmt.value) if isinstance(stmt.value, Var) else stmt.value
-        )
-    if any(isinstance(source, Var) and source.name in sources for source in sources.values()):
-        return block
-    within = read_counts(block)
-    return tuple(
-        [
-            replace(stmt, value=sources[stmt.target.name])
-            for stmt in block
-            if isinstance(stmt, Assign) and reads[stmt.target.name] > within[stmt.target.name]
-        ]
-    )
-
-
 def _is_copy(stmt: Stmt) -> bool:
-    return isinstance(stmt, Assign) and isinstance(stmt.value, Const | Var)
+    return isinstance(stmt, Assign) and isinstance(stmt.value, Atom)
 
 
 def _names(function: Function) -> Names:
