@@ -221,17 +221,11 @@ def always_present(value: Expr, active: _Sets, uncertain: _Sets) -> frozenset[in
 
 
 class AbsentTerms(NamedTuple):
-    """Where absent tangents matter.
+    """Where absent tangents matter."""
 
-    Attributes
-    ----------
-    guarded : set of (str, str, int)
-        A name, an operand of its value, a parameter: the term is zero where the operand's flag is false.
-    unspecified : set of (str, int)
-        A name, a parameter: where the name's flag is false, its tangent is an arbitrary number, which nothing may read.
-    """
-
+    # A name, an operand of its value, a direction: the term is zero where the operand's flag is false.
     guarded: set[tuple[str, str, int]]
+    # A name, a direction: where the name's flag is false, its tangent is an arbitrary number, which nothing may read.
     unspecified: set[tuple[str, int]]
 
 

@@ -2,9 +2,6 @@
 the derivatives that a kernel itself asks for.
 
 They can be compiled, composed, and differentiated again. Tangents and cotangents are parameters after the arguments.
-
-Comes in: the function in IR. Goes out: a function that gives its partials in all parameters, and the guards of the
-rules and custom derivatives that they depend on.
 """
 
 from __future__ import annotations
@@ -13,14 +10,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from dualbcast.autodiff.eliminate import ReverseMode
-from dualbcast.autodiff.linearize import Direction, Dual, ForwardMode
+from dualbcast.autodiff.linearize import Direction, Dual, ForwardMode, unit_directions
 from dualbcast.autodiff.loop_jacobians import LoopJacobians, is_shorter
 from dualbcast.errors import Location
 from dualbcast.frontend.rule_bodies import guards_of
 from dualbcast.ir.constant_fold import fold
 from dualbcast.ir.nodes import (
     NOWHERE,
-    ONE,
     TEMPORARY,
     ZERO,
     Assign,
@@ -51,35 +47,20 @@ def dualize(
     reverse: bool = False,
     flagged: bool = False,
 ) -> Dual:
-    """The function that returns the outputs of `function` and their partials in the parameters at `seeds`.
+    """The function that returns the outputs of `function` and their partials in the float parameters at `seeds`.
 
-    Parameters
-    ----------
-    function : Function
-        As the front end gives it: operations on atoms.
-    seeds : sequence of int
-        Positions of float parameters.
-    names : Names, optional
-        The names of the function that the result becomes part of; those of `function` if not given.
-    reverse : bool
-        Whether to use reverse mode, where `eliminate.is_shorter` holds.
-    flagged : bool
-        Whether the caller reads the flags of the `Dual`: where one is false, the tangent may be any number.
+    `function` is as the front end gives it: operations on atoms. `names` are those of the function that the result
+    becomes part of, if it does. Reverse mode is possible where `eliminate.is_shorter` holds. `flagged` says whether the
+    caller reads the flags of the `Dual`: where one is false, the tangent may be any number.
     """
-    directions = {seed: Direction(function.params[seed].name, {seed: ONE}) for seed in seeds}
     mode = ReverseMode if reverse else LoopJacobians if is_shorter(function) else ForwardMode
-    return mode(function, directions, names).run(flagged=flagged)
+    return mode(function, unit_directions(function.params, seeds), names).run(flagged=flagged)
 
 
 def push(function: Function, tangents: Mapping[int, Atom]) -> Dual:
-    """The function that returns the outputs of `function` and their tangents for those of its parameters.
+    """The function that returns the outputs of `function` and their tangents, for the tangents of some parameters.
 
-    Parameters
-    ----------
-    function : Function
-        As the front end gives it; `tangents` may be parameters of it.
-    tangents : mapping of int to Atom
-        By the positions of float parameters; the one direction is 0 in the result.
+    These are given by position, and may be parameters of `function`; the one direction is 0 in the result.
     """
     return ForwardMode(function, {0: Direction("ot", tangents)}, None).run()
 
@@ -157,12 +138,8 @@ def pullback_of(function: Function, wrt: Sequence[int], *, values: bool = False)
 def hessian_of(function: Function, wrt: Sequence[int], *, reverse: bool = False) -> tuple[Dual, Hessian]:
     """Values, partials and second partials in one function; `reverse` as for `dualize`, for the first ones.
 
-    Returns
-    -------
-    Dual
-        Its function has outputs for the values, the partials that are not zero everywhere, and then the second ones.
-    dict
-        For (i, p, q), p at or before q in `wrt`, the name of the output that is ∂²output i/∂p∂q.
+    The function of the `Dual` has outputs for the values, the partials that are not zero everywhere, and then the
+    second ones, which the other result names: for (i, p, q), p at or before q in `wrt`, ∂²output i/∂p∂q.
     """
     first = dualize(function, wrt, reverse=reverse)
     inner = simplify(first.function)
@@ -182,11 +159,9 @@ def hessian_of(function: Function, wrt: Sequence[int], *, reverse: bool = False)
 def contraction_of(pattern: Sequence[Sequence[float | None]]) -> Function:
     """The contraction of cotangents with a stored Jacobian, as a function of its blocks and the cotangents.
 
-    Parameters
-    ----------
-    pattern : sequence of sequence of (float or None)
-        For each output, and in that for each argument, a number where the block is that number everywhere; None where
-        it is an array, and so a parameter. These come first, output by output, and then a cotangent for each output.
+    For each output, and in that for each argument, `pattern` has a number where the block is that number everywhere,
+    and None where it is an array, and so a parameter. These come first, output by output, and then a cotangent for each
+    output.
     """
     count = len(pattern)
     stored = [(i, p) for i, row in enumerate(pattern) for p, block in enumerate(row) if block is None]

@@ -12,9 +12,9 @@ from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 from dualbcast.autodiff.activity import activity, differentiable, is_marked, is_operation, seeds_of, sometimes_absent
-from dualbcast.autodiff.linearize import Direction, Dual, ForwardMode, chained
+from dualbcast.autodiff.linearize import Dual, ForwardMode, chained, unit_directions
 from dualbcast.errors import Location
-from dualbcast.ir.nodes import ONE, TEMPORARY, TRUE, ZERO, Assign, Atom, Expr, Function, If, Op, Output, Var
+from dualbcast.ir.nodes import ONE, TRUE, ZERO, Assign, Atom, Expr, Function, If, Op, Output, Var
 from dualbcast.ir.traversal import assigned, assigned_always, assignments, expressions, statements, targets, variables
 
 # Operations whose partials are 1 or -1, which take no multiplication.
@@ -107,10 +107,6 @@ def _multiplies(value: Expr) -> bool:
     return is_operation(value) and value.name not in _UNIT
 
 
-def _is_active(value: Expr, active: _Active) -> bool:
-    return isinstance(value, Var) and value.kind == "float" and bool(active.get(value.name))
-
-
 def _parts(function: Function, active: _Active) -> dict[int, Function]:
     """The branches by position, as functions of active variables, with the active results that are read later."""
     later = {leaf.name for output in function.outputs for leaf in variables(output.value)}
@@ -119,8 +115,8 @@ def _parts(function: Function, active: _Active) -> dict[int, Function]:
         read = [leaf for part in statements((stmt,)) for expr in expressions(part) for leaf in variables(expr)]
         if not isinstance(stmt, Assign):
             inside = targets((stmt,))
-            given = [Output(name, var) for name, var in inside.items() if name in later and _is_active(var, active)]
-            params = [leaf for leaf in dict.fromkeys(read) if leaf.name not in inside and _is_active(leaf, active)]
+            given = [Output(name, var) for name, var in inside.items() if name in later and active.get(name)]
+            params = [leaf for leaf in dict.fromkeys(read) if leaf.name not in inside and active.get(leaf.name)]
             parts[position] = Function(function.name, tuple(params), (stmt,), tuple(given), function.location)
         later.update(leaf.name for leaf in read)
     return parts
@@ -132,7 +128,7 @@ class ReverseMode(ForwardMode):
     def run(self, *, flagged: bool = False) -> Dual:  # noqa: ARG002
         steps, partials = self.steps(), {}
         for position, output in enumerate(self.function.outputs):
-            cotangents = self.back(output.value, steps) if _is_active(output.value, self.active) else {}
+            cotangents = self.back(output.value, steps) if self.directions(output.value) else {}
             for seed in self.seeds:
                 cotangent = cotangents.get(self.function.params[seed].name)
                 if cotangent is not None:
@@ -155,10 +151,7 @@ class ReverseMode(ForwardMode):
 
     def _branch(self, part: Function) -> list[Step]:
         """Append a branch with its partials; the steps of its results."""
-        directions = {
-            at: Direction(param.name.strip(TEMPORARY).replace("#", "_"), {at: ONE})
-            for at, param in enumerate(part.params)
-        }
+        directions = unit_directions(part.params, range(len(part.params)))
         dual = ForwardMode(part, directions, self.names).run(flagged=True)
         self.block.extend(dual.function.body)
         tangents = dual.tangents()

@@ -7,14 +7,14 @@ depend on the function alone, so that the bits of a derivative do not depend on 
 
 A variable has no tangent in a direction that it never depends on; an output has a structural zero there. If a variable
 depends on a direction along some paths only, a flag beside it tells the path: an absent tangent must not be multiplied
-by a partial, which may be infinite (`presence`). The variables of a chain have no tangents (`chains`).
+by a partial, which may be infinite.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -138,16 +138,15 @@ class Direction(NamedTuple):
     tangents: Mapping[int, Atom]
 
 
-class ForwardMode:
-    """The partials of every variable beside it.
+def unit_directions(params: Sequence[Var], seeds: Iterable[int]) -> dict[int, Direction]:
+    """The directions of the parameters at `seeds`."""
+    return {seed: Direction(params[seed].name.removeprefix(TEMPORARY).replace("#", "_"), {seed: ONE}) for seed in seeds}
 
-    Parameters
-    ----------
-    function : Function
-        As the front end gives it: operations on atoms.
-    directions : dict of int to Direction
-    names : Names, optional
-        The names of the function that the result becomes part of; those of `function` if not given.
+
+class ForwardMode:
+    """The partials of every variable beside it; the function is as the front end gives it: operations on atoms.
+
+    `names` are those of the function that the result becomes part of; those of `function` if not given.
     """
 
     def __init__(self, function: Function, directions: dict[int, Direction], names: Names | None) -> None:

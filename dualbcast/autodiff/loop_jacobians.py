@@ -13,13 +13,12 @@ from itertools import groupby
 
 from dualbcast.autodiff.activity import all_sources, differentiable
 from dualbcast.autodiff.eliminate import ReverseMode, operations_each_way
-from dualbcast.autodiff.linearize import Direction, ForwardMode
+from dualbcast.autodiff.linearize import Direction, ForwardMode, unit_directions
 from dualbcast.autodiff.operation_cost import cost_of_block
 from dualbcast.errors import Location
 from dualbcast.ir.constant_fold import fold
 from dualbcast.ir.nodes import (
     FALSE,
-    ONE,
     TEMPORARY,
     TRUE,
     Assign,
@@ -54,10 +53,10 @@ from dualbcast.ir.traversal import (
 
 def is_shorter(function: Function) -> bool:
     """Whether the tangents in all parameters take less work with loop Jacobians; it depends on the function alone."""
-    seeds = {at: param.name for at, param in enumerate(function.params) if param.kind == "float"}
+    seeds = [at for at, param in enumerate(function.params) if param.kind == "float"]
     if len(seeds) < 2 or not has_loops(function.body):
         return False
-    directions = {at: Direction(name, {at: ONE}) for at, name in seeds.items()}
+    directions = unit_directions(function.params, seeds)
     every, through = (
         cost_of_block(remove_dead(kind(function, directions, None).run().function).body)
         for kind in (ForwardMode, LoopJacobians)
@@ -123,8 +122,7 @@ class LoopJacobians(ForwardMode):
         part = Function(self.function.name, tuple(params), tuple(once), outputs, self.function.location)
         if operations_each_way(part) is None:
             return False
-        labels = {at: Direction(param.name.strip(TEMPORARY), {at: ONE}) for at, param in enumerate(params)}
-        back = ReverseMode(part, labels, self.names)
+        back = ReverseMode(part, unit_directions(params, range(len(params))), self.names)
         self.values |= back.values
         steps, ends = back.steps(), {var.name for var in results.values()} - before.keys()
         cotangents = {var.name: back.back(var, steps, ends) for var in dict.fromkeys(results.values())}

@@ -27,14 +27,9 @@ from dualbcast.ir.traversal import hold, map_blocks, renamed, renamed_block, tar
 
 
 class Step(NamedTuple):
-    """One function of a composition.
+    """One function of a composition, and its arguments: constants, or values by their number.
 
-    Attributes
-    ----------
-    function : Function
-    inputs : tuple of (int or Const)
-        Its arguments: constants, or values by their number. The parameters of the composition are the first values, and
-        the outputs of each step are the next ones.
+    The parameters of the composition are the first values, and the outputs of each step are the next ones.
     """
 
     function: Function
@@ -42,18 +37,9 @@ class Step(NamedTuple):
 
 
 def compose(name: str, params: Sequence[Kind], steps: Sequence[Step], outputs: Sequence[int]) -> Function:
-    """The function that computes the steps in their order.
+    """The function of parameters of these kinds that computes the steps in their order; each uses values before it.
 
-    Parameters
-    ----------
-    name : str
-        The name of the composition.
-    params : sequence of str
-        The kinds of its parameters.
-    steps : sequence of Step
-        Each uses values that come before it.
-    outputs : sequence of int
-        The values that it returns, in a tuple.
+    `outputs` are the values that it returns, in a tuple.
 
     Examples
     --------

@@ -10,20 +10,10 @@ from dualbcast.ir.nodes import FALSE, TRUE, ZERO, Const, Expr, Kind, Op
 
 _ORDER: tuple[Kind, ...] = ("bool", "int", "float")
 
+_SAME_NAME = ("add", "sub", "mul", "floordiv", "mod", "neg", "lt", "le", "gt", "ge", "eq", "ne", "invert")
 _EXACT: dict[str, Callable[..., Any]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
+    **{name: getattr(operator, name) for name in _SAME_NAME},
     "div": operator.truediv,
-    "floordiv": operator.floordiv,
-    "mod": operator.mod,
-    "neg": operator.neg,
-    "lt": operator.lt,
-    "le": operator.le,
-    "gt": operator.gt,
-    "ge": operator.ge,
-    "eq": operator.eq,
-    "ne": operator.ne,
     "not": operator.not_,
     "and": lambda a, b: a and b,
     "or": lambda a, b: a or b,
@@ -33,7 +23,6 @@ _EXACT: dict[str, Callable[..., Any]] = {
     "bitxor": operator.xor,
     "shl": operator.lshift,
     "shr": operator.rshift,
-    "invert": operator.invert,
     "to_float": float,
     "to_int": int,
 }

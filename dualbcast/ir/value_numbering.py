@@ -54,11 +54,7 @@ def simplify(function: Function, fusible: Set[str] = frozenset()) -> Function:
             d: float = add(a, a)
             output out = d
 
-    Parameters
-    ----------
-    function : Function
-    fusible : set of str, optional
-        The names of sums and products that may be fused, with one rounding.
+    Sums and products with a name in `fusible` may be fused, with one rounding.
     """
     return remove_dead(_Numbering(function, fusible).run())
 

@@ -53,6 +53,8 @@ LOAD_MARK = "@"
 def place_loads(function: Function) -> Function:
     """The function with a load of each parameter where it is first needed, on the paths that need it and on no others.
 
+    It is given simplified operations on atoms.
+
     Before::
 
         function f(x: float, y: float)
@@ -74,17 +76,13 @@ def place_loads(function: Function) -> Function:
             else:
                 s: float = 0.0
             output out = s
-
-    Parameters
-    ----------
-    function : Function
-        Simplified, operations on atoms.
     """
     params = {param.name: param for param in function.params}
     places = {name: itertools.count() for name in params}
     body = _place(function.body, params, {leaf.name for leaf in results(function)}, places)
     loaded = {name: Var(f"{name}{LOAD_MARK}0", param.kind) for name, param in params.items()}
-    return replace(renamed_function(function, loaded), body=body)
+    outputs = [replace(output, value=renamed(output.value, loaded)) for output in function.outputs]
+    return replace(function, body=body, outputs=tuple(outputs))
 
 
 def _place(block: Block, params: Mapping[str, Var], later: Set[str], places: Mapping[str, Iterator[int]]) -> Block:
@@ -337,6 +335,9 @@ class _Nesting:
 def name_variables(function: Function, names: Names, *, loads: bool = True) -> Function:
     """The function with readable names: `x_k` for the element of `x`, `t`, `t_1`, … for temporaries.
 
+    `names` are those of the text around the function. With `loads` its parameters are arrays, as in the element
+    function, and else numbers, as in a helper function.
+
     Before (loads=True)::
 
         function f(x: float)
@@ -354,14 +355,6 @@ def name_variables(function: Function, names: Names, *, loads: bool = True) -> F
             out_dx_k: float = add(out_k, x_k)
             output out = out_k
             output out_dx = out_dx_k
-
-    Parameters
-    ----------
-    function : Function
-    names : Names
-        The names of the text around the function, which variables must not take.
-    loads : bool
-        Whether parameters are arrays, as in the element function, or numbers, as in a helper function.
     """
     stored = {
         output.value.name: output.name
