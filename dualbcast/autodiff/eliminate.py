@@ -15,7 +15,7 @@ from dualbcast.autodiff.activity import activity, differentiable, is_marked, is_
 from dualbcast.autodiff.linearize import Dual, ForwardMode, chained, unit_directions
 from dualbcast.errors import Location
 from dualbcast.ir.nodes import ONE, TRUE, ZERO, Assign, Atom, Expr, Function, If, Op, Output, Var
-from dualbcast.ir.traversal import assigned, assigned_always, assignments, expressions, statements, targets, variables
+from dualbcast.ir.traversal import assigned, assigned_always, assignments, read_counts, results, targets
 
 # Operations whose partials are 1 or -1, which take no multiplication.
 _UNIT = frozenset({"add", "sub", "neg", "single"})
@@ -60,18 +60,18 @@ def operations_each_way(function: Function) -> tuple[int, int] | None:
     if not all(isinstance(stmt, Assign | If) for stmt in function.body):
         return None
     active = activity(function, every)
-    results = {leaf.name for output in function.outputs for leaf in variables(output.value) if active.get(leaf.name)}
+    ends = {leaf.name for leaf in results(function) if active.get(leaf.name)}
     uncertain = sometimes_absent(function, active)
-    if any(uncertain.get(result) for result in results):
+    if any(uncertain.get(end) for end in ends):
         return None
-    count, parts = -len(results) * sum(map(bool, active.values())), _parts(function, active)
+    count, parts = -len(ends) * len(active), _parts(function, active)
     for position, stmt in enumerate(function.body):
         if isinstance(stmt, Assign):
             sources = differentiable(stmt.value) if active.get(stmt.target.name) else []
             sources = [source for source in sources if active.get(source.name)]
             if sources and isinstance(stmt.value, Op) and stmt.value.name == "select":
                 return None
-            count += len(results) * len(sources) * (1 + _multiplies(stmt.value))
+            count += len(ends) * len(sources) * (1 + _multiplies(stmt.value))
             continue
         part, always = parts[position], assigned_always((stmt,))
         within = activity(part, seeds_of(part))
@@ -81,7 +81,7 @@ def operations_each_way(function: Function) -> tuple[int, int] | None:
             absent = (part.params[at].name for at in unsure.get(output.name, ()))
             if output.name not in always or any(name not in every for name in absent):
                 return None
-            count += 2 * len(results) * len(within.get(output.name, ()))
+            count += 2 * len(ends) * len(within.get(output.name, ()))
         count += _operations(part, within, frozenset())
     return _operations(function, active, chained(function)), count
 
@@ -109,16 +109,16 @@ def _multiplies(value: Expr) -> bool:
 
 def _parts(function: Function, active: _Active) -> dict[int, Function]:
     """The branches by position, as functions of active variables, with the active results that are read later."""
-    later = {leaf.name for output in function.outputs for leaf in variables(output.value)}
+    later = {leaf.name for leaf in results(function)}
     parts = {}
     for position, stmt in reversed([*enumerate(function.body)]):
-        read = [leaf for part in statements((stmt,)) for expr in expressions(part) for leaf in variables(expr)]
+        read = read_counts((stmt,))
         if not isinstance(stmt, Assign):
             inside = targets((stmt,))
-            given = [Output(name, var) for name, var in inside.items() if name in later and active.get(name)]
-            params = [leaf for leaf in dict.fromkeys(read) if leaf.name not in inside and active.get(leaf.name)]
-            parts[position] = Function(function.name, tuple(params), (stmt,), tuple(given), function.location)
-        later.update(leaf.name for leaf in read)
+            params = tuple(Var(name, "float") for name in read if name not in inside and active.get(name))
+            given = tuple(Output(name, var) for name, var in inside.items() if name in later and active.get(name))
+            parts[position] = Function(function.name, params, (stmt,), given, function.location)
+        later |= read.keys()
     return parts
 
 
@@ -157,12 +157,11 @@ class ReverseMode(ForwardMode):
         tangents = dual.tangents()
         steps = []
         for at, output in enumerate(part.outputs):
-            partials = []
-            for seed, source in enumerate(part.params):
-                partial = tangents.get((at, seed), ZERO)
-                if partial != ZERO:
-                    assert isinstance(partial, Atom)
-                    partials.append(_Partial(source, partial, dual.flags.get((at, seed), TRUE)))
+            partials = [
+                _Partial(source, tangents[at, seed], dual.flags.get((at, seed), TRUE))
+                for seed, source in enumerate(part.params)
+                if tangents.get((at, seed), ZERO) != ZERO
+            ]
             steps.append(Step(output.name, partials, part.body[0].location))
         return steps
 

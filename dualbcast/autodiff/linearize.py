@@ -125,9 +125,9 @@ class Dual:
     partials: dict[tuple[int, int], str]
     flags: dict[tuple[int, int], Var] = field(default_factory=dict)
 
-    def tangents(self) -> dict[tuple[int, int], Expr]:
+    def tangents(self) -> dict[tuple[int, int], Atom]:
         """The tangents by output and direction; a structural zero is missing."""
-        values = {output.name: output.value for output in self.function.outputs}
+        values = {output.name: output.value for output in self.function.outputs if isinstance(output.value, Atom)}
         return {place: values[name] for place, name in self.partials.items()}
 
 
