@@ -287,7 +287,8 @@ class _Flow:
             elif isinstance(stmt, For | While):
                 unknown = {name: self.uncertain.get(name, _NONE) for name in assigned((stmt,))}
                 here |= unknown
-                later = self.after(stmt, here if late is None else {**late, **unknown}, None)
+                # A copy: the steps hold it, and `here` changes.
+                later = dict(self.after(stmt, here if late is None else {**late, **unknown}, None))
                 for inner in blocks(stmt):
                     self.block(inner, dict(here), later)
                 here |= self.after(stmt, here, _least_iterations(stmt))
