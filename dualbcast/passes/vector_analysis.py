@@ -32,7 +32,7 @@ from dualbcast.ir.nodes import (
     Var,
     While,
 )
-from dualbcast.ir.traversal import expressions, has_loops, jumps, operations_of, statements
+from dualbcast.ir.traversal import atoms, expressions, has_loops, jumps, operations_of, statements
 from dualbcast.kernel_spec import Layout
 from dualbcast.rules.table import RULES
 
@@ -55,9 +55,8 @@ def varying_names(function: Function, uniform: Set[str]) -> set[str]:
             )
             match stmt:
                 case Assign():
-                    name = stmt.target.name
-                    if name not in varying and (is_divergent or varies(stmt.value, varying)):
-                        varying.add(name)
+                    if is_divergent or varies(stmt.value, varying):
+                        varying.add(stmt.target.name)
                 case If():
                     visit(stmt.then, inside)
                     visit(stmt.orelse, inside)
@@ -79,9 +78,7 @@ def varying_names(function: Function, uniform: Set[str]) -> set[str]:
 
 def varies(expr: Expr, varying: Set[str]) -> bool:
     """Whether an expression can vary, where the variables and arrays in `varying` can."""
-    if isinstance(expr, Op):
-        return any(varies(arg, varying) for arg in expr.args)
-    return isinstance(expr, Var | Load) and expr.name in varying
+    return any(isinstance(leaf, Var | Load) and leaf.name in varying for leaf in atoms(expr))
 
 
 def is_uniform_loop(loop: For, varying: Set[str]) -> bool:
