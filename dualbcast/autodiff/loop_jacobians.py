@@ -46,6 +46,7 @@ from dualbcast.ir.traversal import (
     remove_dead,
     renamed,
     renamed_block,
+    results,
     targets,
     use_counts,
 )
@@ -71,13 +72,12 @@ class LoopJacobians(ForwardMode):
     def __init__(self, function: Function, directions: dict[int, Direction], names: Names | None) -> None:
         super().__init__(function, directions, names)
         self.depth = 0
-        values = [output.value for output in function.outputs if isinstance(output.value, Var)]
-        self.results = [value.name for value in values if value.kind == "float"]
-        floats = [stmt for stmt in assignments(function.body) if stmt.target.kind == "float"]
+        ends = [leaf.name for leaf in results(function) if leaf.kind == "float"]
+        assigns = [stmt for stmt in assignments(function.body) if stmt.target.kind == "float"]
         # The variables whose derivatives the outputs need.
-        self.useful = all_sources(self.results, floats, differentiable)
+        self.useful = all_sources(ends, assigns, differentiable)
         # How often the derivative of each variable is needed.
-        self.flows = _flows(function.body, self.useful) + Counter(self.results)
+        self.flows = _flows(function.body, self.useful) + Counter(ends)
         self.reads = use_counts(function)
 
     def visit(self, block: Block) -> Block:
@@ -106,7 +106,7 @@ class LoopJacobians(ForwardMode):
         needed = _flows(run, self.useful)
         once, last = _written_once(run, before, self.names)
         # The variables whose derivatives are needed outside of the straight line.
-        results = {
+        exits = {
             name: var
             for name, var in last.items()
             if name in self.useful and self.directions(Var(name, var.kind))
@@ -116,16 +116,16 @@ class LoopJacobians(ForwardMode):
         mentioned = {*last, *inside}
         # In a branch the dependences are those of the path that was taken.
         unsure = any(isinstance(stmt, If) for stmt in run) and mentioned & self.uncertain.keys()
-        if not results or unsure or mentioned & self.chain_partials.keys():
+        if not exits or unsure or mentioned & self.chain_partials.keys():
             return False
-        outputs = tuple(Output(name, var) for name, var in results.items())
+        outputs = tuple(Output(name, var) for name, var in exits.items())
         part = Function(self.function.name, tuple(params), tuple(once), outputs, self.function.location)
         if operations_each_way(part) is None:
             return False
         back = ReverseMode(part, unit_directions(params, range(len(params))), self.names)
         self.values |= back.values
-        steps, ends = back.steps(), {var.name for var in results.values()} - before.keys()
-        cotangents = {var.name: back.back(var, steps, ends) for var in dict.fromkeys(results.values())}
+        steps, ends = back.steps(), {var.name for var in exits.values()} - before.keys()
+        cotangents = {var.name: back.back(var, steps, ends) for var in dict.fromkeys(exits.values())}
         output += back.block
         self.block = output
         computed = {stmt.target.name for stmt in _assigns(run, self.useful)}
@@ -135,7 +135,7 @@ class LoopJacobians(ForwardMode):
         # Their tangents, and whether they depend on the direction, by their names in the straight line.
         new: dict[tuple[str, int], tuple[Atom, Atom]] = {}
         after: list[tuple[Var, Expr]] = []
-        for name, var in sorted(results.items(), key=lambda pair: order.get(pair[1].name, -1)):
+        for name, var in sorted(exits.items(), key=lambda pair: order.get(pair[1].name, -1)):
             # A constant, and a variable that holds the earlier value of another one, have no step.
             where = steps[order[var.name]].where if var.name in order else self.function.location
             for seed in sorted(self.directions(Var(name, "float"))):

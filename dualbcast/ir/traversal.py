@@ -144,13 +144,7 @@ def among(names: Container[str], block: Block) -> tuple[str, ...]:
 
 def assigned_always(block: Iterable[Stmt]) -> set[str]:
     """The names that a block assigns on every path through it; a loop may have no iteration."""
-    names: set[str] = set()
-    for stmt in block:
-        if isinstance(stmt, Assign):
-            names.add(stmt.target.name)
-        elif isinstance(stmt, If):
-            names |= assigned_always(stmt.then) & assigned_always(stmt.orelse)
-    return names
+    return reads_and_writes(block)[1]
 
 
 def floats(function: Function) -> tuple[int, ...]:
@@ -240,15 +234,21 @@ def falls_through(block: Block) -> bool:
             return True
 
 
+def all_expressions(part: Function | Block) -> list[Expr]:
+    """The expressions of all statements of a function or block, and those of a function's outputs."""
+    if isinstance(part, Function):
+        return [*all_expressions(part.body), *(output.value for output in part.outputs)]
+    return [expr for stmt in statements(part) for expr in expressions(stmt)]
+
+
 def read_counts(block: Block) -> Counter[str]:
     """How often each name is read in a block."""
-    every = [expr for stmt in statements(block) for expr in expressions(stmt)]
-    return Counter([leaf.name for expr in every for leaf in atoms(expr) if isinstance(leaf, Var)])
+    return Counter([leaf.name for expr in all_expressions(block) for leaf in variables(expr)])
 
 
 def use_counts(function: Function) -> Counter[str]:
     """How often each name is read."""
-    return read_counts(function.body) + Counter([leaf.name for leaf in results(function)])
+    return Counter([leaf.name for expr in all_expressions(function) for leaf in variables(expr)])
 
 
 def results(function: Function) -> list[Var]:
@@ -263,11 +263,7 @@ def counts_by_statement(block: Block) -> list[tuple[Counter[str], Counter[str]]]
 
 def operations_of(part: Function | Block) -> list[Op]:
     """Every operation of a function or block in the order of its text, each before those in its arguments."""
-    block = part.body if isinstance(part, Function) else part
-    pending = [expr for stmt in statements(block) for expr in expressions(stmt)]
-    if isinstance(part, Function):
-        pending.extend(output.value for output in part.outputs)
-    pending.reverse()
+    pending = all_expressions(part)[::-1]
     operations: list[Op] = []
     while pending:
         expr = pending.pop()
