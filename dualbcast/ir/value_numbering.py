@@ -79,12 +79,10 @@ class _Numbering:
         # By kind and text, which tell 0.0 from -0.0 and say that nan is nan.
         self.constants: dict[tuple[str, str], int] = {}
         self.state = _State({}, {})
-        # The variables assigned so far in the block at hand, which a branch around it has to merge.
-        self.changed: dict[str, Var] = {}
 
     def run(self) -> Function:
         for param in self.function.params:
-            self.define(param, self.new(param))
+            self.renew(param)
         body = self.block(self.function.body)
         outputs = tuple([replace(output, value=self.atom(output.value)) for output in self.function.outputs])
         return replace(self.function, body=body, outputs=outputs)
@@ -93,9 +91,9 @@ class _Numbering:
         self.holders.append(holder)
         return len(self.holders) - 1
 
-    def define(self, target: Var, number: int) -> None:
-        self.state.numbers[target.name] = number
-        self.changed[target.name] = target
+    def renew(self, target: Var) -> None:
+        """Give a variable a number of its own: its value is not known to equal another one."""
+        self.state.numbers[target.name] = self.new(target)
 
     def number(self, atom: Expr) -> int:
         if isinstance(atom, Const):
@@ -162,7 +160,7 @@ class _Numbering:
         else:
             value = self.atom(value)
             number = self.number(value)
-        self.define(stmt.target, number)
+        self.state.numbers[stmt.target.name] = number
         new.append(Assign(stmt.target, value, stmt.location))
 
     def _rewrite(self, value: Expr) -> Expr:
@@ -210,36 +208,33 @@ class _Numbering:
         if isinstance(test, Const):
             new.extend(self.block(stmt.then if test.value else stmt.orelse))
             return
-        before, outer = self.state, self.changed
+        before = self.state
         sides: list[Block] = []
         ends: list[_State] = []
-        changed: dict[str, Var] = {}
         for side, value in ((stmt.then, TRUE), (stmt.orelse, FALSE)):
-            self.state, self.changed = before.copy(), {}
+            self.state = before.copy()
             self.state.numbers[test.name] = self.number(value)
             sides.append(self.block(side))
             if self.state.numbers[test.name] == self.number(value):
                 self.state.numbers[test.name] = before.numbers[test.name]
             if falls_through(sides[-1]):
                 ends.append(self.state)
-                changed |= self.changed
-        self.changed = outer
         self.state = ends[0] if len(ends) == 1 else before
-        if len(ends) == 1:
-            self.changed |= changed
-        elif ends:
-            for name, target in changed.items():
-                then, orelse = (end.numbers.get(name) for end in ends)
+        if len(ends) == 2:
+            then, orelse = (end.numbers for end in ends)
+            for name, number in then.items():
+                if number == orelse.get(name):
+                    self.state.numbers[name] = number
                 # A name that one side alone assigns, and that had no value before, is not read after the branch.
-                if then is not None and orelse is not None:
-                    self.define(target, then if then == orelse else self.new(target))
+                elif name in orelse:
+                    self.renew(Var(name, self.holders[number].kind))
         new.append(replace(stmt, test=test, then=sides[0], orelse=sides[1]))
 
     def loop(self, stmt: While | For, new: list[Stmt]) -> None:
         bounds = [self.atom(bound) for bound in (stmt.start, stmt.stop, stmt.step)] if isinstance(stmt, For) else []
         changed = [target for _, target in sorted(targets((stmt,)).items())]
         for target in changed:
-            self.define(target, self.new(target))
+            self.renew(target)
         before = self.state.copy()
         if isinstance(stmt, For):
             start, stop, step = bounds
@@ -250,4 +245,4 @@ class _Numbering:
             new.append(replace(stmt, pre=pre, test=test, body=self.block(stmt.body)))
         self.state = before
         for target in changed:
-            self.define(target, self.new(target))
+            self.renew(target)

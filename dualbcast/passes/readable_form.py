@@ -166,16 +166,14 @@ def coalesce_copies(function: Function) -> Function:
 def _merge_copy(block: Block, copy: Assign, value: Var, reads: Counter[str], writes: Counter[str]) -> Block:
     """The block with `value` renamed to the copy's target, where that changes nothing."""
     target, uses = copy.target, counts_by_statement(block)
-    defining = [position for position, (_, assigned) in enumerate(uses) if value.name in assigned]
-    if len(defining) != 1 or defining[0] >= block.index(copy):
-        return block
-    first = defining[0]
+    first = next((position for position, (_, names) in enumerate(uses) if value.name in names), None)
     read = sum(names[value.name] for names, _ in uses)
     # All statements with `value` are here, and the first is its only definition.
     if (
-        read != reads[value.name]
+        first is None
         or not isinstance(block[first], Assign | If)
         or uses[first][1][value.name] != writes[value.name]
+        or read != reads[value.name]
         or any(value.name in names for names, _ in uses[:first])
     ):
         return block

@@ -96,14 +96,14 @@ BUGS = [
     Bug(
         "value numbering that does not see a loop's assignments",
         value_numbering,
-        "            self.define(target, self.new(target))\n        before = self.state.copy()",
+        "            self.renew(target)\n        before = self.state.copy()",
         "            pass\n        before = self.state.copy()",
     ),
     Bug(
         "after a branch, a name taken to hold what its first side gave it",
         value_numbering,
-        "then if then == orelse else self.new(target)",
-        "then",
+        "if number == orelse.get(name):",
+        "if name in orelse:",
     ),
     Bug(
         "a common subexpression whose holder has another value by now",
