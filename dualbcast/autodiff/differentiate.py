@@ -6,11 +6,11 @@ They can be compiled, composed, and differentiated again. Tangents and cotangent
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from dualbcast.autodiff.eliminate import ReverseMode
-from dualbcast.autodiff.linearize import Direction, Dual, ForwardMode, unit_directions
+from dualbcast.autodiff.linearize import Direction, Dual, ForwardMode, unit_directions, unused_names
 from dualbcast.autodiff.loop_jacobians import LoopJacobians, is_shorter
 from dualbcast.errors import Location
 from dualbcast.frontend.rule_bodies import guards_of
@@ -32,8 +32,8 @@ from dualbcast.ir.nodes import (
     Stmt,
     Var,
 )
-from dualbcast.ir.structure import Structure
-from dualbcast.ir.traversal import among, assigned, floats, free_names, hold
+from dualbcast.ir.structure import Structure, numbers
+from dualbcast.ir.traversal import among, assigned, floats, hold
 from dualbcast.ir.value_numbering import simplify
 from dualbcast.rules.guards import Capture
 from dualbcast.rules.table import RULES
@@ -57,14 +57,6 @@ def dualize(
     return mode(function, unit_directions(function.params, seeds), names).run(flagged=flagged)
 
 
-def push(function: Function, tangents: Mapping[int, Atom]) -> Dual:
-    """The function that returns the outputs of `function` and their tangents, for the tangents of some parameters.
-
-    These are given by position, and may be parameters of `function`; the one direction is 0 in the result.
-    """
-    return ForwardMode(function, {0: Direction("ot", tangents)}, None).run()
-
-
 # A cotangent, a partial, and the flag that says whether the output depends on the direction, if there is one.
 _Term = tuple[Var, Expr, Var | None]
 # The output that holds ∂²output/∂parameter∂parameter, by (output, parameter, parameter), the parameters in order.
@@ -81,10 +73,11 @@ def partial_of(function: Function, position: int) -> Function:
 
 def pushforward_of(function: Function, wrt: Sequence[int], *, values: bool = True) -> Function:
     """The outputs, with `values`, and then their tangents, from the arguments and the tangents of those at `wrt`."""
-    taken = _names(function)
+    taken = unused_names(function)
     seeds = {seed: Var(taken.fresh(f"{function.params[seed].name}_dot"), "float") for seed in wrt}
-    dual = push(replace(function, params=(*function.params, *seeds.values())), seeds)
-    names, tangents = _names(dual.function), dual.tangents()
+    given = replace(function, params=(*function.params, *seeds.values()))
+    dual = ForwardMode(given, {0: Direction("ot", seeds)}, None).run()
+    names, tangents = unused_names(dual.function), dual.tangents()
     outputs = tuple(
         Output(dual.partials.get((at, 0)) or names.fresh(f"{output.name}_dot"), tangents.get((at, 0), ZERO))
         for at, output in enumerate(function.outputs)
@@ -103,7 +96,7 @@ def pullback_of(function: Function, wrt: Sequence[int], *, values: bool = False)
     pair of the outputs and the cotangents.
     """
     dual = dualize(function, wrt, flagged=True)
-    names = _names(dual.function)
+    names = unused_names(dual.function)
     partials = dual.tangents()
     cotangents = {at: Var(names.fresh(f"{function.outputs[at].name}_bar"), "float") for at in floats(function)}
     named = {seed: names.fresh(f"{function.params[seed].name}_bar") for seed in wrt}
@@ -126,7 +119,7 @@ def pullback_of(function: Function, wrt: Sequence[int], *, values: bool = False)
     exact = {*assigned(dual.function.body)}.difference(dual.function.derived)
     outputs = tuple(Output(name, totals.get(seed, ZERO)) for seed, name in named.items())
     params = (*function.params, *cotangents.values())
-    structure = Structure(tuple, (Structure(),) * len(outputs))
+    structure = numbers(len(outputs))
     if values:
         outputs = (*dual.function.outputs[: len(function.outputs)], *outputs)
         structure = Structure(tuple, (function.structure, structure))
@@ -177,9 +170,8 @@ def contraction_of(pattern: Sequence[Sequence[float | None]]) -> Function:
         ]
         total = _contracted(terms, names, body, NOWHERE)
         outputs.append(Output(names.fresh(f"x{p}_bar"), total))
-    structure = Structure(tuple, (Structure(),) * len(outputs))
     params = (*block_of.values(), *cotangents)
-    return Function("contraction", params, tuple(body), tuple(outputs), structure=structure)
+    return Function("contraction", params, tuple(body), tuple(outputs), structure=numbers(len(outputs)))
 
 
 def _contracted(terms: Iterable[_Term], names: Names, block: list[Stmt], where: Location) -> Expr:
@@ -214,11 +206,6 @@ def _append_in_branches(block: Block, make: Callable[[], Block]) -> Block:
 
 def _is_copy(stmt: Stmt) -> bool:
     return isinstance(stmt, Assign) and isinstance(stmt.value, Atom)
-
-
-def _names(function: Function) -> Names:
-    """Names that are not in use in a function."""
-    return free_names(function, [*(output.name for output in function.outputs), *RULES])
 
 
 def with_partials(function: Function, names: Names, *, has_value: bool) -> tuple[Function, Sequence[Capture]]:

@@ -59,6 +59,7 @@ from dualbcast.ir.traversal import (
     atoms,
     blocks,
     expressions,
+    free_names,
     hold,
     map_blocks,
     renamed,
@@ -138,6 +139,11 @@ class Direction(NamedTuple):
     tangents: Mapping[int, Atom]
 
 
+def unused_names(function: Function) -> Names:
+    """Names that are not in use in a function, and mean nothing else in a kernel."""
+    return free_names(function, [*(output.name for output in function.outputs), *RULES])
+
+
 def unit_directions(params: Sequence[Var], seeds: Iterable[int]) -> dict[int, Direction]:
     """The directions of the parameters at `seeds`."""
     return {seed: Direction(params[seed].name.removeprefix(TEMPORARY).replace("#", "_"), {seed: ONE}) for seed in seeds}
@@ -158,7 +164,7 @@ class ForwardMode:
         self.active = activity(function, {name: frozenset(by) for name, by in self.seeded.items()})
         refuse_marked(function, self.active)
         taken = {*(param.name for param in function.params), *assigned(function.body)}
-        self.names = names or Names([*taken, *(output.name for output in function.outputs), *RULES])
+        self.names = names or unused_names(function)
         # The names of values, which are no derivatives.
         self.values = taken - {*function.derived}
         self.label = {seed: direction.label for seed, direction in directions.items()}

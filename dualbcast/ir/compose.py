@@ -22,7 +22,7 @@ from dualbcast.ir.nodes import (
     Stmt,
     Var,
 )
-from dualbcast.ir.structure import Structure
+from dualbcast.ir.structure import NUMBER, numbers
 from dualbcast.ir.traversal import hold, map_blocks, renamed, renamed_block, targets
 
 
@@ -70,14 +70,14 @@ def compose(name: str, params: Sequence[Kind], steps: Sequence[Step], outputs: S
     named = tuple(
         Output(names.fresh(f"out{at}" if several else "out"), values[each]) for at, each in enumerate(outputs)
     )
-    structure = Structure(tuple, (Structure(),) * len(named)) if several else Structure()
+    structure = numbers(len(named)) if several else NUMBER
     return Function(name, arguments, tuple(body), named, NOWHERE, structure, tuple(derived))
 
 
 def restrict(function: Function, outputs: Sequence[int]) -> Function:
     """The function with some of its outputs only, in a tuple."""
     selected = tuple(function.outputs[at] for at in outputs)
-    return replace(function, outputs=selected, structure=Structure(tuple, (Structure(),) * len(selected)))
+    return replace(function, outputs=selected, structure=numbers(len(selected)))
 
 
 def copy(

@@ -111,3 +111,8 @@ def _is_branch(value: Any) -> bool:
 
 
 NUMBER = Structure()
+
+
+def numbers(count: int) -> Structure:
+    """A tuple of numbers."""
+    return Structure(tuple, (NUMBER,) * count)
