@@ -183,7 +183,7 @@ def _merge_copy(block: Block, copy: Assign, value: Var, reads: Counter[str], wri
         return block
 
     def visit(inner: Block) -> Block:
-        new: list[Stmt] = []
+        kept: list[Stmt] = []
         for stmt in inner:
             if _is_copy(stmt, target, target):
                 reads[target.name] -= 1
@@ -191,8 +191,8 @@ def _merge_copy(block: Block, copy: Assign, value: Var, reads: Counter[str], wri
                 continue
             if isinstance(stmt, Assign) and stmt.target == target and stmt.location == NOWHERE:
                 stmt = replace(stmt, location=copy.location)
-            new.append(map_blocks(stmt, visit))
-        return tuple(new)
+            kept.append(stmt)
+        return tuple([map_blocks(stmt, visit) for stmt in kept])
 
     merged = (*block[:first], *visit(renamed_block(block[first:], {value.name: target})))
     reads[target.name] += reads.pop(value.name)
