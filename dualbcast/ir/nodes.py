@@ -1,7 +1,8 @@
 """The nodes of the intermediate representation, a structured scalar program in which each node has its source location;
 and a program as text, as `inspect_ir` shows it.
 
-A name is assigned once, except where paths merge: on both sides of an `if`, and in the iterations of a loop.
+A name is assigned once, except where paths merge: on both sides of an `if`, and in the iterations of a loop. Tests
+assert this and the other invariants after every pass (`tests/oracles/ir_invariants.py`).
 """
 
 from __future__ import annotations
