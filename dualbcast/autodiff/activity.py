@@ -1,5 +1,5 @@
-"""Activity and presence analysis: the directions in which each variable has a derivative, the local partials of
-operations, and the tangents that are absent along some path.
+"""The analyses before differentiation: the directions in which each variable has a derivative, the local partials of
+operations, the tangents that are absent along some path, and the chains of variables that need no tangents.
 
 The sets of directions are the smallest that the program's assignments allow.
 
@@ -42,11 +42,14 @@ from dualbcast.ir.traversal import (
     assigned,
     assigned_always,
     assignments,
+    atoms,
     blocks,
+    expressions,
     known_iterations,
     operations_of,
     results,
     statements,
+    use_counts,
     variables,
 )
 from dualbcast.rules.curvatures import quotient_slope
@@ -335,3 +338,47 @@ def _has_poles(value: Expr) -> bool:
     """Whether a partial of an operation can be infinite at finite arguments."""
     operations = operations_of(partials_at(value)[0]) if is_operation(value) else []
     return any(op.name in _POLES and not isinstance(op.args[-1], Const) for op in operations)
+
+
+# --- chains ---------------------------------------------------------------------------------------------------------
+
+
+def chained(function: Function) -> frozenset[str]:
+    """The variables that are read once, by an operation in the same block, before the operands of their partial change.
+
+    It is given operations on atoms.
+    """
+    active = activity(function, seeds_of(function))
+    uncertain = sometimes_absent(function, active)
+    writes, reads = Counter(assigned(function.body)), use_counts(function)
+    once = {name for name in active if writes[name] == reads[name] == 1 and not uncertain.get(name)}
+    # For each chained variable, the first variable of its chain and all operands of its partial in that.
+    chains: dict[str, tuple[str, frozenset[str]]] = {}
+
+    def visit(block: Block) -> None:
+        for position, stmt in enumerate(block):
+            for inner in blocks(stmt):
+                visit(inner)
+            if not isinstance(stmt, Assign) or stmt.target.name not in once or not is_operation(stmt.value):
+                continue
+            names = [arg.name for arg in differentiable(stmt.value) if active.get(arg.name)]
+            links = [chains.get(name, (name, frozenset({name}))) for name in names]
+            operands = frozenset(leaf.name for leaf in variables(stmt.value)).union(*(read for _, read in links))
+            sources = {source for source, _ in links}
+            if len(sources) == 1 and _lasts(stmt.target, operands, block[position + 1 :]):
+                source = sources.pop()
+                if len(active[source]) > 1:
+                    chains[stmt.target.name] = source, operands
+
+    visit(function.body)
+    return frozenset(chains)
+
+
+def _lasts(target: Var, operands: frozenset[str], rest: Block) -> bool:
+    """Whether an operation reads the target before one of its operands changes."""
+    for stmt in rest:
+        if any(target in atoms(expr) for expr in expressions(stmt)):
+            return isinstance(stmt, Assign) and is_operation(stmt.value)
+        if not operands.isdisjoint(assigned((stmt,))):
+            return False
+    return False

@@ -11,8 +11,16 @@ from collections import Counter
 from collections.abc import Sequence, Set
 from typing import NamedTuple
 
-from dualbcast.autodiff.activity import activity, differentiable, is_marked, is_operation, seeds_of, sometimes_absent
-from dualbcast.autodiff.linearize import Dual, ForwardMode, chained, unit_directions
+from dualbcast.autodiff.activity import (
+    activity,
+    chained,
+    differentiable,
+    is_marked,
+    is_operation,
+    seeds_of,
+    sometimes_absent,
+)
+from dualbcast.autodiff.linearize import Dual, ForwardMode, unit_directions
 from dualbcast.errors import Location
 from dualbcast.ir.nodes import ONE, TRUE, ZERO, Assign, Atom, Expr, Function, If, Op, Output, Var
 from dualbcast.ir.traversal import assigned, assigned_always, assignments, read_counts, results, targets

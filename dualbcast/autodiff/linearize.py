@@ -13,7 +13,6 @@ by a partial, which may be infinite.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -24,12 +23,12 @@ from dualbcast.autodiff.activity import (
     absent_terms,
     activity,
     always_present,
+    chained,
     differentiable,
     is_operation,
     is_zero,
     partials_at,
     refuse_marked,
-    seeds_of,
     sometimes_absent,
 )
 from dualbcast.errors import Location
@@ -56,59 +55,12 @@ from dualbcast.ir.nodes import (
 from dualbcast.ir.traversal import (
     among,
     assigned,
-    atoms,
-    blocks,
-    expressions,
     free_names,
     hold,
     map_blocks,
     renamed,
-    use_counts,
-    variables,
 )
 from dualbcast.rules.table import RULES
-
-
-def chained(function: Function) -> frozenset[str]:
-    """The variables that are read once, by an operation in the same block, before the operands of their partial change.
-
-    It is given operations on atoms.
-    """
-    active = activity(function, seeds_of(function))
-    uncertain = sometimes_absent(function, active)
-    writes, reads = Counter(assigned(function.body)), use_counts(function)
-    once = {name for name in active if writes[name] == reads[name] == 1 and not uncertain.get(name)}
-    # For each chained variable, the first variable of its chain and all operands of its partial in that.
-    chains: dict[str, tuple[str, frozenset[str]]] = {}
-
-    def visit(block: Block) -> None:
-        for position, stmt in enumerate(block):
-            for inner in blocks(stmt):
-                visit(inner)
-            if not isinstance(stmt, Assign) or stmt.target.name not in once or not is_operation(stmt.value):
-                continue
-            names = [arg.name for arg in differentiable(stmt.value) if active.get(arg.name)]
-            links = [chains.get(name, (name, frozenset({name}))) for name in names]
-            operands = frozenset(leaf.name for leaf in variables(stmt.value)).union(*(read for _, read in links))
-            sources = {source for source, _ in links}
-            if len(sources) == 1 and _lasts(stmt.target, operands, block[position + 1 :]):
-                source = sources.pop()
-                if len(active[source]) > 1:
-                    chains[stmt.target.name] = source, operands
-
-    visit(function.body)
-    return frozenset(chains)
-
-
-def _lasts(target: Var, operands: frozenset[str], rest: Block) -> bool:
-    """Whether an operation reads the target before one of its operands changes."""
-    for stmt in rest:
-        if any(target in atoms(expr) for expr in expressions(stmt)):
-            return isinstance(stmt, Assign) and is_operation(stmt.value)
-        if not operands.isdisjoint(assigned((stmt,))):
-            return False
-    return False
-
 
 _UNNAMED = re.compile(rf"{TEMPORARY}(#\d+)?")
 

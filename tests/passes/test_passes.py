@@ -17,8 +17,8 @@ from ir_invariants import verify
 from run_ir import dual, execute, lowered, source
 
 from dualbcast import differentiable_broadcast
+from dualbcast.autodiff.activity import chained
 from dualbcast.autodiff.differentiate import dualize
-from dualbcast.autodiff.linearize import chained
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Assign, Break, Const, For, Function, If, Op, Output, Var, While
 from dualbcast.ir.traversal import remove_dead, statements
