@@ -89,6 +89,7 @@ def copy(
     """
     by = dict(zip((param.name for param in function.params), actual, strict=True))
     for name, var in targets(function.body).items():
+        assert name not in by, "a parameter is assigned"
         by[name] = Var(names.fresh(base or name), var.kind)
     body = renamed_block(function.body, by)
     return (body if where is None else _at(body, where)), by
