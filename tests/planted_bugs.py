@@ -48,7 +48,7 @@ BUGS = [
     ),
     Bug(
         "value of a reassigned name reused",
-        "if number is None or self._lost(number):",
+        "if number is None or not self.holds(self.holders[number], number):",
         "if number is None:",
         "test_corpus test_passes",
     ),
@@ -112,13 +112,13 @@ BUGS = [
     ),
     Bug(
         "tangents of a select exchanged",
-        "sides = (self.tangent(then, seed) or ZERO, self.tangent(orelse, seed) or ZERO)",
-        "sides = (self.tangent(orelse, seed) or ZERO, self.tangent(then, seed) or ZERO)",
+        "(test, self.tangent(then, seed), self.tangent(orelse, seed))",
+        "(test, self.tangent(orelse, seed), self.tangent(then, seed))",
         "test_corpus test_if_conversion test_products",
     ),
     Bug(
         "second partial in one variable lost",
-        'by_source[source] = partial if total is None else self.op("add", total, partial, where=where)',
+        "by_source[source] = partial if total is None else self.emit(self.total([total, partial], where), where)",
         "by_source[source] = partial",
         "test_corpus",
     ),
@@ -130,8 +130,8 @@ BUGS = [
     ),
     Bug(
         "absent partial in reverse mode",
-        "if flag != TRUE:\n                    term = fold",
-        "if flag == TRUE:\n                    term = fold",
+        "if flag != TRUE:\n                    term = self.zero_if_absent",
+        "if flag == TRUE:\n                    term = self.zero_if_absent",
         "test_elimination test_presence",
     ),
     Bug(
@@ -142,7 +142,7 @@ BUGS = [
     ),
     Bug(
         "cotangent of one output only",
-        'total = term if total == ZERO else hold(fold(Op("add", (total, term), "float", where)), names, block, where)',
+        'total = term if total == ZERO else emit("add", total, term)',
         "total = term",
         "test_corpus test_derivative_methods",
     ),

@@ -1,5 +1,5 @@
-"""Activity and presence analysis: the directions in which each variable has a derivative, the local partials of
-operations, and the tangents that are absent along some path.
+"""The analyses before differentiation: the directions in which each variable has a derivative, the local partials of
+operations, the tangents that are absent along some path, and the chains of variables that need no tangents.
 
 The sets of directions are the smallest that the program's assignments allow.
 
@@ -15,21 +15,41 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from itertools import count
-from typing import NamedTuple, TypeGuard
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import count, takewhile
+from typing import NamedTuple, TypeGuard, TypeVar
 
 from dualbcast.errors import CompileError
 from dualbcast.frontend.rule_bodies import partials_of, source_of
-from dualbcast.ir.nodes import ZERO, Assign, Block, Break, Const, Continue, Expr, For, Function, If, Op, Var, While
+from dualbcast.ir.nodes import (
+    ONE,
+    ZERO,
+    Assign,
+    Block,
+    Break,
+    Const,
+    Continue,
+    Expr,
+    For,
+    Function,
+    If,
+    Op,
+    Stmt,
+    Var,
+    While,
+)
 from dualbcast.ir.traversal import (
     assigned,
     assigned_always,
     assignments,
+    atoms,
     blocks,
     expressions,
     known_iterations,
+    operations_of,
+    results,
     statements,
+    use_counts,
     variables,
 )
 from dualbcast.rules.curvatures import quotient_slope
@@ -38,39 +58,90 @@ from dualbcast.rules.table import CUSTOMS
 # The partial of a function that is marked as not differentiable. It is an error if an output depends on it.
 UNKNOWN = Const(math.nan, "float")
 _NOTHING = Function("", (), (), ())
+# A set of directions for every name.
+_Sets = Mapping[str, frozenset[int]]
+_NONE: frozenset[int] = frozenset()
 
 
-def activity(function: Function, seeds: Mapping[str, frozenset[int]]) -> dict[str, frozenset[int]]:
+def seeds_of(function: Function) -> dict[str, frozenset[int]]:
+    """Every float parameter with a direction of its own: its position."""
+    return {param.name: frozenset({at}) for at, param in enumerate(function.params) if param.kind == "float"}
+
+
+def activity(function: Function, seeds: _Sets) -> dict[str, frozenset[int]]:
     """For every name, the directions that its value can depend on differentiably; `seeds` are those of parameters."""
-    active = dict(seeds)
-    assigns = assignments(function.body)
+    assigns = [stmt for stmt in assignments(function.body) if stmt.target.kind == "float"]
+    steps = [(stmt.target.name, differentiable(stmt.value)) for stmt in assigns]
+    return _smallest(seeds, steps, lambda args, active: _NONE.union(*[active.get(arg.name, _NONE) for arg in args]))
+
+
+def sometimes_absent(function: Function, active: _Sets) -> dict[str, frozenset[int]]:
+    """For every name, its uncertain directions: the value depends on them along some paths, but not along all."""
+    steps = [(stmt.target.name, stmt) for stmt in assignments(function.body) if active.get(stmt.target.name)]
+    return _smallest({}, steps, lambda stmt, uncertain: _absent(stmt, active, uncertain))
+
+
+def _absent(stmt: Assign, active: _Sets, uncertain: _Sets) -> frozenset[int]:
+    """The directions of an assignment's target that its value does not depend on along some path."""
+    return active[stmt.target.name] - always_present(stmt.value, active, uncertain)
+
+
+_Value = TypeVar("_Value")
+
+
+def _smallest(
+    start: _Sets, steps: Sequence[tuple[str, _Value]], given: Callable[[_Value, _Sets], frozenset[int]]
+) -> dict[str, frozenset[int]]:
+    """The smallest sets that contain those of `start`, and for each step what it gives a name."""
+    sets = dict(start)
     changed = True
     while changed:
         changed = False
-        for stmt in assigns:
-            if stmt.target.kind != "float":
-                continue
-            directions = active.get(stmt.target.name, frozenset()).union(
-                *(active.get(arg.name, frozenset()) for arg in differentiable(stmt.value))
-            )
-            if directions != active.get(stmt.target.name, frozenset()):
-                active[stmt.target.name] = directions
+        for name, value in steps:
+            more = given(value, sets) - sets.get(name, _NONE)
+            if more:
+                sets[name] = sets.get(name, _NONE) | more
                 changed = True
-    return active
+    return sets
+
+
+def all_sources(names: Iterable[str], assigns: Sequence[Assign], sources: Callable[[Expr], list[Var]]) -> set[str]:
+    """The names, and all that their assignments depend on, where a value depends on its `sources`."""
+    needed = set(names)
+    size = -1
+    while size != len(needed):
+        size = len(needed)
+        for stmt in assigns:
+            if stmt.target.name in needed:
+                needed.update(source.name for source in sources(stmt.value))
+    return needed
 
 
 def differentiable(value: Expr) -> list[Var]:
     """The variables that a value depends on through a partial that is not zero everywhere."""
+    return [source for source, _ in _links(value)]
+
+
+def _links(value: Expr) -> list[tuple[Var, Expr]]:
+    """The variables that a value depends on, and its partial in each; 1 for a copy and for the sides of a select."""
     if isinstance(value, Var):
-        return [value]
-    if not isinstance(value, Op):
-        return []
-    if value.name in ("to_float", "to_int"):
+        return [(value, ONE)]
+    if not isinstance(value, Op) or value.name in ("to_float", "to_int"):
         return []
     if value.name == "select":
-        return [arg for arg in value.args[1:] if isinstance(arg, Var)]
-    flat = [not (isinstance(part, Const) and part.value == 0) for part in partials_at(value)[2]]
-    return [arg for arg, smooth in zip(value.args, flat, strict=True) if smooth and isinstance(arg, Var)]
+        return [(side, ONE) for side in value.args[1:] if isinstance(side, Var)]
+    pairs = zip(value.args, partials_at(value)[2], strict=True)
+    return [(arg, partial) for arg, partial in pairs if isinstance(arg, Var) and not is_zero(partial)]
+
+
+def is_operation(value: Expr) -> TypeGuard[Op]:
+    """Whether a value has local partials: a copy and a select have tangents as their operands do."""
+    return isinstance(value, Op) and value.name != "select"
+
+
+def is_zero(partial: Expr) -> bool:
+    """Whether a partial is zero everywhere: it is absent, and never multiplied."""
+    return isinstance(partial, Const) and partial.value == 0
 
 
 def is_marked(value: Expr) -> TypeGuard[Op]:
@@ -78,27 +149,19 @@ def is_marked(value: Expr) -> TypeGuard[Op]:
     return isinstance(value, Op) and value.name in CUSTOMS and CUSTOMS[value.name].partials is None
 
 
-def refuse_marked(function: Function, active: dict[str, frozenset[int]]) -> None:
+def refuse_marked(function: Function, active: _Sets) -> None:
     """Refuse to differentiate a function that is marked as not differentiable, where an output depends on it."""
     assigns = assignments(function.body)
     marked = [
-        (stmt, stmt.value)
+        (stmt, CUSTOMS[stmt.value.name].label)
         for stmt in assigns
         if is_marked(stmt.value) and any(active.get(arg.name) for arg in stmt.value.args[1:] if isinstance(arg, Var))
     ]
     if not marked:
         return
-    outputs = [output.value for output in function.outputs]
-    needed = {value.name for value in outputs if isinstance(value, Var) and value.kind == "float"}
-    size = -1
-    while size != len(needed):
-        size = len(needed)
-        for stmt in assigns:
-            if stmt.target.name in needed:
-                needed.update(arg.name for arg in _carriers(stmt.value))
-    for stmt, value in marked:
+    needed = all_sources((value.name for value in results(function) if value.kind == "float"), assigns, _carriers)
+    for stmt, name in marked:
         if stmt.target.name in needed:
-            name = CUSTOMS[value.name].label
             raise CompileError(
                 f"{name}() is marked as not differentiable, and its derivative is needed here",
                 stmt.location,
@@ -140,34 +203,17 @@ def partials_at(value: Op) -> tuple[Function, Sequence[Expr], list[Expr]]:
     return template, args, [ZERO] * (value.name in CUSTOMS) + partials
 
 
-# A set of parameters for every name.
-_Sets = Mapping[str, frozenset[int]]
-_NONE: frozenset[int] = frozenset()
-# An assignment; the uncertain parameters of each name that it reads; and those in all but the first iterations of its
+# --- presence -------------------------------------------------------------------------------------------------------
+
+# An assignment; the uncertain directions of each name that it reads; and those in all but the first iterations of its
 # loop, if it is in one.
 _Step = tuple[Assign, _Sets, _Sets | None]
 # Operations through which a partial becomes infinite where the value need not be.
 _POLES = frozenset({"div", "log", "log2", "log10", "log1p", "pow", "lgamma", "tgamma", "digamma", "polygamma"})
 
 
-def sometimes_absent(function: Function, active: _Sets) -> dict[str, frozenset[int]]:
-    """For every name, its uncertain parameters: the value depends on them along some paths, but not along all."""
-    uncertain: dict[str, frozenset[int]] = {}
-    assigns = [stmt for stmt in assignments(function.body) if active.get(stmt.target.name)]
-    changed = True
-    while changed:
-        changed = False
-        for stmt in assigns:
-            sure = always_present(stmt.value, active, uncertain)
-            now = uncertain.get(stmt.target.name, frozenset()) | (active[stmt.target.name] - sure)
-            if now != uncertain.get(stmt.target.name, frozenset()):
-                uncertain[stmt.target.name] = now
-                changed = True
-    return uncertain
-
-
 def always_present(value: Expr, active: _Sets, uncertain: _Sets) -> frozenset[int]:
-    """The parameters that a value depends on along every path to it."""
+    """The directions that a value depends on along every path to it."""
 
     def sure(arg: Expr) -> frozenset[int]:
         return active.get(arg.name, _NONE) - uncertain.get(arg.name, _NONE) if isinstance(arg, Var) else _NONE
@@ -178,17 +224,11 @@ def always_present(value: Expr, active: _Sets, uncertain: _Sets) -> frozenset[in
 
 
 class AbsentTerms(NamedTuple):
-    """Where absent tangents matter.
+    """Where absent tangents matter."""
 
-    Attributes
-    ----------
-    guarded : set of (str, str, int)
-        A name, an operand of its value, a parameter: the term is zero where the operand's flag is false.
-    unspecified : set of (str, int)
-        A name, a parameter: where the name's flag is false, its tangent is an arbitrary number, which nothing may read.
-    """
-
+    # A name, an operand of its value, a direction: the term is zero where the operand's flag is false.
     guarded: set[tuple[str, str, int]]
+    # A name, a direction: where the name's flag is false, its tangent is an arbitrary number, which nothing may read.
     unspecified: set[tuple[str, int]]
 
 
@@ -215,7 +255,7 @@ def absent_terms(function: Function, active: _Sets, uncertain: _Sets) -> AbsentT
                     others = (seed in active.get(other, _NONE) for other in factors if other != source)
                     if begins and multiplied and _has_poles(stmt.value):
                         terms.guarded.add((stmt.target.name, source, seed))
-                    elif _chooses(stmt.value) or not any(others):
+                    elif not is_operation(stmt.value) or not any(others):
                         terms.unspecified.add((stmt.target.name, seed))
                     elif not begins:
                         terms.guarded.add((stmt.target.name, source, seed))
@@ -225,7 +265,7 @@ def absent_terms(function: Function, active: _Sets, uncertain: _Sets) -> AbsentT
 
 
 class _Flow:
-    """The uncertain parameters of each name at each statement; at other statements, a name may have more."""
+    """The uncertain directions of each name at each statement; at other statements, a name may have more."""
 
     def __init__(self, function: Function, active: _Sets, uncertain: _Sets) -> None:
         self.active, self.uncertain = active, uncertain
@@ -233,54 +273,41 @@ class _Flow:
         self.steps: list[_Step] = []
         self.block(function.body, {}, None)
 
-    def block(self, block: Block, here: dict[str, frozenset[int]], late: _Sets | None) -> dict[str, None]:
-        """Append the assignments of a block, with the uncertain parameters of the names that each reads.
-
-        `here` has the uncertain parameters before the block, and is updated to those after it. The names that the block
-        assigns and that may be read after it are returned.
-        """
-        changed: dict[str, None] = {}
+    def block(self, block: Block, here: dict[str, frozenset[int]], late: _Sets | None) -> None:
+        """Append the assignments of a block; `here` has the uncertain directions before it, and gets those after it."""
         for stmt in block:
             if isinstance(stmt, Assign):
                 name = stmt.target.name
                 if name in self.active:
-                    step = stmt, _of_operands(stmt, here), None if late is None else _of_operands(stmt, late)
-                    self.steps.append(step)
-                    here[name] = self.active[name] - always_present(stmt.value, self.active, here)
-                    changed[name] = None
+                    read = {leaf.name: here.get(leaf.name, _NONE) for leaf in variables(stmt.value)}
+                    self.steps.append((stmt, read, late))
+                    here[name] = _absent(stmt, self.active, here)
             elif isinstance(stmt, If):
                 then, orelse = dict(here), dict(here)
-                for name in self.block(stmt.then, then, late) | self.block(stmt.orelse, orelse, late):
-                    # A name that is assigned once, on one side, is not read after the branch.
-                    if self.times[name] > 1:
-                        here[name] = then.get(name, _NONE) | orelse.get(name, _NONE)
-                        changed[name] = None
+                self.block(stmt.then, then, late)
+                self.block(stmt.orelse, orelse, late)
+                here |= {name: then.get(name, _NONE) | orelse.get(name, _NONE) for name in then | orelse}
             elif isinstance(stmt, For | While):
-                inside = {*assigned((stmt,))}
-                unknown = {name: self.uncertain.get(name, _NONE) for name in inside}
+                unknown = {name: self.uncertain.get(name, _NONE) for name in assigned((stmt,))}
                 here |= unknown
-                later = self.after(stmt, here if late is None else {**late, **unknown}, None)
+                # A copy: the steps hold it, and `here` changes.
+                later = dict(self.after(stmt, here if late is None else {**late, **unknown}, None))
                 for inner in blocks(stmt):
                     self.block(inner, dict(here), later)
                 here |= self.after(stmt, here, _least_iterations(stmt))
-                changed |= dict.fromkeys(inside)
-        return changed
 
     def after(self, loop: For | While, here: _Sets, iterations: int | None) -> _Sets:
-        """The uncertain parameters after this number of iterations of a loop, or any number, whatever their paths."""
+        """The uncertain directions after this number of iterations of a loop, or any number, whatever their paths."""
         assigns = [stmt for stmt in assignments((loop,)) if stmt.target.name in self.active]
         iteration = (*loop.pre, *loop.body) if isinstance(loop, While) else loop.body
-        ends = (
-            at for at, stmt in enumerate(iteration) if any(isinstance(part, Continue) for part in statements((stmt,)))
-        )
-        always = assigned_always(iteration[: next(ends, len(iteration))])
+        always = assigned_always(takewhile(lambda stmt: not _continues(stmt), iteration))
         inside = Counter(assigned((loop,)))
         # These may have values from before the iteration.
         carried = [name for name in inside if name not in always and self.times[name] > inside[name]]
         for _ in count() if iterations is None else range(iterations):
             now = {name: here.get(name, _NONE) if name in carried else _NONE for name in inside}
             for stmt in assigns:
-                now[stmt.target.name] |= self.active[stmt.target.name] - always_present(stmt.value, self.active, here)
+                now[stmt.target.name] |= _absent(stmt, self.active, here)
             now = {**here, **now}
             if now == here:
                 break
@@ -288,8 +315,8 @@ class _Flow:
         return here
 
 
-def _of_operands(stmt: Assign, uncertain: _Sets) -> _Sets:
-    return {leaf.name: uncertain.get(leaf.name, _NONE) for leaf in variables(stmt.value)}
+def _continues(stmt: Stmt) -> bool:
+    return any(isinstance(part, Continue) for part in statements((stmt,)))
 
 
 def _least_iterations(loop: For | While) -> int:
@@ -301,29 +328,57 @@ def _least_iterations(loop: For | While) -> int:
 
 def _factors(value: Expr) -> dict[str, bool]:
     """The variables that a value depends on, and whether their tangents are multiplied by a varying partial."""
-    factors = {source.name: False for source in differentiable(value)}
-    if factors and isinstance(value, Op) and value.name != "select":
-        for arg, partial in zip(value.args, partials_at(value)[2], strict=True):
-            if isinstance(arg, Var) and arg.name in factors:
-                factors[arg.name] |= not isinstance(partial, Const)
+    factors: dict[str, bool] = {}
+    for source, partial in _links(value):
+        factors[source.name] = factors.get(source.name, False) or not isinstance(partial, Const)
     return factors
-
-
-def _chooses(value: Expr) -> bool:
-    return not isinstance(value, Op) or value.name == "select"
 
 
 def _has_poles(value: Expr) -> bool:
     """Whether a partial of an operation can be infinite at finite arguments."""
-    if _chooses(value):
-        return False
-    assert isinstance(value, Op)
-    template, _, partials = partials_at(value)
-    pending: list[Expr] = [*partials, *(expr for stmt in statements(template.body) for expr in expressions(stmt))]
-    while pending:
-        expr = pending.pop()
-        if isinstance(expr, Op):
-            if expr.name in _POLES and not isinstance(expr.args[-1], Const):
-                return True
-            pending.extend(expr.args)
+    operations = operations_of(partials_at(value)[0]) if is_operation(value) else []
+    return any(op.name in _POLES and not isinstance(op.args[-1], Const) for op in operations)
+
+
+# --- chains ---------------------------------------------------------------------------------------------------------
+
+
+def chained(function: Function) -> frozenset[str]:
+    """The variables that are read once, by an operation in the same block, before the operands of their partial change.
+
+    It is given operations on atoms.
+    """
+    active = activity(function, seeds_of(function))
+    uncertain = sometimes_absent(function, active)
+    writes, reads = Counter(assigned(function.body)), use_counts(function)
+    once = {name for name in active if writes[name] == reads[name] == 1 and not uncertain.get(name)}
+    # For each chained variable, the first variable of its chain and all operands of its partial in that.
+    chains: dict[str, tuple[str, frozenset[str]]] = {}
+
+    def visit(block: Block) -> None:
+        for position, stmt in enumerate(block):
+            for inner in blocks(stmt):
+                visit(inner)
+            if not isinstance(stmt, Assign) or stmt.target.name not in once or not is_operation(stmt.value):
+                continue
+            names = [arg.name for arg in differentiable(stmt.value) if active.get(arg.name)]
+            links = [chains.get(name, (name, frozenset({name}))) for name in names]
+            operands = frozenset(leaf.name for leaf in variables(stmt.value)).union(*(read for _, read in links))
+            sources = {source for source, _ in links}
+            if len(sources) == 1 and _lasts(stmt.target, operands, block[position + 1 :]):
+                source = sources.pop()
+                if len(active[source]) > 1:
+                    chains[stmt.target.name] = source, operands
+
+    visit(function.body)
+    return frozenset(chains)
+
+
+def _lasts(target: Var, operands: frozenset[str], rest: Block) -> bool:
+    """Whether an operation reads the target before one of its operands changes."""
+    for stmt in rest:
+        if any(target in atoms(expr) for expr in expressions(stmt)):
+            return isinstance(stmt, Assign) and is_operation(stmt.value)
+        if not operands.isdisjoint(assigned((stmt,))):
+            return False
     return False

@@ -11,12 +11,19 @@ from collections import Counter
 from collections.abc import Sequence, Set
 from typing import NamedTuple
 
-from dualbcast.autodiff.activity import activity, differentiable, is_marked, sometimes_absent
-from dualbcast.autodiff.linearize import Direction, Dual, ForwardMode, chained
+from dualbcast.autodiff.activity import (
+    activity,
+    chained,
+    differentiable,
+    is_marked,
+    is_operation,
+    seeds_of,
+    sometimes_absent,
+)
+from dualbcast.autodiff.linearize import Dual, ForwardMode, unit_directions
 from dualbcast.errors import Location
-from dualbcast.ir.constant_fold import fold
-from dualbcast.ir.nodes import ONE, TEMPORARY, TRUE, ZERO, Assign, Atom, Expr, Function, If, Op, Output, Var
-from dualbcast.ir.traversal import assigned, assigned_always, assignments, expressions, statements, targets, variables
+from dualbcast.ir.nodes import ONE, TRUE, ZERO, Assign, Atom, Expr, Function, If, Op, Output, Var
+from dualbcast.ir.traversal import assigned, assigned_always, assignments, read_counts, results, targets
 
 # Operations whose partials are 1 or -1, which take no multiplication.
 _UNIT = frozenset({"add", "sub", "neg", "single"})
@@ -52,7 +59,7 @@ def operations_each_way(function: Function) -> tuple[int, int] | None:
     None where reverse mode is impossible: if a step does not depend on a variable along some path, its partial would be
     a zero that is multiplied by other partials, which may be infinite. Forward mode does not multiply absent partials.
     """
-    every = _seeded(function)
+    every = seeds_of(function)
     times = Counter([*every, *(name for stmt in function.body for name in set(assigned((stmt,))))])
     # A function without a derivative is an error only where an output needs it.
     marked = any(is_marked(stmt.value) for stmt in assignments(function.body))
@@ -61,28 +68,28 @@ def operations_each_way(function: Function) -> tuple[int, int] | None:
     if not all(isinstance(stmt, Assign | If) for stmt in function.body):
         return None
     active = activity(function, every)
-    results = {leaf.name for output in function.outputs for leaf in variables(output.value) if active.get(leaf.name)}
+    ends = {leaf.name for leaf in results(function) if active.get(leaf.name)}
     uncertain = sometimes_absent(function, active)
-    if any(uncertain.get(result) for result in results):
+    if any(uncertain.get(end) for end in ends):
         return None
-    count, parts = -len(results) * sum(map(bool, active.values())), _parts(function, active)
+    count, parts = -len(ends) * len(active), _parts(function, active)
     for position, stmt in enumerate(function.body):
         if isinstance(stmt, Assign):
             sources = differentiable(stmt.value) if active.get(stmt.target.name) else []
             sources = [source for source in sources if active.get(source.name)]
             if sources and isinstance(stmt.value, Op) and stmt.value.name == "select":
                 return None
-            count += len(results) * len(sources) * (1 + _multiplies(stmt.value))
+            count += len(ends) * len(sources) * (1 + _multiplies(stmt.value))
             continue
         part, always = parts[position], assigned_always((stmt,))
-        within = activity(part, _seeded(part))
+        within = activity(part, seeds_of(part))
         unsure = sometimes_absent(part, within)
         for output in part.outputs:
             # Reverse mode reads all partials, so that they must be present.
             absent = (part.params[at].name for at in unsure.get(output.name, ()))
             if output.name not in always or any(name not in every for name in absent):
                 return None
-            count += 2 * len(results) * len(within.get(output.name, ()))
+            count += 2 * len(ends) * len(within.get(output.name, ()))
         count += _operations(part, within, frozenset())
     return _operations(function, active, chained(function)), count
 
@@ -105,29 +112,21 @@ def _operations(function: Function, active: _Active, alone: Set[str]) -> int:
 
 
 def _multiplies(value: Expr) -> bool:
-    return isinstance(value, Op) and value.name not in _UNIT and value.name != "select"
-
-
-def _is_active(value: Expr, active: _Active) -> bool:
-    return isinstance(value, Var) and value.kind == "float" and bool(active.get(value.name))
-
-
-def _seeded(function: Function) -> _Active:
-    return {param.name: frozenset({at}) for at, param in enumerate(function.params) if param.kind == "float"}
+    return is_operation(value) and value.name not in _UNIT
 
 
 def _parts(function: Function, active: _Active) -> dict[int, Function]:
     """The branches by position, as functions of active variables, with the active results that are read later."""
-    later = {leaf.name for output in function.outputs for leaf in variables(output.value)}
+    later = {leaf.name for leaf in results(function)}
     parts = {}
     for position, stmt in reversed([*enumerate(function.body)]):
-        read = [leaf for part in statements((stmt,)) for expr in expressions(part) for leaf in variables(expr)]
+        read = read_counts((stmt,))
         if not isinstance(stmt, Assign):
             inside = targets((stmt,))
-            given = [Output(name, var) for name, var in inside.items() if name in later and _is_active(var, active)]
-            params = [leaf for leaf in dict.fromkeys(read) if leaf.name not in inside and _is_active(leaf, active)]
-            parts[position] = Function(function.name, tuple(params), (stmt,), tuple(given), function.location)
-        later.update(leaf.name for leaf in read)
+            params = tuple(Var(name, "float") for name in read if name not in inside and active.get(name))
+            given = tuple(Output(name, var) for name, var in inside.items() if name in later and active.get(name))
+            parts[position] = Function(function.name, params, (stmt,), given, function.location)
+        later |= read.keys()
     return parts
 
 
@@ -135,19 +134,14 @@ class ReverseMode(ForwardMode):
     """The partials of every output in the variables before it."""
 
     def run(self, *, flagged: bool = False) -> Dual:  # noqa: ARG002
-        steps = self.steps()
-        outputs, partials = list(self.function.outputs), {}
+        steps, partials = self.steps(), {}
         for position, output in enumerate(self.function.outputs):
-            if not _is_active(output.value, self.active):
-                continue
-            cotangents = self.back(output.value, steps)
+            cotangents = self.back(output.value, steps) if self.directions(output.value) else {}
             for seed in self.seeds:
                 cotangent = cotangents.get(self.function.params[seed].name)
                 if cotangent is not None:
-                    name = self.names.fresh(f"{output.name}_d{self.label[seed]}")
-                    outputs.append(Output(name, cotangent))
-                    partials[position, seed] = name
-        return Dual(self.whole(tuple(self.block), outputs), partials)
+                    partials[position, seed] = cotangent
+        return self.dual(tuple(self.block), partials, {})
 
     def steps(self) -> list[Step]:
         """The steps of the function; the statements for values and local partials are appended."""
@@ -157,34 +151,25 @@ class ReverseMode(ForwardMode):
             if isinstance(stmt, Assign):
                 self.block.append(stmt)
                 if self.directions(stmt.target):
-                    steps.append(Step(stmt.target.name, self._partials(stmt), stmt.location))
+                    partials = [_Partial(*each) for each in self.local_partials(stmt).items()]
+                    steps.append(Step(stmt.target.name, partials, stmt.location))
             else:
                 steps += self._branch(parts[position])
         return steps
 
-    def _partials(self, stmt: Assign) -> list[_Partial]:
-        """The partials of an assignment; the statements that compute them are appended."""
-        if isinstance(stmt.value, Op):
-            return [_Partial(*each) for each in self._local_partials(stmt.value, stmt.target, stmt.location).items()]
-        return [_Partial(stmt.value, ONE)] if isinstance(stmt.value, Var) else []
-
     def _branch(self, part: Function) -> list[Step]:
         """Append a branch with its partials; the steps of its results."""
-        directions = {
-            at: Direction(param.name.strip(TEMPORARY).replace("#", "_"), {at: ONE})
-            for at, param in enumerate(part.params)
-        }
+        directions = unit_directions(part.params, range(len(part.params)))
         dual = ForwardMode(part, directions, self.names).run(flagged=True)
         self.block.extend(dual.function.body)
-        values = {output.name: output.value for output in dual.function.outputs}
+        tangents = dual.tangents()
         steps = []
         for at, output in enumerate(part.outputs):
-            partials = []
-            for seed, source in enumerate(part.params):
-                partial = values[dual.partials[at, seed]] if (at, seed) in dual.partials else ZERO
-                if partial != ZERO:
-                    assert isinstance(partial, Atom)
-                    partials.append(_Partial(source, partial, dual.flags.get((at, seed), TRUE)))
+            partials = [
+                _Partial(source, tangents[at, seed], dual.flags.get((at, seed), TRUE))
+                for seed, source in enumerate(part.params)
+                if tangents.get((at, seed), ZERO) != ZERO
+            ]
             steps.append(Step(output.name, partials, part.body[0].location))
         return steps
 
@@ -199,13 +184,10 @@ class ReverseMode(ForwardMode):
             cotangent = cotangents.get(name) if name == result.name or name not in ends else None
             for source, partial, flag in partials if cotangent is not None else ():
                 assert cotangent is not None
-                term = self._product(cotangent, partial, where)
+                term = self.product(cotangent, partial, where)
                 if flag != TRUE:
-                    term = fold(Op("select", (flag, self.emit(term, where), ZERO), "float", where))
+                    term = self.zero_if_absent(flag, term, where)
                 before = cotangents.get(source.name)
-                if before is not None and isinstance(term, Op) and term.name == "neg":
-                    term = fold(Op("sub", (before, *term.args), "float", where))
-                elif before is not None:
-                    term = fold(Op("add", (before, self.emit(term, where)), "float", where))
-                cotangents[source.name] = self.emit(term, where)
+                terms = [term] if before is None else [before, term]
+                cotangents[source.name] = self.emit(self.total(terms, where), where)
         return cotangents

@@ -7,18 +7,18 @@ iteration. Kernels spend most of their time in loops of many iterations.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 
-from dualbcast.autodiff.activity import differentiable
+from dualbcast.autodiff.activity import all_sources, differentiable
 from dualbcast.autodiff.eliminate import ReverseMode, operations_each_way
-from dualbcast.autodiff.linearize import Direction, ForwardMode
+from dualbcast.autodiff.linearize import Direction, ForwardMode, unit_directions
 from dualbcast.autodiff.operation_cost import cost_of_block
 from dualbcast.errors import Location
 from dualbcast.ir.constant_fold import fold
 from dualbcast.ir.nodes import (
     FALSE,
-    ONE,
     TEMPORARY,
     TRUE,
     Assign,
@@ -41,12 +41,12 @@ from dualbcast.ir.traversal import (
     assignments,
     has_loops,
     jumps,
-    map_exprs,
     read_counts,
     reads_and_writes,
     remove_dead,
     renamed,
     renamed_block,
+    results,
     targets,
     use_counts,
 )
@@ -54,10 +54,10 @@ from dualbcast.ir.traversal import (
 
 def is_shorter(function: Function) -> bool:
     """Whether the tangents in all parameters take less work with loop Jacobians; it depends on the function alone."""
-    seeds = {at: param.name for at, param in enumerate(function.params) if param.kind == "float"}
+    seeds = [at for at, param in enumerate(function.params) if param.kind == "float"]
     if len(seeds) < 2 or not has_loops(function.body):
         return False
-    directions = {at: Direction(name, {at: ONE}) for at, name in seeds.items()}
+    directions = unit_directions(function.params, seeds)
     every, through = (
         cost_of_block(remove_dead(kind(function, directions, None).run().function).body)
         for kind in (ForwardMode, LoopJacobians)
@@ -72,37 +72,23 @@ class LoopJacobians(ForwardMode):
     def __init__(self, function: Function, directions: dict[int, Direction], names: Names | None) -> None:
         super().__init__(function, directions, names)
         self.depth = 0
-        values = [output.value for output in function.outputs if isinstance(output.value, Var)]
-        self.results = [value.name for value in values if value.kind == "float"]
-        self.useful = self._useful()
+        ends = [leaf.name for leaf in results(function) if leaf.kind == "float"]
+        assigns = [stmt for stmt in assignments(function.body) if stmt.target.kind == "float"]
+        # The variables whose derivatives the outputs need.
+        self.useful = all_sources(ends, assigns, differentiable)
         # How often the derivative of each variable is needed.
-        self.flows = _flows(function.body, self.useful) + Counter(self.results)
+        self.flows = _flows(function.body, self.useful) + Counter(ends)
         self.reads = use_counts(function)
-
-    def _useful(self) -> set[str]:
-        """The variables whose derivatives the outputs need."""
-        names = set(self.results)
-        size = -1
-        while size != len(names):
-            size = len(names)
-            for stmt in _assigns(self.function.body, names):
-                names.update(source.name for source in differentiable(stmt.value))
-        return names
 
     def visit(self, block: Block) -> Block:
         new: list[Stmt] = []
-        for run in _runs(block) if self.depth else ([stmt] for stmt in block):
+        for run in _runs(block):
             if self.depth and _is_straight(run[0]) and self.through(run, new):
                 continue
-            for stmt in run:
-                if isinstance(stmt, Assign):
-                    self.block = new
-                    self.assign(stmt)
-                    continue
-                is_loop = isinstance(stmt, For | While)
-                self.depth += is_loop
-                new.append(map_exprs(stmt, lambda expr: expr, self.visit))
-                self.depth -= is_loop
+            is_loop = isinstance(run[0], For | While)
+            self.depth += is_loop
+            new += super().visit(run)
+            self.depth -= is_loop
         return tuple(new)
 
     def assign(self, stmt: Assign) -> None:
@@ -111,16 +97,16 @@ class LoopJacobians(ForwardMode):
         else:  # Its operands may have no tangents.
             self.block.append(stmt)
 
-    def through(self, run: Sequence[Stmt], output: list[Stmt]) -> bool:
+    def through(self, run: Block, output: list[Stmt]) -> bool:
         """Append a straight line with its Jacobian and tangents; False where reverse mode is impossible."""
-        before = _read_first(run)
-        if before is None:
+        before, always = reads_and_writes(run)
+        if not always | before.keys() >= {*assigned(run)}:  # it assigns a variable on some paths, and may not read it
             return False
-        inside = read_counts(tuple(run))
+        inside = read_counts(run)
         needed = _flows(run, self.useful)
         once, last = _written_once(run, before, self.names)
         # The variables whose derivatives are needed outside of the straight line.
-        results = {
+        exits = {
             name: var
             for name, var in last.items()
             if name in self.useful and self.directions(Var(name, var.kind))
@@ -130,17 +116,16 @@ class LoopJacobians(ForwardMode):
         mentioned = {*last, *inside}
         # In a branch the dependences are those of the path that was taken.
         unsure = any(isinstance(stmt, If) for stmt in run) and mentioned & self.uncertain.keys()
-        if not results or unsure or mentioned & self.chain_partials.keys():
+        if not exits or unsure or mentioned & self.chain_partials.keys():
             return False
-        outputs = tuple(Output(name, var) for name, var in results.items())
+        outputs = tuple(Output(name, var) for name, var in exits.items())
         part = Function(self.function.name, tuple(params), tuple(once), outputs, self.function.location)
         if operations_each_way(part) is None:
             return False
-        labels = {at: Direction(param.name.strip(TEMPORARY), {at: ONE}) for at, param in enumerate(params)}
-        back = ReverseMode(part, labels, self.names)
+        back = ReverseMode(part, unit_directions(params, range(len(params))), self.names)
         self.values |= back.values
-        steps, ends = back.steps(), {var.name for var in results.values()} - before.keys()
-        cotangents = {var.name: back.back(var, steps, ends) for var in dict.fromkeys(results.values())}
+        steps, ends = back.steps(), {var.name for var in exits.values()} - before.keys()
+        cotangents = {var.name: back.back(var, steps, ends) for var in dict.fromkeys(exits.values())}
         output += back.block
         self.block = output
         computed = {stmt.target.name for stmt in _assigns(run, self.useful)}
@@ -150,7 +135,7 @@ class LoopJacobians(ForwardMode):
         # Their tangents, and whether they depend on the direction, by their names in the straight line.
         new: dict[tuple[str, int], tuple[Atom, Atom]] = {}
         after: list[tuple[Var, Expr]] = []
-        for name, var in sorted(results.items(), key=lambda pair: order.get(pair[1].name, -1)):
+        for name, var in sorted(exits.items(), key=lambda pair: order.get(pair[1].name, -1)):
             # A constant, and a variable that holds the earlier value of another one, have no step.
             where = steps[order[var.name]].where if var.name in order else self.function.location
             for seed in sorted(self.directions(Var(name, "float"))):
@@ -160,7 +145,9 @@ class LoopJacobians(ForwardMode):
                         for source, partial in cotangents[var.name].items()
                     ]
                     new[var.name, seed] = self._combined(sources, seed in asking, where)
-                after += self._named(Var(name, "float"), seed, *new[var.name, seed])
+                targets = self.tangent(Var(name, "float"), seed), self.flag(Var(name, "float"), seed)
+                pairs = zip(targets, new[var.name, seed], strict=True)
+                after += [(target, value) for target, value in pairs if isinstance(target, Var)]
         for name, var in last.items():
             if var.name != name and (self.reads[name] > inside[name] or name in before):
                 # The earlier value of a variable is copied before the variable changes.
@@ -171,8 +158,9 @@ class LoopJacobians(ForwardMode):
 
     def _old(self, source: Var | None, seed: int) -> tuple[Atom, Atom] | None:
         """The earlier tangent of a variable, and whether it depends on the direction; None if it never does."""
-        tangent = None if source is None else self.tangent(source, seed)
-        return None if source is None or tangent is None else (tangent, self.flag(source, seed))
+        if source is None or seed not in self.directions(source):
+            return None
+        return self.tangent(source, seed), self.flag(source, seed)
 
     def _combined(
         self, sources: Sequence[tuple[Atom, tuple[Atom, Atom] | None]], asks: bool, where: Location
@@ -194,12 +182,6 @@ class LoopJacobians(ForwardMode):
             depends = fold(Op("or", (self.emit(depends, where), flag), "bool", where))
         return self.held(self.total(terms, where), where), self.held(depends, where)
 
-    def _named(self, var: Var, seed: int, tangent: Atom, depends: Atom) -> Iterator[tuple[Var, Expr]]:
-        """The tangent and flag of a variable, with their new values."""
-        for target, value in ((self.tangent(var, seed), tangent), (self.flag(var, seed), depends)):
-            if isinstance(target, Var):
-                yield target, value
-
     def held(self, value: Expr, where: Location) -> Atom:
         """The value in a variable of its own, since its operands will change."""
         if isinstance(value, Const):
@@ -209,47 +191,28 @@ class LoopJacobians(ForwardMode):
         return target
 
 
-def _runs(block: Block) -> Iterator[list[Stmt]]:
+def _runs(block: Block) -> Iterator[Block]:
     """The statements of a block; those of a straight line are one group."""
-    run: list[Stmt] = []
-    for stmt in block:
-        if _is_straight(stmt):
-            run.append(stmt)
-            continue
-        if run:
-            yield run
-        yield [stmt]
-        run = []
-    if run:
-        yield run
+    for is_straight, group in groupby(block, _is_straight):
+        run = tuple(group)
+        yield from [run] if is_straight else [(stmt,) for stmt in run]
 
 
 def _is_straight(stmt: Stmt) -> bool:
     return not jumps(stmt) and not has_loops((stmt,))
 
 
-def _flows(block: Iterable[Stmt], useful: Container[str]) -> Counter[str]:
+def _flows(block: Block, useful: Container[str]) -> Counter[str]:
     """How often the statements of a block need the derivative of each variable."""
     return Counter(source.name for stmt in _assigns(block, useful) for source in differentiable(stmt.value))
 
 
-def _assigns(block: Iterable[Stmt], names: Container[str]) -> Iterator[Assign]:
+def _assigns(block: Block, names: Container[str]) -> list[Assign]:
     """The assignments of a block to floats of these names."""
-    for stmt in assignments(tuple(block)):
-        if stmt.target.name in names and stmt.target.kind == "float":
-            yield stmt
+    return [stmt for stmt in assignments(block) if stmt.target.name in names and stmt.target.kind == "float"]
 
 
-def _read_first(run: Sequence[Stmt]) -> dict[str, Var] | None:
-    """The variables that a straight line reads before it assigns them.
-
-    None if it assigns a variable on some paths only and does not read its earlier value.
-    """
-    reads, writes = reads_and_writes(run)
-    return reads if set(assigned(tuple(run))) <= writes | reads.keys() else None
-
-
-def _written_once(run: Sequence[Stmt], before: Mapping[str, Var], names: Names) -> tuple[list[Stmt], dict[str, Var]]:
+def _written_once(run: Block, before: Mapping[str, Var], names: Names) -> tuple[list[Stmt], dict[str, Var]]:
     """A straight line in which each variable is assigned by one statement and not read before it; the final names."""
     times = Counter(name for stmt in run for name in set(assigned((stmt,))))
     now: dict[str, Var] = {}

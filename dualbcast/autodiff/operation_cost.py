@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from dualbcast.frontend.rule_bodies import helper_of
 from dualbcast.ir.nodes import Assign, Block, Expr, For, Function, If, Op, While
-from dualbcast.ir.traversal import expressions, known_iterations
+from dualbcast.ir.traversal import known_iterations
 from dualbcast.rules.table import RULES
 
 # Measured with a kernel of each operation. A rule that is not here costs as much as its helper function, if it has one,
@@ -34,18 +34,18 @@ def cost_of_block(block: Block, iterations: int | None = None) -> float:
     """The cost of a block; `iterations` is the number of iterations of each loop, if it is given."""
     total = 0.0
     for stmt in block:
-        own = sum(_cost_of_expression(expr) for expr in expressions(stmt))
         match stmt:
             case Assign():
-                total += own
+                total += _cost_of_expression(stmt.value)
             case If():
-                total += own + (cost_of_block(stmt.then, iterations) + cost_of_block(stmt.orelse, iterations)) / 2
+                sides = cost_of_block(stmt.then, iterations) + cost_of_block(stmt.orelse, iterations)
+                total += _cost_of_expression(stmt.test) + sides / 2
             case For():
-                total += own + (iterations or iterations_of(stmt)) * cost_of_block(stmt.body, iterations)
+                total += sum(map(_cost_of_expression, (stmt.start, stmt.stop, stmt.step)))
+                total += (iterations or iterations_of(stmt)) * cost_of_block(stmt.body, iterations)
             case While():
-                total += (iterations or ITERATIONS) * (
-                    own + cost_of_block(stmt.pre, iterations) + cost_of_block(stmt.body, iterations)
-                )
+                once = cost_of_block((*stmt.pre, *stmt.body), iterations) + _cost_of_expression(stmt.test)
+                total += (iterations or ITERATIONS) * once
     return total
 
 

@@ -14,7 +14,6 @@ from dualbcast.ir.nodes import (
     Block,
     Const,
     Expr,
-    For,
     Function,
     Kind,
     Names,
@@ -23,19 +22,14 @@ from dualbcast.ir.nodes import (
     Stmt,
     Var,
 )
-from dualbcast.ir.structure import Structure
-from dualbcast.ir.traversal import among, hold, map_expr, map_exprs
+from dualbcast.ir.structure import NUMBER, numbers
+from dualbcast.ir.traversal import hold, map_blocks, renamed, renamed_block, targets
 
 
 class Step(NamedTuple):
-    """One function of a composition.
+    """One function of a composition, and its arguments: constants, or values by their number.
 
-    Attributes
-    ----------
-    function : Function
-    inputs : tuple of (int or Const)
-        Its arguments: constants, or values by their number. The parameters of the composition are the first values, and
-        the outputs of each step are the next ones.
+    The parameters of the composition are the first values, and the outputs of each step are the next ones.
     """
 
     function: Function
@@ -43,18 +37,9 @@ class Step(NamedTuple):
 
 
 def compose(name: str, params: Sequence[Kind], steps: Sequence[Step], outputs: Sequence[int]) -> Function:
-    """The function that computes the steps in their order.
+    """The function of parameters of these kinds that computes the steps in their order; each uses values before it.
 
-    Parameters
-    ----------
-    name : str
-        The name of the composition.
-    params : sequence of str
-        The kinds of its parameters.
-    steps : sequence of Step
-        Each uses values that come before it.
-    outputs : sequence of int
-        The values that it returns, in a tuple.
+    `outputs` are the values that it returns, in a tuple.
 
     Examples
     --------
@@ -76,62 +61,45 @@ def compose(name: str, params: Sequence[Kind], steps: Sequence[Step], outputs: S
     derived: list[str] = []
     for step in steps:
         actual = [values[each] if isinstance(each, int) else each for each in step.inputs]
-        copied = Copy(names, dict(zip((param.name for param in step.function.params), actual, strict=True)))
-        body.extend(copied.block(step.function.body))
-        renamed = map(copied.actual.__getitem__, among(step.function.derived, step.function.body))
-        derived += [var.name for var in renamed if isinstance(var, Var)]
+        copied, by = copy(step.function, actual, names)
+        body.extend(copied)
+        derived += [var.name for name in step.function.derived if isinstance(var := by.get(name), Var)]
         for output in step.function.outputs:
-            values.append(hold(copied.expr(output.value), names, body, step.function.location, output.name))
+            values.append(hold(renamed(output.value, by), names, body, step.function.location, output.name))
     several = len(outputs) > 1
     named = tuple(
         Output(names.fresh(f"out{at}" if several else "out"), values[each]) for at, each in enumerate(outputs)
     )
-    structure = Structure(tuple, (Structure(),) * len(named)) if several else Structure()
+    structure = numbers(len(named)) if several else NUMBER
     return Function(name, arguments, tuple(body), named, NOWHERE, structure, tuple(derived))
 
 
 def restrict(function: Function, outputs: Sequence[int]) -> Function:
     """The function with some of its outputs only, in a tuple."""
     selected = tuple(function.outputs[at] for at in outputs)
-    return replace(function, outputs=selected, structure=Structure(tuple, (Structure(),) * len(selected)))
+    return replace(function, outputs=selected, structure=numbers(len(selected)))
 
 
-class Copy:
-    """Copies statements under new names, with values for parameters.
+def copy(
+    function: Function, actual: Sequence[Expr], names: Names, base: str | None = None, where: Location | None = None
+) -> tuple[Block, dict[str, Expr]]:
+    """The body of a function under fresh names, with values for its parameters; and what each name became.
 
-    The copies have one location and one base of their names, if these are given.
+    The copies have one base of their names and one location, if these are given.
     """
+    by = dict(zip((param.name for param in function.params), actual, strict=True))
+    for name, var in targets(function.body).items():
+        assert name not in by, "a parameter is assigned"
+        by[name] = Var(names.fresh(base or name), var.kind)
+    body = renamed_block(function.body, by)
+    return (body if where is None else _at(body, where)), by
 
-    def __init__(
-        self, names: Names, actual: dict[str, Expr], location: Location | None = None, base: str | None = None
-    ) -> None:
-        self.names, self.actual, self.location, self.base = names, actual, location, base
 
-    def block(self, block: Block) -> Block:
-        return tuple(self.statement(stmt) for stmt in block)
-
-    def statement(self, stmt: Stmt) -> Stmt:
-        copied = map_exprs(stmt, self.expr, self.block)
-        if isinstance(copied, Assign | For):
-            copied = replace(copied, target=self.target(copied.target))
-        if self.location is None:
-            return copied
-        if isinstance(copied, Assign) and isinstance(copied.value, Op):
-            copied = replace(copied, value=replace(copied.value, location=self.location))
-        return replace(copied, location=self.location)
-
-    def target(self, var: Var) -> Var:
-        if var.name not in self.actual:
-            self.actual[var.name] = Var(self.names.fresh(self.base or var.name), var.kind)
-        target = self.actual[var.name]
-        assert isinstance(target, Var)
-        return target
-
-    def expr(self, expr: Expr) -> Expr:
-        return map_expr(expr, self.leaf)
-
-    def leaf(self, leaf: Expr) -> Expr:
-        if not isinstance(leaf, Var):
-            return leaf
-        # A name may be read, in the text of a loop, before the statement that assigns it.
-        return self.actual[leaf.name] if leaf.name in self.actual else self.target(leaf)
+def _at(block: Block, where: Location) -> Block:
+    """The block with one location."""
+    new: list[Stmt] = []
+    for stmt in block:
+        if isinstance(stmt, Assign) and isinstance(stmt.value, Op):
+            stmt = replace(stmt, value=replace(stmt.value, location=where))
+        new.append(replace(map_blocks(stmt, lambda inner: _at(inner, where)), location=where))
+    return tuple(new)

@@ -10,20 +10,10 @@ from dualbcast.ir.nodes import FALSE, TRUE, ZERO, Const, Expr, Kind, Op
 
 _ORDER: tuple[Kind, ...] = ("bool", "int", "float")
 
+_SAME_NAME = ("add", "sub", "mul", "floordiv", "mod", "neg", "lt", "le", "gt", "ge", "eq", "ne", "invert")
 _EXACT: dict[str, Callable[..., Any]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
+    **{name: getattr(operator, name) for name in _SAME_NAME},
     "div": operator.truediv,
-    "floordiv": operator.floordiv,
-    "mod": operator.mod,
-    "neg": operator.neg,
-    "lt": operator.lt,
-    "le": operator.le,
-    "gt": operator.gt,
-    "ge": operator.ge,
-    "eq": operator.eq,
-    "ne": operator.ne,
     "not": operator.not_,
     "and": lambda a, b: a and b,
     "or": lambda a, b: a or b,
@@ -33,7 +23,6 @@ _EXACT: dict[str, Callable[..., Any]] = {
     "bitxor": operator.xor,
     "shl": operator.lshift,
     "shr": operator.rshift,
-    "invert": operator.invert,
     "to_float": float,
     "to_int": int,
 }
@@ -79,13 +68,7 @@ def fold(op: Op) -> Expr:
     constants = [arg.value for arg in op.args if isinstance(arg, Const)]
     if compute is not None and len(constants) == len(op.args):
         return _computed(op, compute, constants)
-    match op.name:
-        case "select":
-            return _folded_select(op)
-        case "and" | "or" | "not":
-            return _folded_logic(op)
-        case _:
-            return _folded_arithmetic(op)
+    return _folded_choice(op) if op.name in ("select", "and", "or") else _folded_arithmetic(op)
 
 
 def _computed(op: Op, compute: Callable[..., Any], constants: list[bool | int | float]) -> Expr:
@@ -115,33 +98,25 @@ def _folded_arithmetic(op: Op) -> Expr:
             return x
         case "add", (Const(value=0, kind="int"), x) | (x, Const(value=0, kind="int")):
             return x
-        case "neg", (Op(name="neg", args=(x,)),):
+        case "neg" | "not", (Op(name=inner, args=(x,)),) if inner == op.name:
             return x
         case _:
             return op
 
 
-def _folded_select(op: Op) -> Expr:
-    match op.args:
-        case (Const() as test, then, orelse):
-            return then if test.value else orelse
-        case (_, then, orelse) if then == orelse:
-            return then
-        case (test, Const(value=True, kind="bool"), Const(value=False)):
-            return test
-        case (test, Const(value=False, kind="bool"), Const(value=True)):
-            return fold(Op("not", (test,), "bool", op.location))
-        case _:
-            return op
-
-
-def _folded_logic(op: Op) -> Expr:
+def _folded_choice(op: Op) -> Expr:
     match op.name, op.args:
-        case "not", (Op(name="not", args=(x,)),):
-            return x
         case "and", (Const() as known, x) | (x, Const() as known):
             return x if known.value else FALSE
         case "or", (Const() as known, x) | (x, Const() as known):
             return TRUE if known.value else x
+        case "select", (Const() as test, then, orelse):
+            return then if test.value else orelse
+        case "select", (_, then, orelse) if then == orelse:
+            return then
+        case "select", (test, Const(value=True, kind="bool"), Const(value=False)):
+            return test
+        case "select", (test, Const(value=False, kind="bool"), Const(value=True)):
+            return fold(Op("not", (test,), "bool", op.location))
         case _:
             return op

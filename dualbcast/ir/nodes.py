@@ -1,7 +1,8 @@
 """The nodes of the intermediate representation, a structured scalar program in which each node has its source location;
 and a program as text, as `inspect_ir` shows it.
 
-A name is assigned once, except where paths merge: on both sides of an `if`, and in the iterations of a loop.
+A name is assigned once, except where paths merge: on both sides of an `if`, and in the iterations of a loop. Tests
+assert this and the other invariants after every pass (`tests/oracles/ir_invariants.py`).
 """
 
 from __future__ import annotations
@@ -220,33 +221,26 @@ def dump(function: Function) -> str:
 
     def emit(block: Block, depth: int) -> None:
         for stmt in block:
-            pad = "    " * depth
+            # The lines of the statement itself, and the block below each.
+            parts: list[tuple[str, Block]] = []
             match stmt:
                 case Assign():
-                    text = f"{stmt.target.name}: {stmt.target.kind} = {format_expr(stmt.value)}"
-                    lines.append((pad + text, stmt.location))
+                    parts = [(f"{stmt.target.name}: {stmt.target.kind} = {format_expr(stmt.value)}", ())]
                 case If():
-                    lines.append((f"{pad}if {format_expr(stmt.test)}:", stmt.location))
-                    emit(stmt.then, depth + 1)
-                    if stmt.orelse:
-                        lines.append((f"{pad}else:", None))
-                        emit(stmt.orelse, depth + 1)
+                    parts = [(f"if {format_expr(stmt.test)}:", stmt.then)]
+                    parts += [("else:", stmt.orelse)] if stmt.orelse else []
                 case While(masked=True):
-                    lines.append((f"{pad}masked while {format_expr(stmt.test)}:", stmt.location))
-                    emit(stmt.body, depth + 1)
+                    parts = [(f"masked while {format_expr(stmt.test)}:", stmt.body)]
                 case While():
-                    lines.append((f"{pad}while:", stmt.location))
-                    emit(stmt.pre, depth + 1)
-                    lines.append((f"{pad}test {format_expr(stmt.test)}:", stmt.location))
-                    emit(stmt.body, depth + 1)
+                    parts = [("while:", stmt.pre), (f"test {format_expr(stmt.test)}:", stmt.body)]
                 case For():
                     bounds = ", ".join(map(format_expr, (stmt.start, stmt.stop, stmt.step)))
-                    lines.append((f"{pad}for {stmt.target.name} in range({bounds}):", stmt.location))
-                    emit(stmt.body, depth + 1)
-                case Break():
-                    lines.append((f"{pad}break", stmt.location))
-                case Continue():
-                    lines.append((f"{pad}continue", stmt.location))
+                    parts = [(f"for {stmt.target.name} in range({bounds}):", stmt.body)]
+                case Break() | Continue():
+                    parts = [(type(stmt).__name__.lower(), ())]
+            for text, inner in parts:
+                lines.append(("    " * depth + text, None if text == "else:" else stmt.location))
+                emit(inner, depth + 1)
 
     emit(function.body, 1)
     width = min(72, max((len(text) for text, _ in lines), default=0))

@@ -11,24 +11,12 @@ from dualbcast.errors import ArgumentError, a_or_an
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """One node of the tree.
-
-    Attributes
-    ----------
-    type : type or None
-        The Python type that holds the parts; None for a number.
-    parts : tuple of Structure
-    fields : tuple of str
-        The names of the parts, where the type names them.
-    count : int
-        How many numbers the tree has.
-    is_flat : bool
-        Whether all parts are numbers.
-    """
+    """One node of the tree: a type that holds parts, with their names if the type has some; or a number, without."""
 
     type: type | None = None
     parts: tuple[Structure, ...] = ()
     fields: tuple[str, ...] = ()
+    # How many numbers the tree has, and whether all parts are numbers.
     count: int = field(init=False, compare=False, repr=False)
     is_flat: bool = field(init=False, compare=False, repr=False)
 
@@ -85,12 +73,8 @@ class Structure:
         """The leaves of an object of this structure.
 
         A tuple or a list may stand for any type of the same length, and for all of the tree if it is as long as the
-        tree has numbers. None stands for a part whose leaves are all None.
-
-        Raises
-        ------
-        ArgumentError
-            The object has another structure; `name` is what the message calls it.
+        tree has numbers. None stands for a part whose leaves are all None. An ArgumentError says that the object has
+        another structure; `name` is what it calls the object.
         """
         if self.type is None or value is None:
             return (value,) * self.count
@@ -127,3 +111,8 @@ def _is_branch(value: Any) -> bool:
 
 
 NUMBER = Structure()
+
+
+def numbers(count: int) -> Structure:
+    """A tuple of numbers."""
+    return Structure(tuple, (NUMBER,) * count)

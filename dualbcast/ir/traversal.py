@@ -47,15 +47,15 @@ def blocks(stmt: Stmt) -> tuple[Block, ...]:
             return ()
 
 
-def statements(block: Block) -> list[Stmt]:
-    """Every statement of a block, outer ones before those inside them."""
+def statements(block: Block, *, in_loops: bool = True) -> list[Stmt]:
+    """Every statement of a block, outer ones before those inside them; those inside of loops only if asked for."""
     # Without recursion: a chain of `elif` may be deep.
     every: list[Stmt] = []
     pending = [*reversed(block)]
     while pending:
         stmt = pending.pop()
         every.append(stmt)
-        if not isinstance(stmt, Assign):
+        if isinstance(stmt, If) or (in_loops and isinstance(stmt, While | For)):
             for inner in reversed(blocks(stmt)):
                 pending.extend(reversed(inner))
     return every
@@ -63,26 +63,19 @@ def statements(block: Block) -> list[Stmt]:
 
 def jumps(stmt: Stmt) -> bool:
     """Whether a statement leaves the loop around it, or starts its next iteration, on some path."""
-    match stmt:
-        case Break() | Continue():
-            return True
-        case If():
-            return any(map(jumps, (*stmt.then, *stmt.orelse)))
-        case _:
-            return False
+    return any(isinstance(part, Break | Continue) for part in statements((stmt,), in_loops=False))
+
+
+def breaks(body: Block) -> bool:
+    """Whether a block leaves the loop around it on some path."""
+    return any(isinstance(stmt, Break) for stmt in statements(body, in_loops=False))
 
 
 def jumping_blocks(stmt: Stmt) -> list[Block]:
     """The blocks inside a statement that leave the loop around it, or start its next iteration."""
-    if isinstance(stmt, While | For):
-        return []
-    leaving: list[Block] = []
-    for block in blocks(stmt):
-        if block and isinstance(block[-1], Break | Continue):
-            leaving.append(block)
-        for part in block:
-            leaving.extend(jumping_blocks(part))
-    return leaving
+    branches = [part for part in statements((stmt,), in_loops=False) if isinstance(part, If)]
+    inner = [block for branch in branches for block in (branch.then, branch.orelse)]
+    return [block for block in inner if block and isinstance(block[-1], Break | Continue)]
 
 
 def expressions(stmt: Stmt) -> tuple[Expr, ...]:
@@ -111,19 +104,9 @@ def atoms(expr: Expr) -> list[Expr]:
     return leaves
 
 
-def all_atoms(stmt: Stmt) -> list[Expr]:
-    """The leaves of all expressions in a statement, those in its blocks too."""
-    return [leaf for part in statements((stmt,)) for expr in expressions(part) for leaf in atoms(expr)]
-
-
 def variables(expr: Expr) -> list[Var]:
     """The variables in an expression, with repetitions."""
     return [leaf for leaf in atoms(expr) if isinstance(leaf, Var)]
-
-
-def names_read(stmt: Stmt) -> list[str]:
-    """The names that the expressions of a statement read, without those in its blocks."""
-    return [leaf.name for expr in expressions(stmt) for leaf in atoms(expr) if isinstance(leaf, Var)]
 
 
 def assignments(block: Block) -> list[Assign]:
@@ -161,13 +144,7 @@ def among(names: Container[str], block: Block) -> tuple[str, ...]:
 
 def assigned_always(block: Iterable[Stmt]) -> set[str]:
     """The names that a block assigns on every path through it; a loop may have no iteration."""
-    names: set[str] = set()
-    for stmt in block:
-        if isinstance(stmt, Assign):
-            names.add(stmt.target.name)
-        elif isinstance(stmt, If):
-            names |= assigned_always(stmt.then) & assigned_always(stmt.orelse)
-    return names
+    return reads_and_writes(block)[1]
 
 
 def floats(function: Function) -> tuple[int, ...]:
@@ -185,20 +162,29 @@ def map_expr(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
     return Op(expr.name, args, expr.kind, expr.location)
 
 
-def renamed(expr: Expr, by: Mapping[str, Atom]) -> Expr:
-    """The expression with the atoms of `by` in place of the variables of these names."""
+def renamed(expr: Expr, by: Mapping[str, Expr]) -> Expr:
+    """The expression with the expressions of `by` in place of the variables of these names."""
     return map_expr(expr, lambda leaf: by.get(leaf.name, leaf) if isinstance(leaf, Var) else leaf)
 
 
-def renamed_block(block: Block, by: Mapping[str, Var]) -> Block:
-    """The block with the variables of `by` in place of those of these names, also where it assigns them."""
+def renamed_block(block: Block, by: Mapping[str, Expr]) -> Block:
+    """The block with the expressions of `by` in place of the variables of these names; a variable also as a target."""
     new: list[Stmt] = []
     for stmt in block:
         stmt = map_exprs(stmt, lambda expr: renamed(expr, by), lambda inner: renamed_block(inner, by))
-        if isinstance(stmt, Assign | For) and stmt.target.name in by:
-            stmt = replace(stmt, target=by[stmt.target.name])
+        if isinstance(stmt, Assign | For):
+            target = by.get(stmt.target.name, stmt.target)
+            assert isinstance(target, Var)
+            if target is not stmt.target:
+                stmt = replace(stmt, target=target)
         new.append(stmt)
     return tuple(new)
+
+
+def renamed_function(function: Function, by: Mapping[str, Expr]) -> Function:
+    """The function with its variables renamed, those in outputs too; the parameters keep their names."""
+    outputs = tuple([replace(output, value=renamed(output.value, by)) for output in function.outputs])
+    return replace(function, body=renamed_block(function.body, by), outputs=outputs)
 
 
 def map_function(function: Function, change: Callable[[Expr], Expr]) -> Function:
@@ -228,6 +214,11 @@ def map_exprs(stmt: Stmt, change: Callable[[Expr], Expr], inner: Callable[[Block
             return stmt
 
 
+def map_blocks(stmt: Stmt, inner: Callable[[Block], Block]) -> Stmt:
+    """The statement with `inner` applied to its blocks; an assignment is the same object."""
+    return stmt if isinstance(stmt, Assign) else map_exprs(stmt, lambda expr: expr, inner)
+
+
 def falls_through(block: Block) -> bool:
     """Whether a block's end can be reached."""
     if not block:
@@ -243,37 +234,36 @@ def falls_through(block: Block) -> bool:
             return True
 
 
-def breaks(body: Block) -> bool:
-    """Whether a block leaves the loop around it on some path."""
-    return any(
-        isinstance(stmt, Break) or (isinstance(stmt, If) and (breaks(stmt.then) or breaks(stmt.orelse)))
-        for stmt in body
-    )
+def all_expressions(part: Function | Block) -> list[Expr]:
+    """The expressions of all statements of a function or block, and those of a function's outputs."""
+    if isinstance(part, Function):
+        return [*all_expressions(part.body), *(output.value for output in part.outputs)]
+    return [expr for stmt in statements(part) for expr in expressions(stmt)]
 
 
 def read_counts(block: Block) -> Counter[str]:
     """How often each name is read in a block."""
-    counts: Counter[str] = Counter()
-    for stmt in statements(block):
-        counts.update(names_read(stmt))
-    return counts
+    return Counter([leaf.name for expr in all_expressions(block) for leaf in variables(expr)])
 
 
 def use_counts(function: Function) -> Counter[str]:
     """How often each name is read."""
-    counts = read_counts(function.body)
-    for output in function.outputs:
-        counts.update(leaf.name for leaf in variables(output.value))
-    return counts
+    return Counter([leaf.name for expr in all_expressions(function) for leaf in variables(expr)])
+
+
+def results(function: Function) -> list[Var]:
+    """The variables that the outputs read."""
+    return [leaf for output in function.outputs for leaf in variables(output.value)]
+
+
+def counts_by_statement(block: Block) -> list[tuple[Counter[str], Counter[str]]]:
+    """For each statement of a block, how often each name is read and assigned in it."""
+    return [(read_counts((stmt,)), Counter(assigned((stmt,)))) for stmt in block]
 
 
 def operations_of(part: Function | Block) -> list[Op]:
     """Every operation of a function or block in the order of its text, each before those in its arguments."""
-    block = part.body if isinstance(part, Function) else part
-    pending = [expr for stmt in statements(block) for expr in expressions(stmt)]
-    if isinstance(part, Function):
-        pending.extend(output.value for output in part.outputs)
-    pending.reverse()
+    pending = all_expressions(part)[::-1]
     operations: list[Op] = []
     while pending:
         expr = pending.pop()
@@ -342,8 +332,7 @@ def most_carried(function: Function) -> int:
                     visit(stmt.body, alive, names)
             after = reads.keys() | (after - writes)
 
-    results = {leaf.name for output in function.outputs for leaf in variables(output.value)}
-    visit(function.body, results, set())
+    visit(function.body, {leaf.name for leaf in results(function)}, set())
     return most
 
 
@@ -353,48 +342,37 @@ def _without(read: dict[str, Var], names: set[str]) -> dict[str, Var]:
 
 def remove_dead(function: Function) -> Function:
     """The function without the statements that no output needs; every loop is assumed to end."""
-    live = {leaf.name for output in function.outputs for leaf in variables(output.value)}
-    size = -1
+    live = {leaf.name for leaf in results(function)}
+    size, body = -1, function.body
     while size != len(live):
         size = len(live)
-        _mark(function.body, live, in_live_loop=False)
-    return replace(function, body=_sweep(function.body, live))
+        body = _live(function.body, live, in_live_loop=False)
+    return replace(function, body=body)
 
 
-def _needed(stmt: Stmt, live: set[str], in_live_loop: bool) -> bool:
-    match stmt:
-        case Assign():
-            return stmt.target.name in live
-        case Break() | Continue():
-            return in_live_loop
-        case If():
-            return any(_needed(part, live, in_live_loop) for part in (*stmt.then, *stmt.orelse))
-        case _:
-            return not live.isdisjoint(assigned((stmt,)))
-
-
-def _mark(block: Block, live: set[str], in_live_loop: bool) -> None:
+def _live(block: Block, live: set[str], in_live_loop: bool) -> Block:
+    """The statements of a block that assign a name in `live`, or jump in such a loop; `live` gets what they read."""
+    kept: list[Stmt] = []  # the last one first
     for stmt in reversed(block):
-        if not _needed(stmt, live, in_live_loop):
-            continue
-        live.update(names_read(stmt))
-        for inner in reversed(blocks(stmt)):
-            _mark(inner, live, in_live_loop or isinstance(stmt, While | For))
-
-
-def _sweep(block: Block, live: set[str], in_live_loop: bool = False) -> Block:
-    new: list[Stmt] = []
-    for stmt in block:
-        if not _needed(stmt, live, in_live_loop):
-            continue
-        if isinstance(stmt, Assign):
-            if stmt.value != stmt.target:
-                new.append(stmt)
-            continue
-        inside = in_live_loop or isinstance(stmt, While | For)
-        stmt = map_exprs(stmt, lambda expr: expr, lambda inner, inside=inside: _sweep(inner, live, inside))  # type: ignore[misc]
-        new.append(stmt)
-        if isinstance(stmt, If) and stmt.orelse and not falls_through(stmt.then):
-            new[-1] = replace(stmt, orelse=())
-            new.extend(stmt.orelse)
-    return tuple(new)
+        is_needed = False
+        match stmt:
+            case Assign(target, value):
+                is_copy_of_itself = isinstance(value, Var) and value.name == target.name
+                is_needed = target.name in live and not is_copy_of_itself
+            case Break() | Continue():
+                is_needed = in_live_loop
+            case If():
+                then, orelse = (_live(side, live, in_live_loop) for side in (stmt.then, stmt.orelse))
+                is_needed = bool(then or orelse)
+                if orelse and not falls_through(then):
+                    kept.extend(reversed(orelse))
+                    orelse = ()
+                stmt = If(stmt.test, then, orelse, stmt.location)
+            case While() | For():
+                is_needed = not live.isdisjoint(assigned((stmt,)))
+                if is_needed:
+                    stmt = map_blocks(stmt, lambda inner: _live(inner, live, in_live_loop=True))
+        if is_needed:
+            kept.append(stmt)
+            live.update(leaf.name for expr in expressions(stmt) for leaf in atoms(expr) if isinstance(leaf, Var))
+    return tuple(reversed(kept))

@@ -29,7 +29,7 @@ from dualbcast.ir.nodes import (
     Var,
     While,
 )
-from dualbcast.ir.traversal import expressions, falls_through, remove_dead, targets
+from dualbcast.ir.traversal import falls_through, remove_dead, targets
 
 _COMMUTATIVE = frozenset({"add", "mul", "eq", "ne", "and", "or"})
 
@@ -54,11 +54,7 @@ def simplify(function: Function, fusible: Set[str] = frozenset()) -> Function:
             d: float = add(a, a)
             output out = d
 
-    Parameters
-    ----------
-    function : Function
-    fusible : set of str, optional
-        The names of sums and products that may be fused, with one rounding.
+    Sums and products with a name in `fusible` may be fused, with one rounding.
     """
     return remove_dead(_Numbering(function, fusible).run())
 
@@ -77,36 +73,40 @@ class _State:
 class _Numbering:
     def __init__(self, function: Function, fusible: Set[str]) -> None:
         self.function, self.fusible = function, fusible
-        self.holders: dict[int, Atom] = {}
+        self.holders: list[Atom] = []
+        # The operation that computed a value, and the numbers of its operands.
         self.definitions: dict[int, tuple[Op, list[int]]] = {}
-        self.constants: dict[Const, int] = {}
+        # By kind and text, which tell 0.0 from -0.0 and say that nan is nan.
+        self.constants: dict[tuple[str, str], int] = {}
         self.state = _State({}, {})
-        # The variables assigned so far in the block at hand, which a branch around it has to merge.
-        self.changed: dict[str, Var] = {}
 
     def run(self) -> Function:
         for param in self.function.params:
-            self.define(param, self.new(param))
+            self.renew(param)
         body = self.block(self.function.body)
-        outputs = tuple(replace(output, value=self.atom(output.value)) for output in self.function.outputs)
+        outputs = tuple([replace(output, value=self.atom(output.value)) for output in self.function.outputs])
         return replace(self.function, body=body, outputs=outputs)
 
     def new(self, holder: Atom) -> int:
-        number = len(self.holders)
-        self.holders[number] = holder
-        return number
+        self.holders.append(holder)
+        return len(self.holders) - 1
 
-    def define(self, target: Var, number: int) -> None:
-        self.state.numbers[target.name] = number
-        self.changed[target.name] = target
+    def renew(self, target: Var) -> None:
+        """Give a variable a number of its own: its value is not known to equal another one."""
+        self.state.numbers[target.name] = self.new(target)
 
     def number(self, atom: Expr) -> int:
         if isinstance(atom, Const):
-            if atom not in self.constants:
-                self.constants[atom] = self.new(atom)
-            return self.constants[atom]
+            key = atom.kind, repr(atom.value)
+            if key not in self.constants:
+                self.constants[key] = self.new(atom)
+            return self.constants[key]
         assert isinstance(atom, Var)
         return self.state.numbers[atom.name]
+
+    def holds(self, atom: Expr, number: int) -> bool:
+        """Whether an atom that had this number still has it: a name may have been assigned another value since."""
+        return isinstance(atom, Const) or (isinstance(atom, Var) and self.state.numbers.get(atom.name) == number)
 
     def atom(self, expr: Expr) -> Atom:
         """The oldest name, or the constant, that still holds the same value."""
@@ -115,9 +115,14 @@ class _Numbering:
             return expr
         number = self.number(expr)
         holder = self.holders[number]
-        if isinstance(holder, Const) or self.state.numbers.get(holder.name) == number:
-            return holder
-        return expr
+        return holder if self.holds(holder, number) else expr
+
+    def operands(self, atom: Expr, name: str) -> tuple[Expr, ...] | None:
+        """The operands of the operation of this name that computed an atom, if they still have their values."""
+        definition, numbers = self.definitions.get(self.number(atom), (None, []))
+        if definition is None or definition.name != name or not all(map(self.holds, definition.args, numbers)):
+            return None
+        return definition.args
 
     def block(self, block: Block) -> Block:
         new: list[Stmt] = []
@@ -125,6 +130,7 @@ class _Numbering:
             match stmt:
                 case Assign():
                     self.assign(stmt, new)
+                    continue
                 case If():
                     self.branch(stmt, new)
                 case While() | For():
@@ -145,7 +151,7 @@ class _Numbering:
             arguments = [self.number(arg) for arg in value.args]
             key = (value.name, value.kind, *(sorted(arguments) if value.name in _COMMUTATIVE else arguments))
             number = self.state.computed.get(key)
-            if number is None or self._lost(number):
+            if number is None or not self.holds(self.holders[number], number):
                 number = self.new(stmt.target)
                 self.state.computed[key] = number
                 self.definitions[number] = value, arguments
@@ -154,27 +160,28 @@ class _Numbering:
         else:
             value = self.atom(value)
             number = self.number(value)
-        self.define(stmt.target, number)
+        self.state.numbers[stmt.target.name] = number
         new.append(Assign(stmt.target, value, stmt.location))
 
-    def _lost(self, number: int) -> bool:
-        """Whether the name that held a value has been assigned another one."""
-        holder = self.holders[number]
-        return isinstance(holder, Var) and self.state.numbers.get(holder.name) != number
-
     def _rewrite(self, value: Expr) -> Expr:
-        """Identities that depend on the definition of an argument."""
-        if isinstance(value, Op) and value.name == "neg" and value.kind == "float":
-            return self._negated(value.args[0]) or value
-        if isinstance(value, Op) and value.name in ("add", "sub", "mul", "div") and value.kind == "float":
-            left, right = value.args
-            negated = self._negated(right)
-            if negated is not None and value.name in ("add", "sub"):
-                return replace(value, name="sub" if value.name == "add" else "add", args=(left, negated))
-            other = self._negated(left)
-            if negated is not None and other is not None and value.name in ("mul", "div"):
-                return replace(value, args=(other, negated))
+        """Signs of operands that meet in an operation on floats."""
+        if not isinstance(value, Op) or value.kind != "float":
+            return value
+        match value.name, tuple(map(self._negated, value.args)):
+            case "neg", (Const() | Var() as inner,):
+                return inner
+            case "add" | "sub", (_, Const() | Var() as right):
+                return replace(value, name="sub" if value.name == "add" else "add", args=(value.args[0], right))
+            case "mul" | "div", (Const() | Var() as left, Const() | Var() as right):
+                return replace(value, args=(left, right))
         return value
+
+    def _negated(self, atom: Expr) -> Expr | None:
+        """The atom that this one is the negative of."""
+        if isinstance(atom, Const) and isinstance(atom.value, float) and repr(atom.value).startswith("-"):
+            return Const(-atom.value, atom.kind)
+        negated = self.operands(atom, "neg")
+        return None if negated is None else negated[0]
 
     def _fused(self, value: Op, written: Expr) -> Op:
         """A sum fused with a product in it, the second one if there are two.
@@ -184,7 +191,7 @@ class _Numbering:
         if value.name not in ("add", "sub") or value.kind != "float" or not isinstance(written, Op):
             return value
         left, right = (
-            self._factors(arg) if self._is_fusible(arg) and self._is_fusible(as_written) else None
+            self.operands(arg, "mul") if self._is_fusible(arg) and self._is_fusible(as_written) else None
             for arg, as_written in zip(value.args, written.args, strict=True)
         )
         if right is not None:
@@ -196,65 +203,38 @@ class _Numbering:
     def _is_fusible(self, atom: Expr) -> bool:
         return isinstance(atom, Var) and atom.name in self.fusible
 
-    def _factors(self, atom: Expr) -> tuple[Expr, ...] | None:
-        """The factors of an atom that is a product."""
-        definition, numbers = self.definitions.get(self.number(atom), (None, []))
-        if definition is None or definition.name != "mul":
-            return None
-        # The names may have been assigned other values since.
-        lasts = (
-            isinstance(arg, Const) or (isinstance(arg, Var) and self.state.numbers.get(arg.name) == number)
-            for arg, number in zip(definition.args, numbers, strict=True)
-        )
-        return definition.args if all(lasts) else None
-
-    def _negated(self, atom: Expr) -> Atom | None:
-        """The atom that this one is the negative of."""
-        if isinstance(atom, Const) and isinstance(atom.value, float) and repr(atom.value).startswith("-"):
-            return Const(-atom.value, atom.kind)
-        definition, numbers = self.definitions.get(self.number(atom), (None, []))
-        if definition is not None and definition.name == "neg":
-            (inner,) = definition.args
-            # The name may have been assigned another value since.
-            if isinstance(inner, Var) and self.state.numbers.get(inner.name) == numbers[0]:
-                return inner
-        return None
-
     def branch(self, stmt: If, new: list[Stmt]) -> None:
         test = self.atom(stmt.test)
         if isinstance(test, Const):
             new.extend(self.block(stmt.then if test.value else stmt.orelse))
             return
-        before, outer = self.state, self.changed
+        before = self.state
         sides: list[Block] = []
         ends: list[_State] = []
-        changed: dict[str, Var] = {}
         for side, value in ((stmt.then, TRUE), (stmt.orelse, FALSE)):
-            self.state, self.changed = before.copy(), {}
+            self.state = before.copy()
             self.state.numbers[test.name] = self.number(value)
             sides.append(self.block(side))
             if self.state.numbers[test.name] == self.number(value):
                 self.state.numbers[test.name] = before.numbers[test.name]
             if falls_through(sides[-1]):
                 ends.append(self.state)
-                changed |= self.changed
-        self.changed = outer
         self.state = ends[0] if len(ends) == 1 else before
-        if len(ends) == 1:
-            self.changed |= changed
-        elif ends:
-            for name, target in changed.items():
-                then, orelse = (end.numbers.get(name) for end in ends)
+        if len(ends) == 2:
+            then, orelse = (end.numbers for end in ends)
+            for name, number in then.items():
+                if number == orelse.get(name):
+                    self.state.numbers[name] = number
                 # A name that one side alone assigns, and that had no value before, is not read after the branch.
-                if then is not None and orelse is not None:
-                    self.define(target, then if then == orelse else self.new(target))
+                elif name in orelse:
+                    self.renew(Var(name, self.holders[number].kind))
         new.append(replace(stmt, test=test, then=sides[0], orelse=sides[1]))
 
     def loop(self, stmt: While | For, new: list[Stmt]) -> None:
-        bounds = [self.atom(expr) for expr in expressions(stmt)] if isinstance(stmt, For) else []
+        bounds = [self.atom(bound) for bound in (stmt.start, stmt.stop, stmt.step)] if isinstance(stmt, For) else []
         changed = [target for _, target in sorted(targets((stmt,)).items())]
         for target in changed:
-            self.define(target, self.new(target))
+            self.renew(target)
         before = self.state.copy()
         if isinstance(stmt, For):
             start, stop, step = bounds
@@ -265,4 +245,4 @@ class _Numbering:
             new.append(replace(stmt, pre=pre, test=test, body=self.block(stmt.body)))
         self.state = before
         for target in changed:
-            self.define(target, self.new(target))
+            self.renew(target)

@@ -7,9 +7,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dualbcast.frontend.rule_bodies import helper_of
-from dualbcast.ir.compose import Copy
+from dualbcast.ir.compose import copy
 from dualbcast.ir.nodes import Assign, Block, Expr, Function, Op, Stmt
-from dualbcast.ir.traversal import free_names, has_loops, map_exprs, map_function, operations_of
+from dualbcast.ir.traversal import free_names, has_loops, map_blocks, map_function, operations_of, renamed
 from dualbcast.ir.value_numbering import simplify
 from dualbcast.rules.table import CUSTOMS, RULES
 
@@ -70,12 +70,11 @@ def inline_helpers(function: Function) -> Function:
         for stmt in block:
             match stmt:
                 case Assign(value=Op() as call) if helper := _helper_with_loops(call):
-                    actual = dict(zip((param.name for param in helper.params), call.args, strict=True))
-                    copy = Copy(names, actual, stmt.location)
-                    inlined += copy.block(helper.body)
-                    inlined.append(replace(stmt, value=copy.expr(helper.outputs[0].value)))
+                    body, by = copy(helper, call.args, names, where=stmt.location)
+                    inlined += body
+                    inlined.append(replace(stmt, value=renamed(helper.outputs[0].value, by)))
                 case _:
-                    inlined.append(map_exprs(stmt, lambda expr: expr, visit))
+                    inlined.append(map_blocks(stmt, visit))
         return tuple(inlined)
 
     # A helper may call another one.

@@ -7,7 +7,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from dualbcast.ir.nodes import (
@@ -30,15 +30,16 @@ from dualbcast.ir.nodes import (
     format_expr,
 )
 from dualbcast.ir.traversal import (
-    all_atoms,
     assigned,
-    atoms,
+    counts_by_statement,
     has_loops,
     jumping_blocks,
-    map_expr,
-    map_exprs,
+    map_blocks,
+    read_counts,
     renamed,
     renamed_block,
+    renamed_function,
+    results,
     statements,
     targets,
     use_counts,
@@ -51,6 +52,8 @@ LOAD_MARK = "@"
 
 def place_loads(function: Function) -> Function:
     """The function with a load of each parameter where it is first needed, on the paths that need it and on no others.
+
+    It is given simplified operations on atoms.
 
     Before::
 
@@ -73,26 +76,20 @@ def place_loads(function: Function) -> Function:
             else:
                 s: float = 0.0
             output out = s
-
-    Parameters
-    ----------
-    function : Function
-        Simplified, operations on atoms.
     """
-    final = {leaf.name for output in function.outputs for leaf in variables(output.value)}
     params = {param.name: param for param in function.params}
     places = {name: itertools.count() for name in params}
-    body = _place(function.body, params, final, places)
+    body = _place(function.body, params, {leaf.name for leaf in results(function)}, places)
     loaded = {name: Var(f"{name}{LOAD_MARK}0", param.kind) for name, param in params.items()}
-    outputs = tuple(Output(output.name, renamed(output.value, loaded)) for output in function.outputs)
-    return replace(function, body=body, outputs=outputs)
+    outputs = [replace(output, value=renamed(output.value, loaded)) for output in function.outputs]
+    return replace(function, body=body, outputs=tuple(outputs))
 
 
 def _place(block: Block, params: Mapping[str, Var], later: Set[str], places: Mapping[str, Iterator[int]]) -> Block:
     """The block with the loads of these parameters; the names in `later` are read after it."""
     using: dict[str, list[int]] = {name: [] for name in params}
-    for position, stmt in enumerate(block):
-        for name in {leaf.name for leaf in all_atoms(stmt) if isinstance(leaf, Var)} & params.keys():
+    for position, (reads, _) in enumerate(counts_by_statement(block)):
+        for name in reads.keys() & params.keys():
             using[name].append(position)
     loads: dict[int, list[Assign]] = {}
     within: dict[int, dict[str, Var]] = {}
@@ -153,7 +150,7 @@ def coalesce_copies(function: Function) -> Function:
     writes = Counter(assigned(function.body))
 
     def visit(block: Block) -> Block:
-        block = tuple(map_exprs(stmt, lambda expr: expr, visit) for stmt in block)
+        block = tuple([map_blocks(stmt, visit) for stmt in block])
         for stmt in reversed(block):
             if isinstance(stmt, Break | Continue):
                 continue
@@ -168,63 +165,54 @@ def coalesce_copies(function: Function) -> Function:
 
 def _merge_copy(block: Block, copy: Assign, value: Var, reads: Counter[str], writes: Counter[str]) -> Block:
     """The block with `value` renamed to the copy's target, where that changes nothing."""
-    target = copy.target
-    defining = [position for position, stmt in enumerate(block) if value.name in set(assigned((stmt,)))]
-    if len(defining) != 1 or defining[0] >= block.index(copy):
-        return block
-    first = defining[0]
-    before, start, rest = block[:first], block[first], block[first + 1 :]
-    read = [leaf for stmt in block for leaf in all_atoms(stmt)].count(value)
+    target, uses = copy.target, counts_by_statement(block)
+    first = next((position for position, (_, names) in enumerate(uses) if value.name in names), None)
+    read = sum(names[value.name] for names, _ in uses)
     # All statements with `value` are here, and the first is its only definition.
     if (
-        read != reads[value.name]
-        or not isinstance(start, Assign | If)
-        or Counter(assigned((start,)))[value.name] != writes[value.name]
-        or any(value in all_atoms(stmt) for stmt in before)
+        first is None
+        or not isinstance(block[first], Assign | If)
+        or uses[first][1][value.name] != writes[value.name]
+        or read != reads[value.name]
+        or any(value.name in names for names, _ in uses[:first])
     ):
         return block
     if target.name.startswith(TEMPORARY) and read != sum(_is_copy(stmt, target, value) for stmt in block):
         return block  # Other expressions read it under its own name, which says more than that of an output.
-    if _uses_target(start, rest, target, value):
+    if _uses_target(block[first:], uses[first:], target, value):
         return block
 
-    def rename(expr: Expr) -> Expr:
-        return renamed(expr, {value.name: target})
-
     def visit(inner: Block) -> Block:
-        new: list[Stmt] = []
+        kept: list[Stmt] = []
         for stmt in inner:
-            if _is_copy(stmt, target, value):
-                reads[value.name] -= 1
+            if _is_copy(stmt, target, target):
+                reads[target.name] -= 1
                 writes[target.name] -= 1
                 continue
-            if isinstance(stmt, Assign | For) and stmt.target == value:
-                where = copy.location if stmt.location == NOWHERE else stmt.location
-                stmt = replace(stmt, target=target, location=where)
-            new.append(map_exprs(stmt, rename, visit))
-        return tuple(new)
+            if isinstance(stmt, Assign) and stmt.target == target and stmt.location == NOWHERE:
+                stmt = replace(stmt, location=copy.location)
+            kept.append(stmt)
+        return tuple([map_blocks(stmt, visit) for stmt in kept])
 
-    merged = (*block[:first], *visit(block[first:]))
+    merged = (*block[:first], *visit(renamed_block(block[first:], {value.name: target})))
     reads[target.name] += reads.pop(value.name)
     writes[target.name] += writes.pop(value.name)
     return merged
 
 
-def _uses_target(start: Stmt, rest: Block, target: Var, value: Var) -> bool:
-    """Whether the target of a copy may have another value than `value` between that one's definition and the copy."""
-    if isinstance(start, If) and (
-        target in all_atoms(start) or target.name in set(assigned((start,))) or jumping_blocks(start)
-    ):
+def _uses_target(block: Block, uses: Sequence[tuple[Counter[str], Counter[str]]], target: Var, value: Var) -> bool:
+    """Whether the target may have another value than `value` in a block that begins with the definition of that one."""
+    start, rest = block[0], block[1:]
+    is_branch = isinstance(start, If)
+    if any(target.name in reads for reads, _ in (uses if is_branch else uses[1:])):
         return True
-    for stmt in rest:
-        if target in all_atoms(stmt):
-            return True
-        for part in statements((stmt,)):
-            if isinstance(part, Assign | For) and part.target == target and not _is_copy(part, target, value):
-                return True
-        if any(not any(_is_copy(part, target, value) for part in inner) for inner in jumping_blocks(stmt)):
-            return True
-    return False
+    if is_branch and (target.name in uses[0][1] or jumping_blocks(start)):
+        return True
+    copies = [stmt for stmt in statements(rest) if _is_copy(stmt, target, value)]
+    if sum(writes[target.name] for _, writes in uses[1:]) != len(copies):
+        return True
+    jumping = [inner for stmt in rest if isinstance(stmt, If) for inner in jumping_blocks(stmt)]
+    return not all(any(_is_copy(stmt, target, value) for stmt in inner) for inner in jumping)
 
 
 def _is_copy(stmt: Stmt, target: Var, value: Var) -> bool:
@@ -261,20 +249,23 @@ class _Nesting:
         self.once = {name for name, count in Counter(assigned(function.body)).items() if count == 1}
         # Names that never change once they have a value.
         self.settled = self.once - {param.name for param in function.params}
-        self.pending: dict[str, Assign] = {}
+        # The assignments that move to where they are read, and the names that their values read.
+        self.pending: dict[str, tuple[Assign, set[str]]] = {}
 
     def run(self) -> Function:
         new = self.block(self.function.body, last=False)
-        outputs = tuple(Output(output.name, self.expression(output.value)) for output in self.function.outputs)
+        outputs = tuple(Output(output.name, self.expression(output.value)[0]) for output in self.function.outputs)
         new += self.flush(set(self.pending))
         return replace(self.function, body=tuple(new), outputs=outputs)
 
-    def expression(self, expr: Expr) -> Expr:
-        def change(leaf: Expr) -> Expr:
-            held = self.pending.pop(leaf.name, None) if isinstance(leaf, Var) else None
-            return leaf if held is None else held.value
-
-        return map_expr(expr, change)
+    def expression(self, expr: Expr) -> tuple[Expr, set[str]]:
+        """The expression with the pending values that it reads, and the names that it reads then."""
+        reads = {leaf.name for leaf in variables(expr)}
+        held = {name: self.pending.pop(name) for name in reads & self.pending.keys()}
+        if not held:
+            return expr, reads
+        nested = renamed(expr, {name: stmt.value for name, (stmt, _) in held.items()})
+        return nested, reads.difference(held).union(*(within for _, within in held.values()))
 
     def movable(self, stmt: Assign) -> bool:
         name = stmt.target.name
@@ -286,20 +277,14 @@ class _Nesting:
             and len(format_expr(stmt.value)) <= LONGEST_NESTED
         )
 
-    def flush(self, names: set[str]) -> list[Stmt]:
+    def flush(self, names: Set[str]) -> list[Stmt]:
         """The pending assignments to these names."""
-        return [self.pending.pop(name) for name in list(self.pending) if name in names]
+        return [self.pending.pop(name)[0] for name in list(self.pending) if name in names]
 
-    def touched(self, stmt: Stmt) -> set[str]:
-        """The pending names whose values read a name that a statement assigns."""
-        changed = set(assigned((stmt,))) - self.settled
-        if not changed:
-            return changed
-        return {
-            name
-            for name, held in self.pending.items()
-            if any(isinstance(leaf, Var) and leaf.name in changed for leaf in atoms(held.value))
-        }
+    def touched(self, changed: Set[str]) -> set[str]:
+        """The pending names whose values read one of the names that a statement assigns."""
+        changed = changed - self.settled
+        return {name for name, (_, reads) in self.pending.items() if not reads.isdisjoint(changed)}
 
     def block(self, block: Block, *, last: bool = True) -> list[Stmt]:
         outer = set(self.pending)
@@ -307,39 +292,38 @@ class _Nesting:
         for position, stmt in enumerate(block):
             match stmt:
                 case Assign():
-                    stmt = Assign(stmt.target, self.expression(stmt.value), stmt.location)
-                    new += self.flush(self.touched(stmt))
+                    value, reads = self.expression(stmt.value)
+                    stmt = Assign(stmt.target, value, stmt.location)
+                    new += self.flush(self.touched({stmt.target.name}))
                     if self.movable(stmt):
-                        self.pending[stmt.target.name] = stmt
+                        self.pending[stmt.target.name] = stmt, reads
                     else:
                         new.append(stmt)
                 case If():
-                    test = self.expression(stmt.test)
+                    test = self.expression(stmt.test)[0]
                     # A loop in the branch would write out pending assignments there.
-                    new += self.flush(set(self.pending) if has_loops((stmt,)) else self.touched(stmt))
+                    inside = set(assigned((stmt,)))
+                    new += self.flush(self.pending.keys() if has_loops((stmt,)) else self.touched(inside))
                     if jumping_blocks(stmt):
                         # A jump skips the end of this block, where the others would be written out.
-                        later = {
-                            leaf.name for at in block[position:] for leaf in all_atoms(at) if isinstance(leaf, Var)
-                        }
-                        new += self.flush(set(self.pending) - outer - later)
+                        new += self.flush(self.pending.keys() - outer - read_counts(block[position:]).keys())
                     then, orelse = self.block(stmt.then), self.block(stmt.orelse)
                     new.append(replace(stmt, test=test, then=tuple(then), orelse=tuple(orelse)))
                 case While():
-                    new += self.flush(set(self.pending))
+                    new += self.flush(self.pending.keys())
                     pre = self.block(stmt.pre, last=False)
-                    test = self.expression(stmt.test)
-                    pre += self.flush(set(self.pending))
+                    test = self.expression(stmt.test)[0]
+                    pre += self.flush(self.pending.keys())
                     new.append(replace(stmt, pre=tuple(pre), test=test, body=tuple(self.block(stmt.body))))
                 case For():
-                    start, stop, step = map(self.expression, (stmt.start, stmt.stop, stmt.step))
-                    new += self.flush(set(self.pending))
+                    start, stop, step = (self.expression(bound)[0] for bound in (stmt.start, stmt.stop, stmt.step))
+                    new += self.flush(self.pending.keys())
                     new.append(replace(stmt, start=start, stop=stop, step=step, body=tuple(self.block(stmt.body))))
                 case Break() | Continue():
-                    new += self.flush(set(self.pending) - outer)
+                    new += self.flush(self.pending.keys() - outer)
                     new.append(stmt)
         if last:
-            new += self.flush(set(self.pending) - outer)
+            new += self.flush(self.pending.keys() - outer)
         return new
 
 
@@ -348,6 +332,9 @@ class _Nesting:
 
 def name_variables(function: Function, names: Names, *, loads: bool = True) -> Function:
     """The function with readable names: `x_k` for the element of `x`, `t`, `t_1`, … for temporaries.
+
+    `names` are those of the text around the function. With `loads` its parameters are arrays, as in the element
+    function, and else numbers, as in a helper function.
 
     Before (loads=True)::
 
@@ -366,14 +353,6 @@ def name_variables(function: Function, names: Names, *, loads: bool = True) -> F
             out_dx_k: float = add(out_k, x_k)
             output out = out_k
             output out_dx = out_dx_k
-
-    Parameters
-    ----------
-    function : Function
-    names : Names
-        The names of the text around the function, which variables must not take.
-    loads : bool
-        Whether parameters are arrays, as in the element function, or numbers, as in a helper function.
     """
     stored = {
         output.value.name: output.name
@@ -397,6 +376,5 @@ def name_variables(function: Function, names: Names, *, loads: bool = True) -> F
         else:
             readable = names.fresh(name)
         mapping[name] = Var(readable, var.kind)
-    outputs = tuple(Output(output.name, renamed(output.value, mapping)) for output in function.outputs)
     params = function.params if loads else tuple(mapping[param.name] for param in function.params)
-    return replace(function, params=params, body=renamed_block(function.body, mapping), outputs=outputs)
+    return replace(renamed_function(function, mapping), params=params)

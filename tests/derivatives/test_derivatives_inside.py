@@ -11,6 +11,7 @@ import pickle
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import ir_invariants
 import mpmath as mp
 import nested
 import numpy as np
@@ -31,7 +32,6 @@ from dualbcast import (
 )
 from dualbcast import derivative as D  # noqa: N812
 from dualbcast.frontend.rule_bodies import lower
-from dualbcast.ir import verify as ir_verify
 from dualbcast.ir.nodes import Op
 from dualbcast.ir.traversal import expressions, statements
 from dualbcast.program.explain import operations
@@ -93,7 +93,7 @@ def test_the_same_programs_in_plain_python(function: Any) -> None:
 
 @pytest.mark.parametrize("function", nested.PROGRAMS, ids=lambda function: function.__name__)
 def test_the_ir_is_what_the_passes_rely_on(function: Any) -> None:
-    lowered = ir_verify.verify(lower(function, ("float", "float")).function)
+    lowered = ir_invariants.verify(lower(function, ("float", "float")).function)
     for stmt in statements(lowered.body):
         for expr in expressions(stmt):
             assert not isinstance(expr, Op) or not any(isinstance(arg, Op) for arg in expr.args)

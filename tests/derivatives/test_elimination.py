@@ -9,6 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 from corpus import CORPUS, Case
+from ir_invariants import verify
 from models import cell_update
 from run_ir import execute
 from run_ir import lowered as lowered_case
@@ -20,7 +21,6 @@ from dualbcast.cli import models
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Function
 from dualbcast.ir.value_numbering import simplify
-from dualbcast.ir.verify import verify
 from dualbcast.program.explain import operations
 from dualbcast.program.products import make_product
 

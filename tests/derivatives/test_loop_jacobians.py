@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from corpus import CORPUS, Case
+from ir_invariants import verify
 from models import eccentric_anomaly
 from run_ir import execute, lowered
 
@@ -18,7 +19,6 @@ from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import ONE, For, Function, While
 from dualbcast.ir.traversal import operations_of, statements
 from dualbcast.ir.value_numbering import simplify
-from dualbcast.ir.verify import verify
 
 
 def oscillator(x: float, v: float, damping: float) -> float:

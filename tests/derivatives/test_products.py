@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from corpus import CORPUS, Case
 from corpus_calls import arrays, compiled, expected
+from ir_invariants import verify
 from oracles import is_smooth, numbers_of, second_differences
 
 from dualbcast.autodiff.differentiate import hessian_of, partial_of, pullback_of, pushforward_of
 from dualbcast.frontend.rule_bodies import lower
 from dualbcast.ir.value_numbering import simplify
-from dualbcast.ir.verify import verify
 
 EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
 ON = [

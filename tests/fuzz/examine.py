@@ -10,6 +10,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+from ir_invariants import verify
 from oracles import Result, Watch, evaluate, finite_differences, numbers_of, rebuild, second_derivatives
 from program import Program
 
@@ -19,7 +20,6 @@ from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import For, While
 from dualbcast.ir.traversal import statements
 from dualbcast.ir.value_numbering import simplify
-from dualbcast.ir.verify import verify
 from dualbcast.program import products
 
 __all__ = ["Expected", "Mismatch", "Tally", "compare", "examine", "expect", "expectations", "hold"]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from corpus import CORPUS, Case
+from ir_invariants import verify
 from models import product_of_tanh, product_of_tanh_by_hand
 from run_ir import dual, execute
 
@@ -16,7 +17,6 @@ from dualbcast.codegen.llvm.row_loop import WHOLE
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Assign, Op
 from dualbcast.ir.value_numbering import simplify
-from dualbcast.ir.verify import verify
 from dualbcast.passes.if_conversion import convert_ifs
 from dualbcast.passes.inlining import drop_custom_derivatives
 from dualbcast.passes.scheduling import schedule_calls

@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 from corpus import CORPUS, Case
+from ir_invariants import verify
 
 from dualbcast.frontend.rule_bodies import lower
 from dualbcast.ir.compose import Step, compose, restrict
 from dualbcast.ir.nodes import Const, Function, Kind
-from dualbcast.ir.verify import verify
 from dualbcast.program.element import Element
 from dualbcast.program.explain import operations
 from dualbcast.program.typed_product import Options

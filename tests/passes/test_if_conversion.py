@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from bits import same_bits
 from corpus import CORPUS, Case
+from ir_invariants import verify
 from models import cell_update, cell_update_by_hand
 from run_ir import dual, execute, lowered
 
@@ -19,7 +20,6 @@ from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import TEMPORARY, Assign, Const, Function, If, Op, Output, Var
 from dualbcast.ir.traversal import statements
 from dualbcast.ir.value_numbering import simplify
-from dualbcast.ir.verify import verify
 from dualbcast.passes import vector_analysis
 from dualbcast.passes.if_conversion import branch_choices, convert_ifs
 from dualbcast.passes.inlining import drop_custom_derivatives

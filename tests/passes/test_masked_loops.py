@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from corpus import CORPUS, Case
 from cpu_kernels import vectors
+from ir_invariants import verify
 from models import eccentric_anomaly
 from run_ir import dual, execute
 
@@ -20,7 +21,6 @@ from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Break, Continue, For, If, While
 from dualbcast.ir.traversal import statements
 from dualbcast.ir.value_numbering import simplify
-from dualbcast.ir.verify import verify
 from dualbcast.passes.inlining import drop_custom_derivatives
 from dualbcast.passes.masked_loops import mask_loops
 from dualbcast.passes.vector_analysis import fits_vectors

@@ -13,16 +13,16 @@ import mpmath
 import numpy as np
 import pytest
 from corpus import CORPUS, Case
+from ir_invariants import verify
 from run_ir import dual, execute, lowered, source
 
 from dualbcast import differentiable_broadcast
+from dualbcast.autodiff.activity import chained
 from dualbcast.autodiff.differentiate import dualize
-from dualbcast.autodiff.linearize import chained
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Assign, Break, Const, For, Function, If, Op, Output, Var, While
 from dualbcast.ir.traversal import remove_dead, statements
 from dualbcast.ir.value_numbering import simplify
-from dualbcast.ir.verify import verify
 from dualbcast.program.explain import operations
 
 EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)

@@ -16,6 +16,7 @@ import models
 import numpy as np
 import pytest
 from corpus import CORPUS, Case
+from ir_invariants import verify
 from ir_text import parse
 from run_ir import dual, lowered
 
@@ -24,7 +25,6 @@ from dualbcast import differentiable_broadcast
 from dualbcast.cli.app import group
 from dualbcast.codegen.kernel_text import KernelText
 from dualbcast.ir.nodes import Function, Names, dump
-from dualbcast.ir.verify import verify
 from dualbcast.kernel_spec import Layout
 from dualbcast.program import pipeline
 from dualbcast.rules.table import RULES

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ir_invariants import verify
 
 from dualbcast import differentiable_broadcast
 from dualbcast.codegen.llvm import intrinsics
@@ -20,7 +21,6 @@ from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Assign, Block, Op
 from dualbcast.ir.traversal import statements
 from dualbcast.ir.value_numbering import simplify
-from dualbcast.ir.verify import verify
 from dualbcast.passes.strength_reduction import share_reciprocals
 from dualbcast.runtime.cpu import kernel as cpu_kernel
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from bits import same_bits
 from corpus import CORPUS, Case
+from ir_invariants import verify
 from run_ir import dual, execute, lowered
 
 from dualbcast import differentiable_broadcast, graph, set_num_threads
@@ -22,7 +23,6 @@ from dualbcast.codegen.llvm.row_loop import WHOLE
 from dualbcast.ir.nodes import If
 from dualbcast.ir.traversal import statements
 from dualbcast.ir.value_numbering import simplify
-from dualbcast.ir.verify import verify
 from dualbcast.passes import if_conversion, vector_analysis
 from dualbcast.passes.if_conversion import branch_choices, convert_ifs
 from dualbcast.passes.inlining import drop_custom_derivatives
