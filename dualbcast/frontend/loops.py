@@ -16,11 +16,10 @@ from functools import partial
 from typing import Any, NoReturn
 
 from dualbcast.errors import CompileError
-from dualbcast.frontend.conditionals import condition, short_circuit
-from dualbcast.frontend.dispatch import expression, lowers, statements
-from dualbcast.frontend.environment import Environment, open_block
+from dualbcast.frontend.environment import Environment, expression, lowers, open_block
 from dualbcast.frontend.expressions import assign, sequence
 from dualbcast.frontend.inlining import lower_body
+from dualbcast.frontend.operators import condition, short_circuit
 from dualbcast.frontend.paths import (
     KindRaised,
     carry,
@@ -32,6 +31,7 @@ from dualbcast.frontend.paths import (
     leave_if_returned,
     lower_side,
     resume,
+    statements,
     unify,
     unless,
     zeros_like,
@@ -46,7 +46,6 @@ from dualbcast.frontend.values import (
     Bindings,
     Copies,
     Edge,
-    Frame,
     Loop,
     Range,
     Record,
@@ -118,12 +117,11 @@ def _quantified(env: Environment, name: str, generator: ast.GeneratorExp) -> Val
 
 def _iterate(env: Environment, node: _Comprehension, iteration: Callable[[], object]) -> None:
     """Run `iteration` with the targets of the loops assigned, in a scope of its own."""
-    outer = env.frame
     for part in ast.walk(node):
         if isinstance(part, ast.NamedExpr):
             env.fail(part, "the walrus operator inside a comprehension cannot be compiled", "a for loop")
-    targets = frozenset(assigned_names([generator.target for generator in node.generators]))
-    inner = Frame(outer.source, targets, {}, outer, outer.calls, name=outer.name)
+    outer = env.frame
+    inner = outer.scope(assigned_names([generator.target for generator in node.generators]), {})
 
     def refuse(part: ast.expr) -> NoReturn:
         instead = "sum, prod, min, max, any or all of it, or a for loop"
@@ -177,9 +175,7 @@ def _loop_of(env: Environment, function: Any, generator: ast.GeneratorExp, node:
         start = Const(1 if function is math.prod else 0, "int")
     reducer = _reducer(function, generator)
     bindings: Bindings = {"%items": expression(env, generator.generators[0].iter), "%start": start}
-    outer = env.frame
-    frame = Frame(outer.source, local_names(reducer), bindings, outer, outer.calls, name=outer.name)
-    return lower_body(env, frame, reducer)
+    return lower_body(env, env.frame.scope(local_names(reducer), bindings), reducer)
 
 
 def _reducer(function: Any, generator: ast.GeneratorExp) -> ast.FunctionDef:
@@ -213,9 +209,6 @@ class _Fill(ast.NodeTransformer):
 
     def visit_arg(self, node: ast.arg) -> ast.arg:
         return ast.copy_location(ast.arg(f"%{node.arg}"), node)
-
-
-__all__: list[str] = []
 
 
 @lowers(ast.While)

@@ -48,14 +48,6 @@ class Source:
         return None
 
 
-def locate(node: ast.AST, filename: str) -> Location:
-    """The place of a syntax node."""
-    line = getattr(node, "lineno", 1)
-    column = getattr(node, "col_offset", 0)
-    end_line = getattr(node, "end_lineno", None) or line
-    return Location(filename, line, column, end_line, getattr(node, "end_col_offset", None) or column + 1)
-
-
 def find_source(function: Callable[..., Any]) -> Source:
     """The syntax tree of a Python function or lambda.
 
@@ -245,10 +237,15 @@ def _constants(node: FunctionNode) -> tuple[object, ...]:
 # --- the names of a function -----------------------------------------------------------------------------------------
 
 
+def positional_parameters(spec: ast.arguments) -> list[ast.arg]:
+    """The parameters that may be given by position."""
+    return [*spec.posonlyargs, *spec.args]
+
+
 def local_names(function: FunctionNode) -> frozenset[str]:
     """The names that are local to a function: its parameters and those that its own statements assign."""
     spec = function.args
-    parameters = [*spec.posonlyargs, *spec.args, *spec.kwonlyargs, spec.vararg, spec.kwarg]
+    parameters = [*positional_parameters(spec), *spec.kwonlyargs, spec.vararg, spec.kwarg]
     body = function.body if isinstance(function, ast.FunctionDef) else [function.body]
     return frozenset({parameter.arg for parameter in parameters if parameter is not None} | assigned_names(body))
 

@@ -78,14 +78,9 @@ class Partial:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A way to differentiate a function: `derivative` or `gradient`, with or without the value, and the arguments.
+    """A way to differentiate a function: the name of the public function, and the arguments to differentiate in.
 
-    Attributes
-    ----------
-    name : str
-        The name of the public function.
-    wrt : int, str or tuple of them, optional
-        Positions and names of the arguments to differentiate in; None for all.
+    These are given by position or name; None stands for all.
     """
 
     name: str
@@ -183,23 +178,13 @@ class Edge:
 
 @dataclass(eq=False, slots=True)
 class Loop:
-    """A loop of the kernel that is being lowered.
+    """A loop of the kernel that is being lowered."""
 
-    Attributes
-    ----------
-    before : Copies
-        The assignments before the loop.
-    start : dict
-        The bindings at the start of each iteration.
-    carried : dict
-        Those among them that an iteration changes.
-    breaks, continues : list of Edge
-        The paths that leave the loop, and those that start its next iteration.
-    """
-
+    # The assignments before the loop; the bindings at the start of each iteration; those that an iteration changes.
     before: Copies
     start: Bindings
     carried: Bindings
+    # The paths that leave the loop, and those that start its next iteration.
     breaks: list[Edge] = field(default_factory=list)
     continues: list[Edge] = field(default_factory=list)
 
@@ -229,6 +214,10 @@ class Frame:
     flags: list[str] = field(default_factory=lambda: [RETURNED])
     returned_at: ast.AST | None = None
     name: str = ""
+
+    def scope(self, local: Iterable[str], bindings: Bindings) -> Frame:
+        """A scope inside this one: a comprehension's, which belongs to the same function."""
+        return Frame(self.source, frozenset(local), bindings, self, self.calls, name=self.name)
 
 
 def describe(value: Value) -> str:

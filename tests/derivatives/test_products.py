@@ -16,7 +16,7 @@ from corpus_calls import arrays, compiled, expected
 from oracles import is_smooth, numbers_of, second_differences
 
 from dualbcast.autodiff.differentiate import hessian_of, partial_of, pullback_of, pushforward_of
-from dualbcast.frontend.rule_bodies import lower
+from dualbcast.frontend.lower import lower
 from dualbcast.ir.value_numbering import simplify
 from dualbcast.ir.verify import verify
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from corpus import CORPUS, Case
 
-from dualbcast.frontend.rule_bodies import lower
+from dualbcast.frontend.lower import lower
 from dualbcast.ir.compose import Step, compose, restrict
 from dualbcast.ir.nodes import Const, Function, Kind
 from dualbcast.ir.verify import verify
