@@ -220,6 +220,8 @@ class Environment:
 
     def convert(self, value: Atom, kind: Kind, node: ast.AST) -> Atom:
         """The value as another kind; `float(int(x))` is the whole part of x, however large it is, but never -0.0."""
+        if value.kind == kind:
+            return value
         definition = self._definition(value) if kind == "float" else None
         if definition is not None and definition.name == "to_int" and definition.args[0].kind == "float":
             (inner,) = definition.args

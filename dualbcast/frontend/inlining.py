@@ -5,14 +5,13 @@ from __future__ import annotations
 import ast
 import copy
 from contextvars import copy_context
-from functools import lru_cache
 from types import FunctionType
 from typing import NoReturn
 
 from dualbcast.errors import CompileError
 from dualbcast.frontend.environment import CALLS, Environment, expression, register
 from dualbcast.frontend.paths import statements
-from dualbcast.frontend.source import FunctionNode, Source, find_source, local_names, positional_parameters
+from dualbcast.frontend.source import FunctionNode, Source, find_source, first_yield, local_names, positional_parameters
 from dualbcast.frontend.values import (
     RESULT,
     RETURNED,
@@ -153,7 +152,7 @@ def lower_body(env: Environment, frame: Frame, node: FunctionNode) -> Value:
     """Lower the body of a function whose parameters are bound in `frame.bindings`."""
     env.frame, caller = frame, env.frame
     try:
-        yielded = _yield_of(node)
+        yielded = first_yield(node)
         if yielded is not None:
             expression(env, yielded)
         if isinstance(node, ast.Lambda):
@@ -195,16 +194,3 @@ def _without_types(spec: ast.arguments) -> str:
         if isinstance(node, ast.arg):
             node.annotation = None
     return ast.unparse(plain)
-
-
-@lru_cache(maxsize=1024)
-def _yield_of(function: FunctionNode) -> ast.expr | None:
-    """The first `yield` of a function, which makes it a generator even if it is never reached."""
-    pending: list[ast.AST] = list(function.body) if isinstance(function, ast.FunctionDef) else [function.body]
-    while pending:
-        node = pending.pop(0)
-        if isinstance(node, ast.Yield | ast.YieldFrom):
-            return node
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
-            pending[:0] = ast.iter_child_nodes(node)
-    return None

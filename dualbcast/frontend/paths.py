@@ -117,12 +117,6 @@ def _merge(env: Environment, edges: list[tuple[list[Stmt], Bindings]]) -> Bindin
 # --- returns, and jumps out of loops ---------------------------------------------------------------------------------
 
 
-def return_from_loop(env: Environment, node: ast.AST) -> bool:
-    """After a return, leave the loop of the kernel around it, if any; False if the path ends there."""
-    loop = _innermost_loop(env)
-    return True if loop is None else leave_loop(env, loop, node)
-
-
 def leave_loop(env: Environment, loop: Loop, node: ast.AST) -> bool:
     """Break out of a loop of the kernel; False, because the path ends there."""
     loop.breaks.append(Edge(env.block, dict(env.frame.bindings), env.locate(node)))
@@ -131,7 +125,7 @@ def leave_loop(env: Environment, loop: Loop, node: ast.AST) -> bool:
 
 def leave_if_returned(env: Environment, node: ast.AST) -> bool:
     """Leave the loop of the kernel around this statement if a loop inside it has returned; False if the path ends."""
-    loop, flag = _innermost_loop(env), env.frame.bindings.get(RETURNED, FALSE)
+    loop, flag = innermost_loop(env), env.frame.bindings.get(RETURNED, FALSE)
     if loop is None or flag == FALSE:
         return True
     if not isinstance(flag, Var):
@@ -190,7 +184,8 @@ def end_of(bindings: Bindings) -> Location:
     return at.object if isinstance(at, Static) and bindings.get(RETURNED) == TRUE else NOWHERE
 
 
-def _innermost_loop(env: Environment) -> Loop | None:
+def innermost_loop(env: Environment) -> Loop | None:
+    """The loop of the kernel that the present statement is in."""
     return next((loop for loop in reversed(env.frame.loops) if isinstance(loop, Loop)), None)
 
 

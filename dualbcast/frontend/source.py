@@ -194,7 +194,7 @@ def _first_line(node: Any) -> int:
 def _find(tree: ast.Module, code: CodeType) -> FunctionNode | None:
     is_lambda = code.co_name == "<lambda>"
     candidates: list[FunctionNode] = []
-    for node in _around(tree, code.co_firstlineno):
+    for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and not is_lambda and node.name == code.co_name:
             if _first_line(node) == code.co_firstlineno:
                 candidates.append(node)
@@ -206,18 +206,6 @@ def _find(tree: ast.Module, code: CodeType) -> FunctionNode | None:
         # Python 3.12 has no columns for a lambda that is only a constant, so its constants decide.
         candidates = by_columns or [node for node in candidates if _constants(node) == code.co_consts]
     return candidates[0] if candidates else None
-
-
-def _around(tree: ast.AST, line: int) -> Iterator[ast.AST]:
-    """The nodes of a tree that span a line."""
-    pending = [tree]
-    while pending:
-        node = pending.pop()
-        yield node
-        for child in ast.iter_child_nodes(node):
-            first = _first_line(child) if hasattr(child, "lineno") else line
-            if first <= line <= (getattr(child, "end_lineno", None) or line):
-                pending.append(child)
 
 
 def _span(node: FunctionNode) -> tuple[int | None, ...]:
@@ -242,38 +230,51 @@ def positional_parameters(spec: ast.arguments) -> list[ast.arg]:
     return [*spec.posonlyargs, *spec.args]
 
 
+@lru_cache(maxsize=1024)
 def local_names(function: FunctionNode) -> frozenset[str]:
     """The names that are local to a function: its parameters and those that its own statements assign."""
     spec = function.args
     parameters = [*positional_parameters(spec), *spec.kwonlyargs, spec.vararg, spec.kwarg]
-    body = function.body if isinstance(function, ast.FunctionDef) else [function.body]
-    return frozenset({parameter.arg for parameter in parameters if parameter is not None} | assigned_names(body))
+    own = {parameter.arg for parameter in parameters if parameter is not None}
+    return frozenset(own | assigned_names(_body(function)))
+
+
+@lru_cache(maxsize=1024)
+def first_yield(function: FunctionNode) -> ast.expr | None:
+    """The first `yield` of a function, which makes it a generator even if it is never reached."""
+    yields = (node for node in _own_nodes(_body(function)) if isinstance(node, ast.Yield | ast.YieldFrom))
+    return next(yields, None)
 
 
 def assigned_names(nodes: Sequence[ast.AST]) -> set[str]:
     """The names that code assigns, without the local names of functions and comprehensions in it."""
     names: set[str] = set()
-    pending: list[ast.AST] = list(nodes)
-    while pending:
-        node = pending.pop()
+    for node in _own_nodes(nodes):
         match node:
-            case ast.FunctionDef(name=name):
-                names.add(name)
-                pending.extend(_defaults(node))
-            case ast.Name(id=name, ctx=ast.Store()):
+            case ast.Name(id=name, ctx=ast.Store()) | ast.FunctionDef(name=name):
                 names.add(name)
             case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
                 names.add(name)
-                pending.extend(ast.iter_child_nodes(node))
-            case ast.Lambda():
-                pending.extend(_defaults(node))
-            case ast.comprehension():
-                pending.extend([node.iter, *node.ifs])
-            case _:
-                pending.extend(ast.iter_child_nodes(node))
     return names
 
 
-def _defaults(function: FunctionNode) -> list[ast.expr]:
-    """The defaults of a function, which are evaluated outside it: `lambda v=(x := 1): v` assigns a name there."""
-    return [default for default in (*function.args.defaults, *function.args.kw_defaults) if default is not None]
+def _body(function: FunctionNode) -> Sequence[ast.AST]:
+    return function.body if isinstance(function, ast.FunctionDef) else [function.body]
+
+
+def _own_nodes(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
+    """The nodes of code in their order, without the bodies of functions and the targets of comprehensions in it."""
+    pending = [*reversed(nodes)]
+    while pending:
+        node = pending.pop()
+        yield node
+        inner: list[ast.AST]
+        match node:
+            case ast.FunctionDef(args=spec) | ast.AsyncFunctionDef(args=spec) | ast.Lambda(args=spec):
+                # Defaults are evaluated outside the function: `lambda v=(x := 1): v` assigns a name there.
+                inner = [node for node in (*spec.defaults, *spec.kw_defaults) if node is not None]
+            case ast.comprehension():
+                inner = [node.iter, *node.ifs]
+            case _:
+                inner = list(ast.iter_child_nodes(node))
+        pending.extend(reversed(inner))

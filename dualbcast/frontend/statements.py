@@ -11,7 +11,7 @@ from dualbcast.frontend.arithmetic import chain, equal, logical, truth, unary
 from dualbcast.frontend.environment import Environment, expression, lowers
 from dualbcast.frontend.expressions import assign, fit_items, items_of, make_closure
 from dualbcast.frontend.operators import condition, in_order, short_circuit
-from dualbcast.frontend.paths import close_branch, leave_loop, lower_side, return_from_loop, statements
+from dualbcast.frontend.paths import close_branch, innermost_loop, leave_loop, lower_side, statements
 from dualbcast.frontend.values import (
     RESULT,
     RETURNED,
@@ -87,7 +87,8 @@ def _return(env: Environment, stmt: ast.Return, _: Rest) -> bool | None:
     frame.returned_at = stmt
     frame.bindings[RETURNED_AT] = Static(env.locate(stmt))
     frame.bindings[RETURNED] = frame.bindings[SKIPPING] = TRUE
-    return None if return_from_loop(env, stmt) else False
+    loop = innermost_loop(env)
+    return None if loop is None else leave_loop(env, loop, stmt)
 
 
 @lowers(ast.Break, ast.Continue)

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import pytest
 from cells import Cell, agree, check, program
-from dualbcast.frontend.environment import LOWERINGS, REFUSED
 
+from dualbcast.frontend.environment import LOWERINGS, REFUSED
 from dualbcast.runtime import interpreter
 
 
