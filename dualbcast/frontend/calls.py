@@ -86,8 +86,6 @@ def _call_partial(env: Environment, callee: Partial, arguments: Arguments, node:
 
 @register(CALLS, Static)
 def _call_static(env: Environment, callee: Static, arguments: Arguments, node: ast.Call) -> Value:
-    if not callable(callee.object):
-        env.fail(node.func, f"{describe(callee)} cannot be called")
     return _call_object(env, callee.object, arguments, node)
 
 
@@ -112,11 +110,13 @@ def _call_object(env: Environment, function: Any, arguments: Arguments, node: as
         return Partial(arguments.args[0], Arguments(arguments.args[1:], arguments.keywords))
     if isinstance(function, type) and (dataclasses.is_dataclass(function) or hasattr(function, "_field_defaults")):
         return _make_record(env, function, arguments, node)
-    call = _call_function if isinstance(function, FunctionType) else _call_wrapper
-    result = call(env, function, arguments, node)
-    if result is None:
-        _refuse(env, function, arguments, node)
-    return result
+    if not isinstance(function, FunctionType):
+        result = _call_wrapper(env, function, arguments, node)
+        if result is not None:
+            return result
+    elif _module_of(function).partition(".")[0] not in (*_LIBRARIES, *_OUTPUT_MODULES):
+        return _inline_any(env, function, arguments, node)
+    _refuse(env, function, arguments, node)
 
 
 def _call_meaning(env: Environment, meaning: Any, function: Any, arguments: Arguments, node: ast.Call) -> Value:
@@ -147,16 +147,6 @@ def _call_rule(env: Environment, rule: Rule, function: Any, arguments: Arguments
     places = node.args if len(node.args) == len(args) else [node] * len(args)  # a starred one is several
     numbers = tuple(as_scalar(env, arg, at) for arg, at in zip(args, places, strict=True))
     return apply(env, rule, numbers, node)
-
-
-def _call_function(env: Environment, function: FunctionType, arguments: Arguments, node: ast.Call) -> Value | None:
-    """The result of a Python function; None for one of a library that works on arrays."""
-    module = _module_of(function)
-    if module in _OUTPUT_MODULES:
-        _side_effect(env, function, node)
-    if module.partition(".")[0] in _LIBRARIES:
-        return None
-    return _inline_any(env, function, arguments, node)
 
 
 def _call_wrapper(env: Environment, function: Any, arguments: Arguments, node: ast.Call) -> Value | None:
@@ -336,17 +326,13 @@ def _replace_fields(env: Environment, record: Value, keywords: dict[str, Value],
 
 def _refuse(env: Environment, function: Any, arguments: Arguments, node: ast.Call) -> NoReturn:
     name = _name_of(function)
-    if name in _OUTPUT_FUNCTIONS:
-        _side_effect(env, function, node)
+    if name in _OUTPUT_FUNCTIONS or _module_of(function).partition(".")[0] in _OUTPUT_MODULES:
+        problem = f"{name}() is a side effect, which a kernel cannot have"
+        env.fail(node, problem, "the value as another output")
     if isinstance(function, type) and not _module_of(function).startswith("numpy"):
         instead = "isinstance(x, float)" if function is type else "a named tuple, a dataclass, or plain numbers"
         env.fail(node, f"{name} objects cannot be made in a kernel", instead)
     _no_rule(env, function, arguments.args, node)
-
-
-def _side_effect(env: Environment, function: Any, node: ast.Call) -> NoReturn:
-    problem = f"{_name_of(function)}() is a side effect, which a kernel cannot have"
-    env.fail(node, problem, "the value as another output")
 
 
 def _no_rule(env: Environment, function: Any, args: tuple[Value, ...], node: ast.Call) -> NoReturn:

@@ -31,6 +31,7 @@ from dualbcast.frontend.values import (
     Unassigned,
     Value,
     describe,
+    is_function,
 )
 from dualbcast.ir.constant_fold import INTEGRAL, convert, fold, number
 from dualbcast.ir.nodes import TEMPORARY, Assign, Atom, Block, Const, Expr, If, Kind, Names, Op, Stmt, Var
@@ -372,7 +373,6 @@ def expression(env: Environment, node: ast.expr) -> Value:
 
 def call_value(env: Environment, callee: Value, arguments: Arguments, node: ast.Call) -> Value:
     """The result of calling a value."""
-    call = CALLS.get(type(callee))
-    if call is None:
+    if not is_function(callee):
         env.fail(node.func, f"{describe(callee)} cannot be called")
-    return call(env, callee, arguments, node)
+    return CALLS[type(callee)](env, callee, arguments, node)
