@@ -157,7 +157,7 @@ def binary(env: Environment, name: str, left: Atom, right: Atom, node: ast.AST) 
 
 def _of_kind(env: Environment, name: str, kind: Kind, *args: Atom, node: ast.AST) -> Atom:
     """The result of an operation whose arguments are converted to its own kind."""
-    return env.op(name, *(env.convert(arg, kind, node) for arg in args), kind=kind, node=node)
+    return env.op(name, *[env.convert(arg, kind, node) for arg in args], kind=kind, node=node)
 
 
 def _bitwise(env: Environment, name: str, left: Atom, right: Atom, kind: Kind, node: ast.AST) -> Atom:

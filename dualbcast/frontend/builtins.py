@@ -56,6 +56,7 @@ _builtin = partial(register, BUILTINS)
 
 
 def _numeric(*functions: Any) -> Callable[[_Numeric], _Numeric]:
+    """Register a lowering whose arguments are numbers."""
     NUMERIC.update(functions)
     return register(BUILTINS, *functions)
 

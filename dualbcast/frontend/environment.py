@@ -199,9 +199,12 @@ class Environment:
             return value
         location = self.locate(node)
         if isinstance(value, Op):
-            value = replace(value, args=tuple(self.emit(arg, node) for arg in value.args), location=location)
+            value = replace(value, args=tuple([self.emit(arg, node) for arg in value.args]), location=location)
             if name == TEMPORARY and value.name in RULES:
-                name += "_".join([value.name, *filter(None, [_given_name(value.args[0])])])
+                first = value.args[0]
+                name += value.name
+                if isinstance(first, Var) and not first.name.startswith(TEMPORARY):  # the user's name
+                    name += f"_{first.name}"
         target = Var(self.names.fresh(name), value.kind)
         if isinstance(value, Op):
             self._definitions[target.name] = value, self.block
@@ -286,11 +289,6 @@ class Environment:
         """The block with every list in it made a tuple, and with every temporary under its present name."""
         present = {name: cast(Var, self.current(new)) for name, new in self._renamed.items()}
         return renamed_block(open_block(block), present)
-
-
-def _given_name(value: Expr) -> str:
-    """The name that the user gave a value, or an empty string."""
-    return value.name if isinstance(value, Var) and not value.name.startswith(TEMPORARY) else ""
 
 
 def _retarget(stmt: Stmt, old: Var, new: Var) -> Stmt:

@@ -271,8 +271,8 @@ def guards_of(function: Function) -> list[Capture]:
     while pending:
         caller, first = pending.pop()
         for op in operations_of(caller):
-            row, custom = RULES.get(op.name), CUSTOMS.get(op.name)
-            if not any(each is not None and each.by_user for each in (row, custom)):
+            meaning = RULES.get(op.name) or CUSTOMS.get(op.name)
+            if meaning is None or not meaning.by_user:
                 continue
             # Partials depend on the arguments that are known numbers. In partials of partials only the kinds count,
             # because the numbers might differ each time, without end.

@@ -50,13 +50,13 @@ def statements(env: Environment, body: list[ast.stmt]) -> bool:
     for position, stmt in enumerate(body):
         if not leave_if_returned(env, stmt):
             return False
-        pending = next((flag for flag in frame.flags if frame.bindings.get(flag, FALSE) != FALSE), None)
-        if pending is not None:
-            flag = frame.bindings[pending]
+        pending = [flag for flag in frame.flags if frame.bindings.get(flag, FALSE) != FALSE]
+        if pending:
+            state = frame.bindings[pending[0]]
             if frame.bindings.get(SKIPPING) == TRUE:
                 return True  # no path reaches this statement, whichever flag each has set
-            assert isinstance(flag, Var), flag
-            return unless(env, pending, flag, stmt, partial(statements, env, body[position:]))
+            assert isinstance(state, Var), state
+            return unless(env, pending[0], state, stmt, partial(statements, env, body[position:]))
         end: bool | None = lowering_of(env, stmt)(env, stmt, body[position + 1 :])
         if end is not None:
             return end
@@ -236,7 +236,7 @@ def unify(env: Environment, name: str, values: list[Value], copies: list[Copies]
     Messages call it `shown`.
     """
     first = values[0]
-    if all(same(value, first) for value in values):
+    if all(map(partial(same, first), values)):
         return first
     unassigned = [value for value in values if isinstance(value, Unassigned)]
     conflict = next((value for value in unassigned if value.conflict), None)

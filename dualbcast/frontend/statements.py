@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import NoReturn
 
@@ -214,18 +214,13 @@ def _cases(
             test = TRUE
         if case.guard is None:
             ruled_out = (*ruled_out, case.pattern.value)
-    has_bound = False
+    has_bound = case.guard is not None and test == TRUE
     if case.guard is not None and test != FALSE:
-        guard, has_bound = case.guard, test == TRUE
         if not has_bound:
-            _refuse_rebinding(env, guard, bound)
-
-        def guarded() -> Value:
-            env.frame.bindings.update(bound)
-            return condition(env, guard)
-
-        decided = guarded() if test == TRUE else short_circuit(env, "and", test, guarded, guard)
-        test = truth(env, decided, guard)
+            _refuse_rebinding(env, case.guard, bound)
+        test = truth(
+            env, short_circuit(env, "and", test, partial(_guard, env, case.guard, bound), case.guard), case.guard
+        )
 
     def body() -> bool:
         if not has_bound:  # otherwise the guard may have given the names other values since
@@ -238,6 +233,11 @@ def _cases(
         return None if body() else False
     others = partial(_cases, env, subject, later, [], ruled_out)
     return _split(env, test, (body, lambda: others() is not False), rest, case.pattern)
+
+
+def _guard(env: Environment, guard: ast.expr, bound: Bindings) -> Atom:
+    env.frame.bindings.update(bound)
+    return condition(env, guard)
 
 
 def _refuse_rebinding(env: Environment, guard: ast.expr, bound: Bindings) -> None:
@@ -258,19 +258,18 @@ def _matches(env: Environment, pattern: ast.pattern, value: Value, bound: Bindin
             if isinstance(pattern.value, bool) and isinstance(value, Atom) and value.kind == "bool":
                 return value if pattern.value else unary(env, "not", value, pattern)
             return TRUE if pattern.value is None and value == Static(None) else FALSE
-        case ast.MatchStar():
-            if pattern.name is not None:
-                bound[pattern.name] = value
-            return TRUE
-        case ast.MatchAs():
-            test = TRUE if pattern.pattern is None else _matches(env, pattern.pattern, value, bound)
+        case ast.MatchStar() | ast.MatchAs():
+            inner = pattern.pattern if isinstance(pattern, ast.MatchAs) else None
+            test = TRUE if inner is None else _matches(env, inner, value, bound)
             if pattern.name is not None:
                 bound[pattern.name] = value
             return test
         case ast.MatchOr():
             return _alternatives(env, pattern, value, bound)
-        case ast.MatchSequence():
-            return _items(env, pattern, tuple(value), bound) if is_sequence(value) else FALSE
+        case ast.MatchSequence(parts):
+            starred = [isinstance(part, ast.MatchStar) for part in parts]
+            fitted = fit_items(tuple(value), starred) if is_sequence(value) else None
+            return FALSE if fitted is None else _all_match(env, pattern, zip(parts, fitted, strict=True), bound)
         case ast.MatchClass():
             return _of_class(env, pattern, value, bound)
     env.fail(pattern, "a mapping pattern cannot be compiled", "names or attributes")
@@ -292,15 +291,6 @@ def _alternatives(env: Environment, pattern: ast.MatchOr, value: Value, bound: B
     return result
 
 
-def _items(env: Environment, pattern: ast.MatchSequence, items: tuple[Value, ...], bound: Bindings) -> Atom:
-    parts = pattern.patterns
-    fitted = fit_items(items, [isinstance(part, ast.MatchStar) for part in parts])
-    if fitted is None:
-        return FALSE
-    tests = [_matches(env, part, item, bound) for part, item in zip(parts, fitted, strict=True)]
-    return chain(env, "and", tests, pattern)
-
-
 def _of_class(env: Environment, pattern: ast.MatchClass, value: Value, bound: Bindings) -> Atom:
     kind = expression(env, pattern.cls)
     if not isinstance(kind, Static) or not isinstance(kind.object, type):
@@ -316,9 +306,15 @@ def _of_class(env: Environment, pattern: ast.MatchClass, value: Value, bound: Bi
         *zip(names, pattern.patterns, strict=False),
         *zip(pattern.kwd_attrs, pattern.kwd_patterns, strict=True),
     ]
-    tests: list[Atom] = []
+    items: list[tuple[ast.pattern, Value]] = []
     for name, part in named:
         if not isinstance(value, Record) or name not in value.fields:
             env.fail(part, f"{describe(value)} has no field {name}")
-        tests.append(_matches(env, part, value[value.fields.index(name)], bound))
-    return chain(env, "and", tests, pattern)
+        items.append((part, value[value.fields.index(name)]))
+    return _all_match(env, pattern, items, bound)
+
+
+def _all_match(
+    env: Environment, pattern: ast.pattern, items: Iterable[tuple[ast.pattern, Value]], bound: Bindings
+) -> Atom:
+    return chain(env, "and", [_matches(env, part, item, bound) for part, item in items], pattern)
