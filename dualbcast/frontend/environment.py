@@ -70,16 +70,18 @@ def held(value: Any, path: str) -> Capture:
 class Environment:
     """The state of one lowering. It knows the IR, and no Python syntax."""
 
-    # The names in use, and the labels of arrays and parameters in messages.
+    # The names in use.
     names: Names
+    # The kind of the elements of a captured array.
     array_kind: ArrayKind
     # The function whose body is being lowered, with its bindings on the present path.
     frame: Frame
     # The outermost block, whose statements always run, and the open block, to which statements are appended.
     root: list[Stmt] = field(default_factory=list)
     block: list[Stmt] = field(init=False)
-    # The captures that are compiled in, and the captured arrays by label, with the parameters for their elements.
+    # The captures that are compiled in.
     guards: list[Capture] = field(default_factory=list)
+    # The captured arrays by label, each with the parameter that stands for its element; and the labels in use.
     arrays: dict[str, tuple[Var, Capture]] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
     # The names of derivatives.

@@ -308,15 +308,11 @@ def _check(row: Rule, callables: list[Any]) -> None:
     function = _helper(row).function
     assert row.function is not None
     if function.structure != NUMBER:
-        _fail(
-            row.function,
-            f"the function of the rule {row.label} returns a tuple; it must be one number",
-            "a rule for each output",
-        )
+        problem = f"the function of the rule {row.label} returns a tuple; it must be one number"
+        _fail(row.function, problem, "a rule for each output")
     if row in _called(function):
-        _fail(
-            row.function, f"the function of the rule {row.label} calls itself, and kernels have no recursion", "a loop"
-        )
+        problem = f"the function of the rule {row.label} calls itself, and kernels have no recursion"
+        _fail(row.function, problem, "a loop")
     params = tuple(Var(f"x{at}", "int" if at in row.integer else "float") for at in range(row.arity))
     _partials_of(row.partials, params)
 

@@ -49,13 +49,7 @@ class Source:
 
 
 def find_source(function: Callable[..., Any]) -> Source:
-    """The syntax tree of a Python function or lambda.
-
-    Raises
-    ------
-    CompileError
-        It is no Python function, or its text is not available, as that of compiled code.
-    """
+    """The syntax tree of a Python function or lambda; an error if its text is not available."""
     if not isinstance(function, FunctionType):
         name = getattr(function, "__qualname__", repr(function))
         raise CompileError(
@@ -64,9 +58,8 @@ def find_source(function: Callable[..., Any]) -> Source:
             "a function made with `def` or `lambda`",
         )
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-        first = function.__code__.co_firstlineno
-        where = Location(function.__code__.co_filename, first, 0, first, 1)
-        raise CompileError(f"{function.__qualname__} is async, and a kernel cannot wait", where, "a plain function")
+        problem = f"{function.__qualname__} is async, and a kernel cannot wait"
+        raise CompileError(problem, _first_line_of(function.__code__), "a plain function")
     code = function.__code__
     # The text is read once, so a function that exists keeps its meaning when its file is edited.
     node = _nodes.get((code.co_filename, code))
@@ -88,7 +81,7 @@ def _locate(function: FunctionType) -> FunctionNode:
         node = None if tree is None else _find(tree, code)
         if tree is not None and node is not None and _is_current(text, tree, code):
             return node
-    where = Location(code.co_filename, code.co_firstlineno, 0, code.co_firstlineno, 1)
+    where = _first_line_of(code)
     if node is None:
         reason = f"its text is not in {code.co_filename}"
         if code.co_filename == "<string>":
@@ -103,6 +96,10 @@ def _locate(function: FunctionType) -> FunctionNode:
         where,
         "nothing new: reload the module, or run the cell again",
     )
+
+
+def _first_line_of(code: CodeType) -> Location:
+    return Location(code.co_filename, code.co_firstlineno, 0, code.co_firstlineno, 1)
 
 
 # `catch_warnings` concerns the whole process, and before Python 3.11.9 `ast.parse` fails in concurrent threads.

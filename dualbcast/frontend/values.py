@@ -90,7 +90,7 @@ class Operator:
         for item in self.items:
             if not isinstance(item, int | str) or isinstance(item, bool):
                 raise ArgumentError(f"wrt={item!r} is no argument; give names or positions: wrt=1 or wrt='x'")
-        if not self.has_several and (self.wrt is None or isinstance(self.wrt, tuple)):
+        if not self.name.endswith("gradient") and (self.wrt is None or isinstance(self.wrt, tuple)):
             raise ArgumentError(
                 f"{self.name}() is taken in one argument, not in wrt={self.wrt!r}; gradient() is taken in several"
             )
@@ -104,11 +104,6 @@ class Operator:
     def has_value(self) -> bool:
         """Whether the function's value comes first."""
         return self.name.startswith("value_and_")
-
-    @property
-    def has_several(self) -> bool:
-        """Whether it can be in several arguments."""
-        return self.name.endswith("gradient")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -311,10 +306,6 @@ def same(a: Any, b: Any) -> bool:
             return are_alike((a, b)) and all(map(same, a, b))
         case dict(), dict():
             return a.keys() == b.keys() and all(same(a[name], b[name]) for name in a)
-        case Partial(), Partial():
-            return same(a.function, b.function) and same(a.arguments, b.arguments)
-        case Derived(), Derived():
-            return a.operator == b.operator and same(a.function, b.function) and same(a.calls, b.calls)
-        case Closure(), Closure():
-            return a.node is b.node and a.frame is b.frame and same(a.defaults, b.defaults)
+        case (Partial(), Partial()) | (Derived(), Derived()) | (Closure(), Closure()):
+            return all(same(getattr(a, part), getattr(b, part)) for part in a.__slots__)
     return bool(a == b)
