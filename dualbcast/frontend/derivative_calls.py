@@ -122,7 +122,7 @@ def _append_partials(env: Environment, function: Function, moves: Block, has_val
     env.guards.extend(guards)
     body = (*moves, *partials.body)
     final = simplify(Function("", _free(body, partials.outputs), body, partials.outputs, function.location))
-    env.length += sum(1 for _ in statements(final.body))
+    env.length += len(statements(final.body))
     if env.length > LONGEST:
         env.fail(node, f"this derivative makes more than {LONGEST:,} operations of the function", "a lower order")
     env.block.extend(final.body)

@@ -69,7 +69,6 @@ def lower(function: Callable[..., Any], arguments: Sequence[Argument], array_kin
     captured array, or None for an object that is no array. What cannot be compiled is a `CompileError` at the user's
     line.
     """
-    _compared.clear()
     lowered = _lower_function(function, arguments, array_kind, whole=True)
     return lowered._replace(guards=(*lowered.guards, *guards_of(lowered.function)))
 
@@ -217,20 +216,21 @@ def _partials_of(source: Callable[..., Any], args: Sequence[Expr]) -> tuple[Func
 def _lowered(function: Callable[..., Any], arguments: _Kinds) -> Lowered:
     key = function, arguments
     lowered = _lowerings.get(key)
-    if lowered is None or not (key in _compared or all_hold(lowered.guards)):
+    if lowered is None or (lowered.guards and not all_hold(lowered.guards)):
         spec = find_source(function).node.args
         takes = len(positional_parameters(spec))
         if len(arguments) != takes and not (spec.vararg is not None and len(arguments) > takes):
             _fail(function, f"this function is given {len(arguments)} arguments, and takes {takes}")
-        lowered = _lowerings[key] = _lower_function(function, arguments)
-    _compared.add(key)
+        lowered = _lower_function(function, arguments)
+        assert isinstance(function, FunctionType)
+        # Not by `__module__`, which `functools.wraps` copies.
+        if str(function.__globals__.get("__name__")).startswith("dualbcast."):
+            lowered = lowered._replace(guards=())  # what this package's own functions capture does not change
+        _lowerings[key] = lowered
     return lowered
 
 
 _lowerings: dict[tuple[Callable[..., Any], _Kinds], Lowered] = {}
-# Those whose captures have been compared since the last function was lowered. That function has their guards, so it is
-# lowered again before they are needed with other captures.
-_compared: set[tuple[Callable[..., Any], _Kinds]] = set()
 
 
 def _helper(row: Rule) -> Lowered:
@@ -304,7 +304,6 @@ def _check(row: Rule, callables: list[Any]) -> None:
     for each in callables:
         if any(each is known for known in BUILTINS):  # it may not be hashable
             raise ArgumentError(f"{getattr(each, '__name__', each)} has a meaning in kernels already")
-    _compared.clear()
     function = _helper(row).function
     assert row.function is not None
     if function.structure != NUMBER:
