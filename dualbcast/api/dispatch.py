@@ -13,8 +13,7 @@ import numpy as np
 from dualbcast.api.binding import Binder, Form, Wrt, directions, wrt_key
 from dualbcast.errors import ArgumentError, CompileError, ShapeError
 from dualbcast.foreign_objects import recorder_of
-from dualbcast.frontend.lower import Lowered
-from dualbcast.frontend.rule_bodies import lower
+from dualbcast.frontend.lower import Lowered, lower
 from dualbcast.program.element import Element, flatten_out, output_dtypes
 from dualbcast.program.jacobian import broadcasts_to
 from dualbcast.program.launch import Call, Ran, Shape, run_call

@@ -236,7 +236,7 @@ def _plain(wrt: Any) -> Any:
     return int(wrt) if isinstance(wrt, np.integer) else wrt
 
 
-def _with_partials(function: Function, names: Names, *, has_value: bool) -> tuple[Function, Sequence[Capture]]:
+def _with_partials(function: Function, names: Names, has_value: bool) -> tuple[Function, Sequence[Capture]]:
     # Only programs that take derivatives inside the language need it when they are lowered.
     from dualbcast.autodiff.differentiate import with_partials
 

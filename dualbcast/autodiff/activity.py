@@ -20,7 +20,7 @@ from itertools import count, takewhile
 from typing import NamedTuple, TypeGuard, TypeVar
 
 from dualbcast.errors import CompileError
-from dualbcast.frontend.rule_bodies import partials_of, source_of
+from dualbcast.frontend.lower import partials_of
 from dualbcast.ir.nodes import (
     ONE,
     ZERO,
@@ -197,8 +197,7 @@ def partials_at(value: Op) -> tuple[Function, Sequence[Expr], list[Expr]]:
     """The partials of an operation in its arguments, as a function of some of those and of its result."""
     if is_marked(value):
         return _NOTHING, (), [ZERO, *[UNKNOWN] * (len(value.args) - 1)]
-    source, args = source_of(value)
-    template, partials = partials_of(source or _OPERATORS[value.name], args)
+    template, args, partials = partials_of(value, _OPERATORS)
     # The first argument of a custom derivative is its value, in which the partial is zero by definition.
     return template, args, [ZERO] * (value.name in CUSTOMS) + partials
 

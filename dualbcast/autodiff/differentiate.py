@@ -13,7 +13,7 @@ from dualbcast.autodiff.eliminate import ReverseMode
 from dualbcast.autodiff.linearize import Direction, Dual, ForwardMode, unit_directions, unused_names
 from dualbcast.autodiff.loop_jacobians import LoopJacobians, is_shorter
 from dualbcast.errors import Location
-from dualbcast.frontend.rule_bodies import guards_of
+from dualbcast.frontend.lower import guards_of
 from dualbcast.ir.constant_fold import fold
 from dualbcast.ir.nodes import (
     NOWHERE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from dualbcast.frontend.rule_bodies import helper_of
+from dualbcast.frontend.lower import helper_of
 from dualbcast.ir.nodes import Assign, Block, Expr, For, Function, If, Op, While
 from dualbcast.ir.traversal import known_iterations
 from dualbcast.rules.table import RULES

@@ -12,8 +12,7 @@ from dualbcast.codegen.cpu_loops import index_names, loops, summing_loops
 from dualbcast.codegen.cuda.kernel_shell import cuda_shell
 from dualbcast.codegen.cuda.reduction_shell import summing_shell
 from dualbcast.codegen.statement_text import Constants, Writer
-from dualbcast.frontend.lower import RESERVED
-from dualbcast.frontend.rule_bodies import helper_of
+from dualbcast.frontend.lower import RESERVED, helper_of
 from dualbcast.ir.nodes import Expr, For, Function, Names, Op, While
 from dualbcast.ir.traversal import assigned, expressions, statements
 from dualbcast.kernel_spec import KernelSource, Layout

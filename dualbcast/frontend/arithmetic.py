@@ -25,18 +25,12 @@ from dualbcast.frontend.values import (
     type_of,
 )
 from dualbcast.ir.constant_fold import convert, join, number
-from dualbcast.ir.nodes import FALSE, TEMPORARY, TRUE, Atom, Const, Kind, Op, Var
+from dualbcast.ir.nodes import BITWISE, FALSE, TEMPORARY, TRUE, Atom, Const, Kind, Op, Var
 from dualbcast.rules.library import INVERSE_POWERS, LARGEST_PRODUCT, ROOTS
 from dualbcast.rules.table import RULES, Custom, Rule, by_spelling
 
-_ARITHMETIC = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul"}
-_BITWISE = {
-    ast.BitAnd: "bitand",
-    ast.BitOr: "bitor",
-    ast.BitXor: "bitxor",
-    ast.LShift: "shl",
-    ast.RShift: "shr",
-}
+# The operations that Python defines for floats by other functions than for integers.
+_OF_FLOATS = {"floordiv": "numpy.floor_divide", "mod": "numpy.remainder"}
 # No product stands for an exponent of this size or more, so whether it is whole does not matter.
 _LARGE_EXPONENT = 99
 
@@ -142,44 +136,34 @@ def with_custom_derivative(
 # --- operators -------------------------------------------------------------------------------------------------------
 
 
-def binary(env: Environment, operator: ast.operator, left: Atom, right: Atom, node: ast.AST) -> Atom:
-    """Python's arithmetic on two numbers."""
+def binary(env: Environment, name: str, left: Atom, right: Atom, node: ast.AST) -> Atom:
+    """Python's arithmetic on two numbers, by the name of the operation in the IR, or `pow` or `matmul`."""
     kind = join(left.kind, right.kind)
-    if type(operator) in _BITWISE:
-        return _bitwise(env, operator, left, right, kind, node)
+    if name in BITWISE:
+        return _bitwise(env, name, left, right, kind, node)
+    if name == "matmul":
+        env.fail(node, "@ multiplies matrices, and these are numbers", "*, or a sum of products")
+    if name == "pow":
+        return power(env, left, right, node)
     if kind == "bool":
         kind = "int"
-    if isinstance(operator, ast.FloorDiv | ast.Mod) and kind == "int" and right == Const(0, "int"):
-        env.fail(node, "an integer division by zero")
-    match operator:
-        case ast.Add() | ast.Sub() | ast.Mult():
-            return _of_kind(env, _ARITHMETIC[type(operator)], kind, left, right, node=node)
-        case ast.Div():
-            return _of_kind(env, "div", "float", left, right, node=node)
-        case ast.FloorDiv() if kind == "int":
-            return _of_kind(env, "floordiv", kind, left, right, node=node)
-        case ast.Mod() if kind == "int":
-            return _of_kind(env, "mod", kind, left, right, node=node)
-        case ast.FloorDiv():
-            return apply(env, by_spelling("numpy.floor_divide"), (left, right), node)
-        case ast.Mod():
-            return apply(env, by_spelling("numpy.remainder"), (left, right), node)
-        case ast.Pow():
-            return power(env, left, right, node)
-    env.fail(node, "@ multiplies matrices, and these are numbers", "*, or a sum of products")
+    if name in _OF_FLOATS:
+        if kind == "float":
+            return apply(env, by_spelling(_OF_FLOATS[name]), (left, right), node)
+        if right == Const(0, "int"):
+            env.fail(node, "an integer division by zero")
+    return _of_kind(env, name, "float" if name == "div" else kind, left, right, node=node)
 
 
 def _of_kind(env: Environment, name: str, kind: Kind, *args: Atom, node: ast.AST) -> Atom:
     """The result of an operation whose arguments are converted to its own kind."""
-    return env.op(name, *(env.convert(arg, kind, node) for arg in args), kind=kind, node=node)
+    return env.op(name, *[env.convert(arg, kind, node) for arg in args], kind=kind, node=node)
 
 
-def _bitwise(env: Environment, operator: ast.operator, left: Atom, right: Atom, kind: Kind, node: ast.AST) -> Atom:
-    name = _BITWISE[type(operator)]
+def _bitwise(env: Environment, name: str, left: Atom, right: Atom, kind: Kind, node: ast.AST) -> Atom:
     if kind == "float":
-        word = {ast.BitAnd: ", or `and` between conditions", ast.BitOr: ", or `or` between conditions"}
-        instead = "int(x) around the numbers" + word.get(type(operator), "")
-        env.fail(node, "a bit operation needs integers", instead)
+        word = {"bitand": ", or `and` between conditions", "bitor": ", or `or` between conditions"}
+        env.fail(node, "a bit operation needs integers", "int(x) around the numbers" + word.get(name, ""))
     if kind == "bool" and name in ("bitand", "bitor", "bitxor"):
         return logical(env, {"bitand": "and", "bitor": "or", "bitxor": "ne"}[name], left, right, node=node)
     if name in ("shl", "shr") and isinstance(right, Const) and not 0 <= right.value < 64:
@@ -234,17 +218,17 @@ def _product(env: Environment, base: Atom, count: int, kind: Kind, node: ast.AST
     return env.op("mul", square, base, kind=kind, node=node) if count % 2 else square
 
 
-def unary(env: Environment, operator: ast.unaryop, value: Value, node: ast.AST) -> Atom:
-    """Python's `-`, `+`, `~` and `not`."""
-    if isinstance(operator, ast.Not):
+def unary(env: Environment, name: str, value: Value, node: ast.AST) -> Atom:
+    """Python's `-`, `+`, `~` and `not`: `neg`, `pos`, `invert` and `not`."""
+    if name == "not":
         return logical(env, "not", truth(env, value, node), node=node)
     x = as_scalar(env, value, node)
-    if isinstance(operator, ast.Invert):
+    if name == "invert":
         if x.kind == "float":
             env.fail(node, "a bit operation needs integers", "int(x) around the number")
         return _of_kind(env, "invert", "int", x, node=node)
     kind: Kind = "int" if x.kind == "bool" else x.kind
-    return env.convert(x, kind, node) if isinstance(operator, ast.UAdd) else _of_kind(env, "neg", kind, x, node=node)
+    return env.convert(x, kind, node) if name == "pos" else _of_kind(env, "neg", kind, x, node=node)
 
 
 # --- comparisons and choices -----------------------------------------------------------------------------------------

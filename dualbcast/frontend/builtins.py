@@ -12,7 +12,7 @@ import operator
 import types
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -28,19 +28,20 @@ from dualbcast.frontend.arithmetic import (
     truth,
     unary,
 )
-from dualbcast.frontend.conditionals import choose
-from dualbcast.frontend.dispatch import call_value
-from dualbcast.frontend.environment import Environment
+from dualbcast.frontend.environment import Environment, call_value, register
 from dualbcast.frontend.expressions import sequence
+from dualbcast.frontend.operators import choose
 from dualbcast.frontend.values import Range, Record, Static, Value, by_position, is_instance
 from dualbcast.ir.constant_fold import number
 from dualbcast.ir.nodes import FALSE, TRUE, Atom, Const
 from dualbcast.rules.table import by_spelling
 
 ZERO = Const(0, "int")
+_Numeric = TypeVar("_Numeric", bound=Callable[..., Value])
 
-Builtin = Callable[..., Value]
-BUILTINS: dict[Any, Builtin] = {}
+# The lowerings of calls: each takes (env, node) and the arguments. Those of functions in `NUMERIC` take numbers only.
+BUILTINS: dict[Any, Callable[..., Value]] = {}
+NUMERIC: set[Any] = set()
 # The keywords that may be given; all other arguments are positional.
 KEYWORDS: dict[Any, frozenset[str]] = {
     **{function: frozenset({"start"}) for function in (sum, math.prod, enumerate)},
@@ -51,80 +52,80 @@ KEYWORDS: dict[Any, frozenset[str]] = {
 }
 
 
-def _builtin(*functions: Any) -> Callable[[Builtin], Builtin]:
-    def register(lowering: Builtin) -> Builtin:
-        BUILTINS.update(dict.fromkeys(functions, lowering))
-        return lowering
-
-    return register
+_builtin = partial(register, BUILTINS)
 
 
-@_builtin(abs, np.absolute)
-def _abs(env: Environment, node: ast.Call, value: Value) -> Value:
-    x = as_scalar(env, value, node)
+def _numeric(*functions: Any) -> Callable[[_Numeric], _Numeric]:
+    """Register a lowering whose arguments are numbers."""
+    NUMERIC.update(functions)
+    return register(BUILTINS, *functions)
+
+
+@_numeric(abs, np.absolute)
+def _abs(env: Environment, node: ast.Call, x: Atom) -> Value:
     if x.kind == "float":
         return apply(env, by_spelling("math.fabs"), (x,), node)
     x = env.convert(x, "int", node)
     is_negative = comparison(env, "lt", x, ZERO, node)
-    return select(env, is_negative, unary(env, ast.USub(), x, node), x, node)
+    return select(env, is_negative, unary(env, "neg", x, node), x, node)
 
 
 # --- operators -------------------------------------------------------------------------------------------------------
 
 
-def _binary(operation: ast.operator, env: Environment, node: ast.Call, left: Value, right: Value) -> Value:
-    return binary(env, operation, as_scalar(env, left, node), as_scalar(env, right, node), node)
+def _binary(name: str, env: Environment, node: ast.Call, left: Atom, right: Atom) -> Value:
+    return binary(env, name, left, right, node)
 
 
-def _comparison(name: str, env: Environment, node: ast.Call, left: Value, right: Value) -> Value:
-    return comparison(env, name, as_scalar(env, left, node), as_scalar(env, right, node), node)
+def _comparison(name: str, env: Environment, node: ast.Call, left: Atom, right: Atom) -> Value:
+    return comparison(env, name, left, right, node)
 
 
 def _logical(name: str, env: Environment, node: ast.Call, left: Value, right: Value) -> Value:
     return logical(env, name, truth(env, left, node), truth(env, right, node), node=node)
 
 
-def _unary(operation: ast.unaryop, env: Environment, node: ast.Call, value: Value) -> Value:
-    return unary(env, operation, value, node)
+def _unary(name: str, env: Environment, node: ast.Call, value: Value) -> Value:
+    return unary(env, name, value, node)
 
 
-# The operators under NumPy's names and those of the module `operator`.
-for _names, _lowering in {
-    "add": partial(_binary, ast.Add()),
-    "subtract sub": partial(_binary, ast.Sub()),
-    "multiply mul": partial(_binary, ast.Mult()),
-    "divide true_divide truediv": partial(_binary, ast.Div()),
-    "mod": partial(_binary, ast.Mod()),
-    "floordiv": partial(_binary, ast.FloorDiv()),
-    "bitwise_and and_": partial(_binary, ast.BitAnd()),
-    "bitwise_or or_": partial(_binary, ast.BitOr()),
-    "bitwise_xor xor": partial(_binary, ast.BitXor()),
-    "left_shift lshift": partial(_binary, ast.LShift()),
-    "right_shift rshift": partial(_binary, ast.RShift()),
-    "less lt": partial(_comparison, "lt"),
-    "less_equal le": partial(_comparison, "le"),
-    "greater gt": partial(_comparison, "gt"),
-    "greater_equal ge": partial(_comparison, "ge"),
-    "equal eq": partial(_comparison, "eq"),
-    "not_equal ne": partial(_comparison, "ne"),
-    "logical_and": partial(_logical, "and"),
-    "logical_or": partial(_logical, "or"),
-    "logical_xor": partial(_logical, "ne"),
-    "logical_not not_": partial(_unary, ast.Not()),
-    "negative neg": partial(_unary, ast.USub()),
-    "positive pos": partial(_unary, ast.UAdd()),
-    "invert": partial(_unary, ast.Invert()),
-}.items():
-    for _name in _names.split():
-        _builtin(*(getattr(_module, _name) for _module in (np, operator) if hasattr(_module, _name)))(_lowering)
+# The operators by their names in the IR, and their names in NumPy and in the module `operator`.
+_SPELLINGS: dict[Any, dict[str, str]] = {
+    _binary: {
+        "add": "add",
+        "sub": "subtract sub",
+        "mul": "multiply mul",
+        "div": "divide true_divide truediv",
+        "mod": "mod",
+        "floordiv": "floordiv",
+        "bitand": "bitwise_and and_",
+        "bitor": "bitwise_or or_",
+        "bitxor": "bitwise_xor xor",
+        "shl": "left_shift lshift",
+        "shr": "right_shift rshift",
+    },
+    _comparison: {
+        "lt": "less lt",
+        "le": "less_equal le",
+        "gt": "greater gt",
+        "ge": "greater_equal ge",
+        "eq": "equal eq",
+        "ne": "not_equal ne",
+    },
+    _logical: {"and": "logical_and", "or": "logical_or", "ne": "logical_xor"},
+    _unary: {"not": "logical_not not_", "neg": "negative neg", "pos": "positive pos", "invert": "invert"},
+}
+for _lowering, _names in _SPELLINGS.items():
+    for _operation, _spelled in _names.items():
+        _functions = [getattr(_module, _name, None) for _module in (np, operator) for _name in _spelled.split()]
+        _enter = _numeric if _lowering in (_binary, _comparison) else _builtin
+        _enter(*filter(None, _functions))(partial(_lowering, _operation))
 
 
-@_builtin(math.log)
-def _log(env: Environment, node: ast.Call, value: Value, base: Value | None = None) -> Value:
-    x = apply(env, by_spelling("numpy.log"), (as_scalar(env, value, node),), node)
-    if base is None:
-        return x
-    return binary(env, ast.Div(), x, apply(env, by_spelling("numpy.log"), (as_scalar(env, base, node),), node), node)
+@_numeric(math.log)
+def _log(env: Environment, node: ast.Call, x: Atom, base: Atom | None = None) -> Value:
+    log = partial(apply, env, by_spelling("numpy.log"), node=node)
+    return log((x,)) if base is None else binary(env, "div", log((x,)), log((base,)), node)
 
 
 def _extremum(
@@ -166,19 +167,19 @@ BUILTINS[max] = partial(_extremum, "gt")
 
 
 def _reduction(
-    operation: ast.operator, initial: int, env: Environment, node: ast.Call, items: Value, start: Value | None = None
+    name: str, initial: int, env: Environment, node: ast.Call, items: Value, start: Value | None = None
 ) -> Value:
     # The start is not left out: 0 + -0.0 is 0.0, as in Python.
     total = Const(initial, "int") if start is None else as_scalar(env, start, node)
     if total.kind == "bool":
         total = env.convert(total, "int", node)
     for value in sequence(env, items, node):
-        total = binary(env, operation, total, as_scalar(env, value, node), node)
+        total = binary(env, name, total, as_scalar(env, value, node), node)
     return total
 
 
-BUILTINS[sum] = partial(_reduction, ast.Add(), 0)
-BUILTINS[math.prod] = partial(_reduction, ast.Mult(), 1)
+BUILTINS[sum] = partial(_reduction, "add", 0)
+BUILTINS[math.prod] = partial(_reduction, "mul", 1)
 
 
 @_builtin(sorted)
@@ -208,44 +209,42 @@ BUILTINS[any] = partial(_quantifier, "or")
 # --- arithmetic and conversions --------------------------------------------------------------------------------------
 
 
-@_builtin(pow, math.pow, operator.pow)
-def _pow(env: Environment, node: ast.Call, base: Value, exponent: Value) -> Value:
-    return power(env, as_scalar(env, base, node), as_scalar(env, exponent, node), node)
+@_numeric(pow, math.pow, operator.pow)
+def _pow(env: Environment, node: ast.Call, base: Atom, exponent: Atom) -> Value:
+    return power(env, base, exponent, node)
 
 
-@_builtin(divmod, np.divmod)
-def _divmod(env: Environment, node: ast.Call, left: Value, right: Value) -> Value:
-    a, b = as_scalar(env, left, node), as_scalar(env, right, node)
-    return (binary(env, ast.FloorDiv(), a, b, node), binary(env, ast.Mod(), a, b, node))
+@_numeric(divmod, np.divmod)
+def _divmod(env: Environment, node: ast.Call, left: Atom, right: Atom) -> Value:
+    return (binary(env, "floordiv", left, right, node), binary(env, "mod", left, right, node))
 
 
-def _integral(spelling: str, env: Environment, node: ast.Call, value: Value) -> Value:
-    x = as_scalar(env, value, node)
+def _integral(spelling: str, env: Environment, node: ast.Call, x: Atom) -> Atom:
     if x.kind == "float":
         x = apply(env, by_spelling(spelling), (x,), node)
     return env.convert(x, "int", node)
 
 
 for _function in (math.floor, math.ceil, math.trunc):
-    BUILTINS[_function] = partial(_integral, f"numpy.{_function.__name__}")
+    _numeric(_function)(partial(_integral, f"numpy.{_function.__name__}"))
 
 
 @_builtin(round)
 def _round(env: Environment, node: ast.Call, value: Value, ndigits: Value | None = None) -> Value:
     if ndigits is None or ndigits == Static(None):
-        return _integral("numpy.rint", env, node, value)
+        return _integral("numpy.rint", env, node, as_scalar(env, value, node))
     if not isinstance(ndigits, Const):
         env.fail(node, "the number of digits must be known when the kernel is compiled")
     if not abs(ndigits.value) <= 300:
         env.fail(node, f"a number of this kind has no {ndigits.value:g} digits", "fewer digits")
     x, scale = as_scalar(env, value, node), number(10.0 ** float(ndigits.value))
-    scaled = apply(env, by_spelling("numpy.rint"), (binary(env, ast.Mult(), x, scale, node),), node)
-    return binary(env, ast.Div(), scaled, scale, node)
+    scaled = apply(env, by_spelling("numpy.rint"), (binary(env, "mul", x, scale, node),), node)
+    return binary(env, "div", scaled, scale, node)
 
 
-@_builtin(int, np.int64)
-def _int(env: Environment, node: ast.Call, value: Value = ZERO) -> Value:
-    return env.convert(as_scalar(env, value, node), "int", node)
+@_numeric(int, np.int64)
+def _int(env: Environment, node: ast.Call, x: Atom = ZERO) -> Value:
+    return env.convert(x, "int", node)
 
 
 @_builtin(float, np.float64)
@@ -263,23 +262,28 @@ def _bool(env: Environment, node: ast.Call, value: Value = FALSE) -> Value:
     return truth(env, value, node)
 
 
-@_builtin(np.float32)
-def _float32(env: Environment, node: ast.Call, value: Value) -> Value:
-    x = env.convert(as_scalar(env, value, node), "float", node)
-    return env.op("single", x, kind="float", node=node)
+@_numeric(np.float32)
+def _float32(env: Environment, node: ast.Call, x: Atom) -> Value:
+    return env.op("single", env.convert(x, "float", node), kind="float", node=node)
 
 
-def _narrow(bits: int, offset: int, env: Environment, node: ast.Call, value: Value) -> Value:
+def _narrow(bits: int, offset: int, env: Environment, node: ast.Call, x: Atom) -> Value:
     """An integer of so many bits, of which the smallest is `-offset`."""
-    x: Atom = env.convert(as_scalar(env, value, node), "int", node)
     shift = Const(offset, "int")
-    x = binary(env, ast.BitAnd(), binary(env, ast.Add(), x, shift, node), Const(2**bits - 1, "int"), node)
-    return binary(env, ast.Sub(), x, shift, node)
+    shifted = binary(env, "add", env.convert(x, "int", node), shift, node)
+    return binary(env, "sub", binary(env, "bitand", shifted, Const(2**bits - 1, "int"), node), shift, node)
 
 
 for _bits in (8, 16, 32):
-    BUILTINS[getattr(np, f"int{_bits}")] = partial(_narrow, _bits, 2 ** (_bits - 1))
-    BUILTINS[getattr(np, f"uint{_bits}")] = partial(_narrow, _bits, 0)
+    _numeric(getattr(np, f"int{_bits}"))(partial(_narrow, _bits, 2 ** (_bits - 1)))
+    _numeric(getattr(np, f"uint{_bits}"))(partial(_narrow, _bits, 0))
+
+
+@_numeric(math.hypot)
+def _hypot(env: Environment, node: ast.Call, *sides: Atom) -> Value:
+    if len(sides) < 2:
+        return apply(env, by_spelling("math.fabs"), sides or (Const(0.0, "float"),), node)
+    return functools.reduce(lambda length, side: apply(env, by_spelling("numpy.hypot"), (length, side), node), sides)
 
 
 # --- tuples and their items ------------------------------------------------------------------------------------------
@@ -311,24 +315,13 @@ def _isinstance(env: Environment, node: ast.Call, value: Value, kinds: Value) ->
     return TRUE if is_instance(value, tuple(classes)) else FALSE
 
 
-@_builtin(math.hypot)
-def _hypot(env: Environment, node: ast.Call, *values: Value) -> Value:
-    sides = [as_scalar(env, value, node) for value in values] or [Const(0.0, "float")]
-    if len(sides) == 1:
-        return apply(env, by_spelling("math.fabs"), (sides[0],), node)
-    length = sides[0]
-    for side in sides[1:]:
-        length = apply(env, by_spelling("numpy.hypot"), (length, side), node)
-    return length
-
-
 @_builtin(math.dist)
 def _dist(env: Environment, node: ast.Call, p: Value, q: Value) -> Value:
     starts, ends = sequence(env, p, node), sequence(env, q, node)
     if len(starts) != len(ends):
         env.fail(node, f"a point of {len(starts)} numbers and one of {len(ends)} have no distance")
     gaps = [
-        binary(env, ast.Sub(), as_scalar(env, a, node), as_scalar(env, b, node), node)
+        binary(env, "sub", as_scalar(env, a, node), as_scalar(env, b, node), node)
         for a, b in zip(starts, ends, strict=True)
     ]
     return _hypot(env, node, *gaps)

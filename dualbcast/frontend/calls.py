@@ -1,4 +1,6 @@
-"""Calls: a function of the rule table becomes an operation, a Python function is inlined, all else is refused."""
+"""Calls: a function of the rule table becomes an operation, a Python function is inlined, a named tuple or a dataclass
+is made from its fields, and all else is refused.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +15,21 @@ from typing import Any, NoReturn
 import numpy as np
 
 from dualbcast import errors
-from dualbcast.errors import CompileError
+from dualbcast.errors import CompileError, a_or_an
 from dualbcast.frontend.arithmetic import apply, as_scalar, with_custom_derivative
-from dualbcast.frontend.builtins import BUILTINS, KEYWORDS
+from dualbcast.frontend.builtins import BUILTINS, KEYWORDS, NUMERIC
 from dualbcast.frontend.derivative_calls import DerivativeOf
-from dualbcast.frontend.dispatch import call_value, calls, expression, lowers
-from dualbcast.frontend.environment import Environment
+from dualbcast.frontend.environment import CALLS, Environment, call_value, expression, held, lowers, register
 from dualbcast.frontend.expressions import items_of
 from dualbcast.frontend.inlining import bind_arguments, count, in_order, inline, inline_bound
 from dualbcast.frontend.loops import is_reduction, reduce_generator
-from dualbcast.frontend.record_types import is_record_type, make_record, replace_fields
 from dualbcast.frontend.values import (
     Arguments,
     Derived,
     Keywords,
     Operator,
     Partial,
+    Record,
     Static,
     Value,
     by_position,
@@ -41,8 +42,6 @@ from dualbcast.rules import library
 from dualbcast.rules.guards import Capture
 from dualbcast.rules.spelling import home, leads_to
 from dualbcast.rules.table import Custom, Rule
-
-__all__: list[str] = []
 
 _LIBRARIES = ("cupy", "numpy", "scipy", "jax", "torch", "random")
 _STANDARD, _PACKAGE = os.path.dirname(os.__file__), os.path.dirname(errors.__file__)
@@ -80,21 +79,19 @@ def _call_callee(env: Environment, callee: Value, node: ast.Call) -> Value:
 # --- values that are called ------------------------------------------------------------------------------------------
 
 
-@calls(Partial)
+@register(CALLS, Partial)
 def _call_partial(env: Environment, callee: Partial, arguments: Arguments, node: ast.Call) -> Value:
     return call_value(env, callee.function, arguments.after(callee.arguments), node)
 
 
-@calls(Static)
+@register(CALLS, Static)
 def _call_static(env: Environment, callee: Static, arguments: Arguments, node: ast.Call) -> Value:
-    if not callable(callee.object):
-        env.fail(node.func, f"{describe(callee)} cannot be called")
     return _call_object(env, callee.object, arguments, node)
 
 
 def _call_object(env: Environment, function: Any, arguments: Arguments, node: ast.Call) -> Value:
     if function is dataclasses.replace and arguments.args:
-        return replace_fields(env, arguments.args[0], arguments.keywords, node)
+        return _replace_fields(env, arguments.args[0], arguments.keywords, node)
     if _is_hashable(function) and function in BUILTINS:
         return _call_builtin(env, function, arguments, node)
     if isinstance(function, DerivativeOf):
@@ -111,13 +108,15 @@ def _call_object(env: Environment, function: Any, arguments: Arguments, node: as
         return call_value(env, Static(function.__func__), arguments.after(by_position(Static(function.__self__))), node)
     if function is functools.partial and arguments.args:
         return Partial(arguments.args[0], Arguments(arguments.args[1:], arguments.keywords))
-    if is_record_type(function):
-        return make_record(env, function, arguments, node)
-    call = _call_function if isinstance(function, FunctionType) else _call_wrapper
-    result = call(env, function, arguments, node)
-    if result is None:
-        _refuse(env, function, arguments, node)
-    return result
+    if isinstance(function, type) and (dataclasses.is_dataclass(function) or hasattr(function, "_field_defaults")):
+        return _make_record(env, function, arguments, node)
+    if not isinstance(function, FunctionType):
+        result = _call_wrapper(env, function, arguments, node)
+        if result is not None:
+            return result
+    elif _module_of(function).partition(".")[0] not in (*_LIBRARIES, *_OUTPUT_MODULES):
+        return _inline_any(env, function, arguments, node)
+    _refuse(env, function, arguments, node)
 
 
 def _call_meaning(env: Environment, meaning: Any, function: Any, arguments: Arguments, node: ast.Call) -> Value:
@@ -150,16 +149,6 @@ def _call_rule(env: Environment, rule: Rule, function: Any, arguments: Arguments
     return apply(env, rule, numbers, node)
 
 
-def _call_function(env: Environment, function: FunctionType, arguments: Arguments, node: ast.Call) -> Value | None:
-    """The result of a Python function; None for one of a library that works on arrays."""
-    module = _module_of(function)
-    if module in _OUTPUT_MODULES:
-        _side_effect(env, function, node)
-    if module.partition(".")[0] in _LIBRARIES:
-        return None
-    return _inline_any(env, function, arguments, node)
-
-
 def _call_wrapper(env: Environment, function: Any, arguments: Arguments, node: ast.Call) -> Value | None:
     """The result of an object that wraps a Python function, or that may run while the kernel is compiled; else None."""
     if partials := getattr(function, "_partials", ()):
@@ -185,12 +174,11 @@ def _call_wrapper(env: Environment, function: Any, arguments: Arguments, node: a
 
 def _inline_any(env: Environment, function: FunctionType, arguments: Arguments, node: ast.Call) -> Value:
     """The result of a Python function; an error in Python's library or this package is reported at the call."""
-    if not _is_fixed(function.__code__.co_filename) or _is_fixed(env.frame.source.filename):
-        return inline(env, function, arguments, node)
     try:
         return inline(env, function, arguments, node)
     except CompileError as error:
-        if not _is_fixed(error.filename):
+        enters_library = _is_fixed(function.__code__.co_filename) and not _is_fixed(env.frame.source.filename)
+        if not enters_library or not _is_fixed(error.filename):
             raise
         instead = error.hint
         if not function.__code__.co_filename.startswith(_PACKAGE):
@@ -206,6 +194,8 @@ def _call_builtin(env: Environment, function: Any, arguments: Arguments, node: a
     folded = _fold(function, args) if args and not keywords else None
     if folded is not None:
         return folded
+    if function in NUMERIC:
+        args = tuple(as_scalar(env, arg, node) for arg in args)
     try:
         return BUILTINS[function](env, node, *args, **keywords)
     except TypeError as error:
@@ -233,8 +223,8 @@ def _call_now(env: Environment, function: Any, arguments: Arguments, node: ast.C
             env.fail(node, f"{problem}, not {describe(arg)}")
         plain.append(object_of(arg))
     named = dict(zip(keywords, plain[len(args) :], strict=True))
-    result = env.evaluate(node, lambda: function(*plain[: len(args)], **named))
-    return env.usable(Capture((result,), 0, result, ast.unparse(node)), node, "this")
+    result = env.evaluate(node, function, *plain[: len(args)], **named)
+    return env.usable(held(result, ast.unparse(node)), node, "this")
 
 
 def _fold(function: Any, args: tuple[Value, ...]) -> Const | None:
@@ -274,22 +264,75 @@ def _module_of(function: Any) -> str:
     return getattr(function, "__module__", None) or ("numpy" if isinstance(function, np.ufunc) else "")
 
 
+# --- named tuples and dataclasses ------------------------------------------------------------------------------------
+
+
+def _make_record(env: Environment, kind: type, arguments: Arguments, node: ast.AST) -> Record:
+    """`kind(*args, **keywords)`."""
+    name, (args, keywords) = kind.__name__, arguments
+    defaults: dict[str, Any]
+    if dataclasses.is_dataclass(kind):
+        fields = dataclasses.fields(kind)
+        positional = [field.name for field in fields if not field.kw_only]
+        every = tuple(field.name for field in fields)
+        defaults = {field.name: field.default for field in fields if field.default is not dataclasses.MISSING}
+        params = kind.__dict__.get("__dataclass_params__")
+        has_own = (
+            not (params and params.init) or hasattr(kind, "__post_init__") or not all(field.init for field in fields)
+        )
+    else:
+        every = tuple(getattr(kind, "_fields", ()))
+        positional, defaults = list(every), getattr(kind, "_field_defaults", {})
+        scope = getattr(kind.__new__, "__globals__", {})
+        inits = any("__init__" in vars(base) for base in kind.__mro__[:-2])
+        has_own = inits or not str(scope.get("__name__")).startswith("namedtuple_")
+    if has_own:
+        problem = f"making {a_or_an(name)} runs code of its own (__init__, __new__ or __post_init__)"
+        instead = "a class that holds its fields, and a function that makes it"
+        env.fail(node, f"{problem}, which a kernel cannot run", instead)
+    if len(args) > len(positional):
+        env.fail(node, f"{name}() takes {len(positional)} positional arguments, and {len(args)} are given")
+    values: dict[str, Value] = dict(zip(positional, args, strict=False))
+    for key, value in keywords.items():
+        if key not in every:
+            env.fail(node, f"{name} has no field {key}", f"one of {', '.join(every)}")
+        if key in values:
+            env.fail(node, f"{name}() gets two values for {key}")
+        values[key] = value
+    for key, default in defaults.items():
+        if key not in values:
+            known = env.known(held(default, f"{name}.{key}"))
+            if known is not None:
+                values[key] = known
+    missing = [key for key in every if key not in values]
+    if missing:
+        env.fail(node, f"{name}() lacks a value for {', '.join(missing)}")
+    return Record(kind, (values[key] for key in every), every)
+
+
+def _replace_fields(env: Environment, record: Value, keywords: dict[str, Value], node: ast.AST) -> Record:
+    """The record with some fields changed: `dataclasses.replace`, and `_replace` of a named tuple."""
+    if not isinstance(record, Record) or not record.fields:
+        env.fail(node, f"the fields of {describe(record)} cannot be replaced", "a named tuple or a dataclass")
+    for key in keywords:
+        if key not in record.fields:
+            name = record.python_type.__name__
+            env.fail(node, f"{name} has no field {key}", f"one of {', '.join(record.fields)}")
+    return record.like(keywords.get(key, item) for key, item in zip(record.fields, record, strict=True))
+
+
 # --- refusals --------------------------------------------------------------------------------------------------------
 
 
 def _refuse(env: Environment, function: Any, arguments: Arguments, node: ast.Call) -> NoReturn:
     name = _name_of(function)
-    if name in _OUTPUT_FUNCTIONS:
-        _side_effect(env, function, node)
+    if name in _OUTPUT_FUNCTIONS or _module_of(function).partition(".")[0] in _OUTPUT_MODULES:
+        problem = f"{name}() is a side effect, which a kernel cannot have"
+        env.fail(node, problem, "the value as another output")
     if isinstance(function, type) and not _module_of(function).startswith("numpy"):
         instead = "isinstance(x, float)" if function is type else "a named tuple, a dataclass, or plain numbers"
         env.fail(node, f"{name} objects cannot be made in a kernel", instead)
     _no_rule(env, function, arguments.args, node)
-
-
-def _side_effect(env: Environment, function: Any, node: ast.Call) -> NoReturn:
-    problem = f"{_name_of(function)}() is a side effect, which a kernel cannot have"
-    env.fail(node, problem, "the value as another output")
 
 
 def _no_rule(env: Environment, function: Any, args: tuple[Value, ...], node: ast.Call) -> NoReturn:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from dualbcast.errors import ArgumentError
 from dualbcast.frontend.builtins import BUILTINS, KEYWORDS
-from dualbcast.frontend.dispatch import call_value, calls
-from dualbcast.frontend.environment import LONGEST, Environment, freeze
+from dualbcast.frontend.environment import CALLS, LONGEST, Environment, call_value, register
+from dualbcast.frontend.source import positional_parameters
 from dualbcast.frontend.values import (
     Arguments,
     Closure,
@@ -29,35 +29,23 @@ from dualbcast.frontend.values import (
     object_of,
 )
 from dualbcast.ir.nodes import TEMPORARY, Assign, Atom, Block, Const, Function, Names, Output, Stmt, Var
-from dualbcast.ir.traversal import among, assigned, atoms, expressions, statements
+from dualbcast.ir.traversal import among, assigned, reads_and_writes, statements, variables
 from dualbcast.ir.value_numbering import simplify
 from dualbcast.rules.guards import Capture
 
 
 class DerivativeOf:
-    """A derivative of a function as a Python object.
-
-    Attributes
-    ----------
-    function : callable
-    operator : Operator
-    """
+    """A derivative of a function as a Python object."""
 
     def __init__(self, function: Any, operator: Operator) -> None:
         self.function, self.operator = function, operator
 
 
-class WithPartials(Protocol):
-    """Differentiates a function in IR in all its parameters, with fresh names from `names`.
-
-    The outputs of the result are those of the function, if `has_value`, and then the partials by parameter. The
-    guards are those of the rules that were used.
-    """
-
-    def __call__(self, function: Function, names: Names, *, has_value: bool) -> tuple[Function, Sequence[Capture]]: ...
-
-
-# Differentiation is above the front end, because it lowers the partials of rules.
+# Takes (function, names, has_value), and differentiates a function in IR in all its parameters, with fresh names from
+# `names`. The outputs of the result are those of the function, if `has_value`, and then the partials by parameter. The
+# guards are those of the rules that were used. Differentiation is above the front end, because it lowers the partials
+# of rules.
+WithPartials = Callable[[Function, Names, bool], tuple[Function, Sequence[Capture]]]
 _with_partials: WithPartials
 
 
@@ -70,7 +58,7 @@ def differentiate_by(with_partials: WithPartials) -> None:
 # --- calls of derivatives --------------------------------------------------------------------------------------------
 
 
-@calls(Derived)
+@register(CALLS, Derived)
 def _differentiate(env: Environment, derived: Derived, arguments: Arguments, node: ast.Call) -> Value:
     """The result of calling a derivative of a function."""
     operator, sequence = derived.operator, (*derived.calls, arguments)
@@ -100,9 +88,9 @@ def _differentiate(env: Environment, derived: Derived, arguments: Arguments, nod
         return Derived(operator, derived.function, sequence)
     leaves = list(_leaves(env, value, derived, node))
     outputs = tuple(Output(f"{TEMPORARY}{at}", env.current(leaf)) for at, leaf in enumerate(leaves))
-    inside, params = freeze(body, env.current), tuple(seeds.values())
+    inside, params = env.freeze(body), tuple(seeds.values())
     function = Function("", params, inside, outputs, env.locate(node), derived=among(env.derived, inside))
-    results = iter(_append_partials(env, function, freeze(moves, env.current), operator.has_value, node))
+    results = iter(_append_partials(env, function, env.freeze(moves), operator.has_value, node))
     values = [next(results) for _ in leaves] if operator.has_value else []
     partials = {at: _rebuild(value, iter([next(results) for _ in leaves])) for at in seeds}
     derivative: Value = tuple(partials[at] for at in wanted)
@@ -130,11 +118,11 @@ def _value_in(
 
 def _append_partials(env: Environment, function: Function, moves: Block, has_value: bool, node: ast.AST) -> list[Atom]:
     """Append the partials of a function at the point that `moves` set, after its values if those are wanted."""
-    partials, guards = _with_partials(function, env.names, has_value=has_value)
+    partials, guards = _with_partials(function, env.names, has_value)
     env.guards.extend(guards)
     body = (*moves, *partials.body)
     final = simplify(Function("", _free(body, partials.outputs), body, partials.outputs, function.location))
-    env.length += sum(1 for _ in statements(final.body))
+    env.length += len(statements(final.body))
     if env.length > LONGEST:
         env.fail(node, f"this derivative makes more than {LONGEST:,} operations of the function", "a lower order")
     env.block.extend(final.body)
@@ -207,8 +195,7 @@ def parameter_names(function: Value) -> Sequence[str]:
     """The names of a function's positional parameters; none if they are unknown."""
     match function:
         case Closure():
-            spec = function.node.args
-            return [parameter.arg for parameter in (*spec.posonlyargs, *spec.args)]
+            return [parameter.arg for parameter in positional_parameters(function.node.args)]
         case Partial():
             args, keywords = function.arguments
             return [name for name in parameter_names(function.function)[len(args) :] if name not in keywords]
@@ -249,9 +236,8 @@ def _rebuild(model: Value, leaves: Iterator[Atom]) -> Value:
 
 def _free(body: Block, outputs: Iterable[Output]) -> tuple[Var, ...]:
     """The variables that are read but not assigned."""
-    exprs = [expr for stmt in statements(body) for expr in expressions(stmt)]
-    exprs.extend(output.value for output in outputs)
-    read = {leaf.name: leaf for expr in exprs for leaf in atoms(expr) if isinstance(leaf, Var)}
+    read, _ = reads_and_writes(body)
+    read |= {leaf.name: leaf for output in outputs for leaf in variables(output.value)}
     own = set(assigned(body))
     return tuple(leaf for name, leaf in read.items() if name not in own)
 

@@ -1,6 +1,8 @@
 """The state of one lowering: the open block and its names, the frame, and the captures from outside.
 
-It knows the IR, and no Python syntax.
+And the dispatch table of the front end: from a class of syntax node to the function that lowers it. Each file registers
+the lowerings of its nodes, and lowers the nodes inside them through `expression` and `paths.statements`, and calls
+through `call_value`. So the files need not import each other in a circle.
 """
 
 from __future__ import annotations
@@ -9,21 +11,31 @@ import ast
 import enum
 import numbers
 import re
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from types import FunctionType
 from typing import Any, NoReturn, TypeVar, cast
 
 import numpy as np
 
 from dualbcast.errors import CompileError, Location, a_or_an
-from dualbcast.frontend.source import locate
-from dualbcast.frontend.values import Closure, Frame, Range, Record, Static, Unassigned, Value
+from dualbcast.frontend.values import (
+    Arguments,
+    Closure,
+    Frame,
+    Range,
+    Record,
+    Static,
+    Unassigned,
+    Value,
+    describe,
+    is_function,
+)
 from dualbcast.ir.constant_fold import INTEGRAL, convert, fold, number
 from dualbcast.ir.nodes import TEMPORARY, Assign, Atom, Block, Const, Expr, If, Kind, Names, Op, Stmt, Var
-from dualbcast.ir.traversal import assigned_always, map_expr, map_exprs
+from dualbcast.ir.traversal import assigned_always, map_exprs, renamed_block
 from dualbcast.rules.guards import Capture
 from dualbcast.rules.table import RULES, Rule, watch
 
@@ -41,49 +53,51 @@ _UNDONE = ("length", "arrays", "taken", "derived", "_definitions", "_renamed")
 _Result = TypeVar("_Result")
 
 
+def locate(node: ast.AST, filename: str) -> Location:
+    """The place of a syntax node."""
+    line = getattr(node, "lineno", 1)
+    column = getattr(node, "col_offset", 0)
+    end_line = getattr(node, "end_lineno", None) or line
+    return Location(filename, line, column, end_line, getattr(node, "end_col_offset", None) or column + 1)
+
+
+def held(value: Any, path: str) -> Capture:
+    """An object that nothing outside refers to as a capture, under this path."""
+    return Capture((value,), 0, value, path)
+
+
+@dataclass(eq=False)
 class Environment:
-    """The state of one lowering.
+    """The state of one lowering. It knows the IR, and no Python syntax."""
 
-    Attributes
-    ----------
-    names : Names
-        The names in use.
-    array_kind : function
-        The kind of the elements of a captured array.
-    frame : Frame
-        The function whose body is being lowered, with its bindings on the present path.
-    root, block : list of Stmt
-        The outermost block, whose statements always run, and the open block, to which statements are appended.
-    guards : list of Capture
-        The captures that are compiled in.
-    arrays : dict of str to (Var, Capture)
-        The captured arrays by label, each with the parameter that stands for its element.
-    taken : set of str
-        The labels in use.
-    derived : set of str
-        The names of derivatives.
-    inlined : list
-        The functions that are being inlined, outermost first, each inside the one before it.
-    unrolled : int
-        How many loops have been written out.
-    length : int
-        How many operations there are.
-    """
+    # The names in use.
+    names: Names
+    # The kind of the elements of a captured array.
+    array_kind: ArrayKind
+    # The function whose body is being lowered, with its bindings on the present path.
+    frame: Frame
+    # The outermost block, whose statements always run, and the open block, to which statements are appended.
+    root: list[Stmt] = field(default_factory=list)
+    block: list[Stmt] = field(init=False)
+    # The captures that are compiled in.
+    guards: list[Capture] = field(default_factory=list)
+    # The captured arrays by label, each with the parameter that stands for its element; and the labels in use.
+    arrays: dict[str, tuple[Var, Capture]] = field(default_factory=dict)
+    taken: set[str] = field(default_factory=set)
+    # The names of derivatives.
+    derived: set[str] = field(default_factory=set)
+    # The functions that are being inlined, outermost first, each inside the one before it.
+    inlined: list[FunctionType | Closure] = field(default_factory=list)
+    # How many loops have been written out, and how many operations there are.
+    unrolled: int = 0
+    length: int = 0
+    # The operation that assigns each name, and the block it is in.
+    _definitions: dict[str, tuple[Op, list[Stmt]]] = field(default_factory=dict)
+    # The new names of temporaries that were given a user's name; other values may still hold the old ones.
+    _renamed: dict[str, Var] = field(default_factory=dict)
 
-    def __init__(self, names: Names, array_kind: ArrayKind, frame: Frame) -> None:
-        self.names, self.array_kind, self.frame = names, array_kind, frame
-        self.root: list[Stmt] = []
+    def __post_init__(self) -> None:
         self.block = self.root
-        self.guards: list[Capture] = []
-        self.arrays: dict[str, tuple[Var, Capture]] = {}
-        self.taken: set[str] = set()
-        self.derived: set[str] = set()
-        self.inlined: list[FunctionType | Closure] = []
-        self.unrolled = self.length = 0
-        # The operation that assigns each name, and the block it is in.
-        self._definitions: dict[str, tuple[Op, list[Stmt]]] = {}
-        # The new names of temporaries that were given a user's name; other values may still hold the old ones.
-        self._renamed: dict[str, Var] = {}
 
     # --- errors ---------------------------------------------------------------------------------------
 
@@ -127,11 +141,12 @@ class Environment:
         self.arrays[label] = param, capture
         return param
 
-    def known(self, value: Any, capture: Capture) -> Value | None:
+    def known(self, capture: Capture) -> Value | None:
         """A Python object that exists when the kernel is compiled; None where a kernel cannot use it.
 
         An array becomes a parameter of the kernel, read through `capture` at every call.
         """
+        value = capture.value
         if isinstance(value, bool | int | float) and not isinstance(value, enum.Enum):
             return number(value)
         if isinstance(value, np.bool_ | np.integer | np.floating):
@@ -142,7 +157,7 @@ class Environment:
         if isinstance(value, tuple):
             items: list[Value] = []
             for position, item in enumerate(value):
-                inner = self.known(item, Capture(value, position, item, f"{capture.path}[{position}]"))
+                inner = self.known(Capture(value, position, item, f"{capture.path}[{position}]"))
                 if inner is None:
                     return None
                 items.append(inner)
@@ -153,13 +168,9 @@ class Environment:
             return None
         return Static(value)
 
-    def constant(self, value: Any, path: str) -> Value | None:
-        """A Python object that nothing outside refers to under this path; None where a kernel cannot use it."""
-        return self.known(value, Capture((value,), 0, value, path))
-
     def usable(self, capture: Capture, node: ast.AST, label: str, hint: str = "") -> Value:
         """The value of a capture, which messages call `label`; an error where a kernel cannot use it."""
-        value = self.known(capture.value, capture)
+        value = self.known(capture)
         if value is None:
             kind = type(capture.value).__name__
             self.fail(node, f"{label} is of type {kind}, which a kernel cannot use", hint)
@@ -190,9 +201,12 @@ class Environment:
             return value
         location = self.locate(node)
         if isinstance(value, Op):
-            value = replace(value, args=tuple(self.emit(arg, node) for arg in value.args), location=location)
+            value = replace(value, args=tuple([self.emit(arg, node) for arg in value.args]), location=location)
             if name == TEMPORARY and value.name in RULES:
-                name += "_".join([value.name, *filter(None, [_given_name(value.args[0])])])
+                first = value.args[0]
+                name += value.name
+                if isinstance(first, Var) and not first.name.startswith(TEMPORARY):  # the user's name
+                    name += f"_{first.name}"
         target = Var(self.names.fresh(name), value.kind)
         if isinstance(value, Op):
             self._definitions[target.name] = value, self.block
@@ -212,6 +226,8 @@ class Environment:
 
     def convert(self, value: Atom, kind: Kind, node: ast.AST) -> Atom:
         """The value as another kind; `float(int(x))` is the whole part of x, however large it is, but never -0.0."""
+        if value.kind == kind:
+            return value
         definition = self._definition(value) if kind == "float" else None
         if definition is not None and definition.name == "to_int" and definition.args[0].kind == "float":
             (inner,) = definition.args
@@ -265,20 +281,16 @@ class Environment:
                 return new
         return value
 
-    def current(self, expr: Expr) -> Expr:
-        """The expression with every temporary under its present name."""
+    def current(self, value: Atom) -> Atom:
+        """The value, under its present name if it is a temporary."""
+        while isinstance(value, Var) and value.name in self._renamed:
+            value = self._renamed[value.name]
+        return value
 
-        def leaf(at: Expr) -> Expr:
-            while isinstance(at, Var) and at.name in self._renamed:
-                at = self._renamed[at.name]
-            return at
-
-        return map_expr(expr, leaf)
-
-
-def _given_name(value: Expr) -> str:
-    """The name that the user gave a value, or an empty string."""
-    return value.name if isinstance(value, Var) and not value.name.startswith(TEMPORARY) else ""
+    def freeze(self, block: list[Stmt]) -> Block:
+        """The block with every list in it made a tuple, and with every temporary under its present name."""
+        present = {name: cast(Var, self.current(new)) for name, new in self._renamed.items()}
+        return renamed_block(open_block(block), present)
 
 
 def _retarget(stmt: Stmt, old: Var, new: Var) -> Stmt:
@@ -292,6 +304,75 @@ def open_block(block: list[Stmt]) -> Block:
     return cast(Block, block)
 
 
-def freeze(block: Iterable[Stmt], rename: Callable[[Expr], Expr]) -> Block:
-    """The block with every list in it made a tuple, and `rename` applied to its expressions."""
-    return tuple(map_exprs(stmt, rename, lambda inner: freeze(inner, rename)) for stmt in block)
+# --- the dispatch table ----------------------------------------------------------------------------------------------
+
+# The lowering of an expression takes (env, node) and gives its value. The lowering of a statement takes
+# (env, node, rest), where `rest` has the statements after it in its block. It gives None if those are to be lowered
+# next. Otherwise `rest` is lowered already or never reached, and the result says whether the end of the block is
+# reached.
+LOWERINGS: dict[type[ast.AST], Callable[..., Any]] = {}
+# How a value is called, by its class: takes (env, callee, arguments, node) and gives the result.
+CALLS: dict[type, Callable[..., Value]] = {}
+# The syntax that cannot be compiled, by the names of its classes: what messages call it, and what to write instead.
+REFUSED: dict[str, tuple[str, str]] = {
+    "Dict": ("a dictionary", "separate variables, or a named tuple"),
+    "Set": ("a set", "a tuple"),
+    "SetComp": ("a set comprehension", "tuple(… for …)"),
+    "DictComp": ("a dictionary comprehension", "tuple(… for …)"),
+    "Await": ("await", "plain code: a scalar function runs to its end"),
+    "Yield": ("yield", "return: a scalar function gives one value for each element"),
+    "YieldFrom": ("yield from", "return: a scalar function gives one value for each element"),
+    "Try": ("try", "a test of the values beforehand"),
+    "TryStar": ("try", "a test of the values beforehand"),
+    "With": ("with", "plain statements"),
+    "Import": ("import inside the function", "the import at the top of the file"),
+    "ImportFrom": ("import inside the function", "the import at the top of the file"),
+    "Global": ("global", "another output: a kernel cannot change what is outside it"),
+    "Nonlocal": ("nonlocal", "a returned value: a function cannot change what is outside it"),
+    "Delete": ("del", "nothing: variables cost nothing"),
+    "ClassDef": ("a class definition", "the class outside the function: a named tuple or a dataclass"),
+    "AsyncFunctionDef": ("async", "a plain function"),
+    "AsyncFor": ("async", "a plain loop"),
+    "AsyncWith": ("async", "plain statements"),
+    "TypeAlias": ("a type alias", "the alias outside the function"),
+}
+
+_Lowering = TypeVar("_Lowering", bound=Callable[..., Any])
+
+
+def register(table: dict[Any, Any], *keys: Any) -> Callable[[_Lowering], _Lowering]:
+    """Enter the decorated function into a table, under each of the keys."""
+
+    def enter(function: _Lowering) -> _Lowering:
+        table.update(dict.fromkeys(keys, function))
+        return function
+
+    return enter
+
+
+def lowers(*classes: type[ast.AST]) -> Callable[[_Lowering], _Lowering]:
+    """Register the lowering of these classes of syntax nodes."""
+    return register(LOWERINGS, *classes)
+
+
+def lowering_of(env: Environment, node: ast.expr | ast.stmt) -> Callable[..., Any]:
+    """The lowering of an expression or a statement; an error if it cannot be compiled."""
+    lowering = LOWERINGS.get(type(node))
+    if lowering is None:
+        word, name = "expression" if isinstance(node, ast.expr) else "statement", type(node).__name__
+        shown, instead = REFUSED.get(name, (f"this {word} ({name})", ""))
+        env.fail(node, f"{shown} cannot be compiled", instead)
+    return lowering
+
+
+def expression(env: Environment, node: ast.expr) -> Value:
+    """The value of an expression; the operations that compute it are appended to the open block."""
+    value: Value = lowering_of(env, node)(env, node)
+    return value
+
+
+def call_value(env: Environment, callee: Value, arguments: Arguments, node: ast.Call) -> Value:
+    """The result of calling a value."""
+    if not is_function(callee):
+        env.fail(node.func, f"{describe(callee)} cannot be called")
+    return CALLS[type(callee)](env, callee, arguments, node)

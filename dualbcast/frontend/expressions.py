@@ -11,9 +11,9 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
-from dualbcast.frontend.dispatch import expression, lowers, refuses
-from dualbcast.frontend.environment import Environment
+from dualbcast.frontend.environment import Environment, expression, held, lowers
 from dualbcast.frontend.inlining import inline
+from dualbcast.frontend.source import positional_parameters
 from dualbcast.frontend.values import (
     Closure,
     Frame,
@@ -42,7 +42,7 @@ LONGEST_TUPLE = 1024
 
 @lowers(ast.Constant)
 def _constant(env: Environment, node: ast.Constant) -> Value:
-    value = None if node.value is Ellipsis else env.constant(node.value, "")
+    value = None if node.value is Ellipsis else env.known(held(node.value, ""))
     if value is None:
         env.fail(node, f"a constant of type {type(node.value).__name__} cannot be compiled", "real numbers")
     return value
@@ -89,23 +89,11 @@ def _format(env: Environment, node: ast.JoinedStr) -> str:
 def make_closure(env: Environment, node: ast.FunctionDef | ast.Lambda) -> Closure:
     """A function that is defined inside the one being compiled."""
     spec = node.args
-    positional = [*spec.posonlyargs, *spec.args]
+    positional = positional_parameters(spec)
     parameters = (*positional[len(positional) - len(spec.defaults) :], *spec.kwonlyargs)
     pairs = zip(parameters, (*spec.defaults, *spec.kw_defaults), strict=True)
     defaults = {param.arg: expression(env, default) for param, default in pairs if default is not None}
     return Closure(node, env.frame, defaults)
-
-
-for _syntax, _words, _instead in (
-    (ast.Dict, "a dictionary", "separate variables, or a named tuple"),
-    (ast.Set, "a set", "a tuple"),
-    (ast.SetComp, "a set comprehension", "tuple(… for …)"),
-    (ast.DictComp, "a dictionary comprehension", "tuple(… for …)"),
-    (ast.Await, "await", "plain code: a scalar function runs to its end"),
-    (ast.Yield, "yield", "return: a scalar function gives one value for each element"),
-    (ast.YieldFrom, "yield from", "return: a scalar function gives one value for each element"),
-):
-    refuses(_syntax, _words, _instead)
 
 
 # --- items -----------------------------------------------------------------------------------------------------------

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Callable
 from contextvars import copy_context
-from functools import lru_cache
-from threading import Thread
 from types import FunctionType
+from typing import NoReturn
 
 from dualbcast.errors import CompileError
-from dualbcast.frontend.dispatch import calls, expression, statements
-from dualbcast.frontend.environment import Environment
-from dualbcast.frontend.source import FunctionNode, Source, find_source, local_names
+from dualbcast.frontend.environment import CALLS, Environment, expression, register
+from dualbcast.frontend.paths import statements
+from dualbcast.frontend.source import FunctionNode, Source, find_source, first_yield, local_names, positional_parameters
 from dualbcast.frontend.values import (
     RESULT,
     RETURNED,
@@ -56,33 +54,27 @@ def bind_arguments(
 
 def inline_bound(env: Environment, function: FunctionType, source: Source, bindings: Bindings, node: ast.AST) -> Value:
     """The result of a Python function whose parameters are bound."""
-    chain = (*env.frame.calls, (function.__name__, env.locate(node)))
-    frame = Frame(source, local_names(source.node), bindings, None, chain, name=function.__name__)
-    return _lower_inside(env, function, frame, source.node, node)
+    frame = Frame(source, local_names(source.node), bindings, name=function.__name__)
+    return _lower_call(env, function, frame, source.node, node)
 
 
-@calls(Closure)
+@register(CALLS, Closure)
 def _inline_closure(env: Environment, callee: Closure, arguments: Arguments, node: ast.AST) -> Value:
     """The result of a function that is defined inside the one being compiled."""
     bindings = bind(env, callee.node, callee.name, arguments, callee.defaults, node)
-    chain = (*env.frame.calls, (callee.name, env.locate(node)))
-    local = local_names(callee.node)
-    frame = Frame(callee.frame.source, local, bindings, callee.frame, chain, name=callee.name)
-    return _lower_inside(env, callee, frame, callee.node, node)
+    frame = Frame(callee.frame.source, local_names(callee.node), bindings, callee.frame, name=callee.name)
+    return _lower_call(env, callee, frame, callee.node, node)
 
 
 def _defaults(env: Environment, function: FunctionType, spec: ast.arguments, node: ast.AST) -> dict[str, Value]:
     """The defaults of a function's parameters, by name."""
     defaults, by_keyword = function.__defaults__ or (), function.__kwdefaults__ or {}
-    positional = [*spec.posonlyargs, *spec.args]
+    positional = positional_parameters(spec)
     with_default = positional[len(positional) - len(defaults) :]
     places = [(param.arg, defaults, at) for at, param in enumerate(with_default)]
     places += [(param.arg, (by_keyword[param.arg],), 0) for param in spec.kwonlyargs if param.arg in by_keyword]
-    values: dict[str, Value] = {}
-    for name, place, at in places:
-        capture = Capture(place, at, place[at], f"default_{at}")
-        values[name] = env.usable(capture, node, f"a default of {function.__name__}()")
-    return values
+    label = f"a default of {function.__name__}()"
+    return {name: env.usable(Capture(place, at, place[at], f"default_{at}"), node, label) for name, place, at in places}
 
 
 def bind(
@@ -95,36 +87,41 @@ def bind(
 ) -> Bindings:
     """Python's binding of arguments to parameters."""
     spec, (args, keywords) = node.args, arguments
-    positional = [*spec.posonlyargs, *spec.args]
-    signature = "" if isinstance(node, ast.Lambda) else f"{name}({_without_types(spec)})"
+    positional = positional_parameters(spec)
+
+    def fail(problem: str) -> NoReturn:
+        env.fail(at, f"{name}() {problem}", "" if isinstance(node, ast.Lambda) else f"{name}({_without_types(spec)})")
+
     bindings: Bindings = {parameter.arg: arg for parameter, arg in zip(positional, args, strict=False)}
     extra = args[len(positional) :]
     if spec.vararg is not None:
         bindings[spec.vararg.arg] = extra
     elif extra:
-        takes = count(len(positional), "positional argument")
-        env.fail(at, f"{name}() takes {takes}, and {len(args)} are given", signature)
+        fail(f"takes {count(len(positional), 'positional argument')}, and {len(args)} are given")
     by_name = {parameter.arg for parameter in (*spec.args, *spec.kwonlyargs)}
-    for key in keywords:
-        if key in by_name and key in bindings:
-            env.fail(at, f"{name}() gets two values for {key}", signature)
-        if key not in by_name and spec.kwarg is None:
-            env.fail(at, f"{name}() has no parameter {key}", signature)
-    bindings.update((key, value) for key, value in keywords.items() if key in by_name)
+    others = Keywords()
+    for key, value in keywords.items():
+        if key not in by_name:
+            if spec.kwarg is None:
+                fail(f"has no parameter {key}")
+            others[key] = value
+        elif key in bindings:
+            fail(f"gets two values for {key}")
+        else:
+            bindings[key] = value
     if spec.kwarg is not None:
-        others = ((key, value) for key, value in keywords.items() if key not in by_name)
-        bindings[spec.kwarg.arg] = Keywords(others)
+        bindings[spec.kwarg.arg] = others
     for key, default in defaults.items():
         bindings.setdefault(key, default)
     missing = [parameter.arg for parameter in (*positional, *spec.kwonlyargs) if parameter.arg not in bindings]
     if missing:
-        env.fail(at, f"{name}() lacks a value for {', '.join(missing)}", signature)
+        fail(f"lacks a value for {', '.join(missing)}")
     for key, value in bindings.items():
         env.refuse_iterator(value, at, f"the argument {key}")
     return bindings
 
 
-def _lower_inside(
+def _lower_call(
     env: Environment, callee: FunctionType | Closure, frame: Frame, body: FunctionNode, node: ast.AST
 ) -> Value:
     """Lower a function that is called at `node`, with a check of how deep calls are nested."""
@@ -138,11 +135,15 @@ def _lower_inside(
                 "a while loop",
             )
         env.fail(node, f"calls are nested more than {DEEPEST_CALLS:,} deep here, which is the most", "a loop")
+    frame.calls = (*env.frame.calls, (frame.name, env.locate(node)))
     env.inlined.append(callee)
     try:
         if len(env.inlined) % CALLS_PER_STACK:
             return lower_body(env, frame, body)
-        return _on_new_stack(lambda: lower_body(env, frame, body))
+        from concurrent.futures import ThreadPoolExecutor  # needed for deep calls only
+
+        with ThreadPoolExecutor(1) as new_stack:
+            return new_stack.submit(copy_context().run, lower_body, env, frame, body).result()
     finally:
         env.inlined.pop()
 
@@ -151,7 +152,7 @@ def lower_body(env: Environment, frame: Frame, node: FunctionNode) -> Value:
     """Lower the body of a function whose parameters are bound in `frame.bindings`."""
     env.frame, caller = frame, env.frame
     try:
-        yielded = _yield_of(node)
+        yielded = first_yield(node)
         if yielded is not None:
             expression(env, yielded)
         if isinstance(node, ast.Lambda):
@@ -172,30 +173,10 @@ def lower_body(env: Environment, frame: Frame, node: FunctionNode) -> Value:
         env.frame = caller
 
 
-def _on_new_stack(work: Callable[[], Value]) -> Value:
-    """The result of `work`, which a new thread runs while this one waits."""
-    results: list[Value] = []
-    errors: list[BaseException] = []
-    context = copy_context()
-
-    def run() -> None:
-        try:
-            results.append(context.run(work))
-        except BaseException as error:
-            errors.append(error)
-
-    thread = Thread(target=run, daemon=True)
-    thread.start()
-    thread.join()
-    for error in errors:
-        raise error
-    return results[0]
-
-
 def in_order(function: FunctionNode, bindings: Bindings) -> tuple[Value, ...]:
     """The values of a function's parameters in their order, with the items of `*args` one by one."""
     spec = function.args
-    values = [bindings[parameter.arg] for parameter in (*spec.posonlyargs, *spec.args)]
+    values = [bindings[parameter.arg] for parameter in positional_parameters(spec)]
     rest = bindings[spec.vararg.arg] if spec.vararg is not None else ()
     assert isinstance(rest, tuple)
     return (*values, *rest, *(bindings[parameter.arg] for parameter in spec.kwonlyargs))
@@ -206,7 +187,6 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-@lru_cache(maxsize=1024)
 def _without_types(spec: ast.arguments) -> str:
     """Parameters as the user writes them, without annotations."""
     plain = copy.deepcopy(spec)
@@ -214,16 +194,3 @@ def _without_types(spec: ast.arguments) -> str:
         if isinstance(node, ast.arg):
             node.annotation = None
     return ast.unparse(plain)
-
-
-@lru_cache(maxsize=1024)
-def _yield_of(function: FunctionNode) -> ast.expr | None:
-    """The first `yield` of a function, which makes it a generator even if it is never reached."""
-    pending: list[ast.AST] = list(function.body) if isinstance(function, ast.FunctionDef) else [function.body]
-    while pending:
-        node = pending.pop(0)
-        if isinstance(node, ast.Yield | ast.YieldFrom):
-            return node
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
-            pending[:0] = ast.iter_child_nodes(node)
-    return None

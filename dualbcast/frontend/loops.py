@@ -1,8 +1,6 @@
-"""Loops and comprehensions: a loop over a range, or with a test, is a loop of the kernel; one over a tuple is written
-out.
+"""Loops and comprehensions: a loop over a range, or with a test, is one of the kernel; one over a tuple is written out.
 
 If the number of items depends on the data, a reduction of a generator becomes a loop of the kernel.
-
 A return inside a loop leaves the loop, and a test after the loop asks whether the function has returned.
 """
 
@@ -16,11 +14,10 @@ from functools import partial
 from typing import Any, NoReturn
 
 from dualbcast.errors import CompileError
-from dualbcast.frontend.conditionals import condition, short_circuit
-from dualbcast.frontend.dispatch import expression, lowers, statements
-from dualbcast.frontend.environment import Environment, open_block
+from dualbcast.frontend.environment import Environment, expression, lowers, open_block
 from dualbcast.frontend.expressions import assign, sequence
 from dualbcast.frontend.inlining import lower_body
+from dualbcast.frontend.operators import condition, short_circuit
 from dualbcast.frontend.paths import (
     KindRaised,
     carry,
@@ -32,6 +29,7 @@ from dualbcast.frontend.paths import (
     leave_if_returned,
     lower_side,
     resume,
+    statements,
     unify,
     unless,
     zeros_like,
@@ -46,7 +44,6 @@ from dualbcast.frontend.values import (
     Bindings,
     Copies,
     Edge,
-    Frame,
     Loop,
     Range,
     Record,
@@ -54,7 +51,7 @@ from dualbcast.frontend.values import (
     Unrolled,
     Value,
 )
-from dualbcast.ir.nodes import FALSE, TRUE, Atom, Break, Const, Continue, For, Kind, Stmt, Var, While
+from dualbcast.ir.nodes import FALSE, TRUE, Break, Const, Continue, For, Kind, Stmt, Var, While
 
 _Comprehension = ast.ListComp | ast.GeneratorExp
 
@@ -106,24 +103,19 @@ def reduce_generator(
 
 def _quantified(env: Environment, name: str, generator: ast.GeneratorExp) -> Value:
     """`any` and `all`, which evaluate no item after the one that decides."""
-    result: Value = FALSE if name == "or" else TRUE
-
-    def evaluate_item() -> None:
-        nonlocal result
-        result = short_circuit(env, name, result, lambda: condition(env, generator.elt), generator)
-
-    _iterate(env, generator, evaluate_item)
-    return result
+    results: list[Value] = [FALSE if name == "or" else TRUE]
+    item = partial(condition, env, generator.elt)
+    _iterate(env, generator, lambda: results.append(short_circuit(env, name, results[-1], item, generator)))
+    return results[-1]
 
 
 def _iterate(env: Environment, node: _Comprehension, iteration: Callable[[], object]) -> None:
     """Run `iteration` with the targets of the loops assigned, in a scope of its own."""
-    outer = env.frame
     for part in ast.walk(node):
         if isinstance(part, ast.NamedExpr):
             env.fail(part, "the walrus operator inside a comprehension cannot be compiled", "a for loop")
-    targets = frozenset(assigned_names([generator.target for generator in node.generators]))
-    inner = Frame(outer.source, targets, {}, outer, outer.calls, name=outer.name)
+    outer = env.frame
+    inner = outer.scope(assigned_names([generator.target for generator in node.generators]), {})
 
     def refuse(part: ast.expr) -> NoReturn:
         instead = "sum, prod, min, max, any or all of it, or a for loop"
@@ -132,30 +124,27 @@ def _iterate(env: Environment, node: _Comprehension, iteration: Callable[[], obj
         error.undecided = node  # type: ignore[attr-defined] # for `reduce_generator` alone
         raise error
 
-    def loop(depth: int, iterable: Value) -> None:
-        generator = node.generators[depth]
+    def passes(part: ast.expr) -> bool:
+        test = condition(env, part)
+        return bool(test.value) if isinstance(test, Const) else refuse(part)
+
+    def loop(iterable: Value, generator: ast.comprehension, *later: ast.comprehension) -> None:
         if generator.is_async:
             env.fail(generator.iter, "async cannot be compiled", "a plain loop")
         if isinstance(iterable, Range) and iterable.known() is None:
             refuse(generator.iter)
         for item in sequence(env, iterable, generator.iter):
             assign(env, generator.target, item)
-            for test_node in generator.ifs:
-                test = condition(env, test_node)
-                if not isinstance(test, Const):
-                    refuse(test_node)
-                if not test.value:
-                    break
-            else:
-                if depth + 1 == len(node.generators):
-                    iteration()
+            if all(map(passes, generator.ifs)):
+                if later:
+                    loop(expression(env, later[0].iter), *later)
                 else:
-                    loop(depth + 1, expression(env, node.generators[depth + 1].iter))
+                    iteration()
 
     first = expression(env, node.generators[0].iter)
     env.frame = inner
     try:
-        loop(0, first)
+        loop(first, *node.generators)
     finally:
         env.frame = outer
 
@@ -177,9 +166,7 @@ def _loop_of(env: Environment, function: Any, generator: ast.GeneratorExp, node:
         start = Const(1 if function is math.prod else 0, "int")
     reducer = _reducer(function, generator)
     bindings: Bindings = {"%items": expression(env, generator.generators[0].iter), "%start": start}
-    outer = env.frame
-    frame = Frame(outer.source, local_names(reducer), bindings, outer, outer.calls, name=outer.name)
-    return lower_body(env, frame, reducer)
+    return lower_body(env, env.frame.scope(local_names(reducer), bindings), reducer)
 
 
 def _reducer(function: Any, generator: ast.GeneratorExp) -> ast.FunctionDef:
@@ -215,9 +202,6 @@ class _Fill(ast.NodeTransformer):
         return ast.copy_location(ast.arg(f"%{node.arg}"), node)
 
 
-__all__: list[str] = []
-
-
 @lowers(ast.While)
 def _while(env: Environment, stmt: ast.While, _: list[ast.stmt]) -> bool | None:
     if any(isinstance(node, ast.NamedExpr) for node in ast.walk(stmt.test)):
@@ -229,14 +213,14 @@ def _while(env: Environment, stmt: ast.While, _: list[ast.stmt]) -> bool | None:
         iteration = ast.copy_location(ast.If(stmt.test, stmt.body, [*stmt.orelse, end]), stmt)
         always = ast.copy_location(ast.Constant(True), stmt.test)
         stmt = ast.copy_location(ast.While(always, [iteration], []), stmt)
-    return None if _loop(env, stmt, partial(condition, env, stmt.test), None) else False
+    return None if _loop(env, stmt, None) else False
 
 
 @lowers(ast.For)
 def _for(env: Environment, stmt: ast.For, _: list[ast.stmt]) -> bool | None:
     iterable = expression(env, stmt.iter)
     if isinstance(iterable, Range) and (iterable.known() is None or not _indexes(stmt)):
-        falls = _loop(env, stmt, lambda: TRUE, iterable)
+        falls = _loop(env, stmt, iterable)
     else:
         falls = _unroll(env, stmt, sequence(env, iterable, stmt.iter))
     return None if falls else False
@@ -244,14 +228,9 @@ def _for(env: Environment, stmt: ast.For, _: list[ast.stmt]) -> bool | None:
 
 def _indexes(loop: ast.For) -> bool:
     """Whether a loop's variable is part of an index, so its values must be known."""
-    if not isinstance(loop.target, ast.Name):
-        return False
     subscripts = (node for stmt in loop.body for node in ast.walk(stmt) if isinstance(node, ast.Subscript))
-    return any(
-        isinstance(node, ast.Name) and node.id == loop.target.id
-        for subscript in subscripts
-        for node in ast.walk(subscript.slice)
-    )
+    parts = (node for subscript in subscripts for node in ast.walk(subscript.slice) if isinstance(node, ast.Name))
+    return isinstance(loop.target, ast.Name) and loop.target.id in {part.id for part in parts}
 
 
 # --- loops that are written out --------------------------------------------------------------------------------------
@@ -287,39 +266,32 @@ def _unroll(env: Environment, stmt: ast.For, items: tuple[Value, ...]) -> bool:
     frame.loops.pop()
     del frame.flags[-2:]
     resume(env, flags, flags.broke)
-    for flag in (flags.skip, flags.broke):
-        del frame.bindings[flag]
+    del frame.bindings[flags.skip], frame.bindings[flags.broke]
     return falls
 
 
 # --- loops of the kernel ---------------------------------------------------------------------------------------------
 
 
-def _loop(env: Environment, stmt: ast.For | ast.While, test: Callable[[], Atom], over: Range | None) -> bool:
+def _loop(env: Environment, stmt: ast.For | ast.While, over: Range | None) -> bool:
     """Lower a loop, and again from the start whenever an iteration widens the kind of a carried name."""
     raised: dict[str, Kind] = {}
     restore = env.snapshot()
     while True:
         try:
-            return _loop_once(env, stmt, test, over, raised)
+            return _loop_once(env, stmt, over, raised)
         except KindRaised as wider:
             restore()
             raised[wider.path] = wider.kind
 
 
-def _loop_once(
-    env: Environment,
-    stmt: ast.For | ast.While,
-    test: Callable[[], Atom],
-    over: Range | None,
-    raised: dict[str, Kind],
-) -> bool:
+def _loop_once(env: Environment, stmt: ast.For | ast.While, over: Range | None, raised: dict[str, Kind]) -> bool:
     frame, outer, where, initial = env.frame, env.block, env.locate(stmt), env.frame.bindings
     loop = _start(env, stmt, raised)
     pre: list[Stmt] = []
     frame.bindings = dict(loop.start)
     with env.into(pre):
-        goes_on = test()
+        goes_on = condition(env, stmt.test) if isinstance(stmt, ast.While) else TRUE
     if goes_on == FALSE:
         frame.bindings = initial
         return statements(env, stmt.orelse)
@@ -343,10 +315,11 @@ def _loop_once(
         for edge in loop.breaks:
             edge.copies.append((broke, TRUE))
     else:
-        leaving = edges if runs and not is_endless else loop.breaks
+        leaving = edges if runs else loop.breaks
         after = _after(env, loop, leaving, missing=not is_endless and not runs)
 
-    _close(env, loop, outer, body)
+    copy_parallel(env, outer, loop.before)
+    _close(env, loop, body)
     if target is not None and over is not None:
         outer.append(For(target, over.start, over.stop, over.step, open_block(body), where))
     else:
@@ -355,9 +328,7 @@ def _loop_once(
     if broke is not None:
         otherwise = lower_side(env, after, partial(statements, env, stmt.orelse))
         return close_branch(env, broke, stmt, [([], after_breaks, True), otherwise])
-    if is_endless:
-        return bool(loop.breaks)
-    return statements(env, stmt.orelse)
+    return bool(loop.breaks) if is_endless else statements(env, stmt.orelse)
 
 
 def _start(env: Environment, stmt: ast.For | ast.While, raised: dict[str, Kind]) -> Loop:
@@ -394,9 +365,8 @@ def _iteration(
     return body, target
 
 
-def _close(env: Environment, loop: Loop, outer: list[Stmt], body: list[Stmt]) -> None:
+def _close(env: Environment, loop: Loop, body: list[Stmt]) -> None:
     """Append the assignments and the jumps at the ends of a loop's paths."""
-    copy_parallel(env, outer, loop.before)
     for edge in loop.breaks + loop.continues:
         copy_parallel(env, edge.block, edge.copies, end_of(edge.bindings))
     for edge in loop.breaks:
@@ -407,10 +377,7 @@ def _close(env: Environment, loop: Loop, outer: list[Stmt], body: list[Stmt]) ->
 
 
 def _after(env: Environment, loop: Loop, leaving: list[Edge], *, missing: bool) -> Bindings:
-    """The bindings after the loop if the edges in `leaving` have left it.
-
-    With `missing` it may also be left before the first iteration.
-    """
+    """The bindings after the loop if the edges in `leaving` lead there; with `missing` also the way past the loop."""
     start, paths = loop.start, [edge.bindings for edge in leaving]
     after = dict(start)
     fresh = {name for bindings in paths for name in bindings} - loop.carried.keys() - {PARTLY}
@@ -420,15 +387,11 @@ def _after(env: Environment, loop: Loop, leaving: list[Edge], *, missing: bool) 
             continue  # the loop does not assign it
         values, _ = fill(env, name, [bindings.get(name, lack) for bindings in paths], paths)
         copies = [edge.copies for edge in leaving]
-        if missing:
-            values.append(lack)
+        model = next((value for value in values if not isinstance(value, Unassigned)), values[0])
+        if missing or not (isinstance(model, Const) and all(value == model for value in values)):
+            # Without `missing` no other path reads it, but Numba does not see that and needs a value.
+            values.append(lack if missing else zeros_like(model))
             copies.append(loop.before)
-        else:
-            # No other path reads it, but Numba does not see that and needs a value.
-            model = next((value for value in values if not isinstance(value, Unassigned)), values[0])
-            if not (isinstance(model, Const) and all(value == model for value in values)):
-                values.append(zeros_like(model))
-                copies.append(loop.before)
         after[name] = unify(env, name, values, copies)
     if leaving and not missing and all(bindings.get(SKIPPING) == TRUE for bindings in paths):
         after[SKIPPING] = TRUE

@@ -1,29 +1,35 @@
-"""The entry of the front end: a scalar function and the kinds of its arguments come in, its IR and captures go out."""
+"""The entry of the front end: a scalar function and the kinds of its arguments come in, its IR and captures go out.
+
+The functions and partials of rules and custom derivatives are lowered once, and again when a capture changes.
+"""
 
 from __future__ import annotations
 
 import ast
 import keyword
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 # Each of these files registers the lowerings of its syntax in the dispatch table.
 import dualbcast.frontend.calls
 import dualbcast.frontend.loops
 import dualbcast.frontend.operators
 import dualbcast.frontend.statements  # noqa: F401
-from dualbcast.errors import nested_too_deeply
+from dualbcast.errors import ArgumentError, CompileError, nested_too_deeply
 from dualbcast.frontend.arithmetic import apply, as_scalar, with_custom_derivative
-from dualbcast.frontend.environment import ArrayKind, Environment, freeze
+from dualbcast.frontend.builtins import BUILTINS
+from dualbcast.frontend.environment import ArrayKind, Environment, held, locate
 from dualbcast.frontend.inlining import bind, lower_body
-from dualbcast.frontend.source import find_source, local_names
+from dualbcast.frontend.source import find_source, local_names, positional_parameters
 from dualbcast.frontend.values import Arguments, Frame, Record, Static, Unassigned, Value, describe
-from dualbcast.ir.nodes import Const, Function, Kind, Names, Output, Var
+from dualbcast.ir.nodes import TEMPORARY, Assign, Const, Expr, Function, Kind, Names, Op, Output, Var
 from dualbcast.ir.structure import NUMBER, Structure
-from dualbcast.ir.traversal import among
-from dualbcast.rules.guards import Capture
-from dualbcast.rules.table import RULES, Custom, Rule
+from dualbcast.ir.traversal import among, free_names, operations_of
+from dualbcast.rules.guards import Capture, all_hold
+from dualbcast.rules.registration import open_to_users
+from dualbcast.rules.table import CUSTOMS, RULES, Custom, Rule
 
 # Names that the emitted text uses itself; a user's variable of such a name gets a number.
 FOREVER = "forever"
@@ -41,18 +47,13 @@ Argument = Kind | Const | Static
 class Lowered(NamedTuple):
     """A function in IR, and its captures.
 
-    Attributes
-    ----------
-    function : Function
-        Its parameters are the arguments that are no constants, and then the captured arrays.
-    guards : tuple of Capture
-        The captures that are compiled in; each call compares them with the present objects.
-    arrays : dict of str to Capture
-        The captured arrays by label; each call reads them again.
+    The function's parameters are the arguments that are no constants, and then the captured arrays.
     """
 
     function: Function
+    # The captures that are compiled in, which each call compares with the present objects.
     guards: tuple[Capture, ...]
+    # The captured arrays by label, which each call reads again.
     arrays: dict[str, Capture]
 
 
@@ -60,31 +61,28 @@ def no_arrays(value: object) -> None:
     """The kind of a captured array's elements, for functions that may capture none: no object is an array."""
 
 
-def lower(
+def lower(function: Callable[..., Any], arguments: Sequence[Argument], array_kind: ArrayKind = no_arrays) -> Lowered:
+    """The IR of a scalar function, with the guards of every rule and custom derivative that it calls.
+
+    `arguments` has for each parameter in the order of the signature, with the items of `*args` one by one: the kind of
+    an array's elements, a number, or a Python object that is known. `array_kind` gives the kind of the elements of a
+    captured array, or None for an object that is no array. What cannot be compiled is a `CompileError` at the user's
+    line.
+    """
+    lowered = _lower_function(function, arguments, array_kind, whole=True)
+    return lowered._replace(guards=(*lowered.guards, *guards_of(lowered.function)))
+
+
+def _lower_function(
     function: Callable[..., Any],
     arguments: Sequence[Argument],
     array_kind: ArrayKind = no_arrays,
     *,
     whole: bool = False,
 ) -> Lowered:
-    """The IR of a scalar function.
+    """The IR of a scalar function alone.
 
-    Parameters
-    ----------
-    function : function
-        A Python function.
-    arguments : sequence
-        For each parameter in the order of the signature, with the items of `*args` one by one: the kind of an array's
-        elements, a number, or a Python object that is known.
-    array_kind : function
-        The kind of the elements of a captured array, or None for an object that is no array.
-    whole : bool
-        Whether the function's own rule or custom partials count; they do not where its body is lowered for them.
-
-    Raises
-    ------
-    CompileError
-        Something cannot be compiled; the error points at the user's line.
+    The function's own rule or custom partials count only with `whole`; they do not where its body is lowered for them.
     """
     source = find_source(function)
     assert isinstance(function, FunctionType)
@@ -111,7 +109,7 @@ def lower(
         value = with_custom_derivative(env, meaning, value, values, node)
     outputs, structure = _outputs(env, value)
     try:
-        body = freeze(env.block, env.current)
+        body = env.freeze(env.block)
     except RecursionError:
         raise nested_too_deeply(env.locate(node)) from None
     lowered = Function(
@@ -134,7 +132,7 @@ def _values(
     """The values of a function's parameters, those of `*args` one by one, and the variables among them for arrays."""
     if spec.kwarg is not None:
         env.fail(spec.kwarg, f"a broadcast function cannot take `**{spec.kwarg.arg}`", "named parameters")
-    positional = [*spec.posonlyargs, *spec.args]
+    positional = positional_parameters(spec)
     parameters = [(param, param.arg) for param in positional]
     if spec.vararg is not None:
         extra = len(arguments) - len(positional) - len(spec.kwonlyargs)
@@ -149,7 +147,7 @@ def _values(
         elif isinstance(argument, Static):
             known = argument.object
             instead = "a tuple" if isinstance(known, list) else "a number, an array, or a static argument"
-            values.append(env.usable(Capture((known,), 0, known, name), param, name, instead))
+            values.append(env.usable(held(known, name), param, name, instead))
         else:
             params.append(Var(env.names.fresh(name), argument))
             values.append(params[-1])
@@ -176,3 +174,164 @@ def _outputs(env: Environment, value: Value) -> tuple[tuple[Output, ...], Struct
     if not outputs:
         env.fail(place, "this function returns an empty tuple", "a return of at least one number")
     return tuple(outputs), shape
+
+
+# --- rules and custom derivatives -------------------------------------------------------------------------------------
+
+_Kinds = tuple[Kind | Const, ...]
+
+
+def helper_of(row: Rule) -> Function:
+    """The IR of a rule's function, with float outputs."""
+    return _numbers(_helper(row).function)
+
+
+def partials_of(value: Op, builtin: Mapping[str, Callable[..., Any]]) -> tuple[Function, Sequence[Expr], list[Expr]]:
+    """The partials of an operation as a function of the unknown arguments and the result, with these arguments.
+
+    `builtin` has the partials of operations that are neither rules nor custom derivatives.
+    """
+    source, args = _source_of(value)
+    return _partials_of(source or builtin[value.name], args)
+
+
+def _source_of(value: Op) -> tuple[Callable[..., Any] | None, tuple[Expr, ...]]:
+    """The Python function of an operation's partials, if any, and the arguments to differentiate in."""
+    custom = CUSTOMS.get(value.name)
+    if custom is not None:
+        return custom.partials, value.args[1:]
+    row = RULES.get(value.name)
+    return (None if row is None else row.partials), value.args
+
+
+def _partials_of(source: Callable[..., Any], args: Sequence[Expr]) -> tuple[Function, Sequence[Expr], list[Expr]]:
+    lowered = _numbers(_lowered(source, _arguments(args)).function)
+    if len(lowered.outputs) != len(args):
+        count = len(args)
+        wanted = "1 argument needs 1 partial derivative" if count == 1 else f"{count} arguments need {count}"
+        _fail(source, f"{wanted}, and these partials are {len(lowered.outputs)}", "a tuple with one for each argument")
+    return lowered, args, [output.value for output in lowered.outputs]
+
+
+def _lowered(function: Callable[..., Any], arguments: _Kinds) -> Lowered:
+    key = function, arguments
+    lowered = _lowerings.get(key)
+    if lowered is None or (lowered.guards and not all_hold(lowered.guards)):
+        spec = find_source(function).node.args
+        takes = len(positional_parameters(spec))
+        if len(arguments) != takes and not (spec.vararg is not None and len(arguments) > takes):
+            _fail(function, f"this function is given {len(arguments)} arguments, and takes {takes}")
+        lowered = _lower_function(function, arguments)
+        assert isinstance(function, FunctionType)
+        # Not by `__module__`, which `functools.wraps` copies.
+        if str(function.__globals__.get("__name__")).startswith("dualbcast."):
+            lowered = lowered._replace(guards=())  # what this package's own functions capture does not change
+        _lowerings[key] = lowered
+    return lowered
+
+
+_lowerings: dict[tuple[Callable[..., Any], _Kinds], Lowered] = {}
+
+
+def _helper(row: Rule) -> Lowered:
+    assert row.function is not None
+    return _lowered(row.function, tuple("int" if at in row.integer else "float" for at in range(row.arity)))
+
+
+def _arguments(args: Sequence[Expr]) -> _Kinds:
+    """The kinds of the arguments, or their values where these are known, and the kind of the result."""
+    return (*(arg if isinstance(arg, Const) else arg.kind for arg in args), "float")
+
+
+def _numbers(function: Function) -> Function:
+    """The function with every output converted to float."""
+    if all(output.value.kind == "float" for output in function.outputs):
+        return function
+    names = free_names(function)
+    body, outputs = list(function.body), []
+    for output in function.outputs:
+        value = output.value
+        if isinstance(value, Const):
+            value = Const(float(value.value), "float")
+        elif value.kind != "float":
+            value = Var(names.fresh(TEMPORARY), "float")
+            body.append(Assign(value, Op("to_float", (output.value,), "float", function.location), function.location))
+        outputs.append(replace(output, value=value))
+    return replace(function, body=tuple(body), outputs=tuple(outputs))
+
+
+# --- guards ----------------------------------------------------------------------------------------------------------
+
+
+def guards_of(function: Function) -> list[Capture]:
+    """The guards of the users' rules and custom derivatives that a function calls, directly or through others."""
+    guards: list[Capture] = []
+    seen: set[tuple[Any, ...]] = set()
+    pending = [(function, True)]
+    while pending:
+        caller, first = pending.pop()
+        for op in operations_of(caller):
+            meaning = RULES.get(op.name) or CUSTOMS.get(op.name)
+            if meaning is None or not meaning.by_user:
+                continue
+            # Partials depend on the arguments that are known numbers. In partials of partials only the kinds count,
+            # because the numbers might differ each time, without end.
+            key = op.name, tuple(arg if isinstance(arg, Const) and first else arg.kind for arg in op.args)
+            if key in seen:
+                continue
+            seen.add(key)
+            for lowered in _sources(op):
+                guards.extend(lowered.guards)
+                pending.append((lowered.function, False))
+    return guards
+
+
+def _sources(op: Op) -> Iterator[Lowered]:
+    row = RULES.get(op.name)
+    if row is not None and row.function is not None:
+        yield _helper(row)
+    source, args = _source_of(op)
+    if source is not None:
+        _partials_of(source, args)  # refuses the wrong number of them
+        yield _lowered(source, _arguments(args))
+
+
+# --- checks of a user's row ------------------------------------------------------------------------------------------
+
+
+def _check(row: Rule, callables: list[Any]) -> None:
+    """Refuse a user's row that could not be used."""
+    for each in callables:
+        if any(each is known for known in BUILTINS):  # it may not be hashable
+            raise ArgumentError(f"{getattr(each, '__name__', each)} has a meaning in kernels already")
+    function = _helper(row).function
+    assert row.function is not None
+    if function.structure != NUMBER:
+        problem = f"the function of the rule {row.label} returns a tuple; it must be one number"
+        _fail(row.function, problem, "a rule for each output")
+    if row in _called(function):
+        problem = f"the function of the rule {row.label} calls itself, and kernels have no recursion"
+        _fail(row.function, problem, "a loop")
+    params = tuple(Var(f"x{at}", "int" if at in row.integer else "float") for at in range(row.arity))
+    _partials_of(row.partials, params)
+
+
+def _called(function: Function) -> set[Rule]:
+    """The rules with a function of their own that a function calls, directly or through others."""
+    rows: set[Rule] = set()
+    pending = [function]
+    while pending:
+        for op in operations_of(pending.pop()):
+            row = RULES.get(op.name)
+            if row is not None and row.function is not None and row not in rows:
+                rows.add(row)
+                pending.append(_helper(row).function)
+    return rows
+
+
+open_to_users(_check)
+
+
+def _fail(function: Callable[..., Any], message: str, hint: str = "") -> NoReturn:
+    source = find_source(function)
+    raise CompileError(message, locate(source.node, source.filename), hint)

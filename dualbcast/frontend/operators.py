@@ -1,30 +1,65 @@
-"""Operators: on numbers, on tuples, which `+` joins and `*` repeats, and on objects whose class defines them."""
+"""Operators: on numbers, on tuples, which `+` joins and `*` repeats, and on objects whose class defines them; and the
+expressions that evaluate only what decides: `and`, `or`, comparisons in a chain, and `a if test else b`.
+"""
 
 from __future__ import annotations
 
 import ast
 import enum
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
-from dualbcast.frontend.arithmetic import as_scalar, binary, call_method, chain, comparison, equal, logical, unary
-from dualbcast.frontend.conditionals import condition, short_circuit
-from dualbcast.frontend.dispatch import expression, lowers
-from dualbcast.frontend.environment import Environment
+from dualbcast.frontend.arithmetic import (
+    as_scalar,
+    binary,
+    call_method,
+    chain,
+    comparison,
+    equal,
+    logical,
+    truth,
+    unary,
+)
+from dualbcast.frontend.environment import Environment, expression, lowers
 from dualbcast.frontend.expressions import check_length, sequence
+from dualbcast.frontend.paths import branch, close_branch
 from dualbcast.frontend.values import (
+    CHOICE,
     Range,
     Record,
     Static,
+    Unassigned,
     Value,
     describe,
     is_list,
     is_sequence,
     object_of,
+    same,
 )
-from dualbcast.ir.nodes import FALSE, TRUE, Atom, Const
+from dualbcast.ir.nodes import ARITHMETIC, COMPARISONS, FALSE, FUSED, LOGIC, TRUE, Assign, Atom, Const, Op, Stmt
 
-__all__: list[str] = []
-
-_COMPARISONS = {
+# Operations so cheap and total that running them early costs less than a branch.
+_CHEAP = COMPARISONS | LOGIC | (ARITHMETIC - {"floordiv", "mod"}) | {"to_float", "select", *FUSED}
+# Operators by their names in the IR. The methods by which classes define them have the same names, such as `__add__`,
+# or `__radd__` for the right operand, but for those in `_METHODS`.
+_OPERATORS: dict[type[ast.AST], str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "div",
+    ast.FloorDiv: "floordiv",
+    ast.Mod: "mod",
+    ast.Pow: "pow",
+    ast.MatMult: "matmul",
+    ast.BitAnd: "bitand",
+    ast.BitOr: "bitor",
+    ast.BitXor: "bitxor",
+    ast.LShift: "shl",
+    ast.RShift: "shr",
+    ast.USub: "neg",
+    ast.UAdd: "pos",
+    ast.Invert: "invert",
     ast.Lt: "lt",
     ast.LtE: "le",
     ast.Gt: "gt",
@@ -32,59 +67,43 @@ _COMPARISONS = {
     ast.Eq: "eq",
     ast.NotEq: "ne",
 }
-# The methods by which a class defines operators: `__add__`, and `__radd__` for the right operand.
-_METHODS = {
-    ast.Add: "add",
-    ast.Sub: "sub",
-    ast.Mult: "mul",
-    ast.Div: "truediv",
-    ast.FloorDiv: "floordiv",
-    ast.Mod: "mod",
-    ast.Pow: "pow",
-    ast.MatMult: "matmul",
-    ast.USub: "neg",
-    ast.UAdd: "pos",
-    ast.Invert: "invert",
-    ast.BitAnd: "and",
-    ast.BitOr: "or",
-    ast.BitXor: "xor",
-    ast.LShift: "lshift",
-    ast.RShift: "rshift",
-}
+_METHODS = {"div": "truediv", "bitand": "and", "bitor": "or", "bitxor": "xor", "shl": "lshift", "shr": "rshift"}
+
+_If = TypeVar("_If", ast.If, ast.IfExp)
 
 
 @lowers(ast.BinOp)
 def _binary(env: Environment, node: ast.BinOp) -> Value:
     """An operator with two operands."""
-    left, right, operator = expression(env, node.left), expression(env, node.right), node.op
+    left, right, name = expression(env, node.left), expression(env, node.right), _OPERATORS[type(node.op)]
     for first, second, prefix in ((left, right, "__"), (right, left, "__r")):
-        own = call_method(env, first, f"{prefix}{_METHODS[type(operator)]}__", second, node=node)
+        own = call_method(env, first, f"{prefix}{_METHODS.get(name, name)}__", second, node=node)
         if own is not None:
             return own
-    if isinstance(operator, ast.Add) and is_sequence(left) and is_sequence(right):
+    if name == "add" and is_sequence(left) and is_sequence(right):
         if is_list(left) != is_list(right):
             env.fail(node, f"{describe(left)} and {describe(right)} cannot be joined", "two tuples, or two lists")
         joined = (*sequence(env, left, node.left), *sequence(env, right, node.right))
         return Record(list, joined) if is_list(left) else joined
-    if isinstance(operator, ast.Mult):
+    if name == "mul":
         for items, count in ((left, right), (right, left)):
             if is_sequence(items) and isinstance(count, Const) and count.kind in ("int", "bool"):
                 check_length(env, len(items) * int(count.value), node)
                 repeated = sequence(env, items, node) * int(count.value)
                 return Record(list, repeated) if is_list(items) else repeated
     classes = [side.object for side in (left, right) if isinstance(side, Static) and isinstance(side.object, type)]
-    if len(classes) == 2 and isinstance(operator, ast.BitOr):
+    if len(classes) == 2 and name == "bitor":
         return Static(classes[0] | classes[1])  # for isinstance()
-    return binary(env, operator, as_scalar(env, left, node.left), as_scalar(env, right, node.right), node)
+    return binary(env, name, as_scalar(env, left, node.left), as_scalar(env, right, node.right), node)
 
 
 @lowers(ast.UnaryOp)
 def _unary(env: Environment, node: ast.UnaryOp) -> Value:
     if isinstance(node.op, ast.Not):
-        return unary(env, node.op, condition(env, node.operand), node)
-    value = expression(env, node.operand)
-    own = call_method(env, value, f"__{_METHODS[type(node.op)]}__", node=node)
-    return unary(env, node.op, value, node) if own is None else own
+        return unary(env, "not", condition(env, node.operand), node)
+    value, name = expression(env, node.operand), _OPERATORS[type(node.op)]
+    own = call_method(env, value, f"__{name}__", node=node)
+    return unary(env, name, value, node) if own is None else own
 
 
 # --- comparisons -----------------------------------------------------------------------------------------------------
@@ -114,20 +133,16 @@ def _compare_two(
     node: ast.Compare,
 ) -> Atom:
     (left, left_node), (right, right_node) = one, two
-    match operator:
-        case ast.Is() | ast.IsNot():
-            return _positive(env, isinstance(operator, ast.Is), _identical(env, left, right, node), node)
-        case ast.In() | ast.NotIn():
-            return _positive(env, isinstance(operator, ast.In), _contains(env, left, right, node, right_node), node)
-        case ast.Eq() | ast.NotEq():
-            if not (isinstance(left, Atom) and isinstance(right, Atom)):
-                return _positive(env, isinstance(operator, ast.Eq), equal(env, left, right, node), node)
-    numbers = as_scalar(env, left, left_node), as_scalar(env, right, right_node)
-    return comparison(env, _COMPARISONS[type(operator)], *numbers, node)
-
-
-def _positive(env: Environment, positive: bool, test: Atom, node: ast.AST) -> Atom:
-    return test if positive else logical(env, "not", test, node=node)
+    if isinstance(operator, ast.Is | ast.IsNot):
+        test = _identical(env, left, right, node)
+    elif isinstance(operator, ast.In | ast.NotIn):
+        test = _contains(env, left, right, node, right_node)
+    elif isinstance(operator, ast.Eq | ast.NotEq) and not (isinstance(left, Atom) and isinstance(right, Atom)):
+        test = equal(env, left, right, node)
+    else:
+        numbers = as_scalar(env, left, left_node), as_scalar(env, right, right_node)
+        return comparison(env, _OPERATORS[type(operator)], *numbers, node)
+    return test if isinstance(operator, ast.Is | ast.In | ast.Eq) else logical(env, "not", test, node=node)
 
 
 def _identical(env: Environment, left: Value, right: Value, node: ast.AST) -> Atom:
@@ -148,3 +163,106 @@ def _contains(env: Environment, item: Value, container: Value, node: ast.AST, at
         if inside is not None:
             return TRUE if item.value in inside else FALSE
     return chain(env, "or", (equal(env, item, candidate, node) for candidate in sequence(env, container, at)), node)
+
+
+# --- `and` and `or` --------------------------------------------------------------------------------------------------
+
+
+def condition(env: Environment, node: ast.expr) -> Atom:
+    """The truth of an expression."""
+    if isinstance(node, ast.BoolOp):
+        # Only the truth of each part counts here; as a value, `a and b` would be a or b itself.
+        return truth(env, _boolean(env, node, node.values, condition), node)
+    return truth(env, expression(env, node), node)
+
+
+@lowers(ast.BoolOp)
+def _and_or(env: Environment, node: ast.BoolOp) -> Value:
+    return _boolean(env, node, node.values, expression)
+
+
+def _boolean(
+    env: Environment, node: ast.BoolOp, values: list[ast.expr], part: Callable[[Environment, ast.expr], Value]
+) -> Value:
+    """`a and b and …` or `a or b or …`, of which `part` lowers each."""
+    first = part(env, values[0])
+    if len(values) == 1:
+        return first
+    name = "and" if isinstance(node.op, ast.And) else "or"
+    return short_circuit(env, name, first, lambda: _boolean(env, node, values[1:], part), node)
+
+
+def short_circuit(env: Environment, name: str, first: Value, rest: Callable[[], Value], node: ast.AST) -> Value:
+    """`first and rest` or `first or rest`: one of the two, and the rest is evaluated only if it decides."""
+    test = truth(env, first, node)
+    if isinstance(test, Const):
+        return rest() if bool(test.value) == (name == "and") else first
+    frame, before = env.frame, env.frame.bindings
+    frame.bindings = dict(before)
+    block: list[Stmt] = []
+    with env.into(block):
+        other = rest()
+    after = frame.bindings
+    both_tests = isinstance(other, Atom) and other.kind == "bool" and test == first
+    assigns = any(name not in before or not same(before[name], value) for name, value in after.items())
+    if both_tests and not assigns and all(map(_is_cheap, block)):
+        assert isinstance(other, Atom)
+        env.block.extend(block)
+        return logical(env, name, test, other, node=node)
+    ends = [(block, {**after, CHOICE: other}, True), ([], {**before, CHOICE: first}, True)]
+    close_branch(env, test, node, ends if name == "and" else ends[::-1])
+    return _chosen(env, node)
+
+
+def _is_cheap(stmt: Stmt) -> bool:
+    return isinstance(stmt, Assign) and isinstance(stmt.value, Op) and stmt.value.name in _CHEAP
+
+
+# --- conditional expressions -----------------------------------------------------------------------------------------
+
+
+@lowers(ast.IfExp)
+def _conditional(env: Environment, node: ast.IfExp) -> Value:
+    node = in_order(node)
+    test = condition(env, node.test)
+    if isinstance(test, Const):
+        return expression(env, node.body if test.value else node.orelse)
+    return choose(env, test, partial(expression, env, node.body), partial(expression, env, node.orelse), node)
+
+
+def choose(
+    env: Environment, test: Atom, then: Callable[[], Value], orelse: Callable[[], Value], node: ast.AST
+) -> Value:
+    """One of two values; only the chosen one is evaluated."""
+
+    def side(value: Callable[[], Value]) -> bool:
+        env.frame.bindings[CHOICE] = value()
+        return True
+
+    branch(env, test, node, partial(side, then), partial(side, orelse))
+    return _chosen(env, node)
+
+
+def _chosen(env: Environment, node: ast.AST) -> Value:
+    value = env.frame.bindings.pop(CHOICE)
+    if isinstance(value, Unassigned):
+        instead = "two numbers, or tuples of one length; of functions, a choice of their results"
+        env.fail(node, value.reason, instead)
+    return value
+
+
+def in_order(node: _If) -> _If:
+    """The branch as two, one inside the other, if its test is an `and` of which a later part assigns names.
+
+    Those names are assigned wherever all of the test is true.
+    """
+    test = node.test
+    if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And):
+        return node
+    first, *rest = test.values
+    if not any(isinstance(part, ast.NamedExpr) for value in rest for part in ast.walk(value)):
+        return node
+    later = rest[0] if len(rest) == 1 else ast.copy_location(ast.BoolOp(test.op, rest), test)
+    inner = ast.copy_location(type(node)(later, node.body, node.orelse), node)
+    body = [inner] if isinstance(node, ast.If) else inner
+    return ast.copy_location(type(node)(first, body, node.orelse), node)  # type: ignore[arg-type]

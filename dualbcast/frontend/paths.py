@@ -1,4 +1,4 @@
-"""Paths of control flow: they branch, return, leave loops, and merge again.
+"""Paths of control flow: they run through statements, branch, return, leave loops, and merge again.
 
 If paths that merge bind a name to different numbers, the name becomes a variable, which each path assigns.
 """
@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 
 from dualbcast.errors import Location
-from dualbcast.frontend.environment import Environment, open_block
+from dualbcast.frontend.environment import Environment, lowering_of, open_block
 from dualbcast.frontend.values import (
     CHOICE,
     PARTLY,
@@ -34,11 +33,34 @@ from dualbcast.frontend.values import (
     items_like,
     same,
 )
-from dualbcast.ir.constant_fold import convert, join
-from dualbcast.ir.nodes import FALSE, NOWHERE, TEMPORARY, TRUE, Assign, Atom, Const, Expr, If, Kind, Op, Stmt, Var
+from dualbcast.ir.constant_fold import convert, join, zero
+from dualbcast.ir.nodes import FALSE, NOWHERE, TEMPORARY, TRUE, Assign, Atom, Const, If, Kind, Stmt, Var
+from dualbcast.ir.traversal import renamed, variables
 
 # A lowered side of a branch: its block, its bindings, and whether its end is reached.
 End = tuple[list[Stmt], Bindings, bool]
+
+
+# --- statements ------------------------------------------------------------------------------------------------------
+
+
+def statements(env: Environment, body: list[ast.stmt]) -> bool:
+    """Lower a block; False if its end is never reached. Paths whose flag is set skip the remaining statements."""
+    frame = env.frame
+    for position, stmt in enumerate(body):
+        if not leave_if_returned(env, stmt):
+            return False
+        pending = [flag for flag in frame.flags if frame.bindings.get(flag, FALSE) != FALSE]
+        if pending:
+            state = frame.bindings[pending[0]]
+            if frame.bindings.get(SKIPPING) == TRUE:
+                return True  # no path reaches this statement, whichever flag each has set
+            assert isinstance(state, Var), state
+            return unless(env, pending[0], state, stmt, partial(statements, env, body[position:]))
+        end: bool | None = lowering_of(env, stmt)(env, stmt, body[position + 1 :])
+        if end is not None:
+            return end
+    return True
 
 
 # --- branches --------------------------------------------------------------------------------------------------------
@@ -95,12 +117,6 @@ def _merge(env: Environment, edges: list[tuple[list[Stmt], Bindings]]) -> Bindin
 # --- returns, and jumps out of loops ---------------------------------------------------------------------------------
 
 
-def return_from_loop(env: Environment, node: ast.AST) -> bool:
-    """After a return, leave the loop of the kernel around it, if any; False if the path ends there."""
-    loop = _innermost_loop(env)
-    return True if loop is None else leave_loop(env, loop, node)
-
-
 def leave_loop(env: Environment, loop: Loop, node: ast.AST) -> bool:
     """Break out of a loop of the kernel; False, because the path ends there."""
     loop.breaks.append(Edge(env.block, dict(env.frame.bindings), env.locate(node)))
@@ -109,7 +125,7 @@ def leave_loop(env: Environment, loop: Loop, node: ast.AST) -> bool:
 
 def leave_if_returned(env: Environment, node: ast.AST) -> bool:
     """Leave the loop of the kernel around this statement if a loop inside it has returned; False if the path ends."""
-    loop, flag = _innermost_loop(env), env.frame.bindings.get(RETURNED, FALSE)
+    loop, flag = innermost_loop(env), env.frame.bindings.get(RETURNED, FALSE)
     if loop is None or flag == FALSE:
         return True
     if not isinstance(flag, Var):
@@ -168,7 +184,8 @@ def end_of(bindings: Bindings) -> Location:
     return at.object if isinstance(at, Static) and bindings.get(RETURNED) == TRUE else NOWHERE
 
 
-def _innermost_loop(env: Environment) -> Loop | None:
+def innermost_loop(env: Environment) -> Loop | None:
+    """The loop of the kernel that the present statement is in."""
     return next((loop for loop in reversed(env.frame.loops) if isinstance(loop, Loop)), None)
 
 
@@ -219,37 +236,31 @@ def unify(env: Environment, name: str, values: list[Value], copies: list[Copies]
     Messages call it `shown`.
     """
     first = values[0]
-    if all(same(value, first) for value in values):
+    if all(map(partial(same, first), values)):
         return first
-    conflict = next((value for value in values if isinstance(value, Unassigned) and value.conflict), None)
-    if conflict is not None:
-        return conflict
-    if name == RESULT and any(isinstance(value, Unassigned) for value in values):
+    unassigned = [value for value in values if isinstance(value, Unassigned)]
+    conflict = next((value for value in unassigned if value.conflict), None)
+    if conflict is None and unassigned and name == RESULT:
         # The result is read only on paths that have returned; on others any number will do.
         model = zeros_like(next(value for value in values if not isinstance(value, Unassigned)))
         return unify(env, name, [model if isinstance(value, Unassigned) else value for value in values], copies)
-    for value in values:
-        if isinstance(value, Unassigned):
-            return value
-    if all(isinstance(value, Const | Var) for value in values):
-        kinds: list[Kind] = [value.kind for value in values if isinstance(value, Const | Var)]
-        kind = kinds[0]
-        for other in kinds[1:]:
-            kind = join(kind, other)
+    if unassigned:
+        return conflict or unassigned[0]
+    numbers = [value for value in values if isinstance(value, Atom)]
+    if len(numbers) == len(values):
+        kind = reduce(join, [value.kind for value in numbers])
         target = Var(env.names.fresh(_base(name)), kind)
-        for path_copies, value in zip(copies, values, strict=True):
-            assert isinstance(value, Atom)
-            path_copies.append((target, convert(value, kind)))
+        for path_copies, number in zip(copies, numbers, strict=True):
+            path_copies.append((target, convert(number, kind)))
         return target
-    if all(isinstance(value, tuple) for value in values):
-        columns = [value for value in values if isinstance(value, tuple)]
-        if are_alike(columns):
-            own = shown or {RESULT: "the returned value", CHOICE: "this choice"}.get(name, name)
-            merged = [
-                unify(env, f"{_base(name)}_{position}", list(items), copies, _part_of(own, columns[0], position))
-                for position, items in enumerate(zip(*columns, strict=True))
-            ]
-            return items_like(columns[0], merged)
+    columns = [value for value in values if isinstance(value, tuple)]
+    if len(columns) == len(values) and are_alike(columns):
+        own = shown or {RESULT: "the returned value", CHOICE: "this choice"}.get(name, name)
+        merged = [
+            unify(env, f"{_base(name)}_{position}", list(items), copies, _part_of(own, columns[0], position))
+            for position, items in enumerate(zip(*columns, strict=True))
+        ]
+        return items_like(columns[0], merged)
     return _conflict(name, values, shown or ("the returned value" if name == RESULT else name))
 
 
@@ -282,7 +293,7 @@ def zeros_like(value: Value) -> Value:
     if isinstance(value, tuple):
         return items_like(value, map(zeros_like, value))
     if isinstance(value, Atom):
-        return {"bool": FALSE, "int": Const(0, "int"), "float": Const(0.0, "float")}[value.kind]
+        return zero(value.kind)
     return value
 
 
@@ -343,7 +354,7 @@ def copy_parallel(env: Environment, block: list[Stmt], copies: Copies, location:
     while pending:
         for position, (target, value) in enumerate(pending):
             others = pending[:position] + pending[position + 1 :]
-            if not any(target.name in _reads(other) for _, other in others):
+            if not any(target in variables(other) for _, other in others):
                 block.append(Assign(target, value, location))
                 pending = others
                 break
@@ -351,19 +362,9 @@ def copy_parallel(env: Environment, block: list[Stmt], copies: Copies, location:
             target, _ = pending[0]
             saved = Var(env.names.fresh(TEMPORARY), target.kind)
             block.append(Assign(saved, target, location))
-            pending = [(to, _substitute(value, target, saved)) for to, value in pending]
+            pending = [(to, renamed(value, {target.name: saved})) for to, value in pending]
 
 
 def _base(name: str) -> str:
     """The base of the name of a variable that merges the values of a name."""
     return TEMPORARY if name in (RESULT, CHOICE) else "done" if name.startswith("<") else name
-
-
-def _reads(value: Expr) -> set[str]:
-    return {arg.name for arg in (value.args if isinstance(value, Op) else (value,)) if isinstance(arg, Var)}
-
-
-def _substitute(value: Expr, old: Var, new: Var) -> Expr:
-    if isinstance(value, Op):
-        return replace(value, args=tuple(new if arg == old else arg for arg in value.args))
-    return new if value == old else value

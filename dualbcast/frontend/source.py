@@ -48,22 +48,8 @@ class Source:
         return None
 
 
-def locate(node: ast.AST, filename: str) -> Location:
-    """The place of a syntax node."""
-    line = getattr(node, "lineno", 1)
-    column = getattr(node, "col_offset", 0)
-    end_line = getattr(node, "end_lineno", None) or line
-    return Location(filename, line, column, end_line, getattr(node, "end_col_offset", None) or column + 1)
-
-
 def find_source(function: Callable[..., Any]) -> Source:
-    """The syntax tree of a Python function or lambda.
-
-    Raises
-    ------
-    CompileError
-        It is no Python function, or its text is not available, as that of compiled code.
-    """
+    """The syntax tree of a Python function or lambda; an error if its text is not available."""
     if not isinstance(function, FunctionType):
         name = getattr(function, "__qualname__", repr(function))
         raise CompileError(
@@ -72,9 +58,8 @@ def find_source(function: Callable[..., Any]) -> Source:
             "a function made with `def` or `lambda`",
         )
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-        first = function.__code__.co_firstlineno
-        where = Location(function.__code__.co_filename, first, 0, first, 1)
-        raise CompileError(f"{function.__qualname__} is async, and a kernel cannot wait", where, "a plain function")
+        problem = f"{function.__qualname__} is async, and a kernel cannot wait"
+        raise CompileError(problem, _first_line_of(function.__code__), "a plain function")
     code = function.__code__
     # The text is read once, so a function that exists keeps its meaning when its file is edited.
     node = _nodes.get((code.co_filename, code))
@@ -96,7 +81,7 @@ def _locate(function: FunctionType) -> FunctionNode:
         node = None if tree is None else _find(tree, code)
         if tree is not None and node is not None and _is_current(text, tree, code):
             return node
-    where = Location(code.co_filename, code.co_firstlineno, 0, code.co_firstlineno, 1)
+    where = _first_line_of(code)
     if node is None:
         reason = f"its text is not in {code.co_filename}"
         if code.co_filename == "<string>":
@@ -111,6 +96,10 @@ def _locate(function: FunctionType) -> FunctionNode:
         where,
         "nothing new: reload the module, or run the cell again",
     )
+
+
+def _first_line_of(code: CodeType) -> Location:
+    return Location(code.co_filename, code.co_firstlineno, 0, code.co_firstlineno, 1)
 
 
 # `catch_warnings` concerns the whole process, and before Python 3.11.9 `ast.parse` fails in concurrent threads.
@@ -202,7 +191,7 @@ def _first_line(node: Any) -> int:
 def _find(tree: ast.Module, code: CodeType) -> FunctionNode | None:
     is_lambda = code.co_name == "<lambda>"
     candidates: list[FunctionNode] = []
-    for node in _around(tree, code.co_firstlineno):
+    for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and not is_lambda and node.name == code.co_name:
             if _first_line(node) == code.co_firstlineno:
                 candidates.append(node)
@@ -214,18 +203,6 @@ def _find(tree: ast.Module, code: CodeType) -> FunctionNode | None:
         # Python 3.12 has no columns for a lambda that is only a constant, so its constants decide.
         candidates = by_columns or [node for node in candidates if _constants(node) == code.co_consts]
     return candidates[0] if candidates else None
-
-
-def _around(tree: ast.AST, line: int) -> Iterator[ast.AST]:
-    """The nodes of a tree that span a line."""
-    pending = [tree]
-    while pending:
-        node = pending.pop()
-        yield node
-        for child in ast.iter_child_nodes(node):
-            first = _first_line(child) if hasattr(child, "lineno") else line
-            if first <= line <= (getattr(child, "end_lineno", None) or line):
-                pending.append(child)
 
 
 def _span(node: FunctionNode) -> tuple[int | None, ...]:
@@ -245,38 +222,56 @@ def _constants(node: FunctionNode) -> tuple[object, ...]:
 # --- the names of a function -----------------------------------------------------------------------------------------
 
 
+def positional_parameters(spec: ast.arguments) -> list[ast.arg]:
+    """The parameters that may be given by position."""
+    return [*spec.posonlyargs, *spec.args]
+
+
+@lru_cache(maxsize=1024)
 def local_names(function: FunctionNode) -> frozenset[str]:
     """The names that are local to a function: its parameters and those that its own statements assign."""
     spec = function.args
-    parameters = [*spec.posonlyargs, *spec.args, *spec.kwonlyargs, spec.vararg, spec.kwarg]
-    body = function.body if isinstance(function, ast.FunctionDef) else [function.body]
-    return frozenset({parameter.arg for parameter in parameters if parameter is not None} | assigned_names(body))
+    parameters = [*positional_parameters(spec), *spec.kwonlyargs, spec.vararg, spec.kwarg]
+    own = {parameter.arg for parameter in parameters if parameter is not None}
+    return frozenset(own | assigned_names(_body(function)))
+
+
+@lru_cache(maxsize=1024)
+def first_yield(function: FunctionNode) -> ast.expr | None:
+    """The first `yield` of a function, which makes it a generator even if it is never reached."""
+    yields = (node for node in _own_nodes(_body(function)) if isinstance(node, ast.Yield | ast.YieldFrom))
+    return next(yields, None)
 
 
 def assigned_names(nodes: Sequence[ast.AST]) -> set[str]:
     """The names that code assigns, without the local names of functions and comprehensions in it."""
     names: set[str] = set()
-    pending: list[ast.AST] = list(nodes)
-    while pending:
-        node = pending.pop()
+    for node in _own_nodes(nodes):
         match node:
-            case ast.FunctionDef(name=name):
-                names.add(name)
-                pending.extend(_defaults(node))
-            case ast.Name(id=name, ctx=ast.Store()):
+            case ast.Name(id=name, ctx=ast.Store()) | ast.FunctionDef(name=name):
                 names.add(name)
             case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
                 names.add(name)
-                pending.extend(ast.iter_child_nodes(node))
-            case ast.Lambda():
-                pending.extend(_defaults(node))
-            case ast.comprehension():
-                pending.extend([node.iter, *node.ifs])
-            case _:
-                pending.extend(ast.iter_child_nodes(node))
     return names
 
 
-def _defaults(function: FunctionNode) -> list[ast.expr]:
-    """The defaults of a function, which are evaluated outside it: `lambda v=(x := 1): v` assigns a name there."""
-    return [default for default in (*function.args.defaults, *function.args.kw_defaults) if default is not None]
+def _body(function: FunctionNode) -> Sequence[ast.AST]:
+    return function.body if isinstance(function, ast.FunctionDef) else [function.body]
+
+
+def _own_nodes(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
+    """The nodes of code in their order, without the bodies of functions and the targets of comprehensions in it."""
+    pending = [*reversed(nodes)]
+    while pending:
+        node = pending.pop()
+        yield node
+        inner: list[ast.AST]
+        match node:
+            case ast.FunctionDef(args=spec) | ast.AsyncFunctionDef(args=spec) | ast.Lambda(args=spec):
+                # Defaults are evaluated outside the function: `lambda v=(x := 1): v` assigns a name there.
+                inner = [node for node in (*spec.defaults, *spec.kw_defaults) if node is not None]
+            case ast.comprehension():
+                inner = [node.iter, *node.ifs]
+            case _:
+                inner = list(ast.iter_child_nodes(node))
+        pending.extend(reversed(inner))

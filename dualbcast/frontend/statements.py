@@ -1,32 +1,41 @@
-"""Statements other than branches and loops: assignments, returns and jumps, inner functions, `raise` and `assert`."""
+"""Statements other than loops: assignments, branches, returns and jumps, inner functions, `raise` and `assert`."""
 
 from __future__ import annotations
 
 import ast
-import sys
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import NoReturn
 
-from dualbcast.frontend.conditionals import condition
-from dualbcast.frontend.dispatch import expression, lowers, refuses
-from dualbcast.frontend.environment import Environment
-from dualbcast.frontend.expressions import assign, items_of, make_closure
-from dualbcast.frontend.paths import leave_loop, return_from_loop
+from dualbcast.frontend.arithmetic import chain, equal, logical, truth, unary
+from dualbcast.frontend.environment import Environment, expression, lowers
+from dualbcast.frontend.expressions import assign, fit_items, items_of, make_closure
+from dualbcast.frontend.operators import condition, in_order, short_circuit
+from dualbcast.frontend.paths import close_branch, innermost_loop, leave_loop, lower_side, statements
 from dualbcast.frontend.values import (
     RESULT,
     RETURNED,
     RETURNED_AT,
     SKIPPING,
+    Bindings,
     Edge,
+    Record,
     Static,
     Unrolled,
+    Value,
+    describe,
+    is_instance,
     is_list,
+    is_sequence,
     object_of,
 )
-from dualbcast.ir.nodes import FALSE, TRUE, Const
+from dualbcast.ir.nodes import FALSE, TRUE, Atom, Const
 
-__all__: list[str] = []
+# Classes whose pattern takes the object itself: `case float(x)`.
+_ITSELF = (bool, int, float, str, bytes, tuple, list, frozenset)
 
 Rest = list[ast.stmt]
+Sides = tuple[Callable[[], bool], Callable[[], bool]]
 
 # --- assignment ------------------------------------------------------------------------------------------------------
 
@@ -78,7 +87,8 @@ def _return(env: Environment, stmt: ast.Return, _: Rest) -> bool | None:
     frame.returned_at = stmt
     frame.bindings[RETURNED_AT] = Static(env.locate(stmt))
     frame.bindings[RETURNED] = frame.bindings[SKIPPING] = TRUE
-    return None if return_from_loop(env, stmt) else False
+    loop = innermost_loop(env)
+    return None if loop is None else leave_loop(env, loop, stmt)
 
 
 @lowers(ast.Break, ast.Continue)
@@ -102,10 +112,9 @@ def _jump(env: Environment, stmt: ast.Break | ast.Continue, _: Rest) -> bool | N
 def _raise(env: Environment, stmt: ast.Raise, _: Rest) -> NoReturn:
     if env.block is not env.root:
         env.fail(stmt, "raise cannot be compiled", "a return of nan: elements of an array cannot stop each other")
-    called = stmt.exc.func if isinstance(stmt.exc, ast.Call) else stmt.exc
+    called, args = (stmt.exc.func, stmt.exc.args) if isinstance(stmt.exc, ast.Call) else (stmt.exc, [])
     name = ast.unparse(called) if called is not None else "an exception"
-    words = _words(env, stmt.exc.args) if isinstance(stmt.exc, ast.Call) else ""
-    env.fail(stmt, f"this call raises {name}{words and ': '}{words}")
+    env.fail(stmt, f"this call raises {name}{_words(env, args)}")
 
 
 @lowers(ast.Assert)
@@ -116,19 +125,19 @@ def _assert(env: Environment, stmt: ast.Assert, _: Rest) -> None:
         restore()
         return
     if test == FALSE and is_outermost:
-        words = _words(env, [stmt.msg] if stmt.msg else [])
-        env.fail(stmt, f"this assertion fails{words and ': '}{words}")
+        env.fail(stmt, f"this assertion fails{_words(env, [stmt.msg] if stmt.msg else [])}")
     env.fail(stmt, "assert cannot be compiled", "a conditional value, such as nan where the condition fails")
 
 
 def _words(env: Environment, nodes: list[ast.expr]) -> str:
-    """The text of an exception, if it is known when the kernel is compiled."""
+    """The text of an exception after a colon; empty if it is not known when the kernel is compiled."""
     values = items_of(env, nodes)
     is_known = all(isinstance(value, Const | Static) for value in values)
-    return ", ".join(str(object_of(value)) for value in values) if is_known else ""
+    words = ", ".join(str(object_of(value)) for value in values) if is_known else ""
+    return words and f": {words}"
 
 
-# --- statements without effect, and without meaning in a kernel ------------------------------------------------------
+# --- statements without effect ---------------------------------------------------------------------------------------
 
 
 @lowers(ast.Pass)
@@ -144,20 +153,168 @@ def _expression(env: Environment, stmt: ast.Expr, _: Rest) -> None:
     env.fail(stmt, "the value of this expression is not used", "an assignment or a return")
 
 
-for _kind, _name, _instead in (
-    (ast.Try, "try", "a test of the values beforehand"),
-    (ast.TryStar, "try", "a test of the values beforehand"),
-    (ast.With, "with", "plain statements"),
-    (ast.Import, "import inside the function", "the import at the top of the file"),
-    (ast.ImportFrom, "import inside the function", "the import at the top of the file"),
-    (ast.Global, "global", "another output: a kernel cannot change what is outside it"),
-    (ast.Nonlocal, "nonlocal", "a returned value: a function cannot change what is outside it"),
-    (ast.Delete, "del", "nothing: variables cost nothing"),
-    (ast.ClassDef, "a class definition", "the class outside the function: a named tuple or a dataclass"),
-    (ast.AsyncFunctionDef, "async", "a plain function"),
-    (ast.AsyncFor, "async", "a plain loop"),
-    (ast.AsyncWith, "async", "plain statements"),
-):
-    refuses(_kind, _name, _instead)
-if sys.version_info >= (3, 12):
-    refuses(ast.TypeAlias, "a type alias", "the alias outside the function")
+# --- `if` ------------------------------------------------------------------------------------------------------------
+
+
+@lowers(ast.If)
+def _if(env: Environment, stmt: ast.If, rest: Rest) -> bool | None:
+    stmt = in_order(stmt)
+    test = condition(env, stmt.test)
+    if isinstance(test, Const):
+        return None if statements(env, stmt.body if test.value else stmt.orelse) else False
+    return _split(env, test, (partial(statements, env, stmt.body), partial(statements, env, stmt.orelse)), rest, stmt)
+
+
+def _split(env: Environment, test: Atom, sides: Sides, rest: Rest, node: ast.AST) -> bool | None:
+    """Lower both sides of a branch, and `rest` inside the side that reaches it, if only one does.
+
+    The other side then need not have assigned the names that `rest` reads. The result is that of a statement.
+    """
+    before = env.frame.bindings
+    # Not a comprehension: before Python 3.12 that is one more frame for each `elif` of a chain.
+    then, orelse = sides
+    ends = [lower_side(env, before, then), lower_side(env, before, orelse)]
+    alive = [falls and bindings.get(SKIPPING) != TRUE for _, bindings, falls in ends]
+    is_consumed = bool(rest) and alive[0] != alive[1]
+    if is_consumed:
+        at = alive.index(True)
+        block, env.frame.bindings, _ = ends[at]
+        with env.into(block):
+            falls = statements(env, rest)
+        ends[at] = (block, env.frame.bindings, falls)
+    falls = close_branch(env, test, node, ends)
+    return falls if is_consumed or not falls else None
+
+
+# --- `match` ---------------------------------------------------------------------------------------------------------
+
+
+@lowers(ast.Match)
+def _match(env: Environment, stmt: ast.Match, rest: Rest) -> bool | None:
+    subject = expression(env, stmt.subject)
+    env.refuse_iterator(subject, stmt.subject, "the subject of match")
+    return _cases(env, subject, stmt.cases, rest)
+
+
+def _cases(
+    env: Environment,
+    subject: Value,
+    cases: list[ast.match_case],
+    rest: Rest,
+    ruled_out: tuple[bool, ...] = (),
+) -> bool | None:
+    """Lower the remaining cases; `ruled_out` has the truth values that earlier cases have matched."""
+    if not cases:
+        return None
+    case, later = cases[0], cases[1:]
+    bound: Bindings = {}
+    test = _matches(env, case.pattern, subject, bound)
+    if isinstance(case.pattern, ast.MatchSingleton) and isinstance(case.pattern.value, bool):
+        if (not case.pattern.value) in ruled_out and not isinstance(test, Const):
+            test = TRUE
+        if case.guard is None:
+            ruled_out = (*ruled_out, case.pattern.value)
+    has_bound = case.guard is not None and test == TRUE
+    if case.guard is not None and test != FALSE:
+        if not has_bound:
+            _refuse_rebinding(env, case.guard, bound)
+        test = truth(
+            env, short_circuit(env, "and", test, partial(_guard, env, case.guard, bound), case.guard), case.guard
+        )
+
+    def body() -> bool:
+        if not has_bound:  # otherwise the guard may have given the names other values since
+            env.frame.bindings.update(bound)
+        return statements(env, case.body)
+
+    if isinstance(test, Const):
+        if not test.value:
+            return _cases(env, subject, later, rest, ruled_out)
+        return None if body() else False
+    others = partial(_cases, env, subject, later, [], ruled_out)
+    return _split(env, test, (body, lambda: others() is not False), rest, case.pattern)
+
+
+def _guard(env: Environment, guard: ast.expr, bound: Bindings) -> Atom:
+    env.frame.bindings.update(bound)
+    return condition(env, guard)
+
+
+def _refuse_rebinding(env: Environment, guard: ast.expr, bound: Bindings) -> None:
+    """Refuse a guard that assigns a name of its pattern: the name is bound only where the pattern matches."""
+    for node in ast.walk(guard):
+        if isinstance(node, ast.NamedExpr) and node.target.id in bound:
+            env.fail(node, f"this guard assigns {node.target.id}, which its pattern binds", "another name")
+
+
+def _matches(env: Environment, pattern: ast.pattern, value: Value, bound: Bindings) -> Atom:
+    """Whether a pattern matches; the names it binds go into `bound`."""
+    if not isinstance(pattern, ast.MatchAs):
+        env.merged(value, pattern)
+    match pattern:
+        case ast.MatchValue():
+            return equal(env, value, expression(env, pattern.value), pattern)
+        case ast.MatchSingleton():
+            if isinstance(pattern.value, bool) and isinstance(value, Atom) and value.kind == "bool":
+                return value if pattern.value else unary(env, "not", value, pattern)
+            return TRUE if pattern.value is None and value == Static(None) else FALSE
+        case ast.MatchStar() | ast.MatchAs():
+            inner = pattern.pattern if isinstance(pattern, ast.MatchAs) else None
+            test = TRUE if inner is None else _matches(env, inner, value, bound)
+            if pattern.name is not None:
+                bound[pattern.name] = value
+            return test
+        case ast.MatchOr():
+            return _alternatives(env, pattern, value, bound)
+        case ast.MatchSequence(parts):
+            starred = [isinstance(part, ast.MatchStar) for part in parts]
+            fitted = fit_items(tuple(value), starred) if is_sequence(value) else None
+            return FALSE if fitted is None else _all_match(env, pattern, zip(parts, fitted, strict=True), bound)
+        case ast.MatchClass():
+            return _of_class(env, pattern, value, bound)
+    env.fail(pattern, "a mapping pattern cannot be compiled", "names or attributes")
+
+
+def _alternatives(env: Environment, pattern: ast.MatchOr, value: Value, bound: Bindings) -> Atom:
+    result: Atom = FALSE
+    for alternative in pattern.patterns:
+        names: Bindings = {}
+        test = _matches(env, alternative, value, names)
+        if test == FALSE:
+            continue
+        if names and not (test == TRUE and result == FALSE):
+            env.fail(alternative, "alternatives that bind names depend on the data here", "a case for each")
+        bound.update(names)
+        result = logical(env, "or", result, test, node=pattern)
+        if result == TRUE:
+            break
+    return result
+
+
+def _of_class(env: Environment, pattern: ast.MatchClass, value: Value, bound: Bindings) -> Atom:
+    kind = expression(env, pattern.cls)
+    if not isinstance(kind, Static) or not isinstance(kind.object, type):
+        env.fail(pattern.cls, f"{describe(kind)} is no class")
+    if not is_instance(value, kind.object):
+        return FALSE
+    if kind.object in _ITSELF:
+        return _matches(env, pattern.patterns[0], value, bound) if pattern.patterns else TRUE
+    names = getattr(kind.object, "__match_args__", ())
+    if len(pattern.patterns) > len(names):
+        env.fail(pattern, f"{kind.object.__name__} has {len(names)} positional parts, not {len(pattern.patterns)}")
+    named = [
+        *zip(names, pattern.patterns, strict=False),
+        *zip(pattern.kwd_attrs, pattern.kwd_patterns, strict=True),
+    ]
+    items: list[tuple[ast.pattern, Value]] = []
+    for name, part in named:
+        if not isinstance(value, Record) or name not in value.fields:
+            env.fail(part, f"{describe(value)} has no field {name}")
+        items.append((part, value[value.fields.index(name)]))
+    return _all_match(env, pattern, items, bound)
+
+
+def _all_match(
+    env: Environment, pattern: ast.pattern, items: Iterable[tuple[ast.pattern, Value]], bound: Bindings
+) -> Atom:
+    return chain(env, "and", [_matches(env, part, item, bound) for part, item in items], pattern)

@@ -78,14 +78,9 @@ class Partial:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A way to differentiate a function: `derivative` or `gradient`, with or without the value, and the arguments.
+    """A way to differentiate a function: the name of the public function, and the arguments to differentiate in.
 
-    Attributes
-    ----------
-    name : str
-        The name of the public function.
-    wrt : int, str or tuple of them, optional
-        Positions and names of the arguments to differentiate in; None for all.
+    These are given by position or name; None stands for all.
     """
 
     name: str
@@ -95,7 +90,7 @@ class Operator:
         for item in self.items:
             if not isinstance(item, int | str) or isinstance(item, bool):
                 raise ArgumentError(f"wrt={item!r} is no argument; give names or positions: wrt=1 or wrt='x'")
-        if not self.has_several and (self.wrt is None or isinstance(self.wrt, tuple)):
+        if not self.name.endswith("gradient") and (self.wrt is None or isinstance(self.wrt, tuple)):
             raise ArgumentError(
                 f"{self.name}() is taken in one argument, not in wrt={self.wrt!r}; gradient() is taken in several"
             )
@@ -109,11 +104,6 @@ class Operator:
     def has_value(self) -> bool:
         """Whether the function's value comes first."""
         return self.name.startswith("value_and_")
-
-    @property
-    def has_several(self) -> bool:
-        """Whether it can be in several arguments."""
-        return self.name.endswith("gradient")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -183,23 +173,13 @@ class Edge:
 
 @dataclass(eq=False, slots=True)
 class Loop:
-    """A loop of the kernel that is being lowered.
+    """A loop of the kernel that is being lowered."""
 
-    Attributes
-    ----------
-    before : Copies
-        The assignments before the loop.
-    start : dict
-        The bindings at the start of each iteration.
-    carried : dict
-        Those among them that an iteration changes.
-    breaks, continues : list of Edge
-        The paths that leave the loop, and those that start its next iteration.
-    """
-
+    # The assignments before the loop; the bindings at the start of each iteration; those that an iteration changes.
     before: Copies
     start: Bindings
     carried: Bindings
+    # The paths that leave the loop, and those that start its next iteration.
     breaks: list[Edge] = field(default_factory=list)
     continues: list[Edge] = field(default_factory=list)
 
@@ -229,6 +209,10 @@ class Frame:
     flags: list[str] = field(default_factory=lambda: [RETURNED])
     returned_at: ast.AST | None = None
     name: str = ""
+
+    def scope(self, local: Iterable[str], bindings: Bindings) -> Frame:
+        """A scope inside this one: a comprehension's, which belongs to the same function."""
+        return Frame(self.source, frozenset(local), bindings, self, self.calls, name=self.name)
 
 
 def describe(value: Value) -> str:
@@ -322,10 +306,6 @@ def same(a: Any, b: Any) -> bool:
             return are_alike((a, b)) and all(map(same, a, b))
         case dict(), dict():
             return a.keys() == b.keys() and all(same(a[name], b[name]) for name in a)
-        case Partial(), Partial():
-            return same(a.function, b.function) and same(a.arguments, b.arguments)
-        case Derived(), Derived():
-            return a.operator == b.operator and same(a.function, b.function) and same(a.calls, b.calls)
-        case Closure(), Closure():
-            return a.node is b.node and a.frame is b.frame and same(a.defaults, b.defaults)
+        case (Partial(), Partial()) | (Derived(), Derived()) | (Closure(), Closure()):
+            return all(same(getattr(a, part), getattr(b, part)) for part in a.__slots__)
     return bool(a == b)

@@ -44,7 +44,7 @@ def compose(name: str, params: Sequence[Kind], steps: Sequence[Step], outputs: S
     Examples
     --------
     >>> from dualbcast.ir.nodes import dump
-    >>> from dualbcast.frontend.rule_bodies import lower
+    >>> from dualbcast.frontend.lower import lower
     >>> double = lower(lambda x: 2.0 * x, ["float"]).function
     >>> total = lower(lambda x, y: x + y, ["float", "float"]).function
     >>> print(dump(compose("f", ["float"], [Step(double, (0,)), Step(total, (0, 1))], [2])))

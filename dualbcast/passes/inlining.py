@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dualbcast.frontend.rule_bodies import helper_of
+from dualbcast.frontend.lower import helper_of
 from dualbcast.ir.compose import copy
 from dualbcast.ir.nodes import Assign, Block, Expr, Function, Op, Stmt
 from dualbcast.ir.traversal import free_names, has_loops, map_blocks, map_function, operations_of, renamed

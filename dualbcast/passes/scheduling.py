@@ -16,7 +16,7 @@ from dualbcast.autodiff.operation_cost import (
     cost_of_operation,
     iterations_of,
 )
-from dualbcast.frontend.rule_bodies import helper_of
+from dualbcast.frontend.lower import helper_of
 from dualbcast.ir.nodes import TEMPORARY, Assign, Block, Expr, For, Function, If, Names, Op, Stmt, Var, While, temporary
 from dualbcast.ir.traversal import free_names, map_exprs, most_carried, operations_of, renamed, renamed_block, variables
 from dualbcast.rules.table import RULES

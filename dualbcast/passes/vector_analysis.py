@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Set
 from functools import lru_cache
 
 from dualbcast.autodiff.operation_cost import cost_of_block, cost_of_operation
-from dualbcast.frontend.rule_bodies import helper_of
+from dualbcast.frontend.lower import helper_of
 from dualbcast.ir.nodes import (
     ARITHMETIC,
     BITWISE,

@@ -31,7 +31,7 @@ from dualbcast import (
     value_and_gradient,
 )
 from dualbcast import derivative as D  # noqa: N812
-from dualbcast.frontend.rule_bodies import lower
+from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Op
 from dualbcast.ir.traversal import expressions, statements
 from dualbcast.program.explain import operations

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from dualbcast import differentiable_broadcast
-from dualbcast.frontend.rule_bodies import lower
+from dualbcast.frontend.lower import lower
 
 INF, NAN = math.inf, math.nan
 # What C's pow, and so Python, gives for (x, p), NaN where Python's answer is a complex number.

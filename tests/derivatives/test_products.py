@@ -17,7 +17,7 @@ from ir_invariants import verify
 from oracles import is_smooth, numbers_of, second_differences
 
 from dualbcast.autodiff.differentiate import hessian_of, partial_of, pullback_of, pushforward_of
-from dualbcast.frontend.rule_bodies import lower
+from dualbcast.frontend.lower import lower
 from dualbcast.ir.value_numbering import simplify
 
 EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)

@@ -132,7 +132,7 @@ BUGS = [
     Bug(
         "a swap done one assignment after the other",
         paths,
-        "if not any(target.name in _reads(other) for _, other in others):",
+        "if not any(target in variables(other) for _, other in others):",
         "if True:",
     ),
     Bug(

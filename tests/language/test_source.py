@@ -18,7 +18,8 @@ import pytest
 from dualbcast import differentiable_broadcast
 from dualbcast.errors import CompileError
 from dualbcast.frontend import source
-from dualbcast.frontend.source import find_source, locate
+from dualbcast.frontend.environment import locate
+from dualbcast.frontend.source import find_source
 
 numbers = itertools.count()
 

@@ -9,7 +9,7 @@ import pytest
 from corpus import CORPUS, Case
 from ir_invariants import verify
 
-from dualbcast.frontend.rule_bodies import lower
+from dualbcast.frontend.lower import lower
 from dualbcast.ir.compose import Step, compose, restrict
 from dualbcast.ir.nodes import Const, Function, Kind
 from dualbcast.program.element import Element

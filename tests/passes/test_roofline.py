@@ -10,7 +10,7 @@ import pytest
 
 from dualbcast import special
 from dualbcast.autodiff.operation_cost import cost_of_element
-from dualbcast.frontend.rule_bodies import lower
+from dualbcast.frontend.lower import lower
 from dualbcast.graph.checkpoint_policy import cost_of
 from dualbcast.program.element import Element
 from dualbcast.program.typed_product import Options
