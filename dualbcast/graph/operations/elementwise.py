@@ -1,10 +1,8 @@
 """All element-wise arithmetic on Variables: operators, ufuncs, casts, choices, BroadcastFunctions, and the scalar
 functions behind them.
 
-Comes in: a ufunc, or the name of one. Goes out: the scalar function that kernels contain for it, if there is one.
-
-Comes in: an operation, with Variables, arrays and numbers that broadcast together. Goes out: Variables, which may wait
-for their values until `.array` is read.
+Comes in: a ufunc or a BroadcastFunction, with Variables, arrays and numbers that broadcast together. Goes out:
+Variables, which may wait for their values until `.array` is read.
 """
 
 from __future__ import annotations
@@ -23,26 +21,18 @@ from dualbcast.graph.arrays import is_float, namespace
 from dualbcast.graph.fused_region import defer
 from dualbcast.graph.primitives import arrays_of, constant, run
 from dualbcast.graph.tape import STATE, Primitive, observe, unary
-from dualbcast.graph.variable import OPERATIONS, Variable, registered
+from dualbcast.graph.variable import OPERATIONS, Variable, method, registered
 
 
 class ScalarOperation(NamedTuple):
-    """An element-wise operation.
-
-    Attributes
-    ----------
-    name : str
-    compute : function
-        NumPy's function (and CuPy's, by NumPy's protocols), for arrays without a derivative.
-    scalar : BroadcastFunction or None
-        The scalar function; None where it has none, and is always computed by NumPy.
-    ends : bool
-        Whether differentiation ends here: the derivative is zero wherever it exists.
-    """
+    """An element-wise operation."""
 
     name: str
+    # NumPy's function (and CuPy's, by NumPy's protocols), for arrays without a derivative.
     compute: Callable[..., Any]
+    # The function that kernels contain; None where there is none, and NumPy always computes the operation.
     scalar: BroadcastFunction | None
+    # Whether differentiation ends here: the derivative is zero wherever it exists.
     ends: bool
 
 
@@ -79,7 +69,7 @@ _WRITTEN_OUT: dict[str, Callable[..., Any]] = {
     "rint": lambda x: np.rint(x),
     "sign": lambda x: np.sign(x),
 }
-# Exponents that are part of the kernel, which then has no general power in it.
+# Numbers that become part of the kernel as exponents, so it has no general power in it.
 _EXPONENTS = {*range(-4, 9), 0.5, -0.5, 1.5}
 
 
@@ -87,10 +77,7 @@ _EXPONENTS = {*range(-4, 9), 0.5, -0.5, 1.5}
 def operation(key: str | np.ufunc) -> ScalarOperation:
     """The operation of a name, which is "where" or that of a ufunc of NumPy's; or of a ufunc of any library.
 
-    Raises
-    ------
-    ArgumentError, CompileError
-        A ufunc does not work on single numbers, or has no derivative rule.
+    A ufunc that does not work on single numbers, or has no derivative rule, is refused.
     """
     if key == "where":
         return ScalarOperation("where", np.where, _scalar_function(_WRITTEN_OUT["where"], "where"), False)
@@ -120,10 +107,7 @@ def _with_rule(ufunc: np.ufunc) -> BroadcastFunction:
 
     A ufunc without a derivative is refused where it is used, and not where the derivative is taken.
     """
-    calls: dict[int, Callable[..., Any]] = {
-        1: lambda x: ufunc(x),
-        2: lambda x, y: ufunc(x, y),
-    }
+    calls: dict[int, Callable[..., Any]] = {1: lambda x: ufunc(x), 2: lambda x, y: ufunc(x, y)}
     scalar = _scalar_function(calls.get(ufunc.nin, lambda *args: ufunc(*args)), ufunc.__name__)
     try:
         scalar.inspect_ir(*["float64"] * ufunc.nin)
@@ -135,15 +119,9 @@ def _with_rule(ufunc: np.ufunc) -> BroadcastFunction:
     return scalar
 
 
-def fixed_power(exponent: Any) -> BroadcastFunction | None:
-    """The power with an exponent that is compiled in; None where it is better left an argument."""
-    if isinstance(exponent, int | float) and not isinstance(exponent, bool) and exponent in _EXPONENTS:
-        return _fixed(exponent)
-    return None
-
-
 @functools.lru_cache(typed=True)
-def _fixed(exponent: float) -> BroadcastFunction:
+def _fixed_power(exponent: float) -> BroadcastFunction:
+    """The power with an exponent that is compiled in."""
     return _scalar_function(lambda x: x**exponent, f"power {exponent}")
 
 
@@ -168,10 +146,9 @@ def apply(name: str | np.ufunc, *inputs: Any) -> Variable:
     if applied.ends and not any(isinstance(each, Variable) and each._value is None for each in inputs):
         return _ended(applied, inputs)
     scalar = applied.scalar
-    if applied.name == "power":
-        fixed = fixed_power(inputs[1])
-        if fixed is not None:
-            scalar, inputs = fixed, inputs[:1]
+    exponent = inputs[1] if applied.name == "power" else None
+    if isinstance(exponent, int | float) and not isinstance(exponent, bool) and exponent in _EXPONENTS:
+        scalar, inputs = _fixed_power(exponent), inputs[:1]
     output: Variable = call(scalar, inputs, applied.name)
     return output
 
@@ -179,7 +156,6 @@ def apply(name: str | np.ufunc, *inputs: Any) -> Variable:
 OPERATIONS.update({name: functools.partial(apply, name) for name in _OPERATORS})
 
 
-@registered
 def where(condition: Any, x: Any, y: Any) -> Variable:
     """`x` where the condition holds, else `y`: `numpy.where`.
 
@@ -197,7 +173,7 @@ def where(condition: Any, x: Any, y: Any) -> Variable:
     return apply("where", condition, x, y)
 
 
-@registered
+@method
 def clip(x: Any, min: Any = None, max: Any = None) -> Variable:
     """`x` moved into [min, max]; either may be None."""
     x = constant(x)
@@ -206,7 +182,7 @@ def clip(x: Any, min: Any = None, max: Any = None) -> Variable:
     return x if max is None else apply("minimum", x, max)
 
 
-@registered
+@method
 def astype(x: Any, dtype: Any) -> Variable:
     """`x` in another dtype; in an integer dtype it has no derivative, as `int()` has none."""
     x, dtype = constant(x), np.dtype(dtype)
