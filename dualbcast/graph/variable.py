@@ -50,6 +50,15 @@ def _operators(name: str) -> tuple[Callable[[Variable, Any], Variable], Callable
     return left, right
 
 
+def _of_array(name: str) -> Callable[..., Any]:
+    """A method of the array as one of the Variable. Its result carries no derivative."""
+
+    def method(self: Variable, axis: Axis = None, **options: Any) -> Any:
+        return getattr(self.array, name)(axis=axis, **options)
+
+    return method
+
+
 class Variable:
     """An array with respect to which derivatives can be taken.
 
@@ -330,17 +339,8 @@ class Variable:
     clip: Callable[..., Variable]
     astype: Callable[..., Variable]
 
-    def argmax(self, axis: int | None = None) -> Any:
-        return self.array.argmax(axis=axis)
-
-    def argmin(self, axis: int | None = None) -> Any:
-        return self.array.argmin(axis=axis)
-
-    def any(self, axis: Axis = None, keepdims: bool = False) -> Any:
-        return self.array.any(axis=axis, keepdims=keepdims)
-
-    def all(self, axis: Axis = None, keepdims: bool = False) -> Any:
-        return self.array.all(axis=axis, keepdims=keepdims)
+    argmax, argmin = _of_array("argmax"), _of_array("argmin")
+    any, all = _of_array("any"), _of_array("all")
 
     def reshape(self, *shape: Any) -> Variable:
         return OPERATIONS["reshape"](self, shape[0] if len(shape) == 1 else shape)

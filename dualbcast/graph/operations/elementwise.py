@@ -8,7 +8,6 @@ Variables, which may wait for their values until `.array` is read.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -43,32 +42,17 @@ _WITHOUT_DERIVATIVE = {
     *("isfinite", "isinf", "isnan", "logical_and", "logical_or", "logical_xor", "logical_not"),
     *("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift", "bitwise_count"),
 }
-# Operations that are written out as scalar functions. Those without a derivative are among them so that kernels can
-# contain them, and the operations around them need not be computed apart.
-_WRITTEN_OUT: dict[str, Callable[..., Any]] = {
-    "add": lambda x, y: x + y,
-    "subtract": lambda x, y: x - y,
-    "multiply": lambda x, y: x * y,
-    "divide": lambda x, y: x / y,
-    "negative": lambda x: -x,
-    "power": lambda x, p: x**p,
-    "absolute": lambda x: abs(x),
-    "where": lambda condition, x, y: x if condition else y,
-    "equal": lambda x, y: x == y,
-    "not_equal": lambda x, y: x != y,
-    "less": lambda x, y: x < y,
-    "less_equal": lambda x, y: x <= y,
-    "greater": lambda x, y: x > y,
-    "greater_equal": lambda x, y: x >= y,
-    "isnan": lambda x: math.isnan(x),
-    "isinf": lambda x: math.isinf(x),
-    "isfinite": lambda x: math.isfinite(x),
-    "floor": lambda x: np.floor(x),
-    "ceil": lambda x: np.ceil(x),
-    "trunc": lambda x: np.trunc(x),
-    "rint": lambda x: np.rint(x),
-    "sign": lambda x: np.sign(x),
+# Those of them that kernels contain all the same, so that the operations around them need not be computed apart.
+_IN_KERNELS = {
+    *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
+    *("isfinite", "isinf", "isnan", "ceil", "floor", "rint", "sign", "trunc"),
 }
+# The ufuncs behind the operators of Python.
+_OPERATORS = (
+    *("add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "negative", "absolute", "invert"),
+    *("bitwise_and", "bitwise_or", "bitwise_xor"),
+    *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
+)
 # Numbers that become part of the kernel as exponents, so it has no general power in it.
 _EXPONENTS = {*range(-4, 9), 0.5, -0.5, 1.5}
 
@@ -80,18 +64,20 @@ def operation(key: str | np.ufunc) -> ScalarOperation:
     A ufunc that does not work on single numbers, or has no derivative rule, is refused.
     """
     if key == "where":
-        return ScalarOperation("where", np.where, _scalar_function(_WRITTEN_OUT["where"], "where"), False)
+        choice = _scalar_function(lambda condition, x, y: x if condition else y, "where")
+        return ScalarOperation("where", np.where, choice, False)
     ufunc: np.ufunc = getattr(np, key) if isinstance(key, str) else key
     name = ufunc.__name__
     is_of_numpy = getattr(np, name, None) is ufunc
     ends = is_of_numpy and name in _WITHOUT_DERIVATIVE
-    if not ends and (ufunc.nout != 1 or ufunc.signature is not None):
+    if ends and name not in _IN_KERNELS:
+        return ScalarOperation(name, ufunc, None, True)
+    if ufunc.nout != 1 or ufunc.signature is not None:
         raise ArgumentError(f"{name} does not work on Variables: it is no function of single numbers to one number")
-    scalar = None
-    if is_of_numpy and name in _WRITTEN_OUT:
-        scalar = _scalar_function(_WRITTEN_OUT[name], name)
-    elif not ends:
-        scalar = _with_rule(ufunc)
+    calls: dict[int, Callable[..., Any]] = {1: lambda x: ufunc(x), 2: lambda x, y: ufunc(x, y)}
+    scalar = _scalar_function(calls.get(ufunc.nin, lambda *args: ufunc(*args)), name)
+    if not (ends or (is_of_numpy and name in _OPERATORS)):
+        _check_rule(scalar, ufunc)
     return ScalarOperation(name, ufunc, scalar, ends)
 
 
@@ -102,13 +88,8 @@ def _scalar_function(function: Callable[..., Any], name: str) -> BroadcastFuncti
     return scalar
 
 
-def _with_rule(ufunc: np.ufunc) -> BroadcastFunction:
-    """The scalar function of a ufunc that the rule table knows.
-
-    A ufunc without a derivative is refused where it is used, and not where the derivative is taken.
-    """
-    calls: dict[int, Callable[..., Any]] = {1: lambda x: ufunc(x), 2: lambda x, y: ufunc(x, y)}
-    scalar = _scalar_function(calls.get(ufunc.nin, lambda *args: ufunc(*args)), ufunc.__name__)
+def _check_rule(scalar: BroadcastFunction, ufunc: np.ufunc) -> None:
+    """Refuse a ufunc without a derivative where it is used, and not where the derivative is taken."""
     try:
         scalar.inspect_ir(*["float64"] * ufunc.nin)
     except CompileError:
@@ -116,7 +97,6 @@ def _with_rule(ufunc: np.ufunc) -> BroadcastFunction:
             f"there is no derivative rule for the ufunc {ufunc.__name__}: use it on v.value if its derivative does not "
             "matter, or add a rule (dualbcast.rule)"
         ) from None
-    return scalar
 
 
 @functools.lru_cache(typed=True)
@@ -125,12 +105,6 @@ def _fixed_power(exponent: float) -> BroadcastFunction:
     return _scalar_function(lambda x: x**exponent, f"power {exponent}")
 
 
-# The ufuncs behind the operators of Python.
-_OPERATORS = (
-    *("add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "negative", "absolute", "invert"),
-    *("bitwise_and", "bitwise_or", "bitwise_xor"),
-    *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
-)
 # Python's numbers, which an element function takes as they are.
 _NUMBERS = (bool, int, float)
 
