@@ -277,7 +277,7 @@ def _pullback_of_checkpoint(node: Node, cotangents: Cotangents, _wanted: tuple[b
     count, call = node.static["count"], node.static["call"]
     is_recorded = STATE.is_recording
     # Aliases stand for the arguments, and captured Variables for themselves; the inner backward pass ends at both.
-    aliases = [alias(each) for each in node.inputs[:count]]
+    aliases = [alias("", each) for each in node.inputs[:count]]
     outputs = [leaf for leaf in leaves(evaluate(call, aliases)) if isinstance(leaf, Variable)]
     heads = [
         (output, cotangent)

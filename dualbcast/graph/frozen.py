@@ -195,11 +195,7 @@ def freeze_value(value: Any, is_read_again: bool) -> tuple[Any, Frozen | None]:
             raise ArgumentError(f"a Variable holds an array of real numbers, not {called(value)}. {hint}".rstrip())
     if array.dtype.kind not in "fbiu" and array.dtype.name != "bfloat16":
         raise DTypeError(f"a Variable holds real numbers, not {array.dtype}; convert with .astype('float64')")
-    return (array, None) if type(value) in _NEVER_SHARED else freeze(array, is_read_again)
-
-
-# An array that was made from one of these belongs to the Variable alone.
-_NEVER_SHARED = {bool, int, float, list, tuple, np.float64, np.float32}
+    return freeze(array, is_read_again)
 
 
 def _base_of(array: Any) -> Any:

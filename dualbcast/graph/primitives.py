@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dualbcast.errors import DTypeError, DualbcastError, ShapeError
-from dualbcast.foreign_objects import has_own_arithmetic, refused_argument
+from dualbcast.foreign_objects import called, has_own_arithmetic, instead, refused_argument
 from dualbcast.graph.arrays import as_array, is_float, map_leaves, namespace
 from dualbcast.graph.frozen import ABANDONED
 from dualbcast.graph.tape import STATE, Node, Primitive, observe, unary
@@ -105,12 +105,24 @@ def zeros(like: Variable) -> Variable:
 _ALIAS = unary("alias", lambda array: array, lambda _node, cotangent: cotangent)
 
 
-def alias(value: Any) -> Variable:
-    """A new Variable to differentiate in, which depends on the value if that is a Variable, too."""
-    observe((value,))
-    if isinstance(value, Variable) and value.tracked and STATE.is_recording:
-        return run(_ALIAS, (value,))
-    return Variable(value)
+def alias(name: str, leaf: Any) -> Variable:
+    """A new Variable to differentiate in, which depends on the argument if that is a Variable, too."""
+    if has_own_arithmetic(leaf):
+        raise refused_argument(leaf, name)
+    if not isinstance(leaf, Variable | float) and not isinstance(getattr(leaf, "dtype", None), np.dtype):
+        hint = "Pass a float: 3.0 and not 3." if isinstance(leaf, int) else instead(leaf, name)
+        raise DTypeError(
+            f"there is no derivative in {name}, which is {called(leaf)}. {hint or 'Pass an array or a float.'}"
+        )
+    if not is_float(leaf.dtype if hasattr(leaf, "dtype") else np.dtype(float)):
+        raise DTypeError(
+            f"there is no derivative in {name}: its dtype is {leaf.dtype}, and integers and bools carry none. Pass "
+            ".astype('float64'); or leave it out of wrt"
+        )
+    observe((leaf,))
+    if isinstance(leaf, Variable) and leaf.tracked and STATE.is_recording:
+        return run(_ALIAS, (leaf,))
+    return Variable(leaf)
 
 
 def stop_gradient(x: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dualbcast.errors import ArgumentError, DTypeError, ShapeError, a_or_an
-from dualbcast.foreign_objects import called, has_own_arithmetic, instead, is_plain, refused_argument, refused_result
+from dualbcast.foreign_objects import is_plain, refused_result
 from dualbcast.graph.arrays import is_array, is_float, is_read_only, leaves, map_leaves, namespace, rebuild
 from dualbcast.graph.backward import backward, check_results, evaluate, name_of
 from dualbcast.graph.frozen import thaw_on_failure
@@ -247,7 +247,7 @@ class _Level:
 
     def enter(self, tree: Any, name: str) -> Any:
         """A container like an argument, with a Variable to differentiate in for each array."""
-        self.trees.append(map_leaves(_alias, tree, name))
+        self.trees.append(map_leaves(alias, tree, name))
         return self.trees[-1]
 
     def leave(self, tree: Any) -> Any:
@@ -288,22 +288,6 @@ def _own_array(gradient: Variable, owned: set[int]) -> Any:
 def _scalar_or_array(array: Any) -> Any:
     """The array, or a scalar if it has no dimensions: NumPy's functions return the same."""
     return array[()] if array.ndim == 0 else array
-
-
-def _alias(name: str, leaf: Any) -> Variable:
-    if has_own_arithmetic(leaf):
-        raise refused_argument(leaf, name)
-    if not isinstance(leaf, Variable | float) and not isinstance(getattr(leaf, "dtype", None), np.dtype):
-        hint = "Pass a float: 3.0 and not 3." if isinstance(leaf, int) else instead(leaf, name)
-        raise DTypeError(
-            f"there is no derivative in {name}, which is {called(leaf)}. {hint or 'Pass an array or a float.'}"
-        )
-    if not is_float(leaf.dtype if hasattr(leaf, "dtype") else np.dtype(float)):
-        raise DTypeError(
-            f"there is no derivative in {name}: its dtype is {leaf.dtype}, and integers and bools carry none. Pass "
-            ".astype('float64'); or leave it out of wrt"
-        )
-    return alias(leaf)
 
 
 def _or_zeros(derivative: Variable | None, like: Any) -> Variable:
