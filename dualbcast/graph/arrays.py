@@ -80,7 +80,7 @@ def map_leaves(function: Callable[[str, Any], Any], tree: Any, path: str = "") -
     >>> map_leaves(lambda path, leaf: f"{path} is {leaf}", {"layers": [(1, 2), None]}, "model")
     {'layers': [("model['layers'][0][0] is 1", "model['layers'][0][1] is 2"), None]}
     """
-    kind = _kind(tree)
+    kind = _kind(type(tree))
     if kind == "leaf":
         return None if tree is None else function(path, tree)
     is_by_name = kind in ("named tuple", "dataclass")
@@ -103,13 +103,16 @@ def map_leaves(function: Callable[[str, Any], Any], tree: Any, path: str = "") -
     return built
 
 
-def _kind(tree: Any) -> str:
-    """The kind of container that an object is."""
-    if isinstance(tree, dict):
+def _kind_of_type(type_of_tree: Any) -> str:
+    """The kind of container that objects of a type are."""
+    if issubclass(type_of_tree, dict):
         return "dict"
-    if isinstance(tree, (list, tuple)):
-        return "named tuple" if hasattr(tree, "_fields") else "sequence"
-    return "dataclass" if dataclasses.is_dataclass(type(tree)) else "leaf"
+    if issubclass(type_of_tree, list | tuple):
+        return "named tuple" if hasattr(type_of_tree, "_fields") else "sequence"
+    return "dataclass" if dataclasses.is_dataclass(type_of_tree) else "leaf"
+
+
+_kind: Callable[[Any], str] = lru_cache(_kind_of_type)
 
 
 def _parts(kind: str, tree: Any) -> Iterable[tuple[Any, Any]]:
@@ -125,10 +128,18 @@ def _parts(kind: str, tree: Any) -> Iterable[tuple[Any, Any]]:
 
 def leaves(tree: Any) -> list[Any]:
     """The leaves, in the order in which `map_leaves` meets them."""
-    kind = _kind(tree)
-    if kind == "leaf":
-        return [] if tree is None else [tree]
-    return [leaf for _, part in _parts(kind, tree) for leaf in leaves(part)]
+    collected: list[Any] = []
+    _collect(tree, collected)
+    return collected
+
+
+def _collect(tree: Any, collected: list[Any]) -> None:
+    kind = _kind(type(tree))
+    if kind != "leaf":
+        for _, part in _parts(kind, tree):
+            _collect(part, collected)
+    elif tree is not None:
+        collected.append(tree)
 
 
 def rebuild(tree: Any, values: Iterable[Any]) -> Any:

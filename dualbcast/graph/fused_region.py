@@ -157,8 +157,8 @@ class Region:
     def __init__(self, element: Element, gathered: Gathered, outputs: tuple[Output, ...]) -> None:
         # The function of the leaves, and for each of its outputs the output of an expression that it is.
         self.element, self.gathered, self.outputs = element, gathered, outputs
-        self.dtypes = tuple([output.dtype for output in outputs])
-        self.sums = tuple([output.summed for output in outputs])
+        self.dtypes = tuple([output.expression.dtypes[output.index] for output in outputs])
+        self.sums = tuple([output.expression.sums[output.index] for output in outputs])
         self.shape, self.compute = gathered.order[-1].shape, gathered.order[-1].compute
         # Whether it keeps its Jacobian, and why; None before it has run, and where no derivative can be asked for, or
         # something is summed.

@@ -207,7 +207,7 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
     if len(primals) != len(tangents):
         raise ArgumentError(f"jvp: there are {len(primals)} primals and {len(tangents)} tangents")
     level = _Level((primals, tangents))
-    given: list[Variable | None] = []
+    given: list[Any] = []
     for at, (primal, tangent) in enumerate(zip(primals, tangents, strict=True)):
         tree = level.enter(primal, f"argument {at}")
         inputs = leaves(tree)
@@ -217,14 +217,11 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
     outputs = leaves(result)
     # The pullback is linear, so the values of these cotangents do not matter.
     probes = {at: Variable(zeros(outputs[at])) for at in tracked_positions(outputs)}
+    heads = [(outputs[at], probe) for at, probe in probes.items()]
     with np.errstate(invalid="ignore"):
-        pulled = backward([(outputs[at], probe) for at, probe in probes.items()], leaves(level.trees), record=True)
+        pulled: list[Any] = backward(heads, leaves(level.trees), record=True)
     owned = {id(each.array) for each in given if each is not None}
-    heads = [
-        (each, tangent)
-        for each, tangent in zip(pulled, given, strict=True)
-        if each is not None and each.tracked and tangent is not None
-    ]
+    heads = [(pulled[at], given[at]) for at in tracked_positions(pulled) if given[at] is not None]
     products = dict(zip(probes, backward(heads, list(probes.values()), record=level.record), strict=True))
     along = [_or_zeros(products.get(at), each) for at, each in enumerate(outputs)]
     return level.leave(result), rebuild(result, level.own(along, owned))
@@ -266,7 +263,8 @@ class _Level:
         aliases = leaves(self.trees)
         cotangents = backward(heads, aliases, self.record)
         filled = [_or_zeros(each, alias) for each, alias in zip(cotangents, aliases, strict=True)]
-        return rebuild(tuple(self.trees), self.own(filled, owned))  # type: ignore[no-any-return]
+        results = iter(self.own(filled, owned))
+        return tuple([map_leaves(lambda _path, _leaf: next(results), tree) for tree in self.trees])
 
     def own(self, derivatives: list[Variable], owned: set[int]) -> list[Any]:
         """Derivatives as the caller gets them; `owned` has the ids of the arrays that the caller has already."""
@@ -295,7 +293,7 @@ def _or_zeros(derivative: Variable | None, like: Any) -> Variable:
     return zeros(constant(like)) if derivative is None else derivative
 
 
-# --- cotangents and tangents that are given ---------------------------------------------------------------------------
+# --- cotangents and tangents ------------------------------------------------------------------------------------------
 
 
 def _matched(given: Any, like: Any, outputs: list[Any], kind: str) -> list[Variable]:
@@ -312,9 +310,6 @@ def _matched(given: Any, like: Any, outputs: list[Any], kind: str) -> list[Varia
             value = astype(value, output.dtype) if output.tracked else value
         matched.append(value)
     return matched
-
-
-# --- the number to differentiate --------------------------------------------------------------------------------------
 
 
 def _heads_of_result(result: Any, function: Any, has_aux: bool) -> list[tuple[Variable, Variable]]:
