@@ -13,23 +13,24 @@ Each file imports only files of lines further up in this list:
     lazy                                    element-wise operations wait, and become one function
     checkpoint_policy                       its Jacobian is kept, or not
     fused_region                            one kernel, with its node and pullback
-    operations/elementwise                  operators, ufuncs, casts, BroadcastFunctions
-    operations/shapes                       reshape, broadcast, sum, transpose, join, split
-    operations/reductions                   mean, max, prod, softmax
-    operations/indexing                     brackets and their pullback
-    operations/linalg                       matmul, einsum
-    operations/protocols                    NumPy's functions
+    elementwise                             operators, ufuncs, casts, BroadcastFunctions
+    shapes                                  reshape, broadcast, sum, transpose, join, split
+    reductions                              mean, max, prod, softmax
+    indexing                                brackets and their pullback
+    linalg                                  matmul, einsum
+    protocols                               NumPy's functions
     backward                                cotangents go from node to node; values computed again
     transform  explain                      grad, vjp, jvp; a table of kernels
 """
 
+from dualbcast.graph import protocols as _protocols  # noqa: F401 (it enters NumPy's functions into the table)
 from dualbcast.graph.backward import checkpoint
+from dualbcast.graph.elementwise import astype, clip, where
 from dualbcast.graph.explain import explain
-from dualbcast.graph.operations import protocols as _protocols  # noqa: F401 (it enters NumPy's functions into the table)
-from dualbcast.graph.operations.elementwise import astype, clip, where
-from dualbcast.graph.operations.indexing import scatter, take, take_along_axis
-from dualbcast.graph.operations.linalg import diagonal, dot, einsum, matmul, outer, tensordot, trace, vecdot
-from dualbcast.graph.operations.reductions import (
+from dualbcast.graph.indexing import scatter, take, take_along_axis
+from dualbcast.graph.linalg import diagonal, dot, einsum, matmul, outer, tensordot, trace, vecdot
+from dualbcast.graph.primitives import stop_gradient
+from dualbcast.graph.reductions import (
     cumsum,
     cumulative_sum,
     log_softmax,
@@ -42,7 +43,7 @@ from dualbcast.graph.operations.reductions import (
     std,
     var,
 )
-from dualbcast.graph.operations.shapes import (
+from dualbcast.graph.shapes import (
     broadcast_arrays,
     broadcast_to,
     concat,
@@ -63,7 +64,6 @@ from dualbcast.graph.operations.shapes import (
     transpose,
     unstack,
 )
-from dualbcast.graph.primitives import stop_gradient
 from dualbcast.graph.tape import fusion, jacobian, launches, no_grad
 from dualbcast.graph.transform import grad, jvp, value_and_grad, vjp
 from dualbcast.graph.variable import Variable

@@ -17,11 +17,11 @@ import numpy as np
 from dualbcast.errors import DualbcastError
 from dualbcast.foreign_objects import is_plain, refused_result
 from dualbcast.graph.arrays import as_array, is_array, leaves, map_leaves, rebuild
+from dualbcast.graph.elementwise import apply, astype
 from dualbcast.graph.frozen import Frozen, freeze
 from dualbcast.graph.fused_region import REGION, reopen, settle
+from dualbcast.graph.indexing import GETITEM, is_injective
 from dualbcast.graph.lazy import Limits
-from dualbcast.graph.operations.elementwise import apply, astype
-from dualbcast.graph.operations.indexing import GETITEM, is_injective
 from dualbcast.graph.primitives import alias, record, tracked_positions
 from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive, next_serial, observe, setting
 from dualbcast.graph.variable import Variable

@@ -65,6 +65,11 @@ class Output:
         return self.expression.namespace
 
     @property
+    def tracked(self) -> bool:
+        """Whether it depends on something that carries a derivative."""
+        return self.expression.tracked or self.expression.detached
+
+    @property
     def key(self) -> tuple[int, int]:
         """The identity of the output."""
         return id(self.expression), self.index
@@ -109,23 +114,11 @@ class Expression:
 
     def wait(self) -> tuple[Variable, ...]:
         """The Variables that stand for the outputs until they are computed; they are remembered weakly."""
-        before: set[Expression] = set()
-        own_leaves: set[Any] = set()
-        carries = False
-        namespace = None
-        for each in self.inputs:
-            if type(each) is Output:
-                expression = each.expression
-                before.add(expression)
-                carries = carries or expression.tracked or expression.detached
-                namespace = namespace or expression.namespace
-            else:
-                own_leaves.add(_key(each))
-                if isinstance(each, Variable):
-                    carries = carries or each.tracked
-                    namespace = namespace or each.namespace
-        self.namespace = namespace
-        self.detached = carries and not self.tracked
+        given = [each for each in self.inputs if type(each) is Output or isinstance(each, Variable)]
+        self.namespace = given[0].namespace
+        self.detached = not self.tracked and True in [each.tracked for each in given]
+        before = {each.expression for each in given if type(each) is Output}
+        own_leaves = {_key(each) for each in self.inputs if type(each) is not Output}
         for expression in before:
             if expression.behind is None:
                 expression.count_again()

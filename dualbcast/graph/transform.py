@@ -16,8 +16,8 @@ from dualbcast.errors import ArgumentError, DTypeError, ShapeError, a_or_an
 from dualbcast.foreign_objects import is_plain, refused_result
 from dualbcast.graph.arrays import is_array, is_float, is_read_only, leaves, map_leaves, namespace, rebuild
 from dualbcast.graph.backward import backward, check_results, evaluate, name_of
+from dualbcast.graph.elementwise import astype
 from dualbcast.graph.frozen import thaw_on_failure
-from dualbcast.graph.operations.elementwise import astype
 from dualbcast.graph.primitives import alias, constant, stop_gradient, tracked_positions, zeros
 from dualbcast.graph.tape import STATE
 from dualbcast.graph.variable import Variable

@@ -12,8 +12,9 @@ import numpy as np
 from dualbcast.api.function import differentiable_broadcast
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.graph.arrays import as_array, is_float, namespace
-from dualbcast.graph.operations.elementwise import apply, astype, call, where
-from dualbcast.graph.operations.shapes import (
+from dualbcast.graph.elementwise import apply, astype, call, where
+from dualbcast.graph.primitives import constant, output_of, run
+from dualbcast.graph.shapes import (
     axes_of,
     axis_of,
     concat,
@@ -26,7 +27,6 @@ from dualbcast.graph.operations.shapes import (
     size_of,
     sum,
 )
-from dualbcast.graph.primitives import constant, output_of, run
 from dualbcast.graph.tape import Node, Primitive, unary
 from dualbcast.graph.variable import Axis, Variable, method
 

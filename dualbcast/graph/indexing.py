@@ -17,8 +17,8 @@ from dualbcast.codegen.loops.recipe import Recipe
 from dualbcast.codegen.loops.scatter_add import write_scatter_add
 from dualbcast.errors import ArgumentError
 from dualbcast.graph.arrays import is_float, namespace
-from dualbcast.graph.operations.shapes import axis_of, reshape
 from dualbcast.graph.primitives import constant, run
+from dualbcast.graph.shapes import axis_of, reshape
 from dualbcast.graph.tape import STATE, observe, unary
 from dualbcast.graph.variable import Variable, method, registered
 from dualbcast.runtime.buffer_pool import POOL

@@ -16,9 +16,9 @@ import numpy as np
 
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.graph.arrays import is_float, namespace
+from dualbcast.graph.elementwise import astype
 from dualbcast.graph.fused_region import total
 from dualbcast.graph.lazy import Limits
-from dualbcast.graph.operations.elementwise import astype
 from dualbcast.graph.primitives import IndexingError, constant, run, run_multiple
 from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive, unary
 from dualbcast.graph.variable import Axis, Variable, method, registered

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from dualbcast.errors import ArgumentError
-from dualbcast.graph.operations import indexing, linalg, reductions, shapes
-from dualbcast.graph.operations.elementwise import apply, astype, clip, where
+from dualbcast.graph import indexing, linalg, reductions, shapes
+from dualbcast.graph.elementwise import apply, astype, clip, where
 from dualbcast.graph.primitives import constant
 from dualbcast.graph.variable import Variable, registered
 

@@ -12,8 +12,9 @@ from typing import Any
 
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.graph.arrays import namespace
-from dualbcast.graph.operations.elementwise import apply
-from dualbcast.graph.operations.shapes import (
+from dualbcast.graph.elementwise import apply
+from dualbcast.graph.primitives import constant, run
+from dualbcast.graph.shapes import (
     axes_of,
     expand_dims,
     matrix_transpose,
@@ -23,8 +24,7 @@ from dualbcast.graph.operations.shapes import (
     squeeze,
     sum_to,
 )
-from dualbcast.graph.operations.shapes import sum as sum_over
-from dualbcast.graph.primitives import constant, run
+from dualbcast.graph.shapes import sum as sum_over
 from dualbcast.graph.tape import Cotangents, Node, Primitive
 from dualbcast.graph.variable import Variable, method, registered
 
