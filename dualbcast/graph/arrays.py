@@ -60,11 +60,6 @@ def is_float(dtype: Any) -> bool:
     return bool(dtype.kind == "f") or dtype.name == "bfloat16"
 
 
-def is_read_only(array: Array) -> bool:
-    """Whether nobody can write to an array. CuPy has no such arrays."""
-    return isinstance(array, np.ndarray) and not array.flags.writeable
-
-
 def on_host(array: Array) -> Any:
     """The array, or a NumPy array with the values of a CuPy array."""
     return array if isinstance(array, np.ndarray) else array.get()

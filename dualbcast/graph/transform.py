@@ -14,7 +14,7 @@ import numpy as np
 
 from dualbcast.errors import ArgumentError, DTypeError, ShapeError, a_or_an
 from dualbcast.foreign_objects import is_plain, refused_result
-from dualbcast.graph.arrays import is_array, is_float, is_read_only, leaves, map_leaves, namespace, rebuild
+from dualbcast.graph.arrays import is_array, is_float, leaves, map_leaves, namespace, rebuild
 from dualbcast.graph.backward import backward, check_results, evaluate, name_of
 from dualbcast.graph.elementwise import astype
 from dualbcast.graph.frozen import thaw_on_failure
@@ -277,7 +277,8 @@ def _own_array(gradient: Variable, owned: set[int]) -> Any:
     """A gradient as an array that the user may change: no view, and no array that has been given to anybody."""
     array = gradient.array
     # The base of a view is an array. The base of an array with memory of the pool is its lease, which nobody else has.
-    if gradient.frozen is not None or is_array(array.base) or id(array) in owned or is_read_only(array):
+    is_shared = gradient.frozen is not None or is_array(array.base) or id(array) in owned
+    if is_shared or (isinstance(array, np.ndarray) and not array.flags.writeable):  # CuPy has no read-only arrays
         array = array.copy()
     owned.add(id(array))
     return _scalar_or_array(array)

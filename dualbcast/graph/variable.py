@@ -53,10 +53,10 @@ def _operators(name: str) -> tuple[Callable[[Variable, Any], Variable], Callable
 def _of_array(name: str) -> Callable[..., Any]:
     """A method of the array as one of the Variable. Its result carries no derivative."""
 
-    def method(self: Variable, axis: Axis = None, **options: Any) -> Any:
-        return getattr(self.array, name)(axis=axis, **options)
+    def of_array(self: Variable, axis: Axis = None, keepdims: bool = False) -> Any:
+        return getattr(self.array, name)(axis=axis, keepdims=keepdims)
 
-    return method
+    return of_array
 
 
 class Variable:
