@@ -72,7 +72,7 @@ def _order(outputs: list[Variable], targets: Sequence[Variable], stop: bool) -> 
     oldest = min([target.serial for target in targets], default=0)
     wanted = {key_of(target) for target in targets}
     # These targets may have been computed inside a kernel.
-    inner = {target.source.key: target for target in targets if target.source is not None}
+    inner = {target.source: target for target in targets if target.source is not None}
     on_the_way: dict[Node, bool] = {}
     order: list[tuple[Node, tuple[bool, ...]]] = []
     pending: list[tuple[Node, bool]] = [(output.node, False) for output in outputs if output.node is not None]
@@ -227,7 +227,7 @@ def checkpoint(function: Function) -> Function:
         with setting(observer=captured.observe, is_recording=False):
             result = call([Variable(each, tracked=False) for each in arguments])
         check_results(result, name_of(function))
-        inputs = (*arguments, *captured.variables)
+        inputs = (*arguments, *captured.variables.values())
         observe(inputs)
         tracked = bool(inputs)
         outputs = [Variable(leaf, tracked) if isinstance(leaf, Variable) else leaf for leaf in leaves(result)]
@@ -254,21 +254,19 @@ class _Captured:
     """Notes which tracked Variables and user's arrays a function captures."""
 
     def __init__(self) -> None:
-        self.variables: list[Variable] = []
+        self.variables: dict[_Key, Variable] = {}
         # The needs of arrays that the function has used, and will use again.
         self.frozen: set[Frozen] = set()
         self._since, self._before = next_serial(), STATE.observer
-        self._seen: set[tuple[int, int]] = set()
 
     def observe(self, inputs: Sequence[Any]) -> None:
         """Note the inputs of an operation."""
         for each in inputs:
-            is_from_before = isinstance(each, Variable) and each.tracked and each.serial < self._since
-            if is_from_before and key_of(each) not in self._seen:
-                self._seen.add(key_of(each))
-                self.variables.append(each)
-            elif isinstance(each, Variable) and each.frozen is not None:
-                self.frozen.add(each.frozen)
+            if isinstance(each, Variable):
+                if each.tracked and each.serial < self._since:
+                    self.variables.setdefault(key_of(each), each)
+                if each.frozen is not None:
+                    self.frozen.add(each.frozen)
         if self._before is not None:
             self._before(inputs)
 

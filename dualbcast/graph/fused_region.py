@@ -278,19 +278,19 @@ def pullback_of(
     return contracted(pattern, region.element.label), [each for each in ordered if is_array(each)]
 
 
-def reopen(node: Node, targets: Mapping[tuple[int, int], Variable]) -> None:
+def reopen(node: Node, targets: Mapping[Output, Variable]) -> None:
     """Make Variables that exist only inside the region of a node inputs of it, so that they can be differentiated in.
 
-    `targets` has the Variables by the `key` of their source.
+    `targets` has the Variables by their source.
     """
     region: Region = node.static["region"]
     used = {
-        each.key
+        each
         for expression in region.gathered.order
         for each in expression.inputs
-        if isinstance(each, Output) and each.key not in region.gathered.computed
+        if isinstance(each, Output) and each not in region.gathered.computed
     }
-    inner = {key: each for key, each in targets.items() if key in used}
+    inner = {source: each for source, each in targets.items() if source in used}
     if not inner:
         return
     for each in inner.values():
@@ -298,9 +298,9 @@ def reopen(node: Node, targets: Mapping[tuple[int, int], Variable]) -> None:
             # It is also an output of the node. A node of its own keeps the two apart.
             source = region.outputs[each.index]
             region_of(gather(source.expression, stops=region.gathered.computed), (source,)).record((each,))
-    roots = {id(output.expression): output.expression for output in region.outputs}
+    roots = dict.fromkeys([output.expression for output in region.outputs])
     stops = {**region.gathered.computed, **inner}
-    opened = region_of(gather(*roots.values(), stops=stops, first=inner.values()), region.outputs)
+    opened = region_of(gather(*roots, stops=stops, first=inner.values()), region.outputs)
     node.inputs, node.static = tuple(opened.gathered.leaves), {"region": opened}
 
 

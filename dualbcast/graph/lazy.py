@@ -39,7 +39,7 @@ class Limits:
     elements = 1024
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Output:
     """An output of an expression; a Variable that has no value yet stands for one."""
 
@@ -68,11 +68,6 @@ class Output:
     def tracked(self) -> bool:
         """Whether it depends on something that carries a derivative."""
         return self.expression.tracked or self.expression.detached
-
-    @property
-    def key(self) -> tuple[int, int]:
-        """The identity of the output."""
-        return id(self.expression), self.index
 
 
 @dataclass(eq=False, slots=True)
@@ -175,24 +170,24 @@ class Gathered(NamedTuple):
     # For each expression the numbers of its inputs: the leaves are the first values, and the outputs of each expression
     # are the next ones.
     refs: list[tuple[int, ...]]
-    # By the `key` of an output that has been computed, the leaf that stands for it.
-    computed: dict[tuple[int, int], Variable]
+    # The outputs that have been computed, with the leaves that stand for them.
+    computed: dict[Output, Variable]
     # The number of a leaf, by its key; and of the first output of an expression, by its id.
     numbers: dict[Any, int]
 
     def number(self, output: Output) -> int:
         """The number of an output among the values."""
-        leaf = self.computed.get(output.key)
+        leaf = self.computed.get(output)
         return self.numbers[id(output.expression)] + output.index if leaf is None else self.numbers[id(leaf)]
 
 
 def gather(
-    *roots: Expression, stops: Mapping[tuple[int, int], Variable] | None = None, first: Iterable[Variable] = ()
+    *roots: Expression, stops: Mapping[Output, Variable] | None = None, first: Iterable[Variable] = ()
 ) -> Gathered:
     """Collect some expressions and all that they wait for.
 
-    The outputs in `stops` count as computed: by their `key` the Variables that have their values. By default these are
-    all outputs that have a value. The first leaves are those in `first`, whether an expression reads them or not.
+    The outputs in `stops` count as computed, and Variables there have their values. By default these are all outputs
+    that have a value. The first leaves are those in `first`, whether an expression reads them or not.
     """
     visited, order, computed = _reached(roots, stops)
     leaves = list(first)
@@ -203,7 +198,7 @@ def gather(
         numbered = inputs[expression] = []
         for each in expression.inputs:
             if type(each) is Output:
-                leaf = computed.get(each.key) if computed else None
+                leaf = computed.get(each) if computed else None
                 if leaf is None:
                     numbered.append(each)
                     continue
@@ -227,8 +222,8 @@ def gather(
 
 
 def _reached(
-    roots: Sequence[Expression], stops: Mapping[tuple[int, int], Variable] | None
-) -> tuple[Iterable[Expression], list[Expression], dict[tuple[int, int], Variable]]:
+    roots: Sequence[Expression], stops: Mapping[Output, Variable] | None
+) -> tuple[Iterable[Expression], list[Expression], dict[Output, Variable]]:
     """The expressions that `gather` collects, and the computed outputs where it stops.
 
     The expressions are given twice: in the order in which their leaves are numbered, and in that in which they are
@@ -254,7 +249,7 @@ def _reached(
                 if type(output) is Output:
                     if stops is None:
                         _note_value(output, computed)
-                    if not computed or output.key not in computed:
+                    if not computed or output not in computed:
                         pending.append((output.expression, False))
     if is_depth_first or computed:
         return visited, order, computed
@@ -262,12 +257,12 @@ def _reached(
     return order, order, computed
 
 
-def _note_value(output: Output, computed: dict[tuple[int, int], Variable]) -> None:
+def _note_value(output: Output, computed: dict[Output, Variable]) -> None:
     """Enter an output among those computed if the Variable that stands for it has a value."""
     if output.expression.has_run:
         variable = output.expression.outputs[output.index]()
         if variable is not None and variable._value is not None:
-            computed[output.key] = variable
+            computed[output] = variable
 
 
 # --- compositions -----------------------------------------------------------------------------------------------------
