@@ -64,11 +64,6 @@ class Output:
         """The array library."""
         return self.expression.namespace
 
-    @property
-    def tracked(self) -> bool:
-        """Whether it depends on something that carries a derivative."""
-        return self.expression.tracked or self.expression.detached
-
 
 @dataclass(eq=False, slots=True)
 class Expression:
@@ -109,11 +104,21 @@ class Expression:
 
     def wait(self) -> tuple[Variable, ...]:
         """The Variables that stand for the outputs until they are computed; they are remembered weakly."""
-        given = [each for each in self.inputs if type(each) is Output or isinstance(each, Variable)]
-        self.namespace = given[0].namespace
-        self.detached = not self.tracked and True in [each.tracked for each in given]
-        before = {each.expression for each in given if type(each) is Output}
-        own_leaves = {_key(each) for each in self.inputs if type(each) is not Output}
+        before: set[Expression] = set()
+        own_leaves: set[Any] = set()
+        is_derived = False
+        for each in self.inputs:
+            if type(each) is Output:
+                expression = each.expression
+                before.add(expression)
+                is_derived = is_derived or expression.tracked or expression.detached
+                self.namespace = expression.namespace
+            else:
+                own_leaves.add(_key(each))
+                if isinstance(each, Variable):
+                    is_derived = is_derived or each.tracked
+                    self.namespace = self.namespace or each.namespace
+        self.detached = is_derived and not self.tracked
         for expression in before:
             if expression.behind is None:
                 expression.count_again()
