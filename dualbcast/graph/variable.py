@@ -323,7 +323,8 @@ class Variable:
 
     # --- NumPy's methods ----------------------------------------------------------------------------------------------
 
-    # These are the operations themselves, which `method` puts here: `v.sum(axis=0)` is `graph.sum(v, axis=0)`.
+    # These are the operations themselves, which `method` puts here: `v.sum(axis=0)` is `graph.sum(v, axis=0)`. Only
+    # `var` and `std` are those of `protocols`, which take NumPy's `ddof`.
     sum: Callable[..., Variable]
     mean: Callable[..., Variable]
     max: Callable[..., Variable]
