@@ -84,51 +84,17 @@ def instead(value: Any, name: str) -> str:
     ('Pass np.asarray(x).', 'Pass np.fromiter(x, float).', '')
     """
     name = name if name.isidentifier() else "it"
-    return _instead_of_array(value, name) or _instead_of_number(value, name)
+    return next((sentence.format(name=name) for holds, sentence in _INSTEAD if holds(value)), "")
 
 
-def _instead_of_array(value: Any, name: str) -> str:
-    """The sentence for an array of another library."""
-    if isinstance(value, np.ndarray):
-        return f"A mask, a unit or whatever the subclass adds would be lost; if that is right, pass np.asarray({name})."
-    if _is(value, "jax.core", "Tracer"):
-        return (
-            "JAX is tracing it, inside jax.jit, jax.grad, jax.vmap or the like, so it has no numbers yet: make this "
-            "call outside of them, or by jax.pure_callback."
-        )
-    if _is(value, "torch", "Tensor"):
-        if value.device.type == "cuda":
-            return f"Pass cupy.from_dlpack({name}.detach())."
-        return f"Pass {name}.detach(){'' if value.device.type == 'cpu' else '.cpu()'}.numpy()."
-    if _is(value, "scipy.sparse", "sparray", "spmatrix"):
-        return (
-            f"Pass {name}.toarray(); or {name}.data, for its stored elements alone, if the function gives 0 for all "
-            "others."
-        )
-    if hasattr(value, "__array__") or hasattr(value, "__array_interface__"):
-        return f"Pass np.asarray({name})."
-    if hasattr(value, "__cuda_array_interface__"):
-        return f"Pass cupy.asarray({name})."
-    return f"Pass {_library(value)}.from_dlpack({name})." if hasattr(value, "__dlpack__") else ""
-
-
-def _instead_of_number(value: Any, name: str) -> str:
-    """The sentence for a number, or for a container of numbers."""
-    if isinstance(value, complex):
-        return f"Pass {name}.real and {name}.imag as two arguments."
-    if isinstance(value, Number) or (hasattr(type(value), "__float__") and not isinstance(value, type)):
-        return f"Pass float({name})."
-    if value is None or isinstance(value, str | bytes | dict | set | frozenset | type):
-        return ""
-    if isinstance(value, Sequence | memoryview) or hasattr(value, "__buffer__"):
-        return f"Pass np.asarray({name})."
-    return f"Pass np.fromiter({name}, float)." if isinstance(value, Iterable) else ""
-
-
-def _is(value: object, module: str, *names: str) -> bool:
+def _is(module: str, *names: str) -> Callable[[object], bool]:
     """Whether an object is of a class of a module, which is not imported for the question."""
-    kinds = tuple(getattr(sys.modules.get(module), name, ()) for name in names)
-    return isinstance(value, kinds)
+    return lambda value: isinstance(value, tuple(getattr(sys.modules.get(module), name, ()) for name in names))
+
+
+def _has(*names: str) -> Callable[[object], bool]:
+    """Whether an object has one of these attributes."""
+    return lambda value: any(hasattr(value, name) for name in names)
 
 
 def _library(value: Any) -> str:
@@ -140,18 +106,47 @@ def _library(value: Any) -> str:
     return "np" if device in _HOSTS else "cupy"
 
 
-def refused_result(value: Any, name: str, path: str = "result") -> ArgumentError:
-    """The error for an object that a differentiated function returns, where a derivative would be lost in it.
+def _is_number(value: object) -> bool:
+    return isinstance(value, Number) or (hasattr(type(value), "__float__") and not isinstance(value, type))
 
-    Parameters
-    ----------
-    value
-        The object.
-    name : str
-        The name of the function.
-    path : str
-        Where the object is in the result.
-    """
+
+_is_tensor, _is_dlpack = _is("torch", "Tensor"), _has("__dlpack__")
+
+# What to write in place of an object: the sentence of the first question whose answer is yes.
+_INSTEAD: list[tuple[Callable[[Any], bool], str]] = [
+    (
+        lambda value: isinstance(value, np.ndarray),
+        "A mask, a unit or whatever the subclass adds would be lost; if that is right, pass np.asarray({name}).",
+    ),
+    (
+        _is("jax.core", "Tracer"),
+        "JAX is tracing it, inside jax.jit, jax.grad, jax.vmap or the like, so it has no numbers yet: make this call "
+        "outside of them, or by jax.pure_callback.",
+    ),
+    (lambda value: _is_tensor(value) and value.device.type == "cuda", "Pass cupy.from_dlpack({name}.detach())."),
+    (lambda value: _is_tensor(value) and value.device.type == "cpu", "Pass {name}.detach().numpy()."),
+    (_is_tensor, "Pass {name}.detach().cpu().numpy()."),
+    (
+        _is("scipy.sparse", "sparray", "spmatrix"),
+        "Pass {name}.toarray(); or {name}.data, for its stored elements alone, if the function gives 0 for all others.",
+    ),
+    (_has("__array__", "__array_interface__"), "Pass np.asarray({name})."),
+    (_has("__cuda_array_interface__"), "Pass cupy.asarray({name})."),
+    (lambda value: _is_dlpack(value) and _library(value) == "cupy", "Pass cupy.from_dlpack({name})."),
+    (_is_dlpack, "Pass np.from_dlpack({name})."),
+    (lambda value: isinstance(value, complex), "Pass {name}.real and {name}.imag as two arguments."),
+    (_is_number, "Pass float({name})."),
+    (lambda value: value is None or isinstance(value, str | bytes | dict | set | frozenset | type), ""),
+    (
+        lambda value: isinstance(value, Sequence | memoryview) or hasattr(value, "__buffer__"),
+        "Pass np.asarray({name}).",
+    ),
+    (lambda value: isinstance(value, Iterable), "Pass np.fromiter({name}, float)."),
+]
+
+
+def refused_result(value: Any, name: str, path: str = "result") -> ArgumentError:
+    """The error for an object that the function `name` returns at `path`, where a derivative would be lost in it."""
     at = "" if path == "result" else f" in {path}"
     inside = _array_inside(value)
     if isinstance(value, np.ndarray) or inside == ".to_numpy()":

@@ -8,32 +8,29 @@ Each file imports only files of lines further up in this list:
     arrays                                  arrays, and containers of arrays
     tape                                    nodes, primitives, and the settings of a thread
     frozen                                  user's arrays stay as they are
-    variable                                an array that remembers how it was computed; the operations by name
-    settings                                no_grad, fusion, jacobian; a list of kernels
+    variable                                an array that remembers how it was computed
     primitives                              primitives run on Variables and are recorded
-    lazy                                    element-wise operations wait for one another
-    composition  checkpoint_policy          they become one function; its Jacobian is kept, or not
+    lazy                                    element-wise operations wait, and become one function
+    checkpoint_policy                       its Jacobian is kept, or not
     fused_region                            one kernel, with its node and pullback
-    operations/elementwise                  operators, ufuncs, casts, BroadcastFunctions
-    operations/broadcasting                 reshape, broadcast, sum
-    operations/shapes                       transpose, join, split
-    operations/reductions                   mean, max, prod, softmax
-    operations/indexing                     brackets and their pullback
-    operations/linalg                       matmul, einsum
-    operations/protocols                    NumPy's functions
-    backward                                cotangents go from node to node
-    nesting                                 one application of a transformation, inside others or not
-    transform  checkpoint  explain          grad, vjp, jvp; values computed again; a table of kernels
+    elementwise                             operators, ufuncs, casts, BroadcastFunctions
+    shapes                                  reshape, broadcast, sum, transpose, join, split
+    reductions                              mean, max, prod, softmax
+    indexing                                brackets and their pullback
+    linalg                                  matmul, einsum
+    protocols                               NumPy's functions
+    backward                                cotangents go from node to node; values computed again
+    transform  explain                      grad, vjp, jvp; a table of kernels
 """
 
-from dualbcast.graph.checkpoint import checkpoint
+from dualbcast.graph import protocols as _protocols  # noqa: F401 (it enters NumPy's functions into the table)
+from dualbcast.graph.backward import checkpoint
+from dualbcast.graph.elementwise import astype, clip, where
 from dualbcast.graph.explain import explain
-from dualbcast.graph.operations import protocols as _protocols  # noqa: F401 (it enters NumPy's functions into the table)
-from dualbcast.graph.operations.broadcasting import broadcast_to, reshape, sum
-from dualbcast.graph.operations.elementwise import astype, clip, where
-from dualbcast.graph.operations.indexing import scatter, take, take_along_axis
-from dualbcast.graph.operations.linalg import diagonal, dot, einsum, matmul, outer, tensordot, trace, vecdot
-from dualbcast.graph.operations.reductions import (
+from dualbcast.graph.indexing import scatter, take, take_along_axis
+from dualbcast.graph.linalg import diagonal, dot, einsum, matmul, outer, tensordot, trace, vecdot
+from dualbcast.graph.primitives import stop_gradient
+from dualbcast.graph.reductions import (
     cumsum,
     cumulative_sum,
     log_softmax,
@@ -46,8 +43,9 @@ from dualbcast.graph.operations.reductions import (
     std,
     var,
 )
-from dualbcast.graph.operations.shapes import (
+from dualbcast.graph.shapes import (
     broadcast_arrays,
+    broadcast_to,
     concat,
     expand_dims,
     flip,
@@ -55,17 +53,18 @@ from dualbcast.graph.operations.shapes import (
     moveaxis,
     permute_dims,
     repeat,
+    reshape,
     roll,
     split,
     squeeze,
     stack,
+    sum,
     swapaxes,
     tile,
     transpose,
     unstack,
 )
-from dualbcast.graph.primitives import stop_gradient
-from dualbcast.graph.settings import fusion, jacobian, launches, no_grad
+from dualbcast.graph.tape import fusion, jacobian, launches, no_grad
 from dualbcast.graph.transform import grad, jvp, value_and_grad, vjp
 from dualbcast.graph.variable import Variable
 

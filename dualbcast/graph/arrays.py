@@ -60,11 +60,6 @@ def is_float(dtype: Any) -> bool:
     return bool(dtype.kind == "f") or dtype.name == "bfloat16"
 
 
-def is_read_only(array: Array) -> bool:
-    """Whether nobody can write to an array. CuPy has no such arrays."""
-    return isinstance(array, np.ndarray) and not array.flags.writeable
-
-
 def on_host(array: Array) -> Any:
     """The array, or a NumPy array with the values of a CuPy array."""
     return array if isinstance(array, np.ndarray) else array.get()
@@ -80,28 +75,26 @@ def map_leaves(function: Callable[[str, Any], Any], tree: Any, path: str = "") -
     >>> map_leaves(lambda path, leaf: f"{path} is {leaf}", {"layers": [(1, 2), None]}, "model")
     {'layers': [("model['layers'][0][0] is 1", "model['layers'][0][1] is 2"), None]}
     """
-    if tree is None:
-        return None
     kind = _kind(type(tree))
     if kind == "leaf":
-        return function(path, tree)
-    if kind == "dict":
-        mapped = copy.copy(tree)  # of its own type, with its attributes: a defaultdict's default
-        for key, part in tree.items():
-            mapped[key] = map_leaves(function, part, f"{path}[{key!r}]")
-        return mapped
-    if kind == "sequence":
-        names = getattr(tree, "_fields", None)
-        parts = [
-            map_leaves(function, part, f"{path}.{names[at]}" if names else f"{path}[{at}]")
-            for at, part in enumerate(tree)
-        ]
+        return None if tree is None else function(path, tree)
+    is_by_name = kind in ("named tuple", "dataclass")
+    mapped = {
+        key: map_leaves(function, part, f"{path}.{key}" if is_by_name else f"{path}[{key!r}]")
+        for key, part in _parts(kind, tree)
+    }
+    if kind in ("sequence", "named tuple"):
         # A named tuple's own __new__ takes its fields one by one, or other arguments, if the user wrote it.
+        parts = list(mapped.values())
         return tuple.__new__(type(tree), parts) if isinstance(tree, tuple) else type(tree)(parts)
-    built = copy.copy(tree)  # without __post_init__, which is for the values that the user gives
-    for field in dataclasses.fields(tree):
-        part = map_leaves(function, getattr(tree, field.name), f"{path}.{field.name}")
-        object.__setattr__(built, field.name, part)
+    # Of its own type, with its attributes: a defaultdict's default; without __post_init__, which is for the values that
+    # the user gives.
+    built = copy.copy(tree)
+    for key, part in mapped.items():
+        if kind == "dict":
+            built[key] = part
+        else:
+            object.__setattr__(built, key, part)
     return built
 
 
@@ -110,11 +103,22 @@ def _kind_of_type(type_of_tree: Any) -> str:
     if issubclass(type_of_tree, dict):
         return "dict"
     if issubclass(type_of_tree, list | tuple):
-        return "sequence"
+        return "named tuple" if hasattr(type_of_tree, "_fields") else "sequence"
     return "dataclass" if dataclasses.is_dataclass(type_of_tree) else "leaf"
 
 
 _kind: Callable[[Any], str] = lru_cache(_kind_of_type)
+
+
+def _parts(kind: str, tree: Any) -> Iterable[tuple[Any, Any]]:
+    """The parts of a container with their keys, positions or names."""
+    if kind == "dict":
+        return tree.items()  # type: ignore[no-any-return]
+    if kind == "sequence":
+        return enumerate(tree)
+    if kind == "named tuple":
+        return zip(tree._fields, tree, strict=True)
+    return [(field.name, getattr(tree, field.name)) for field in dataclasses.fields(tree)]
 
 
 def leaves(tree: Any) -> list[Any]:
@@ -126,18 +130,11 @@ def leaves(tree: Any) -> list[Any]:
 
 def _collect(tree: Any, collected: list[Any]) -> None:
     kind = _kind(type(tree))
-    if kind == "dict":
-        parts: Iterable[Any] = tree.values()
-    elif kind == "sequence":
-        parts = tree
-    elif kind == "dataclass":
-        parts = [getattr(tree, field.name) for field in dataclasses.fields(tree)]
-    else:
-        if tree is not None:
-            collected.append(tree)
-        return
-    for part in parts:
-        _collect(part, collected)
+    if kind != "leaf":
+        for _, part in _parts(kind, tree):
+            _collect(part, collected)
+    elif tree is not None:
+        collected.append(tree)
 
 
 def rebuild(tree: Any, values: Iterable[Any]) -> Any:

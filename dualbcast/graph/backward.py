@@ -1,25 +1,32 @@
-"""The backward pass, node by node and without recursion.
+"""The backward pass, node by node and without recursion; and checkpoints, whose nodes call a function again in it.
 
 Comes in: outputs with their cotangents, and targets. Goes out: the cotangents of the targets.
+
+Comes in: a function of Variables. Goes out: the same function, which records one node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, TypeVar
 from weakref import ref
 
 import numpy as np
 
 from dualbcast.errors import DualbcastError
-from dualbcast.graph.arrays import as_array
+from dualbcast.foreign_objects import is_plain, refused_result
+from dualbcast.graph.arrays import as_array, is_array, leaves, map_leaves, rebuild
+from dualbcast.graph.elementwise import apply, astype
+from dualbcast.graph.frozen import Frozen, freeze
 from dualbcast.graph.fused_region import REGION, reopen, settle
-from dualbcast.graph.lazy import LIMITS
-from dualbcast.graph.operations.elementwise import apply, astype
-from dualbcast.graph.operations.indexing import GETITEM, is_injective
-from dualbcast.graph.tape import STATE, Node, setting
+from dualbcast.graph.indexing import GETITEM, is_injective
+from dualbcast.graph.lazy import Limits
+from dualbcast.graph.primitives import alias, record, tracked_positions
+from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive, next_serial, observe, setting
 from dualbcast.graph.variable import Variable
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 # The identity of a Variable: the node that it is an output of and its position there, or the Variable itself.
 _Key = tuple[int, int]
 # By the identity of a Variable, its cotangent if nothing else refers to that.
@@ -29,23 +36,11 @@ _Scattered: TypeAlias = "dict[_Key, ref[Variable]]"
 def backward(
     heads: list[tuple[Variable, Variable]], targets: Sequence[Variable], record: bool, stop: bool = False
 ) -> list[Variable | None]:
-    """Carry cotangents back.
+    """Carry cotangents back from outputs: for each target its cotangent, or None where no output depends on it.
 
-    Parameters
-    ----------
-    heads : list of (Variable, Variable)
-        Outputs with their cotangents. The list is emptied, so that arrays which only it holds are freed on the way.
-    targets : sequence of Variable
-        The Variables whose cotangents are wanted.
-    record : bool
-        Whether the operations of the pass are recorded, to be differentiated again.
-    stop : bool
-        Whether a target counts as independent of the other targets: the pass does not go on from it.
-
-    Returns
-    -------
-    list of (Variable or None)
-        For each target its cotangent; None where no output depends on it.
+    The list of outputs with their cotangents is emptied, so that arrays which only it holds are freed on the way. With
+    `record` the operations of the pass are recorded, to be differentiated again. With `stop` a target counts as
+    independent of the other targets: the pass does not go on from it.
     """
     # Variables that wait have no nodes yet.
     settle([*targets, *[output for output, _ in heads]])
@@ -77,7 +72,7 @@ def _order(outputs: list[Variable], targets: Sequence[Variable], stop: bool) -> 
     oldest = min([target.serial for target in targets], default=0)
     wanted = {key_of(target) for target in targets}
     # These targets may have been computed inside a kernel.
-    inner = {target.source.key: target for target in targets if target.source is not None}
+    inner = {target.source: target for target in targets if target.source is not None}
     on_the_way: dict[Node, bool] = {}
     order: list[tuple[Node, tuple[bool, ...]]] = []
     pending: list[tuple[Node, bool]] = [(output.node, False) for output in outputs if output.node is not None]
@@ -160,9 +155,135 @@ def _scatter(node: Node, seed: Variable | None, cotangents: dict[_Key, Variable]
 def _accumulate(cotangents: dict[_Key, Any], key: _Key, cotangent: Variable) -> None:
     present = cotangents.get(key)
     if present is not None:
-        if present.size < LIMITS.elements and not STATE.is_recording and type(present.array) is np.ndarray:
+        if present.size < Limits.elements and not STATE.is_recording and type(present.array) is np.ndarray:
             # The result is that of `apply`, which takes much longer; a recurrent model adds at every step.
             cotangent = Variable._of(as_array(present.array + cotangent.array), False)
         else:
             cotangent = apply("add", present, cotangent)
     cotangents[key] = cotangent
+
+
+# --- functions that are differentiated --------------------------------------------------------------------------------
+
+
+def evaluate(function: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
+    """Call the function that is differentiated, and record its operations."""
+    with setting(is_recording=True, depth=STATE.depth + 1):
+        return function(*args, **named)
+
+
+def check_results(result: Any, name: str) -> None:
+    """Refuse a result that is no container of Variables, arrays, numbers and texts; `name` is the function's."""
+
+    def check(path: str, leaf: Any) -> None:
+        if not (isinstance(leaf, Variable) or is_plain(leaf) or type(leaf) in (str, bytes)):
+            raise refused_result(leaf, name, path)
+
+    map_leaves(check, result, "result")
+
+
+def name_of(function: Any) -> str:
+    """The name of a function in messages."""
+    return f"{getattr(function, '__name__', repr(function))}()"
+
+
+# --- checkpoints ------------------------------------------------------------------------------------------------------
+
+
+def checkpoint(function: Function) -> Function:
+    """The same function, whose intermediate values are not kept: the backward pass calls it again.
+
+    This saves memory, and takes the time of one more evaluation. The function must compute the same again from the same
+    arguments. Variables that it captures are differentiated in, too. Arrays that it captures are read-only until the
+    backward pass. CuPy's arrays cannot be read-only: pass those that may change in the meantime as arguments.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualbcast import graph
+    >>> layer = graph.checkpoint(lambda x: np.exp(np.log(x) * 2))
+    >>> graph.grad(lambda x: np.sum(layer(layer(x))))(np.array([1.0, 2.0])).round(9)
+    array([ 4., 32.])
+    """
+
+    @functools.wraps(function)
+    def checkpointed(*args: Any, **named: Any) -> Any:
+        if not STATE.is_recording:
+            return function(*args, **named)
+        given = leaves((args, named))
+        positions = tracked_positions(given)
+        arguments = [given[at] for at in positions]
+        # The node refers to the structure of the arguments, and to their leaves that carry no derivative.
+        structure = rebuild((args, named), [False] * len(given))
+        constants, frozen = _constants(given, positions)
+
+        def call(inputs: Sequence[Variable]) -> Any:
+            """The function, with other Variables in the place of the arguments that carry derivatives."""
+            values = dict(zip(positions, inputs, strict=True))
+            again, options = rebuild(structure, [values.get(at, leaf) for at, leaf in enumerate(constants)])
+            return function(*again, **options)
+
+        captured = _Captured()
+        with setting(observer=captured.observe, is_recording=False):
+            result = call([Variable(each, tracked=False) for each in arguments])
+        check_results(result, name_of(function))
+        inputs = (*arguments, *captured.variables.values())
+        observe(inputs)
+        tracked = bool(inputs)
+        outputs = [Variable(leaf, tracked) if isinstance(leaf, Variable) else leaf for leaf in leaves(result)]
+        if tracked:
+            static = {"call": call, "count": len(arguments), "frozen": [*frozen, *captured.frozen]}
+            record(_CHECKPOINT, inputs, static, [leaf for leaf in outputs if isinstance(leaf, Variable)])
+        return rebuild(result, outputs)
+
+    return checkpointed  # type: ignore[return-value]
+
+
+def _constants(given: list[Any], positions: Sequence[int]) -> tuple[list[Any], list[Frozen | None]]:
+    """The leaves of arguments except those at some positions. Arrays among them are frozen."""
+    constants = [None if at in positions else leaf for at, leaf in enumerate(given)]
+    frozen = []
+    for at, leaf in enumerate(constants):
+        if is_array(leaf) and not isinstance(leaf, np.generic):
+            constants[at], need = freeze(leaf)
+            frozen.append(need)
+    return constants, frozen
+
+
+class _Captured:
+    """Notes which tracked Variables and user's arrays a function captures."""
+
+    def __init__(self) -> None:
+        self.variables: dict[_Key, Variable] = {}
+        # The needs of arrays that the function has used, and will use again.
+        self.frozen: set[Frozen] = set()
+        self._since, self._before = next_serial(), STATE.observer
+
+    def observe(self, inputs: Sequence[Any]) -> None:
+        """Note the inputs of an operation."""
+        for each in inputs:
+            if isinstance(each, Variable):
+                if each.tracked and each.serial < self._since:
+                    self.variables.setdefault(key_of(each), each)
+                if each.frozen is not None:
+                    self.frozen.add(each.frozen)
+        if self._before is not None:
+            self._before(inputs)
+
+
+def _pullback_of_checkpoint(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
+    count, call = node.static["count"], node.static["call"]
+    is_recorded = STATE.is_recording
+    # Aliases stand for the arguments, and captured Variables for themselves; the inner backward pass ends at both.
+    aliases = [alias("", each) for each in node.inputs[:count]]
+    outputs = [leaf for leaf in leaves(evaluate(call, aliases)) if isinstance(leaf, Variable)]
+    heads = [
+        (output, cotangent)
+        for output, cotangent in zip(outputs, cotangents, strict=True)
+        if cotangent is not None and output.tracked
+    ]
+    del outputs
+    return backward(heads, [*aliases, *node.inputs[count:]], is_recorded, stop=True)
+
+
+_CHECKPOINT = Primitive("checkpoint", None, _pullback_of_checkpoint)

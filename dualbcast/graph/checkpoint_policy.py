@@ -25,23 +25,16 @@ from dualbcast.runtime.buffer_pool import total_memory
 
 
 class Cost(NamedTuple):
-    """The cost of an element: of an element function, and of its derivatives in some parameters.
+    """The cost of an element: of an element function, and of its derivatives in some parameters."""
 
-    Attributes
-    ----------
-    value, both, pullback : float
-        Operations for the value, for value and Jacobian, and for the pullback, in units of an addition.
-    blocks, outputs : int
-        The number of entries of the Jacobian that vary, and the number of outputs.
-    scalar : bool
-        Whether an operation or a loop in it keeps the loop over elements from being vectorised.
-    """
-
+    # Operations for the value, for value and Jacobian, and for the pullback, in units of an addition.
     value: float
     both: float
     pullback: float
+    # The number of entries of the Jacobian that vary, and the number of outputs.
     blocks: int
     outputs: int
+    # Whether an operation or a loop in it keeps the loop over elements from being vectorised.
     scalar: bool
 
 
@@ -65,20 +58,13 @@ def _cost_of_values(element: Element) -> float:
 
 
 class _Roofline(NamedTuple):
-    """The ratios of a kind of device, in pairs for float32 and float64.
+    """The ratios of a kind of device, in pairs for float32 and float64."""
 
-    Attributes
-    ----------
-    balance : tuple of float
-        The vectorised additions that it computes in the time in which it moves a byte.
-    scalar : tuple of float
-        The factor by which a loop takes longer if it is not vectorised.
-    launch : float
-        The bytes that it moves in the time that a launch takes: a smaller difference decides nothing.
-    """
-
+    # The vectorised additions that it computes in the time in which it moves a byte.
     balance: tuple[float, float]
+    # The factor by which a loop takes longer if it is not vectorised.
     scalar: tuple[float, float]
+    # The bytes that it moves in the time that a launch takes: a smaller difference decides nothing.
     launch: float
 
 
@@ -94,16 +80,7 @@ _NEGLIGIBLE = 1e4
 
 
 class Decision(NamedTuple):
-    """The decision for a kernel.
-
-    Attributes
-    ----------
-    keeps : bool
-        Whether the Jacobian is kept.
-    reason : str
-    blocks : int
-        Bytes of the Jacobian.
-    """
+    """Whether a kernel keeps its Jacobian, why, and how many bytes the Jacobian takes."""
 
     keeps: bool
     reason: str
@@ -146,13 +123,9 @@ def _decide(
     anew += max(read + outputs + gradients, cost.pullback * computed)
     stored = max(read + outputs + blocks, cost.both * computed)
     stored += max(blocks + outputs + gradients, 2.0 * cost.blocks * vectorised)
-    if blocks > _MEMORY_SHARE * _memory(library):
+    memory = total_memory() if library == "numpy" else int(sys.modules["cupy"].cuda.Device().mem_info[1])
+    if blocks > _MEMORY_SHARE * memory:
         return Decision(False, f"the Jacobian would take more than {_MEMORY_SHARE:.0%} of the memory", blocks)
     if anew <= stored + roofline.launch:
         return Decision(False, "computing the derivatives again is cheaper than writing and reading them", blocks)
     return Decision(True, "the derivatives cost more to compute again than to write and read", blocks)
-
-
-def _memory(library: str) -> int:
-    """The bytes of memory of the device that arrays of a library are on."""
-    return total_memory() if library == "numpy" else int(sys.modules["cupy"].cuda.Device().mem_info[1])

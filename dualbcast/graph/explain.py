@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -107,30 +107,18 @@ def explain(result: Variable) -> Explanation:
     """
     if not isinstance(result, Variable):
         raise ArgumentError(f"graph.explain takes a Variable, not {a_or_an(type(result).__name__)}")
-    source: Output | None = result.source
-    steps: list[_Step] = []
-    if result._value is None and source is not None:
+    nodes = _nodes([result])
+    waits = result._value is None
+    if waits:
+        # The node that the kernel will have.
+        source: Output = result.source
         region = region_of(gather(source.expression), (source,))
-        steps.append(_Step(None, region, region.gathered.leaves))
-        nodes = _nodes(region.gathered.leaves)
-    else:
-        nodes = _nodes([result])
-    for node in nodes:
-        steps.append(_Step(node, node.static["region"] if node.primitive is REGION else None, node.inputs))
-    rows = [_forward(step) for step in reversed(steps)]
-    for step in steps if result.tracked else ():
-        wrt = tracked_positions(step.inputs)
-        if wrt:
-            rows.append(_backward(step, wrt))
+        nodes = [Node(REGION, tuple(region.gathered.leaves), {"region": region}, [result])]
+        nodes.extend(_nodes(region.gathered.leaves))
+    rows = [_forward(node, "waits" if waits and node is nodes[0] else "has run") for node in reversed(nodes)]
+    if result.tracked:
+        rows.extend([_backward(node) for node in nodes if tracked_positions(node.inputs)])
     return Explanation(tuple(rows))
-
-
-class _Step(NamedTuple):
-    """An operation of the array library, which has no region; or a region, which has no node while it waits."""
-
-    node: Node | None
-    region: Region | None
-    inputs: Sequence[Any]
 
 
 def _nodes(inputs: Sequence[Any]) -> list[Node]:
@@ -145,23 +133,21 @@ def _nodes(inputs: Sequence[Any]) -> list[Node]:
     return sorted(nodes.values(), key=lambda node: -node.serial)
 
 
-def _bytes(*arrays: Any) -> int:
-    """The bytes of the Variables and outputs among some inputs."""
-    return sum(math.prod(each.shape) * each.dtype.itemsize for each in arrays if isinstance(each, Variable | Output))
+def _bytes(types: Iterable[tuple[tuple[int, ...], Any]]) -> int:
+    """The bytes of arrays of these shapes and dtypes."""
+    return sum(math.prod(shape) * dtype.itemsize for shape, dtype in types)
 
 
-def _bytes_of_outputs(node: Node) -> int:
-    return sum(math.prod(shape) * dtype.itemsize for shape, dtype in node.types)
+def _bytes_of_inputs(node: Node) -> int:
+    return _bytes((each.shape, each.dtype) for each in node.inputs if isinstance(each, Variable))
 
 
-def _forward(step: _Step) -> Row:
-    note = "waits" if step.node is None else "has run"
-    read, region = _bytes(*step.inputs), step.region
+def _forward(node: Node, note: str) -> Row:
+    read, written = _bytes_of_inputs(node), _bytes(node.types)
+    region: Region | None = node.static.get("region")
     if region is None:
-        assert step.node is not None
-        return _operation("forward", step.node, step.node.primitive.name, read, _bytes_of_outputs(step.node), note)
-    written = _bytes(*region.outputs)
-    decision = region.decision or (region.decide() if tracked_positions(step.inputs) else None)
+        return Row("forward", node.primitive.name, False, node.types[0][0], 0.0, read, written, note)
+    decision = region.decision or (region.decide() if tracked_positions(node.inputs) else None)
     if decision is not None:
         note += f"; {'keeps its Jacobian' if decision.keeps else 'no Jacobian'}: {decision.reason}"
         if decision.keeps:
@@ -169,24 +155,20 @@ def _forward(step: _Step) -> Row:
     return _kernel("forward", region, region.element, read, written, note)
 
 
-def _backward(step: _Step, wrt: tuple[int, ...]) -> Row:
-    read, region = _bytes(*step.inputs), step.region
-    written = _bytes(*[step.inputs[at] for at in wrt])
+def _backward(node: Node) -> Row:
+    read, wrt = _bytes_of_inputs(node), tracked_positions(node.inputs)
+    written = _bytes((node.inputs[at].shape, node.inputs[at].dtype) for at in wrt)
+    region: Region | None = node.static.get("region")
     if region is None:
-        assert step.node is not None
-        name = f"backward of {step.node.primitive.name}"
-        return _operation("backward", step.node, name, read + _bytes_of_outputs(step.node), written)
+        name, read = f"backward of {node.primitive.name}", read + _bytes(node.types)
+        return Row("backward", name, False, node.types[0][0], 0.0, read, written, "")
     present = region.element.floats
     element, blocks = pullback_of(region, present, wrt)
-    cotangents = _bytes(*[region.outputs[at] for at in present])
+    cotangents = _bytes(node.types[at] for at in present)
     if blocks is None:
         return _kernel("backward", region, element, cotangents + read, written, "computes the derivatives anew")
     read = cotangents + sum(array.nbytes for array in blocks)
     return _kernel("backward", region, element, read, written, "contracts the Jacobian that was kept")
-
-
-def _operation(phase: str, node: Node, name: str, read: int, written: int, note: str = "") -> Row:
-    return Row(phase, name, False, node.types[0][0], 0.0, read, written, note)
 
 
 def _kernel(phase: str, region: Region, element: Element, read: int, written: int, note: str) -> Row:

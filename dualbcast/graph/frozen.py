@@ -36,36 +36,26 @@ _OWN = (Lease, mmap.mmap)
 
 @dataclass(eq=False, slots=True)
 class _Memory:
-    """The memory of one array, which is read-only while somebody needs it to stay as it is.
+    """The memory of one array, which is read-only while somebody needs it to stay as it is."""
 
-    Attributes
-    ----------
-    key : int
-        The `id` of the array that the memory belongs to.
-    arrays : list of numpy.ndarray
-        That array and views of it which were writable, in the order in which they may become so again.
-    call : object or None
-        The outermost transformation that is under way, where only that needs it.
-    count : int
-        By how many it is needed.
-    """
-
+    # The `id` of the array that the memory belongs to; that array, and views of it which were writable, in the order in
+    # which they may become so again.
     key: int
     arrays: list[Any]
+    # The outermost transformation that is under way, where only that needs the memory.
     call: object
+    # The number of `Frozen` objects for it.
     count: int = 0
 
 
+@dataclass(eq=False, slots=True)
 class Frozen:
     """The need of a Variable, and of others that share its memory, that an array stays as it is.
 
     It ends with this object.
     """
 
-    __slots__ = ("memory",)
-
-    def __init__(self, memory: _Memory) -> None:
-        self.memory = memory
+    memory: _Memory
 
     def __del__(self) -> None:
         # This runs at any moment and in any thread, also in the one that has the lock, which then counts this end.
@@ -125,26 +115,14 @@ _REFERENCES_OF_LOCAL = _references()
 
 
 def freeze(array: Any, is_read_again: bool = False) -> tuple[Any, Frozen | None]:
-    """Make sure that a user's array stays as it is now.
+    """Make sure that a user's array stays as it is now; `is_read_again` if a second call of a function will read the
+    array itself, so that a copy does not help.
 
-    Parameters
-    ----------
-    array : numpy.ndarray or cupy.ndarray
-    is_read_again : bool
-        Whether a function that is called a second time will read the array itself, so that a copy does not help.
-
-    Returns
-    -------
-    array
-        The same array, which is read-only from now on; or a copy, if it is small or cannot be made read-only. CuPy
-        arrays cannot, nor memory that no NumPy array owns, nor views if others may see the same memory.
-    frozen : Frozen or None
-        When this object ends, the array is writable again. It is None for a copy, and for an array that was read-only
-        before.
-
-    Notes
-    -----
+    It returns the same array, read-only from now on, and an object: when this ends, the array is writable again.
     Earlier views of an array that owns its memory stay writable, and so do those that C code has.
+
+    It returns a copy and None if the array is small or cannot be made read-only. CuPy arrays cannot, nor memory that no
+    NumPy array owns, nor views if others may see the same memory. An array that was read-only before comes with None.
     """
     if array.nbytes <= COPIED_BYTES and not (is_read_again and type(array) is _ndarray):
         return array.copy("K"), None
@@ -197,12 +175,9 @@ def _held(owner: Any, views: tuple[Any, ...]) -> _Memory | None:
 
 
 def freeze_value(value: Any, is_read_again: bool) -> tuple[Any, Frozen | None]:
-    """The array of a Variable that a user makes from a value; see `freeze`.
+    """The array of a Variable that a user makes from a value, as `freeze` gives it.
 
-    Raises
-    ------
-    ArgumentError, DTypeError
-        The value is no array of real numbers, or means more than its numbers.
+    A value that is no array of real numbers, or means more than its numbers, is refused.
     """
     array = value
     if type(value) is not _ndarray:
@@ -220,11 +195,7 @@ def freeze_value(value: Any, is_read_again: bool) -> tuple[Any, Frozen | None]:
             raise ArgumentError(f"a Variable holds an array of real numbers, not {called(value)}. {hint}".rstrip())
     if array.dtype.kind not in "fbiu" and array.dtype.name != "bfloat16":
         raise DTypeError(f"a Variable holds real numbers, not {array.dtype}; convert with .astype('float64')")
-    return (array, None) if type(value) in _NEVER_SHARED else freeze(array, is_read_again)
-
-
-# An array that was made from one of these belongs to the Variable alone.
-_NEVER_SHARED = {bool, int, float, list, tuple, np.float64, np.float32}
+    return freeze(array, is_read_again)
 
 
 def _base_of(array: Any) -> Any:

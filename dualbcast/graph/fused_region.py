@@ -16,11 +16,9 @@ import numpy as np
 
 from dualbcast.graph import checkpoint_policy
 from dualbcast.graph.arrays import as_array, is_array, is_float
-from dualbcast.graph.composition import TOTAL, composition_of, contracted
-from dualbcast.graph.lazy import LIMITS, Expression, Gathered, Output, gather
-from dualbcast.graph.primitives import arrays_of, is_any_tracked, record, tracked_positions
-from dualbcast.graph.settings import launched
-from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive
+from dualbcast.graph.lazy import TOTAL, Expression, Gathered, Limits, Output, composition_of, contracted, gather
+from dualbcast.graph.primitives import arrays_of, record, tracked_positions
+from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive, launched
 from dualbcast.graph.variable import Variable, registered
 from dualbcast.program.element import Element
 from dualbcast.runtime.cuda.memory import beside
@@ -40,14 +38,16 @@ def defer(
 
     The parameters are the attributes of an `Expression`; each of the `inputs` is a Variable or a number.
     """
-    tracked = STATE.is_recording and is_any_tracked(inputs)
+    tracked = STATE.is_recording and bool(tracked_positions(inputs))
     sums = (None,) * len(dtypes) if sums is None else sums
-    if not STATE.is_fusing or math.prod(shape) < LIMITS.elements:
+    is_computed_now = not STATE.is_fusing or math.prod(shape) < Limits.elements
+    if is_computed_now:
         settle(inputs)
-        if tracked:
-            return _recorded(Expression(element, tuple(inputs), shape, compute_dtype, dtypes, sums, tracked))
-        return tuple([Variable._of(array, False) for array in _values(element, inputs, shape, dtypes, sums)])
+        if not tracked:
+            return tuple([Variable._of(array, False) for array in _values(element, inputs, shape, dtypes, sums)])
     expression = Expression(element, tuple(inputs), shape, compute_dtype, dtypes, sums, tracked)
+    if is_computed_now:
+        return _recorded(expression)
     expression.inputs = tuple([_joined(each, expression) for each in inputs])
     outputs = expression.wait()
     if expression.exceeds_limits():
@@ -55,7 +55,7 @@ def defer(
         expression.count_again()
         if expression.exceeds_limits():
             settle(inputs)
-            expression = Expression(element, tuple(inputs), shape, compute_dtype, dtypes, sums, tracked)
+            expression.inputs = tuple(inputs)
             outputs = expression.wait()
     return outputs
 
@@ -87,15 +87,14 @@ def total(variable: Variable, shape: Shape) -> Variable:
 
 def _recorded(expression: Expression) -> tuple[Variable, ...]:
     """The outputs of an expression that is computed at once, and recorded."""
-    gathered, count = gather(expression), len(expression.dtypes)
-    first, element = len(gathered.leaves), expression.element
-    if first < len(expression.inputs):  # some inputs are the same
-        element = composition_of(gathered).element(tuple(range(first, first + count)))
-    region = Region(element, gathered, tuple([Output(expression, index) for index in range(count)]))
-    arrays = region.run()
-    outputs = tuple([Variable._of(array, is_float(array.dtype)) for array in arrays])
-    region.record(outputs)
-    return outputs
+    gathered = gather(expression)
+    outputs = tuple([Output(expression, index) for index in range(len(expression.dtypes))])
+    # Most often no input is there twice, so the element function serves as it is.
+    is_composed = len(gathered.leaves) < len(expression.inputs)
+    region = region_of(gathered, outputs) if is_composed else Region(expression.element, gathered, outputs)
+    variables = tuple([Variable._of(array, is_float(array.dtype)) for array in region.run()])
+    region.record(variables)
+    return variables
 
 
 def _values(
@@ -151,35 +150,20 @@ def compute(expression: Expression) -> None:
 
 
 class Region:
-    """The expressions that a kernel was made of, which the node that records it keeps.
-
-    Attributes
-    ----------
-    element : Element
-        The function, of the leaves.
-    gathered : Gathered
-        The expressions in it.
-    outputs : tuple of Output
-        For each output of the function the output of an expression that it is.
-    dtypes, sums : tuple
-        The dtypes of the outputs, and the shapes that they are summed to, or None.
-    shape, compute
-        As for an Expression.
-    decision : Decision or None
-        Whether it keeps its Jacobian, and why; None before it has run, and where no derivative can be asked for, or
-        something is summed.
-    blocks : dict or None
-        The Jacobian that it keeps, by output and leaf: arrays, and numbers where it is constant.
-    """
+    """The expressions that a kernel was made of, which the node that records it keeps."""
 
     __slots__ = ("blocks", "compute", "decision", "dtypes", "element", "gathered", "outputs", "shape", "sums")
 
     def __init__(self, element: Element, gathered: Gathered, outputs: tuple[Output, ...]) -> None:
+        # The function of the leaves, and for each of its outputs the output of an expression that it is.
         self.element, self.gathered, self.outputs = element, gathered, outputs
         self.dtypes = tuple([output.expression.dtypes[output.index] for output in outputs])
         self.sums = tuple([output.expression.sums[output.index] for output in outputs])
         self.shape, self.compute = gathered.order[-1].shape, gathered.order[-1].compute
+        # Whether it keeps its Jacobian, and why; None before it has run, and where no derivative can be asked for, or
+        # something is summed.
         self.decision: checkpoint_policy.Decision | None = None
+        # The Jacobian that it keeps, by output and leaf: arrays, and numbers where it is constant.
         self.blocks: dict[tuple[int, int], Any] | None = None
 
     def decide(self) -> checkpoint_policy.Decision | None:
@@ -240,7 +224,7 @@ def _pullback(node: Node, cotangents: tuple[Any, ...], wanted: tuple[bool, ...])
     # A pullback that takes the Jacobian has no derivative in the leaves.
     element, blocks = pullback_of(region, present, wrt, takes_jacobian=not STATE.is_recording)
     sources = node.inputs if blocks is None else [Variable._of(each, False) for each in blocks]
-    types = tuple([(each.shape, each.dtype) for each in given if each is not None])
+    types = tuple([(each.shape, each.dtype) for each in given])
     positions, stored = _destinations(element, types, region.shape, dtypes, sums)
     inputs, results = [*sources, *given], list(given)
     if stored:
@@ -294,24 +278,19 @@ def pullback_of(
     return contracted(pattern, region.element.label), [each for each in ordered if is_array(each)]
 
 
-def reopen(node: Node, targets: Mapping[tuple[int, int], Variable]) -> None:
-    """Make Variables that exist only inside a region inputs of it, so that they can be differentiated in.
+def reopen(node: Node, targets: Mapping[Output, Variable]) -> None:
+    """Make Variables that exist only inside the region of a node inputs of it, so that they can be differentiated in.
 
-    Parameters
-    ----------
-    node : Node
-        The node of a region.
-    targets : mapping
-        The Variables, by the `key` of their source.
+    `targets` has the Variables by their source.
     """
     region: Region = node.static["region"]
     used = {
-        each.key
+        each
         for expression in region.gathered.order
         for each in expression.inputs
-        if isinstance(each, Output) and each.key not in region.gathered.computed
+        if isinstance(each, Output) and each not in region.gathered.computed
     }
-    inner = {key: each for key, each in targets.items() if key in used}
+    inner = {source: each for source, each in targets.items() if source in used}
     if not inner:
         return
     for each in inner.values():
@@ -319,9 +298,9 @@ def reopen(node: Node, targets: Mapping[tuple[int, int], Variable]) -> None:
             # It is also an output of the node. A node of its own keeps the two apart.
             source = region.outputs[each.index]
             region_of(gather(source.expression, stops=region.gathered.computed), (source,)).record((each,))
-    roots = {id(output.expression): output.expression for output in region.outputs}
+    roots = dict.fromkeys([output.expression for output in region.outputs])
     stops = {**region.gathered.computed, **inner}
-    opened = region_of(gather(*roots.values(), stops=stops, first=inner.values()), region.outputs)
+    opened = region_of(gather(*roots, stops=stops, first=inner.values()), region.outputs)
     node.inputs, node.static = tuple(opened.gathered.leaves), {"region": opened}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dualbcast.errors import DTypeError, DualbcastError, ShapeError
-from dualbcast.foreign_objects import has_own_arithmetic, refused_argument
+from dualbcast.foreign_objects import called, has_own_arithmetic, instead, refused_argument
 from dualbcast.graph.arrays import as_array, is_float, map_leaves, namespace
 from dualbcast.graph.frozen import ABANDONED
 from dualbcast.graph.tape import STATE, Node, Primitive, observe, unary
@@ -23,6 +23,10 @@ class IndexingError(ShapeError, IndexError):
     """An index does not fit the Variable that it is used on."""
 
 
+# The errors of NumPy that refuse arrays, and those of this package in their place.
+_ERRORS = {IndexError: IndexingError, ValueError: ShapeError, TypeError: DTypeError}
+
+
 def run(primitive: Primitive, inputs: tuple[Any, ...], **static: Any) -> Variable:
     """Apply a primitive of one output; see `run_multiple`."""
     return run_multiple(primitive, inputs, static)[0]
@@ -31,10 +35,7 @@ def run(primitive: Primitive, inputs: tuple[Any, ...], **static: Any) -> Variabl
 def run_multiple(primitive: Primitive, inputs: tuple[Any, ...], static: dict[str, Any]) -> tuple[Variable, ...]:
     """Apply a primitive: compute its outputs, and record a node where a derivative may be asked for.
 
-    Raises
-    ------
-    ShapeError, DTypeError
-        The arrays do not fit; the message names the operation and the shapes.
+    Where the arrays do not fit, the error names the operation and the shapes.
     """
     observe(inputs)
     values = arrays_of(inputs)
@@ -44,13 +45,13 @@ def run_multiple(primitive: Primitive, inputs: tuple[Any, ...], static: dict[str
         raise ShapeError(f"{primitive.name}: {error}") from None
     except DualbcastError:
         raise
-    except IndexError as error:
-        raise IndexingError(_refusal(primitive.name, values, error)) from None
-    except ValueError as error:
-        raise ShapeError(_refusal(primitive.name, values, error)) from None
-    except TypeError as error:
-        raise DTypeError(_refusal(primitive.name, values, error)) from None
-    is_tracked = STATE.is_recording and is_any_tracked(inputs)
+    except (IndexError, ValueError, TypeError) as error:
+        shapes = [f"{value.dtype}{list(value.shape)}" for value in values if hasattr(value, "shape")]
+        subject = f"{primitive.name} of {', '.join(shapes)}" if shapes else primitive.name
+        # NumPy's AxisError is both an IndexError and a ValueError.
+        own = next(own for numpys, own in _ERRORS.items() if isinstance(error, numpys))
+        raise own(f"{subject}: {error}") from None
+    is_tracked = STATE.is_recording and bool(tracked_positions(inputs))
     arrays = result if primitive.multiple else (result,)
     outputs = tuple([Variable._of(as_array(array), is_tracked and is_float(array.dtype)) for array in arrays])
     if len(inputs) == 1 and isinstance(inputs[0], Variable) and inputs[0].frozen is not None:
@@ -71,21 +72,10 @@ def record(primitive: Primitive, inputs: tuple[Any, ...], static: dict[str, Any]
             output.node, output.index = node, index
 
 
-def _refusal(name: str, values: Sequence[Any], error: Exception) -> str:
-    """The message for arrays that NumPy refuses."""
-    shapes = [f"{value.dtype}{list(value.shape)}" for value in values if hasattr(value, "shape")]
-    return f"{name} of {', '.join(shapes)}: {error}" if shapes else f"{name}: {error}"
-
-
-def output_of(node: Node, index: int = 0) -> Variable:
-    """An output of a node that saves its outputs: the Variable, or a new one if it does not exist any more."""
-    output = node.outputs[index]()
-    return output if output is not None else Variable._of(node.saved[index], True, node, index)
-
-
-def is_any_tracked(inputs: Sequence[Any]) -> bool:
-    """Whether one of the inputs carries a derivative."""
-    return True in [isinstance(each, Variable) and each.tracked for each in inputs]
+def output_of(node: Node) -> Variable:
+    """The output of a node that saves it: the Variable, or a new one if it does not exist any more."""
+    output = node.outputs[0]()
+    return output if output is not None else Variable._of(node.saved[0], True, node)
 
 
 def tracked_positions(inputs: Sequence[Any]) -> tuple[int, ...]:
@@ -112,18 +102,27 @@ def zeros(like: Variable) -> Variable:
     return Variable._of(namespace(like).zeros(like.shape, dtype=like.dtype), False)
 
 
-# --- where differentiation begins and ends ----------------------------------------------------------------------------
-
-
 _ALIAS = unary("alias", lambda array: array, lambda _node, cotangent: cotangent)
 
 
-def alias(value: Any) -> Variable:
-    """A new Variable to differentiate in, which depends on the value if that is a Variable, too."""
-    observe((value,))
-    if isinstance(value, Variable) and value.tracked and STATE.is_recording:
-        return run(_ALIAS, (value,))
-    return Variable(value)
+def alias(name: str, leaf: Any) -> Variable:
+    """A new Variable to differentiate in, which depends on the argument if that is a Variable, too."""
+    if has_own_arithmetic(leaf):
+        raise refused_argument(leaf, name)
+    if not isinstance(leaf, Variable | float) and not isinstance(getattr(leaf, "dtype", None), np.dtype):
+        hint = "Pass a float: 3.0 and not 3." if isinstance(leaf, int) else instead(leaf, name)
+        raise DTypeError(
+            f"there is no derivative in {name}, which is {called(leaf)}. {hint or 'Pass an array or a float.'}"
+        )
+    if not is_float(leaf.dtype if hasattr(leaf, "dtype") else np.dtype(float)):
+        raise DTypeError(
+            f"there is no derivative in {name}: its dtype is {leaf.dtype}, and integers and bools carry none. Pass "
+            ".astype('float64'); or leave it out of wrt"
+        )
+    observe((leaf,))
+    if isinstance(leaf, Variable) and leaf.tracked and STATE.is_recording:
+        return run(_ALIAS, (leaf,))
+    return Variable(leaf)
 
 
 def stop_gradient(x: Any) -> Any:

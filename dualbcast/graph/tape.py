@@ -1,6 +1,8 @@
 """The tape: nodes, the primitives that they apply, and the settings of each thread.
 
 Comes in: a primitive with its inputs and outputs. Goes out: a node, through which a cotangent can be pulled back.
+
+Comes in: a choice of settings. Goes out: a context manager, which is a decorator, too; or a list of launched kernels.
 """
 
 from __future__ import annotations
@@ -8,10 +10,12 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Sequence
-from contextlib import ContextDecorator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ContextDecorator, contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
+
+from dualbcast.errors import ArgumentError
 
 # For each output or input of a node its cotangent: a Variable, or None if it is zero or not wanted.
 Cotangents: TypeAlias = Sequence[Any]
@@ -19,38 +23,83 @@ Cotangents: TypeAlias = Sequence[Any]
 next_serial: Callable[[], int] = itertools.count(1).__next__
 
 
-class _State(threading.local):
-    """The settings of a thread.
+@dataclass(eq=False, slots=True)
+class Primitive:
+    """An operation of the graph."""
 
-    Attributes
-    ----------
-    is_recording : bool
-        Whether operations are recorded.
-    is_fusing : bool
-        Whether element-wise operations wait for one another.
-    jacobian : str
-        Whether recorded kernels keep their Jacobians: "auto", "cache" or "recompute".
-    depth : int
-        How many transformations are under way.
-    outermost : object or None
-        The identity of the outermost transformation that is under way; see `frozen.thaw_on_failure`.
-    launches : tuple of list
-        Each kernel that the graph launches is noted in each of these lists.
-    observer : callable or None
-        It is called with the inputs of every operation while a checkpointed function runs, to find what it captures.
-    """
+    # The name that messages use.
+    name: str
+    # From arrays (and numbers, as they were given) and static parameters to an array, or a tuple of arrays. It is None
+    # where the outputs are computed elsewhere, and the primitive is only recorded.
+    forward: Any
+    # From a node, the cotangents of its outputs, and for each input whether its cotangent is wanted, to the cotangents
+    # of the inputs. It is written with differentiable operations, so that it can be differentiated. It is None for a
+    # primitive that is never recorded.
+    pullback: Any
+    # Whether `forward` gives a tuple.
+    multiple: bool = False
+    # Whether `pullback` needs the values of the outputs: the node then saves them.
+    saves_outputs: bool = False
+
+
+def unary(
+    name: str, forward: Callable[..., Any], pullback: Callable[[Node, Any], Any], saves_outputs: bool = False
+) -> Primitive:
+    """A primitive of one array. Its pullback takes a node and one cotangent, and returns one cotangent."""
+    return Primitive(
+        name, forward, lambda node, cotangents, _wanted: (pullback(node, cotangents[0]),), saves_outputs=saves_outputs
+    )
+
+
+class Node:
+    """One application of a primitive to inputs: Variables and constants."""
+
+    __slots__ = ("__weakref__", "inputs", "outputs", "primitive", "saved", "serial", "static", "types")
+
+    def __init__(
+        self, primitive: Primitive, inputs: tuple[Any, ...], static: dict[str, Any], outputs: Sequence[Any]
+    ) -> None:
+        self.primitive, self.inputs, self.static = primitive, inputs, static
+        # Serials count upwards, so a node that is older than a Variable cannot depend on it.
+        self.serial = next_serial()
+        self.types = tuple([(output.shape, output.dtype) for output in outputs])
+        # The outputs refer to the node. Strong references to them would make a cycle, which would keep their arrays
+        # until the next collection.
+        self.outputs = tuple([weakref.ref(output) for output in outputs])
+        self.saved = tuple([output.array for output in outputs]) if primitive.saves_outputs else ()
+
+    def __repr__(self) -> str:
+        return f"<Node {self.serial}: {self.primitive.name}>"
+
+
+# --- the settings of a thread -----------------------------------------------------------------------------------------
+
+
+class _State(threading.local):
+    """The settings of a thread."""
 
     def __init__(self) -> None:
         self.is_recording = True
+        # Whether element-wise operations wait for one another.
         self.is_fusing = True
+        # Whether recorded kernels keep their Jacobians: "auto", "cache" or "recompute".
         self.jacobian = "auto"
+        # How many transformations are under way, and the identity of the outermost; see `frozen.thaw_on_failure`.
         self.depth = 0
         self.outermost: object = None
-        self.launches: tuple[list[Any], ...] = ()
+        # Each kernel that the graph launches is noted in each of these lists.
+        self.launches: tuple[list[Launch], ...] = ()
+        # It is called with the inputs of every operation of a checkpointed function, to find what this captures.
         self.observer: Callable[[Sequence[Any]], None] | None = None
 
 
 STATE = _State()
+
+
+def observe(inputs: Sequence[Any]) -> None:
+    """Tell a checkpointed function that runs which inputs an operation has. Every operation calls this."""
+    if STATE.observer is not None:
+        STATE.observer(inputs)
 
 
 class setting(ContextDecorator):  # noqa: N801
@@ -77,80 +126,112 @@ class setting(ContextDecorator):  # noqa: N801
         STATE.__dict__.update(self._before.pop())
 
 
-def observe(inputs: Sequence[Any]) -> None:
-    """Tell a checkpointed function that runs which inputs an operation has. Every operation calls this."""
-    if STATE.observer is not None:
-        STATE.observer(inputs)
+def no_grad() -> setting:
+    """Record nothing for a while: `with no_grad(): …`, or as a decorator `@no_grad()`.
+
+    Everything computed meanwhile is a constant for derivatives taken later. Transformations applied inside work as
+    ever.
+
+    Examples
+    --------
+    >>> from dualbcast import graph
+    >>> v = graph.Variable(2.0)
+    >>> with graph.no_grad():
+    ...     square = v * v
+    >>> square.tracked
+    False
+    """
+    return setting(is_recording=False)
 
 
-@dataclass(eq=False, slots=True)
-class Primitive:
-    """An operation of the graph.
+def fusion(on: bool) -> setting:
+    """Say, for a while and on this thread, whether element-wise operations wait for one another to become one kernel.
+
+    Without fusion each operation is computed where it is written, by a kernel of its own. The results are the same but
+    for roundings (a kernel computes float16 in float32 and rounds when it stores).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualbcast import graph
+    >>> x = graph.Variable(np.linspace(0.0, 1.0, 2000))
+    >>> with graph.fusion(False), graph.launches() as kernels:
+    ...     y = np.sin(x) * x + 1
+    >>> [kernel.label for kernel in kernels]
+    ['sin', 'multiply', 'add']
+    """
+    return setting(is_fusing=bool(on))
+
+
+def jacobian(mode: Literal["auto", "cache", "recompute"]) -> setting:
+    """Say, for a while and on this thread, whether recorded kernels keep their Jacobians.
+
+    Parameters
+    ----------
+    mode : {"auto", "cache", "recompute"}
+        "cache": the forward pass computes values and derivatives in one launch and keeps both; the backward pass
+        multiplies. "recompute": the forward pass computes the values alone; the backward pass computes the derivatives
+        and contracts them in registers. "auto" takes the way that is expected to be faster. The results are the same
+        but for roundings.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualbcast import graph
+    >>> x = graph.Variable(np.linspace(0.0, 1.0, 2000))
+    >>> with graph.jacobian("cache"), graph.launches() as kernels:
+    ...     gradient = graph.vjp(lambda x: np.sin(x) * x, x.value)[1](x.value)
+    >>> [kernel.product for kernel in kernels]
+    ['value_and_jacobian', 'value']
+    """
+    if mode not in ("auto", "cache", "recompute"):
+        raise ArgumentError(f"jacobian={mode!r} is no policy; choose auto, cache or recompute")
+    return setting(jacobian=mode)
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One kernel that has run.
 
     Attributes
     ----------
-    name : str
-        The name that messages use.
-    forward : function
-        It takes arrays (and numbers, as they were given) and static parameters, and gives an array, or a tuple of
-        arrays. It is None where the outputs are computed elsewhere, and the primitive is only recorded.
-    pullback : function
-        It takes a node, the cotangents of its outputs, and for each input whether its cotangent is wanted; it gives the
-        cotangents of the inputs. It is written with differentiable operations, so that it can be differentiated.
-        It is None for a primitive that is never recorded.
-    multiple : bool
-        Whether `forward` gives a tuple.
-    saves_outputs : bool
-        Whether `pullback` needs the values of the outputs: the node then saves them.
+    label : str
+        The functions in it.
+    product : str
+        "value", or "value_and_jacobian" where the Jacobian is kept.
+    shape : tuple of int
+        The shape that its arguments broadcast to.
+    reads, writes : int
+        How many arrays it takes and gives.
     """
 
-    name: str
-    forward: Any
-    pullback: Any
-    multiple: bool = False
-    saves_outputs: bool = False
+    label: str
+    product: str
+    shape: tuple[int, ...]
+    reads: int
+    writes: int
 
 
-def unary(
-    name: str, forward: Callable[..., Any], pullback: Callable[[Node, Any], Any], saves_outputs: bool = False
-) -> Primitive:
-    """A primitive of one array. Its pullback takes a node and one cotangent, and returns one cotangent."""
-    return Primitive(
-        name, forward, lambda node, cotangents, _wanted: (pullback(node, cotangents[0]),), saves_outputs=saves_outputs
-    )
+@contextmanager
+def launches() -> Iterator[list[Launch]]:
+    """Note the element-wise kernels that the graph launches, on this thread, while this lasts.
 
-
-class Node:
-    """One application of a primitive.
-
-    Attributes
-    ----------
-    primitive : Primitive
-    inputs : tuple
-        The Variables that it was applied to; anything else in it is a constant.
-    static : dict
-        Static parameters.
-    serial : int
-        Serials count upwards, so a node that is older than a Variable cannot depend on it.
-    types : tuple of (shape, dtype)
-        For each output its shape and dtype.
-    outputs : tuple of weakref
-        The output Variables. The references are weak because the outputs refer to the node: a cycle would keep their
-        arrays until the next collection.
-    saved : tuple of array
-        The values of the outputs, if the primitive saves them.
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualbcast import graph
+    >>> v = graph.Variable(np.linspace(0.0, 1.0, 5000))
+    >>> with graph.launches() as kernels:
+    ...     total = np.sum(np.tanh(v) * v + 1)
+    >>> len(kernels)
+    1
     """
+    noted: list[Launch] = []
+    with setting(launches=(*STATE.launches, noted)):
+        yield noted
 
-    __slots__ = ("__weakref__", "inputs", "outputs", "primitive", "saved", "serial", "static", "types")
 
-    def __init__(
-        self, primitive: Primitive, inputs: tuple[Any, ...], static: dict[str, Any], outputs: Sequence[Any]
-    ) -> None:
-        self.primitive, self.inputs, self.static = primitive, inputs, static
-        self.serial = next_serial()
-        self.types = tuple([(output.shape, output.dtype) for output in outputs])
-        self.outputs = tuple([weakref.ref(output) for output in outputs])
-        self.saved = tuple([output.array for output in outputs]) if primitive.saves_outputs else ()
-
-    def __repr__(self) -> str:
-        return f"<Node {self.serial}: {self.primitive.name}>"
+def launched(label: str, product: str, shape: tuple[int, ...], reads: int, writes: int) -> None:
+    """Note a kernel."""
+    for noted in STATE.launches:
+        noted.append(Launch(label, product, shape, reads, writes))

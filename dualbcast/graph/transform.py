@@ -14,12 +14,12 @@ import numpy as np
 
 from dualbcast.errors import ArgumentError, DTypeError, ShapeError, a_or_an
 from dualbcast.foreign_objects import is_plain, refused_result
-from dualbcast.graph.arrays import is_float, leaves, map_leaves, namespace, rebuild
-from dualbcast.graph.backward import backward
+from dualbcast.graph.arrays import is_array, is_float, leaves, map_leaves, namespace, rebuild
+from dualbcast.graph.backward import backward, check_results, evaluate, name_of
+from dualbcast.graph.elementwise import astype
 from dualbcast.graph.frozen import thaw_on_failure
-from dualbcast.graph.nesting import Level, check_results, evaluate, is_tracked, name_of, or_zeros
-from dualbcast.graph.operations.elementwise import astype
-from dualbcast.graph.primitives import zeros
+from dualbcast.graph.primitives import alias, constant, stop_gradient, tracked_positions, zeros
+from dualbcast.graph.tape import STATE
 from dualbcast.graph.variable import Variable
 
 Wrt = int | str | Sequence[int | str]
@@ -79,12 +79,11 @@ def grad(of: Any, wrt: Any = 0, *, has_aux: bool = False, record: bool = False) 
     _check_callable(of, "grad")
     both = value_and_grad(of, wrt, has_aux=has_aux)
 
-    @_named_after(of, "grad")
     def gradient(*args: Any, **named: Any) -> Any:
         value, gradients = both(*args, **named)
         return (gradients, value[1]) if has_aux else gradients
 
-    return gradient
+    return _named(gradient, "grad", of)
 
 
 def value_and_grad(function: Callable[..., Any], wrt: Wrt = 0, *, has_aux: bool = False) -> Callable[..., Any]:
@@ -109,22 +108,21 @@ def value_and_grad(function: Callable[..., Any], wrt: Wrt = 0, *, has_aux: bool 
     _check_callable(function, "value_and_grad")
     many = isinstance(wrt, list | tuple)
 
-    @_named_after(function, "value_and_grad")
     @thaw_on_failure
     def transformed(*args: Any, **named: Any) -> Any:
-        level = Level((args, named))
+        level = _Level((args, named))
         given: dict[Any, Any] = {**dict(enumerate(args)), **named}
         positions = [_position(function, each, args, named) for each in (wrt if many else [wrt])]  # type: ignore[union-attr]
         trees = [level.enter(given[position], f"argument {position}") for position in positions]
         given.update(zip(positions, trees, strict=True))
         result = evaluate(function, *[given[at] for at in range(len(args))], **{name: given[name] for name in named})
-        heads = _heads(_number(result, function, has_aux))
+        heads = _heads_of_result(result, function, has_aux)
         value = level.leave(result)
         del result  # so the backward pass can free values as it goes
-        gradients = _like_trees(trees, level.gradients(heads))
+        gradients = level.gradients(heads)
         return value, gradients if many else gradients[0]
 
-    return transformed
+    return _named(transformed, "value_and_grad", function)
 
 
 @thaw_on_failure
@@ -156,19 +154,17 @@ def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., An
            [10., 20.]]), array([ 1., 10.]))
     """
     _check_callable(function, "vjp")
-    level = Level(args)
-    trees = [level.enter(arg, f"argument {at}") for at, arg in enumerate(args)]
-    result = evaluate(function, *trees)
+    level = _Level(args)
+    result = evaluate(function, *[level.enter(arg, f"argument {at}") for at, arg in enumerate(args)])
     check_results(result, name_of(function))
     outputs = leaves(result)
 
     @thaw_on_failure
     def pullback(cotangents: Any) -> tuple[Any, ...]:
         """The cotangents of the arguments."""
-        inner = level.also((cotangents,))
         given = _matched(cotangents, result, outputs, "cotangent")
-        heads = [(output, each) for output, each in zip(outputs, given, strict=True) if is_tracked(output)]
-        return _like_trees(trees, inner.gradients(heads))
+        heads = [(outputs[at], given[at]) for at in tracked_positions(outputs)]
+        return _Level((cotangents,), level.is_inner, level.trees).gradients(heads)
 
     return level.leave(result), pullback
 
@@ -210,36 +206,95 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
             raise ArgumentError(f"jvp: the {name} are a tuple with one for each argument: jvp(f, (x,), (x_tangent,))")
     if len(primals) != len(tangents):
         raise ArgumentError(f"jvp: there are {len(primals)} primals and {len(tangents)} tangents")
-    level = Level((primals, tangents))
-    trees: list[Any] = []
-    given: list[Variable | None] = []
+    level = _Level((primals, tangents))
+    given: list[Any] = []
     for at, (primal, tangent) in enumerate(zip(primals, tangents, strict=True)):
-        trees.append(level.enter(primal, f"argument {at}"))
-        inputs = leaves(trees[-1])
-        given.extend([None] * len(inputs) if tangent is None else _matched(tangent, trees[-1], inputs, "tangent"))
-    result = evaluate(function, *trees)
+        tree = level.enter(primal, f"argument {at}")
+        inputs = leaves(tree)
+        given.extend([None] * len(inputs) if tangent is None else _matched(tangent, tree, inputs, "tangent"))
+    result = evaluate(function, *level.trees)
     check_results(result, name_of(function))
     outputs = leaves(result)
     # The pullback is linear, so the values of these cotangents do not matter.
-    probes = [Variable(zeros(each)) for each in outputs if is_tracked(each)]
+    probes = {at: Variable(zeros(outputs[at])) for at in tracked_positions(outputs)}
+    heads = [(outputs[at], probe) for at, probe in probes.items()]
     with np.errstate(invalid="ignore"):
-        heads = list(zip(filter(is_tracked, outputs), probes, strict=True))
-        pulled = backward(heads, level.aliases, record=True)
+        pulled: list[Any] = backward(heads, leaves(level.trees), record=True)
     owned = {id(each.array) for each in given if each is not None}
-    pairs = zip(pulled, given, strict=True)
-    heads = [(each, tangent) for each, tangent in pairs if is_tracked(each) and tangent is not None]
-    products = iter(backward(heads, probes, record=level.record))
-    along = [or_zeros(next(products) if is_tracked(each) else None, each) for each in outputs]
+    heads = [(pulled[at], given[at]) for at in tracked_positions(pulled) if given[at] is not None]
+    products = dict(zip(probes, backward(heads, list(probes.values()), record=level.record), strict=True))
+    along = [_or_zeros(products.get(at), each) for at, each in enumerate(outputs)]
     return level.leave(result), rebuild(result, level.own(along, owned))
 
 
-def _like_trees(trees: list[Any], values: list[Any]) -> tuple[Any, ...]:
-    """Containers like these, whose leaves are the values in their order."""
-    remaining = iter(values)
-    return tuple([rebuild(tree, [next(remaining) for _ in leaves(tree)]) for tree in trees])
+# --- one application of a transformation ------------------------------------------------------------------------------
 
 
-# --- cotangents and tangents that are given ---------------------------------------------------------------------------
+class _Level:
+    """One application of a transformation to arguments, inside others or not."""
+
+    def __init__(self, arguments: Any, is_inner: bool = False, trees: Sequence[Any] = ()) -> None:
+        has_variables = True in [isinstance(each, Variable) for each in leaves(arguments)]
+        # Whether results are Variables: some argument is one, or this is inside another transformation.
+        self.is_inner = is_inner or STATE.depth > 0 or has_variables
+        # Whether the backward pass is recorded, for derivatives from outside.
+        self.record = self.is_inner and STATE.is_recording
+        # The arguments to differentiate in, with a Variable in place of each array, in this application only.
+        self.trees = [*trees]
+
+    def enter(self, tree: Any, name: str) -> Any:
+        """A container like an argument, with a Variable to differentiate in for each array."""
+        self.trees.append(map_leaves(alias, tree, name))
+        return self.trees[-1]
+
+    def leave(self, tree: Any) -> Any:
+        """A container as the caller gets it: of arrays, or of Variables that depend on no more than they should."""
+        return map_leaves(lambda _, leaf: self._result(leaf) if isinstance(leaf, Variable) else leaf, tree)
+
+    def _result(self, leaf: Variable) -> Any:
+        if self.is_inner:
+            return leaf if self.record else stop_gradient(leaf)
+        # A pullback may still need an array of the graph, so it is read-only. A user's own array must not be a result.
+        return _scalar_or_array(leaf.value if leaf.frozen is None else leaf.array.copy())
+
+    def gradients(self, heads: list[tuple[Variable, Variable]]) -> tuple[Any, ...]:
+        """The cotangents in containers like the arguments, from outputs with their cotangents."""
+        owned = {id(cotangent.array) for _, cotangent in heads}
+        aliases = leaves(self.trees)
+        cotangents = backward(heads, aliases, self.record)
+        filled = [_or_zeros(each, alias) for each, alias in zip(cotangents, aliases, strict=True)]
+        results = iter(self.own(filled, owned))
+        return tuple([map_leaves(lambda _path, _leaf: next(results), tree) for tree in self.trees])
+
+    def own(self, derivatives: list[Variable], owned: set[int]) -> list[Any]:
+        """Derivatives as the caller gets them; `owned` has the ids of the arrays that the caller has already."""
+        if self.is_inner:
+            return [self._result(each) for each in derivatives]
+        return [_own_array(each, owned) for each in derivatives]
+
+
+def _own_array(gradient: Variable, owned: set[int]) -> Any:
+    """A gradient as an array that the user may change: no view, and no array that has been given to anybody."""
+    array = gradient.array
+    # The base of a view is an array. The base of an array with memory of the pool is its lease, which nobody else has.
+    is_shared = gradient.frozen is not None or is_array(array.base) or id(array) in owned
+    if is_shared or (isinstance(array, np.ndarray) and not array.flags.writeable):  # CuPy has no read-only arrays
+        array = array.copy()
+    owned.add(id(array))
+    return _scalar_or_array(array)
+
+
+def _scalar_or_array(array: Any) -> Any:
+    """The array, or a scalar if it has no dimensions: NumPy's functions return the same."""
+    return array[()] if array.ndim == 0 else array
+
+
+def _or_zeros(derivative: Variable | None, like: Any) -> Variable:
+    """A cotangent or tangent, or zeros like a value if there is none."""
+    return zeros(constant(like)) if derivative is None else derivative
+
+
+# --- cotangents and tangents ------------------------------------------------------------------------------------------
 
 
 def _matched(given: Any, like: Any, outputs: list[Any], kind: str) -> list[Variable]:
@@ -249,20 +304,17 @@ def _matched(given: Any, like: Any, outputs: list[Any], kind: str) -> list[Varia
         raise ArgumentError(f"{len(outputs)} {kind}s are needed, one for each array of {like!r}; got {len(values)}")
     matched = []
     for each, output in zip(values, outputs, strict=True):
-        value = each if isinstance(each, Variable) else Variable(each, tracked=False)
-        if not isinstance(output, Variable):
-            matched.append(value)
-            continue
-        if value.shape != output.shape:
-            raise ShapeError(f"a {kind} has shape {value.shape}, and the array it is for {output.shape}")
-        matched.append(astype(value, output.dtype) if output.tracked else value)
+        value = constant(each)
+        if isinstance(output, Variable):
+            if value.shape != output.shape:
+                raise ShapeError(f"a {kind} has shape {value.shape}, and the array it is for {output.shape}")
+            value = astype(value, output.dtype) if output.tracked else value
+        matched.append(value)
     return matched
 
 
-# --- the number to differentiate --------------------------------------------------------------------------------------
-
-
-def _number(result: Any, function: Any, has_aux: bool) -> Any:
+def _heads_of_result(result: Any, function: Any, has_aux: bool) -> list[tuple[Variable, Variable]]:
+    """The number that a function returned, with its cotangent; see `_heads`."""
     name = name_of(function)
     if has_aux:
         if not (isinstance(result, tuple) and len(result) == 2):
@@ -272,11 +324,14 @@ def _number(result: Any, function: Any, has_aux: bool) -> Any:
         result = result[0]
     if not (isinstance(result, Variable | tuple | list | dict | NoneType) or is_plain(result)):
         raise refused_result(result, name)
-    return _check_number(result, f"the result of {name}")
+    return _heads(result, f"the result of {name}")
 
 
-def _check_number(number: Any, name: str) -> Any:
-    """Refuse a result that has no gradient."""
+def _heads(number: Any, name: str) -> list[tuple[Variable, Variable]]:
+    """The number to differentiate with its cotangent, which is one; nothing if it carries no derivative.
+
+    A result that has no gradient is refused.
+    """
     if isinstance(number, tuple | list | dict | NoneType):
         raise ArgumentError(
             f"a gradient is of one number, and {name} is {a_or_an(type(number).__name__)}; for a pair of a number and "
@@ -290,11 +345,7 @@ def _check_number(number: Any, name: str) -> Any:
         )
     if isinstance(number, Variable) and not is_float(number.dtype):
         raise DTypeError(f"{name} is of dtype {number.dtype}, which carries no derivative")
-    return number
-
-
-def _heads(number: Any) -> list[tuple[Variable, Variable]]:
-    if not is_tracked(number):
+    if not tracked_positions((number,)):
         return []
     return [(number, Variable._of(namespace(number).ones((), dtype=number.dtype), False))]
 
@@ -302,8 +353,8 @@ def _heads(number: Any) -> list[tuple[Variable, Variable]]:
 @thaw_on_failure
 def _gradient_of(number: Variable, variables: Any, record: bool) -> Any:
     """The gradient of a number that has been computed."""
-    _check_number(number, "this Variable")
-    if not number.tracked:
+    heads = _heads(number, "this Variable")
+    if not heads:
         raise ArgumentError(
             "this Variable was not recorded, so it depends on nothing: it comes from constants only, or was computed "
             "under no_grad()"
@@ -316,9 +367,7 @@ def _gradient_of(number: Variable, variables: Any, record: bool) -> Any:
             raise DTypeError(f"{name or 'wrt'} carries no derivative: its dtype is {leaf.dtype}, or it is a constant")
 
     map_leaves(check, variables, "")
-    level = Level((), is_inner=record)
-    level.aliases = leaves(variables)
-    return rebuild(variables, level.gradients(_heads(number)))
+    return _Level((), is_inner=record, trees=(variables,)).gradients(heads)[0]
 
 
 # --- arguments --------------------------------------------------------------------------------------------------------
@@ -343,11 +392,8 @@ def _check_callable(function: Any, name: str) -> None:
         raise ArgumentError(f"{name} takes {choice}; this is {a_or_an(type(function).__name__)}, of unknown origin")
 
 
-def _named_after(function: Any, what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    def decorate(transformed: Callable[..., Any]) -> Callable[..., Any]:
-        name = getattr(function, "__name__", "function")
-        transformed.__name__ = transformed.__qualname__ = f"{what}_of_{name}"
-        transformed.__doc__ = f"{what} of {name}()."
-        return transformed
-
-    return decorate
+def _named(transformed: Callable[..., Any], what: str, function: Any) -> Callable[..., Any]:
+    name = getattr(function, "__name__", "function")
+    transformed.__name__ = transformed.__qualname__ = f"{what}_of_{name}"
+    transformed.__doc__ = f"{what} of {name}()."
+    return transformed

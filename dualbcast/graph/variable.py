@@ -1,7 +1,7 @@
 """`Variable`: an array that remembers how it was computed, with the operators and methods of an array.
 
-Comes in: a user's array, or that of an operation. Goes out: calls of the operations, which the operators and methods
-find by name in a table. Each operation enters itself into the table, so this file imports none of them.
+Comes in: a user's array, or that of an operation. Goes out: calls of the operations. Each operation enters itself into
+a table by name, or becomes a method, so this file imports none of them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dualbcast.graph.tape import STATE, Node, next_serial
 Axis: TypeAlias = int | tuple[int, ...] | None
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# The operations by name. Those that operators call have the names of NumPy's ufuncs.
+# Operations by name. Those that operators call have the names of NumPy's ufuncs.
 OPERATIONS: dict[str, Callable[..., Variable]] = {}
 
 
@@ -48,6 +48,15 @@ def _operators(name: str) -> tuple[Callable[[Variable, Any], Variable], Callable
         return NotImplemented
 
     return left, right
+
+
+def _of_array(name: str) -> Callable[..., Any]:
+    """A method of the array as one of the Variable. Its result carries no derivative."""
+
+    def of_array(self: Variable, axis: Axis = None, keepdims: bool = False) -> Any:
+        return getattr(self.array, name)(axis=axis, keepdims=keepdims)
+
+    return of_array
 
 
 class Variable:
@@ -314,41 +323,25 @@ class Variable:
 
     # --- NumPy's methods ----------------------------------------------------------------------------------------------
 
-    def sum(self, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Variable:
-        return OPERATIONS["sum"](self, axis=axis, dtype=dtype, keepdims=keepdims)
+    # These are the operations themselves, which `method` puts here: `v.sum(axis=0)` is `graph.sum(v, axis=0)`. Only
+    # `var` and `std` are those of `protocols`, which take NumPy's `ddof`.
+    sum: Callable[..., Variable]
+    mean: Callable[..., Variable]
+    max: Callable[..., Variable]
+    min: Callable[..., Variable]
+    prod: Callable[..., Variable]
+    var: Callable[..., Variable]
+    std: Callable[..., Variable]
+    cumsum: Callable[..., Variable]
+    swapaxes: Callable[..., Variable]
+    squeeze: Callable[..., Variable]
+    take: Callable[..., Variable]
+    dot: Callable[..., Variable]
+    clip: Callable[..., Variable]
+    astype: Callable[..., Variable]
 
-    def mean(self, axis: Axis = None, keepdims: bool = False) -> Variable:
-        return OPERATIONS["mean"](self, axis=axis, keepdims=keepdims)
-
-    def max(self, axis: Axis = None, keepdims: bool = False) -> Variable:
-        return OPERATIONS["max"](self, axis=axis, keepdims=keepdims)
-
-    def min(self, axis: Axis = None, keepdims: bool = False) -> Variable:
-        return OPERATIONS["min"](self, axis=axis, keepdims=keepdims)
-
-    def prod(self, axis: Axis = None, keepdims: bool = False) -> Variable:
-        return OPERATIONS["prod"](self, axis=axis, keepdims=keepdims)
-
-    def var(self, axis: Axis = None, ddof: float = 0, keepdims: bool = False) -> Variable:
-        return OPERATIONS["var"](self, axis=axis, correction=ddof, keepdims=keepdims)
-
-    def std(self, axis: Axis = None, ddof: float = 0, keepdims: bool = False) -> Variable:
-        return OPERATIONS["std"](self, axis=axis, correction=ddof, keepdims=keepdims)
-
-    def cumsum(self, axis: int | None = None) -> Variable:
-        return OPERATIONS["cumsum"](self, axis=axis)
-
-    def argmax(self, axis: int | None = None) -> Any:
-        return self.array.argmax(axis=axis)
-
-    def argmin(self, axis: int | None = None) -> Any:
-        return self.array.argmin(axis=axis)
-
-    def any(self, axis: Axis = None, keepdims: bool = False) -> Any:
-        return self.array.any(axis=axis, keepdims=keepdims)
-
-    def all(self, axis: Axis = None, keepdims: bool = False) -> Any:
-        return self.array.all(axis=axis, keepdims=keepdims)
+    argmax, argmin = _of_array("argmax"), _of_array("argmin")
+    any, all = _of_array("any"), _of_array("all")
 
     def reshape(self, *shape: Any) -> Variable:
         return OPERATIONS["reshape"](self, shape[0] if len(shape) == 1 else shape)
@@ -357,28 +350,16 @@ class Variable:
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
         return OPERATIONS["permute_dims"](self, order or tuple(range(self.ndim))[::-1])
 
-    def swapaxes(self, axis1: int, axis2: int) -> Variable:
-        return OPERATIONS["swapaxes"](self, axis1, axis2)
-
-    def squeeze(self, axis: Axis = None) -> Variable:
-        return OPERATIONS["squeeze"](self, axis)
-
     def ravel(self) -> Variable:
         return OPERATIONS["reshape"](self, (-1,))
 
     flatten = ravel
 
-    def take(self, indices: Any, axis: int | None = None) -> Variable:
-        return OPERATIONS["take"](self, indices, axis=axis)
 
-    def dot(self, other: Any) -> Variable:
-        return OPERATIONS["dot"](self, other)
-
-    def clip(self, min: Any = None, max: Any = None) -> Variable:
-        return OPERATIONS["clip"](self, min, max)
-
-    def astype(self, dtype: Any) -> Variable:
-        return OPERATIONS["astype"](self, dtype)
+def method(operation: Function) -> Function:
+    """Make an operation a method of Variable, too; a decorator."""
+    setattr(Variable, operation.__name__, operation)
+    return operation
 
 
 # The operands of operators; arrays of CuPy are operands, too.

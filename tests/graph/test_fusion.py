@@ -15,7 +15,7 @@ from differences import slopes
 
 from dualbcast import custom_partials, differentiable_broadcast, graph
 from dualbcast.errors import ArgumentError, ShapeError
-from dualbcast.graph.lazy import LIMITS
+from dualbcast.graph.lazy import Limits
 from dualbcast.program.explain import operations
 from dualbcast.program.launch import Call
 from dualbcast.program.products import make_product
@@ -175,10 +175,10 @@ def test_without_fusion_each_operation_runs_where_it_is_written(runs: list[Any])
 
 
 def test_small_arrays_do_not_wait(runs: list[Any]) -> None:
-    x = graph.Variable(np.ones(LIMITS.elements - 1))
+    x = graph.Variable(np.ones(Limits.elements - 1))
     assert (x * 2).source is None or (x * 2)._value is not None
     runs.clear()
-    y = graph.Variable(np.ones(LIMITS.elements)) * 2
+    y = graph.Variable(np.ones(Limits.elements)) * 2
     assert not runs
     assert y.value[0] == 2
 
@@ -212,15 +212,15 @@ def test_what_is_asked_for_later_is_an_output_the_next_time(runs: list[Any]) -> 
 
 
 def test_limits_part_an_expression(runs: list[Any]) -> None:
-    variables = [graph.Variable(A + k) for k in range(LIMITS.arrays + 10)]
+    variables = [graph.Variable(A + k) for k in range(Limits.arrays + 10)]
     total = variables[0] * 1
     for each in variables[1:]:
         total = total + np.sin(each) * 0.5
-    wanted = A + sum(np.sin(A + k) * 0.5 for k in range(1, LIMITS.arrays + 10))
+    wanted = A + sum(np.sin(A + k) * 0.5 for k in range(1, Limits.arrays + 10))
     np.testing.assert_allclose(total.value, wanted, rtol=1e-13)
     assert 2 <= len(runs) <= 4
     for call in runs:
-        assert len(call.operands.arrays) <= LIMITS.arrays + LIMITS.arrays  # numbers count as arguments, too
+        assert len(call.operands.arrays) <= Limits.arrays + Limits.arrays  # numbers count as arguments, too
     for each, gradient in zip(variables, graph.grad(np.sum(total), variables), strict=True):
         wanted = np.ones(SHAPE) if each is variables[0] else 0.5 * np.cos(each.value)
         np.testing.assert_allclose(gradient, wanted, rtol=1e-13)
@@ -232,7 +232,7 @@ def test_what_was_computed_in_the_meantime_counts_no_more(monkeypatch: pytest.Mo
     outer = inner * 2.0
     np.testing.assert_allclose(inner.value, np.sin(A), rtol=1e-13)
     # Room for two operations: of the three that `total` is made of one has been computed.
-    monkeypatch.setattr(LIMITS, "statements", 2 * outer.source.expression.element.length)  # type: ignore[union-attr]
+    monkeypatch.setattr(Limits, "statements", 2 * outer.source.expression.element.length)  # type: ignore[union-attr]
     total = outer + 1.0
     np.testing.assert_allclose(total.value, 2 * np.sin(A) + 1, rtol=1e-13)
     assert len(runs) == 2

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_np
 
 from dualbcast import graph
-from dualbcast.graph.operations import broadcasting, indexing
-from dualbcast.graph.operations.indexing import row_sums
+from dualbcast.graph import indexing, shapes
+from dualbcast.graph.indexing import row_sums
 
 SHAPES = st_np.array_shapes(min_dims=1, max_dims=4, min_side=1, max_side=4)
 FEW = settings(max_examples=150, deadline=None, derandomize=True)
@@ -310,7 +310,7 @@ def test_extremes_of_large_arrays(name: str, keepdims: bool) -> None:
 
 @pytest.mark.parametrize("axis", [0, 1, None])
 def test_exponentials_of_large_arrays(axis: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broadcasting, "KERNEL_ELEMENTS", 1024)
+    monkeypatch.setattr(shapes, "KERNEL_ELEMENTS", 1024)
     x = 30 * np.random.default_rng(4).standard_normal((60, 50))
     powers = np.exp(x - x.max(axis=axis, keepdims=True))
     shares = powers / powers.sum(axis=axis, keepdims=True)
@@ -332,7 +332,7 @@ def test_kernels_are_for_large_arrays(size: int, dtype: str, kernels: int) -> No
 
 @pytest.mark.parametrize("dtype", [np.longdouble, ">f8"])
 def test_large_arrays_that_kernels_do_not_read(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broadcasting, "KERNEL_ELEMENTS", 1024)
+    monkeypatch.setattr(shapes, "KERNEL_ELEMENTS", 1024)
     x = np.linspace(0, 3, 2000).reshape(40, 50).astype(dtype)
     powers = np.exp(x)
     for found, wanted in (
@@ -351,7 +351,7 @@ def test_large_arrays_that_kernels_do_not_read(dtype: Any, monkeypatch: pytest.M
 @pytest.mark.parametrize("axis", [0, 1, (0, 1), None])
 def test_sums_of_large_arrays(axis: Any, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are computed in float64, turned or not; the gradient is the cotangent along the axes."""
-    monkeypatch.setattr(broadcasting, "KERNEL_ELEMENTS", 1024)
+    monkeypatch.setattr(shapes, "KERNEL_ELEMENTS", 1024)
     x = np.random.default_rng(5).standard_normal((70, 50)).astype(dtype)
     for array in (x, x.T, x[:, ::-1]):
         for keepdims in (False, True):

@@ -12,21 +12,23 @@ import numpy as np
 from dualbcast.api.function import differentiable_broadcast
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.graph.arrays import as_array, is_float, namespace
-from dualbcast.graph.operations.broadcasting import (
+from dualbcast.graph.elementwise import apply, astype, call, where
+from dualbcast.graph.primitives import constant, output_of, run
+from dualbcast.graph.shapes import (
     axes_of,
     axis_of,
+    concat,
+    flip,
     is_for_kernels,
     keepdims_shape,
+    moveaxis,
     reduced_shape,
     reshape,
     size_of,
     sum,
 )
-from dualbcast.graph.operations.elementwise import apply, astype, call, where
-from dualbcast.graph.operations.shapes import concat, flip, moveaxis
-from dualbcast.graph.primitives import constant, output_of, run
-from dualbcast.graph.tape import Node, unary
-from dualbcast.graph.variable import Axis, Variable, registered
+from dualbcast.graph.tape import Node, Primitive, unary
+from dualbcast.graph.variable import Axis, Variable, method
 
 
 def _aligned(reduced: Any, node: Node) -> Variable:
@@ -37,7 +39,7 @@ def _aligned(reduced: Any, node: Node) -> Variable:
 # --- sums and moments -------------------------------------------------------------------------------------------------
 
 
-@registered
+@method
 def mean(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
     """The mean over axes, by default all."""
     x = _floating(x)
@@ -46,7 +48,6 @@ def mean(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
     return astype(apply("divide", total, float(size_of(x.shape, axes))), x.dtype)
 
 
-@registered
 def var(x: Any, axis: Axis = None, correction: float = 0, keepdims: bool = False) -> Variable:
     """The variance over axes, by default all.
 
@@ -75,7 +76,6 @@ def var(x: Any, axis: Axis = None, correction: float = 0, keepdims: bool = False
     return astype(apply("divide", total, float(count if count > 0 else 0)), x.dtype)
 
 
-@registered
 def std(x: Any, axis: Axis = None, correction: float = 0, keepdims: bool = False) -> Variable:
     """The standard deviation over axes, by default all; where it is zero, it has no derivative, and gives NaN."""
     return apply("sqrt", var(x, axis=axis, correction=correction, keepdims=keepdims))
@@ -89,7 +89,7 @@ def _pullback_of_cumsum(node: Node, cotangent: Variable) -> Variable:
 _CUMSUM = unary("cumsum", lambda array, axis: array.cumsum(axis=axis), _pullback_of_cumsum)
 
 
-@registered
+@method
 def cumsum(x: Any, axis: int | None = None) -> Variable:
     """Running sums along an axis; without one, along the flattened array."""
     x = constant(x)
@@ -127,21 +127,19 @@ def _pullback_of_extreme(node: Node, cotangent: Variable) -> Any:
     return call(_share, (_aligned(cotangent, node), x, y, count))
 
 
-_MAX = unary(
-    "max",
-    lambda array, axes, keepdims: array.max(axis=axes, keepdims=keepdims),
-    _pullback_of_extreme,
-    saves_outputs=True,
-)
-_MIN = unary(
-    "min",
-    lambda array, axes, keepdims: array.min(axis=axes, keepdims=keepdims),
-    _pullback_of_extreme,
-    saves_outputs=True,
-)
+def _extreme(name: str) -> Primitive:
+    return unary(
+        name,
+        lambda array, axes, keepdims: getattr(array, name)(axis=axes, keepdims=keepdims),
+        _pullback_of_extreme,
+        saves_outputs=True,
+    )
 
 
-@registered
+_MAX, _MIN = _extreme("max"), _extreme("min")
+
+
+@method
 def max(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
     """The greatest element along axes, by default all. If several elements are, they share the cotangent evenly.
 
@@ -156,7 +154,7 @@ def max(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
     return run(_MAX, (x,), axes=axes_of(axis, x.ndim, "max"), keepdims=keepdims)
 
 
-@registered
+@method
 def min(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
     """The least element along axes, by default all. If several elements are, they share the cotangent evenly."""
     x = constant(x)
@@ -166,7 +164,7 @@ def min(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
 # --- products ---------------------------------------------------------------------------------------------------------
 
 
-@registered
+@method
 def prod(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
     """The product over axes, by default all.
 
@@ -250,9 +248,7 @@ def logsumexp(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
 def _softmax(array: Any, axes: tuple[int, ...]) -> Any:
     powers = _powers(array, array.max(axis=axes, keepdims=True))
     total = sum(powers, axis=axes, keepdims=True)
-    if not is_for_kernels(array):
-        return powers.array / total.array
-    return apply("divide", powers, total).array
+    return apply("divide", powers, total).array if is_for_kernels(array) else powers.array / total.array
 
 
 def _pullback_of_softmax(node: Node, cotangent: Variable) -> Variable:

@@ -1,16 +1,13 @@
 """All element-wise arithmetic on Variables: operators, ufuncs, casts, choices, BroadcastFunctions, and the scalar
 functions behind them.
 
-Comes in: a ufunc, or the name of one. Goes out: the scalar function that kernels contain for it, if there is one.
-
-Comes in: an operation, with Variables, arrays and numbers that broadcast together. Goes out: Variables, which may wait
-for their values until `.array` is read.
+Comes in: a ufunc or a BroadcastFunction, with Variables, arrays and numbers that broadcast together. Goes out:
+Variables, which may wait for their values until `.array` is read.
 """
 
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -23,26 +20,18 @@ from dualbcast.graph.arrays import is_float, namespace
 from dualbcast.graph.fused_region import defer
 from dualbcast.graph.primitives import arrays_of, constant, run
 from dualbcast.graph.tape import STATE, Primitive, observe, unary
-from dualbcast.graph.variable import OPERATIONS, Variable, registered
+from dualbcast.graph.variable import OPERATIONS, Variable, method, registered
 
 
 class ScalarOperation(NamedTuple):
-    """An element-wise operation.
-
-    Attributes
-    ----------
-    name : str
-    compute : function
-        NumPy's function (and CuPy's, by NumPy's protocols), for arrays without a derivative.
-    scalar : BroadcastFunction or None
-        The scalar function; None where it has none, and is always computed by NumPy.
-    ends : bool
-        Whether differentiation ends here: the derivative is zero wherever it exists.
-    """
+    """An element-wise operation."""
 
     name: str
+    # NumPy's function (and CuPy's, by NumPy's protocols), for arrays without a derivative.
     compute: Callable[..., Any]
+    # The function that kernels contain; None where there is none, and NumPy always computes the operation.
     scalar: BroadcastFunction | None
+    # Whether differentiation ends here: the derivative is zero wherever it exists.
     ends: bool
 
 
@@ -53,9 +42,19 @@ _WITHOUT_DERIVATIVE = {
     *("isfinite", "isinf", "isnan", "logical_and", "logical_or", "logical_xor", "logical_not"),
     *("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift", "bitwise_count"),
 }
-# Operations that are written out as scalar functions. Those without a derivative are among them so that kernels can
-# contain them, and the operations around them need not be computed apart.
-_WRITTEN_OUT: dict[str, Callable[..., Any]] = {
+# Those of them that kernels contain all the same, so that the operations around them need not be computed apart.
+_IN_KERNELS = {
+    *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
+    *("isfinite", "isinf", "isnan", "ceil", "floor", "rint", "sign", "trunc"),
+}
+# The ufuncs behind the operators of Python.
+_OPERATORS = (
+    *("add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "negative", "absolute", "invert"),
+    *("bitwise_and", "bitwise_or", "bitwise_xor"),
+    *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
+)
+# Python's operators, whose meaning needs no guard, unlike that of a ufunc; a guard takes 0.2 µs of each call.
+_ARITHMETIC: dict[str, Callable[..., Any]] = {
     "add": lambda x, y: x + y,
     "subtract": lambda x, y: x - y,
     "multiply": lambda x, y: x * y,
@@ -63,23 +62,8 @@ _WRITTEN_OUT: dict[str, Callable[..., Any]] = {
     "negative": lambda x: -x,
     "power": lambda x, p: x**p,
     "absolute": lambda x: abs(x),
-    "where": lambda condition, x, y: x if condition else y,
-    "equal": lambda x, y: x == y,
-    "not_equal": lambda x, y: x != y,
-    "less": lambda x, y: x < y,
-    "less_equal": lambda x, y: x <= y,
-    "greater": lambda x, y: x > y,
-    "greater_equal": lambda x, y: x >= y,
-    "isnan": lambda x: math.isnan(x),
-    "isinf": lambda x: math.isinf(x),
-    "isfinite": lambda x: math.isfinite(x),
-    "floor": lambda x: np.floor(x),
-    "ceil": lambda x: np.ceil(x),
-    "trunc": lambda x: np.trunc(x),
-    "rint": lambda x: np.rint(x),
-    "sign": lambda x: np.sign(x),
 }
-# Exponents that are part of the kernel, which then has no general power in it.
+# Numbers that become part of the kernel as exponents, so it has no general power in it.
 _EXPONENTS = {*range(-4, 9), 0.5, -0.5, 1.5}
 
 
@@ -87,24 +71,25 @@ _EXPONENTS = {*range(-4, 9), 0.5, -0.5, 1.5}
 def operation(key: str | np.ufunc) -> ScalarOperation:
     """The operation of a name, which is "where" or that of a ufunc of NumPy's; or of a ufunc of any library.
 
-    Raises
-    ------
-    ArgumentError, CompileError
-        A ufunc does not work on single numbers, or has no derivative rule.
+    A ufunc that does not work on single numbers, or has no derivative rule, is refused.
     """
     if key == "where":
-        return ScalarOperation("where", np.where, _scalar_function(_WRITTEN_OUT["where"], "where"), False)
+        choice = _scalar_function(lambda condition, x, y: x if condition else y, "where")
+        return ScalarOperation("where", np.where, choice, False)
     ufunc: np.ufunc = getattr(np, key) if isinstance(key, str) else key
     name = ufunc.__name__
     is_of_numpy = getattr(np, name, None) is ufunc
     ends = is_of_numpy and name in _WITHOUT_DERIVATIVE
-    if not ends and (ufunc.nout != 1 or ufunc.signature is not None):
+    if ends and name not in _IN_KERNELS:
+        return ScalarOperation(name, ufunc, None, True)
+    if ufunc.nout != 1 or ufunc.signature is not None:
         raise ArgumentError(f"{name} does not work on Variables: it is no function of single numbers to one number")
-    scalar = None
-    if is_of_numpy and name in _WRITTEN_OUT:
-        scalar = _scalar_function(_WRITTEN_OUT[name], name)
-    elif not ends:
-        scalar = _with_rule(ufunc)
+    if is_of_numpy and name in _ARITHMETIC:
+        return ScalarOperation(name, ufunc, _scalar_function(_ARITHMETIC[name], name), False)
+    calls: dict[int, Callable[..., Any]] = {1: lambda x: ufunc(x), 2: lambda x, y: ufunc(x, y)}
+    scalar = _scalar_function(calls.get(ufunc.nin, lambda *args: ufunc(*args)), name)
+    if not ends:
+        _check_rule(scalar, ufunc)
     return ScalarOperation(name, ufunc, scalar, ends)
 
 
@@ -115,16 +100,8 @@ def _scalar_function(function: Callable[..., Any], name: str) -> BroadcastFuncti
     return scalar
 
 
-def _with_rule(ufunc: np.ufunc) -> BroadcastFunction:
-    """The scalar function of a ufunc that the rule table knows.
-
-    A ufunc without a derivative is refused where it is used, and not where the derivative is taken.
-    """
-    calls: dict[int, Callable[..., Any]] = {
-        1: lambda x: ufunc(x),
-        2: lambda x, y: ufunc(x, y),
-    }
-    scalar = _scalar_function(calls.get(ufunc.nin, lambda *args: ufunc(*args)), ufunc.__name__)
+def _check_rule(scalar: BroadcastFunction, ufunc: np.ufunc) -> None:
+    """Refuse a ufunc without a derivative where it is used, and not where the derivative is taken."""
     try:
         scalar.inspect_ir(*["float64"] * ufunc.nin)
     except CompileError:
@@ -132,27 +109,14 @@ def _with_rule(ufunc: np.ufunc) -> BroadcastFunction:
             f"there is no derivative rule for the ufunc {ufunc.__name__}: use it on v.value if its derivative does not "
             "matter, or add a rule (dualbcast.rule)"
         ) from None
-    return scalar
-
-
-def fixed_power(exponent: Any) -> BroadcastFunction | None:
-    """The power with an exponent that is compiled in; None where it is better left an argument."""
-    if isinstance(exponent, int | float) and not isinstance(exponent, bool) and exponent in _EXPONENTS:
-        return _fixed(exponent)
-    return None
 
 
 @functools.lru_cache(typed=True)
-def _fixed(exponent: float) -> BroadcastFunction:
+def _fixed_power(exponent: float) -> BroadcastFunction:
+    """The power with an exponent that is compiled in."""
     return _scalar_function(lambda x: x**exponent, f"power {exponent}")
 
 
-# The ufuncs behind the operators of Python.
-_OPERATORS = (
-    *("add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "negative", "absolute", "invert"),
-    *("bitwise_and", "bitwise_or", "bitwise_xor"),
-    *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
-)
 # Python's numbers, which an element function takes as they are.
 _NUMBERS = (bool, int, float)
 
@@ -169,9 +133,9 @@ def apply(name: str | np.ufunc, *inputs: Any) -> Variable:
         return _ended(applied, inputs)
     scalar = applied.scalar
     if applied.name == "power":
-        fixed = fixed_power(inputs[1])
-        if fixed is not None:
-            scalar, inputs = fixed, inputs[:1]
+        exponent = inputs[1]
+        if isinstance(exponent, int | float) and not isinstance(exponent, bool) and exponent in _EXPONENTS:
+            scalar, inputs = _fixed_power(exponent), inputs[:1]
     output: Variable = call(scalar, inputs, applied.name)
     return output
 
@@ -179,7 +143,6 @@ def apply(name: str | np.ufunc, *inputs: Any) -> Variable:
 OPERATIONS.update({name: functools.partial(apply, name) for name in _OPERATORS})
 
 
-@registered
 def where(condition: Any, x: Any, y: Any) -> Variable:
     """`x` where the condition holds, else `y`: `numpy.where`.
 
@@ -197,7 +160,7 @@ def where(condition: Any, x: Any, y: Any) -> Variable:
     return apply("where", condition, x, y)
 
 
-@registered
+@method
 def clip(x: Any, min: Any = None, max: Any = None) -> Variable:
     """`x` moved into [min, max]; either may be None."""
     x = constant(x)
@@ -206,7 +169,7 @@ def clip(x: Any, min: Any = None, max: Any = None) -> Variable:
     return x if max is None else apply("minimum", x, max)
 
 
-@registered
+@method
 def astype(x: Any, dtype: Any) -> Variable:
     """`x` in another dtype; in an integer dtype it has no derivative, as `int()` has none."""
     x, dtype = constant(x), np.dtype(dtype)

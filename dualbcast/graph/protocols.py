@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from dualbcast.errors import ArgumentError
-from dualbcast.graph.operations import broadcasting, indexing, linalg, reductions, shapes
-from dualbcast.graph.operations.elementwise import apply, astype, clip, where
+from dualbcast.graph import indexing, linalg, reductions, shapes
+from dualbcast.graph.elementwise import apply, astype, clip, where
 from dualbcast.graph.primitives import constant
 from dualbcast.graph.variable import Variable, registered
 
@@ -55,17 +55,13 @@ def cupy_ufunc(name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> A
     return array_ufunc(ufunc, "__call__", inputs, options)
 
 
-def _divmod(x: Any, y: Any) -> tuple[Any, Any]:
-    return apply("floor_divide", x, y), apply("remainder", x, y)
-
-
 def _modf(x: Any) -> tuple[Any, Any]:
     whole = apply("trunc", x)
     return apply("subtract", x, whole), whole
 
 
 _REDUCE: dict[Any, Callable[..., Any]] = {
-    np.add: broadcasting.sum,
+    np.add: shapes.sum,
     np.multiply: reductions.prod,
     np.maximum: reductions.max,
     np.minimum: reductions.min,
@@ -73,7 +69,7 @@ _REDUCE: dict[Any, Callable[..., Any]] = {
 _SPECIAL: dict[Any, Callable[..., Any]] = {
     np.matmul: linalg.matmul,
     np.vecdot: linalg.vecdot,
-    np.divmod: _divmod,
+    np.divmod: lambda x, y: (apply("floor_divide", x, y), apply("remainder", x, y)),
     np.modf: _modf,
     np.positive: constant,
 }
@@ -148,28 +144,23 @@ def _with_ddof(function: Callable[..., Variable]) -> Callable[..., Variable]:
     return moment
 
 
+Variable.var, Variable.std = _with_ddof(reductions.var), _with_ddof(reductions.std)
+
+
 def _reshape(a: Any, /, shape: Any = None, order: str = "C") -> Variable:
     if order != "C":
         raise ArgumentError(f"np.reshape of a Variable is in C order only, not order={order!r}; transpose it first")
-    return broadcasting.reshape(a, shape)
-
-
-def _ravel(a: Any, order: str = "C") -> Variable:
-    return _reshape(a, (-1,), order)
-
-
-def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Variable]:
-    return list(shapes.split(ary, indices_or_sections, axis))
+    return shapes.reshape(a, shape)
 
 
 def _vstack(tup: Any) -> Variable:
     rows = [constant(each) for each in tup]
-    return shapes.concat([broadcasting.reshape(each, (1, -1)) if each.ndim < 2 else each for each in rows], axis=0)
+    return shapes.concat([shapes.reshape(each, (1, -1)) if each.ndim < 2 else each for each in rows], axis=0)
 
 
 def _hstack(tup: Any) -> Variable:
     parts = [constant(each) for each in tup]
-    parts = [broadcasting.reshape(each, (1,)) if each.ndim == 0 else each for each in parts]
+    parts = [shapes.reshape(each, (1,)) if each.ndim == 0 else each for each in parts]
     return shapes.concat(parts, axis=0 if parts[0].ndim == 1 else 1)
 
 
@@ -183,31 +174,15 @@ def _clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max:
     return clip(a, a_min if min is None else min, a_max if max is None else max)
 
 
-def _trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Variable:
-    return broadcasting.sum(_diagonal(a, offset, axis1, axis2), axis=-1)
-
-
 def _diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Variable:
     if offset:
         raise ArgumentError("np.diagonal and np.trace of a Variable take no offset=; slice it first")
     return linalg.diagonal(a, axis1, axis2)
 
 
-def _einsum(*operands: Any, optimize: Any = None) -> Variable:  # noqa: ARG001
-    return linalg.einsum(*operands)
-
-
-def _copy(a: Any, order: str = "K", subok: bool = False) -> Variable:  # noqa: ARG001
-    return constant(a)
-
-
-def _tile(a: Any, reps: Any) -> Variable:
-    return shapes.tile(a, reps)
-
-
 # NumPy's functions of the same names take the same arguments, except for the name of the first one.
 _OF_THE_SAME_NAME: tuple[Callable[..., Any], ...] = (
-    *(broadcasting.sum, broadcasting.broadcast_to, indexing.take, indexing.take_along_axis),
+    *(shapes.sum, shapes.broadcast_to, indexing.take, indexing.take_along_axis),
     *(reductions.mean, reductions.max, reductions.min, reductions.prod, reductions.cumsum, reductions.cumulative_sum),
     *(shapes.transpose, shapes.matrix_transpose, shapes.swapaxes, shapes.moveaxis, shapes.expand_dims, shapes.squeeze),
     *(shapes.flip, shapes.roll, shapes.repeat, shapes.concat, shapes.stack, shapes.unstack),
@@ -217,21 +192,21 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     **{getattr(np, function.__name__): function for function in _OF_THE_SAME_NAME},
     np.amax: reductions.max,
     np.amin: reductions.min,
-    np.var: _with_ddof(reductions.var),
-    np.std: _with_ddof(reductions.std),
+    np.var: Variable.var,
+    np.std: Variable.std,
     np.reshape: _reshape,
-    np.ravel: _ravel,
+    np.ravel: lambda a, order="C": _reshape(a, (-1,), order),
     np.permute_dims: shapes.transpose,
-    np.tile: _tile,
+    np.tile: lambda a, reps: shapes.tile(a, reps),
     np.concatenate: shapes.concat,
     np.vstack: _vstack,
     np.hstack: _hstack,
-    np.split: _split,
+    np.split: lambda ary, indices_or_sections, axis=0: list(shapes.split(ary, indices_or_sections, axis)),
     np.where: _where,
     np.clip: _clip,
     np.fix: functools.partial(apply, "trunc"),
-    np.copy: _copy,
-    np.einsum: _einsum,
-    np.trace: _trace,
+    np.copy: lambda a, order="K", subok=False: constant(a),  # noqa: ARG005
+    np.einsum: lambda *operands, optimize=None: linalg.einsum(*operands),  # noqa: ARG005
+    np.trace: lambda a, offset=0, axis1=0, axis2=1: shapes.sum(_diagonal(a, offset, axis1, axis2), axis=-1),
     np.diagonal: _diagonal,
 }

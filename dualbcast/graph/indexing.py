@@ -1,14 +1,12 @@
 """Indexing and slicing, and their pullback, which adds up the cotangents of elements from the same place.
 
-Comes in: rows, and for each the index of its row in the table. Goes out: the table. The rows are added in their order,
-in float64. If many float64 rows have one index, the rounding errors are added up beside the sums, as in kernels.
-
 Comes in: a Variable or array with a key, as NumPy's brackets take it. Goes out: a Variable of its elements there.
 """
 
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -18,68 +16,15 @@ import numpy as np
 from dualbcast.codegen.loops.compensated import write_scatter_add
 from dualbcast.errors import ArgumentError
 from dualbcast.graph.arrays import is_float, namespace
-from dualbcast.graph.operations.broadcasting import axis_of, reshape
 from dualbcast.graph.primitives import constant, run
+from dualbcast.graph.shapes import axis_of, reshape
 from dualbcast.graph.tape import STATE, observe, unary
-from dualbcast.graph.variable import Variable, registered
+from dualbcast.graph.variable import Variable, method, registered
 from dualbcast.runtime.buffer_pool import POOL
 from dualbcast.runtime.cpu.loader import compiled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-# Sums of so many terms are not compensated; see docs/decisions/061-thresholds-of-the-graph.md.
-_TERMS_UNCOMPENSATED = 64
-
-
-def row_sums(rows: NDArray[Any], places: NDArray[Any], length: int) -> NDArray[Any]:
-    """An array of `length` rows, with each of `rows` added at its place.
-
-    Parameters
-    ----------
-    rows : array of two dimensions
-        Of a float dtype that float64 can hold.
-    places : array of int
-        One for each row.
-    length : int
-
-    Raises
-    ------
-    IndexError
-        There is no such place.
-
-    Examples
-    --------
-    >>> row_sums(np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), np.array([1, 1, 0]), 3)
-    array([[5., 6.],
-           [4., 6.],
-           [0., 0.]])
-    """
-    count, columns = rows.shape
-    if count and (places.min() < 0 or places.max() >= length):
-        raise IndexError(f"an index is out of bounds for an axis with size {length}")
-    sums: NDArray[Any] = POOL.zeros(length * columns)
-    if not rows.size:
-        return sums.reshape(length, columns)
-    # These live until the sums are there.
-    rows = np.ascontiguousarray(rows, np.float32 if rows.dtype.itemsize <= 4 else np.float64)
-    places = np.ascontiguousarray(places, np.int64)
-    is_compensated = rows.dtype == np.float64 and bool(
-        count > _TERMS_UNCOMPENSATED and np.bincount(places).max() > _TERMS_UNCOMPENSATED
-    )
-    lost = POOL.zeros(sums.size) if is_compensated else sums[:0]
-    arrays = sums, lost, rows, places
-    _scatter_add(rows.dtype.name, is_compensated)(*[each.ctypes.data for each in arrays], count, columns)
-    if is_compensated:
-        # Where a sum is infinite, its rounding error is NaN.
-        np.add(sums, lost, out=sums, where=np.isfinite(lost))
-    return sums.reshape(length, columns)
-
-
-@cache
-def _scatter_add(dtype: str, is_compensated: bool) -> Any:
-    address = compiled("scatter_add", write_scatter_add, dtype, is_compensated, optimise=True)
-    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, *[ctypes.c_int64] * 2)(address)
 
 
 @registered
@@ -97,7 +42,7 @@ def getitem(x: Any, key: Any) -> Variable:
     return run(GETITEM, (x,), key=_plain(key, x.namespace))
 
 
-@registered
+@method
 def take(x: Any, indices: Any, axis: int | None = None) -> Variable:
     """The elements at these indices along an axis; without one, of the flattened array: `numpy.take`."""
     x = constant(x)
@@ -158,7 +103,7 @@ def _scatter(values: Any, key: Any, shape: tuple[int, ...]) -> Any:
     if arrays == [len(parts) - 1] and all(isinstance(part, slice) and part == slice(None) for part in parts[:-1]):
         return _scatter_along(values, parts[-1], shape, arrays[0])
     # For any other key: the positions of its elements in the flattened array.
-    size = int(np.prod(shape, dtype=np.int64))
+    size = math.prod(shape)
     places = xp.arange(size).reshape(shape)[key]
     return _add_rows(values.reshape(-1, 1), places.reshape(-1), size).reshape(shape)
 
@@ -171,9 +116,19 @@ def _scatter_along(values: Any, index: Any, shape: tuple[int, ...], axis: int) -
     places = xp.where(places < 0, places + length, places)
     order = (*range(axis, after), *range(axis), *range(after, values.ndim))
     rest = (*shape[:axis], *shape[axis + 1 :])
-    columns = int(np.prod(rest, dtype=np.int64))
-    rows = _add_rows(values.transpose(order).reshape(places.size, columns), places, length)
+    rows = _add_rows(values.transpose(order).reshape(places.size, math.prod(rest)), places, length)
     return xp.moveaxis(rows.reshape((length, *rest)), 0, axis)
+
+
+GETITEM = unary(
+    "indexing",
+    lambda array, key: array[key],
+    lambda node, cotangent: scatter(cotangent, node.static["key"], node.inputs[0].shape),
+)
+_SCATTER = unary("scatter", _scatter, lambda node, cotangent: getitem(cotangent, node.static["key"]))
+
+
+# --- sums of rows -----------------------------------------------------------------------------------------------------
 
 
 def _add_rows(rows: Any, places: Any, length: int) -> Any:
@@ -199,12 +154,47 @@ def _add_rows(rows: Any, places: Any, length: int) -> Any:
     return result
 
 
-GETITEM = unary(
-    "indexing",
-    lambda array, key: array[key],
-    lambda node, cotangent: scatter(cotangent, node.static["key"], node.inputs[0].shape),
-)
-_SCATTER = unary("scatter", _scatter, lambda node, cotangent: getitem(cotangent, node.static["key"]))
+# Sums of so many terms are not compensated; see docs/decisions/061-thresholds-of-the-graph.md.
+_TERMS_UNCOMPENSATED = 64
+
+
+def row_sums(rows: NDArray[Any], places: NDArray[Any], length: int) -> NDArray[Any]:
+    """An array of `length` rows, with each of `rows` added at its place, in float64 and in their order.
+
+    If many float64 rows have one place, the rounding errors are added up beside the sums, as in kernels.
+
+    Examples
+    --------
+    >>> row_sums(np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), np.array([1, 1, 0]), 3)
+    array([[5., 6.],
+           [4., 6.],
+           [0., 0.]])
+    """
+    count, columns = rows.shape
+    if count and (places.min() < 0 or places.max() >= length):
+        raise IndexError(f"an index is out of bounds for an axis with size {length}")
+    sums: NDArray[Any] = POOL.zeros(length * columns)
+    if not rows.size:
+        return sums.reshape(length, columns)
+    # These live until the sums are there.
+    rows = np.ascontiguousarray(rows, np.float32 if rows.dtype.itemsize <= 4 else np.float64)
+    places = np.ascontiguousarray(places, np.int64)
+    is_compensated = rows.dtype == np.float64 and bool(
+        count > _TERMS_UNCOMPENSATED and np.bincount(places).max() > _TERMS_UNCOMPENSATED
+    )
+    lost = POOL.zeros(sums.size) if is_compensated else sums[:0]
+    arrays = sums, lost, rows, places
+    _scatter_add(rows.dtype.name, is_compensated)(*[each.ctypes.data for each in arrays], count, columns)
+    if is_compensated:
+        # Where a sum is infinite, its rounding error is NaN.
+        np.add(sums, lost, out=sums, where=np.isfinite(lost))
+    return sums.reshape(length, columns)
+
+
+@cache
+def _scatter_add(dtype: str, is_compensated: bool) -> Any:
+    address = compiled("scatter_add", write_scatter_add, dtype, is_compensated, optimise=True)
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, *[ctypes.c_int64] * 2)(address)
 
 
 # --- keys -------------------------------------------------------------------------------------------------------------
@@ -222,10 +212,8 @@ def _plain(key: Any, xp: Any) -> Any:
 
 def _plain_part(part: Any, xp: Any) -> Any:
     if isinstance(part, slice):
-        if any(isinstance(end, Variable) for end in (part.start, part.stop, part.step)):
-            ends = [end.__index__() if isinstance(end, Variable) else end for end in (part.start, part.stop, part.step)]
-            return slice(*ends)
-        return part
+        ends = part.start, part.stop, part.step
+        return slice(*[end.__index__() if isinstance(end, Variable) else end for end in ends])
     if isinstance(part, Variable):
         if part.dtype.kind == "f":
             raise ArgumentError(f"an index is of integers or bools, not of {part.dtype}; write v.astype(int)")

@@ -12,13 +12,21 @@ from typing import Any
 
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.graph.arrays import namespace
-from dualbcast.graph.operations.broadcasting import axes_of, reshape, size_of, sum_to
-from dualbcast.graph.operations.broadcasting import sum as sum_over
-from dualbcast.graph.operations.elementwise import apply
-from dualbcast.graph.operations.shapes import expand_dims, matrix_transpose, moveaxis, squeeze
+from dualbcast.graph.elementwise import apply
 from dualbcast.graph.primitives import constant, run
+from dualbcast.graph.shapes import (
+    axes_of,
+    expand_dims,
+    matrix_transpose,
+    moveaxis,
+    reshape,
+    size_of,
+    squeeze,
+    sum_to,
+)
+from dualbcast.graph.shapes import sum as sum_over
 from dualbcast.graph.tape import Cotangents, Node, Primitive
-from dualbcast.graph.variable import Variable, registered
+from dualbcast.graph.variable import Variable, method, registered
 
 # --- matrices ---------------------------------------------------------------------------------------------------------
 
@@ -69,7 +77,7 @@ def vecdot(a: Any, b: Any, axis: int = -1) -> Variable:
     return sum_over(apply("multiply", constant(a), b), axis=axis)
 
 
-@registered
+@method
 def dot(a: Any, b: Any) -> Variable:
     """`numpy.dot`: the product of matrices or vectors; of numbers and arrays, their product."""
     a, b = constant(a), constant(b)
