@@ -51,7 +51,7 @@ needs_cuda = pytest.mark.skipif(
 @pytest.fixture(autouse=True)
 def small_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "_COPY_BYTES", 1 << 20)
-    monkeypatch.setattr(measure.machine, "cache_bytes", lambda: 1 << 18)
+    monkeypatch.setattr(measure, "cache_bytes", lambda: 1 << 18)
 
 
 def arrays_for(n: int, control: str = "rows", seed: int = 0) -> list[Any]:
