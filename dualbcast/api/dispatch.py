@@ -34,14 +34,8 @@ Derivation = Forward | Backward
 class Dispatch:
     """Finds the specialisation of each call of a function.
 
-    Parameters
-    ----------
-    binder : Binder
-    options : Options
-    wrt
-        The default of a call's `wrt`, as `wrt_key` gives it.
-    partials : tuple of (str or int)
-        The arguments of a partial derivative, taken one after the other; empty for the function itself.
+    `wrt` is the default of a call's `wrt`, as `wrt_key` gives it; `partials` has the arguments of a partial derivative,
+    taken one after the other, and is empty for the function itself.
     """
 
     def __init__(self, binder: Binder, options: Options, wrt: Any, partials: tuple[str | int, ...] = ()) -> None:
@@ -67,14 +61,8 @@ class Dispatch:
     ) -> tuple[Specialisation, tuple[Any, ...]]:
         """The specialisation for a call, and the values of its parameters.
 
-        Parameters
-        ----------
-        args, named
-            The arguments.
-        wrt
-            The arguments to differentiate in, as `wrt_key` gives them; None for all of a float dtype.
-        gradient
-            For products of a Hessian with tangents, the arguments of the gradient; else None.
+        `wrt` names the arguments to differentiate in, as `wrt_key` gives them; None stands for all of a float dtype.
+        `gradient` names, for products of a Hessian with tangents, the arguments of the gradient, and is else None.
         """
         if not named and gradient is None and len(args) in self.binder.plain:
             form, values = self.binder.plain[len(args)], args
@@ -188,40 +176,19 @@ class Program:
 
 
 class Derived(NamedTuple):
-    """A function derived from that of a call, for the call's dtypes.
-
-    Attributes
-    ----------
-    element : Element
-        Of the arguments, and then of tangents or cotangents.
-    extra : tuple of numpy.dtype
-        The dtypes of the tangents or cotangents.
-    signature : Signature
-        Of the arguments and the tangents or cotangents.
-    """
+    """A function of the arguments of a call, and then of tangents or cotangents, for the call's dtypes."""
 
     element: Element
-    extra: tuple[DType, ...]
-    signature: Signature
+    extra: tuple[DType, ...]  # the dtypes of the tangents or cotangents
+    signature: Signature  # of all parameters
 
 
 class Specialisation:
     """A function for all calls of one form whose arguments, and captured arrays, have the same forms.
 
-    Attributes
-    ----------
-    program : Program
-        The lowered function, and the guards of its captures.
-    element : Element
-    signature : Signature
-    wrt : tuple of int
-        The parameters to differentiate in: those that have tangents, or are to get cotangents.
-    gradient : tuple of int
-        For products of a Hessian with tangents, the parameters whose gradient is meant.
-    dtypes : tuple of numpy.dtype
-        Of the outputs.
-    recorder : callable or None
-        Where Variables of a graph are among the values, how the graph makes the call.
+    `wrt` has the positions of the parameters to differentiate in: those that have tangents, or are to get cotangents.
+    `gradient` has, for products of a Hessian with tangents, those whose gradient is meant. Where Variables of a graph
+    are among the values, `recorder` is how the graph makes the call.
     """
 
     def __init__(
@@ -269,14 +236,7 @@ class Specialisation:
         """Values with tangents, or the Jacobian of tangents."""
         given = self._tangents(self.derive(derivation).extra, values, tangents)
         arguments, key = (*values, *given), (derivation, forms_of(given))
-        return run_call(self._paths, key, arguments, (), self.prepare_forward, derivation, arguments)
-
-    def prepare_forward(self, derivation: Forward, values: tuple[Any, ...]) -> Call:
-        """The call for values and then tangents."""
-        derived = self.derive(derivation)
-        if derivation == "pushforward":
-            return derived.element.prepare("parts", values, signature=derived.signature)
-        return derived.element.prepare("jacobian", values, self.gradient, signature=derived.signature)
+        return run_call(self._paths, key, arguments, (), self.prepare_derived, derivation, arguments)
 
     def back(self, derivation: Backward, values: tuple[Any, ...], cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
         """The cotangents of parameters for cotangents of all outputs, or the outputs and then these."""
@@ -287,18 +247,22 @@ class Specialisation:
             given = self._checked(given, self._shape_of(values))
             key = derivation, forms_of(given)
         arguments = (*values, *given)
-        results, outputs = run_call(self._paths, key, arguments, (), self.prepare_back, derivation, arguments)
+        results, outputs = run_call(self._paths, key, arguments, (), self.prepare_derived, derivation, arguments)
         return results.parts(outputs)
 
-    def prepare_back(self, derivation: Backward, values: tuple[Any, ...]) -> Call:
-        """The call for values and then cotangents."""
-        derived = self.derive(derivation)
+    def prepare_derived(self, derivation: Derivation, values: tuple[Any, ...]) -> Call:
+        """The call of a derived function for values and then tangents or cotangents."""
+        element, _, signature = self.derive(derivation)
+        if derivation == "tangent":
+            return element.prepare("jacobian", values, self.gradient, signature=signature)
+        if derivation == "pushforward":
+            return element.prepare("parts", values, signature=signature)
         shapes: tuple[Shape | None, ...] = tuple([_shape_of(values[at]) for at in self.wrt])
         dtypes = self.gradient_dtypes()
         if derivation == "value_and_pullback":
             shapes = ((None,) * len(self.dtypes)) + shapes
             dtypes = (*self.dtypes, *dtypes)
-        return derived.element.prepare("parts", values, (), dtypes, shapes, derived.signature)
+        return element.prepare("parts", values, (), dtypes, shapes, signature)
 
     def _shape_of(self, values: tuple[Any, ...]) -> Shape:
         """The shape that the arguments broadcast to; that of the outputs."""
