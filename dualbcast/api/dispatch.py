@@ -6,6 +6,10 @@ kernels, and the values of all parameters, captured arrays among them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from operator import getitem
+from types import CellType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -20,7 +24,7 @@ from dualbcast.program.jacobian import broadcasts_to
 from dualbcast.program.launch import Call, Ran, Shape, run_call
 from dualbcast.program.products import Which
 from dualbcast.program.typed_product import Options, collection_postponed
-from dualbcast.rules.guards import ABSENT
+from dualbcast.rules.guards import ABSENT, Capture
 from dualbcast.runtime.arguments import DType, Kind, Signature, array_kind, classify, extended, sign
 from dualbcast.runtime.call_key import FastPath, Recent, forms_of
 from dualbcast.runtime.cuda.memory import are_on_device, beside
@@ -131,21 +135,12 @@ class Dispatch:
 class Program:
     """A function lowered for one form of call and the kinds of its arrays: `element`, of these and captured arrays."""
 
-    __slots__ = ("_captures", "_codes", "_guards", "_kinds", "_names", "element")
+    __slots__ = ("_captures", "_guards", "_kinds", "element")
 
     def __init__(self, element: Element, lowered: Lowered) -> None:
         self.element = element
-        # Most guards are of names in scopes and of functions' code. They are compared in `captured` itself, since every
-        # call does that.
-        names_in_scopes, codes, others = [], [], []
-        for guard in lowered.guards:
-            if guard.attribute and guard.key == "__code__":
-                codes.append((guard.place, guard.value))
-            elif type(guard.place) is dict and not guard.attribute and guard.value is not ABSENT:
-                names_in_scopes.append((guard.place, guard.key, guard.value, guard))
-            else:
-                others.append(guard)
-        self._names, self._codes, self._guards = tuple(names_in_scopes), tuple(codes), tuple(others)
+        # Each with what reads it without a call of Python code, since every call of the function does that.
+        self._guards = tuple((_reader(guard), guard.value, guard) for guard in lowered.guards)
         # Without references to the arrays: they may be large, and the names may be given others.
         self._captures = tuple(capture._replace(value=None) for capture in lowered.arrays.values())
         params = lowered.function.params
@@ -155,24 +150,26 @@ class Program:
         """The captured arrays as they are now; None where the function must be lowered anew, because a guard does not
         hold or a captured array is of another kind."""
         try:
-            for place, key, value, guard in self._names:
-                if place[key] is not value and not guard.holds():
+            for read, value, guard in self._guards:
+                if read() is not value and not guard.holds():
                     return None
-        except KeyError:
-            return None
-        for function, code in self._codes:
-            if function.__code__ is not code:
-                return None
-        for guard in self._guards:
-            if not guard.holds():
-                return None
-        if not self._captures:
-            return ()
-        try:
+            if not self._captures:
+                return ()
             arrays = tuple([capture.read() for capture in self._captures])
         except Exception:  # a name is gone, or a property raises; the front end will report it at its line
             return None
         return arrays if tuple(map(array_kind, arrays)) == self._kinds else None
+
+
+def _reader(guard: Capture) -> Callable[[], Any]:
+    """What reads a captured object as it is now."""
+    if guard.attribute:
+        return partial(getattr, guard.place, guard.key)
+    if isinstance(guard.place, CellType):
+        return partial(getattr, guard.place, "cell_contents")
+    if guard.value is ABSENT:
+        return partial(guard.place.get, guard.key, ABSENT)
+    return partial(getitem, guard.place, guard.key)
 
 
 class Derived(NamedTuple):

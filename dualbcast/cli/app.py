@@ -35,7 +35,11 @@ class CommandGroup(click.Group):
             raise click.ClickException(f"There is not enough memory; give a smaller --n. {error}".rstrip()) from error
 
 
-@click.group(cls=CommandGroup, name="dualbcast", context_settings={"help_option_names": ["-h", "--help"]})
+# Of every group of commands; the commands have them from their group.
+CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "show_default": True}
+
+
+@click.group(cls=CommandGroup, name="dualbcast", context_settings=CONTEXT_SETTINGS)
 @click.version_option(package_name="dualbcast")
 def group() -> None:
     """Broadcast a scalar Python function and get its value and exact Jacobian from one kernel.
@@ -51,7 +55,7 @@ group.add_command(sweep)
 @click.argument("function", metavar="MODULE:FUNCTION", type=function_name)
 @click.argument("dtypes", metavar="[DTYPE]...", nargs=-1)
 @click.option("--wrt", multiple=True, metavar="NAME", help="A parameter to differentiate in; all floats by default.")
-@click.option("--product", type=click.Choice(PRODUCTS), default="value_and_jacobian", show_default=True)
+@click.option("--product", type=click.Choice(PRODUCTS), default="value_and_jacobian")
 @click.option("--cc", type=capability, metavar="X.Y", help="Compile for a GPU of this compute capability.")
 @click.option("--passes", is_flag=True, help="Also show the IR after each pass of the compiler.")
 def explain(

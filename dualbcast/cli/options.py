@@ -115,25 +115,19 @@ def measuring_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--backend",
             type=click.Choice(["auto", "cpu", "cuda", "python"]),
             default=Measuring.backend,
-            show_default=True,
             help="Where to run; auto is the GPU where there is one, else the CPU. python is slow: use a small --n.",
         ),
         click.option(
-            "--repeat",
-            type=click.IntRange(1),
-            default=Measuring.repeat,
-            show_default=True,
-            help="Take at least this many samples.",
+            "--repeat", type=click.IntRange(1), default=Measuring.repeat, help="Take at least this many samples."
         ),
         click.option(
             "--min-time",
             type=click.FloatRange(0),
             default=Measuring.min_time,
-            show_default=True,
             metavar="SECONDS",
             help="Measure each row for at least this long.",
         ),
-        click.option("--seed", type=int, default=Measuring.seed, show_default=True, help="Seed of the random inputs."),
+        click.option("--seed", type=int, default=Measuring.seed, help="Seed of the random inputs."),
         click.option(
             "--json",
             "json_path",

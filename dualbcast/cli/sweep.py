@@ -171,13 +171,10 @@ def sweep_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=numbers,
             metavar="A:B",
             default=DEFAULT_ARITIES,
-            show_default=True,
             help="Numbers of arguments: A:B, one, or a list.",
         ),
-        click.option("--n", type=click.IntRange(1), default=1024, show_default=True, help="The arrays are n by n."),
-        click.option(
-            "--dtype", type=click.Choice(list(_DTYPES)), default="float32", show_default=True, help="Of the arrays."
-        ),
+        click.option("--n", type=click.IntRange(1), default=1024, help="The arrays are n by n."),
+        click.option("--dtype", type=click.Choice(list(_DTYPES)), default="float32", help="Of the arrays."),
         click.option(
             "--function",
             "user_function",
