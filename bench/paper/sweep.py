@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -47,6 +48,7 @@ def sweep(**given: Any) -> None:
     run_sweep(**given, kind=_ComparedSweep)
 
 
+@dataclass
 class _ComparedSweep(Sweep):
     """A sweep with the comparison where the function is the paper's product, in float32 on a GPU."""
 
