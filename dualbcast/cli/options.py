@@ -6,7 +6,7 @@ import functools
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import ModuleType
@@ -146,6 +146,11 @@ def measuring_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def with_measuring(**given: Any) -> Any:
         return command(options=Measuring(**{name: given.pop(name) for name in shared}), **given)
 
+    return with_options(options, with_measuring)
+
+
+def with_options(options: Sequence[Callable[..., Any]], command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add options to a command, which its help shows in this order."""
     for option in reversed(options):
-        with_measuring = option(with_measuring)
-    return with_measuring
+        command = option(command)
+    return command

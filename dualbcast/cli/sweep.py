@@ -15,7 +15,7 @@ from rich.console import RenderableType
 from dualbcast.api.function import differentiable_broadcast
 from dualbcast.cli import checking, plots, report
 from dualbcast.cli.measure import Device, Rotation, copies
-from dualbcast.cli.options import Measuring, capability, function_name, measuring_options, numbers
+from dualbcast.cli.options import Measuring, capability, function_name, measuring_options, numbers, with_options
 from dualbcast.cli.report import Column, Row
 from dualbcast.errors import BackendError, MissingDependencyError
 from dualbcast.program.typed_product import Backend
@@ -164,7 +164,7 @@ def _key(cc: tuple[int, int]) -> str:
 
 def sweep_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of a sweep."""
-    options: list[Callable[..., Any]] = [
+    options = [
         click.option(
             "--arity",
             "arities",
@@ -192,9 +192,7 @@ def sweep_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         measuring_options,
     ]
-    for option in reversed(options):
-        command = option(command)
-    return command
+    return with_options(options, command)
 
 
 @click.command(short_help="Time value and Jacobian over the number of arguments.")
