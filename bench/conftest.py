@@ -7,17 +7,18 @@ from typing import Any
 
 import systems
 
-from dualbcast.cli import machine
+from dualbcast.cli import measure
+from dualbcast.runtime.cpu.threads import get_num_threads
 
 systems.settle()
 
 
 def pytest_benchmark_update_machine_info(machine_info: dict[str, Any]) -> None:
     """Add the machine and the versions that the figures were measured on."""
-    machine_info["processor"] = machine.cpu_model()
-    machine_info["threads"] = machine.threads()
-    machine_info["cache"] = machine.cache_bytes()
-    machine_info["versions"] = machine.versions()
+    machine_info["processor"] = measure.cpu_model()
+    machine_info["threads"] = get_num_threads()
+    machine_info["cache"] = measure.cache_bytes()
+    machine_info["versions"] = measure.versions()
     for package in systems.PACKAGES:
         try:
             machine_info["versions"][package] = version(package)

@@ -24,7 +24,7 @@ from typing import Any
 
 from gpu_summary import summary
 
-from dualbcast.cli import machine
+from dualbcast.cli import measure
 from dualbcast.cli.options import capability
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -150,10 +150,10 @@ def main(arguments: list[str] | None = None) -> int:
         rows = gpu_kernels.compiled(given.cc, lambda step: print(step, file=sys.stderr))
         gpu_kernels.show(rows, given.cc)
         return 0
-    if not machine.gpus():
+    if not measure.gpus():
         print("No GPU answers here. With --dry-run every kernel is compiled all the same.", file=sys.stderr)
         return 2
-    name = machine.gpus()[0].name
+    name = measure.gpus()[0].name
     folder = given.out / re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dualbcast.cli import machine
+from dualbcast.cli import measure
 
 FRAMEWORKS = ("torch", "jax", "TensorFlow")
 
@@ -54,13 +54,13 @@ def summary(device: str, found: dict[str, Any], parts: Sequence[Any], seconds: f
     """The page, in Markdown."""
     any_record: dict[str, Any] = next(iter(found.values()), {})
     driver = any_record.get("driver", {})
-    versions = ", ".join(f"{name} {version}" for name, version in machine.versions().items())
+    versions = ", ".join(f"{name} {version}" for name, version in measure.versions().items())
     peers = ", ".join(f"{name} {version}" for name, version in found.get("hmlstm", {}).get("peers", {}).items())
     lines = [
         f"# {device}",
         "",
-        f"Driver {driver.get('release') or 'unknown'} (CUDA {driver.get('cuda') or 'unknown'}); {machine.cpu_model()}; "
-        f"commit {machine.commit() or 'unknown'}; {any_record.get('date', 'no date')}; {seconds:.0f} s.",
+        f"Driver {driver.get('release') or 'unknown'} (CUDA {driver.get('cuda') or 'unknown'}); {measure.cpu_model()}; "
+        f"commit {measure.commit() or 'unknown'}; {any_record.get('date', 'no date')}; {seconds:.0f} s.",
         "",
         f"{versions}; frameworks: {peers or 'none'}.",
         "",

@@ -15,7 +15,8 @@ import click
 import numpy as np
 
 from dualbcast import derivative, differentiable_broadcast, graph, special
-from dualbcast.cli import machine
+from dualbcast.cli import measure
+from dualbcast.runtime.cpu.threads import get_num_threads
 
 MODES = ("recompute", "cache")
 # The ratio up to which two times count as the same.
@@ -142,7 +143,7 @@ def decision(case: Case) -> str:
 @click.option("--rounds", default=9, help="How often each way is timed; they take turns, and the fastest counts.")
 def main(rounds: int) -> None:
     """Print the table, in Markdown."""
-    print(f"{machine.cpu_model()}, {machine.threads()} threads\n")
+    print(f"{measure.cpu_model()}, {get_num_threads()} threads\n")
     print("| case | computed anew | kept | ratio | auto |\n|---|---:|---:|---:|---|")
     right = 0
     chosen = cases()

@@ -1,5 +1,5 @@
 """The scalar functions of the cases, as a user of dualbcast writes them; two more are in `bench.paper.models` and
-`dualbcast.cli.models`."""
+`dualbcast.cli.checking`."""
 
 from __future__ import annotations
 

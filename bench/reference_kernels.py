@@ -20,7 +20,7 @@ import numpy as np
 
 from bench.paper.models import cell_update
 from dualbcast import differentiable_broadcast
-from dualbcast.cli.models import product as product_of_tanh
+from dualbcast.cli.checking import product as product_of_tanh
 from dualbcast.codegen.cuda import build as cuda_build
 from dualbcast.codegen.cuda.sass import Instructions, count
 from dualbcast.runtime.cuda import kernel as cuda_kernel

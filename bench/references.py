@@ -15,7 +15,7 @@ from constants import BULK, HARDENING, SHEAR, STEP, STEPS, YIELD
 from scipy.special import ndtr
 
 from bench.paper.models import cell_update_reference
-from dualbcast.cli.models import product_reference
+from dualbcast.cli.checking import product_reference
 
 
 @lru_cache(maxsize=1)

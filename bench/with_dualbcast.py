@@ -11,7 +11,7 @@ import problems
 
 from bench.paper.models import cell_update
 from dualbcast import custom_partials, differentiable_broadcast
-from dualbcast.cli.models import product as product_of_tanh
+from dualbcast.cli.checking import product as product_of_tanh
 
 CANNOT: dict[str, str] = {}
 Forms = dict[str, Callable[[], Callable[[], Any]]]

@@ -26,7 +26,7 @@ from accuracy import CASES, COUNT, FEW, PAIRS, STRIDE, Worst, computed_by  # noq
 from test_range_planted_bugs import BUGS  # noqa: E402
 
 from dualbcast import differentiable_broadcast  # noqa: E402
-from dualbcast.cli.machine import cpu_model  # noqa: E402
+from dualbcast.cli.measure import cpu_model  # noqa: E402
 from dualbcast.codegen.mathlib import libm  # noqa: E402
 from dualbcast.codegen.mathlib import table as mathlib  # noqa: E402
 from dualbcast.rules.table import RULES  # noqa: E402

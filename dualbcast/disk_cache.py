@@ -16,25 +16,15 @@ _ENTRIES = "kernels"
 _TEXTS = "source"
 # An entry is the magic, the SHA-256 of its key and payload, and the payload. A new format gets a new magic.
 _MAGIC = b"dualbcast kernel 1\n"
-_DIGEST_SIZE = 32  # of SHA-256; hashlib itself, and tempfile, take milliseconds to import
+_DIGEST_SIZE = 32  # of SHA-256; hashlib itself takes milliseconds to import
 
 
 class CacheInfo(NamedTuple):
-    """What the cache holds.
+    """What the cache holds."""
 
-    Attributes
-    ----------
-    directory : Path
-        Where it is; it may not exist yet.
-    entries : int
-        The number of compiled kernels and other results of the compiler.
-    bytes : int
-        Size of everything the cache has written: the entries, and the text of kernels for people to read.
-    """
-
-    directory: Path
-    entries: int
-    bytes: int
+    directory: Path  # it may not exist yet
+    entries: int  # compiled kernels and other results of the compiler
+    bytes: int  # of everything that the cache has written: the entries, and the text of kernels for people to read
 
 
 def directory() -> Path:
@@ -105,12 +95,8 @@ def fetch(key: str, make: Callable[[], bytes]) -> bytes:
     An entry that is damaged, that was stored under another key, or that another user wrote is made anew. Where nothing
     can be read or written the payload is made: the cache is never the reason for an error.
 
-    Parameters
-    ----------
-    key : str
-        From `key()`. It must cover everything that the payload depends on.
-    make : callable
-        Makes the payload; its exceptions pass through, and nothing is stored then.
+    The key is from `key()`, and must cover everything that the payload depends on. Exceptions of `make` pass through,
+    and nothing is stored then.
     """
     path = os.path.join(_directory(), _ENTRIES, f"{key}.bin")
     payload = _read(path, key)
@@ -127,7 +113,10 @@ def write_text(name: str, text: str) -> str:
     """
     path = os.path.join(_directory(), _TEXTS, name)
     content = text.encode()
-    if not (_is_file_with(path, content) or _write(path, content)):
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        if file.read() == content:
+            return path
+    if not _write(path, content):
         linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
     return path
 
@@ -152,12 +141,8 @@ def clear() -> None:
 def _files() -> Iterator[str]:
     # Only our own folders: DUALBCAST_CACHE_DIR may name a directory that holds other things too.
     for folder in (_ENTRIES, _TEXTS):
-        try:
-            with os.scandir(os.path.join(_directory(), folder)) as items:
-                paths = [item.path for item in items if item.is_file(follow_symlinks=False)]
-        except OSError:
-            continue
-        yield from paths
+        with contextlib.suppress(OSError), os.scandir(os.path.join(_directory(), folder)) as items:
+            yield from [item.path for item in items if item.is_file(follow_symlinks=False)]
 
 
 def _checksum(key: str, payload: bytes) -> bytes:
@@ -181,31 +166,24 @@ def _read(path: str, key: str) -> bytes | None:
 
 
 def _write(path: str, data: bytes) -> bool:
-    """Write under a temporary name and rename, so that no reader ever sees a part; False where it cannot be done."""
-    import tempfile
-
+    """Write a file of the cache, for its user alone; False where it cannot be done."""
     try:
-        folder, name = os.path.split(path)
-        os.makedirs(folder, exist_ok=True, mode=0o700)
-        descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
+        os.makedirs(os.path.dirname(path), exist_ok=True, mode=0o700)
+        write_whole(path, data, mode=0o600)
     except OSError:
-        return False
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        os.replace(temporary, path)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        if not isinstance(error, OSError):
-            raise
         return False
     return True
 
 
-def _is_file_with(path: str, content: bytes) -> bool:
+def write_whole(path: str | os.PathLike[str], data: bytes, mode: int = 0o666) -> None:
+    """Write a file of this mode, less the umask, under a temporary name and rename it: no reader ever sees a part."""
+    folder, name = os.path.split(path)
+    temporary = os.path.join(folder, f".{name}.{os.urandom(8).hex()}")
     try:
-        with open(path, "rb") as file:
-            return file.read() == content
-    except OSError:
-        return False
+        with open(temporary, "xb", opener=lambda file, flags: os.open(file, flags, mode)) as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise

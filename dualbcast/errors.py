@@ -5,28 +5,12 @@ from __future__ import annotations
 import linecache
 import os
 import re
+from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-__all__ = [
-    "ArgumentError",
-    "BackendError",
-    "CompileError",
-    "DTypeError",
-    "DerivativeError",
-    "DualbcastError",
-    "IterationError",
-    "KernelCancelled",
-    "Location",
-    "MissingDependencyError",
-    "ShapeError",
-    "a_or_an",
-    "kernel_fault",
-    "nested_too_deeply",
-]
-
 # The most calls that led to an error and are shown: the innermost, and the outermost, which are the user's own.
-INNERMOST, OUTERMOST = 8, 4
+_INNERMOST, _OUTERMOST = 8, 4
 
 
 class Location(NamedTuple):
@@ -71,7 +55,17 @@ class DualbcastError(Exception):
     """The base of every error this package raises on purpose."""
 
 
-class CompileError(DualbcastError):
+class _LocatedError(DualbcastError):
+    """An error with a place in the user's source, in attributes that have the names and meaning of `SyntaxError`'s."""
+
+    def __init__(self, message: str, location: Location, more: Sequence[str]) -> None:
+        self.location = location
+        self.filename, self.lineno, self.offset = location.filename, location.line, location.offset
+        place = "" if location.filename == "<unknown>" else f"{location}: "
+        super().__init__("\n".join(part for part in (place + message, location.excerpt(), *more) if part))
+
+
+class CompileError(_LocatedError):
     """A scalar function uses something that cannot be compiled.
 
     Parameters
@@ -94,24 +88,20 @@ class CompileError(DualbcastError):
     def __init__(
         self, message: str, location: Location, hint: str = "", calls: tuple[tuple[str, Location], ...] = ()
     ) -> None:
-        self.message, self.location, self.hint, self.calls = message, location, hint, calls
-        self.filename, self.lineno, self.offset = location.filename, location.line, location.offset
-        place = "" if location.filename == "<unknown>" else f"{location}: "
-        parts = [place + message, location.excerpt()]
-        if hint:
-            parts.append(f"Write instead: {hint}")
+        self.message, self.hint, self.calls = message, hint, calls
+        parts = [f"Write instead: {hint}"] if hint else []
         led = [(call, len(list(group)) - 1) for call, group in groupby(reversed(calls))]
-        left_out = len(led) - INNERMOST - OUTERMOST
+        left_out = len(led) - _INNERMOST - _OUTERMOST
         for position, ((name, where), again) in enumerate(led):
-            if left_out > 1 and position == INNERMOST:
+            if left_out > 1 and position == _INNERMOST:
                 parts.append(f"… and {left_out} calls more")
-            if left_out > 1 and INNERMOST <= position < INNERMOST + left_out:
+            if left_out > 1 and _INNERMOST <= position < _INNERMOST + left_out:
                 continue
             parts.append(f"in {name}(), called at {where}")
             parts.append(where.excerpt())
             if again:
                 parts.append(f"… and {again} more times" if again < 10 else "… and so on")
-        super().__init__("\n".join(part for part in parts if part))
+        super().__init__(message, location, parts)
 
 
 class ArgumentError(DualbcastError, TypeError):
@@ -134,7 +124,7 @@ class BackendError(DualbcastError, RuntimeError):
     """A backend cannot do what was asked: no device, no driver, an unknown name."""
 
 
-class IterationError(DualbcastError, RuntimeError):
+class IterationError(_LocatedError, RuntimeError):
     """A loop has not ended after `max_iterations`; what the call has written to `out=` is undefined.
 
     Parameters
@@ -159,17 +149,15 @@ class IterationError(DualbcastError, RuntimeError):
     """
 
     def __init__(self, name: str, most: int, index: tuple[int, ...], count: int, location: Location) -> None:
-        self.index, self.count, self.location = index, count, location
-        self.filename, self.lineno, self.offset = location.filename, location.line, location.offset
+        self.index, self.count = index, count
         element = f"the element at index {index}" if index else "these numbers"
         others = f", and for {count - 1} more" if count > 1 else ""
         hint = (
             f"Look at {name}() at that element: test for what does not converge there (a step that no longer gets "
             "smaller, NaN), or let the loop take more with a larger max_iterations="
         )
-        place = "" if location.filename == "<unknown>" else f"{location}: "
-        what = f"{place}this loop did not end within max_iterations={most} for {element}{others}"
-        super().__init__("\n".join(part for part in (what, location.excerpt(), hint) if part))
+        what = f"this loop did not end within max_iterations={most} for {element}{others}"
+        super().__init__(what, location, (hint,))
 
 
 class KernelCancelled(DualbcastError, RuntimeError):
@@ -202,16 +190,7 @@ def nested_too_deeply(location: Location) -> CompileError:
 def kernel_fault(function: str, compiler: str, path: str, error: Exception) -> BackendError:
     """The error of a kernel that its compiler refuses, which no user's program should cause.
 
-    Parameters
-    ----------
-    function : str
-        The scalar function's name.
-    compiler : str
-        The compiler that refused the kernel.
-    path : str
-        The file that has the kernel's text.
-    error : Exception
-        The compiler's error.
+    `function` is the scalar function's name, and `path` the file that has the kernel's text.
     """
     where = f"is in {path}" if os.path.exists(path) else f"is the result of {function}.inspect_source(…)"
     return BackendError(

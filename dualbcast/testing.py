@@ -179,8 +179,8 @@ def check_derivatives(function: Any, *arrays: Any, wrt: Wrt = None, rtol: float 
     for name in set(jacobian) - set(names):
         raise ArgumentError(f"{name} is captured, so it cannot be moved here; make it an argument to check it")
     for name in jacobian:
-        slopes = _slopes(outputs, names.index(name), wide[names.index(name)])
-        for output, (value, (wanted, error, usable)) in enumerate(zip(values, slopes, strict=True)):
+        found = slopes(outputs, names.index(name), wide[names.index(name)])
+        for output, (value, (wanted, error, usable)) in enumerate(zip(values, found, strict=True)):
             if value.dtype.kind in "biu":
                 continue
             got = _host(jacobian[output, name]).astype(np.float64)
@@ -235,7 +235,7 @@ class _Step(NamedTuple):
     high: Array
 
 
-def _slopes(outputs: Callable[[int, Array], list[Array]], position: int, x: Array) -> list[tuple[Array, Array, Array]]:
+def slopes(outputs: Callable[[int, Array], list[Array]], position: int, x: Array) -> list[tuple[Array, Array, Array]]:
     """For each output its slope in an argument, the error of the slope, and whether there is a slope at all."""
     size = np.where(np.isfinite(x), np.abs(x), 0.0)
     scale = np.where(x == 0, np.max(size, initial=0.0) or 1.0, np.abs(x))

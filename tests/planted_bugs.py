@@ -318,7 +318,7 @@ BUGS = [
     ),
     Bug(
         "half a file left behind",
-        "temporary.unlink()\n        raise",
+        "os.unlink(temporary)\n        raise",
         "pass\n        raise",
         "test_commands test_command_ends",
     ),

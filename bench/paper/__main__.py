@@ -7,12 +7,12 @@ import click
 from bench.paper.divergence import divergence
 from bench.paper.hmlstm import hmlstm
 from bench.paper.sweep import sweep
-from dualbcast.cli.app import CommandGroup
+from dualbcast.cli.app import CONTEXT_SETTINGS, CommandGroup
 
 __all__ = ["group"]
 
 
-@click.group(cls=CommandGroup, name="bench.paper", context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=CommandGroup, name="bench.paper", context_settings=CONTEXT_SETTINGS)
 def group() -> None:
     """The experiments of Revels, Besard, Churavy, De Sutter and Vielma (2018).
 

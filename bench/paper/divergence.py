@@ -19,8 +19,7 @@ from dualbcast.api.function import differentiable_broadcast
 from dualbcast.cli import report
 from dualbcast.cli.measure import Device, Rotation, Timing, copies
 from dualbcast.cli.options import Measuring, measuring_options
-from dualbcast.cli.report import Column, Row
-from dualbcast.cli.run import device_for, running
+from dualbcast.cli.report import Column, Row, device_for, running
 
 __all__ = ["CONTROLS", "RUN", "divergence", "own_kernels"]
 

@@ -24,8 +24,7 @@ from dualbcast.cli import report
 from dualbcast.cli.checking import CheckError
 from dualbcast.cli.measure import Device, Rotation, Timing, copies
 from dualbcast.cli.options import Measuring, measuring_options, numbers
-from dualbcast.cli.report import Column, Row
-from dualbcast.cli.run import device_for, running
+from dualbcast.cli.report import Column, Row, device_for, running
 
 __all__ = ["hmlstm"]
 

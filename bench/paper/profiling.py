@@ -75,7 +75,7 @@ def _launch(arities: Sequence[int], n: int) -> None:
     import cupy
 
     from dualbcast.api.function import differentiable_broadcast
-    from dualbcast.cli.models import product
+    from dualbcast.cli.checking import product
 
     function = differentiable_broadcast(product)
     xs = [cupy.linspace(-2, 2, n * n, dtype="float32").reshape(n, n) for _ in range(max(arities))]

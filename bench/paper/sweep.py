@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -12,12 +13,12 @@ import numpy as np
 from bench.paper import by_hand
 from bench.paper.profiling import profile
 from dualbcast.api.function import differentiable_broadcast
-from dualbcast.cli import models
+from dualbcast.cli import checking
 from dualbcast.cli import sweep as package_sweep
 from dualbcast.cli.checking import check_product
-from dualbcast.cli.measure import Rotation
+from dualbcast.cli.measure import Rotation, copies
 from dualbcast.cli.report import Column, Row
-from dualbcast.cli.sweep import Comparison, Sweep, run_sweep, sweep_options
+from dualbcast.cli.sweep import Sweep, run_sweep, sweep_options
 from dualbcast.runtime.cuda import launch as cuda_launch
 
 __all__ = ["hand_kernels", "own_kernels", "sweep"]
@@ -44,7 +45,34 @@ _COLUMNS = (
 @sweep_options
 def sweep(**given: Any) -> None:
     """Run the package's sweep with the comparison."""
-    run_sweep(**given, comparison=Comparison(_COLUMNS, _time_by_hand, profile))
+    run_sweep(**given, kind=_ComparedSweep)
+
+
+@dataclass
+class _ComparedSweep(Sweep):
+    """A sweep with the comparison where the function is the paper's product, in float32 on a GPU."""
+
+    def __post_init__(self) -> None:
+        if self.device.backend == "cuda" and self.exact is None and self.dtype == "float32":
+            self.comparison_columns = _COLUMNS
+
+    def measure(self, xs: Sequence[Any], doing: Callable[[str], None]) -> Row:
+        row = super().measure(xs, doing)
+        if self.comparison_columns:
+            doing(f"arity {len(xs)}: kernels to compare with")
+            sets = copies(self.device, xs, row["bytes"] - sum(x.nbytes for x in xs))
+            row |= _time_by_hand(self, sets, row["seconds"])
+        return row
+
+    def finish(self, rows: Sequence[Row], doing: Callable[[str], None]) -> None:
+        if not self.comparison_columns:
+            return
+        doing("profiling")
+        figures, reason = profile([row["arity"] for row in rows], self.n)
+        for row, metrics in zip(rows, figures, strict=bool(figures)):
+            row |= metrics
+        if reason:
+            self.note(reason)
 
 
 def _time_by_hand(setup: Sweep, sets: Sequence[Sequence[Any]], seconds: float) -> Row:
@@ -84,7 +112,7 @@ def hand_kernels(arity: int, size: int, cc: tuple[int, int]) -> list[by_hand.Han
 
 def own_kernels(arities: Sequence[int], n: int, cc: tuple[int, int]) -> Iterator[tuple[str, Any]]:
     """The CUDA kernels that the command launches, each with its arity; needs no GPU."""
-    function: Any = differentiable_broadcast(models.product)
+    function: Any = differentiable_broadcast(checking.product)
     xs = [np.empty((n, n), np.float32) for _ in range(max(arities))]
     for arity in arities:
         yield f"arity {arity}", function.explain(*xs[:arity], wrt=range(arity), cc=cc).cuda

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualbcast.api.callables import BY_NAME, BY_POSITION, find_subject
-from dualbcast.api.static_arguments import is_operand, plain_number, static_key
+from dualbcast.api.callables import BY_NAME, BY_POSITION, find_subject, is_operand, plain_number, static_key
 from dualbcast.errors import ArgumentError
 from dualbcast.frontend.source import find_source
 from dualbcast.frontend.values import Static
@@ -31,49 +30,22 @@ _RESERVED = ("out", "wrt")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Form:
-    """How a call fills the parameters. There is one object for each form, so that it is compared by identity.
+    """How a call fills the parameters. There is one object for each form, so that it is compared by identity."""
 
-    Attributes
-    ----------
-    slots : tuple of (Static or None)
-        For each parameter in the order of the signature, with those of `*args` spread, the known value, or None for an
-        array.
-    names : tuple of str
-        The parameters that are arrays.
-    parameters : tuple of str
-        All parameters that a caller can give. Positions in `wrt` count these.
-    spread : tuple of str
-        Those of `names` that are of `*args`.
-    """
-
+    # For each parameter in the order of the signature, with those of `*args` spread, the known value, or None for an
+    # array.
     slots: tuple[Static | None, ...]
-    names: tuple[str, ...]
-    parameters: tuple[str, ...]
-    spread: tuple[str, ...]
+    names: tuple[str, ...]  # the parameters that are arrays
+    parameters: tuple[str, ...]  # all that a caller can give; positions in `wrt` count these
+    spread: tuple[str, ...]  # those of `names` that are of `*args`
 
 
 class Binder:
     """Binds the arguments of calls to the parameters of a function, as Python does.
 
-    Parameters
-    ----------
-    subject : callable
-        The decorated object: a function, a method with its object, a `functools.partial`, an object with `__call__`,
-        or a function that Numba has compiled.
-    static : sequence of str
-        The parameters that are known when a kernel is compiled.
-
-    Attributes
-    ----------
-    subject : Subject
-    function : function
-        The Python function behind it.
-    name : str
-        Its name in messages.
-    signature : inspect.Signature
-        Of the parameters that are left to a caller.
-    plain : dict
-        By the number of arguments, the forms of calls that give all of them by position, where all must be arrays.
+    The subject is what was decorated: a function, a method with its object, a `functools.partial`, an object with
+    `__call__`, or a function that Numba has compiled. `static` names the parameters that are known when a kernel is
+    compiled.
     """
 
     def __init__(self, subject: Callable[..., Any], static: str | Sequence[str]) -> None:
@@ -84,7 +56,7 @@ class Binder:
             self.function.__name__ if isinstance(subject, partial) else type(subject).__name__
         )
         self._parameters = self.subject.parameters()
-        self.signature = self.subject.signature()
+        self.signature = self.subject.signature()  # of the parameters that are left to a caller
         varargs = [name for name, each in self._parameters.items() if each.kind is Parameter.VAR_POSITIONAL]
         self.vararg = varargs[0] if varargs else ""
         self._prefix = self.vararg
@@ -98,6 +70,7 @@ class Binder:
             for name, value in self.subject.defaults().items()
         }
         self._check_names()
+        # By the number of arguments, the forms of calls that give all of them by position, where all must be arrays.
         self.plain: dict[int, Form] = {}
         self._fillings: dict[tuple[Any, ...], _Filling] = {}
         self._forms: dict[tuple[Any, ...], Form] = {}
@@ -134,19 +107,9 @@ class Binder:
         return f"{self.name}{inspect.Signature(plain)}"
 
     def bind(self, args: tuple[Any, ...], named: dict[str, Any], wanted: Any) -> tuple[Form, tuple[Any, ...]]:
-        """The form of a call, and its arrays.
+        """The form of a call, and its arrays; raises ArgumentError where the arguments do not fit the signature.
 
-        Parameters
-        ----------
-        args, named
-            As they were given.
-        wanted
-            The call's `wrt`, as `wrt_key` gives it: a default number that is named there is an argument.
-
-        Raises
-        ------
-        ArgumentError
-            They do not fit the signature.
+        `wanted` is the call's `wrt`, as `wrt_key` gives it: a default number that is named there is an argument.
         """
         filling = self._fillings.get((len(args), *named, wanted))
         if filling is None:
@@ -170,7 +133,7 @@ class Binder:
         arguments, spread = self._assign(tuple(range(count)), places)
         names = tuple(argument.name for argument in arguments)
         parameters = names[len(self._fixed) :]
-        asked = _asked(wanted, parameters, names[spread], self.vararg)
+        asked = {name for item in _items(wanted) for name in _named(item, parameters, names[spread], self.vararg)}
         order: list[int] = []
         marks: list[Any] = []
         defaults: list[Any] = []
@@ -275,34 +238,20 @@ _Filled = tuple[Form, tuple[int, ...] | None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Filling:
-    """How calls with one number of arguments and one set of names fill the parameters, whatever the values are.
+    """How calls with one number of arguments and one set of names fill the parameters, whatever the values are."""
 
-    Attributes
-    ----------
-    names : tuple of str
-        All parameters, with those of `*args` spread.
-    parameters, spread : tuple of str
-        As in `Form`, but `spread` has all of `*args`.
-    order : tuple of int
-        For each parameter its place among the arguments, those by name, and `defaults`.
-    defaults : tuple
-        The values of the parameters that the caller leaves out.
-    marks : tuple
-        For each parameter its part of a form's key: None for an array.
-    open : tuple of int
-        The parameters whose mark depends on the value.
-    forms : dict
-        By the marks of the parameters in `open`: the form, and the places of its arrays, or None where all values are
-        arrays and stand in order.
-    """
-
-    names: tuple[str, ...]
-    parameters: tuple[str, ...]
-    spread: tuple[str, ...]
+    names: tuple[str, ...]  # all parameters, with those of `*args` spread
+    parameters: tuple[str, ...]  # as in `Form`
+    spread: tuple[str, ...]  # as in `Form`, but all of `*args`
+    # For each parameter its place among the arguments, those by name, and `defaults`: the values of the parameters that
+    # the caller leaves out.
     order: tuple[int, ...]
     defaults: tuple[Any, ...]
+    # For each parameter its part of a form's key, None for an array; `open` has those whose part depends on the value.
     marks: tuple[Any, ...]
     open: tuple[int, ...]
+    # By the marks of the parameters in `open`: the form, and the places of its arrays, or None where all values are
+    # arrays and stand in order.
     forms: dict[tuple[Any, ...], _Filled] = field(default_factory=dict)
 
 
@@ -318,12 +267,8 @@ def wrt_key(wrt: Any) -> str | int | tuple[Any, ...] | None:
     """`wrt=` as part of a key; `directions` checks that it names arguments."""
     if wrt is None or isinstance(wrt, str):
         return wrt
-    if type(wrt) is tuple:
-        for item in wrt:
-            if type(item) is not str:
-                break
-        else:
-            return wrt
+    if type(wrt) is tuple and {str}.issuperset(map(type, wrt)):
+        return wrt
     if isinstance(wrt, int | np.integer):
         return _position(wrt)
     try:
@@ -344,19 +289,10 @@ def _items(wanted: Any) -> tuple[Any, ...]:
     return () if wanted is None else wanted if isinstance(wanted, tuple) else (wanted,)
 
 
-def _is_position(item: Any, count: int) -> bool:
-    return isinstance(item, int) and -count <= item < count
-
-
-def _asked(wanted: Any, parameters: tuple[str, ...], spread: tuple[str, ...], vararg: str) -> set[str]:
-    """The parameters that `wrt` names."""
-    names: set[str] = set()
-    for item in _items(wanted):
-        if isinstance(item, str):
-            names.update(spread if item == vararg else (item,))
-        elif _is_position(item, len(parameters)):
-            names.add(parameters[item])
-    return names
+def _named(item: Any, parameters: tuple[str, ...], spread: tuple[str, ...], vararg: str) -> tuple[Any, ...]:
+    """The parameters that an item of `wrt` names or counts: for the name of `*args` all of these."""
+    name = parameters[item] if isinstance(item, int) and -len(parameters) <= item < len(parameters) else item
+    return spread if vararg and name == vararg else (name,)
 
 
 def directions(
@@ -364,27 +300,24 @@ def directions(
 ) -> tuple[int, ...]:
     """The positions in `names`, the arguments and then the captured arrays, of those to differentiate in.
 
-    Raises
-    ------
-    ArgumentError
-        `wanted` names something else, or something that carries no derivative.
+    Raises ArgumentError where `wanted` names something else, or something that carries no derivative.
     """
     kinds = signature.kinds
     if wanted is None:
         return tuple(position for position, _ in enumerate(form.names) if kinds[position] == "float")
     positions: list[int] = []
     for item in _items(wanted):
-        name = form.parameters[item] if _is_position(item, len(form.parameters)) else item
-        if isinstance(name, str) and name == binder.vararg:
-            positions.extend(map(names.index, form.spread))
-        elif isinstance(name, str) and name in names:
-            positions.append(names.index(name))
-        elif isinstance(name, str) and name in binder.static:
-            raise ArgumentError(f"wrt={item!r}: {name} is static, so there is no derivative in it")
-        elif isinstance(name, str) and name in form.parameters:
-            raise ArgumentError(f"wrt={item!r}: {name} is no array or number in this call, so it carries no derivative")
-        else:
-            raise ArgumentError(f"wrt={item!r} is no argument of this call; they are {', '.join(names) or 'none'}")
+        for name in _named(item, form.parameters, form.spread, binder.vararg):
+            if name in names:
+                positions.append(names.index(name))
+            elif name in binder.static:
+                raise ArgumentError(f"wrt={item!r}: {name} is static, so there is no derivative in it")
+            elif name in form.parameters:
+                raise ArgumentError(
+                    f"wrt={item!r}: {name} is no array or number in this call, so it carries no derivative"
+                )
+            else:
+                raise ArgumentError(f"wrt={item!r} is no argument of this call; they are {', '.join(names) or 'none'}")
     for position in positions:
         if kinds[position] != "float":
             raise ArgumentError(f"{no_derivative(names[position], signature.tokens[position])}, or leave it out")

@@ -177,10 +177,8 @@ class Derivatives:
                 "the primals are a tuple with one for each argument: f.value_and_vjp((x, y), cotangent)"
             )
         specialisation, values = self._dispatch.find(tuple(primals), named, self._dispatch.wrt_of(wrt))
-        parts, structure = (
-            specialisation.back("value_and_pullback", values, (cotangents,)),
-            specialisation.element.function.structure,
-        )
+        structure = specialisation.element.function.structure
+        parts = specialisation.back("value_and_pullback", values, (cotangents,))
         return structure.pack(parts[: structure.count]), parts[structure.count :]
 
     def hessian(self, *arrays: Any, wrt: Wrt = None, **named: Any) -> Hessian:
@@ -259,13 +257,12 @@ def _directions(primals: Sequence[Any], tangents: Tangents) -> tuple[tuple[str |
     """The arguments that have a tangent, and those tangents."""
     if not isinstance(primals, tuple | list):
         raise ArgumentError("the primals are a tuple with one for each argument: f.jvp((x, y), (x_tangent, y_tangent))")
+    pairs: Iterable[tuple[str | int, Any]]
     if isinstance(tangents, Mapping):
-        return _with_tangent(tangents.items())
-    if not isinstance(tangents, tuple | list) or len(tangents) != len(primals):
+        pairs = tangents.items()
+    elif isinstance(tangents, tuple | list) and len(tangents) == len(primals):
+        pairs = enumerate(tangents)
+    else:
         raise ArgumentError("the tangents are a tuple with one for each of the primals, or None where one is zero")
-    return _with_tangent(enumerate(tangents))
-
-
-def _with_tangent(tangents: Iterable[tuple[str | int, Any]]) -> tuple[tuple[str | int, ...], list[Any]]:
-    nonzero = [(at, tangent) for at, tangent in tangents if tangent is not None]
+    nonzero = [(at, tangent) for at, tangent in pairs if tangent is not None]
     return tuple(at for at, _ in nonzero), [tangent for _, tangent in nonzero]

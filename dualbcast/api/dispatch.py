@@ -6,6 +6,10 @@ kernels, and the values of all parameters, captured arrays among them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from operator import getitem
+from types import CellType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -19,7 +23,7 @@ from dualbcast.program.jacobian import broadcasts_to
 from dualbcast.program.launch import Call, Ran, Shape, run_call
 from dualbcast.program.products import Which
 from dualbcast.program.typed_product import Options, collection_postponed
-from dualbcast.rules.guards import ABSENT
+from dualbcast.rules.guards import ABSENT, Capture
 from dualbcast.runtime.arguments import DType, Kind, Signature, array_kind, classify, extended, sign
 from dualbcast.runtime.call_key import FastPath, Recent, forms_of
 from dualbcast.runtime.cuda.memory import are_on_device, beside
@@ -33,14 +37,8 @@ Derivation = Forward | Backward
 class Dispatch:
     """Finds the specialisation of each call of a function.
 
-    Parameters
-    ----------
-    binder : Binder
-    options : Options
-    wrt
-        The default of a call's `wrt`, as `wrt_key` gives it.
-    partials : tuple of (str or int)
-        The arguments of a partial derivative, taken one after the other; empty for the function itself.
+    `wrt` is the default of a call's `wrt`, as `wrt_key` gives it; `partials` has the arguments of a partial derivative,
+    taken one after the other, and is empty for the function itself.
     """
 
     def __init__(self, binder: Binder, options: Options, wrt: Any, partials: tuple[str | int, ...] = ()) -> None:
@@ -66,14 +64,8 @@ class Dispatch:
     ) -> tuple[Specialisation, tuple[Any, ...]]:
         """The specialisation for a call, and the values of its parameters.
 
-        Parameters
-        ----------
-        args, named
-            The arguments.
-        wrt
-            The arguments to differentiate in, as `wrt_key` gives them; None for all of a float dtype.
-        gradient
-            For products of a Hessian with tangents, the arguments of the gradient; else None.
+        `wrt` names the arguments to differentiate in, as `wrt_key` gives them; None stands for all of a float dtype.
+        `gradient` names, for products of a Hessian with tangents, the arguments of the gradient, and is else None.
         """
         if not named and gradient is None and len(args) in self.binder.plain:
             form, values = self.binder.plain[len(args)], args
@@ -142,21 +134,12 @@ class Dispatch:
 class Program:
     """A function lowered for one form of call and the kinds of its arrays: `element`, of these and captured arrays."""
 
-    __slots__ = ("_captures", "_codes", "_guards", "_kinds", "_names", "element")
+    __slots__ = ("_captures", "_guards", "_kinds", "element")
 
     def __init__(self, element: Element, lowered: Lowered) -> None:
         self.element = element
-        # Most guards are of names in scopes and of functions' code. They are compared in `captured` itself, since every
-        # call does that.
-        names_in_scopes, codes, others = [], [], []
-        for guard in lowered.guards:
-            if guard.attribute and guard.key == "__code__":
-                codes.append((guard.place, guard.value))
-            elif type(guard.place) is dict and not guard.attribute and guard.value is not ABSENT:
-                names_in_scopes.append((guard.place, guard.key, guard.value, guard))
-            else:
-                others.append(guard)
-        self._names, self._codes, self._guards = tuple(names_in_scopes), tuple(codes), tuple(others)
+        # Each with what reads it without a call of Python code, since every call of the function does that.
+        self._guards = tuple((_reader(guard), guard.value, guard) for guard in lowered.guards)
         # Without references to the arrays: they may be large, and the names may be given others.
         self._captures = tuple(capture._replace(value=None) for capture in lowered.arrays.values())
         params = lowered.function.params
@@ -166,61 +149,42 @@ class Program:
         """The captured arrays as they are now; None where the function must be lowered anew, because a guard does not
         hold or a captured array is of another kind."""
         try:
-            for place, key, value, guard in self._names:
-                if place[key] is not value and not guard.holds():
+            for read, value, guard in self._guards:
+                if read() is not value and not guard.holds():
                     return None
-        except KeyError:
-            return None
-        for function, code in self._codes:
-            if function.__code__ is not code:
-                return None
-        for guard in self._guards:
-            if not guard.holds():
-                return None
-        if not self._captures:
-            return ()
-        try:
+            if not self._captures:
+                return ()
             arrays = tuple([capture.read() for capture in self._captures])
         except Exception:  # a name is gone, or a property raises; the front end will report it at its line
             return None
         return arrays if tuple(map(array_kind, arrays)) == self._kinds else None
 
 
-class Derived(NamedTuple):
-    """A function derived from that of a call, for the call's dtypes.
+def _reader(guard: Capture) -> Callable[[], Any]:
+    """What reads a captured object as it is now."""
+    if guard.attribute:
+        return partial(getattr, guard.place, guard.key)
+    if isinstance(guard.place, CellType):
+        return partial(getattr, guard.place, "cell_contents")
+    if guard.value is ABSENT:
+        return partial(guard.place.get, guard.key, ABSENT)
+    return partial(getitem, guard.place, guard.key)
 
-    Attributes
-    ----------
-    element : Element
-        Of the arguments, and then of tangents or cotangents.
-    extra : tuple of numpy.dtype
-        The dtypes of the tangents or cotangents.
-    signature : Signature
-        Of the arguments and the tangents or cotangents.
-    """
+
+class Derived(NamedTuple):
+    """A function of the arguments of a call, and then of tangents or cotangents, for the call's dtypes."""
 
     element: Element
-    extra: tuple[DType, ...]
-    signature: Signature
+    extra: tuple[DType, ...]  # the dtypes of the tangents or cotangents
+    signature: Signature  # of all parameters
 
 
 class Specialisation:
     """A function for all calls of one form whose arguments, and captured arrays, have the same forms.
 
-    Attributes
-    ----------
-    program : Program
-        The lowered function, and the guards of its captures.
-    element : Element
-    signature : Signature
-    wrt : tuple of int
-        The parameters to differentiate in: those that have tangents, or are to get cotangents.
-    gradient : tuple of int
-        For products of a Hessian with tangents, the parameters whose gradient is meant.
-    dtypes : tuple of numpy.dtype
-        Of the outputs.
-    recorder : callable or None
-        Where Variables of a graph are among the values, how the graph makes the call.
+    `wrt` has the positions of the parameters to differentiate in: those that have tangents, or are to get cotangents.
+    `gradient` has, for products of a Hessian with tangents, those whose gradient is meant. Where Variables of a graph
+    are among the values, `recorder` is how the graph makes the call.
     """
 
     def __init__(
@@ -268,14 +232,7 @@ class Specialisation:
         """Values with tangents, or the Jacobian of tangents."""
         given = self._tangents(self.derive(derivation).extra, values, tangents)
         arguments, key = (*values, *given), (derivation, forms_of(given))
-        return run_call(self._paths, key, arguments, (), self.prepare_forward, derivation, arguments)
-
-    def prepare_forward(self, derivation: Forward, values: tuple[Any, ...]) -> Call:
-        """The call for values and then tangents."""
-        derived = self.derive(derivation)
-        if derivation == "pushforward":
-            return derived.element.prepare("parts", values, signature=derived.signature)
-        return derived.element.prepare("jacobian", values, self.gradient, signature=derived.signature)
+        return run_call(self._paths, key, arguments, (), self.prepare_derived, derivation, arguments)
 
     def back(self, derivation: Backward, values: tuple[Any, ...], cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
         """The cotangents of parameters for cotangents of all outputs, or the outputs and then these."""
@@ -286,18 +243,22 @@ class Specialisation:
             given = self._checked(given, self._shape_of(values))
             key = derivation, forms_of(given)
         arguments = (*values, *given)
-        results, outputs = run_call(self._paths, key, arguments, (), self.prepare_back, derivation, arguments)
+        results, outputs = run_call(self._paths, key, arguments, (), self.prepare_derived, derivation, arguments)
         return results.parts(outputs)
 
-    def prepare_back(self, derivation: Backward, values: tuple[Any, ...]) -> Call:
-        """The call for values and then cotangents."""
-        derived = self.derive(derivation)
+    def prepare_derived(self, derivation: Derivation, values: tuple[Any, ...]) -> Call:
+        """The call of a derived function for values and then tangents or cotangents."""
+        element, _, signature = self.derive(derivation)
+        if derivation == "tangent":
+            return element.prepare("jacobian", values, self.gradient, signature=signature)
+        if derivation == "pushforward":
+            return element.prepare("parts", values, signature=signature)
         shapes: tuple[Shape | None, ...] = tuple([_shape_of(values[at]) for at in self.wrt])
         dtypes = self.gradient_dtypes()
         if derivation == "value_and_pullback":
             shapes = ((None,) * len(self.dtypes)) + shapes
             dtypes = (*self.dtypes, *dtypes)
-        return derived.element.prepare("parts", values, (), dtypes, shapes, derived.signature)
+        return element.prepare("parts", values, (), dtypes, shapes, signature)
 
     def _shape_of(self, values: tuple[Any, ...]) -> Shape:
         """The shape that the arguments broadcast to; that of the outputs."""

@@ -117,7 +117,7 @@ class BroadcastFunction(Derivatives, Inspectable):
             global_object = getattr(global_object, part, None)
         if global_object is self:
             return str(self.__qualname__)
-        return _rebuilt, (self._function, self._options)
+        return functools.partial(BroadcastFunction, **self._options), (self._function,)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> BroadcastFunction:
         if self._whole is not None:
@@ -135,12 +135,7 @@ class BroadcastFunction(Derivatives, Inspectable):
 
     @property
     def _options(self) -> dict[str, Any]:
-        static = tuple(sorted(self._binder.static))
-        return {
-            "wrt": self._wrt,
-            "static": static,
-            **self._choices._asdict(),
-        }
+        return {"wrt": self._wrt, "static": tuple(sorted(self._binder.static)), **self._choices._asdict()}
 
     # --- products ------------------------------------------------------------------------------------------------
 
@@ -337,7 +332,3 @@ def _checked_limit(max_iterations: Any) -> int | None:
             f"max_iterations={max_iterations!r} is no number of iterations; give a positive integer, or None"
         )
     return int(max_iterations)
-
-
-def _rebuilt(function: Callable[..., Any], options: dict[str, Any]) -> BroadcastFunction:
-    return BroadcastFunction(function, **options)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 import numpy as np
 
 from dualbcast.api.binding import Wrt
-from dualbcast.api.dispatch import Dispatch, Specialisation
+from dualbcast.api.dispatch import Derivation, Dispatch, Specialisation
 from dualbcast.errors import ArgumentError, DTypeError
 from dualbcast.ir.nodes import dump
 from dualbcast.program.launch import Call
@@ -24,6 +24,12 @@ _Derived = Literal["jvp", "vjp", "value_and_vjp", "hvp"]
 Show = _Own | _Derived
 Capability = tuple[int, int] | None
 PRODUCTS: tuple[str, ...] = (*get_args(_Own), *get_args(_Derived))
+_DERIVATIONS: dict[str, Derivation] = {
+    "jvp": "pushforward",
+    "vjp": "pullback",
+    "value_and_vjp": "value_and_pullback",
+    "hvp": "tangent",
+}
 
 
 class Inspectable:
@@ -35,8 +41,8 @@ class Inspectable:
         """The call of a product, where dtypes may stand for arrays."""
         if product not in PRODUCTS:
             raise ArgumentError(f"product={product!r} is none of {', '.join(PRODUCTS)}")
-        is_derived = product in get_args(_Derived)
-        which: Which = "value" if is_derived else cast(Which, product)
+        derivation = _DERIVATIONS.get(product)
+        which = cast(Which, product) if derivation is None else "value"
         dispatch = self._dispatch
         wanted = None if product == "value" else dispatch.wrt_of(wrt)
         form, given = dispatch.binder.bind(args, named or {}, dispatch.asked(wanted))
@@ -49,7 +55,7 @@ class Inspectable:
                 given = tuple(_stand_in(value, shape, call.operands.module) for value in given)
                 specialisation, values = dispatch.specialise(form, given, wanted)
                 call = specialisation.prepare(which, values)
-            return _example(specialisation, product, call, values) if is_derived else call
+            return call if derivation is None else _derived_call(specialisation, derivation, call, values)
 
     def explain(
         self,
@@ -126,17 +132,15 @@ class Inspectable:
         return self._inspected(arrays, wrt, product, named).cuda_kernel(cc).sass()
 
 
-def _example(specialisation: Specialisation, product: str, call: Call, values: tuple[Any, ...]) -> Call:
-    """A call of a derived product with empty tangents or cotangents; `call` is that of the value."""
-    if product in ("vjp", "value_and_vjp"):
-        back: Literal["pullback", "value_and_pullback"] = "pullback" if product == "vjp" else "value_and_pullback"
-        zeros = [call.library.empty(call.shape, dtype) for dtype in specialisation.derive(back).extra]
-        return specialisation.prepare_back(back, (*values, *zeros))
-    forward: Literal["pushforward", "tangent"] = "pushforward" if product == "jvp" else "tangent"
-    shapes = [getattr(values[at], "shape", ()) for at in specialisation.wrt]
-    dtypes = specialisation.derive(forward).extra
-    tangents = [call.library.empty(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
-    return specialisation.prepare_forward(forward, (*values, *tangents))
+def _derived_call(specialisation: Specialisation, derivation: Derivation, call: Call, values: tuple[Any, ...]) -> Call:
+    """The call of a derived function with empty tangents or cotangents; `call` is that of the value."""
+    extra = specialisation.derive(derivation).extra
+    if derivation in ("pullback", "value_and_pullback"):
+        shapes = [call.shape for _ in extra]
+    else:
+        shapes = [getattr(values[at], "shape", ()) for at in specialisation.wrt]
+    seeds = [call.library.empty(shape, dtype) for shape, dtype in zip(shapes, extra, strict=True)]
+    return specialisation.prepare_derived(derivation, (*values, *seeds))
 
 
 def _stand_in(value: Any, shape: tuple[int, ...] | None = None, module: str = "numpy") -> Any:

@@ -1,16 +1,25 @@
-"""The group of commands, and how a command ends with an error."""
+"""The group of commands, how a command ends with an error, and the commands that measure nothing."""
 
 from __future__ import annotations
 
+import inspect
+import platform
+from collections.abc import Callable
 from typing import Any
 
 import click
+from rich import box
+from rich.table import Table
 
-from dualbcast.cli.cache import cache
-from dualbcast.cli.explain import explain
-from dualbcast.cli.info import info
+from dualbcast import disk_cache
+from dualbcast.api.function import BroadcastFunction, differentiable_broadcast
+from dualbcast.api.inspection import PRODUCTS, Show
+from dualbcast.cli import measure, report
+from dualbcast.cli.options import capability, function_name
 from dualbcast.cli.sweep import sweep
+from dualbcast.codegen.mathlib import libm
 from dualbcast.errors import DualbcastError
+from dualbcast.runtime.cpu.threads import get_num_threads
 
 
 class CommandGroup(click.Group):
@@ -26,7 +35,11 @@ class CommandGroup(click.Group):
             raise click.ClickException(f"There is not enough memory; give a smaller --n. {error}".rstrip()) from error
 
 
-@click.group(cls=CommandGroup, name="dualbcast", context_settings={"help_option_names": ["-h", "--help"]})
+# Of every group of commands; the commands have them from their group.
+CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "show_default": True}
+
+
+@click.group(cls=CommandGroup, name="dualbcast", context_settings=CONTEXT_SETTINGS)
 @click.version_option(package_name="dualbcast")
 def group() -> None:
     """Broadcast a scalar Python function and get its value and exact Jacobian from one kernel.
@@ -36,6 +49,88 @@ def group() -> None:
 
 
 group.add_command(sweep)
-group.add_command(explain)
-group.add_command(info)
-group.add_command(cache)
+
+
+@group.command(short_help="Show what a call of a function will run.")
+@click.argument("function", metavar="MODULE:FUNCTION", type=function_name)
+@click.argument("dtypes", metavar="[DTYPE]...", nargs=-1)
+@click.option("--wrt", multiple=True, metavar="NAME", help="A parameter to differentiate in; all floats by default.")
+@click.option("--product", type=click.Choice(PRODUCTS), default="value_and_jacobian")
+@click.option("--cc", type=capability, metavar="X.Y", help="Compile for a GPU of this compute capability.")
+@click.option("--passes", is_flag=True, help="Also show the IR after each pass of the compiler.")
+def explain(
+    function: Callable[..., Any],
+    dtypes: tuple[str, ...],
+    wrt: tuple[str, ...],
+    product: Show,
+    cc: tuple[int, int] | None,
+    passes: bool,
+) -> None:
+    """Show what a call of FUNCTION will run: operations, bytes, branches.
+
+    Each DTYPE stands for a contiguous array of it, and the last one for those of all further parameters. By default all
+    are float64.
+    """
+    broadcast = function if isinstance(function, BroadcastFunction) else differentiable_broadcast(function)
+    given = list(dtypes or ("float64",))
+    given += given[-1:] * (_required_positions(broadcast) - len(given))
+    click.echo(broadcast.explain(*given, wrt=wrt or None, product=product, cc=cc, passes=passes))
+
+
+def _required_positions(function: Callable[..., Any]) -> int:
+    """The number of arguments that a call must give by position."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(function).parameters.values()
+    return sum(each.kind in kinds and each.default is inspect.Parameter.empty for each in parameters)
+
+
+@group.command(short_help="Show versions, devices and the kernel cache.")
+@click.option("--clear-cache", is_flag=True, help="Delete all cached kernels first.")
+def info(clear_cache: bool) -> None:
+    """Show versions, processor, GPUs, and where the cache of compiled kernels is."""
+    folder, size = _cache_contents(clear_cache)
+    system = f"{platform.system()} {platform.machine()}, {' '.join(platform.libc_ver())}".rstrip(", ")
+    cache_bytes = measure.cache_bytes()
+    host = [
+        ("system", system),
+        ("processor", measure.cpu_model()),
+        ("threads", str(get_num_threads())),
+        ("largest cache", report.size_text(cache_bytes) if cache_bytes else "unknown"),
+        ("libmvec", "yes" if libm.has_libmvec() else "no: exp, tanh and the like run one element at a time"),
+    ]
+    gpus = [("GPU", "none found (kernels can still be compiled and inspected for one)")]
+    if measure.gpus():
+        gpus = [(f"GPU {number}", _gpu_text(gpu)) for number, gpu in enumerate(measure.gpus())]
+        gpus.append(("CUDA driver", f"supports CUDA {measure.driver_version()}"))
+    table = Table(box=box.SIMPLE, show_header=False, padding=(0, 1, 0, 0))
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(overflow="fold")
+    for section in (measure.versions().items(), host, gpus, [("kernel cache", folder), ("", size)]):
+        for name, text in section:
+            table.add_row(name, text)
+        table.add_section()
+    report.show(table)
+
+
+def _gpu_text(gpu: measure.Gpu) -> str:
+    memory = report.size_text(gpu.memory)
+    return f"{gpu.name}, compute capability {gpu.cc}, {gpu.multiprocessors} multiprocessors, {memory}"
+
+
+@group.command(short_help="Show or clear the cache of compiled kernels.")
+@click.option("--clear", is_flag=True, help="Delete all entries first.")
+def cache(clear: bool) -> None:
+    """Show the folder of the cache of compiled kernels, the number of its entries, and its size.
+
+    Processes that have loaded a kernel can still use it after --clear.
+    """
+    click.echo("\n".join(_cache_contents(clear)))
+
+
+def _cache_contents(clear: bool) -> tuple[str, str]:
+    """The folder of the cache, and its entries and size in words; all are deleted first if that was asked for."""
+    if clear:
+        disk_cache.clear()
+    found = disk_cache.info()
+    size = f"{found.entries} entries, {report.size_text(found.bytes)}"
+    return str(found.directory), size + (", just cleared" if clear else "")

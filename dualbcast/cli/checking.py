@@ -1,9 +1,14 @@
-"""Comparison of results with a reference, in units in the last place, or with central differences."""
+"""The function of the paper's arity experiment, its reference, and the checks of results before they are timed.
+
+Results are compared with a reference in float64, in units in the last place, or with finite differences. The reference
+shares no formula with the derivative rules.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import tanh
 from typing import Any
 
 import ml_dtypes
@@ -11,8 +16,45 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualbcast.cli.measure import Device
-from dualbcast.cli.models import product_reference
 from dualbcast.errors import DualbcastError
+from dualbcast.testing import slopes
+
+Array = NDArray[np.float64]
+
+
+def reflect(x: float) -> float:
+    """g(x): x above one half, -x elsewhere."""
+    return x if x > 0.5 else -x
+
+
+def product(*xs: float) -> float:
+    """∏ tanh(g(x)) over all arguments."""
+    y = 1.0
+    for x in xs:
+        y = y * tanh(reflect(x))
+    return y
+
+
+def product_reference(xs: Sequence[Array]) -> tuple[Array, list[Array], list[Array]]:
+    """The product, its partials, and for each partial the size of the product of the other factors.
+
+    With t = tanh(g(x)) and s = sign of g's slope, the j-th partial is s_j / cosh(x_j)² ∏_{k≠j} t_k. The last result has
+    |∏_{k≠j} t_k|: the scale on which an error of the j-th partial is judged.
+    """
+    slopes = [np.where(x > 0.5, 1.0, -1.0) for x in xs]
+    factors = [np.tanh(slope * x) for slope, x in zip(slopes, xs, strict=True)]
+    before = [np.ones_like(xs[0])]  # before[j] = t_0 … t_{j-1}
+    for factor in factors:
+        before.append(before[-1] * factor)
+    after = np.ones_like(xs[0])  # t_{j+1} … t_{N-1}
+    partials, others = [], []
+    for x, slope, factor, left in zip(xs[::-1], slopes[::-1], factors[::-1], before[-2::-1], strict=True):
+        rest = left * after
+        partials.append(slope / np.cosh(x) ** 2 * rest)
+        others.append(np.abs(rest))
+        after = after * factor
+    return before[-1], partials[::-1], others[::-1]
+
 
 # Elements compared at a time: the float64 references need many times the memory of the float32 results.
 BLOCK_ELEMENTS = 1 << 18
@@ -54,23 +96,8 @@ def check_product(device: Device, xs: Sequence[Any], value: Any, jacobian: Any) 
     N factors are held to 5 (N + 1) ulp; twice that in float64, the reference's own precision. float16 and bfloat16
     results are computed in float32 and rounded once: one ulp is added to the float32 bound in their units.
 
-    Parameters
-    ----------
-    device : Device
-        Where the arrays are.
-    xs : sequence of 2-d arrays
-    value : array
-    jacobian : Jacobian
-
-    Returns
-    -------
-    error, tolerance : float
-        The largest error and the largest that is allowed, in ulps of the result's dtype.
-
-    Raises
-    ------
-    CheckError
-        If an error exceeds the tolerance.
+    Returns the largest error and the largest that is allowed, in ulps of the result's dtype; raises CheckError if an
+    error exceeds it.
     """
     tolerance = 5.0 * (len(xs) + 1)
     eps = float(_finfo(value.dtype).eps)
@@ -92,18 +119,10 @@ def check_product(device: Device, xs: Sequence[Any], value: Any, jacobian: Any) 
 
 @dataclass(frozen=True, slots=True)
 class DifferenceCheck:
-    """The result of a check by central differences.
+    """The result of a check by differences."""
 
-    Attributes
-    ----------
-    error : float or None
-        The largest relative error; None if no number could be compared.
-    compared, skipped : int
-        How many numbers were compared, and how many were left out.
-    """
-
-    error: float | None
-    compared: int
+    error: float | None  # the largest relative error; None if no number could be compared
+    compared: int  # numbers
     skipped: int
 
 
@@ -112,24 +131,10 @@ def check_by_differences(
 ) -> DifferenceCheck:
     """Check any function's value and partials on a few elements against float64 values and central differences.
 
-    Numbers are compared relative to the largest reference of their kind on those elements. A place where the two
-    one-sided differences disagree (a kink or a jump close by), or where a reference is not finite, is skipped.
-
-    Parameters
-    ----------
-    exact : callable
-        The same function, computing in float64 on NumPy arrays by an independent backend.
-    device : Device
-    xs : sequence of 2-d arrays
-    value : array or tuple of arrays
-    jacobian : Jacobian
-    elements : int
-        How many elements to look at.
-
-    Raises
-    ------
-    CheckError
-        If the relative error exceeds 1e-3 plus two ulp of the dtype.
+    The values are those of `exact`: the same function, computing in float64 on NumPy arrays by an independent backend.
+    Numbers are compared relative to the largest reference of their kind on those elements. They are skipped where a
+    reference is not finite, and where the differences do not converge: at a kink or a jump. Raises CheckError if the
+    relative error exceeds 1e-3 plus two ulp of the dtype.
     """
     values = value if isinstance(value, tuple) else (value,)
     tolerance = 1e-3 + 2 * float(_finfo(xs[0].dtype).eps)
@@ -140,12 +145,12 @@ def check_by_differences(
     def picked(array: Any) -> NDArray[np.float64]:
         return device.host(array[on_device]).astype(np.float64)
 
-    def outputs(points: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
-        result = exact(*points)
+    points = [picked(x) for x in xs]
+
+    def outputs(position: int, moved: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+        result = exact(*points[:position], moved, *points[position + 1 :])
         return [np.asarray(y) for y in (result if isinstance(result, tuple) else (result,))]
 
-    points = [picked(x) for x in xs]
-    centre = outputs(points)
     worst, compared, skipped = 0.0, 0, 0
 
     def compare(name: str, result: NDArray[np.float64], reference: NDArray[np.float64], good: NDArray[Any]) -> None:
@@ -161,16 +166,10 @@ def check_by_differences(
             raise CheckError(f"Wrong result: {name} differs by {error:.3g} (relative), more than {tolerance:.3g}.")
         worst = max(worst, error)
 
-    for i, (result, reference) in enumerate(zip(values, centre, strict=True)):
+    for i, (result, reference) in enumerate(zip(values, outputs(0, points[0]), strict=True)):
         compare(f"output {i}", picked(result), reference, np.isfinite(reference))
     for j, x in enumerate(points):
-        step = np.cbrt(np.finfo(np.float64).eps) * np.maximum(1, np.abs(x))
-        up = outputs([*points[:j], x + step, *points[j + 1 :]])
-        down = outputs([*points[:j], x - step, *points[j + 1 :]])
-        for i, (high, low, middle) in enumerate(zip(up, down, centre, strict=True)):
-            slope = (high - low) / (2 * step)
-            bend = np.abs((high - middle) - (middle - low)) / step
-            smooth = bend <= 1e-2 * np.max(np.abs(slope), initial=0, where=np.isfinite(slope))
+        for i, (slope, _, converges) in enumerate(slopes(outputs, j, x)):
             entry = jacobian[i, j] if len(values) > 1 else jacobian[j]
-            compare(f"the partial of output {i} in argument {j}", picked(entry), slope, smooth)
+            compare(f"the partial of output {i} in argument {j}", picked(entry), slope, converges)
     return DifferenceCheck(worst if compared else None, compared, skipped)

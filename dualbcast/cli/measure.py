@@ -1,24 +1,153 @@
-"""Timing on the host and on a CUDA device: repeated calls on arrays that no cache holds, and the bandwidth of a large
-copy to compare them with.
+"""The machine that figures are measured on, as the system and the CUDA driver describe it, and timing on it.
+
+Calls are timed on arrays that no cache holds, and compared with the bandwidth of a large copy.
 """
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import itertools
 import math
+import platform
+import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cache
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dualbcast.cli import machine
 from dualbcast.errors import BackendError
 from dualbcast.program.typed_product import Backend
+from dualbcast.runtime.cpu.threads import get_num_threads
+from dualbcast.runtime.cuda import launch as cuda_launch
+
+_PACKAGES = "dualbcast numpy ml_dtypes llvmlite numba numba-cuda cuda-core cupy-cuda12x cupy-cuda13x cupy matplotlib"
+
+# CUdevice_attribute, from the CUDA driver API's reference.
+_MULTIPROCESSORS, _L2_BYTES, _MAJOR, _MINOR = 16, 38, 75, 76
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A CUDA device."""
+
+    name: str
+    cc: str  # compute capability, such as "9.0"
+    multiprocessors: int
+    memory: int  # bytes
+    l2: int  # bytes
+
+
+def cpu_model() -> str:
+    """The processor's name, as the system gives it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    if sys.platform == "darwin":
+        command = ["sysctl", "-n", "machdep.cpu.brand_string"]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
+    return platform.processor() or platform.machine() or "unknown"
+
+
+def cache_bytes() -> int:
+    """The size in bytes of the first core's largest cache; 0 where the system does not say (only Linux does)."""
+    largest = 0
+    for size in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        text = size.read_text().strip()
+        unit = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:], 0)
+        largest = max(largest, int(text[:-1]) * unit if unit else int(text))
+    return largest
+
+
+@cache
+def _driver() -> ctypes.CDLL | None:
+    """The CUDA driver, initialised; None where there is none or it has no device."""
+    library = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+    try:
+        driver = ctypes.CDLL(library)
+    except OSError:
+        return None
+    return driver if driver.cuInit(0) == 0 else None
+
+
+def driver_version() -> str:
+    """The newest CUDA version that the driver supports, such as "13.0"; empty without a driver."""
+    driver, version = _driver(), ctypes.c_int()
+    if driver is None or driver.cuDriverGetVersion(ctypes.byref(version)) != 0:
+        return ""
+    return f"{version.value // 1000}.{version.value % 1000 // 10}"
+
+
+def driver_release() -> str:
+    """The release of the NVIDIA kernel driver, such as "580.82.07"; empty without one, or where it cannot be read."""
+    try:
+        text = Path("/proc/driver/nvidia/version").read_text()
+    except OSError:
+        return ""
+    release = re.search(r"\b\d+\.\d+(\.\d+)?\b", text)
+    return release[0] if release else ""
+
+
+def commit() -> str:
+    """The commit that the package is run from, with "+" if files of the package differ; empty outside a repository."""
+    package = Path(__file__).parents[1]
+    command = ["git", "-C", str(package)]
+    try:
+        head = subprocess.run([*command, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+        # A package that is installed somewhere below another repository is not a part of it.
+        subprocess.run([*command, "ls-files", "--error-unmatch", "__init__.py"], capture_output=True, check=True)
+        changed = subprocess.run([*command, "status", "--porcelain", "."], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return head.stdout.strip() + ("+" if changed.stdout.strip() else "")
+
+
+@cache
+def gpus() -> tuple[Gpu, ...]:
+    """The CUDA devices of this machine, asked of the driver itself, so that no CUDA package is needed."""
+    driver, count = _driver(), ctypes.c_int()
+    if driver is None or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
+        return ()
+    return tuple(_gpu(driver, ordinal) for ordinal in range(count.value))
+
+
+def _gpu(driver: ctypes.CDLL, ordinal: int) -> Gpu:
+    device, name, memory = ctypes.c_int(), ctypes.create_string_buffer(256), ctypes.c_size_t()
+    driver.cuDeviceGet(ctypes.byref(device), ordinal)
+    driver.cuDeviceGetName(name, len(name), device)
+    driver.cuDeviceTotalMem_v2(ctypes.byref(memory), device)
+
+    def attribute(which: int) -> int:
+        value = ctypes.c_int()
+        driver.cuDeviceGetAttribute(ctypes.byref(value), which, device)
+        return value.value
+
+    cc = f"{attribute(_MAJOR)}.{attribute(_MINOR)}"
+    return Gpu(name.value.decode(), cc, attribute(_MULTIPROCESSORS), memory.value, attribute(_L2_BYTES))
+
+
+def versions() -> dict[str, str]:
+    """Python's version and those of the packages that matter here; a package that is not installed is left out."""
+    versions = {"python": platform.python_version()}
+    for name in _PACKAGES.split():
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
 
 _COPY_BYTES = 256 << 20  # of each side of the copy at least: far beyond the caches of most processors
 _SHORTEST_SAMPLE = 100e-6  # seconds; shorter calls are timed several at a time
@@ -29,34 +158,20 @@ _MAX_LEADING_COPIES = 256  # copies that keep a GPU busy while the host queues t
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds per call over many samples.
-
-    Attributes
-    ----------
-    median, best, lower, upper : float
-        The median, the least, and the first and third quartile, in seconds.
-    samples, calls : int
-        How many samples were taken, and how many calls each one timed.
-    waited : bool
-        Whether a GPU may have waited for the host between kernels in some sample; the time then includes the wait.
-    """
+    """Seconds per call over many samples, each of several calls."""
 
     median: float
     best: float
-    lower: float
-    upper: float
+    lower: float  # the first quartile
+    upper: float  # the third one
     samples: int
-    calls: int
+    calls: int  # in each sample
+    # Whether a GPU may have waited for the host between kernels in some sample; the time then includes the wait.
     waited: bool = False
 
 
 class Rotation:
-    """Makes calls in turn, each on arrays of its own, and stores the last result of each.
-
-    Parameters
-    ----------
-    calls : sequence of callable
-    """
+    """Makes calls in turn, each on arrays of its own, and stores the last result of each."""
 
     def __init__(self, calls: Sequence[Callable[[], object]]) -> None:
         self._calls = tuple(calls)
@@ -81,13 +196,7 @@ class Rotation:
 def copies(device: Device, arrays: Sequence[Any], written: int) -> list[list[Any]]:
     """The given set of arrays and copies of it: as many that calls in turn never find their set in the cache.
 
-    Parameters
-    ----------
-    device : Device
-    arrays : sequence of array
-        On the device.
-    written : int
-        The bytes of the outputs that belong to each set.
+    `written` is the size in bytes of the outputs that belong to each set.
     """
     size = sum(array.nbytes for array in arrays) + written
     count = min(_MAX_SETS, -(-_CACHE_SIZES * device.cache_bytes // max(1, size)))
@@ -111,20 +220,14 @@ def collect_samples(sample: Callable[[int], float], repeat: int, min_time: float
 
 
 class HostDevice:
-    """The processor: NumPy arrays, wall-clock time.
-
-    Parameters
-    ----------
-    backend : {"cpu", "python"}
-        Which backend runs the kernels; `python` uses one thread.
-    """
+    """The processor: NumPy arrays, wall-clock time. The `python` backend uses one thread."""
 
     def __init__(self, backend: Backend = "cpu") -> None:
         self.backend: Backend = backend
-        self.name = machine.cpu_model()
-        self.threads = machine.threads() if backend == "cpu" else 1
+        self.name = cpu_model()
+        self.threads = get_num_threads() if backend == "cpu" else 1
         self.xp: Any = np
-        self.cache_bytes = machine.cache_bytes()
+        self.cache_bytes = cache_bytes()
         # glibc keeps large blocks (up to 32 MiB) once one has been freed. Without this line the cost of NumPy's
         # temporaries would depend on the blocks that this process happened to free before.
         np.empty(31 << 20, np.uint8)
@@ -166,12 +269,10 @@ class CudaDevice:
     """The current CUDA device: CuPy arrays, time between two events on the current stream."""
 
     def __init__(self) -> None:
-        from dualbcast.runtime.cuda import launch as cuda_launch
-
         if reason := cuda_launch.why_not():
             raise BackendError(f"The cuda backend cannot run here. {reason}")
         self.xp: Any = importlib.import_module("cupy")
-        current = machine.gpus()[self.xp.cuda.Device().id]
+        current = gpus()[self.xp.cuda.Device().id]
         self.backend: Backend = "cuda"
         self.name = current.name
         self.threads = 0
@@ -230,21 +331,8 @@ Device = HostDevice | CudaDevice
 def choose_device(backend: Backend) -> Device:
     """The device for a backend; `auto` is the GPU where there is one with CuPy to reach it, else the processor.
 
-    Parameters
-    ----------
-    backend : {"auto", "cpu", "cuda", "python"}
-        The backend that was asked for.
-
-    Raises
-    ------
-    BackendError
-        If `cuda` is asked for and there is no GPU, or no CuPy to reach it.
+    Raises BackendError if `cuda` is asked for and there is no GPU, or no CuPy to reach it.
     """
-    if backend == "cuda":
+    if backend == "cuda" or (backend == "auto" and cuda_launch.available()):
         return CudaDevice()
-    if backend == "auto":
-        from dualbcast.runtime.cuda import launch as cuda_launch
-
-        if cuda_launch.available():
-            return CudaDevice()
     return HostDevice("cpu" if backend == "auto" else backend)

@@ -6,7 +6,7 @@ import functools
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import ModuleType
@@ -115,25 +115,19 @@ def measuring_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--backend",
             type=click.Choice(["auto", "cpu", "cuda", "python"]),
             default=Measuring.backend,
-            show_default=True,
             help="Where to run; auto is the GPU where there is one, else the CPU. python is slow: use a small --n.",
         ),
         click.option(
-            "--repeat",
-            type=click.IntRange(1),
-            default=Measuring.repeat,
-            show_default=True,
-            help="Take at least this many samples.",
+            "--repeat", type=click.IntRange(1), default=Measuring.repeat, help="Take at least this many samples."
         ),
         click.option(
             "--min-time",
             type=click.FloatRange(0),
             default=Measuring.min_time,
-            show_default=True,
             metavar="SECONDS",
             help="Measure each row for at least this long.",
         ),
-        click.option("--seed", type=int, default=Measuring.seed, show_default=True, help="Seed of the random inputs."),
+        click.option("--seed", type=int, default=Measuring.seed, help="Seed of the random inputs."),
         click.option(
             "--json",
             "json_path",
@@ -152,6 +146,11 @@ def measuring_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def with_measuring(**given: Any) -> Any:
         return command(options=Measuring(**{name: given.pop(name) for name in shared}), **given)
 
+    return with_options(options, with_measuring)
+
+
+def with_options(options: Sequence[Callable[..., Any]], command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add options to a command, which its help shows in this order."""
     for option in reversed(options):
-        with_measuring = option(with_measuring)
-    return with_measuring
+        command = option(command)
+    return command

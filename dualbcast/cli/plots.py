@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from dualbcast.cli.measure import Device
-from dualbcast.cli.report import Row, fits_cache, write_whole
-from dualbcast.errors import MissingDependencyError
+from dualbcast.cli.report import Row, fits_cache
+from dualbcast.disk_cache import write_whole
 
 LegendPlace = Literal["best", "lower right"]
 
@@ -20,12 +20,6 @@ if TYPE_CHECKING:
 # Okabe and Ito's palette, told apart with any colour vision.
 MEASURED, REFERENCE, ALARM = "#0072B2", "#6B6B6B", "#D55E00"
 SERIES = ("#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-
-
-def require() -> None:
-    """Raise MissingDependencyError unless matplotlib is installed."""
-    if importlib.util.find_spec("matplotlib") is None:
-        raise MissingDependencyError("matplotlib", "--plot", '"dualbcast[plot]"')
 
 
 def new_figure(panels: tuple[int, int], title: str, device: Device, bandwidth: float) -> tuple[Figure, list[Axes]]:
@@ -49,7 +43,9 @@ def new_figure(panels: tuple[int, int], title: str, device: Device, bandwidth: f
 
 def save_figure(figure: Figure, path: Path) -> None:
     """Write the figure in the format of the file's ending, all of it or nothing."""
-    write_whole(path, lambda target: figure.savefig(target))
+    picture = io.BytesIO()
+    figure.savefig(picture, format=path.suffix[1:].lower())
+    write_whole(path, picture.getvalue())
 
 
 def plot_sweep(

@@ -1,27 +1,34 @@
-"""The output of a command: its table, and its JSON and CSV files."""
+"""The course and the output of a measuring command: its steps with their progress, its table, and its JSON and CSV
+files.
+"""
 
 from __future__ import annotations
 
 import csv
+import importlib.util
 import io
 import json
-import os
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from dualbcast.cli import machine
+from dualbcast.cli import measure
 from dualbcast.cli.measure import Device, Timing
+from dualbcast.cli.options import Measuring
+from dualbcast.disk_cache import write_whole
+from dualbcast.errors import MissingDependencyError
+from dualbcast.runtime.cpu.threads import get_num_threads
 
 Row = dict[str, Any]
 
@@ -61,25 +68,22 @@ class _Columns:
         self._names, self._others, self._rows = columns[:names], columns[names:], rows
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Any]:
-        chosen: list[Column] = []
+        tables: list[list[Column]] = [[]]
         for column in self._others:
-            if chosen and self._width(console, [*chosen, column]) > options.max_width:
-                yield from self._rendered(console, chosen, options)
-                chosen = []
-            chosen.append(column)
-        yield from self._rendered(console, chosen, options)
-
-    def _rendered(self, console: Console, others: Sequence[Column], options: ConsoleOptions) -> Iterator[Any]:
-        width = max(options.max_width, self._width(console, others))
-        yield from console.render(self._table(others), options.update(width=width, max_width=width))
+            if tables[-1] and self._width(console, [*tables[-1], column]) > options.max_width:
+                tables.append([])
+            tables[-1].append(column)
+        for others in tables:
+            width = max(options.max_width, self._width(console, others))
+            yield from console.render(self._table(others), options.update(width=width, max_width=width))
 
     def _width(self, console: Console, others: Sequence[Column]) -> int:
         table = self._table(others)
         return table.__rich_measure__(console, console.options.update(max_width=10_000)).maximum
 
     def _table(self, others: Sequence[Column]) -> Table:
-        columns = [*self._names, *others]
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        columns = [*self._names, *others]
         for column in columns:
             justify: Literal["left", "right"] = "left" if column.left else "right"
             table.add_column(column.heading, justify=justify, no_wrap=True, vertical="bottom")
@@ -163,16 +167,16 @@ def record(
         "arguments": sys.argv[1:],
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": {
-            "cpu": machine.cpu_model(),
-            "threads": machine.threads(),
-            "cache_bytes": machine.cache_bytes(),
-            "gpus": [asdict(gpu) for gpu in machine.gpus()],
+            "cpu": measure.cpu_model(),
+            "threads": get_num_threads(),
+            "cache_bytes": measure.cache_bytes(),
+            "gpus": [asdict(gpu) for gpu in measure.gpus()],
         },
         "backend": device.backend,
         "device": device.name,
-        "driver": {"release": machine.driver_release(), "cuda": machine.driver_version()},
-        "versions": machine.versions(),
-        "commit": machine.commit(),
+        "driver": {"release": measure.driver_release(), "cuda": measure.driver_version()},
+        "versions": measure.versions(),
+        "commit": measure.commit(),
         "parameters": dict(parameters),
         **more,
         "rows": [dict(row) for row in rows],
@@ -182,32 +186,124 @@ def record(
 def write_json(path: Path, contents: Mapping[str, Any]) -> None:
     """Write a JSON file, all of it or nothing."""
     text = json.dumps(contents, indent=2, ensure_ascii=False, allow_nan=False)
-    write_whole(path, lambda target: target.write_text(text + "\n", encoding="utf-8"))
+    write_whole(path, f"{text}\n".encode())
 
 
 def write_csv(path: Path, rows: Sequence[Row]) -> None:
     """Write the rows as CSV under a heading line, all of it or nothing."""
-    keys = list(dict.fromkeys(key for row in rows for key in row))
     text = io.StringIO()
-    writer = csv.DictWriter(text, keys, lineterminator="\n")
+    writer = csv.DictWriter(text, list(dict.fromkeys(key for row in rows for key in row)), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    write_whole(path, lambda target: target.write_text(text.getvalue(), encoding="utf-8"))
+    write_whole(path, text.getvalue().encode())
 
 
-def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Call `write` with a temporary file beside `path`, then rename that: a reader never sees half a file."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
-    os.close(handle)
-    temporary = Path(name)
+# --- the course of a command ------------------------------------------------------------------------------------------
+
+
+class Experiment(Protocol):
+    """The settings that all rows of a command share, with its table and the contents of its JSON file."""
+
+    command: str
+    device: Device
+    options: Measuring
+    bandwidth: float  # bytes per second of a large copy, which `running` measures
+
+    def table(self, rows: Sequence[Row]) -> RenderableType: ...
+
+    def parameters(self) -> dict[str, Any]: ...
+
+    def figures(self) -> dict[str, Any]: ...
+
+
+class Run:
+    """Progress of a command on stderr: a live table and a bar on a terminal, elsewhere a plain line for each step.
+
+    Rows are added `steps` times.
+    """
+
+    def __init__(self, experiment: Experiment, steps: int) -> None:
+        self.rows: list[Row] = []
+        self.step = "starting"
+        self._experiment = experiment
+        self._console = Console(stderr=True)
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=self._console,
+            auto_refresh=False,
+        )
+        self._task = self._bar.add_task(self.step, total=steps)
+        # Redrawn at each step and not by a thread of its own, which would disturb the measurement.
+        self.live = Live(console=self._console, auto_refresh=False, transient=True, get_renderable=self._renderable)
+
+    def _renderable(self) -> Group | Progress:
+        if not self.rows:
+            return self._bar
+        room = max(1, self._console.height - 12)
+        return Group(self._experiment.table(self.rows[-room:]), self._bar)
+
+    def doing(self, step: str) -> None:
+        """Show the step that begins."""
+        self.step = step
+        self._bar.update(self._task, description=step)
+        self.live.refresh()
+
+    def add(self, rows: Sequence[Row], summary: str) -> None:
+        """Add the rows of a finished step; `summary` is the line shown where there is no terminal."""
+        self.rows += rows
+        self.save()
+        self._bar.advance(self._task)
+        self.live.refresh()
+        if not self._console.is_terminal:
+            print(summary, file=sys.stderr, flush=True)
+
+    def save(self) -> None:
+        """Write the rows so far, so that a later failure does not lose them."""
+        experiment, options = self._experiment, self._experiment.options
+        if options.csv_path is not None:
+            write_csv(options.csv_path, self.rows)
+        if options.json_path is not None:
+            parameters = {"seed": options.seed, "repeat": options.repeat, "min_time": options.min_time}
+            parameters = experiment.parameters() | parameters
+            figures = {"copy_bytes_per_second": experiment.bandwidth} | experiment.figures()
+            contents = record(experiment.command, experiment.device, parameters, self.rows, **figures)
+            write_json(options.json_path, contents)
+
+
+def device_for(options: Measuring) -> Device:
+    """The device of a command; raises before anything is measured if --plot has no matplotlib."""
+    if options.plot_path is not None and importlib.util.find_spec("matplotlib") is None:
+        raise MissingDependencyError("matplotlib", "--plot", '"dualbcast[plot]"')
+    return measure.choose_device(options.backend)
+
+
+@contextmanager
+def running(experiment: Experiment, steps: int) -> Iterator[Run]:
+    """Run the steps of a command; at the end the table is shown and the files are written.
+
+    A command that ends with an error shows the rows that were finished and the step that was not.
+    """
+    run, seconds = Run(experiment, steps), experiment.options.min_time
+    if run.live.console.is_terminal:
+        run.live.start()
     try:
-        write(temporary)
-        # mkstemp makes files private; an ordinary one has the mode that the umask leaves.
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
-        temporary.replace(path)
+        run.doing("copying, to know the bandwidth")
+        experiment.bandwidth = experiment.device.copy_bandwidth(seconds)
+        yield run
+        # Measured once more, since other work on the machine may have slowed the first copy.
+        experiment.bandwidth = max(experiment.bandwidth, experiment.device.copy_bandwidth(seconds))
     except BaseException:
-        with suppress(OSError):
-            temporary.unlink()
+        run.live.stop()
+        if run.rows:
+            show(experiment.table(run.rows))
+        print(f"Not finished: {run.step}", file=sys.stderr, flush=True)
         raise
+    run.live.stop()
+    for row in run.rows:
+        if row["bytes_per_second"]:
+            row["copy_share"] = row["bytes_per_second"] / experiment.bandwidth
+    show(experiment.table(run.rows))
+    run.save()

@@ -13,12 +13,10 @@ import numpy as np
 from rich.console import RenderableType
 
 from dualbcast.api.function import differentiable_broadcast
-from dualbcast.cli import models, plots, report
-from dualbcast.cli.checking import check_by_differences, check_product
+from dualbcast.cli import checking, plots, report
 from dualbcast.cli.measure import Device, Rotation, copies
-from dualbcast.cli.options import Measuring, capability, function_name, measuring_options, numbers
+from dualbcast.cli.options import Measuring, capability, function_name, measuring_options, numbers, with_options
 from dualbcast.cli.report import Column, Row
-from dualbcast.cli.run import device_for, running
 from dualbcast.errors import BackendError, MissingDependencyError
 from dualbcast.program.typed_product import Backend
 from dualbcast.runtime.cuda import launch as cuda_launch
@@ -27,26 +25,6 @@ DEFAULT_ARITIES = "1:16,18,20,24,28,32"
 _DTYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32, "float64": np.float64}
 _ARITY = Column("arity", "arity")
 _OPERATIONS = (Column("arithmetic", "+ - * /"), Column("transcendental", "tran-\nscend."))
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Figures that an experiment puts beside those of the paper's product on a GPU.
-
-    Attributes
-    ----------
-    columns : sequence of Column
-        The columns of these figures; each is shown if any row has it.
-    measure : callable
-        Takes the sweep, the sets of arrays that calls take turns with, and the median of the kernel's time in seconds;
-        returns the figures of one row.
-    profile : callable
-        Takes the arities and n; returns the figures of all rows and "", or no figures and the reason.
-    """
-
-    columns: Sequence[Column]
-    measure: Callable[[Sweep, Sequence[Sequence[Any]], float], Row]
-    profile: Callable[[Sequence[int], int], tuple[Sequence[Row], str]]
 
 
 @dataclass
@@ -61,9 +39,9 @@ class Sweep:
     dtype: str
     options: Measuring
     capabilities: Sequence[tuple[int, int]]
-    comparison: Comparison | None = None
     bandwidth: float = 0.0
     arities: Sequence[int] = ()
+    comparison_columns: Sequence[Column] = ()  # of figures that an experiment puts beside those of the kernel
     notes: list[str] = field(default_factory=list)
     command = "sweep"
 
@@ -87,8 +65,7 @@ class Sweep:
         if self.exact is not None:
             check = Column("error_relative", "error\nrel.", "{:.0e}")
         columns = [_ARITY, *report.TIMING_COLUMNS, *_OPERATIONS, check]
-        if self.comparison is not None:
-            columns += [c for c in self.comparison.columns if any(row.get(c.key) is not None for row in rows)]
+        columns += [c for c in self.comparison_columns if any(row.get(c.key) is not None for row in rows)]
         if self.resources_inline:
             columns += self._resource_columns()
         notes = report.machine_notes(self.device, self.bandwidth, rows)
@@ -97,8 +74,7 @@ class Sweep:
     @property
     def resources_inline(self) -> bool:
         """Whether the columns of the compute capabilities fit beside the others, without a table of their own."""
-        compared = 40 if self.comparison is not None else 0
-        return 66 + compared + 21 * len(self.capabilities) <= report.width()
+        return 66 + 8 * len(self.comparison_columns) + 21 * len(self.capabilities) <= report.width()
 
     def resource_table(self, rows: Sequence[Row]) -> RenderableType:
         """Only the columns of the compute capabilities."""
@@ -133,9 +109,6 @@ class Sweep:
         row |= report.timing_fields(timing, self.n**2, moved, self.bandwidth)
         row |= {"first_call_seconds": first_call}
         row |= {"arithmetic": explanation.arithmetic, "transcendental": explanation.calls}
-        if self.comparison is not None:
-            doing(f"arity {arity}: kernels to compare with")
-            row |= self.comparison.measure(self, sets, timing.median)
         for cc in self.capabilities:
             doing(f"arity {arity}: compiling for {_key(cc)}")
             row |= self._resources(xs, cc)
@@ -150,32 +123,24 @@ class Sweep:
 
         return Rotation([prepared(xs) for xs in sets])
 
-    def profile(self, rows: Sequence[Row], doing: Callable[[str], None]) -> None:
-        """Add the figures of a comparison that are read for all rows together."""
-        if self.comparison is None:
-            return
-        doing("profiling")
-        figures, reason = self.comparison.profile([row["arity"] for row in rows], self.n)
-        for row, metrics in zip(rows, figures, strict=bool(figures)):
-            row |= metrics
-        if reason:
-            self._note(reason)
+    def finish(self, rows: Sequence[Row], doing: Callable[[str], None]) -> None:
+        """Add figures that an experiment reads for all rows together."""
 
     def _check(self, xs: Sequence[Any], value: Any, jacobian: Any) -> dict[str, Any]:
         if self.exact is None:
-            error, tolerance = check_product(self.device, xs, value, jacobian)
+            error, tolerance = checking.check_product(self.device, xs, value, jacobian)
             return {"error_ulp": error, "tolerance_ulp": tolerance}
-        check = check_by_differences(self.exact, self.device, xs, value, jacobian)
-        self._note("Checked on 32 elements against float64 values and central differences.")
+        check = checking.check_by_differences(self.exact, self.device, xs, value, jacobian)
+        self.note("Checked on 32 elements against float64 values and central differences.")
         if check.skipped:
-            self._note("Numbers near a kink, or not finite, were left out of the check; - says that all were.")
+            self.note("Numbers near a kink, or not finite, were left out of the check; - says that all were.")
         return {"error_relative": check.error, "compared": check.compared, "skipped": check.skipped}
 
     def _resources(self, xs: Sequence[Any], cc: tuple[int, int]) -> dict[str, Any]:
         try:
             kernel = self.function.explain(*xs, wrt=range(len(xs)), cc=cc).cuda
         except MissingDependencyError as error:
-            self._note(" ".join(str(error).split()))
+            self.note(" ".join(str(error).split()))
             return {}
         resources = {
             f"{_key(cc)}_registers": kernel.registers,
@@ -184,10 +149,11 @@ class Sweep:
         try:
             resources[f"{_key(cc)}_occupancy"] = kernel.occupancy()
         except BackendError as error:  # a GPU that is newer than the table
-            self._note(str(error))
+            self.note(str(error))
         return resources
 
-    def _note(self, text: str) -> None:
+    def note(self, text: str) -> None:
+        """Show a line under the table, once."""
         if text not in self.notes:
             self.notes.append(text)
 
@@ -198,20 +164,17 @@ def _key(cc: tuple[int, int]) -> str:
 
 def sweep_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of a sweep."""
-    options: list[Callable[..., Any]] = [
+    options = [
         click.option(
             "--arity",
             "arities",
             type=numbers,
             metavar="A:B",
             default=DEFAULT_ARITIES,
-            show_default=True,
             help="Numbers of arguments: A:B, one, or a list.",
         ),
-        click.option("--n", type=click.IntRange(1), default=1024, show_default=True, help="The arrays are n by n."),
-        click.option(
-            "--dtype", type=click.Choice(list(_DTYPES)), default="float32", show_default=True, help="Of the arrays."
-        ),
+        click.option("--n", type=click.IntRange(1), default=1024, help="The arrays are n by n."),
+        click.option("--dtype", type=click.Choice(list(_DTYPES)), default="float32", help="Of the arrays."),
         click.option(
             "--function",
             "user_function",
@@ -229,9 +192,7 @@ def sweep_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         measuring_options,
     ]
-    for option in reversed(options):
-        command = option(command)
-    return command
+    return with_options(options, command)
 
 
 @click.command(short_help="Time value and Jacobian over the number of arguments.")
@@ -267,15 +228,14 @@ def run_sweep(
     dtype: str,
     user_function: Callable[..., Any] | None,
     capabilities: tuple[tuple[int, int], ...],
-    comparison: Comparison | None = None,
+    kind: type[Sweep] = Sweep,
 ) -> None:
-    """Run the command; the comparison is made where the function is the paper's product, in float32 on a GPU."""
-    device = device_for(options)
+    """Run the command; an experiment gives a kind of sweep that measures more."""
+    device = report.device_for(options)
     if device.backend == "cuda":
         capabilities = (cuda_launch.current_cc(), *capabilities)
-    function, exact = _compiled(user_function or models.product, device.backend)
-    is_compared = device.backend == "cuda" and user_function is None and dtype == "float32"
-    setup = Sweep(
+    function, exact = _compiled(user_function or checking.product, device.backend)
+    setup = kind(
         device=device,
         function=function,
         exact=None if user_function is None else exact,
@@ -284,19 +244,18 @@ def run_sweep(
         dtype=dtype,
         options=options,
         capabilities=tuple(dict.fromkeys(capabilities)),
-        comparison=comparison if is_compared else None,
         arities=arities,
     )
     generator = np.random.default_rng(options.seed)
     xs: list[Any] = []
-    with running(setup, len(arities)) as run:
+    with report.running(setup, len(arities)) as run:
         for arity in arities:
             while len(xs) < arity:
                 x = generator.uniform(-2, 2, (n, n)).astype(np.float32).astype(_DTYPES[dtype])
                 xs.append(device.array(x))
             row = setup.measure(xs[:arity], run.doing)
             run.add([row], f"arity {arity}: checked; {row['seconds'] * 1e3:.3f} ms")
-        setup.profile(run.rows, run.doing)
+        setup.finish(run.rows, run.doing)
     if not setup.resources_inline:
         report.show(setup.resource_table(run.rows))
     if options.plot_path is not None:

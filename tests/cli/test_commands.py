@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from command_line import HAS_GPU, QUICK, body, colours, run
 
-from dualbcast.cli import checking, measure, models, options, report
+from dualbcast.cli import checking, measure, options, report
 
 pytestmark = pytest.mark.usefixtures("small_copy")
 
@@ -182,11 +182,11 @@ def test_a_function_of_an_importable_module(tmp_path: Path, monkeypatch: pytest.
 def test_product_reference_against_differences() -> None:
     generator = np.random.default_rng(1)
     xs = [generator.uniform(-2, 2, 50) for _ in range(4)]
-    value, partials, others = models.product_reference(xs)
-    np.testing.assert_allclose(value, [models.product(*point) for point in zip(*xs, strict=True)], rtol=1e-14)
+    value, partials, others = checking.product_reference(xs)
+    np.testing.assert_allclose(value, [checking.product(*point) for point in zip(*xs, strict=True)], rtol=1e-14)
     for j, (partial, other) in enumerate(zip(partials, others, strict=True)):
         up, down = ([*xs[:j], xs[j] + step, *xs[j + 1 :]] for step in (1e-6, -1e-6))
-        slope = (models.product_reference(up)[0] - models.product_reference(down)[0]) / 2e-6
+        slope = (checking.product_reference(up)[0] - checking.product_reference(down)[0]) / 2e-6
         np.testing.assert_allclose(partial, slope, rtol=1e-7, atol=1e-10)
         assert (np.abs(partial) <= other).all()
 
@@ -195,7 +195,7 @@ def test_product_reference_against_differences() -> None:
 def test_a_wrong_product_is_found(wrong: str) -> None:
     device = measure.HostDevice()
     xs = [np.random.default_rng(j).uniform(-2, 2, (8, 8)).astype(np.float32) for j in range(3)]
-    exact, partials, _ = models.product_reference([x.astype(float) for x in xs])
+    exact, partials, _ = checking.product_reference([x.astype(float) for x in xs])
     value, jacobian = exact.astype(np.float32), [partial.astype(np.float32) for partial in partials]
     error, tolerance = checking.check_product(device, xs, value, jacobian)
     assert error <= 1
@@ -369,19 +369,19 @@ def test_the_command_itself() -> None:
 # --- files are written whole or not at all -----------------------------------------------------------------------
 
 
-def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path) -> None:
+def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "result.json"
     report.write_json(path, {"rows": [1]})
     umask = os.umask(0)
     os.umask(umask)
     assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~umask
 
-    def interrupted(target: Path) -> None:
-        target.write_text("half")
+    def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
+    monkeypatch.setattr(os, "replace", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        report.write_whole(path, interrupted)
+        report.write_json(path, {"rows": [2]})
     assert json.loads(path.read_text()) == {"rows": [1]}
     assert list(tmp_path.iterdir()) == [path]
 

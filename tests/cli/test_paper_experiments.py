@@ -51,7 +51,7 @@ needs_cuda = pytest.mark.skipif(
 @pytest.fixture(autouse=True)
 def small_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "_COPY_BYTES", 1 << 20)
-    monkeypatch.setattr(measure.machine, "cache_bytes", lambda: 1 << 18)
+    monkeypatch.setattr(measure, "cache_bytes", lambda: 1 << 18)
 
 
 def arrays_for(n: int, control: str = "rows", seed: int = 0) -> list[Any]:
@@ -446,7 +446,7 @@ def test_every_kernel_launched_on_a_gpu_is_in_the_dry_run(
     known = {row["image"] for row in gpu_kernels.compiled((9, 0))}
     # Nothing is computed, so nothing can be right.
     monkeypatch.setattr(checking.CellReference, "check", lambda *_: 0.0)
-    for module in (sweep, paper_sweep):
+    for module in (sweep.checking, paper_sweep):
         monkeypatch.setattr(module, "check_product", lambda *_: (0.0, 1.0))
     for command in (("hmlstm", "--n", "63,64"), ("divergence", "--n", "64"), ("sweep", "--arity", "1:3", "--n", "64")):
         before, target = len(cupy.images), tmp_path / f"{command[0]}.json"

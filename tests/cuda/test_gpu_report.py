@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dualbcast.cli import machine, measure
+from dualbcast.cli import measure
 
 BENCH = Path(__file__).parents[2] / "bench"
 
@@ -59,7 +59,7 @@ def test_the_budget_ends_the_parts_that_are_left(bench: Any, tmp_path: Path) -> 
 def test_the_whole_flow(
     bench: Any, failing: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(machine, "gpus", lambda: (machine.Gpu("NVIDIA H1 (SXM)", "9.0", 4, 1, 1),))
+    monkeypatch.setattr(measure, "gpus", lambda: (measure.Gpu("NVIDIA H1 (SXM)", "9.0", 4, 1, 1),))
     folder = tmp_path / "nvidia-h1-sxm"
     folder.mkdir()
     (folder / "old.json").write_text("{}")
@@ -115,7 +115,7 @@ def test_parts_name_files_that_exist(bench: Any, tmp_path: Path) -> None:
 
 
 def test_without_a_gpu(bench: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(machine, "gpus", tuple)
+    monkeypatch.setattr(measure, "gpus", tuple)
     assert bench.main([]) == 2
     assert "--dry-run" in capsys.readouterr().err
 
@@ -125,7 +125,7 @@ def test_sums_run_and_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     import gpu_sums
 
     monkeypatch.setattr(measure, "_COPY_BYTES", 1 << 20)
-    monkeypatch.setattr(measure.machine, "cache_bytes", lambda: 1 << 18)
+    monkeypatch.setattr(measure, "cache_bytes", lambda: 1 << 18)
     target = tmp_path / "sums.json"
     gpu_sums.main(str(target), ((30, 50), (50, 30)))
     for row in json.loads(target.read_text())["rows"]:

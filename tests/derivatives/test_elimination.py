@@ -17,7 +17,7 @@ from run_ir import lowered as lowered_case
 from dualbcast import differentiable_broadcast
 from dualbcast.autodiff.differentiate import dualize
 from dualbcast.autodiff.eliminate import is_shorter, operations_each_way
-from dualbcast.cli import models
+from dualbcast.cli import checking
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Function
 from dualbcast.ir.value_numbering import simplify
@@ -45,7 +45,7 @@ def price(spot: float, strike: float, rate: float, volatility: float, time: floa
 @pytest.mark.parametrize("arity", [8, 16, 32])
 def test_a_product_takes_operations_for_each_factor_and_not_for_each_two(arity: int) -> None:
     """Its factors come from branches, as the experiment of the paper has them."""
-    function = lowered(models.product, arity)
+    function = lowered(checking.product, arity)
     assert is_shorter(function)
     forward, back = (count(simplify(dualize(function, range(arity), reverse=back).function)) for back in (False, True))
     assert back < 10 * arity
@@ -55,7 +55,7 @@ def test_a_product_takes_operations_for_each_factor_and_not_for_each_two(arity: 
 def test_what_is_counted_is_what_there_is_to_do() -> None:
     """The estimate is right about which is shorter, for functions where one is so by a quarter."""
     cell, stress = (lambda *x: cell_update(*x)), (lambda a, b, c: (a * b, b * c, c * a, a + b))
-    for function, arity in ((price, 5), (models.product, 8), (cell, 6), (stress, 3)):
+    for function, arity in ((price, 5), (checking.product, 8), (cell, 6), (stress, 3)):
         f = lowered(function, arity)
         forward, back = (count(simplify(dualize(f, range(arity), reverse=back).function)) for back in (False, True))
         assert is_shorter(f) == (back < forward), function
@@ -63,10 +63,10 @@ def test_what_is_counted_is_what_there_is_to_do() -> None:
 
 def test_a_gpu_has_the_partials_forward() -> None:
     """More values are alive at a time on the way back, and registers are what it has few of."""
-    product = make_product(lowered(models.product, 16), "value_and_jacobian", range(16))
+    product = make_product(lowered(checking.product, 16), "value_and_jacobian", range(16))
     assert count(product.forward) > 1.5 * count(product.function)
     assert [output.name for output in product.forward.outputs] == [output.name for output in product.function.outputs]
-    call = differentiable_broadcast(models.product)._inspected(["float32"] * 16, None, "value_and_jacobian")
+    call = differentiable_broadcast(checking.product)._inspected(["float32"] * 16, None, "value_and_jacobian")
     cuda, cpu = (call.spec.source(call.plan.layout, target).text for target in ("cuda", "cpu"))
     assert cuda.count(" * ") > 1.5 * cpu.count(" * ")
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bench.paper import by_hand
-from dualbcast.cli import machine
+from dualbcast.cli import measure
 from dualbcast.runtime.cuda import kernel as cuda_kernel
 
 
@@ -127,7 +127,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuPy]:
     fake = FakeCuPy()
     Event.late = Event.asked = 0
     monkeypatch.setitem(sys.modules, "cupy", fake)
-    monkeypatch.setattr(machine, "gpus", lambda: (machine.Gpu("Pretended H1", "9.0", 4, 1 << 30, 1 << 20),))
+    monkeypatch.setattr(measure, "gpus", lambda: (measure.Gpu("Pretended H1", "9.0", 4, 1 << 30, 1 << 20),))
     # What is loaded here must not be launched elsewhere.
     cuda_kernel._kernels.clear()
     by_hand._function.cache_clear()
